@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.stats
 from hypothesis import given
@@ -14,14 +16,22 @@ from hypothesis import strategies as st
 from run_files import NAME, WHOLE, make_spec, part, row_of
 
 from scalewatt.common.errors import InputError
-from scalewatt.results.tables.frames import frame_of, records, to_table
+from scalewatt.results.tables.frames import column_of, frame_of, records, to_table
 from scalewatt.results.tables.repeat_statistics import (
-    Summary,
     configurations_of,
     from_population_sd,
+    inverse,
+    moved,
     summarise,
 )
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, NET, PARTS, QUANTITIES, RUNS
+from scalewatt.results.tables.table_schema import (
+    CONFIGURATIONS,
+    NET,
+    PARTS,
+    QUANTITIES,
+    RUNS,
+    SUMMARY,
+)
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
 
@@ -116,46 +126,63 @@ POSITIVE = st.floats(1e-3, 1e6)
 POSITIVES = st.lists(POSITIVE, min_size=2, max_size=8)
 
 
+def columns(*parts: float | None) -> pd.DataFrame:
+    """One row of SUMMARY."""
+    found = {
+        name: column_of([value], pa.float64()) for name, value in zip(SUMMARY, parts, strict=True)
+    }
+    return pd.DataFrame(found)
+
+
+def of_population(n: int, *parts: float | None) -> dict[str, float | None]:
+    given_ = (column_of([value], pa.float64()) for value in parts)
+    (row,) = records(from_population_sd(column_of([n], pa.int32()), *given_))
+    return row
+
+
 @given(POSITIVES)
 def test_a_population_spread_says_the_same_as_the_values_it_is_of(values: list[float]) -> None:
     whole = summarise(values)
-    found = from_population_sd(len(values), whole.mean, whole.population_sd)
-    for name in ("mean", "sd", "low", "high", "population_sd"):
-        assert getattr(found, name) == pytest.approx(getattr(whole, name), rel=1e-6, abs=1e-9)
+    found = of_population(len(values), whole.mean, whole.population_sd)
+    for name in SUMMARY:
+        assert found[name] == pytest.approx(getattr(whole, name), rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("given_", [(5, 2.0, None), (1, 2.0, 0.1), (5, None, 0.1)])
 def test_without_a_published_spread_there_is_none(given_: Any) -> None:
-    found = from_population_sd(*given_)
-    assert found == Summary(given_[0], given_[1])
+    assert of_population(*given_) == dict.fromkeys(SUMMARY) | {"mean": given_[1]}
 
 
-@given(POSITIVES, POSITIVE)
-def test_values_times_a_factor_are_summed_up_as_such(values: list[float], factor: float) -> None:
-    found, whole = (
-        summarise(values).times(factor),
-        summarise([factor * v for v in values]),
-    )
-    size = factor * max(values)
-    for name in ("mean", "sd", "low", "high"):
-        assert getattr(found, name) == pytest.approx(
-            getattr(whole, name), rel=1e-6, abs=1e-9 * size
-        )
+NONE = (None, None, None)
 
 
-def test_a_quotient_under_repeats_has_their_relative_spread() -> None:
-    found = Summary(3, 4.0, 0.4, 3.0, 5.0).under(8.0)
-    assert (found.n, found.mean) == (3, 2.0)
-    assert (found.sd, found.low, found.high) == pytest.approx((0.2, 1.5, 2.5))
-    assert Summary(1, 4.0).under(8.0) == Summary(1, 2.0)
-    assert Summary(3, None).under(8.0) == Summary(3, None)
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ((4.0, 0.4, 3.0, 5.0), (2.0, 0.2, 1.5, 2.5)),
+        ((4.0, *NONE), (2.0, *NONE)),
+        ((None, *NONE), (None, *NONE)),
+    ],
+)
+def test_a_quotient_under_repeats_has_their_relative_spread(parts: Any, expected: Any) -> None:
+    (row,) = records(inverse(columns(*parts), column_of([8.0], pa.float64())))
+    assert list(row.values()) == pytest.approx(list(expected))
 
 
-def test_a_spread_may_stand_around_a_mean_that_is_known_better() -> None:
-    found = Summary(3, 4.0, 0.4, 3.0, 5.0).around(4.1)
-    assert (found.mean, found.sd, found.low, found.high) == pytest.approx((4.1, 0.4, 3.1, 5.1))
-    assert Summary(1, 4.0).around(4.1) == Summary(1, 4.1)
-    assert Summary(3, None).around(4.1) == Summary(3, 4.1)
+@pytest.mark.parametrize(
+    ("parts", "mean", "expected"),
+    [
+        ((4.0, 0.4, 3.0, 5.0), 4.1, (4.1, 0.4, 3.1, 5.1)),
+        ((4.0, *NONE), 4.1, (4.1, *NONE)),
+        ((None, *NONE), 4.1, (4.1, *NONE)),
+        ((4.0, 0.4, 3.0, 5.0), None, (4.0, 0.4, 3.0, 5.0)),
+    ],
+)
+def test_a_spread_may_stand_around_a_mean_that_is_known_better(
+    parts: Any, mean: float | None, expected: Any
+) -> None:
+    (row,) = records(moved(columns(*parts), column_of([mean], pa.float64())))
+    assert list(row.values()) == pytest.approx(list(expected))
 
 
 def cpu(joules: float | None, seconds: float = 3600, **more: Any) -> list[dict[str, Any]]:

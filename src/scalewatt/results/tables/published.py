@@ -29,7 +29,7 @@ from scalewatt.results.tables.frames import (
     values,
 )
 from scalewatt.results.tables.read_table import PUBLISHED
-from scalewatt.results.tables.repeat_statistics import Summary, from_population_sd, summary_columns
+from scalewatt.results.tables.repeat_statistics import from_population_sd, inverse, moved
 from scalewatt.results.tables.scaling import TRAINING
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
 
@@ -160,8 +160,8 @@ def _configurations() -> pd.DataFrame:
         [
             said[["configuration", *TRAINING, "metric_name"]].assign(**identity),
             *(
-                summary_columns(name, summaries, said.index)
-                for name, summaries in _quantities(said, configurations).items()
+                parts.add_prefix(f"{name}_")
+                for name, parts in _quantities(said, configurations).items()
             ),
         ],
         axis=1,
@@ -209,31 +209,21 @@ def _configuration(said: Row) -> Configuration:
 
 def _quantities(
     said: pd.DataFrame, configurations: Sequence[Configuration]
-) -> dict[str, list[Summary]]:
-    """Return what is published, and what follows from it; with a spread where that follows too.
+) -> dict[str, pd.DataFrame]:
+    """Return columns of PARTS: what is published, and what follows from it; spreads where they follow.
 
     A quotient of energy and time has none: both were of the same runs, and how they vary together
     is not published.
     """
-    repeats = values(said["repeats"])
-
-    def spread(mean: str, population_sd: str) -> list[Summary]:
-        columns = (values(said[name]) for name in ("repeats", mean, population_sd))
-        return [from_population_sd(*row) for row in zip(*columns, strict=True)]
-
-    hours, energy = (
-        spread("gpu_hours", "gpu_hours_popstd"),
-        spread("energy_kwh", "energy_popstd_kwh"),
-    )
-    runtime = [
-        one.times(1 / n) if own is None else one.times(1 / n).around(own)
-        for one, n, own in zip(hours, values(said["gpus"]), values(said["runtime_h"]), strict=True)
-    ]
+    n = said["repeats"]
+    hours = from_population_sd(n, said["gpu_hours"], said["gpu_hours_popstd"])
+    energy = from_population_sd(n, said["energy_kwh"], said["energy_popstd_kwh"])
+    runtime = moved(hours.mul(1 / said["gpus"], axis=0), said["runtime_h"])
     samples, updates = (
         column_of(counts, pa.int64()) for counts in zip(*map(_work, configurations), strict=True)
     )
     nodes = column_of((one.nodes for one in configurations), pa.int32())
-    seconds = column_of((3600 * (one.mean or 0.0) for one in runtime), pa.float64())
+    seconds = 3600 * runtime["mean"].fillna(0.0)
     joules = {kind: said[f"{kind}_energy_kwh"] * J_PER_KWH for kind in ("gpu", "cpu")}
     work = Work(
         gpu_hours=said["gpu_hours"],
@@ -245,36 +235,23 @@ def _quantities(
         node_s=seconds * nodes,
     )
     joules["ram"] = joules["gpu"][:0].reindex(said.index)
-    derived = {
-        name: values(column)
-        for name, column in energy_columns(
-            joules, said["energy_kwh"] * J_PER_KWH, work, Facility()
-        ).items()
-    }
-    found = {
-        name: [Summary(n, value) for n, value in zip(repeats, column, strict=True)]
-        for name, column in derived.items()
-    }
-    for name in ("energy_per_sample_j", "energy_per_update_j", "energy_per_node_kwh"):
-        found[name] = [
-            one if value is None or one.mean is None else one.times(value / one.mean)
-            for one, value in zip(energy, derived[name], strict=True)
-        ]
-    for name, counts in (
-        ("samples_per_gpuh", samples),
-        ("passes_per_gpuh", updates * said["gpus"]),
-    ):
-        found[name] = [one.under(n) for one, n in zip(hours, values(counts), strict=True)]
-    metric = zip(repeats, values(said["metric_value"]), strict=True)
-    return found | {
+    total_j = said["energy_kwh"] * J_PER_KWH
+    derived = energy_columns(joules, total_j, work, Facility())
+    per_unit = ("energy_per_sample_j", "energy_per_update_j", "energy_per_node_kwh")
+    found = {name: column.to_frame("mean") for name, column in derived.items()} | {
         "runtime_h": runtime,
         "gpu_hours": hours,
         "energy_kwh": energy,
-        "metric_last": [Summary(n, value) for n, value in metric],
-        "energy_per_model_kwh": [
-            Summary(one.n, None) if phase == "finetune" else one
-            for one, phase in zip(energy, values(said["phase"]), strict=True)
-        ],
+        **{name: energy.mul(derived[name] / energy["mean"], axis=0) for name in per_unit},
+        "energy_per_model_kwh": energy.where(said["phase"] != "finetune"),
+        "samples_per_gpuh": inverse(hours, samples),
+        "passes_per_gpuh": inverse(hours, updates * said["gpus"]),
+        "metric_last": said[["metric_value"]].set_axis(["mean"], axis=1),
+    }
+    population = ((n - 1) / n) ** 0.5
+    return {
+        name: parts.assign(population_sd=parts["sd"] * population) if "sd" in parts else parts
+        for name, parts in found.items()
     }
 
 

@@ -31,28 +31,6 @@ class Summary:
         """Return the standard deviation with n in place of n − 1: what the paper printed."""
         return None if self.sd is None else self.sd * math.sqrt((self.n - 1) / self.n)
 
-    def times(self, factor: float) -> Summary:
-        """Return the summary of each value times a positive factor."""
-        parts = (self.mean, self.sd, self.low, self.high)
-        return Summary(self.n, *(None if part is None else factor * part for part in parts))
-
-    def around(self, mean: float) -> Summary:
-        """Return the same spread around another mean, which is known more exactly."""
-        if self.mean is None or self.low is None or self.high is None:
-            return Summary(self.n, mean)
-        moved = mean - self.mean
-        return Summary(self.n, mean, self.sd, self.low + moved, self.high + moved)
-
-    def under(self, top: float) -> Summary:
-        """Return top / value, with sd and interval by first-order propagation."""
-        if not self.mean:
-            return Summary(self.n, None)
-        value = top / self.mean
-        if self.sd is None or self.high is None:
-            return Summary(self.n, value)
-        sd, half = (abs(value * part / self.mean) for part in (self.sd, self.high - self.mean))
-        return Summary(self.n, value, sd, value - half, value + half)
-
 
 def summarise(values: Sequence[float | None]) -> Summary:
     """Return mean, sample sd (n − 1) and 95 % t interval; null if any value is missing."""
@@ -64,21 +42,16 @@ def summarise(values: Sequence[float | None]) -> Summary:
     mean = min(max(math.fsum(found) / n, min(found)), max(found))
     if n == 1:
         return Summary(1, mean)
-    return _around(n, mean, math.sqrt(math.fsum((v - mean) ** 2 for v in found) / (n - 1)))
+    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in found) / (n - 1))
+    half = _half_width(n) * sd
+    return Summary(n, mean, sd, mean - half, mean + half)
 
 
-def from_population_sd(n: int, mean: float | None, population_sd: float | None) -> Summary:
-    """Return the summary of n values whose standard deviation is known with n in place of n − 1."""
-    if mean is None or population_sd is None or n < 2:
-        return Summary(n, mean)
-    return _around(n, mean, population_sd * math.sqrt(n / (n - 1)))
-
-
-def _around(n: int, mean: float, sd: float) -> Summary:
+def _half_width(n: int) -> float:
+    """Return half the interval of a mean of n values, over their standard deviation."""
     from scipy.special import stdtrit  # the t quantile; scipy.stats takes a second to import
 
-    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * sd / math.sqrt(n)
-    return Summary(n, mean, sd, mean - half, mean + half)
+    return float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(n)
 
 
 def summary_of(row: Mapping[str, Any], name: str) -> Summary:
@@ -104,6 +77,36 @@ def summary_columns(name: str, summaries: Iterable[Summary], index: pd.Index) ->
         },
         index=index,
     )
+
+
+def from_population_sd(n: pd.Series, mean: pd.Series, population_sd: pd.Series) -> pd.DataFrame:
+    """Return the columns SUMMARY of n values each, by their standard deviation with n in place of n − 1."""
+    import pandas as pd
+    import pyarrow as pa
+
+    from scalewatt.results.tables.frames import column_of, values
+
+    several = n.where(n > 1)
+    widths = (None if k is None else _half_width(k) for k in values(several))
+    sd = population_sd.where(mean.notna()) * (several / (several - 1)) ** 0.5
+    half = column_of(widths, pa.float64(), n.index) * sd
+    return pd.DataFrame({"mean": mean, "sd": sd, "low": mean - half, "high": mean + half})
+
+
+def moved(found: pd.DataFrame, mean: pd.Series) -> pd.DataFrame:
+    """Return the same spreads (columns SUMMARY) around other means where these are known."""
+    by = (mean - found["mean"]).fillna(0.0)
+    mean = mean.fillna(found["mean"])
+    return found.assign(mean=mean, low=found["low"] + by, high=found["high"] + by)
+
+
+def inverse(found: pd.DataFrame, top: pd.Series) -> pd.DataFrame:
+    """Return top / value (columns SUMMARY), with sd and interval by first-order propagation."""
+    mean = top / found["mean"]
+    sd, half = (
+        (mean * part / found["mean"]).abs() for part in (found["sd"], found["high"] - found["mean"])
+    )
+    return found.assign(mean=mean, sd=sd, low=mean - half, high=mean + half)
 
 
 def quotients(
