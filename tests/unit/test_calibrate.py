@@ -32,12 +32,11 @@ from scalewatt.scaling.model import posterior
 from scalewatt.scaling.model.assumed import HALF_WIDTH, assumed_finetuning, pretraining_of
 from scalewatt.scaling.model.calibrate import calibrate
 from scalewatt.scaling.model.calibration_points import points_of
-from scalewatt.scaling.model.cost_terms import TimeTerms
+from scalewatt.scaling.model.cost_terms import Load, TimeTerms, load_of_spec
 from scalewatt.scaling.model.model_file import ScalingModel, read_model
 from scalewatt.scaling.model.posterior import DRAWS, SEED
 from scalewatt.scaling.model.predict import estimate, predict
 from scalewatt.scaling.model.training_kind import Kind
-from scalewatt.scaling.model.workload_size import Load, load_of_spec
 from scalewatt.scaling.planning.forecast import Forecaster
 
 Row = dict[str, Any]

@@ -18,10 +18,10 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.scaling.model.calibrate import calibrate
+from scalewatt.scaling.model.cost_terms import load_of_spec
 from scalewatt.scaling.model.kind_model import Point
 from scalewatt.scaling.model.predict import FAR, predict
 from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
-from scalewatt.scaling.model.workload_size import load_of_spec
 from scalewatt.scaling.planning.pilot import IMAGES, UPDATES, make_pilot, two_counts
 
 

@@ -15,7 +15,7 @@ from scalewatt.scaling.model import cross_validate as validate_module
 from scalewatt.scaling.model import posterior
 from scalewatt.scaling.model.calibrate import calibrate_kind
 from scalewatt.scaling.model.calibration_points import by_kind, points_of
-from scalewatt.scaling.model.cost_terms import EnergyTerms
+from scalewatt.scaling.model.cost_terms import EnergyTerms, load_of
 from scalewatt.scaling.model.cross_validate import (
     ENERGY,
     ENERGY_AT_TIME,
@@ -37,7 +37,6 @@ from scalewatt.scaling.model.model_file import ScalingModel, read_model
 from scalewatt.scaling.model.posterior import MOST_SPREAD, MOST_UNSURE, Draws, draw, widened
 from scalewatt.scaling.model.predict import NEAR, UNSEEN, doublings_apart, estimate, predict, unseen
 from scalewatt.scaling.model.training_kind import Kind
-from scalewatt.scaling.model.workload_size import load_of
 
 Row = dict[str, Any]
 

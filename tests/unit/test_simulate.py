@@ -25,10 +25,10 @@ from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
 from scalewatt.results.tables.table_schema import RUNS
+from scalewatt.scaling.model.cost_terms import load_of_spec
 from scalewatt.scaling.model.model_file import read_model, write_model
 from scalewatt.scaling.model.predict import TOTAL, estimate, predict
 from scalewatt.scaling.model.training_kind import kind_of_spec
-from scalewatt.scaling.model.workload_size import load_of_spec
 from scalewatt.scaling.simulation.learning_curves import (
     ASSUMED,
 )

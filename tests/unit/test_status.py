@@ -132,7 +132,7 @@ def test_files_that_come_and_go_meanwhile_do_no_harm(made: Made) -> None:
 
 
 def test_it_needs_neither_torch_nor_perun() -> None:
-    code = "import sys, scalewatt.tracking.watch; print(sorted({m.split('.')[0] for m in sys.modules}))"
+    code = "import sys, scalewatt.tracking.status_text; print(sorted({m.split('.')[0] for m in sys.modules}))"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert "'pyarrow'" in loaded
     for package in ("torch", "perun", "mpi4py", "snakemake"):

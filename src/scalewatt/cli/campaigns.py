@@ -150,7 +150,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
 )
 def status(arguments: argparse.Namespace) -> int:
     """Show a campaign at a glance, while it runs or not."""
-    from scalewatt.tracking.watch import show_status
+    from scalewatt.tracking.status_text import show_status
 
     if arguments.watch is not None and not 1 <= arguments.watch <= 86_400:
         raise InputError(f"--watch: {arguments.watch:g}; allowed: 1 to 86400 seconds")

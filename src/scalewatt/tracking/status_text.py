@@ -1,16 +1,22 @@
-"""The status of a campaign for people (at most WIDTH columns) and for programs (JSON-ready)."""
+"""Print the status of a campaign: as text (at most WIDTH columns), or as JSON."""
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.load import load_campaign
 from scalewatt.tracking.run_state import STATES, State
-from scalewatt.tracking.status import CampaignStatus, RunStatus, updates_of
+from scalewatt.tracking.status import CampaignStatus, RunStatus, campaign_status, updates_of
 
 WIDTH = 100
+CLEAR_SCREEN = "\x1b[H\x1b[2J"
 _BAR = 40
 _WORDS: dict[State, str] = {
     "done": "done",
@@ -31,6 +37,34 @@ _IN_DETAIL: tuple[State, ...] = ("running", "failed", "refused")
 _NONE = "–"
 _NAMED = 3
 """Runs that are named where only their number matters."""
+
+
+def show_status(
+    profile: Path,
+    campaign: Path | None,
+    results: Path,
+    work: Path | None,
+    every_run: bool = False,
+    as_json: bool = False,
+    watch_s: float | None = None,
+) -> int:
+    """Print the status of a campaign; with `watch_s`, again so often until it is interrupted.
+
+    InputError where the cluster file or the campaign is wrong.
+    """
+    cluster = load_cluster(profile / "cluster.yaml")
+    found = load_campaign(campaign or Path(cluster.campaign), cluster)
+    while True:
+        status = campaign_status(found, cluster, results, work or Path(cluster.work_root))
+        if as_json:
+            text = json.dumps(status_json(status), indent=None if watch_s else 1, allow_nan=False)
+        else:
+            text = status_text(status, every_run)
+        clear = watch_s is not None and not as_json and sys.stdout.isatty()
+        print((CLEAR_SCREEN if clear else "") + text, flush=True)
+        if watch_s is None:
+            return 0
+        time.sleep(watch_s)
 
 
 def status_text(status: CampaignStatus, every_run: bool = False) -> str:

@@ -10,11 +10,10 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.scaling.model.calibration_points import by_kind
-from scalewatt.scaling.model.cost_terms import Array, EnergyTerms, TimeTerms
+from scalewatt.scaling.model.cost_terms import Array, EnergyTerms, Load, TimeTerms
 from scalewatt.scaling.model.kind_model import KindModel, Point, assumed_of
 from scalewatt.scaling.model.posterior import Draws, best, draw, widened
 from scalewatt.scaling.model.training_kind import Kind
-from scalewatt.scaling.model.workload_size import Load
 
 MIN_POINTS = 3
 SURE = 3

@@ -14,9 +14,9 @@ from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
 from scalewatt.results.tables.read_table import CONFIGURATION_KEY, read_checked
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
+from scalewatt.scaling.model.cost_terms import Load, load_of, load_of_spec
 from scalewatt.scaling.model.kind_model import Point
 from scalewatt.scaling.model.training_kind import Kind, kind_of_row, kind_of_spec
-from scalewatt.scaling.model.workload_size import Load, load_of, load_of_spec
 
 Row = Mapping[str, Any]
 

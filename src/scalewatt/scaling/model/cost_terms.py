@@ -1,4 +1,4 @@
-"""The terms of the scaling model: sums of a few physical costs, none of them negative.
+"""The load of a training, and the terms of the scaling model: a few physical costs, none negative.
 
 Run time of a training, in s::
 
@@ -25,7 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from scalewatt.scaling.model.workload_size import Load
+from scalewatt.campaign.campaign_types import epoch_work
+from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.common.errors import InputError
 
 Array = npt.NDArray[np.float64]
 
@@ -45,6 +47,48 @@ ENERGY_UNITS = {
     "sample": "J per sample",
     "pass": "J per pass",
 }
+
+
+@dataclass(frozen=True)
+class Load:
+    """One training: its machines and its work. Counts are of the whole training, over all GPUs."""
+
+    gpus: int
+    nodes: int
+    local_batch_size: int
+    epochs: int
+    samples: int
+    updates: int
+
+    @property
+    def passes(self) -> int:
+        """Return the number of passes: one forward and backward on one GPU each."""
+        return self.updates * self.gpus
+
+
+def load_of(
+    gpus: int, nodes: int, local_batch_size: int, dataset_samples: int, epochs: int
+) -> Load:
+    """Return the load of a training: each GPU has the same share, the last batch is partial."""
+    work = epoch_work(dataset_samples, gpus, local_batch_size)
+    return Load(
+        gpus=gpus,
+        nodes=nodes,
+        local_batch_size=local_batch_size,
+        epochs=epochs,
+        samples=work.samples * epochs,
+        updates=work.updates * epochs,
+    )
+
+
+def load_of_spec(spec: RunSpec) -> Load:
+    """Return the load of a run's spec; InputError where its samples are not known (a command's)."""
+    if spec.dataset_samples is None:
+        raise InputError(
+            f"{spec.configuration}: its samples are not known; the scaling model needs a model whose "
+            "samples the campaign states (`samples` of a command)"
+        )
+    return load_of(spec.gpus, spec.nodes, spec.local_batch_size, spec.dataset_samples, spec.epochs)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.scaling.model.cost_terms import EnergyTerms, TimeTerms
+from scalewatt.scaling.model.cost_terms import EnergyTerms, Load, TimeTerms
 from scalewatt.scaling.model.posterior import Draws
 from scalewatt.scaling.model.training_kind import Kind
-from scalewatt.scaling.model.workload_size import Load
 
 DEVIATIONS = 4
 """Deviations of a run that are drawn for each draw of the costs: quantiles become smoother."""

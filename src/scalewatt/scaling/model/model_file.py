@@ -15,12 +15,17 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.scaling.model.assumed import assumed_finetuning, pretraining_of
-from scalewatt.scaling.model.cost_terms import ENERGY_UNITS, TIME_UNITS, EnergyTerms, TimeTerms
+from scalewatt.scaling.model.cost_terms import (
+    ENERGY_UNITS,
+    TIME_UNITS,
+    EnergyTerms,
+    Load,
+    TimeTerms,
+)
 from scalewatt.scaling.model.kind_model import KindModel, Point, assumed_of
 from scalewatt.scaling.model.posterior import Draws
 from scalewatt.scaling.model.predict import INTERVAL, TOTAL, estimate
 from scalewatt.scaling.model.training_kind import Kind, kind_from_json
-from scalewatt.scaling.model.workload_size import Load
 
 if TYPE_CHECKING:  # reading needs no readers of tables
     from scalewatt.scaling.model.cross_validate import Score

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewatt.scaling.model.cost_terms import Array
+from scalewatt.scaling.model.cost_terms import Array, Load
 from scalewatt.scaling.model.kind_model import KindModel
 from scalewatt.scaling.model.posterior import Draws
-from scalewatt.scaling.model.workload_size import Load
 
 INTERVAL = (0.05, 0.95)
 """Quantiles of the 90 % intervals."""

@@ -18,12 +18,11 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.recordings.series import J_PER_KWH
-from scalewatt.scaling.model.cost_terms import Array
+from scalewatt.scaling.model.cost_terms import Array, Load, load_of_spec
 from scalewatt.scaling.model.kind_model import DEVIATIONS, KindModel, repeated
 from scalewatt.scaling.model.model_file import ScalingModel, read_model
 from scalewatt.scaling.model.predict import Predicted, energies_at, estimate, predict, warnings_of
 from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
-from scalewatt.scaling.model.workload_size import Load, load_of_spec
 
 _SEED = 5
 

@@ -23,11 +23,11 @@ from scalewatt.recordings.record_file import read_header
 from scalewatt.recordings.series import SIMULATED, origin_stated
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.recordings.stage_log import EVALUATIONS
+from scalewatt.scaling.model.cost_terms import load_of_spec
 from scalewatt.scaling.model.kind_model import KindModel
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.predict import TOTAL, warnings_of
 from scalewatt.scaling.model.training_kind import kind_of_spec
-from scalewatt.scaling.model.workload_size import load_of_spec
 from scalewatt.scaling.simulation.learning_curves import PUBLISHED, curve, final_metric
 from scalewatt.scaling.simulation.sensors import NodeSamples, joules_between
 from scalewatt.scaling.simulation.simulated_run import Simulation, simulation
