@@ -29,10 +29,10 @@ from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
 from scalewatt.scaling.commands import calibrate_sources
 from scalewatt.scaling.model import posterior
-from scalewatt.scaling.model.assumed import HALF_WIDTH, assumed_finetuning, pretraining_of
 from scalewatt.scaling.model.calibrate import calibrate
 from scalewatt.scaling.model.calibration_points import points_of
 from scalewatt.scaling.model.cost_terms import Load, TimeTerms, load_of_spec
+from scalewatt.scaling.model.kind_model import HALF_WIDTH, assumed_finetuning, pretraining_of
 from scalewatt.scaling.model.model_file import ScalingModel, read_model
 from scalewatt.scaling.model.posterior import DRAWS, SEED
 from scalewatt.scaling.model.predict import estimate, predict

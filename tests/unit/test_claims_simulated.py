@@ -41,7 +41,7 @@ from scalewatt.cli import main
 from scalewatt.provenance.versions import SIMULATION_SUBJECTS
 from scalewatt.results.build import write_runs
 from scalewatt.results.tables.table_schema import QUANTITIES
-from scalewatt.scaling.model.assumed import SENTENCE
+from scalewatt.scaling.model.kind_model import SENTENCE
 
 CLAIMS = {claim.id: claim for claim in read_claims()}
 ABOUT_ASSUMPTIONS = {id_: claim for id_, claim in CLAIMS.items() if claim.assumed}

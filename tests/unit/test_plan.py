@@ -39,9 +39,9 @@ from scalewatt.common.errors import InputError
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
-from scalewatt.scaling.model.assumed import SENTENCE
 from scalewatt.scaling.model.calibrate import KindModel
 from scalewatt.scaling.model.cost_terms import load_of_spec
+from scalewatt.scaling.model.kind_model import SENTENCE
 from scalewatt.scaling.model.predict import FAR, Predicted, estimate, warnings_of
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.planning.forecast import Forecaster

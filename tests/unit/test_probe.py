@@ -30,10 +30,11 @@ from scalewatt.results.tables.frames import frame_of, values
 from scalewatt.results.tables.idle import (
     IDLE,
     device_rows,
+    idle_energies_j,
     probe_powers,
+    without_baseline,
     write_idle,
 )
-from scalewatt.results.tables.idle_baseline import idle_energies_j, without_baseline
 from scalewatt.results.tables.table_schema import RUNS
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}

@@ -22,7 +22,7 @@ from scalewatt.results.build import write_runs
 from scalewatt.results.figures.footnotes import ASSUMED, notes
 from scalewatt.results.figures.run_page_table import read_page
 from scalewatt.results.tables.metadata import metadata
-from scalewatt.scaling.model.assumed import SENTENCE
+from scalewatt.scaling.model.kind_model import SENTENCE
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.simulation.simulated_run import check_simulations
 

@@ -157,7 +157,7 @@ def test_a_finished_simulation_is_done(played: Workspace) -> None:
     [
         "reference/scaling_model.json",
         "reference/published_results.csv",
-        "src/scalewatt/scaling/model/assumed.py",
+        "src/scalewatt/scaling/model/kind_model.py",
         "src/scalewatt/scaling/simulation/assumptions.py",
     ],
 )

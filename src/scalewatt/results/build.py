@@ -18,7 +18,7 @@ from scalewatt.results.figures.power_trace import panels
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import frame_of, records, to_table, write_frame
-from scalewatt.results.tables.idle_baseline import without_baseline
+from scalewatt.results.tables.idle import without_baseline
 from scalewatt.results.tables.metadata import METADATA_KEY as METADATA_KEY
 from scalewatt.results.tables.metadata import with_metadata
 from scalewatt.results.tables.published import is_overlaid

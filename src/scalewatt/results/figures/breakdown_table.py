@@ -20,7 +20,7 @@ from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.frames import TEXT, column_of, frame_of, to_frame, to_table
-from scalewatt.results.tables.idle_baseline import idle_energies_j
+from scalewatt.results.tables.idle import idle_energies_j
 from scalewatt.results.tables.run_row import RunFiles, read_energy
 from scalewatt.results.tables.scaling import lines_of
 from scalewatt.results.tables.table_schema import PARTS

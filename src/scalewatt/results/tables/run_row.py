@@ -28,7 +28,7 @@ from scalewatt.results.tables.derived_quantities import (
     with_model_energies,
 )
 from scalewatt.results.tables.frames import column_of, frame_of, records
-from scalewatt.results.tables.idle_baseline import idle_energies_j
+from scalewatt.results.tables.idle import idle_energies_j
 from scalewatt.results.tables.read_table import check_metric, read_checked
 from scalewatt.results.tables.table_schema import ENERGY_QUANTITIES, NET, RUNS, STEP_PHASES
 from scalewatt.training.history import HISTORY_SCHEMA

@@ -14,7 +14,6 @@ from scalewatt import __version__
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.recordings.series import DEVICE_KINDS
-from scalewatt.scaling.model.assumed import assumed_finetuning, pretraining_of
 from scalewatt.scaling.model.cost_terms import (
     ENERGY_UNITS,
     TIME_UNITS,
@@ -22,7 +21,13 @@ from scalewatt.scaling.model.cost_terms import (
     Load,
     TimeTerms,
 )
-from scalewatt.scaling.model.kind_model import KindModel, Point, assumed_of
+from scalewatt.scaling.model.kind_model import (
+    KindModel,
+    Point,
+    assumed_finetuning,
+    assumed_of,
+    pretraining_of,
+)
 from scalewatt.scaling.model.posterior import Draws
 from scalewatt.scaling.model.predict import INTERVAL, TOTAL, estimate
 from scalewatt.scaling.model.training_kind import Kind, kind_from_json

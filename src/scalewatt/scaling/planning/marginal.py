@@ -14,9 +14,11 @@ from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.scaling.model.cost_terms import Array
 from scalewatt.scaling.model.predict import INTERVAL, Predicted
-from scalewatt.scaling.planning.plan import PREDICTED, Planner, Row
-from scalewatt.scaling.planning.plan_rows import (
+from scalewatt.scaling.planning.plan import (
     POINT,
+    PREDICTED,
+    Planner,
+    Row,
     interval_columns,
     joined,
     of_configuration,

@@ -18,7 +18,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.scaling.model.cost_terms import Array
-from scalewatt.scaling.model.predict import Predicted
+from scalewatt.scaling.model.predict import Predicted, estimate
 from scalewatt.scaling.planning.forecast import Forecaster, check_any
 from scalewatt.scheduling.job_request import segments, wall_time_min
 
@@ -32,6 +32,13 @@ QUANTITIES = (
 """The quantities of a plan, each with the ends of its 90 % interval."""
 
 
+POINT, RUN, DEVICE, CAMPAIGN = "point", "run", "device", "campaign"
+"""Levels of rows: a point of a series, a run, and sums over the runs of a device or of all."""
+
+_OF_CONFIGURATION = (
+    *("model", "phase", "device", "gpus", "nodes", "local_batch_size", "global_batch_size"),
+    *("dataset_samples", "epochs"),
+)
 Amounts = Mapping[str, Array]
 """Draws (draws,) of what one or several runs take: of QUANTITIES and `segments`, those that are known."""
 
@@ -260,3 +267,37 @@ def plan_sha256(campaign: Campaign, cluster: Cluster) -> str:
     """Return the SHA-256 of the plan's definition; another definition makes another plan."""
     text = json.dumps(plan_definition(campaign, cluster), sort_keys=True)
     return text_sha256(text)
+
+
+# --- as columns of a row --------------------------------------------------------------------------
+
+
+def of_configuration(configuration: Configuration) -> Row:
+    """Return what a row states of its configuration."""
+    return {
+        "configuration": configuration.id,
+        **{name: getattr(configuration, name) for name in _OF_CONFIGURATION},
+    }
+
+
+def stated(amounts: Amounts) -> Row:
+    """Return medians and the ends of the 90 % intervals of what is known."""
+    found: Row = {}
+    for name, draws in amounts.items():
+        found |= interval_columns(name, draws)
+    return {
+        name: round(value) if name.startswith("segments") else value
+        for name, value in found.items()
+    }
+
+
+def interval_columns(name: str, draws: Array | None) -> Row:
+    """Return the median of draws and the ends of its 90 % interval, as columns; null of None."""
+    found = None if draws is None else estimate(draws)
+    ends = {"": "median", "_low": "low", "_high": "high"}
+    return {f"{name}{end}": getattr(found, which, None) for end, which in ends.items()}
+
+
+def joined(sentences: Iterable[str]) -> str | None:
+    """Return sentences, each once, in one text; None without any."""
+    return "; ".join(dict.fromkeys(sentences)) or None

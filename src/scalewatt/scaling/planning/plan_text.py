@@ -10,8 +10,7 @@ import pandas as pd
 
 from scalewatt.results.tables.frames import records
 from scalewatt.results.text.number_format import MISSING
-from scalewatt.scaling.planning.plan import Row
-from scalewatt.scaling.planning.plan_rows import CAMPAIGN, DEVICE, POINT
+from scalewatt.scaling.planning.plan import CAMPAIGN, DEVICE, POINT, Row
 from scalewatt.scaling.planning.plan_table import Plan
 from scalewatt.scaling.planning.recommend import BY_GPU_HOURS, DEADLINE, Recommendation
 
