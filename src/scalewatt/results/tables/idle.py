@@ -68,14 +68,6 @@ IDLE = pa.schema(
 """One row per device and device kind. `mean_w` is of a node: the sum of its devices of the kind."""
 
 
-_POWER = pa.schema(
-    [
-        *((name, pa.string()) for name in ("device", "device_kind", "energy_origin")),
-        ("mean_per_device_w", pa.float64()),
-    ]
-)
-
-
 @dataclass(frozen=True)
 class KindPower:
     """What one probe says of one device kind; powers in W of the whole node."""
@@ -345,10 +337,9 @@ def idle_energies_j(table_path: Path | str | None, parts: pd.DataFrame) -> pd.Se
     or of another origin, and where a probe of the device was not idle.
     """
     rows = [] if table_path is None else _rows_of(table_path)
-    idle = frame_of(
-        [{name: row[name] for name in _POWER.names} for row in rows if _is_idle(row)], _POWER
-    )
-    found = parts.merge(idle, on=_POWER.names[:3], how="left").set_axis(parts.index)
+    same = ["device", "device_kind", "energy_origin"]
+    idle = frame_of(filter(_is_idle, rows), IDLE)[[*same, "mean_per_device_w"]]
+    found = parts.merge(idle, on=same, how="left").set_axis(parts.index)
     return found["mean_per_device_w"] * found["device_s"]
 
 
