@@ -11,12 +11,11 @@ that; `stage_short` is about a stage.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from scalewatt.energy.accounting.cross_checks import (
@@ -80,35 +79,17 @@ class NodeAccount:
         return self.window[1] - self.window[0]
 
 
-class Sink(Protocol):
-    """What takes the samples of a device kind of a node as they are accounted for."""
-
-    def add(self, segment: int, kind: KindEnergy, intervals: StageIntervals) -> None:
-        """Take one device kind of one node in one segment."""
-
-
-@dataclass(eq=False)
-class Progress:
-    """What has been accounted for so far."""
-
-    ends: dict[str, float] = field(default_factory=dict)
-    """Until when each node's time has been counted."""
-    rows: EnergyRows = field(default_factory=EnergyRows)
-    cross_checks: list[dict[str, Any]] = field(default_factory=list)
-    telemetry: list[pa.Table] = field(default_factory=list)
-
-
-def account(run: Run, sink: Sink | None = None) -> Accounts:
-    """Account for one run; a `sink` gets its samples node by node."""
-    done = Progress()
+def account(run: Run, traces: TraceWriter | None = None) -> Accounts:
+    """Account for one run; `traces` gets its samples node by node."""
+    rows = EnergyRows()
     numbers, idle = run_segments(run)
     for number in idle:
         detail = f"segment {number} ended during start-up; nothing was recorded of it and nothing is counted"
-        done.rows.add_flags([flag("segment_not_started", None, detail)], number)
+        rows.add_flags([flag("segment_not_started", None, detail)], number)
     for number in _by_time(run, numbers):
         with open_segment(run.recordings, number) as segment:
-            account_segment(run, segment, segment_events(run.events, number), done, sink)
-    return done.rows.tables(run.spec, done.telemetry, done.cross_checks)
+            account_segment(run, segment, segment_events(run.events, number), rows, traces)
+    return rows.tables(run.spec)
 
 
 def write_energy(
@@ -167,44 +148,48 @@ def _first_sample_s(run: Run, number: int) -> float:
 
 
 def account_segment(
-    run: Run, segment: Segment, events: list[Event], done: Progress, sink: Sink | None = None
+    run: Run,
+    segment: Segment,
+    events: list[Event],
+    rows: EnergyRows,
+    traces: TraceWriter | None = None,
 ) -> None:
-    """Account for one segment: its rows, samples, telemetry and cross-checks."""
+    """Account for one segment: add its rows, telemetry and cross-checks, and its samples to `traces`."""
     flags = list(segment.flags)
     if not events:
         flags.append(flag("no_events", None, f"segment {segment.number} has no stage events"))
     recorded_j, recorded_s, measured, lost_s = 0.0, 0.0, True, 0.0
     lost = _discarded_span(run, segment.number, events)
     nodes: list[str] = []
-    for one in _node_accounts(run, segment, events, done):
+    for one in _node_accounts(run, segment, events, rows):
         nodes.append(one.node)
-        done.rows.add_flags(one.flags, segment.number, one.node)
+        rows.add_flags(one.flags, segment.number, one.node)
         if one.length_s <= 0 and one.overlaps:
             continue
         checks = node_cross_checks(one.recording, one.kinds, one.window)
-        done.rows.add_flags(cross_check_flags(checks, "node"), segment.number, one.node)
+        rows.add_flags(cross_check_flags(checks, "node"), segment.number, one.node)
         recorded_s = max(recorded_s, one.length_s)
         lost_s = max(lost_s, float(np.sum(one.intervals.within(*lost).seconds)))
         for kind in sorted(one.kinds, key=lambda kind: kind.device_kind):
             own = [*kind.flags, *cross_check_flags(checks, kind.device_kind)]
-            done.rows.add(segment.number, kind, one.intervals, lost, one.unrecorded_s, own)
-            if sink is not None:
-                sink.add(segment.number, kind, one.intervals)
+            rows.add(segment.number, kind, one.intervals, lost, one.unrecorded_s, own)
+            if traces is not None:
+                traces.add(segment.number, kind, one.intervals)
             recorded_j += kind.recorded_j(one.window)
             measured &= kind.origin != "estimated" and (kind.known or kind.coverage is None)
-        done.cross_checks += [one.row(segment.number) for one in checks]
-        done.telemetry.append(telemetry_table(one.recording, segment.number))
+        rows.cross_checks += [one.row(segment.number) for one in checks]
+        rows.telemetry.append(telemetry_table(one.recording, segment.number))
     flags += _outcome_flags(run, segment.number, lost_s)
     absent, of_hosts = _missing_hosts(run, nodes, segment)
     flags += of_hosts
     for node in absent:
-        done.rows.add_unrecorded(segment.number, node, _unrecorded(events, recorded_s))
+        rows.add_unrecorded(segment.number, node, _unrecorded(events, recorded_s))
     complete = measured and not absent
     whole = slurm_cross_check(segment.slurm, recorded_j if complete else None, recorded_s)
     if whole is not None:
-        done.cross_checks.append(whole.row(segment.number))
+        rows.cross_checks.append(whole.row(segment.number))
         flags += cross_check_flags([whole], "node")
-    done.rows.add_flags(flags, segment.number)
+    rows.add_flags(flags, segment.number)
 
 
 def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:
@@ -221,20 +206,20 @@ def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:
 
 
 def _node_accounts(
-    run: Run, segment: Segment, events: list[Event], done: Progress
+    run: Run, segment: Segment, events: list[Event], rows: EnergyRows
 ) -> Iterator[NodeAccount]:
     """Account for the nodes of a segment that have samples, one after the other."""
     for host in segment.hosts:
         recording = segment.node(host)
         window = node_window(recording.series)
         if window is None:
-            done.rows.add_flags(recording.flags, segment.number, recording.node)
+            rows.add_flags(recording.flags, segment.number, recording.node)
             continue
         begin = window[0]
         if recording.clock_known:
-            end = done.ends.get(short_name(host), begin)
+            end = rows.ends.get(short_name(host), begin)
             begin = min(max(begin, end), window[1])
-            done.ends[short_name(host)] = max(window[1], end)
+            rows.ends[short_name(host)] = max(window[1], end)
         held = run.used_gpus(recording.node, recording.series, segment.number)
         yield _account_node(run, recording, events, window, begin, held)
 

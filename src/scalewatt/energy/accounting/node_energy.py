@@ -45,8 +45,8 @@ class KindEnergy:
     device_kind: str
     series: tuple[SensorSeries, ...]
     validated: tuple[Validated, ...]
-    devices: int
-    """How many devices (CPU sockets, memories, GPUs) the energy belongs to."""
+    devices: int | None
+    """How many devices (CPU sockets, memories, GPUs) the energy belongs to; None if not recorded."""
     origin: str | None
     coverage: float | None
     """Share of device seconds with a known power; None where the kind is absent."""

@@ -11,7 +11,7 @@ from scalewatt.energy.accounting.energy_schema import TELEMETRY_SCHEMA
 from scalewatt.energy.accounting.segment_recordings import NodeRecording
 from scalewatt.energy.integration.rated_power import node_utilisation
 from scalewatt.energy.integration.stage_intervals import seconds_where
-from scalewatt.recordings.series import Flag, Floats, SensorSeries, flag
+from scalewatt.recordings.series import Flag, SensorSeries, flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 
 SLOWDOWNS = {
@@ -70,41 +70,23 @@ def gpu_utilisation(recording: NodeRecording) -> list[SensorSeries]:
 
 def telemetry_table(recording: NodeRecording, segment: int) -> pa.Table:
     """Return the rows of TELEMETRY_SCHEMA of one node: its telemetry, and its CPUs' load."""
-    parts = [
-        _rows(
-            c.node, segment, c.device_kind, c.device_index, c.quantity, c.unit, c.time_s, c.values
-        )
-        for c in recording.telemetry
-    ]
+    found = list(recording.telemetry)
     load, _ = node_utilisation(recording.series)
     if load is not None:
-        cpu = ("cpu", 0, "cpu_utilisation", "%", load.time_s, 100 * load.values)
-        parts.append(_rows(recording.node, segment, *cpu))
-    return pa.concat_tables([TELEMETRY_SCHEMA.empty_table(), *parts])
+        cpu = ("cpu", 0, "cpu_utilisation", "%")
+        found.append(TelemetrySeries(recording.node, *cpu, load.time_s, 100 * load.values))
+    return pa.concat_tables([TELEMETRY_SCHEMA.empty_table(), *(_rows(c, segment) for c in found)])
 
 
-def _rows(
-    node: str,
-    segment: int,
-    kind: str,
-    index: int,
-    quantity: str,
-    unit: str,
-    time_s: Floats,
-    values: Floats,
-) -> pa.Table:
-    def same(value: object, name: str) -> pa.Array:
-        return pa.array([value] * time_s.size, TELEMETRY_SCHEMA.field(name).type)
-
-    times = pa.array(np.rint(time_s * 1e6).astype(np.int64))
+def _rows(series: TelemetrySeries, segment: int) -> pa.Table:
+    times = pa.array(np.rint(series.time_s * 1e6).astype(np.int64))
+    same = {**vars(series), "segment": segment}
     columns = {
-        "segment": same(segment, "segment"),
-        "time": times.view(TELEMETRY_SCHEMA.field("time").type),
-        "node": same(node, "node"),
-        "device_kind": same(kind, "device_kind"),
-        "device_index": same(index, "device_index"),
-        "quantity": same(quantity, "quantity"),
-        "unit": same(unit, "unit"),
-        "value": pa.array(values, from_pandas=True),
+        field.name: pa.array([same[field.name]] * len(times), field.type)
+        for field in TELEMETRY_SCHEMA
+        if field.name in same
     }
-    return pa.Table.from_arrays(list(columns.values()), schema=TELEMETRY_SCHEMA)
+    columns["time"] = times.view(TELEMETRY_SCHEMA.field("time").type)
+    columns["value"] = pa.array(series.values, from_pandas=True)
+    names = TELEMETRY_SCHEMA.names
+    return pa.Table.from_arrays([columns[name] for name in names], schema=TELEMETRY_SCHEMA)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from scalewatt.energy.accounting.rows import one_origin
 from scalewatt.recordings.series import DEVICE_KINDS, Flag, flag
 
 
@@ -87,9 +88,7 @@ class EnergyTotals:
     def origin(self) -> str | None:
         """Return measured, estimated, …, or mixed; None where there is no energy."""
         counted = [r for r in self.rows if r["device_kind"] in DEVICE_KINDS]
-        origins = {r["energy_origin"] for r in counted if r["energy_j"] is not None}
-        origins.discard(None)
-        return origins.pop() if len(origins) == 1 else ("mixed" if origins else None)
+        return one_origin(r["energy_origin"] for r in counted if r["energy_j"] is not None)
 
     @property
     def coverage(self) -> float | None:

@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.account import Progress, account, account_segment
+from scalewatt.energy.accounting.account import account, account_segment
 from scalewatt.energy.accounting.energy_schema import Accounts
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
+from scalewatt.energy.accounting.rows import EnergyRows
 from scalewatt.energy.accounting.run_inputs import PlannedRun, Run, read_planned_run
 from scalewatt.energy.accounting.segment_recordings import Segment, segment_numbers
 from scalewatt.energy.accounting.totals import (
@@ -64,14 +65,14 @@ def describe(
         return {"path": str(path), **_of_folder(path, events, gpus_per_node, powers)}
     if is_journal(path):
         _refuse_run(path, named, "a journal")
-    done = Progress()
+    rows = EnergyRows()
     with _opened(path, run_id, round_id) as segment:
         spec = PlannedRun(nodes=len(segment.hosts))
         run = Run(path.parent, spec, {}, {}, events, gpus_per_node)
-        account_segment(run, segment, _events_of(events, path), done)
+        account_segment(run, segment, _events_of(events, path), rows)
         record = segment.record
         which = {"run": record.run_id, "round": record.round_id} if record else {}
-    accounts = done.rows.tables(spec, done.telemetry, done.cross_checks)
+    accounts = rows.tables(spec)
     found = _result(accounts, with_stages=events is not None)
     return {"path": str(path), **which, **found, **_others(path)}
 

@@ -184,7 +184,7 @@ def _power(kind: KindEnergy, window: Window) -> KindPower:
         )
     return KindPower(
         kind.device_kind,
-        kind.devices,
+        kind.devices or 0,
         mean_w,
         None if mean_w is None else _within_sd(kind, window),
         kind.origin,
