@@ -28,7 +28,8 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.cli.campaign_listing import campaign_table
 from scalewatt.common.errors import InputError
-from scalewatt.execution.command_rank import RankPlace, child_environment, how_ended
+from scalewatt.execution.command_rank import child_environment, how_ended, torchrun_variables
+from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.provenance.versions import Gpu, visible_gpu
 from scalewatt.run_files.work_directory import Job
 
@@ -288,12 +289,23 @@ def test_a_waiting_job_follows_its_spec_and_not_the_edited_campaign(tmp_path: Pa
     assert command_models(own(), tmp_path / "none yet") == {"mynet"}
 
 
-PLACE = RankPlace(
-    rank=5, size=8, local_rank=1, local_size=4, node=1, nodes=2, address="n1", port=4711
-)
+PLACE = {
+    "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4",
+    "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": "4711",
+}  # fmt: skip
 
 
-def environment(given: dict[str, str], place: RankPlace = PLACE) -> dict[str, str]:
+class Comm:
+    """MPI as the ranks 4 to 7 of two nodes see it."""
+
+    def allgather(self, host: str) -> list[str]:
+        return ["n1"] * 4 + [host] * 4
+
+    def bcast(self, own: object, root: int) -> object:
+        return own if own is not None else ("n1", 4711)
+
+
+def environment(given: dict[str, str], place: dict[str, str] = PLACE) -> dict[str, str]:
     job = Job(make_spec(), "0" * 64, "", Path("/work/run"), 2)
     return child_environment(given, place, job, Path("/work/run/segment-002.stop"))
 
@@ -304,18 +316,24 @@ def test_a_command_finds_torchruns_variables_and_none_of_mpis() -> None:
     assert not set(launcher) & set(found)
     assert (found["SLURM_JOB_ID"], found["HOME"]) == ("1", "/home/me")
     wanted = {
-        "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4",
-        "GROUP_RANK": "1", "MASTER_ADDR": "n1", "MASTER_PORT": "4711", "SCALEWATT_SEGMENT": "2",
+        **PLACE, "SCALEWATT_SEGMENT": "2",
         "SCALEWATT_WORK": "/work/run/script", "SCALEWATT_SPEC": "/work/run/spec.json",
     }  # fmt: skip
     assert {name: found[name] for name in wanted} == wanted
     assert "GLOO_SOCKET_IFNAME" not in found
 
 
+def test_a_rank_is_told_its_place_as_by_torchrun() -> None:
+    ranks = Ranks(Comm(), 5, 8, 1, "n2", 2)  # type: ignore[arg-type]
+    found = torchrun_variables(ranks)
+    assert {name: found[name] for name in PLACE} == PLACE
+    assert (found["ROLE_RANK"], found["ROLE_WORLD_SIZE"]) == ("5", "8")
+
+
 def test_only_rank_0_may_write_marks_even_where_a_run_is_started_by_another() -> None:
     outer = {"SCALEWATT_MARKS": "/elsewhere"}
     assert "SCALEWATT_MARKS" not in environment(outer)
-    first = RankPlace(0, 1, 0, 1, 0, 1, "127.0.0.1", 1)
+    first = {**PLACE, "RANK": "0"}
     assert environment(outer, first)["SCALEWATT_MARKS"] == "/work/run"
 
 

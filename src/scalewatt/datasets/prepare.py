@@ -63,7 +63,7 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
     build = {
         ("imagenet", True): _embedded_scans,
         ("imagenet", False): _images,
-        ("era5", True): _embedded_waves,
+        ("era5", True): _era5,
         ("era5", False): _era5,
     }[definition["format"], embedded]
     samples = build(definition, folder, source)
@@ -94,12 +94,17 @@ def prepare_dataset_year(
 
     The result has neither path nor time. Years may be prepared at the same time.
     """
-    from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_era5_year
+    from scalewatt.datasets.era5.channels import all_years
+    from scalewatt.datasets.era5_preparation.prepare_era5 import describe_year, make_year
 
     if definition["format"] != "era5" or definition["source"] == "embedded":
         raise InputError(f"dataset {definition['name']} is not prepared year by year")
     _make_folder(folder)
-    return prepare_era5_year(definition, folder, source, year)
+    if year not in all_years(definition):
+        raise InputError(f"dataset {definition['name']} has no year {year}")
+    make_year(definition, folder, source, year)
+    described = describe_year(folder, definition, year)
+    return {"name": definition["name"], "year": year, **described}
 
 
 def _make_folder(folder: Path) -> None:
@@ -131,7 +136,7 @@ def _is_finished(folder: Path, manifest: dict[str, Any], definition: dict[str, A
     return whole and changed_index(folder, manifest) is None
 
 
-# --- the four kinds; each returns (training samples, validation samples) ------------------------
+# --- the kinds; each returns (training samples, validation samples) ------------------------
 
 
 def _embedded_scans(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
@@ -152,19 +157,17 @@ def _images(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
     return len(indices["train"].paths), len(indices["val"].paths)
 
 
-def _embedded_waves(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
-    from scalewatt.datasets.era5.demo_waves import write_waves
+def _era5(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
     from scalewatt.datasets.era5_preparation.prepare_era5 import count_samples, prepare
 
-    write_waves(folder / "waves.zarr", definition)
-    prepare(str(folder / "waves.zarr"), folder, definition, source=WAVES_SOURCE)
+    origin = None
+    if definition["source"] == "embedded":
+        from scalewatt.datasets.era5.demo_waves import write_waves
+
+        source, origin = str(folder / "waves.zarr"), WAVES_SOURCE
+        write_waves(folder / "waves.zarr", definition)
+    prepare(source, folder, definition, origin)
     return count_samples(definition, folder)
-
-
-def _era5(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
-    from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_era5
-
-    return prepare_era5(definition, folder, source)
 
 
 def _era5_content(folder: Path, definition: dict) -> dict[str, dict[str, Any]]:

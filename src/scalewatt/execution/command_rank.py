@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -170,20 +169,6 @@ class Signals:
 _LOOK_S = 0.05
 
 
-@dataclass(frozen=True)
-class RankPlace:
-    """Where a rank stands among the others, in torchrun's words."""
-
-    rank: int
-    size: int
-    local_rank: int
-    local_size: int
-    node: int
-    nodes: int
-    address: str
-    port: int
-
-
 def run_command(
     job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_s: float
 ) -> tuple[str, bool]:
@@ -195,9 +180,9 @@ def run_command(
     events = EventLog(
         job.work / "events.jsonl" if ranks.rank == 0 else None, job.segment, started_s
     )
-    place = find_rank_place(ranks)
+    place = torchrun_variables(ranks)
     words = command_words(job.spec)
-    _describe(job, ranks, visible_gpu(torch_device, place.local_rank), words)
+    _describe(job, ranks, visible_gpu(torch_device, ranks.local_rank), words)
     folder = job.work / "script"
     folder.mkdir(exist_ok=True)
     with Signals(stop, job.work / f"{segment_name(job.segment)}.stop") as signals:
@@ -209,33 +194,40 @@ def run_command(
             command = start_child(words, Path(job.spec.settings["folder"]), environment)
             code = wait_for_child(command, signals)
     if code not in (0, EXIT_STOPPED):
-        raise CommandFailed(f"the command of rank {place.rank} on {ranks.host} {how_ended(code)}")
+        raise CommandFailed(f"the command of rank {ranks.rank} on {ranks.host} {how_ended(code)}")
     codes = _gathered(ranks, code)
     events.enter("shutdown")
     outcome = STOPPED if EXIT_STOPPED in codes else FINISHED
-    if outcome == FINISHED and place.rank == 0:
+    if outcome == FINISHED and ranks.rank == 0:
         _write_result(job)
     events.end()
     return outcome, False
 
 
-def find_rank_place(ranks: Ranks) -> RankPlace:
-    """Return this rank's place; rank 0 finds a free port. All ranks must call this."""
+def torchrun_variables(ranks: Ranks) -> dict[str, str]:
+    """Return the variables by which torchrun tells a process its place; all ranks must call this.
+
+    Rank 0 finds a free port.
+    """
     hosts = ranks.comm.allgather(ranks.host)
     nodes = list(dict.fromkeys(hosts))
     address = "127.0.0.1" if len(nodes) == 1 else ranks.host
     found = (address, _free_port()) if ranks.rank == 0 else None
     address, port = ranks.comm.bcast(found, root=0)
-    return RankPlace(
-        rank=ranks.rank,
-        size=ranks.size,
-        local_rank=ranks.local_rank,
-        local_size=hosts.count(ranks.host),
-        node=nodes.index(ranks.host),
-        nodes=len(nodes),
-        address=address,
-        port=port,
-    )
+    rank, size = str(ranks.rank), str(ranks.size)
+    return {
+        "RANK": rank,
+        "WORLD_SIZE": size,
+        "LOCAL_RANK": str(ranks.local_rank),
+        "LOCAL_WORLD_SIZE": str(hosts.count(ranks.host)),
+        "GROUP_RANK": str(nodes.index(ranks.host)),
+        "GROUP_WORLD_SIZE": str(len(nodes)),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": size,
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+    }
 
 
 def _free_port() -> int:
@@ -245,9 +237,9 @@ def _free_port() -> int:
 
 
 def child_environment(
-    environment: dict[str, str], place: RankPlace, job: Job, stop_file: Path
+    environment: dict[str, str], place: dict[str, str], job: Job, stop_file: Path
 ) -> dict[str, str]:
-    """Return the environment of a rank's command: torchrun's variables, none of MPI's.
+    """Return the environment of a rank's command: torchrun's variables (`place`), none of MPI's.
 
     PATH is as it was where the run was started: the command may run in another Python environment.
     """
@@ -256,26 +248,16 @@ def child_environment(
     callers_path = kept.pop(CALLERS_PATH, None)
     if callers_path is not None:
         kept["PATH"] = callers_path
-    if place.nodes == 1:
+    if place["GROUP_WORLD_SIZE"] == "1":
         kept.setdefault("GLOO_SOCKET_IFNAME", "lo")
     # So that scripts of another Python environment find scalewatt.events.
     package = str(Path(__file__).resolve().parents[2])
     paths = [path for path in (kept.get("PYTHONPATH"), package) if path]
     spec = job.spec
-    marks = {FOLDER_VARIABLE: str(job.work)} if place.rank == 0 else {}
+    marks = {FOLDER_VARIABLE: str(job.work)} if place["RANK"] == "0" else {}
     return {
         **kept,
-        "RANK": str(place.rank),
-        "WORLD_SIZE": str(place.size),
-        "LOCAL_RANK": str(place.local_rank),
-        "LOCAL_WORLD_SIZE": str(place.local_size),
-        "GROUP_RANK": str(place.node),
-        "GROUP_WORLD_SIZE": str(place.nodes),
-        "ROLE_NAME": "default",
-        "ROLE_RANK": str(place.rank),
-        "ROLE_WORLD_SIZE": str(place.size),
-        "MASTER_ADDR": place.address,
-        "MASTER_PORT": str(place.port),
+        **place,
         "TORCHELASTIC_RUN_ID": f"{spec.configuration}-{spec.repeat}-{job.segment}",
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0",

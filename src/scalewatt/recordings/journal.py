@@ -33,6 +33,7 @@ from scalewatt.recordings.series import (
     SensorSeries,
     by_node,
     flag,
+    in_order_of_time,
     index_in_name,
     number_devices,
     origin_stated,
@@ -71,16 +72,6 @@ class _Content:
     columns: dict[str, Floats]
     damaged: int
     origin: str = MEASURED
-
-
-@dataclass(frozen=True)
-class _Facts:
-    device_kind: str
-    device_index: int
-    quantity: str
-    mag: float
-    top: float | None = None
-    uuid: str | None = None
 
 
 def read_journal(paths: Iterable[Path | str] | Path | str, first: int = 0) -> Recording:
@@ -233,9 +224,13 @@ def _series(content: _Content, path: Path) -> tuple[list[SensorSeries], list[Fla
     series = []
     for key, raw in content.columns.items() if time_s.size else ():
         node, sensor = _split(key, content.host)
-        facts = _facts(content.sensors.get(key) or content.sensors.get(sensor), sensor)
-        if node is not None and facts is not None:
-            series.append(_one(node, sensor, facts, time_s, raw, content.origin))
+        one = _described(content.sensors.get(key) or content.sensors.get(sensor), sensor)
+        if node is not None and one is not None:
+            mag, described = one
+            values = raw * mag / (100.0 if described.quantity == "utilisation" else 1.0)
+            series.append(
+                replace(described, node=node, time_s=time_s, values=values, origin=content.origin)
+            )
     return series, problems
 
 
@@ -247,31 +242,34 @@ def _split(key: str, host: str | None) -> tuple[str | None, str]:
     return (found["host"], found["sensor"]) if found else (host, key)
 
 
-def _facts(declared: Any, sensor: str) -> _Facts | None:
-    """Return what is known of a sensor; None for one of no use here.
+def _described(declared: Any, sensor: str) -> tuple[float, SensorSeries] | None:
+    """Return the magnitude of a sensor's raw values, and its series without samples; None for one of no use.
 
     What is declared counts only if its unit and magnitude can be read.
     """
     index = index_in_name(sensor)
     index = NO_INDEX if index is None else index
+
+    def empty(kind: str, index: int, quantity: str) -> SensorSeries:
+        return SensorSeries("", sensor, kind, index, quantity, np.zeros(0), np.zeros(0))
+
     if isinstance(declared, dict) and _is_readable(declared):
         kind, quantity = declared.get("device_kind"), QUANTITIES.get(declared["unit"])
         if kind not in DEVICE_KINDS or quantity is None:
             return None
         if quantity == "utilisation" and kind == "ram":
             return None
-        uuid = declared.get("uuid")
-        return _Facts(
-            device_kind=kind,
-            device_index=_index(declared.get("device_index"), index),
-            quantity=quantity,
-            mag=_number(declared.get("mag")) or 1.0,
-            top=_number(declared.get("valid_max")),
+        mag, uuid = _number(declared.get("mag")) or 1.0, declared.get("uuid")
+        top = (_number(declared.get("valid_max")) or 0.0) * mag or None
+        return mag, replace(
+            empty(kind, _index(declared.get("device_index"), index), quantity),
+            valid_max=top if quantity == "counter" else None,
+            limit_w=top if quantity == "power" else None,
             uuid=uuid if isinstance(uuid, str) else None,
         )
     for pattern, kind, unit, mag in _KNOWN:
         if pattern.match(sensor):
-            return _Facts(kind, index, QUANTITIES[unit], mag)
+            return mag, empty(kind, index, QUANTITIES[unit])
     return None
 
 
@@ -288,39 +286,13 @@ def _index(stated: Any, named: int) -> int:
     return int(number)
 
 
-def _one(
-    node: str, sensor: str, facts: _Facts, time_s: Floats, raw: Floats, origin: str
-) -> SensorSeries:
-    top = facts.top * facts.mag if facts.top else None
-    return SensorSeries(
-        node=node,
-        sensor=sensor,
-        device_kind=facts.device_kind,
-        device_index=facts.device_index,
-        quantity=facts.quantity,
-        time_s=time_s,
-        values=raw * facts.mag / (100.0 if facts.quantity == "utilisation" else 1.0),
-        valid_max=top if facts.quantity == "counter" else None,
-        limit_w=top if facts.quantity == "power" else None,
-        uuid=facts.uuid,
-        origin=origin,
-    )
-
-
 def _joined(parts: list[SensorSeries]) -> SensorSeries:
     """Join the series of one sensor from several journals, sorted by time."""
-    if len(parts) == 1:
-        return parts[0]
-    time_s = np.concatenate([part.time_s for part in parts])
-    order = np.argsort(time_s, kind="stable")
-    return replace(
-        parts[0],
-        time_s=time_s[order],
-        values=np.concatenate([part.values for part in parts])[order],
-        valid_max=next((part.valid_max for part in parts if part.valid_max), None),
-        limit_w=next((part.limit_w for part in parts if part.limit_w), None),
-        uuid=next((part.uuid for part in parts if part.uuid), None),
-    )
+    facts: dict[str, Any] = {
+        name: next((found for part in parts if (found := getattr(part, name))), None)
+        for name in ("valid_max", "limit_w", "uuid")
+    }
+    return replace(in_order_of_time(parts), **facts)
 
 
 def _column(samples: list[dict[str, Any]], key: str) -> Floats:

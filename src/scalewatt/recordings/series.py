@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,6 +97,16 @@ class Recording:
     def series(self) -> tuple[SensorSeries, ...]:
         """Return all series at once: of a large recording, take one node after the other."""
         return tuple(s for node in self.nodes.values() for s in node)
+
+
+def in_order_of_time(parts: Sequence[Any]) -> Any:
+    """Return the samples (`time_s`, `values`) of all series as one, sorted; the rest is the first one's."""
+    if len(parts) == 1:
+        return parts[0]
+    time_s = np.concatenate([part.time_s for part in parts])
+    order = np.argsort(time_s, kind="stable")
+    values = np.concatenate([part.values for part in parts])
+    return replace(parts[0], time_s=time_s[order], values=values[order])
 
 
 def by_node(

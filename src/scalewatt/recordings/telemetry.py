@@ -13,7 +13,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.record_file import Field, RecordWriter, even_clock, read_records
-from scalewatt.recordings.series import Flag, Floats, flag
+from scalewatt.recordings.series import Flag, Floats, flag, in_order_of_time
 from scalewatt.recordings.telemetry_sources import Source
 
 TELEMETRY_PERIOD_S = 5.0
@@ -178,7 +178,7 @@ def read_telemetry(
         for one in found:
             key = (one.node, one.device_kind, one.device_index, one.quantity)
             parts.setdefault(key, []).append(one)
-    return [_joined(parts[key]) for key in sorted(parts)], flags
+    return [in_order_of_time(parts[key]) for key in sorted(parts)], flags
 
 
 def _read_file(path: Path) -> tuple[list[TelemetrySeries], int]:
@@ -210,12 +210,3 @@ def _read_file(path: Path) -> tuple[list[TelemetrySeries], int]:
             '"sensors": {quantity: {"device_kind", "device_index": […], "unit", "mag"}}'
         ) from error
     return series, records.damaged
-
-
-def _joined(parts: list[TelemetrySeries]) -> TelemetrySeries:
-    if len(parts) == 1:
-        return parts[0]
-    time_s = np.concatenate([part.time_s for part in parts])
-    order = np.argsort(time_s, kind="stable")
-    values = np.concatenate([part.values for part in parts])
-    return replace(parts[0], time_s=time_s[order], values=values[order])

@@ -359,7 +359,7 @@ class Trainer:
             {
                 "spec_sha256": self.job.spec_sha256,
                 "metric_name": self.workload.metric_name,
-                "metric_goal": getattr(self.workload, "metric_goal", "min"),
+                "metric_goal": self.workload.metric_goal,
                 "parameters": self.parameters,
                 "history": self.history,
             },

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import nn
@@ -15,12 +13,12 @@ from scalewatt.datasets.era5.era5_dataset import Era5Dataset, SyntheticEra5
 from scalewatt.datasets.era5.shared_buffers import SharedBuffers
 from scalewatt.datasets.era5.statistics import load_climatology, load_statistics
 from scalewatt.workloads.afno import FourCastNet, Rollout, load_original_checkpoint
-from scalewatt.workloads.interface import Batch, Evaluation
+from scalewatt.workloads.interface import Batch, Evaluation, Schedule, Workload
 
 __all__ = ["FourCastNet", "FourCastNetWorkload", "Rollout", "load_original_checkpoint"]
 
 
-class FourCastNetWorkload:
+class FourCastNetWorkload(Workload):
     """The paper's second workload.
 
     Sums are (samples, loss) in training and validation; in the forecasts of the test year
@@ -33,13 +31,9 @@ class FourCastNetWorkload:
     """
 
     metric_name = "z500_rmse_m2_s2"
-    evaluate_train = False
 
     def __init__(self, spec: RunSpec, data_folder: str, device: torch.device) -> None:
-        self.spec, self.folder, self.device = spec, data_folder, device
-        assert spec.seed is not None  # only registered runs have none
-        self.seed = spec.seed
-        self.settings = spec.settings
+        super().__init__(spec, data_folder, device)
         self.lead_steps = 2 if spec.phase == "finetune" else 1
         self.synthetic = self.settings["loader"] == "synthetic"
         self._buffers = None if self.synthetic else self._shared_buffers()
@@ -102,14 +96,6 @@ class FourCastNetWorkload:
     def schedule(self, optimizer: torch.optim.Optimizer) -> CosinePerEpoch:
         """Return a cosine to 0 over the epochs, stepped once per epoch."""
         return CosinePerEpoch(optimizer, self.spec.epochs)
-
-    def provenance(self) -> dict[str, Any]:
-        """Return nothing beyond the spec."""
-        return {}
-
-    def index_lists(self) -> dict[str, np.ndarray]:
-        """Return none, since whole years are read."""
-        return {}
 
     def _dataset(self, part: str) -> Era5Dataset | SyntheticEra5:
         dataset = self.spec.dataset
@@ -207,26 +193,11 @@ def _latitude_weights(latitudes: np.ndarray) -> torch.Tensor:
     return torch.as_tensor(len(cosines) * cosines / cosines.sum(), dtype=torch.float32)
 
 
-class CosinePerEpoch:
+class CosinePerEpoch(Schedule):
     """Cosine annealing to 0 over the epochs."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, epochs: int) -> None:
-        self.scheduler = CosineAnnealingLR(optimizer, T_max=epochs)
-
-    def begin_step(self, epoch: int, step: int, steps: int) -> None:
-        """Do nothing: the rate is constant within an epoch."""
-
-    def end_epoch(self, epoch: int, results: dict[str, float | None]) -> None:
-        """Advance one step along the cosine."""
-        self.scheduler.step()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the scheduler's state."""
-        return self.scheduler.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from `state`."""
-        self.scheduler.load_state_dict(state)
+        super().__init__(CosineAnnealingLR(optimizer, T_max=epochs))
 
 
 WORKLOAD = FourCastNetWorkload

@@ -21,7 +21,7 @@ from scalewatt.datasets.imagenet.alternative_loaders import (
 from scalewatt.datasets.imagenet.imagenet_dataset import ImageNetDataset
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex, index_path
 from scalewatt.datasets.imagenet.subsets import indices_sha256, stratified_subset
-from scalewatt.workloads.interface import Batch, Evaluation
+from scalewatt.workloads.interface import Batch, Evaluation, Schedule, Workload
 
 READERS = {"pil": ImageNetDataset, "torchvision": TorchvisionImages}
 
@@ -39,7 +39,7 @@ RESULTS = (
 """Keys of `ResNet50.results`."""
 
 
-class ResNet50:
+class ResNet50(Workload):
     """The paper's first workload; sums are (samples, loss, top-1 hits, top-5 hits, batch means, batches).
 
     The setting `loader` chooses where images come from. With `synthetic` they are random and stay
@@ -49,10 +49,7 @@ class ResNet50:
     metric_name = "top1_error_percent"
 
     def __init__(self, spec: RunSpec, data_folder: str, device: torch.device) -> None:
-        self.spec, self.folder, self.device = spec, data_folder, device
-        assert spec.seed is not None  # only registered runs have none
-        self.seed = spec.seed
-        self.settings = spec.settings
+        super().__init__(spec, data_folder, device)
         self.paper = spec.protocol == "paper"
         self.evaluate_train = self.paper
         # As the authors' code does it, and as PyTorch is fastest.
@@ -61,7 +58,7 @@ class ResNet50:
         self._random: RandomImages | None = None
         if self.settings["loader"] == "synthetic":
             s = self.settings
-            self._random = RandomImages(s["image_size"], spec.seed, device, s["channels_last"])
+            self._random = RandomImages(s["image_size"], self.seed, device, s["channels_last"])
         self._indices: dict[str, np.ndarray] = {}
 
     def model(self) -> nn.Module:
@@ -246,7 +243,7 @@ def _error(sums: np.ndarray, column: int) -> float:
     return float(100 * (1 - sums[:, column].sum() / sums[:, 0].sum()))
 
 
-class WarmupThenPlateau:
+class WarmupThenPlateau(Schedule):
     """Linear from `warmup_start` to `reference` over the warm-up, then halved on plateaus.
 
     Per epoch (the authors' code): epoch e of W runs at start + e/W·(reference − start).
@@ -264,12 +261,12 @@ class WarmupThenPlateau:
         patience: int,
         per_epoch: bool,
     ) -> None:
+        super().__init__(ReduceLROnPlateau(optimizer, factor=factor, patience=patience))
         self.optimizer = optimizer
         self.reference = reference
         self.warmup_epochs = warmup_epochs
         self.warmup_start = warmup_start
         self.per_epoch = per_epoch
-        self.plateau = ReduceLROnPlateau(optimizer, mode="min", factor=factor, patience=patience)
 
     def begin_step(self, epoch: int, step: int, steps: int) -> None:
         """Set the rate during the warm-up, and at its end the reference."""
@@ -287,15 +284,7 @@ class WarmupThenPlateau:
         """Step the plateau scheduler by the validation loss after the warm-up."""
         loss = results["plateau_loss"]
         if epoch >= self.warmup_epochs and loss is not None:
-            self.plateau.step(loss)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the plateau's state; the rate itself is in the optimiser's state."""
-        return self.plateau.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from `state`."""
-        self.plateau.load_state_dict(state)
+            self.scheduler.step(loss)
 
 
 WORKLOAD = ResNet50

@@ -96,24 +96,10 @@ def _guess(name: str, low: float, high: float) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class Conversions:
-    """Factors that convert a source's values to our units."""
-
-    humidity_from_fraction: bool = False
-    geopotential_from_height: bool = False
-
-    def factor(self, variable: str) -> float:
-        """Return the factor of a variable, 1 if its units are ours."""
-        if variable == "relative_humidity" and self.humidity_from_fraction:
-            return 100.0
-        if variable == "geopotential" and self.geopotential_from_height:
-            return GRAVITY
-        return 1.0
-
-
-def recognise(humidity_500: np.ndarray, geopotential_500: np.ndarray, source: str) -> Conversions:
-    """Recognise the units of relative humidity and geopotential by their values at 500 hPa.
+def recognise(
+    humidity_500: np.ndarray, geopotential_500: np.ndarray, source: str
+) -> dict[str, float]:
+    """Return the factors that convert relative humidity and geopotential, by their values at 500 hPa.
 
     Humidity is a fraction up to `FRACTION`. 500 hPa lies at 4 to 6 km of height, or 40 000 to
     60 000 m²/s². InputError where they are neither.
@@ -124,7 +110,10 @@ def recognise(humidity_500: np.ndarray, geopotential_500: np.ndarray, source: st
             f"{source}: relative_humidity at 500 hPa reaches {humidity:g}; "
             "allowed are percent (0–100, a little over is possible) or a fraction (0–1)"
         )
-    return Conversions(humidity <= FRACTION, 4_000 < geopotential < 6_500)
+    return {
+        "relative_humidity": 100.0 if humidity <= FRACTION else 1.0,
+        "geopotential": GRAVITY if 4_000 < geopotential < 6_500 else 1.0,
+    }
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, waiting_lock, write_json
 from scalewatt.datasets.era5.channels import ALOFT, SHORT_NAMES
-from scalewatt.datasets.era5_preparation.labelled_fields import Index, OpenedFile, Piece
+from scalewatt.datasets.era5_preparation.labelled_fields import FieldSource, Index, Piece
 
 GRIB = b"GRIB"
 LIST_VERSION = 1
@@ -35,7 +35,7 @@ Messages = dict[tuple[int, int | None], tuple[int, int]]
 """(time in s, level) -> (offset, bytes)."""
 
 
-def open_grib(path: Path, lists: Path | None) -> OpenedFile:
+def open_grib(path: Path, lists: Path | None) -> FieldSource:
     """Return the pieces of a file and its grid; `lists` is the folder where lists are kept.
 
     InputError where the file is torn or has another grid than a regular one.
@@ -43,7 +43,7 @@ def open_grib(path: Path, lists: Path | None) -> OpenedFile:
     listed = _listed(path, lists)
     grid, rows = listed["grid"], listed["messages"]
     if grid is None:
-        return OpenedFile()
+        return FieldSource(str(path))
     columns_, rows_, north, south, west, east = grid
     latitude = np.linspace(north, south, rows_)
     longitude = np.linspace(west, east if east >= west else east + 360, columns_)
@@ -56,7 +56,7 @@ def open_grib(path: Path, lists: Path | None) -> OpenedFile:
         messages[seconds, level] = (offset, size)
     shape = (rows_, columns_)
     pieces = {v: list(_pieces(path, m, shape)) for v, m in by_variable.items()}
-    return OpenedFile(pieces, latitude, longitude, "%")
+    return FieldSource(str(path), latitude, longitude, pieces, "%")
 
 
 def _pieces(path: Path, messages: Messages, shape: tuple[int, int]) -> Iterator[Piece]:

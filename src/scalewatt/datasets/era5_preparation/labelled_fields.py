@@ -12,16 +12,15 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import CHANNEL_SOURCES, channels_by_variable
 from scalewatt.datasets.era5_preparation.field_checks import (
-    Conversions,
     Orientation,
     orient,
     recognise,
 )
 from scalewatt.datasets.era5_preparation.year_reader import (
+    AS_STORED,
     BLOCK_BYTES,
     Block,
     YearReader,
-    origin_attributes,
 )
 
 DIMENSION_NAMES = {
@@ -138,25 +137,13 @@ WIDE_BLOCK_BYTES = 128 * 2**20
 
 
 @dataclass(frozen=True)
-class OpenedFile:
-    """The pieces of one file by variable, its grid, and the attribute of relative humidity."""
-
-    pieces: Mapping[str, Sequence[Piece]] = field(default_factory=dict)
-    latitude: np.ndarray = field(default_factory=lambda: np.empty(0))
-    longitude: np.ndarray = field(default_factory=lambda: np.empty(0))
-    humidity_units: str = "unknown"
-    skipped: dict[str, str] = field(default_factory=dict)
-    """Why a variable is not taken from here, by variable."""
-
-
-@dataclass(frozen=True)
 class FieldSource:
-    """All pieces of a source, on one grid; `name` begins its messages."""
+    """All pieces of a source, or of one of its files, on one grid; `name` begins its messages."""
 
     name: str
-    latitude: np.ndarray
-    longitude: np.ndarray
-    pieces: dict[str, list[Piece]]
+    latitude: np.ndarray = field(default_factory=lambda: np.empty(0))
+    longitude: np.ndarray = field(default_factory=lambda: np.empty(0))
+    pieces: dict[str, list[Piece]] = field(default_factory=dict)
     humidity_units: str = "unknown"
     humidity_over: str | None = None
     """What relative humidity is defined over; None where it is assumed by its units."""
@@ -292,30 +279,32 @@ def open_labelled_year(
     source.check(times)
     (humidity,) = source.read("relative_humidity", [500], times[:1])
     (geopotential,) = source.read("geopotential", [500], times[:1])
-    conversions = recognise(humidity, geopotential, source.name)
-    assumed = "water (as WeatherBench 2's)" if conversions.humidity_from_fraction else "unknown"
+    factors = recognise(humidity, geopotential, source.name)
+    from_fraction = factors["relative_humidity"] != 1
+    assumed = "water (as WeatherBench 2's)" if from_fraction else "unknown"
     return YearReader(
         name=source.name,
         grid=(orientation.latitude, orientation.longitude),
-        attributes=origin_attributes(
-            humidity_over=source.humidity_over or assumed,
-            humidity_units=source.humidity_units,
-            from_fraction=conversions.humidity_from_fraction,
-            from_height=conversions.geopotential_from_height,
-            reverse=orientation.reverse,
-            shift=orientation.shift,
-        ),
+        attributes={
+            **AS_STORED,
+            "relative_humidity_over": source.humidity_over or assumed,
+            "relative_humidity_source_units": source.humidity_units,
+            "relative_humidity_converted_from_fraction": from_fraction,
+            "geopotential_converted_from_height": factors["geopotential"] != 1,
+            "latitude_reversed": orientation.reverse,
+            "longitude_shifted": orientation.shift,
+        },
         files=source.files(times),
-        blocks=partial(_blocks, source, orientation, conversions),
+        blocks=partial(_blocks, source, orientation, factors),
     )
 
 
 def _blocks(
-    source: FieldSource, orientation: Orientation, conversions: Conversions, times: np.ndarray
+    source: FieldSource, orientation: Orientation, factors: Mapping[str, float], times: np.ndarray
 ) -> Iterator[Block]:
     """Yield all channels at `times`, variable by variable, each in the order of time."""
     for variable, channels in channels_by_variable().items():
-        factor = np.float32(conversions.factor(variable))
+        factor = np.float32(factors.get(variable, 1.0))
         most = source.steps_at_once(variable, list(channels))
         for part in _parts(source.pieces[variable], times, most):
             found = source.read(variable, list(channels), times[part])

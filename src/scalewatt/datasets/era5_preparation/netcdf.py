@@ -11,8 +11,8 @@ from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import ALOFT, CHANNEL_SOURCES, SHORT_NAMES
 from scalewatt.datasets.era5_preparation.labelled_fields import (
     DIMENSION_NAMES,
+    FieldSource,
     Index,
-    OpenedFile,
     Piece,
     decode_levels,
     decode_times,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NETCDF3, NETCDF4 = b"CDF", b"\x89HDF"
 
 
-def open_netcdf(path: Path) -> OpenedFile:
+def open_netcdf(path: Path) -> FieldSource:
     """Return the pieces of a file, its grid, and the units of relative humidity.
 
     In a file without pressure levels, what should have some is skipped: `z` is orography there.
@@ -52,7 +52,7 @@ def open_netcdf(path: Path) -> OpenedFile:
             for variable in sorted(ALOFT & variables.keys())
         }
     if not variables:
-        return OpenedFile(skipped=skipped)
+        return FieldSource(str(path), skipped=skipped)
     for name in ("time", "latitude", "longitude"):
         if name not in dataset.coords:
             raise InputError(f"{path}: missing {name}")
@@ -77,7 +77,7 @@ def open_netcdf(path: Path) -> OpenedFile:
     humidity = variables.get("relative_humidity")
     units = str(dataset[humidity].attrs.get("units", "unknown")) if humidity else "unknown"
     grid = dataset["latitude"].values, dataset["longitude"].values
-    return OpenedFile(pieces, *grid, units, skipped)
+    return FieldSource(str(path), *grid, pieces, units, skipped=skipped)
 
 
 def _piece(

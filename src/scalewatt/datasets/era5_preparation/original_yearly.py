@@ -20,11 +20,10 @@ from scalewatt.datasets.era5.channels import CHANNELS, year_times
 from scalewatt.datasets.era5.year_layout import CHANNEL_COUNTS
 from scalewatt.datasets.era5_preparation.field_checks import check_field
 from scalewatt.datasets.era5_preparation.year_reader import (
+    AS_STORED,
     BLOCK_BYTES,
-    HUMIDITY,
     Block,
     YearReader,
-    origin_attributes,
 )
 
 TIBET, AMERICA = (33.0, 90.0), (33.0, 270.0)
@@ -62,7 +61,7 @@ def open_original_year(
     return YearReader(
         name=str(path),
         grid=found,
-        attributes=origin_attributes(humidity_over=HUMIDITY),
+        attributes=AS_STORED,
         files=(str(path),),
         blocks=partial(_blocks, path, all_times),
         link=(path.resolve(), shape[0]),

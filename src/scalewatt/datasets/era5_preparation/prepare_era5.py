@@ -30,7 +30,6 @@ from scalewatt.datasets.era5.year_layout import YearFile, check_origins, check_y
 from scalewatt.datasets.era5_preparation.grib import GRIB, open_grib
 from scalewatt.datasets.era5_preparation.labelled_fields import (
     FieldSource,
-    OpenedFile,
     Piece,
     open_labelled_year,
 )
@@ -183,24 +182,6 @@ def refuse_original(path: Path) -> None:
 # --- what identifies the data ---------------------------------------------------------------------
 
 
-def prepare_era5(
-    definition: dict[str, Any], folder: Path, source: Source | None
-) -> tuple[int, int]:
-    """Prepare the missing years, and return the numbers of training and validation samples."""
-    prepare(source, folder, definition)
-    return count_samples(definition, folder)
-
-
-def prepare_era5_year(
-    definition: dict[str, Any], folder: Path, source: Source | None, year: int
-) -> dict[str, Any]:
-    """Prepare one year unless it is there, and return what identifies it, without any path."""
-    if year not in all_years(definition):
-        raise InputError(f"dataset {definition['name']} has no year {year}")
-    make_year(definition, folder, source, year)
-    return {"name": definition["name"], "year": year} | describe_year(folder, definition, year)
-
-
 def describe_year(folder: Path, definition: dict[str, Any], year: int) -> dict[str, Any]:
     """Return the shape of a prepared year and a digest of its moments, None where none are stored."""
     file = YearFile.read(folder, year)
@@ -286,7 +267,7 @@ def _matches(patterns: Sequence[str]) -> list[Path]:
     return sorted(paths)
 
 
-def _open(path: Path, lists: Path | None) -> OpenedFile:
+def _open(path: Path, lists: Path | None) -> FieldSource:
     with path.open("rb") as file:
         start = file.read(4)
     if start == GRIB:

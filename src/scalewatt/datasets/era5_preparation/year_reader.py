@@ -16,6 +16,17 @@ BLOCK_BYTES = 16 * 2**20
 HUMIDITY = "water above 0 °C, ice below -23 °C, both between (ECMWF)"
 """What the relative humidity of ECMWF's own files is defined over."""
 
+AS_STORED: Mapping[str, Any] = {
+    "relative_humidity": "%",
+    "relative_humidity_over": HUMIDITY,
+    "relative_humidity_source_units": "unknown",
+    "relative_humidity_converted_from_fraction": False,
+    "geopotential_converted_from_height": False,
+    "latitude_reversed": False,
+    "longitude_shifted": 0,
+}
+"""A prepared file's attributes about its source's humidity, units and orientation, if all are ours."""
+
 Block = tuple[int, dict[int, np.ndarray]]
 """First time's position, and fields (time, latitude, longitude), float32, by channel."""
 
@@ -29,7 +40,7 @@ class YearReader:
     grid: tuple[np.ndarray, np.ndarray]
     """Latitudes and longitudes."""
     attributes: Mapping[str, Any]
-    """What the prepared file states about its origin, see `origin_attributes`."""
+    """What the prepared file states about its origin, see `AS_STORED`."""
     files: tuple[str, ...]
     """Local files that are read for it."""
     blocks: Callable[[np.ndarray], Iterator[Block]]
@@ -41,27 +52,6 @@ class YearReader:
     def state(self) -> str:
         """Names, sizes and modification times of the files as they are now."""
         return "; ".join(map(_state, sorted(set(self.files))))
-
-
-def origin_attributes(
-    *,
-    humidity_over: str,
-    humidity_units: str = "unknown",
-    from_fraction: bool = False,
-    from_height: bool = False,
-    reverse: bool = False,
-    shift: int = 0,
-) -> dict[str, Any]:
-    """Return a prepared file's attributes about its source's humidity, units and orientation."""
-    return {
-        "relative_humidity": "%",
-        "relative_humidity_over": humidity_over,
-        "relative_humidity_source_units": humidity_units,
-        "relative_humidity_converted_from_fraction": from_fraction,
-        "geopotential_converted_from_height": from_height,
-        "latitude_reversed": reverse,
-        "longitude_shifted": shift,
-    }
 
 
 def _state(path: str) -> str:
