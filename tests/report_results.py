@@ -14,8 +14,8 @@ from scalewatt.campaign.campaign_types import Campaign, Configuration
 from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_requests import runs_definition, table_definition
+from scalewatt.claims.check_claims import TABLE as CLAIMS
 from scalewatt.claims.evidence.claim_types import listed_claims
-from scalewatt.claims.output import TABLE as CLAIMS
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder
 from scalewatt.results.tables.comparisons import comparisons_of

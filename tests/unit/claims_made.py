@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 from scipy.special import stdtrit
 
-from scalewatt.claims.evidence.campaign_lines import with_points
 from scalewatt.claims.evidence.evidence import EPOCHS, PRECISION, Evidence, Line, Point
+from scalewatt.claims.load_evidence import with_points
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.published import FULL_SAMPLES
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS

@@ -14,9 +14,8 @@ from claims_study import Case, Cases, trace
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.claims.evidence.campaign_lines import lines_of
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point
-from scalewatt.claims.load_evidence import specs_of
+from scalewatt.claims.load_evidence import lines_of, specs_of
 
 
 @cache

@@ -18,9 +18,16 @@ from claims_resnet_made import resnet_world
 from claims_study import judged, study
 
 from scalewatt.campaign.load import load_campaign
+from scalewatt.claims.check_claims import (
+    as_json,
+    as_markdown,
+    as_table,
+    as_text,
+    basis,
+    verdicts,
+)
 from scalewatt.claims.checks.check_table import around, read_checks
 from scalewatt.claims.checks.run_checks import _sentence, verdict_of
-from scalewatt.claims.evidence.campaign_lines import lines_of, modes_of
 from scalewatt.claims.evidence.claim_types import (
     CHECKED_KINDS,
     SPECIFIED_KINDS,
@@ -33,15 +40,7 @@ from scalewatt.claims.evidence.claim_types import (
     unlisted_inconsistencies,
 )
 from scalewatt.claims.evidence.evidence import Evidence, unlike_paper
-from scalewatt.claims.load_evidence import find_campaign, published_evidence
-from scalewatt.claims.output import (
-    as_json,
-    as_markdown,
-    as_table,
-    as_text,
-    basis,
-    verdicts,
-)
+from scalewatt.claims.load_evidence import find_campaign, lines_of, modes_of, published_evidence
 from scalewatt.claims.rules.points import as_in_paper
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError

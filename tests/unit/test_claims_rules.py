@@ -22,13 +22,13 @@ from scipy import stats
 from scalewatt.campaign.load import load_campaign
 from scalewatt.claims.checks import power_rules
 from scalewatt.claims.checks.trace_rules import fifth_over_median, fluctuation, window_means
-from scalewatt.claims.evidence.campaign_lines import lines_of, with_points
 from scalewatt.claims.evidence.claim_types import (
     NotTestable,
     Outcome,
     Unresolved,
 )
 from scalewatt.claims.evidence.evidence import Evidence
+from scalewatt.claims.load_evidence import lines_of, with_points
 from scalewatt.claims.rules import fits
 from scalewatt.claims.rules import tolerance as rules
 from scalewatt.claims.rules import uncertain_number as uncertain

@@ -70,10 +70,9 @@ from claims_study import (
 from claims_study import times as of_study
 
 from scalewatt.campaign.load import load_campaign
-from scalewatt.claims.evidence.campaign_lines import with_points
 from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, SPECIFIED_KINDS, read_claims
 from scalewatt.claims.evidence.evidence import Evidence, Point, Trace
-from scalewatt.claims.load_evidence import published_evidence
+from scalewatt.claims.load_evidence import published_evidence, with_points
 from scalewatt.results.tables.comparisons import PUBLISHED_SPREAD, repeats_needed
 from scalewatt.results.tables.table_schema import COMPARISONS
 

@@ -25,7 +25,7 @@ from scalewatt import __version__
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices, parse_cluster
 from scalewatt.campaign.load import expand, load_campaign
-from scalewatt.claims import output as listing
+from scalewatt.claims import check_claims as listing
 from scalewatt.claims.evidence.claim_types import inconsistencies
 from scalewatt.cli import COMMANDS, command_line, main
 from scalewatt.common.schema_validation import read_yaml, schema

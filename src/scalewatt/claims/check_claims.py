@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from scalewatt.campaign.cluster import given_cluster
-from scalewatt.claims.evidence.claim_types import REFERENCE, listed_claims
+from scalewatt.claims.checks.run_checks import checks_of_claims
+from scalewatt.claims.evidence.claim_types import (
+    CHECKED_KINDS,
+    INCONSISTENCY,
+    REFERENCE,
+    SPECIFIED_KINDS,
+    VERDICTS,
+    Claim,
+    Value,
+    Verdict,
+    inconsistencies,
+    listed_claims,
+    unlisted_inconsistencies,
+)
 from scalewatt.claims.evidence.evidence import Evidence
 from scalewatt.claims.load_evidence import campaign_evidence, find_campaign, published_evidence
-from scalewatt.claims.output import as_json, as_markdown, as_table, as_text, verdicts
+from scalewatt.claims.rules.uncertain_number import shown
+from scalewatt.claims.simulated import basis_of_simulated, verdicts_on
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table_with_csv, write_text
+from scalewatt.results.tables.metadata import with_metadata
 
 
 def check_claims(
@@ -50,3 +72,170 @@ def _evidence(results: Path, campaign: Path | None, cluster: str | None) -> Evid
         )
     given = None if cluster is None else given_cluster(cluster)
     return campaign_evidence(find_campaign(results, campaign, given), tables)
+
+
+TABLE = pa.schema(
+    [
+        *((name, pa.string()) for name in ("id", "verdict", "value", "expected", "detail")),
+        *((name, pa.string()) for name in ("section", "figure", "kind", "model", "claim")),
+    ]
+)
+WORDS = {
+    "reproduced": "Reproduced",
+    "not_reproduced": "Not reproduced",
+    "unresolved": "Cannot be resolved",
+    "not_testable": "Not testable here",
+    "inconsistency": "Inconsistencies of the paper, with the reading chosen",
+}
+FURTHER_WORDS = "Inconsistencies without a row among the claims"
+_WIDTH = 100
+
+
+def check_complete(claims: Sequence[Claim]) -> None:
+    """Raise InputError where the claims lack one that a check or a reading is of."""
+    there = {claim.id for claim in claims}
+    missing = sorted((set(checks_of_claims()) | set(inconsistencies())) - there)
+    if missing:
+        raise InputError(
+            f"reference/claims.csv: lacks the row of claim {', '.join(missing)}; expected: all claims "
+            "that have a check or a reading"
+        )
+
+
+def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[Verdict]:
+    """Return the verdict on every claim, in their order; by default on all `listed_claims`.
+
+    InputError where a claim that has a check is not among these.
+    """
+    claims = claims or listed_claims()
+    check_complete(claims)
+    return verdicts_on(evidence, claims)
+
+
+def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """Return a list of {id, verdict, value, expected, detail}, one for each row of reference/claims.csv."""
+    further = unlisted_inconsistencies()
+    return [asdict(one) for one in found if one.id not in further]
+
+
+def as_table(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> pa.Table:
+    """Return the table `claims`: each verdict beside its claim, with metadata like the other tables'."""
+    built = pa.Table.from_pylist(
+        [
+            {**asdict(one), "value": value_text(one.value)}
+            | {"section": claim.section, "figure": claim.figure, "kind": claim.kind}
+            | {"model": claim.model, "claim": claim.text}
+            for one, claim in zip(found, claims, strict=True)
+        ],
+        schema=TABLE,
+    )
+    said = {name: evidence.table_metadata.get(name, []) for name in ("missing", "excluded")}
+    notes = [basis(evidence), counts(found, claims)]
+    return with_metadata(built, {"campaign": evidence.source, **said, "notes": notes})
+
+
+def value_text(value: Value) -> str | None:
+    """Return a value for people: four significant digits."""
+    return shown(value) if isinstance(value, (int, float)) else value
+
+
+def basis(evidence: Evidence) -> str:
+    """Return one sentence: whose results they are, and of which origin their energies."""
+    if evidence.published:
+        return (
+            "Checked on the paper's own published numbers; their energies are of origin published. "
+            "Claims on configurations and definitions are checked on the specs of config.yaml."
+        )
+    counts = Counter(
+        point.origin for point in evidence.points if point.mean("energy_kwh") is not None
+    )
+    origins = ", ".join(f"{origin} ({count})" for origin, count in sorted(counts.items(), key=str))
+    return (
+        f"Checked on {len(evidence.points)} configurations of campaign {evidence.source}"
+        f"{f' (protocol {evidence.campaign.protocol})' if evidence.campaign else ''}; "
+        f"configurations by the origin of their energy: {origins or 'none with energy'}."
+        f"{basis_of_simulated(evidence)}{_left_out(evidence)}"
+    )
+
+
+def _left_out(evidence: Evidence) -> str:
+    excluded = evidence.table_metadata.get("excluded") or []
+    named = "; ".join(f"{e['configuration']}/{e['repeat']} ({e['reason']})" for e in excluded)
+    return f" Excluded runs: {named}." if named else ""
+
+
+def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
+    """Return one line: how many have each verdict, of those that results decide, or specs."""
+    of_kind = {claim.id: claim.kind for claim in claims}
+    further = unlisted_inconsistencies()
+    own = [v for v in found if v.id not in further]
+
+    def number_of(kinds: Sequence[str] | None, noun: str = "") -> str:
+        chosen = [v for v in own if kinds is None or of_kind[v.id] in kinds]
+        each = Counter(v.verdict for v in chosen)
+        said = ", ".join(f"{each[v]} {v.replace('_', ' ')}" for v in VERDICTS if each[v])
+        return f"{len(chosen)}{noun}: {said}." if said else f"{len(chosen)}{noun}."
+
+    return (
+        f"{number_of(None, ' claims')} "
+        f"Decided by results are {number_of((*CHECKED_KINDS, 'hypothesis'))} "
+        f"By specs and provenance {number_of(SPECIFIED_KINDS)} "
+        f"{FURTHER_WORDS}: {len(found) - len(own)}."
+    )
+
+
+def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> str:
+    """Return all verdicts by kind, for a terminal."""
+    of_id = {claim.id: claim for claim in claims}
+    lines = [basis(evidence), counts(found, claims)]
+    for words, chosen in _by_verdict(found):
+        lines += ["", f"{words} ({len(chosen)})"]
+        for one in chosen:
+            lines += [
+                *_wrapped(f"{one.id:<4} {of_id[one.id].text}"),
+                *_wrapped(f"     {one.detail}"),
+            ]
+    return "\n".join(lines)
+
+
+def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> str:
+    """Return all verdicts by kind, one table each."""
+    of_id = {claim.id: claim for claim in claims}
+    lines = ["# Claims", "", basis(evidence), "", counts(found, claims)]
+    for words, chosen in _by_verdict(found):
+        lines += ["", f"## {words} ({len(chosen)})", ""]
+        if all(one.verdict == INCONSISTENCY for one in chosen):
+            lines += ["| id | claim | reading chosen |", "| --- " * 3 + "|"]
+            rows = [(one.id, of_id[one.id].text, one.detail) for one in chosen]
+            lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
+            continue
+        lines += ["| id | claim | value | expected | what was found |", "| --- " * 5 + "|"]
+        for one in chosen:
+            cells = (
+                one.id,
+                of_id[one.id].text,
+                value_text(one.value) or "–",
+                one.expected,
+                one.detail,
+            )
+            lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _by_verdict(found: Sequence[Verdict]) -> list[tuple[str, list[Verdict]]]:
+    """Return the verdicts under their headings, those without a row in claims.csv last; none empty."""
+    further = unlisted_inconsistencies()
+    own = [one for one in found if one.id not in further]
+    groups = [(WORDS[name], [one for one in own if one.verdict == name]) for name in VERDICTS]
+    groups.append((FURTHER_WORDS, [one for one in found if one.id in further]))
+    return [(words, chosen) for words, chosen in groups if chosen]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent="  ", subsequent_indent=" " * 7, drop_whitespace=True
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
+from scalewatt.claims.check_claims import FURTHER_WORDS, WORDS
 from scalewatt.claims.evidence.claim_types import (
     CHECKED_KINDS,
     SPECIFIED_KINDS,
     unlisted_inconsistencies,
 )
-from scalewatt.claims.output import FURTHER_WORDS, WORDS
 from scalewatt.figures.figure_data import stored
 from scalewatt.report.html_tables import Cell, Grid, texts
 from scalewatt.results.tables.frames import records

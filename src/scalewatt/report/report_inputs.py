@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.claims import output as listing
+from scalewatt.claims import check_claims as listing
 from scalewatt.figures.figure_data import drawable, stored
 from scalewatt.report.embed_fonts import with_fonts
 from scalewatt.results.figures import figure_schema

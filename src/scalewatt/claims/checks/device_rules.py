@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from scalewatt.claims.checks.check_table import Check
 from scalewatt.claims.checks.regime_rules import energy_slope, known_energies
-from scalewatt.claims.checks.scopes import MODEL, pretrainings
 from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     REPRODUCED,
@@ -17,12 +16,13 @@ from scalewatt.claims.evidence.claim_types import (
     NotTestable,
     Outcome,
 )
-from scalewatt.claims.evidence.evidence import Evidence, Point, Row, unlike_paper
-from scalewatt.claims.evidence.origin_tracking import look_at
+from scalewatt.claims.evidence.evidence import Evidence, Point, Row, look_at, unlike_paper
 from scalewatt.claims.rules.points import (
+    MODEL,
     energies_alike,
     in_paper,
     like,
+    pretrainings,
     values,
 )
 from scalewatt.claims.rules.tolerance import (

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise, permutations
 
 from scalewatt.claims.checks.check_table import Check
-from scalewatt.claims.checks.scopes import PROBE_EPOCHS
 from scalewatt.claims.checks.series_rules import linear_in
 from scalewatt.claims.evidence.claim_types import (
     REPRODUCED,
@@ -17,7 +16,7 @@ from scalewatt.claims.evidence.claim_types import (
     Unresolved,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, unlike_paper
-from scalewatt.claims.rules.points import known, like, values, whole_nodes, with_ram
+from scalewatt.claims.rules.points import PROBE_EPOCHS, known, like, values, whole_nodes, with_ram
 from scalewatt.claims.rules.tolerance import (
     all_of,
     attempt,

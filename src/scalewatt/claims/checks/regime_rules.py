@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from scalewatt.claims.checks.check_table import Check
-from scalewatt.claims.checks.scopes import MODEL
 from scalewatt.claims.checks.series_rules import error_slope
 from scalewatt.claims.evidence.claim_types import NotTestable, Outcome, Unresolved
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point
-from scalewatt.claims.rules.points import known, like, samples_of, values
+from scalewatt.claims.rules.points import MODEL, known, like, samples_of, values
 from scalewatt.claims.rules.tolerance import (
     all_of,
     attempt,
@@ -28,6 +27,7 @@ from scalewatt.claims.rules.uncertain_number import (
     quantity,
     refuse_estimates,
     shown,
+    weighted,
 )
 
 SAME_SAMPLES = 0.01
@@ -102,7 +102,7 @@ def _at_equal_data(small: Line, large: Line) -> Outcome:
     one, other = pairs[0]
     worse = over(quantity(other, "metric_last"), quantity(one, "metric_last"))
     slopes = [error_slope([pair[side] for pair in pairs]) for side in (0, 1)]
-    falls = [Number(-s.value, s.half, s.spread, s.assumed) for s in slopes]
+    falls = [weighted((-1,), (one,)) for one in slopes]
     steeper = (
         f"fall per doubling in the large regime ({shown(falls[1].value)} pp) less that in "
         f"the small ({shown(falls[0].value)})"

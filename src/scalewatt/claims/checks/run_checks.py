@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import groupby
@@ -13,7 +13,6 @@ from scalewatt.claims.checks.device_rules import DEVICE_RULES
 from scalewatt.claims.checks.power_rules import POWER_RULES
 from scalewatt.claims.checks.regime_rules import REGIME_RULES
 from scalewatt.claims.checks.run_rules import RUN_RULES
-from scalewatt.claims.checks.scopes import SCOPES
 from scalewatt.claims.checks.series_rules import SERIES_RULES
 from scalewatt.claims.checks.spec_rules import SPEC_RULES, unless_departing
 from scalewatt.claims.checks.trace_rules import TRACE_RULES
@@ -29,10 +28,222 @@ from scalewatt.claims.evidence.claim_types import (
     Verdict,
     reading_of,
 )
-from scalewatt.claims.evidence.evidence import Evidence
-from scalewatt.claims.evidence.origin_tracking import origins_looked_at
-from scalewatt.claims.rules.tolerance import all_of, attempt
+from scalewatt.claims.evidence.evidence import (
+    Evidence,
+    Line,
+    Point,
+    is_of_energy,
+    is_of_power,
+    origins_looked_at,
+    unlike_paper,
+)
+from scalewatt.claims.rules.points import (
+    PROBE_EPOCHS,
+    as_in_paper,
+    in_paper,
+    known,
+    like,
+    named,
+    paper_point,
+    points_at,
+    pretrainings,
+    values,
+    whole_nodes,
+)
+from scalewatt.claims.rules.tolerance import all_of, attempt, combine, enough
+from scalewatt.claims.rules.uncertain_number import refuse_estimates
 from scalewatt.common.errors import InputError
+
+OfLine = Callable[[Line], Outcome]
+
+
+def on_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
+    """Check the series of each mode: all modes decide together, none may be missing."""
+
+    def of_line(line: Line) -> Outcome:
+        return all_of(
+            [
+                (c.part, SERIES_RULES[c.rule](c, evidence, line, select(c, evidence, line)))
+                for c in checks
+            ]
+        )
+
+    modes = checks[0].modes
+    if len(modes) == 1:
+        lines = evidence.anywhere(*checks[0].series, modes[0])
+        found = _of_lines(lines, of_line)
+        is_alike = lines[0].alike and len(lines) == 1
+        return replace(found, detail=f"{lines[0].title}: {found.detail}") if is_alike else found
+    parts = []
+    for mode in modes:
+        try:
+            lines = evidence.anywhere(*checks[0].series, mode)
+        except NotTestable as missing:
+            parts.append((mode, Outcome(NOT_TESTABLE, None, str(missing))))
+        else:
+            parts.append(("" if lines[1:] else lines[0].title, _of_lines(lines, of_line)))
+    return all_of(parts)
+
+
+def _of_lines(lines: Iterable[Line], of_line: OfLine) -> Outcome:
+    return combine([attempt(line.title, of_line, line) for line in lines])
+
+
+def select(check: Check, evidence: Evidence, line: Line) -> Sequence[Point]:
+    """Return the points of a line that a check names; NotTestable or Unresolved where they are missing."""
+    if "/" in check.n and check.n not in ("first/last", "last/first"):
+        counts = [
+            whole_nodes(evidence, line) if n == "node" else int(n) for n in check.n.split("/")
+        ]
+        return points_at(line, counts, check.quantity)
+    if check.training == "paper points":
+        points = in_paper(line).having(*check.columns)
+        return enough(points, f"{line.title}, {check.text}", check.least)
+    if check.against == "gpu_hours":  # whatever the number of points: more of them would not help
+        refuse_estimates(line.having(*check.columns))
+    at_least = whole_nodes(evidence, line) if check.n == "node" else 0
+    if check.training != "paper":
+        return known(line, *check.columns, at_least=at_least, least=check.least)
+    points = tuple(map(as_in_paper, known(line, *check.columns, at_least=at_least, least=1)))
+    if not check.gbs:
+        return enough(points, f"{line.title}: {check.text}", check.least)
+    return _with_gbs(check, points)
+
+
+def _with_gbs(check: Check, points: Sequence[Point]) -> Sequence[Point]:
+    """Return the points at a GBS, or up to it; the largest must be there."""
+    size = int(check.gbs.removeprefix("<="))
+    if check.gbs == str(size):
+        points = [point for point in points if point.gbs == size][:1]
+        if not points:
+            raise NotTestable(f"No finished run with GBS {size} knows its top-1 error.")
+        return points
+    points = [point for point in points if point.gbs <= size]
+    if len(points) < check.least or points[-1].gbs < size:
+        there = ", ".join(str(point.gbs) for point in points) or "none"
+        raise Unresolved(
+            f"{len(points)} points up to GBS {size} (GBS {there}); {check.least} are needed, one at "
+            f"GBS {size}."
+        )
+    return points
+
+
+def on_named(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
+    """Check the series on the claim's device, else on every other, and name each."""
+    lines = evidence.anywhere(*checks[0].series, checks[0].mode)
+    return each_line(evidence, lines, checks)
+
+
+def on_all(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
+    """Check every series of a model and mode, on all devices."""
+    model, phase, mode = checks[0].model, checks[0].phase, checks[0].mode
+    lines = evidence.series(model, phase or None, None, mode)
+    if not lines:
+        raise NotTestable(f"No finished run of {model} in a series of mode {mode}.")
+    return each_line(evidence, lines, checks)
+
+
+def each_line(evidence: Evidence, lines: Iterable[Line], checks: Sequence[Check]) -> Outcome:
+    """Combine the checks of every line that has enough points with the first one's quantity.
+
+    Lines with fewer are named; they decide nothing where another has enough. NotTestable where no
+    point of any line has the quantity, Unresolved where no line has enough points.
+    """
+    name, least = checks[0].quantity, checks[0].least
+    counted = sorted(((line, line.having(name)) for line in lines), key=lambda one: -len(one[1]))
+    if is_of_power(name):
+        refuse_estimates([point for _, points in counted for point in points])
+    if len(counted[0][1]) < least:
+        enough(counted[0][1], f"{counted[0][0].title} ({named(name)})", least)
+
+    def of_line(line: Line, points: Sequence[Point]) -> Outcome:
+        if is_of_energy(name):
+            like(points)
+        return all_of(
+            [
+                (c.part, attempt("", SERIES_RULES[c.rule], c, evidence, line, points)[1])
+                for c in checks
+            ]
+        )
+
+    ready = [(line, points) for line, points in counted if len(points) >= least]
+    found = combine([attempt(line.title, of_line, line, points) for line, points in ready])
+    few = [f"{line.title} ({len(points)})" for line, points in counted if len(points) < least]
+    rest = f" Too few points: {', '.join(few)}; {least} are needed." if few else ""
+    alone = f"{ready[0][0].title}: " if len(ready) == 1 else ""
+    return Outcome(found.verdict, found.value, alone + found.detail + rest)
+
+
+def on_paper(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
+    """Check points of the paper's own series: one of n GPUs, those of whole nodes, or its ends."""
+    (check,) = checks
+    constant = int(check.batch)
+    line = evidence.line(*check.series, check.mode, constant)
+    points: Sequence[Point]
+    if check.n == "last/first":
+        line = in_paper(line)
+        points = line.points
+        values(points, check.quantity)
+        enough(points, line.title, check.least)
+    else:
+        counts = [int(check.n)] if check.n != "node" else _whole_nodes(evidence, check, line)
+        points = [paper_point(evidence, check.series, check.mode, n, constant) for n in counts]
+    return SERIES_RULES[check.rule](check, evidence, line, points)
+
+
+def _whole_nodes(evidence: Evidence, check: Check, line: Line) -> list[int]:
+    at_least = whole_nodes(evidence, line)
+    return [point.gpus for point in known(line, *check.columns, at_least=at_least)]
+
+
+def on_sizes(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
+    """Check the pre-trainings of a device with these GPUs, LBS and GBS.
+
+    Of several, with settings that the paper does not state, all decide together. NotTestable says
+    what is missing.
+    """
+    gpus, lbs, gbs = sizes = tuple(int(n) for n in (checks[0].n, checks[0].batch, checks[0].gbs))
+    there = [
+        point
+        for point in pretrainings(evidence, checks[0].device)
+        if (point.gpus, point.lbs, point.gbs) == sizes
+    ]
+    own = [point for point in there if not unlike_paper(point)]
+    if not own:
+        other = f": {there[0].id} has {', '.join(unlike_paper(there[0]))}" if there else ""
+        raise NotTestable(
+            f"No finished run of FourCastNet's pre-training on {checks[0].device} as in the paper with "
+            f"{gpus} GPUs, LBS {lbs}, GBS {gbs}{other}."
+        )
+
+    def of_point(point: Point) -> Outcome:
+        line = Line("", "", *checks[0].series[:2], checks[0].device, "", None)
+        return all_of([("", SERIES_RULES[c.rule](c, evidence, line, [point])) for c in checks])
+
+    return combine([attempt(point.id, of_point, point) for point in own])
+
+
+def on_probe(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
+    """Check the probe of the paper's FourCastNet: 20 epochs."""
+    (check,) = checks
+    line = evidence.line(*check.series, "probe")
+    sizes = (int(check.n), int(check.batch))
+    probe = next((p for p in line.points if (p.gpus, p.lbs) == sizes), None)
+    if probe is None:
+        raise NotTestable(f"No finished probe at {check.n} GPUs, LBS {check.batch}.")
+    return SERIES_RULES[check.rule](check, evidence, line, [as_in_paper(probe, PROBE_EPOCHS)])
+
+
+SCOPES: dict[str, Callable[[Evidence, Sequence[Check]], Outcome]] = {
+    "series": on_series,
+    "named": on_named,
+    "all": on_all,
+    "paper": on_paper,
+    "sizes": on_sizes,
+    "probe": on_probe,
+}
+"""How the rows of each scope are checked; without one, by a rule of their own."""
+
 
 RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
     **DEVICE_RULES,

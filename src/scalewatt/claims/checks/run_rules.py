@@ -19,8 +19,8 @@ from scalewatt.claims.evidence.claim_types import (
 from scalewatt.claims.evidence.evidence import (
     PAPER_DEVICES,
     Evidence,
+    look_at,
 )
-from scalewatt.claims.evidence.origin_tracking import look_at
 from scalewatt.claims.rules.tolerance import all_of, attempt, decided
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.tables.published import SOCKETS_PER_NODE as SOCKETS

@@ -25,7 +25,6 @@ from scalewatt.claims.rules.tolerance import (
     all_of,
     band,
     combine,
-    constant,
     decided,
     linear,
     monotone,
@@ -34,22 +33,24 @@ from scalewatt.claims.rules.tolerance import (
     ranked,
     sign,
     slope,
-    span,
     steady,
 )
 from scalewatt.claims.rules.uncertain_number import (
     Number,
-    basis,
     mean_of,
     minus,
     over,
     quantity,
     refuse_estimates,
     shown,
+    weighted,
 )
 
 Points = Sequence[Point]
 SeriesRule = Callable[[Check, Evidence, Line, Points], Outcome]
+Labelled = tuple[str, Number]
+"""A number, and what the detail calls it."""
+Measure = Callable[[Check, Points], Labelled]
 SPLIT = 32
 """GPUs up to which the paper calls a speed-up near-optimal, and a rise of energy slow (D03, D04, D06)."""
 PAPER_GPUS_PER_NODE = 4
@@ -67,28 +68,28 @@ def _abscissa(check: Check, points: Points) -> list[float]:
     return [one.value for one in values(points, check.against)]
 
 
-def _value(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the quantity of the only point is within the bounds."""
+# --- one number of the points, compared with bounds, with 1 or with 0 ----------------------------
+
+
+def _only(check: Check, points: Points) -> Labelled:
+    """Return the quantity of the only point."""
     (point,) = points
-    own = value(point, check.quantity)
-    return band(check.label(n=point.gpus), own, *check.bounds, check.unit)
+    return check.label(n=point.gpus), value(point, check.quantity)
 
 
-def _mean(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the mean of all points is within the bounds."""
-    mean = mean_of(values(points, check.quantity))
-    return band(check.label(count=len(points)), mean, *check.bounds, check.unit)
+def _mean(check: Check, points: Points) -> Labelled:
+    return check.label(count=len(points)), mean_of(values(points, check.quantity))
 
 
-def _furthest(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the value that is furthest from the middle of the bounds is within them."""
+def _furthest(check: Check, points: Points) -> Labelled:
+    """Return the value that is furthest from the middle of the bounds."""
     middle = (check.low + check.high) / 2
-    worst = max(values(points, check.quantity), key=lambda one: abs(one.value - middle))
-    return band(check.text, worst, *check.bounds, check.unit)
+    own = values(points, check.quantity)
+    return check.text, max(own, key=lambda one: abs(one.value - middle))
 
 
-def _pair(check: Check, points: Points) -> tuple[str, Number]:
-    """Return the label and the ratio of two points, by default the last over the first."""
+def _ratio(check: Check, points: Points) -> Labelled:
+    """Return the ratio of two points, by default the last over the first."""
     top, bottom = points[-1], points[0]
     if check.n == "first/last":
         top, bottom = bottom, top
@@ -104,15 +105,75 @@ def _over(check: Check, top: Point, bottom: Point) -> Number:
     return over(one, other)
 
 
-def _ratio(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the ratio of two points is within the bounds."""
-    label, ratio = _pair(check, points)
-    return band(label, ratio, *check.bounds)
+def _first_over_least(check: Check, points: Points) -> Labelled:
+    """Return the quantity of the smallest n over the least of all others."""
+    first, *others = points
+    best = min(others, key=lambda point: point.mean(check.quantity) or 0.0)
+    return check.label(first=first.gpus, best=best.gpus), _over(check, first, best)
 
 
-def _ratio_sign(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the ratio of two points is above or below 1."""
-    return sign(*_pair(check, points), check.rises)
+def _ends(check: Check, points: Points) -> tuple[Number, Number]:
+    """Return the largest and the smallest value."""
+    own = values(points, check.quantity)
+    return max(own, key=lambda one: one.value), min(own, key=lambda one: one.value)
+
+
+def _span(check: Check, points: Points) -> Labelled:
+    return f"largest less smallest {check.text}", minus(*_ends(check, points))
+
+
+def _constant(check: Check, points: Points) -> Labelled:
+    return f"largest over smallest {check.text}", over(*_ends(check, points))
+
+
+def _relative_span(check: Check, points: Points) -> Labelled:
+    """Return the range of the values over their mean."""
+    return check.text, over(minus(*_ends(check, points)), mean_of(values(points, check.quantity)))
+
+
+def _slope(check: Check, points: Points) -> Labelled:
+    """Return the slope against `against`."""
+    return check.text, slope(_abscissa(check, points), values(points, check.quantity))
+
+
+def _lowest_efficiency(check: Check, points: Points) -> Labelled:
+    """Return the lowest efficiency up to SPLIT GPUs."""
+    points = [point for point in points if point.gpus <= SPLIT]
+    if len(points) < check.least:
+        raise Unresolved(f"{len(points)} of {check.least} points up to {SPLIT} GPUs.")
+    worst = min(points[1:], key=lambda point: efficiency(points[0], point).value)
+    label = check.label(first=points[0].gpus, last=points[-1].gpus, n=worst.gpus)
+    return label, efficiency(points[0], worst)
+
+
+def _quadrupled(check: Check, points: Points) -> Labelled:
+    """Return the efficiency from the smallest n that has a point at 4·n."""
+    for first in points:
+        fourth = next((p for p in points if p.gpus == 4 * first.gpus), None)
+        if fourth is not None:
+            what = f"Efficiency from {first.gpus} to {fourth.gpus} GPUs"
+            return what, efficiency(first, fourth)
+    raise NotTestable("No two points at n and 4·n have a known run time.")
+
+
+def _within(measure: Measure) -> SeriesRule:
+    """Return the rule that a number is within the bounds."""
+    return lambda check, evidence, line, points: band(
+        *measure(check, points), *check.bounds, check.unit
+    )
+
+
+def _beside_one(measure: Measure) -> SeriesRule:
+    """Return the rule that a number is above or below 1, as the bounds say."""
+    return lambda check, evidence, line, points: sign(*measure(check, points), check.rises)
+
+
+def _above_zero(measure: Measure) -> SeriesRule:
+    """Return the rule that a number is above 0."""
+    return lambda check, evidence, line, points: positive(*measure(check, points), check.unit)
+
+
+# --- what takes more than one number --------------------------------------------------------------
 
 
 def _rank(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
@@ -122,33 +183,24 @@ def _rank(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
     return ranked(check.text, _abscissa(check, points), own, check.rises, least)
 
 
-def _rises(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    return monotone(check.text, values(points, check.quantity), rises=True)
+def _monotone(rises: bool) -> SeriesRule:
+    """Return the rule that each step rises, or falls."""
+    return lambda check, evidence, line, points: monotone(
+        check.text, values(points, check.quantity), rises
+    )
 
 
-def _falls(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    return monotone(check.text, values(points, check.quantity), rises=False)
-
-
-def _span(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the largest value less the smallest is within the bound."""
-    return span(check.text, values(points, check.quantity), check.high, check.unit)
+def _elasticity(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the slope of the logarithm against that of the samples is within the bounds."""
+    x = [log(samples_of(point)) for point in points]
+    if max(x) == min(x):
+        raise NotTestable(f"{line.title}: all points have the same dataset.")
+    return band(check.text, slope(x, logarithms(values(points, check.quantity))), *check.bounds)
 
 
 def _steady(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the coefficient of variation is within the bound."""
     return steady(check.text, values(points, check.quantity), check.high)
-
-
-def _constant(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the largest value over the smallest is within the bound."""
-    return constant(check.text, values(points, check.quantity), check.high)
-
-
-def _relative_span(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the range of the values over their mean is within the bound."""
-    own = sorted(values(points, check.quantity), key=lambda one: one.value)
-    return band(check.text, over(minus(own[-1], own[0]), mean_of(own)), *check.bounds)
 
 
 def linear_in(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
@@ -160,30 +212,6 @@ def linear_in(check: Check, evidence: Evidence, line: Line, points: Points) -> O
         refuse_estimates(points)
     own = values(points, check.quantity)
     return linear(check.text, _abscissa(check, points), own, check.low)
-
-
-def _slope(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the slope against `against` is above 0."""
-    own = slope(_abscissa(check, points), values(points, check.quantity))
-    return positive(check.text, own, check.unit)
-
-
-def _elasticity(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the slope of the logarithm against that of the samples is within the bounds."""
-    x = [log(samples_of(point)) for point in points]
-    if max(x) == min(x):
-        raise NotTestable(f"{line.title}: all points have the same dataset.")
-    return band(check.text, slope(x, logarithms(values(points, check.quantity))), *check.bounds)
-
-
-def _lowest_efficiency(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the efficiency up to SPLIT GPUs is at least `low`."""
-    points = [point for point in points if point.gpus <= SPLIT]
-    if len(points) < check.least:
-        raise Unresolved(f"{len(points)} of {check.least} points up to {SPLIT} GPUs.")
-    worst = min(points[1:], key=lambda point: efficiency(points[0], point).value)
-    label = check.label(first=points[0].gpus, last=points[-1].gpus, n=worst.gpus)
-    return band(label, efficiency(points[0], worst), *check.bounds)
 
 
 def _efficiency_beyond(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
@@ -259,8 +287,7 @@ def _fall_to_node(check: Check, evidence: Evidence, line: Line, points: Points) 
 def _stagnates(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the error falls in the first three doublings, in the last two by less than half that."""
     first, last = error_slope(points[: BENDS[0]]), error_slope(points[-BENDS[1] :])
-    half = Number(0.5 * first.value, 0.5 * first.half, 0.5 * first.spread, first.assumed)
-    start = Number(-first.value, first.half, first.spread, first.assumed)
+    start, less = weighted((-1,), (first,)), weighted((1, -0.5), (last, first))
     end = f"slope in the last two doublings ({shown(last.value)} pp) less half the first"
     return all_of(
         [
@@ -268,7 +295,7 @@ def _stagnates(check: Check, evidence: Evidence, line: Line, points: Points) -> 
                 "start",
                 positive("fall of top-1 error in the first three doublings", start, check.unit),
             ),
-            ("end", positive(end, minus(last, half), check.unit)),
+            ("end", positive(end, less, check.unit)),
         ]
     )
 
@@ -299,16 +326,6 @@ def _updates_per_epoch(runs: pd.DataFrame, point: Point) -> float:
     return float(-(-(samples_of(point) // point.gpus) // point.lbs))
 
 
-def _quadrupled(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the efficiency is within the bounds from the smallest n that has a point at 4·n."""
-    for first in points:
-        fourth = next((p for p in points if p.gpus == 4 * first.gpus), None)
-        if fourth is not None:
-            what = f"Efficiency from {first.gpus} to {fourth.gpus} GPUs"
-            return band(what, efficiency(first, fourth), *check.bounds)
-    raise NotTestable("No two points at n and 4·n have a known run time.")
-
-
 def _convex(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether every step per doubling of n takes more than the one before."""
     triples = zip(points, points[1:], points[2:], strict=False)
@@ -325,23 +342,8 @@ def _convex(check: Check, evidence: Evidence, line: Line, points: Points) -> Out
 
 def _step_growth(check: Check, points: Points) -> Number:
     """Return how much more per doubling the second step takes than the first."""
-    one, two, three = own = values(points, check.quantity)
     a, b = (math.log2(points[i + 1].gpus / points[i].gpus) for i in (0, 1))
-    weights = (1 / a, 1 / a + 1 / b, 1 / b)
-    half, spread = (
-        math.hypot(*(w * getattr(n, part) for w, n in zip(weights, own, strict=True)))
-        for part in ("half", "spread")
-    )
-    growth = (three.value - two.value) / b - (two.value - one.value) / a
-    return Number(growth, half, spread, basis(*own))
-
-
-def _first_least(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the smallest n has less of the quantity than every other."""
-    first, *others = points
-    best = min(others, key=lambda point: point.mean(check.quantity) or 0.0)
-    ratio = _over(check, first, best)
-    return sign(check.label(first=first.gpus, best=best.gpus), ratio, rises=False)
+    return weighted((1 / a, -1 / a - 1 / b, 1 / b), values(points, check.quantity))
 
 
 def _onset(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
@@ -367,32 +369,32 @@ def _knee(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
 
 
 SERIES_RULES: dict[str, SeriesRule] = {
-    "constant": _constant,
+    "constant": _within(_constant),
     "convex": _convex,
-    "efficiency_after_quadrupling": _quadrupled,
+    "efficiency_after_quadrupling": _within(_quadrupled),
     "efficiency_falls_beyond": _efficiency_beyond,
     "elasticity": _elasticity,
     "fall_to_node": _fall_to_node,
-    "falls": _falls,
-    "first_is_least": _first_least,
-    "furthest": _furthest,
+    "falls": _monotone(rises=False),
+    "first_is_least": _beside_one(_first_over_least),
+    "furthest": _within(_furthest),
     "knee": _knee,
     "least_at_node": _least_at_node,
     "linear": linear_in,
-    "lowest_efficiency": _lowest_efficiency,
-    "mean": _mean,
+    "lowest_efficiency": _within(_lowest_efficiency),
+    "mean": _within(_mean),
     "onset": _onset,
     "rank": _rank,
-    "ratio": _ratio,
-    "relative_span": _relative_span,
-    "rises": _rises,
-    "sign": _ratio_sign,
+    "ratio": _within(_ratio),
+    "relative_span": _within(_relative_span),
+    "rises": _monotone(rises=True),
+    "sign": _beside_one(_ratio),
     "slope_changes": _slope_change,
-    "slope": _slope,
-    "span": _span,
+    "slope": _above_zero(_slope),
+    "span": _within(_span),
     "stagnates": _stagnates,
     "steady": _steady,
     "updates_per_epoch": _updates,
-    "value": _value,
+    "value": _within(_only),
 }
 """The rules by the name that the table calls them."""

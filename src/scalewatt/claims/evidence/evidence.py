@@ -15,7 +15,10 @@ and `fd_gbs`, `fd`, `sd` in a question mean all that begin so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,15 +28,89 @@ import pyarrow as pa
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.claims.evidence.claim_types import NotTestable
-from scalewatt.claims.evidence.origin_tracking import is_of_energy, look_at
-from scalewatt.claims.evidence.pooled_spread import Key, Spread, key_of
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.published import FULL_SAMPLES
 from scalewatt.results.tables.published import GPUS_PER_NODE as PAPER_GPUS_PER_NODE
 from scalewatt.results.tables.repeat_statistics import Summary, summary_of
-from scalewatt.results.tables.table_schema import RUNS
+from scalewatt.results.tables.table_schema import QUANTITIES, RUNS
+
+_SEEN: ContextVar[set[str] | None] = ContextVar("origins of energies looked at", default=None)
+
+
+@contextmanager
+def origins_looked_at() -> Iterator[set[str]]:
+    """Collect the origins of all energies that are looked at in the block."""
+    found: set[str] = set()
+    token = _SEEN.set(found)
+    try:
+        yield found
+    finally:
+        _SEEN.reset(token)
+
+
+def look_at(origin: str | None) -> None:
+    """Note the origin of an energy."""
+    seen = _SEEN.get()
+    if seen is not None:
+        seen.add(str(origin))
+
+
+def is_of_energy(name: str) -> bool:
+    """Return True if a quantity is an energy, or follows from one."""
+    return any(part in name for part in ("energy", "power", "p_gpuh", "carbon", "cost"))
+
+
+def is_of_power(name: str) -> bool:
+    """Return True if a quantity is a power, or a ratio of energies: what rated powers alone make of it."""
+    return is_of_energy(name) and any(part in name for part in ("power", "p_gpuh", "share"))
+
 
 Row = Mapping[str, Any]
+Key = tuple[str, str | None]
+"""A quantity, and what its values share: of an energy the origin, of a metric its name."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Relative sample standard deviation of one run, and how many repeats beyond the first tell it."""
+
+    relative: float
+    freedom: int
+
+
+def key_of(row: Row, name: str) -> Key:
+    """Return what a quantity's spread is pooled over."""
+    if is_metric(name):
+        return name, row["metric_name"]
+    return name, row["energy_origin"] if is_of_energy(name) else None
+
+
+def is_metric(name: str) -> bool:
+    """Return True if a quantity is an error of the trained model, of which no spread was published."""
+    return name.startswith("metric_")
+
+
+def pooled(rows: Iterable[Row]) -> dict[Key, Spread]:
+    """Return the spread of each quantity over all configurations (rows of the table) with repeats.
+
+    None where all repeats are equal: they share their seed, and do not tell what another run would give.
+    """
+    squares: dict[Key, float] = {}
+    freedom: dict[Key, int] = {}
+    for row in rows:
+        for name in QUANTITIES:
+            found = summary_of(row, name)
+            if found.n > 1 and found.mean and found.sd is not None:
+                key = key_of(row, name)
+                squares[key] = squares.get(key, 0.0) + (found.n - 1) * (found.sd / found.mean) ** 2
+                freedom[key] = freedom.get(key, 0) + found.n - 1
+    return {
+        key: Spread(math.sqrt(square / freedom[key]), freedom[key])
+        for key, square in squares.items()
+        if square
+    }
+
+
 PAPER_DEVICES = ("a100", "h100")
 EPOCHS = {"train": 100, "pretrain": 80, "finetune": 50}
 """The paper's, by phase; PRECISION by model."""
@@ -50,6 +127,11 @@ RUN_COLUMNS = [
 """Columns of the table `runs` that rules look at."""
 
 
+def _column(name: str) -> Any:
+    """Return a property: a column of the point's row."""
+    return property(lambda point: point.row[name])
+
+
 @dataclass(frozen=True)
 class Point:
     """A configuration with results: its row of the table `configurations`."""
@@ -63,66 +145,23 @@ class Point:
     spreads: Mapping[Key, Spread] = field(default_factory=dict)
     """What the campaign's repeats say of single runs."""
 
-    @property
-    def id(self) -> str:
-        """Return Id of the configuration."""
-        return str(self.row["configuration"])
-
-    @property
-    def model(self) -> str:
-        """Return the name of the model; likewise phase and device."""
-        return str(self.row["model"])
-
-    @property
-    def phase(self) -> str:
-        return str(self.row["phase"])
-
-    @property
-    def device(self) -> str:
-        return str(self.row["device"])
-
-    @property
-    def gpus(self) -> int:
-        """Return number of GPUs, n."""
-        return int(self.row["gpus"])
-
-    @property
-    def lbs(self) -> int:
-        """Return local batch size."""
-        return int(self.row["local_batch_size"])
-
-    @property
-    def gbs(self) -> int:
-        """Return global batch size."""
-        return int(self.row["global_batch_size"])
-
-    @property
-    def samples(self) -> int | None:
-        """Return samples of the training set."""
-        return self.row["dataset_samples"]
-
-    @property
-    def epochs(self) -> int | None:
-        return self.row["epochs"]
-
-    @property
-    def nodes(self) -> int | None:
-        return self.row["nodes"]
-
-    @property
-    def n_repeats(self) -> int:
-        """Return number of runs that the means are of."""
-        return int(self.row["n_repeats"])
-
-    @property
-    def origin(self) -> str | None:
-        """Return that of the energy: measured, estimated, simulated or published; null without energy."""
-        return self.row["energy_origin"]
-
-    @property
-    def scope(self) -> str | None:
-        """Return device kinds in the total energy, such as gpu+cpu+ram."""
-        return self.row["energy_scope"]
+    id = _column("configuration")
+    model = _column("model")
+    phase = _column("phase")
+    device = _column("device")
+    gpus = _column("gpus")
+    nodes = _column("nodes")
+    lbs = _column("local_batch_size")
+    gbs = _column("global_batch_size")
+    samples = _column("dataset_samples")
+    """Of the training set; null where unknown."""
+    epochs = _column("epochs")
+    n_repeats = _column("n_repeats")
+    """How many runs the means are of."""
+    origin = _column("energy_origin")
+    """Measured, estimated, simulated or published; null without energy."""
+    scope = _column("energy_scope")
+    """Device kinds in the total energy, such as gpu+cpu+ram."""
 
     def stat(self, name: str) -> Summary:
         """Return a quantity of `results.schema.QUANTITIES` over the repeats; its mean is null if unknown."""

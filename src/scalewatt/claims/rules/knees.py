@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from scalewatt.claims.evidence.claim_types import UNRESOLVED, Outcome
 from scalewatt.claims.rules.tolerance import all_of, band, decided, positive
-from scalewatt.claims.rules.uncertain_number import Number, basis
+from scalewatt.claims.rules.uncertain_number import Number, weighted
 
 
 @dataclass(frozen=True)
@@ -67,19 +67,12 @@ def _joined(sizes: Sequence[int], numbers: Sequence[Number], at: int) -> _Bend:
     design = np.stack([np.ones_like(x), x, beyond], axis=1)
     inverse = np.linalg.pinv(design)
     y = np.array([one.value for one in numbers])
-    found = inverse @ y
-    rests = y - design @ found
-
-    def coefficient(index: int) -> Number:
-        half, spread = (
-            math.hypot(*(inverse[index] * np.array([getattr(one, part) for one in numbers])))
-            for part in ("half", "spread")
-        )
-        return Number(float(found[index]), half, spread, basis(*numbers))
+    rests = y - design @ (inverse @ y)
 
     distances = [
         Number(abs(float(rest)), one.half, one.spread, one.assumed)
         for rest, one in zip(rests, numbers, strict=True)
     ]
     furthest = max(distances, key=lambda one: one.value / (one.half or math.ulp(1.0)))
-    return _Bend(at, coefficient(1), coefficient(2), float(np.sum(rests**2)), furthest)
+    before, change = (weighted(map(float, inverse[index]), numbers) for index in (1, 2))
+    return _Bend(at, before, change, float(np.sum(rests**2)), furthest)

@@ -7,8 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from scalewatt.claims.evidence.claim_types import NotTestable, Unresolved
-from scalewatt.claims.evidence.evidence import Evidence, Line, Point, unlike_paper
-from scalewatt.claims.evidence.origin_tracking import is_of_energy, is_of_power
+from scalewatt.claims.evidence.evidence import (
+    Evidence,
+    Line,
+    Point,
+    is_of_energy,
+    is_of_power,
+    unlike_paper,
+)
 from scalewatt.claims.rules.tolerance import enough
 from scalewatt.claims.rules.uncertain_number import (
     PER_SAMPLE,
@@ -22,6 +28,8 @@ from scalewatt.claims.rules.uncertain_number import (
 )
 from scalewatt.recordings.series import DEVICE_KINDS
 
+MODEL = "fourcastnet"
+PROBE_EPOCHS = 20
 SENSED = ("measured", "published")
 """Origins of energy that say something of RAM."""
 
@@ -106,6 +114,12 @@ def points_at(line: Line, counts: Sequence[int], name: str) -> list[Point]:
     for n in counts:
         quantity(found[n], name)
     return [found[n] for n in counts]
+
+
+def pretrainings(evidence: Evidence, device: str) -> list[Point]:
+    """Return FourCastNet's pre-trainings on a device."""
+    wanted = (MODEL, "pretrain", device)
+    return [p for p in evidence.points if (p.model, p.phase, p.device) == wanted]
 
 
 def paper_point(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise, takewhile
 
 from scalewatt.claims.evidence.claim_types import (
@@ -31,15 +32,14 @@ from scalewatt.claims.evidence.evidence import Point
 from scalewatt.claims.rules.fits import line_fit, ranks, spearman, variation
 from scalewatt.claims.rules.uncertain_number import (
     Number,
-    basis,
     minus,
     needed,
-    over,
     repeats_text,
     repeats_to_tell,
     shown,
     text,
     told,
+    weighted,
 )
 
 MINIMUM_POINTS = 3
@@ -49,36 +49,34 @@ LINEAR_R2 = 0.98
 
 def band(what: str, own: Number, low: float | None, high: float | None, unit: str = "") -> Outcome:
     """Check whether a number lies in a band, bounds included; null: no bound on that side."""
-    said = f"{what} is {text(own, unit)}, expected {_band_text(low, high, unit)}"
-    below = low is not None and own.value < low
-    above = high is not None and own.value > high
-    if not below and not above:
-        return Outcome(REPRODUCED, own.value, f"{said}.")
-    bound = low if below else high
-    assert bound is not None
-    distance = abs(own.value - bound)
-    if own.half < distance:
-        return Outcome(NOT_REPRODUCED, own.value, f"{said}.")
-    return Outcome(UNRESOLVED, own.value, f"{said}; {needed(own, distance)}.")
+    expected = _band_text(low, high, unit)
+    if low is not None and own.value < low:
+        return _beyond(what, own, low, False, expected, unit)
+    if high is not None and own.value > high:
+        return _beyond(what, own, high, False, expected, unit)
+    return decided(True, own.value, f"{what} is {text(own, unit)}, expected {expected}.")
 
 
 def sign(what: str, ratio: Number, rises: bool) -> Outcome:
     """Check whether a ratio is above 1 (`rises`) or below it, with its whole interval."""
-    side = "above" if rises else "below"
-    said = f"{what} is {text(ratio)}, expected {side} 1"
-    distance = abs(ratio.value - 1)
-    if distance > ratio.half:
-        right = (ratio.value > 1) == rises
-        return Outcome(REPRODUCED if right else NOT_REPRODUCED, ratio.value, f"{said}.")
-    return Outcome(UNRESOLVED, ratio.value, f"{said}; {needed(ratio, distance)}.")
+    expected = f"{'above' if rises else 'below'} 1"
+    return _beyond(what, ratio, 1, (ratio.value > 1) == rises, expected)
 
 
 def positive(what: str, own: Number, unit: str = "") -> Outcome:
     """Check whether a number is above 0, with its whole interval; unresolved where 0 is in it."""
-    said = f"{what} is {text(own, unit)}, expected above 0"
-    if abs(own.value) > own.half:
-        return Outcome(REPRODUCED if own.value > 0 else NOT_REPRODUCED, own.value, f"{said}.")
-    return Outcome(UNRESOLVED, own.value, f"{said}; {needed(own, abs(own.value))}.")
+    return _beyond(what, own, 0, own.value > 0, "above 0", unit)
+
+
+def _beyond(
+    what: str, own: Number, bound: float, is_right: bool, expected: str, unit: str = ""
+) -> Outcome:
+    """Decide by the side of a bound that a number is on; unresolved where its interval reaches it."""
+    said = f"{what} is {text(own, unit)}, expected {expected}"
+    distance = abs(own.value - bound)
+    if distance > own.half:
+        return decided(is_right, own.value, f"{said}.")
+    return Outcome(UNRESOLVED, own.value, f"{said}; {needed(own, distance)}.")
 
 
 def combine(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
@@ -197,8 +195,7 @@ def ranked(
 
 def _way(x: Sequence[float], numbers: Sequence[Number], rises: bool) -> Number:
     """Return the slope against x along the claimed way."""
-    own = slope(x, numbers)
-    return own if rises else Number(-own.value, own.half, own.spread, own.assumed)
+    return weighted((1 if rises else -1,), (slope(x, numbers),))
 
 
 def onset(
@@ -246,12 +243,6 @@ def onset(
     return Outcome(UNRESOLVED, value, f"{said}; {'; '.join(more)}.")
 
 
-def constant(what: str, numbers: Sequence[Number], most: float) -> Outcome:
-    """Check whether the largest is at most `most` times the smallest."""
-    top, bottom = (pick(numbers, key=lambda one: one.value) for pick in (max, min))
-    return band(f"largest over smallest {what}", over(top, bottom), None, most)
-
-
 def steady(what: str, numbers: Sequence[Number], most: float) -> Outcome:
     """Check whether the coefficient of variation is at most `most`; unresolved if it is not, within noise."""
     cv = variation([one.value for one in numbers])
@@ -271,23 +262,12 @@ def steady(what: str, numbers: Sequence[Number], most: float) -> Outcome:
     return Outcome(NOT_REPRODUCED, cv, f"{said}.")
 
 
-def span(what: str, numbers: Sequence[Number], most: float, unit: str = "") -> Outcome:
-    """Check whether the largest is at most `most` more than the smallest."""
-    top, bottom = (pick(numbers, key=lambda one: one.value) for pick in (max, min))
-    return band(f"largest less smallest {what}", minus(top, bottom), None, most, unit)
-
-
 def slope(x: Sequence[float], numbers: Sequence[Number]) -> Number:
     """Return slope of the line through independent numbers, with what it has of their intervals."""
     fit = line_fit(x, [one.value for one in numbers])
     middle = math.fsum(x) / len(x)
     squares = math.fsum((a - middle) ** 2 for a in x)
-    weights = [(a - middle) / squares for a in x]
-    half, spread = (
-        math.hypot(*(w * getattr(one, part) for w, one in zip(weights, numbers, strict=True)))
-        for part in ("half", "spread")
-    )
-    return Number(fit.slope, half, spread, basis(*numbers))
+    return replace(weighted([(a - middle) / squares for a in x], numbers), value=fit.slope)
 
 
 def linear(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from scalewatt.claims.evidence.claim_types import NotTestable
-from scalewatt.claims.evidence.evidence import Point, unlike_paper
-from scalewatt.claims.evidence.origin_tracking import is_of_power
-from scalewatt.claims.evidence.pooled_spread import Spread, is_metric
+from scalewatt.claims.evidence.evidence import Point, Spread, is_metric, is_of_power, unlike_paper
 from scalewatt.results.tables.comparisons import MOST_REPEATS, PUBLISHED_SPREAD
 from scalewatt.results.tables.repeat_statistics import CONFIDENCE, Summary
 
@@ -133,25 +131,25 @@ def over(top: Number, bottom: Number, factor: float = 1.0) -> Number:
     return Number(value, half, spread, basis(top, bottom))
 
 
+def weighted(weights: Iterable[float], numbers: Sequence[Number]) -> Number:
+    """Return the weighted sum of independent numbers."""
+    parts = list(zip(weights, numbers, strict=True))
+    return Number(
+        math.fsum(weight * one.value for weight, one in parts),
+        math.hypot(*(weight * one.half for weight, one in parts)),
+        math.hypot(*(weight * one.spread for weight, one in parts)),
+        basis(*numbers),
+    )
+
+
 def minus(one: Number, other: Number) -> Number:
     """Return the difference of independent numbers."""
-    return Number(
-        one.value - other.value,
-        math.hypot(one.half, other.half),
-        math.hypot(one.spread, other.spread),
-        basis(one, other),
-    )
+    return weighted((1, -1), (one, other))
 
 
 def mean_of(numbers: Sequence[Number]) -> Number:
     """Return the mean of independent numbers."""
-    n = len(numbers)
-    return Number(
-        math.fsum(one.value for one in numbers) / n,
-        math.hypot(*(one.half for one in numbers)) / n,
-        math.hypot(*(one.spread for one in numbers)) / n,
-        basis(*numbers),
-    )
+    return weighted([1 / len(numbers)] * len(numbers), numbers)
 
 
 def repeats_to_tell(distance: float, spread: float) -> int | None:
