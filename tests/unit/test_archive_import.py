@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from archived import Project, below, changed, content, make_project
 
+from scalewatt.archive.archive_file import write_archive
 from scalewatt.archive.import_archive import check_archive
 from scalewatt.archive.package_reference import FOLDER, reference_texts
 from scalewatt.archive.ro_crate import METADATA, Description, metadata
-from scalewatt.archive.zip_writer import write_archive
 from scalewatt.campaign.cluster import is_results_only, load_cluster
 from scalewatt.campaign.exclusions import exclusions_path
 from scalewatt.campaign.imported_campaign import parse_imported

@@ -36,26 +36,27 @@ from scalewatt.reproduction.check_result import (
     exit_code,
     verdict,
 )
-from scalewatt.reproduction.energy_check import energy_findings, prediction_interval
-from scalewatt.reproduction.environment_check import (
-    lock_findings,
-    package_findings,
-    python_findings,
-)
-from scalewatt.reproduction.file_diff import difference
-from scalewatt.reproduction.history_check import (
-    GPU_RELATIVE,
-    exactness,
-    history_findings,
-    is_timing,
-    other_circumstances,
-)
+from scalewatt.reproduction.file_check import difference
 from scalewatt.reproduction.manifests import (
     Manifest,
     made,
     read_manifest,
     record,
     write_manifest,
+)
+from scalewatt.reproduction.provenance_check import (
+    lock_findings,
+    package_findings,
+    python_findings,
+)
+from scalewatt.reproduction.rerun_check import (
+    GPU_RELATIVE,
+    energy_findings,
+    exactness,
+    history_findings,
+    is_timing,
+    other_circumstances,
+    prediction_interval,
 )
 from scalewatt.reproduction.run_selection import choose_run, gpu_hours
 from scalewatt.training.history import history_table

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from scalewatt import __version__
-from scalewatt.archive.archive_reader import (
+from scalewatt.archive.archive_file import (
     Opened,
     check_content,
     opened,

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from scalewatt.common.files import file_sha256
 from scalewatt.reproduction.check_result import (
-    DIFFERS,
     REGENERATED,
-    SAME,
     STORED,
     Finding,
+    compared,
     not_checked,
 )
-from scalewatt.reproduction.file_diff import difference
 from scalewatt.reproduction.manifests import (
     FOLDERS,
     FileEntry,
@@ -38,23 +41,19 @@ def _pair(entry: FileEntry, place: Remaking) -> tuple[Finding, Finding]:
     """Compare a stored and a regenerated file; the one that is as recorded shows where the other differs."""
     stored = place.results / entry.path
     has = file_sha256(stored) if stored.is_file() else None
+    remade, made, why = None, None, ""
     try:
-        regenerated: Path | None = place.remade(entry)
-        why = None
+        remade = place.remade(entry)
+        made = file_sha256(remade)
     except NotRemadeError as error:
-        regenerated, why = None, not_checked(REGENERATED, entry.path, str(error))
+        again = not_checked(REGENERATED, entry.path, str(error))
+        return _compared(STORED, entry, has, stored, None), again
     # The code of a changed figure may raise anything: that is a difference, and the next file follows.
     except Exception as error:
-        regenerated = None
-        said = f"regenerating it fails: {said_of(error)}"
-        why = Finding(REGENERATED, entry.path, DIFFERS, entry.sha256, None, said)
-    made = None if regenerated is None else file_sha256(regenerated)
-    original = regenerated if made == entry.sha256 else None
-    found = _compared(STORED, entry, has, stored, original, "the file does not exist any more")
-    if why is not None:
-        return found, why
+        why = f"regenerating it fails: {said_of(error)}"
+    own = _compared(STORED, entry, has, stored, remade if made == entry.sha256 else None)
     original = stored if has == entry.sha256 else None
-    return found, _compared(REGENERATED, entry, made, regenerated, original, "")
+    return own, _compared(REGENERATED, entry, made, remade, original, why)
 
 
 def _compared(
@@ -63,17 +62,16 @@ def _compared(
     sha256: str | None,
     path: Path | None,
     original: Path | None,
-    absent: str,
+    absent: str = "the file does not exist any more",
 ) -> Finding:
     """Compare a file's hash with the manifest's; `original` is one that is as recorded, if there is any."""
-    if sha256 == entry.sha256:
-        return Finding(check, entry.path, SAME, entry.sha256, sha256)
     if sha256 is None or path is None:
-        return Finding(check, entry.path, DIFFERS, entry.sha256, None, absent)
-    where = "where it differs is unknown: no file is as recorded"
-    if original is not None:
+        where = absent
+    elif sha256 != entry.sha256 and original is not None:
         where = difference(original, path)
-    return Finding(check, entry.path, DIFFERS, entry.sha256, sha256, where)
+    else:
+        where = "where it differs is unknown: no file is as recorded"
+    return compared(check, entry.path, entry.sha256, sha256, where)
 
 
 def _unknown(manifest: Manifest, results: Path) -> Iterator[Finding]:
@@ -83,3 +81,109 @@ def _unknown(manifest: Manifest, results: Path) -> Iterator[Finding]:
         for path in files_below(results, folder):
             if path not in known:
                 yield not_checked(STORED, path, "the manifest does not name it")
+
+
+MOST = 3
+"""Differing values that are named."""
+
+
+def difference(expected: Path, found: Path) -> str:
+    """Return in one sentence where `found` differs from `expected`; their bytes differ.
+
+    Of tables (CSV, Parquet) the first differing values, else the first differing byte.
+    """
+    read = _TABLES.get(expected.suffix)
+    try:
+        parts = [] if read is None else _of_tables(read(expected), read(found))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        words = " ".join(str(error).split())
+        parts = [f"one of them is no readable Parquet file ({words})"]
+    return "; ".join(parts) or _bytes(expected, found)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table's columns and rows; of Parquet also its metadata."""
+
+    names: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    metadata: Mapping[bytes, bytes] | None = None
+
+
+def _csv(path: Path) -> _Table:
+    with open(path, encoding="utf-8", errors="replace", newline="") as handle:
+        names, *rows = [*csv.reader(handle)] or [[]]
+    return _Table(names, rows)
+
+
+def _parquet(path: Path) -> _Table:
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    columns = [column.to_pylist() for column in table.columns]
+    return _Table(table.schema.names, list(zip(*columns, strict=True)), table.schema.metadata or {})
+
+
+_TABLES: dict[str, Callable[[Path], _Table]] = {".csv": _csv, ".parquet": _parquet}
+
+
+def _of_tables(own: _Table, other: _Table) -> list[str]:
+    """Return where two tables differ; nothing for two CSV files whose values are the same."""
+    if own.names != other.names:
+        return _columns(own.names, other.names)
+    said = _values(own.names, own.rows, other.rows)
+    if said or own.metadata is None:
+        return said
+    what = (
+        "the file's metadata differ" if own.metadata != other.metadata else "their encoding differs"
+    )
+    return [f"all values are the same; {what}"]
+
+
+def _columns(own: Sequence[str], other: Sequence[str]) -> list[str]:
+    missing = [name for name in own if name not in other]
+    more = [name for name in other if name not in own]
+    said = [f"column {name} is missing" for name in missing[:MOST]]
+    said += [f"column {name} is new" for name in more[:MOST]]
+    return said or ["the columns are in another order"]
+
+
+def _values(
+    names: Sequence[str], own: Sequence[Sequence[Any]], other: Sequence[Sequence[Any]]
+) -> list[str]:
+    """Return the first values that differ; rows count from 1, the first row of data."""
+    said: list[str] = []
+    count = 0
+    for number, (one, two) in enumerate(zip(own, other, strict=False), 1):
+        for name, value, now in zip(names, one, two, strict=False):
+            if not same_value(value, now):
+                count += 1
+                if len(said) < MOST:
+                    said.append(f"row {number}, {name}: {_text(value)} is now {_text(now)}")
+    if count > MOST:
+        said.append(f"{count - MOST} more values differ")
+    if len(own) != len(other):
+        said.append(f"{len(own)} rows are now {len(other)}")
+    return said
+
+
+def same_value(one: Any, two: Any) -> bool:
+    """Return True if two values are the same: NaN equals NaN, -0.0 does not equal 0.0."""
+    if isinstance(one, float) and isinstance(two, float):
+        return one.hex() == two.hex()
+    return type(one) is type(two) and bool(one == two)
+
+
+def _text(value: Any) -> str:
+    text = "null" if value is None else "an empty cell" if value == "" else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _bytes(expected: Path, found: Path) -> str:
+    own, other = expected.read_bytes(), found.read_bytes()
+    at = next(
+        (i for i, (a, b) in enumerate(zip(own, other, strict=False)) if a != b),
+        min(len(own), len(other)),
+    )
+    sizes = f"{len(own)} bytes" if len(own) == len(other) else f"{len(own)} and {len(other)} bytes"
+    return f"the first difference is at byte {at + 1} ({sizes})"

@@ -6,37 +6,74 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from scalewatt import __version__
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import given_cluster
 from scalewatt.campaign.imported_campaign import with_imported
 from scalewatt.campaign.load import load_campaign
-from scalewatt.common.files import write_json
+from scalewatt.common.files import write_json, write_text
+from scalewatt.report.html_tables import STYLE, templates
 from scalewatt.reproduction.check_result import (
     CHECKS,
     DIFFERS,
     ENERGY,
+    ENVIRONMENT,
     HISTORY,
     NOT_CHECKED,
     OUTCOMES,
+    PROVENANCE,
     REGENERATED,
+    SAME,
     STORED,
     Finding,
     exit_code,
     not_checked,
     verdict,
 )
-from scalewatt.reproduction.environment_check import environment_findings
 from scalewatt.reproduction.file_check import file_findings
-from scalewatt.reproduction.html_page import shown, write_page
 from scalewatt.reproduction.manifests import Manifest, read_manifest
-from scalewatt.reproduction.provenance_check import run_findings
+from scalewatt.reproduction.provenance_check import environment_findings, run_findings
 from scalewatt.reproduction.regenerate import Remaking
-from scalewatt.reproduction.rerun_check import Repeat, found_repeats, repeat_findings
+from scalewatt.reproduction.rerun_check import (
+    OF_THE_MACHINE,
+    TOLERANCE,
+    Repeat,
+    found_repeats,
+    repeat_findings,
+)
 from scalewatt.reproduction.run_selection import again_folder, choose_run
 from scalewatt.results.text.number_format import listed
 
+_FOLDER = Path(__file__).parent
+TITLES = {
+    ENVIRONMENT: "Environment",
+    STORED: "Stored files",
+    REGENERATED: "Regenerated files",
+    PROVENANCE: "Provenance of runs",
+    HISTORY: "A re-run: what it learnt",
+    ENERGY: "A re-run: its energy",
+}
+MEANINGS = {
+    ENVIRONMENT: "The packages installed here compared with the lock, and Python and the lock compared "
+    "with those that the results were made with.",
+    STORED: "The SHA-256 of each stored table and figure compared with the manifest: whether a file was "
+    "changed since.",
+    REGENERATED: "Each figure redrawn from its table, each table rebuilt from the files of its runs, its "
+    "texts from the table; their SHA-256 compared with the manifest.",
+    PROVENANCE: "Each run's provenance.json: its spec compared with its spec.json, its data with the "
+    "campaign's, its commit and lock with those of the manifest, its packages with its lock.",
+    HISTORY: "One run trained (or simulated) again, and its history compared with the first one's. On a "
+    "CPU every value must be bitwise equal. "
+    + TOLERANCE
+    + f" Not compared: columns that end in _s, {', '.join(OF_THE_MACHINE)}, which are about the run's "
+    "execution.",
+    ENERGY: "The energy of that run compared with the earlier repeats of its configuration with the same "
+    "origin, scope and machine: within the 95 % Student-t prediction interval of one more "
+    "observation, mean ± t·s·√(1 + 1/n). One earlier run has no scatter, so nothing is concluded.",
+}
+LABELS = {SAME: "same", DIFFERS: "differs", NOT_CHECKED: "not checked"}
 REPORT_VERSION = 1
 JSON_NAME = "reproduction.json"
 PAGE_NAME = "index.html"
@@ -66,6 +103,12 @@ class Reproduction:
         """Return how many findings of a check have each outcome."""
         own = [one.outcome for one in self.findings if one.check == check]
         return {outcome: own.count(outcome) for outcome in OUTCOMES}
+
+    def counted(self, check: str) -> str:
+        """Return the same in words."""
+        counts = self.counts(check).items()
+        words = ", ".join(f"{count} {LABELS[name]}" for name, count in counts if count)
+        return words or "nothing to check"
 
 
 def reproduce(
@@ -124,16 +167,37 @@ def _none_repeated(campaign: Campaign, cluster: Cluster, folder: Path) -> list[F
 
 
 def _write(done: Reproduction) -> None:
-    write_page(
-        done.folder / PAGE_NAME,
+    """Write the page, one self-contained HTML file, and the JSON file."""
+    environment = templates(_FOLDER)
+    environment.filters["shown"] = shown
+    page = environment.get_template("page.html.j2").render(
         campaign=done.campaign,
         manifest=done.manifest,
         cluster=done.cluster,
-        findings=done.findings,
         repeats=done.repeats,
-        counts={check: done.counts(check) for check in CHECKS},
+        parts=[_part(done, check) for check in CHECKS],
+        verdict=verdict(done.findings),
+        labels=LABELS,
+        style=STYLE.read_text(encoding="utf-8"),
     )
+    write_text(done.folder / PAGE_NAME, page)
     write_json(done.folder / JSON_NAME, as_json(done))
+
+
+def _part(done: Reproduction, check: str) -> dict[str, Any]:
+    """Return one check on the page: first what differs, then what was not checked, then the same."""
+    own = {
+        outcome: [one for one in done.findings if (one.check, one.outcome) == (check, outcome)]
+        for outcome in OUTCOMES
+    }
+    return {
+        "name": check,
+        "title": TITLES[check],
+        "meaning": MEANINGS[check],
+        "counts": done.counted(check),
+        "loud": own[DIFFERS] + own[NOT_CHECKED],
+        "quiet": own[SAME],
+    }
 
 
 def as_json(done: Reproduction) -> dict[str, object]:
@@ -154,9 +218,7 @@ def as_text(done: Reproduction) -> str:
     """Return counts by check, each difference, why checks were skipped, and the page, for a terminal."""
     lines = [f"{done.campaign}: {verdict(done.findings)}"]
     for check in CHECKS:
-        counts = done.counts(check)
-        words = ", ".join(f"{counts[o]} {o.replace('_', ' ')}" for o in OUTCOMES if counts[o])
-        lines.append(f"  {check:<12} {words or 'nothing to check'}")
+        lines.append(f"  {check:<12} {done.counted(check)}")
     differing = _differing(done.findings)
     lines += [f"differs: {said}" for said in differing[:_MOST_LINES]]
     if len(differing) > _MOST_LINES:
@@ -167,15 +229,11 @@ def as_text(done: Reproduction) -> str:
         lines += [f"not checked: {check}: {reason}" for reason in list(reasons)[:_MOST_REASONS]]
         if len(reasons) > _MOST_REASONS:
             lines.append(f"not checked: {check}: {len(reasons) - _MOST_REASONS} more reasons")
-    lines += [_of_repeat(one) for one in done.repeats]
+    for one in done.repeats:
+        unlike = listed(one.circumstances, _MOST_REASONS)
+        more = f"; unlike the first run:  {unlike}" if unlike else ""
+        lines.append(f"re-run: {one.configuration}/{one.repeat}, {one.made}{more}")
     return "\n".join([*lines, str(done.folder / PAGE_NAME)])
-
-
-def _of_repeat(one: Repeat) -> str:
-    said = f"re-run: {one.configuration}/{one.repeat}, {one.made}"
-    if one.circumstances:
-        said += f"; unlike the first run:  {listed(one.circumstances, _MOST_REASONS)}"
-    return said
 
 
 def _differing(findings: Iterable[Finding]) -> list[str]:
@@ -196,3 +254,16 @@ def _why(one: Finding) -> str:
         return one.detail
     values = f"{shown(one.expected)} expected, {shown(one.found)} found"
     return f"{values}: {one.detail}" if one.detail else values
+
+
+def shown(value: Any) -> str:
+    """Return an expected or found value, shortened: of a hash its first digits."""
+    if value is None:
+        return "–"
+    if isinstance(value, list | tuple):
+        return " to ".join(map(shown, value))
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    is_hash = len(text) == 64 and all(c in "0123456789abcdef" for c in text)
+    return f"{text[:12]}…" if is_hash else text
