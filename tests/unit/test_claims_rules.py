@@ -313,7 +313,7 @@ def test_ordered_values_are_monotone_and_their_reverse_is_not(values: list[float
 def test_a_quotient_adds_relative_halves_in_quadrature(
     top: float, bottom: float, one: float, other: float
 ) -> None:
-    own = uncertain.over(Number(top, one * top, 0), Number(bottom, other * bottom, 0), factor=3)
+    own = Number(top, one * top, 0) / Number(bottom, other * bottom, 0) * 3
     assert own.value == pytest.approx(3 * top / bottom)
     assert own.half / own.value == pytest.approx(math.hypot(one, other))
 

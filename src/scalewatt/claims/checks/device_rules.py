@@ -38,17 +38,13 @@ from scalewatt.claims.rules.tolerance import (
 from scalewatt.claims.rules.uncertain_number import (
     Number,
     mean_of,
-    minus,
     needed,
-    over,
     quantity,
     refuse_estimates,
     repeats_text,
     text,
 )
 from scalewatt.results.tables.comparisons import MARGIN, repeats_needed, same_training
-
-_EXACT = Number(1.0, 0.0, 0.0)
 
 
 def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
@@ -78,7 +74,7 @@ def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
         device: mean_of([energy_slope(name, points, of_id) for name, points in of_device.items()])
         for device, of_device in groups.items()
     }
-    ratio = over(slopes["h100"], slopes["a100"])
+    ratio = slopes["h100"] / slopes["a100"]
     within = band(f"Slope of h100 over a100{scope}", ratio, *check.bounds)
     return all_of([("", within), ("", sign("That ratio", ratio, rises=True)), *parts])
 
@@ -128,8 +124,10 @@ def _saved_on_h100(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the part of the GPU hours that H100 saves is within the bounds in every pair."""
 
     def compare(h100: Point, a100: Point) -> Outcome:
-        ratio = over(quantity(h100, check.quantity), quantity(a100, check.quantity))
-        return band(check.text, minus(_EXACT, ratio), *check.bounds)
+        saved = Number(1.0, 0.0, 0.0) - quantity(h100, check.quantity) / quantity(
+            a100, check.quantity
+        )
+        return band(check.text, saved, *check.bounds)
 
     return _each_pair(evidence, compare)
 
@@ -141,9 +139,11 @@ def _higher_power(evidence: Evidence, check: Check) -> Outcome:
         refuse_estimates([h100, a100])
         energies, scope = energies_alike([h100, a100])
         # The spread of the hours is in that of the energies.
-        hours = [Number(quantity(p, "gpu_hours").value, 0.0, 0.0) for p in (h100, a100)]
-        own, other = (over(*both) for both in zip(energies, hours, strict=True))
-        return band(f"{check.text}{scope}", over(own, other), *check.bounds)
+        own, other = (
+            energy / quantity(point, "gpu_hours").value
+            for energy, point in zip(energies, (h100, a100), strict=True)
+        )
+        return band(f"{check.text}{scope}", own / other, *check.bounds)
 
     return _each_pair(evidence, compare)
 
@@ -185,7 +185,7 @@ def _compared(row: Row) -> Outcome:
 
 def _alike(h100: Point, a100: Point) -> Outcome:
     (own, other), scope = energies_alike([h100, a100])
-    ratio = over(own, other)
+    ratio = own / other
     said = f"Energy of h100 over a100{scope} is {text(ratio)}"
     low, high = 1 / (1 + MARGIN), 1 + MARGIN
     if low < ratio.low and ratio.high < high:
@@ -233,8 +233,7 @@ def _of_twins(real: Point, twin: Point) -> Outcome:
     share = real.mean("step_data_share")
     waits = "" if share is None else f" Waiting for data takes {share:.0%} of a step with loading."
     power, energy = (
-        over(quantity(twin, name), quantity(real, name))
-        for name in ("mean_gpu_power_w", "energy_kwh")
+        quantity(twin, name) / quantity(real, name) for name in ("mean_gpu_power_w", "energy_kwh")
     )
     found = all_of(
         [

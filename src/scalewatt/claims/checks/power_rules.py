@@ -30,8 +30,6 @@ from scalewatt.claims.rules.tolerance import (
 from scalewatt.claims.rules.uncertain_number import (
     Number,
     mean_of,
-    minus,
-    over,
     quantity,
     refuse_estimates,
     repeats_to_tell,
@@ -232,7 +230,7 @@ def _factor_over(own: Sequence[Point], other: Sequence[Point]) -> tuple[Number, 
         return None
     try:
         top, bottom = (mean_of([_power(p, kinds) for p in points]) for points in (own, other))
-        ratio = over(top, bottom)
+        ratio = top / bottom
     except NotTestable:
         return None
     return ratio, f"mean P_GPUh of {names[0]} over that of {names[1]} ({'+'.join(kinds)} of both)"
@@ -244,7 +242,7 @@ def _power(point: Point, kinds: Sequence[str]) -> Number:
     if point.scope == "+".join(kinds):
         return own
     share = sum(quantity(point, f"{kind}_energy_share").value for kind in kinds)
-    return over(own, Number(1.0, 0.0, 0.0), share)
+    return own * share
 
 
 def _rates_explain(evidence: Evidence, check: Check) -> Outcome:
@@ -268,7 +266,7 @@ def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
     rates = [[one.value for one in values(points, name)] for name in names[1:]]
     if within_noise(own):
         ordered = sorted(own, key=lambda one: one.value)
-        apart = minus(ordered[-1], ordered[0])
+        apart = ordered[-1] - ordered[0]
         said = f"all {len(own)} P_GPUh are within their spread; {told(apart)}."
         return Outcome(UNRESOLVED, None, said)
     powers = [one.value for one in own]
@@ -339,14 +337,14 @@ def _gpu_varies_more(evidence: Evidence, check: Check) -> Outcome:
         like(points)
         gpu, cpu = (_range([quantity(point, name) for point in points]) for name in names)
         what = f"Range of GPU power ({shown(gpu.value)} W) less that of CPU socket power"
-        return positive(what, minus(gpu, cpu), check.unit)
+        return positive(what, gpu - cpu, check.unit)
 
     return combine([attempt(group, compare, points) for group, points in ready.items()])
 
 
 def _range(numbers: Sequence[Number]) -> Number:
     ordered = sorted(numbers, key=lambda one: one.value)
-    return minus(ordered[-1], ordered[0])
+    return ordered[-1] - ordered[0]
 
 
 def _rank_of_all_points(evidence: Evidence, check: Check) -> Outcome:

@@ -22,12 +22,9 @@ from scalewatt.claims.rules.tolerance import (
 from scalewatt.claims.rules.uncertain_number import (
     Number,
     mean_of,
-    minus,
-    over,
     quantity,
     refuse_estimates,
     shown,
-    weighted,
 )
 
 SAME_SAMPLES = 0.01
@@ -61,7 +58,7 @@ def _large_is_worse(evidence: Evidence, check: Check) -> Outcome:
             mean_of(values(known(ln, check.quantity), check.quantity)) for ln in (large, small)
         ]
         what = f"mean top-1 error of {large.title} less that of {small.title}"
-        more = minus(*means)
+        more = means[0] - means[1]
         within = band(what, more, *check.bounds, check.unit)
         return all_of([("sign", positive(what, more, check.unit)), ("bound", within)])
 
@@ -78,7 +75,7 @@ def _large_is_shorter(evidence: Evidence, check: Check) -> Outcome:
         slowest = max(times(large), key=lambda one: one.value)
         fastest = min(times(small), key=lambda one: one.value)
         what = f"longest time of {large.title} over the shortest of {small.title}"
-        return sign(what, over(slowest, fastest), check.rises)
+        return sign(what, slowest / fastest, check.rises)
 
     return _regimes(evidence, check, compare)
 
@@ -100,9 +97,9 @@ def _at_equal_data(small: Line, large: Line) -> Outcome:
             f"{len(pairs)} dataset sizes that both regimes trained on; {2 - len(pairs)} more needed."
         )
     one, other = pairs[0]
-    worse = over(quantity(other, "metric_last"), quantity(one, "metric_last"))
+    worse = quantity(other, "metric_last") / quantity(one, "metric_last")
     slopes = [error_slope([pair[side] for pair in pairs]) for side in (0, 1)]
-    falls = [weighted((-1,), (one,)) for one in slopes]
+    falls = [-one for one in slopes]
     steeper = (
         f"fall per doubling in the large regime ({shown(falls[1].value)} pp) less that in "
         f"the small ({shown(falls[0].value)})"
@@ -115,7 +112,7 @@ def _at_equal_data(small: Line, large: Line) -> Outcome:
             ),
             (
                 f"over {len(pairs)} common sizes",
-                positive(steeper, minus(falls[1], falls[0]), "pp"),
+                positive(steeper, falls[1] - falls[0], "pp"),
             ),
         ]
     )
@@ -147,7 +144,7 @@ def _fine_over_pre(evidence: Evidence, check: Check, by_epoch: bool = False) -> 
         if not by_epoch:
             like([point, before])
         epochs = (before.epochs or 1) / (point.epochs or 1) if by_epoch else 1.0
-        ratio = over(quantity(point, name), quantity(before, name), epochs)
+        ratio = quantity(point, name) / quantity(before, name) * epochs
         return sign(check.text, ratio, check.rises)
 
     parts = []
@@ -176,7 +173,7 @@ def _same_slope(evidence: Evidence, check: Check) -> Outcome:
         every = [point for points in both for point in points]
         refuse_estimates(every)
         like(every)
-        ratio = over(energy_slope(pre.title, both[0]), energy_slope(fine.title, both[1]))
+        ratio = energy_slope(pre.title, both[0]) / energy_slope(fine.title, both[1])
         return band(check.text, ratio, *check.bounds)
 
     return combine([attempt(fine.device, compare, fine, pre) for fine, pre in _phases(evidence)])

@@ -38,8 +38,6 @@ from scalewatt.claims.rules.tolerance import (
 from scalewatt.claims.rules.uncertain_number import (
     Number,
     mean_of,
-    minus,
-    over,
     quantity,
     refuse_estimates,
     shown,
@@ -102,7 +100,7 @@ def _ratio(check: Check, points: Points) -> Labelled:
 def _over(check: Check, top: Point, bottom: Point) -> Number:
     """Return the quantity of one point over that of another."""
     one, other = values([top, bottom], check.quantity)
-    return over(one, other)
+    return one / other
 
 
 def _first_over_least(check: Check, points: Points) -> Labelled:
@@ -119,16 +117,19 @@ def _ends(check: Check, points: Points) -> tuple[Number, Number]:
 
 
 def _span(check: Check, points: Points) -> Labelled:
-    return f"largest less smallest {check.text}", minus(*_ends(check, points))
+    largest, smallest = _ends(check, points)
+    return f"largest less smallest {check.text}", largest - smallest
 
 
 def _constant(check: Check, points: Points) -> Labelled:
-    return f"largest over smallest {check.text}", over(*_ends(check, points))
+    largest, smallest = _ends(check, points)
+    return f"largest over smallest {check.text}", largest / smallest
 
 
 def _relative_span(check: Check, points: Points) -> Labelled:
     """Return the range of the values over their mean."""
-    return check.text, over(minus(*_ends(check, points)), mean_of(values(points, check.quantity)))
+    largest, smallest = _ends(check, points)
+    return check.text, (largest - smallest) / mean_of(values(points, check.quantity))
 
 
 def _slope(check: Check, points: Points) -> Labelled:
@@ -224,7 +225,7 @@ def _efficiency_beyond(check: Check, evidence: Evidence, line: Line, points: Poi
             f"{', '.join(str(p.gpus) for p in points)}; {max(0, 2 - len(few)) + (not many)} more needed."
         )
     last = many[-1]
-    falls = over(quantity(last, "gpu_hours"), quantity(few[-1], "gpu_hours"))
+    falls = quantity(last, "gpu_hours") / quantity(few[-1], "gpu_hours")
     what = f"efficiency at n = {last.gpus}"
     beside = f"efficiency at n = {few[-1].gpus} over n = {last.gpus}"
     return all_of(
@@ -247,7 +248,7 @@ def _slope_change(check: Check, evidence: Evidence, line: Line, points: Points) 
     slow, rapid = (slope(doublings(side), values(side, check.quantity)) for side in (few, many))
     return positive(
         check.label(after=shown(rapid.value), before=shown(slow.value)),
-        minus(rapid, slow),
+        rapid - slow,
         check.unit,
     )
 
@@ -266,7 +267,7 @@ def _least_at_node(check: Check, evidence: Evidence, line: Line, points: Points)
     if points[0] is node or points[-1] is node:
         raise Unresolved(f"{line.title}: a point below and one above {whole} GPUs are needed.")
     least = min(points, key=lambda point: quantity(point, check.quantity).value)
-    gaps = [minus(quantity(p, check.quantity), lowest) for p in points if p is not node]
+    gaps = [quantity(p, check.quantity) - lowest for p in points if p is not node]
     nearest = min([gap for gap in gaps if gap.high < 0] or gaps, key=lambda gap: gap.low)
     found = positive("the nearest other energy less that there", nearest, check.unit)
     where = f"the least energy is at {least.gpus} GPUs, expected at {whole}"
@@ -287,15 +288,14 @@ def _fall_to_node(check: Check, evidence: Evidence, line: Line, points: Points) 
 def _stagnates(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the error falls in the first three doublings, in the last two by less than half that."""
     first, last = error_slope(points[: BENDS[0]]), error_slope(points[-BENDS[1] :])
-    start, less = weighted((-1,), (first,)), weighted((1, -0.5), (last, first))
     end = f"slope in the last two doublings ({shown(last.value)} pp) less half the first"
     return all_of(
         [
             (
                 "start",
-                positive("fall of top-1 error in the first three doublings", start, check.unit),
+                positive("fall of top-1 error in the first three doublings", -first, check.unit),
             ),
-            ("end", positive(end, less, check.unit)),
+            ("end", positive(end, last - first * 0.5, check.unit)),
         ]
     )
 

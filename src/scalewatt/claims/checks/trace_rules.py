@@ -27,7 +27,7 @@ from scalewatt.claims.evidence.claim_types import (
 )
 from scalewatt.claims.evidence.evidence import Evidence, Trace
 from scalewatt.claims.rules.tolerance import all_of, attempt, combine, decided, sign
-from scalewatt.claims.rules.uncertain_number import Number, over, quantity, text
+from scalewatt.claims.rules.uncertain_number import Number, quantity, text
 
 WINDOW_S = 10.0
 LEAST_SAMPLES = 100
@@ -172,9 +172,7 @@ def _narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
     def lower(h100: Trace, a100: Trace) -> Outcome:
         instants = variance_of_instants(a100) * (SMOOTHED if averaged_s(evidence) else 1.0)
         own = fluctuation(window_means(h100))
-        whole, without = (
-            over(fluctuation(window_means(a100), less), own) for less in (0, instants)
-        )
+        whole, without = (fluctuation(window_means(a100), less) / own for less in (0, instants))
         what = f"Coefficient of variation on a100 over h100, of means over {WINDOW_S:g} s on both,"
         found, at_least = (sign(what, one, rises=True) for one in (whole, without))
         said = (
@@ -210,7 +208,7 @@ def _narrower_and_higher(evidence: Evidence, check: Check) -> Outcome:
             for trace in (h100, a100)
         )
         what = f"Mean GPU power of {_name(h100)} over that of {_name(a100)}"
-        return sign(what, over(own, other), rises=True)
+        return sign(what, own / other, rises=True)
 
     powers = [attempt("", higher, h100, a100) for h100, a100 in _on_both(evidence)]
     return all_of([attempt("J03", _narrower_on_h100, evidence, check), *powers])
@@ -220,7 +218,7 @@ def _narrower_with_lower_batch(evidence: Evidence, check: Check) -> Outcome:
     """Check whether of two pre-trainings with the same GBS power fluctuates less with the lower LBS."""
 
     def lower(small: Trace, large: Trace) -> Outcome:
-        ratio = over(fluctuation(window_means(large)), fluctuation(window_means(small)))
+        ratio = fluctuation(window_means(large)) / fluctuation(window_means(small))
         sizes = f"LBS {large.row['local_batch_size']} over LBS {small.row['local_batch_size']}"
         what = f"Coefficient of variation at {sizes}, means over {WINDOW_S:g} s,"
         return sign(what, ratio, rises=True)

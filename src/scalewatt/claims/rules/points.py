@@ -20,7 +20,6 @@ from scalewatt.claims.rules.uncertain_number import (
     PER_SAMPLE,
     Number,
     basis,
-    over,
     quantity,
     refuse_estimates,
     shown,
@@ -80,8 +79,7 @@ def value(point: Point, name: str) -> Number:
     """Return a quantity of a point; NotTestable where it is unknown."""
     if name != PER_SAMPLE:
         return quantity(point, name)
-    samples = Number(float(samples_of(point)), 0.0, 0.0)
-    return over(quantity(point, "energy_kwh"), samples, factor=1000)
+    return quantity(point, "energy_kwh") / samples_of(point) * 1000
 
 
 def named(name: str) -> str:
@@ -157,7 +155,7 @@ def efficiency(first: Point, point: Point) -> Number:
     """Return GPU hours at n0 over those at n; exactly 1 for n0 itself."""
     if first is point:
         return Number(1.0, 0.0, 0.0)
-    return over(quantity(first, "gpu_hours"), quantity(point, "gpu_hours"))
+    return quantity(first, "gpu_hours") / quantity(point, "gpu_hours")
 
 
 def samples_of(point: Point) -> int:

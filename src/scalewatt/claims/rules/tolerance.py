@@ -32,7 +32,6 @@ from scalewatt.claims.evidence.evidence import Point
 from scalewatt.claims.rules.fits import line_fit, ranks, spearman, variation
 from scalewatt.claims.rules.uncertain_number import (
     Number,
-    minus,
     needed,
     repeats_text,
     repeats_to_tell,
@@ -152,7 +151,7 @@ def monotone(what: str, numbers: Sequence[Number], rises: bool) -> Outcome:
     Not reproduced where a step back, or the slope of the whole against it, is more than its interval;
     unresolved where the slope is within its interval. The value is the step furthest back.
     """
-    steps = [minus(b, a) if rises else minus(a, b) for a, b in pairwise(numbers)]
+    steps = [b - a if rises else a - b for a, b in pairwise(numbers)]
     whole = _way(range(len(numbers)), numbers, rises)
     back = [step for step in steps if step.value < -step.spread]
     worst = min(steps, key=lambda step: step.value)
@@ -181,7 +180,7 @@ def ranked(
     said = f"Spearman's correlation of {what} is {rho:.2f}, expected {bound}"
     whole = _way(ranks(x), numbers, rises)
     ordered = [one for _, one in sorted(zip(x, numbers, strict=True), key=lambda pair: pair[0])]
-    pairs = [minus(b, a) if rises else minus(a, b) for a, b in combinations(ordered, 2)]
+    pairs = [b - a if rises else a - b for a, b in combinations(ordered, 2)]
     if (rho if rises else -rho) < least:
         if any(pair.high < 0 for pair in pairs):
             return Outcome(NOT_REPRODUCED, rho, f"{said}.")
@@ -195,7 +194,7 @@ def ranked(
 
 def _way(x: Sequence[float], numbers: Sequence[Number], rises: bool) -> Number:
     """Return the slope against x along the claimed way."""
-    return weighted((1 if rises else -1,), (slope(x, numbers),))
+    return slope(x, numbers) * (1 if rises else -1)
 
 
 def onset(
@@ -218,7 +217,7 @@ def onset(
             f"{what} is known from GBS {sizes[0]} on, which need not be its base; 1 more needed, at a GBS "
             f"below {low}."
         )
-    rises = [minus(one, numbers[0]) for one in numbers[1:]]
+    rises = [one - numbers[0] for one in numbers[1:]]
     known = list(zip(sizes[1:], rises, strict=True))
     calm = [size for size, _ in takewhile(lambda one: one[1].high <= margin, known)]
     last = max([sizes[0], *calm])

@@ -58,6 +58,28 @@ class Number:
     def high(self) -> float:
         return self.value + self.half
 
+    def __truediv__(self, other: Number | float) -> Number:
+        """Return the ratio of independent numbers; NotTestable for a divisor of 0."""
+        divisor = other if isinstance(other, Number) else Number(float(other), 0.0, 0.0)
+        if not divisor.value:
+            raise NotTestable("A quantity that is divided by is 0.")
+        value = self.value / divisor.value
+        own = (self.half / self.value, self.spread / self.value) if self.value else (0.0, 0.0)
+        theirs = (divisor.half / divisor.value, divisor.spread / divisor.value)
+        half, spread = (abs(value) * math.hypot(*both) for both in zip(own, theirs, strict=True))
+        return Number(value, half, spread, basis(self, divisor))
+
+    def __sub__(self, other: Number) -> Number:
+        """Return the difference of independent numbers."""
+        return weighted((1, -1), (self, other))
+
+    def __mul__(self, factor: float) -> Number:
+        """Return a multiple."""
+        return weighted((factor,), (self,))
+
+    def __neg__(self) -> Number:
+        return self * -1
+
 
 def number(summary: Summary, spread: Spread | None = None, published: bool = True) -> Number:
     """Return a quantity's mean with its interval; NotTestable where the mean is unknown.
@@ -120,17 +142,6 @@ def basis(*numbers: Number) -> str:
     return next((one for one in (UNKNOWN, BY_PUBLISHED, BY_CAMPAIGN) if one in there), "")
 
 
-def over(top: Number, bottom: Number, factor: float = 1.0) -> Number:
-    """Return factor · top / bottom of independent numbers; NotTestable for a divisor of 0."""
-    if not bottom.value:
-        raise NotTestable("A quantity that is divided by is 0.")
-    value = factor * top.value / bottom.value
-    own = (top.half / top.value, top.spread / top.value) if top.value else (0.0, 0.0)
-    other = (bottom.half / bottom.value, bottom.spread / bottom.value)
-    half, spread = (abs(value) * math.hypot(*both) for both in zip(own, other, strict=True))
-    return Number(value, half, spread, basis(top, bottom))
-
-
 def weighted(weights: Iterable[float], numbers: Sequence[Number]) -> Number:
     """Return the weighted sum of independent numbers."""
     parts = list(zip(weights, numbers, strict=True))
@@ -140,11 +151,6 @@ def weighted(weights: Iterable[float], numbers: Sequence[Number]) -> Number:
         math.hypot(*(weight * one.spread for weight, one in parts)),
         basis(*numbers),
     )
-
-
-def minus(one: Number, other: Number) -> Number:
-    """Return the difference of independent numbers."""
-    return weighted((1, -1), (one, other))
 
 
 def mean_of(numbers: Sequence[Number]) -> Number:
