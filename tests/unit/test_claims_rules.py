@@ -29,7 +29,6 @@ from scalewatt.claims.evidence.claim_types import (
 )
 from scalewatt.claims.evidence.evidence import Evidence
 from scalewatt.claims.load_evidence import lines_of, with_points
-from scalewatt.claims.rules import fits
 from scalewatt.claims.rules import tolerance as rules
 from scalewatt.claims.rules import uncertain_number as uncertain
 from scalewatt.claims.rules.uncertain_number import Number
@@ -171,7 +170,7 @@ def standard_errors(points: list[tuple[int, int]]) -> tuple[float, float]:
 @example([(-634, -1), (-799, 894), (-799, 894)])
 def test_a_line_is_that_of_least_squares(points: list[tuple[int, int]]) -> None:
     x, y = ([float(one[i]) for one in points] for i in (0, 1))
-    fit = fits.line_fit(x, y)
+    fit = uncertain.line_fit(x, y)
     expected = stats.linregress(x, y)
     assert fit.slope == pytest.approx(expected.slope, abs=1e-6)
     assert fit.intercept == pytest.approx(expected.intercept, abs=1e-6)
@@ -186,7 +185,7 @@ def test_a_line_is_that_of_least_squares(points: list[tuple[int, int]]) -> None:
 @given(POINTS)
 def test_rank_correlation_is_spearmans(points: list[tuple[int, int]]) -> None:
     x, y = ([float(one[i]) for one in points] for i in (0, 1))
-    assert fits.spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-9)
+    assert uncertain.spearman(x, y) == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-9)
 
 
 @given(POINTS, st.floats(0, 10))
@@ -299,7 +298,7 @@ def test_points_off_a_line_within_their_intervals_say_how_many_repeats_would_tel
 
 def test_values_around_0_have_no_coefficient_of_variation() -> None:
     with pytest.raises(NotTestable, match="mean that is not 0"):
-        fits.variation([0.0, 0.0, 0.0])
+        uncertain.variation([0.0, 0.0, 0.0])
 
 
 @given(st.lists(st.floats(0.1, 100), min_size=3, max_size=8, unique=True))

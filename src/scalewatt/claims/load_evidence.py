@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -209,12 +209,8 @@ def with_points(evidence: Evidence) -> Evidence:
     """Return the same with `points`: those of all lines, each once, with what repeats say of their spread."""
     there = {point.id: point for line in evidence.lines for point in line.points}
     spreads = {} if evidence.published else pooled(point.row for point in there.values())
-
-    def told(points: Iterable[Point]) -> tuple[Point, ...]:
-        return tuple(replace(point, spreads=spreads) for point in points)
-
-    lines = tuple(replace(line, points=told(line.points)) for line in evidence.lines)
-    return replace(evidence, lines=lines, points=told(there.values()))
+    whole = replace(evidence, points=tuple(there.values()))
+    return whole.changed(lambda point: replace(point, spreads=spreads))
 
 
 def modes_of(campaign: Campaign) -> dict[str, str]:
@@ -225,16 +221,18 @@ def modes_of(campaign: Campaign) -> dict[str, str]:
         key = (series.model, series.phase)
         longest[key] = max(longest.get(key, 0), _epochs(campaign, series))
     found = {name: _mode(campaign, series, longest) for name, series in campaign.series.items()}
-    keys: dict[str, tuple[str, ...]] = {}
-    for name, series in campaign.series.items():
-        if found[name].endswith("gbs"):
-            keys[name] = (series.model, series.phase, series.device, found[name])
-            constant = constant_of(campaign, series) or 0
-            smallest[keys[name]] = min(smallest.get(keys[name], constant), constant)
-    for name, of_gbs in keys.items():
-        is_small = (constant_of(campaign, campaign.series[name]) or 0) == smallest[of_gbs]
-        found[name] += "_s" if is_small else "_l"
-    return found
+    of_gbs = {
+        name: ((one.model, one.phase, one.device, found[name]), constant_of(campaign, one) or 0)
+        for name, one in campaign.series.items()
+        if found[name].endswith("gbs")
+    }
+    for alike, constant in of_gbs.values():
+        smallest[alike] = min(smallest.get(alike, constant), constant)
+    sized = {
+        name: found[name] + ("_s" if constant == smallest[alike] else "_l")
+        for name, (alike, constant) in of_gbs.items()
+    }
+    return found | sized
 
 
 def _mode(campaign: Campaign, series: Series, longest: Mapping[tuple[str, str], int]) -> str:

@@ -9,7 +9,7 @@ scatter is assumed as well: a verdict that would be another without it says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,7 +105,7 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
         return [verdict_of(claim, evidence) for claim in claims]
     seen = without_assumptions(evidence, found)
     assumed = {id_ for id_, one in found.items() if one.is_assumed}
-    rest = _without(seen, assumed) if assumed else seen
+    rest = seen.changed(lambda p: None if p.id in assumed else p) if assumed else seen
     bare = without_scatter(rest, found)
     return [_named(_verdict(claim, seen, rest, bare, found, len(assumed))) for claim in claims]
 
@@ -184,7 +184,7 @@ def without_assumptions(evidence: Evidence, found: Mapping[str, Simulated]) -> E
         return all(found[id_].row.get("energy_scope") == row["energy_scope"] for id_ in apart)
 
     kept = tuple(row for row in evidence.comparisons if whole(row))
-    return replace(_with_points(evidence, seen), comparisons=kept)
+    return replace(evidence.changed(seen), comparisons=kept)
 
 
 def without_scatter(evidence: Evidence, found: Mapping[str, Simulated]) -> Evidence:
@@ -200,23 +200,7 @@ def without_scatter(evidence: Evidence, found: Mapping[str, Simulated]) -> Evide
     kept = tuple(
         row for row in evidence.comparisons if not {row["configuration"], row["baseline"]} & ids
     )
-    return replace(_with_points(evidence, seen), comparisons=kept)
-
-
-def _with_points(evidence: Evidence, change: Callable[[Point], Point]) -> Evidence:
-    """Return the evidence with every point changed."""
-    lines = tuple(replace(ln, points=tuple(map(change, ln.points))) for ln in evidence.lines)
-    return replace(evidence, lines=lines, points=tuple(map(change, evidence.points)))
-
-
-def _without(evidence: Evidence, ids: set[str]) -> Evidence:
-    """Return the evidence without the points of these configurations."""
-    lines = tuple(
-        replace(line, points=tuple(p for p in line.points if p.id not in ids))
-        for line in evidence.lines
-    )
-    points = tuple(point for point in evidence.points if point.id not in ids)
-    return replace(evidence, lines=lines, points=points)
+    return replace(evidence.changed(seen), comparisons=kept)
 
 
 def _named(verdict: Verdict) -> Verdict:

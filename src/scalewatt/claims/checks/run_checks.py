@@ -20,10 +20,10 @@ from scalewatt.claims.evidence.claim_types import (
     INCONSISTENCY,
     NOT_TESTABLE,
     NOTHING,
-    UNRESOLVED,
     Claim,
     NotTestable,
     Outcome,
+    Undecided,
     Unresolved,
     Verdict,
     reading_of,
@@ -79,7 +79,7 @@ def on_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
         try:
             lines = evidence.anywhere(*checks[0].series, mode)
         except NotTestable as missing:
-            parts.append((mode, Outcome(NOT_TESTABLE, None, str(missing))))
+            parts.append((mode, missing.outcome))
         else:
             parts.append(("" if lines[1:] else lines[0].title, _of_lines(lines, of_line)))
     return all_of(parts)
@@ -307,10 +307,8 @@ def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
         return Outcome(NOT_TESTABLE, None, "There is no check for this claim.")
     try:
         return check_claim(checks, evidence)
-    except NotTestable as missing:
-        return Outcome(NOT_TESTABLE, None, str(missing))
-    except Unresolved as missing:
-        return Outcome(UNRESOLVED, None, str(missing))
+    except Undecided as missing:
+        return missing.outcome
 
 
 def check_claim(checks: Sequence[Check], evidence: Evidence) -> Outcome:

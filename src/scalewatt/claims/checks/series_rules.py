@@ -11,7 +11,6 @@ import pandas as pd
 from scalewatt.claims.checks.check_table import Check
 from scalewatt.claims.evidence.claim_types import NotTestable, Outcome, Unresolved
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, is_full_size
-from scalewatt.claims.rules.knees import knee
 from scalewatt.claims.rules.points import (
     doublings,
     efficiency,
@@ -26,6 +25,7 @@ from scalewatt.claims.rules.tolerance import (
     band,
     combine,
     decided,
+    knee,
     linear,
     monotone,
     onset,

@@ -199,16 +199,12 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _decided(holds: bool, value: str, detail: str) -> Outcome:
-    return Outcome(REPRODUCED if holds else NOT_REPRODUCED, value, detail)
-
-
 def _all_gpu_counts(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the GPU counts of the whole campaign are these."""
     found = tuple(sorted({spec.gpus for spec in specs_of(evidence)}))
     holds = found == check.value
     claimed = "" if holds else f"; claimed are {_text(check.value)}"
-    return _decided(holds, _text(found), f"The campaign has n = {_text(found)}{claimed}.")
+    return decided(holds, _text(found), f"The campaign has n = {_text(found)}{claimed}.")
 
 
 def _gpu_counts(evidence: Evidence, check: Check) -> Outcome:
@@ -220,7 +216,7 @@ def _gpu_counts(evidence: Evidence, check: Check) -> Outcome:
     shown = f"{word} {_text(sorted(map(str, sizes)))}, n = {_text(found)}"
     holds = sizes == {int(check.batch)} and found == check.value
     claimed = "" if holds else f"; claimed are {word} {check.batch}, n = {_text(check.value)}"
-    return _decided(holds, shown, f"{shown}{claimed}.")
+    return decided(holds, shown, f"{shown}{claimed}.")
 
 
 def _lbs(spec: RunSpec) -> Any:
@@ -247,7 +243,7 @@ def _constant_gbs(evidence: Evidence, check: Check) -> Outcome:
             f"No finished pre-training in a series at constant GBS on {check.device}."
         )
     found = tuple(sorted(size for size in sizes if size is not None))
-    return _decided(
+    return decided(
         sizes == set(check.value),
         _text(found),
         f"Series at constant GBS on {check.device}: {_text(found)}; claimed: {_text(check.value)}.",
@@ -258,7 +254,7 @@ def _largest(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the largest value of a path is this one."""
     specs = specs_of(evidence, *check.series, check.mode)
     largest = max(getattr(spec, check.quantity) for spec in specs)
-    return _decided(
+    return decided(
         largest == check.value,
         str(largest),
         f"The largest {check.text} is {largest} in {len(specs)} configurations; claimed is "

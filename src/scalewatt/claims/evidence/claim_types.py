@@ -7,7 +7,7 @@ such an outcome.
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
@@ -111,34 +111,37 @@ class Verdict:
     detail: str
 
 
-class NotTestable(Exception):
-    """The evidence cannot decide the claim; the message says what is missing."""
+class Undecided(Exception):
+    """The evidence does not decide the claim; the message says why."""
+
+    verdict: str
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return what a check answers then."""
+        return Outcome(self.verdict, None, str(self))
 
 
-class Unresolved(Exception):
+class NotTestable(Undecided):
+    """The evidence lacks what the claim is about; the message says what is missing."""
+
+    verdict = NOT_TESTABLE
+
+
+class Unresolved(Undecided):
     """Too few repeats or points; the message says how many are needed."""
 
+    verdict = UNRESOLVED
 
-_COLUMNS = {
-    "id": "id",
-    "section": "section",
+
+_OTHER_NAMES = {
     "figure": "figure_table",
-    "kind": "kind",
-    "model": "model",
-    "device": "device",
-    "phase": "phase",
     "mode": "scaling_mode",
     "text": "claim",
-    "quantity": "quantity",
-    "value": "value",
-    "unit": "unit",
     "tolerance": "tol_same_hardware",
-    "portable": "portable",
-    "note": "note",
-    "assumed": "assumed",
-    "assumed_about": "assumed_about",
-    "assumed_where": "assumed_where",
 }
+_COLUMNS = {one.name: _OTHER_NAMES.get(one.name, one.name) for one in fields(Claim)}
+"""Columns of claims.csv by the fields of a claim."""
 
 
 def read_rows(path: Path, columns: list[str]) -> list[dict[str, str]]:

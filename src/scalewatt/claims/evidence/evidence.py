@@ -16,10 +16,10 @@ and `fd_gbs`, `fd`, `sd` in a question mean all that begin so.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -260,6 +260,15 @@ class Evidence:
     campaign: Campaign | None = None
     table_metadata: Row = field(default_factory=dict)
     """What the table of configurations says of itself: missing, excluded, …"""
+
+    def changed(self, change: Callable[[Point], Point | None]) -> Evidence:
+        """Return the evidence with every point changed; without those that become null."""
+
+        def of(points: Iterable[Point]) -> tuple[Point, ...]:
+            return tuple(new for point in points if (new := change(point)) is not None)
+
+        lines = tuple(replace(line, points=of(line.points)) for line in self.lines)
+        return replace(self, lines=lines, points=of(self.points))
 
     def find(
         self,

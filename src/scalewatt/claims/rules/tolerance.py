@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, takewhile
 
 from scalewatt.claims.evidence.claim_types import (
@@ -26,18 +26,23 @@ from scalewatt.claims.evidence.claim_types import (
     UNRESOLVED,
     NotTestable,
     Outcome,
+    Undecided,
     Unresolved,
+    Value,
 )
 from scalewatt.claims.evidence.evidence import Point
-from scalewatt.claims.rules.fits import line_fit, ranks, spearman, variation
 from scalewatt.claims.rules.uncertain_number import (
     Number,
+    line_fit,
     needed,
+    ranks,
     repeats_text,
     repeats_to_tell,
     shown,
+    spearman,
     text,
     told,
+    variation,
     weighted,
 )
 
@@ -112,10 +117,8 @@ def attempt(name: str, run: Callable[..., Outcome], *arguments: object) -> tuple
     """Return a part for `combine`: the outcome of a function that may raise NotTestable or Unresolved."""
     try:
         return name, run(*arguments)
-    except NotTestable as missing:
-        return name, Outcome(NOT_TESTABLE, None, str(missing))
-    except Unresolved as missing:
-        return name, Outcome(UNRESOLVED, None, str(missing))
+    except Undecided as missing:
+        return name, missing.outcome
 
 
 def enough(points: Sequence[Point], what: str, least: int = MINIMUM_POINTS) -> Sequence[Point]:
@@ -131,7 +134,7 @@ def enough(points: Sequence[Point], what: str, least: int = MINIMUM_POINTS) -> S
     return points
 
 
-def decided(holds: bool, value: float | None, detail: str) -> Outcome:
+def decided(holds: bool, value: Value, detail: str) -> Outcome:
     """Return reproduced or not."""
     return Outcome(REPRODUCED if holds else NOT_REPRODUCED, value, detail)
 
@@ -309,3 +312,65 @@ def _band_text(low: float | None, high: float | None, unit: str) -> str:
     if high is None:
         return f"at least {shown(low)}{unit}"
     return f"{shown(low)} to {shown(high)}{unit}"
+
+
+@dataclass(frozen=True)
+class _Bend:
+    """Two joined lines: the knee, the slope before it and its change there, and how they fit."""
+
+    gbs: int
+    before: Number
+    change: Number
+    squares: float
+    furthest: Number
+    """The distance from them of the point that is furthest by its interval."""
+
+    @property
+    def is_possible(self) -> bool:
+        """Return True if all points lie on the lines within their intervals."""
+        return self.furthest.value <= self.furthest.half
+
+
+def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: float) -> Outcome:
+    """Return whether numbers rise with log2 of the batch sizes, and faster from `low` to `high` on."""
+
+    def is_inside(bend: _Bend) -> bool:
+        return low <= bend.gbs <= high
+
+    bends = [_joined(sizes, numbers, size) for size in sizes[1:-1]]
+    best = min(bends, key=lambda bend: bend.squares)
+    others = [b for b in bends if b.is_possible and is_inside(b) != is_inside(best)]
+    said = (
+        f"Two joined lines fit best with a knee at GBS {best.gbs}, expected at {low:g} to {high:g}"
+    )
+    place = decided(is_inside(best), best.gbs, f"{said}.")
+    if others:
+        other = max(others, key=lambda bend: bend.furthest.value)
+        what = f"the distance from lines with a knee at GBS {other.gbs}"
+        place = Outcome(UNRESOLVED, best.gbs, f"{said}; {positive(what, other.furthest).detail}")
+    return all_of(
+        [
+            ("", place),
+            ("", band("The slope per doubling before it", best.before, 0.0, None)),
+            ("", positive("Its change there", best.change)),
+        ]
+    )
+
+
+def _joined(sizes: Sequence[int], numbers: Sequence[Number], at: int) -> _Bend:
+    import numpy as np
+
+    x = np.log2(sizes)
+    beyond = np.maximum(x - math.log2(at), 0.0)
+    design = np.stack([np.ones_like(x), x, beyond], axis=1)
+    inverse = np.linalg.pinv(design)
+    y = np.array([one.value for one in numbers])
+    rests = y - design @ (inverse @ y)
+
+    distances = [
+        Number(abs(float(rest)), one.half, one.spread, one.assumed)
+        for rest, one in zip(rests, numbers, strict=True)
+    ]
+    furthest = max(distances, key=lambda one: one.value / (one.half or math.ulp(1.0)))
+    before, change = (weighted(map(float, inverse[index]), numbers) for index in (1, 2))
+    return _Bend(at, before, change, float(np.sum(rests**2)), furthest)
