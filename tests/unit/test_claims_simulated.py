@@ -23,7 +23,7 @@ from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.claims.check_claims import basis, verdicts
 from scalewatt.claims.checks.check_table import read_checks
 from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, Verdict, read_claims
-from scalewatt.claims.evidence.evidence import Evidence, Point, Row, rows_of
+from scalewatt.claims.evidence.evidence import Evidence, Point, Row
 from scalewatt.claims.load_evidence import find_campaign, published_evidence
 from scalewatt.claims.simulated import (
     ALWAYS,
@@ -40,6 +40,7 @@ from scalewatt.claims.simulated import (
 from scalewatt.cli import main
 from scalewatt.provenance.versions import SIMULATION_SUBJECTS
 from scalewatt.results.build import write_runs
+from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.table_schema import QUANTITIES
 from scalewatt.scaling.model.kind_model import SENTENCE
 
@@ -69,7 +70,7 @@ def as_simulated(given: Evidence, **said: Any) -> Evidence:
         return replace(own, row=row(own.row))
 
     rows = [
-        *rows_of(given.runs),
+        *records(given.runs),
         *(one.row for one in given.points),
         *(one.row for one in given.traces),
     ]

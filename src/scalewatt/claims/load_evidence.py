@@ -25,7 +25,6 @@ from scalewatt.claims.evidence.evidence import (
     Trace,
     key_of_line,
     pooled,
-    rows_of,
 )
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
@@ -69,13 +68,13 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
     return with_points(
         Evidence(
             campaign.recorded_name,
-            lines=lines_of(campaign, rows_of(configurations)),
+            lines=lines_of(campaign, records(configurations)),
             runs=runs,
-            comparisons=tuple(rows_of(read_frame(tables / "comparisons.parquet", COMPARISONS))),
+            comparisons=tuple(records(read_frame(tables / "comparisons.parquet", COMPARISONS))),
             traces=() if traces is None else traces_of(traces),
             trace_metadata={} if traces is None else _metadata(traces),
             specs=specs_of(campaign),
-            provenance=read_provenances(rows_of(runs[list(RUN_KEY)]), tables.parent),
+            provenance=read_provenances(records(runs[list(RUN_KEY)]), tables.parent),
             campaign=campaign,
             table_metadata=_metadata(configurations),
         )
@@ -141,7 +140,7 @@ def traces_of(table: pd.DataFrame) -> tuple[Trace, ...]:
     return tuple(
         Trace(rows[0], tuple(row["time_s"] for row in rows), tuple(row["power_w"] for row in rows))
         for _, panel in table.groupby("panel", sort=False)
-        if (rows := rows_of(panel))
+        if (rows := records(panel))
     )
 
 

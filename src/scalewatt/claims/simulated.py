@@ -15,9 +15,10 @@ from typing import Any
 
 from scalewatt.claims.checks.run_checks import verdict_of
 from scalewatt.claims.evidence.claim_types import INCONSISTENCY, NOT_TESTABLE, Claim, Verdict
-from scalewatt.claims.evidence.evidence import Evidence, Point, Row, rows_of
+from scalewatt.claims.evidence.evidence import Evidence, Point, Row
 from scalewatt.provenance.versions import SIMULATION_SUBJECTS
 from scalewatt.recordings.series import SIMULATED
+from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import FULL_SAMPLES
 from scalewatt.results.tables.table_schema import PARTS, QUANTITIES
 
@@ -91,7 +92,7 @@ def simulated_in(evidence: Evidence) -> dict[str, Simulated]:
     specs = {id_: evidence.specs[id_].as_json() for id_ in said if id_ in evidence.specs}
     rows: dict[str, Row] = {id_: specs.get(id_, {}) for id_ in said}
     looked_at = [*(one.row for one in evidence.traces), *(one.row for one in evidence.points)]
-    for row in [*rows_of(evidence.runs), *looked_at]:
+    for row in [*records(evidence.runs), *looked_at]:
         id_ = row["configuration"]
         if id_ in said or row.get("energy_origin") == SIMULATED:
             rows[id_] = {**rows.get(id_, {}), **row}

@@ -19,39 +19,31 @@ MARGIN = 1.25
 ROUNDING_MIN = 10
 NICE_PER_REPEAT = 100
 """Each repeat waits behind the one before, in Slurm's queue too."""
-RESOURCES = (
-    "slurm_partition",
-    "slurm_account",
-    "nodes",
-    "tasks_per_node",
-    "tasks",
-    "cpus_per_task",
-    "gres",
-    "mem_mb",
-    "runtime",
-    "held_gpus",
-    "slurm_extra",
-    "mpi",
-)
-"""What `as_resources` gives."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What one job asks for. `runtime_min` in minutes, `memory_mb` a node (0: its default)."""
+    """What one job asks for, in the words of Snakemake's Slurm executor; None: nothing of that kind."""
 
-    partition: str
+    slurm_partition: str
+    slurm_account: str | None
     nodes: int
     tasks_per_node: int
+    tasks: int | None
+    """Of all nodes; None where the executor counts them by GPUs."""
     cpus_per_task: int
     gres: str | None
-    memory_mb: int
-    runtime_min: int
-    account: str | None
+    mem_mb: int
+    """Of a node; 0: its default."""
+    runtime: int
+    """Minutes."""
     held_gpus: int
     """GPUs that nobody else can use meanwhile: nodes are exclusive."""
-    extra: tuple[str, ...]
-    """Further options of sbatch."""
+    slurm_extra: str
+    """Further options of sbatch, as words of a shell."""
+    mpi: str = ""
+    """There and empty: then the job's shell starts the ranks by itself, and the executor does not refuse
+    one rank a node. So the tasks of a node are asked for in `slurm_extra`."""
 
 
 def training_request(
@@ -107,18 +99,22 @@ def _request(
             "where jobs are submitted"
         )
     excluded = [f"--exclude={','.join(cluster.exclude_nodes)}"] if cluster.exclude_nodes else []
+    # All GPUs of a node, because nodes are exclusive.
+    gres = f"{device.gres}:{device.gpus_per_node}" if device.gres else None
+    extra = [f"--ntasks-per-node={ranks_per_node}", "--exclusive", *excluded, *options]
     return Request(
-        partition=device.partition,
+        slurm_partition=device.partition,
+        slurm_account=account_of(cluster),
         nodes=nodes,
         tasks_per_node=ranks_per_node,
+        # Without GPUs the executor asks for one task if it is not told how many.
+        tasks=None if gres is not None and "gpu" in gres else nodes * ranks_per_node,
         cpus_per_task=device.cpus_per_rank,
-        # All GPUs of a node, because nodes are exclusive.
-        gres=f"{device.gres}:{device.gpus_per_node}" if device.gres else None,
-        memory_mb=device.memory_mb,
-        runtime_min=runtime_min,
-        account=account_of(cluster),
+        gres=gres,
+        mem_mb=device.memory_mb,
+        runtime=runtime_min,
         held_gpus=nodes * device.gpus_per_node,
-        extra=("--exclusive", *excluded, *options),
+        slurm_extra=shlex.join(extra),
     )
 
 
@@ -260,27 +256,3 @@ def check_requests(
                 probe_request(device, cluster, probe.job_minutes)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
-
-
-def as_resources(request: Request) -> dict[str, str | int | None]:
-    """Return the request in the words of Snakemake's Slurm executor; None: the resource is not there.
-
-    `mpi` is always there and empty: then the job's shell starts the ranks by itself, and the
-    executor does not refuse one rank a node. So the tasks of a node are asked for in `slurm_extra`.
-    """
-    on_gpus = request.gres is not None and "gpu" in request.gres
-    return {
-        "slurm_partition": request.partition,
-        "slurm_account": request.account,
-        "nodes": request.nodes,
-        "tasks_per_node": request.tasks_per_node,
-        # Without GPUs the executor asks for one task if it is not told how many.
-        "tasks": None if on_gpus else request.nodes * request.tasks_per_node,
-        "cpus_per_task": request.cpus_per_task,
-        "gres": request.gres,
-        "mem_mb": request.memory_mb,
-        "runtime": request.runtime_min,
-        "held_gpus": request.held_gpus,
-        "slurm_extra": shlex.join([f"--ntasks-per-node={request.tasks_per_node}", *request.extra]),
-        "mpi": "",
-    }

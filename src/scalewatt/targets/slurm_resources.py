@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
-from scalewatt.scheduling.job_request import RESOURCES, Request, as_resources
+from scalewatt.scheduling.job_request import Request
 
 
 def slurm_resources(request: Callable[[Any], Request]) -> dict[str, Callable[..., Any]]:
@@ -13,15 +14,15 @@ def slurm_resources(request: Callable[[Any], Request]) -> dict[str, Callable[...
 
     `request(wildcards)` says what a job asks for. It is asked once for each attempt of a job.
     """
-    known: dict[tuple[Any, ...], dict[str, Any]] = {}
+    known: dict[tuple[Any, ...], Request] = {}
 
     def resource(name: str) -> Callable[..., Any]:
         def value(wildcards: Any, attempt: int) -> Any:
             key = (*wildcards, attempt)
             if key not in known:
-                known[key] = as_resources(request(wildcards))
-            return known[key][name]
+                known[key] = request(wildcards)
+            return getattr(known[key], name)
 
         return value
 
-    return {name: resource(name) for name in RESOURCES}
+    return {field.name: resource(field.name) for field in fields(Request)}

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import RunSpec
@@ -225,12 +224,6 @@ class Trace:
     """The panel's first row of figure 5's table: configuration, device, gpus, batch sizes, means …"""
     time_s: tuple[float, ...]
     power_w: tuple[float | None, ...]
-
-
-def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table as dicts, null as None."""
-    rows: list[dict[str, Any]] = pa.Table.from_pandas(frame, preserve_index=False).to_pylist()
-    return rows
 
 
 def no_runs() -> pd.DataFrame:
