@@ -21,12 +21,17 @@ from doctor_files import counters, one_of, profile
 
 from scalewatt.cli import main
 from scalewatt.doctor import examine as module
-from scalewatt.doctor.conclusion import conclude
 from scalewatt.doctor.doctor_types import LIMITED, MISSING, OK, UNKNOWN, Check, Limits, Machine
-from scalewatt.doctor.examine import Examination, examination_text, run_checks
-from scalewatt.doctor.gpu_checks import assess_gpus, assess_torch, pci_devices
+from scalewatt.doctor.examine import Examination, conclude, examination_text, run_checks
 from scalewatt.doctor.probe_child import mean_of
-from scalewatt.doctor.rapl import assess_counters, check_counters, find_counters
+from scalewatt.doctor.sensor_checks import (
+    assess_counters,
+    assess_gpus,
+    assess_torch,
+    check_counters,
+    find_counters,
+    pci_devices,
+)
 from scalewatt.doctor.software_checks import assess_sampling, check_perun
 from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
 from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, ConcurrentSamplers

@@ -19,7 +19,6 @@ from doctor_files import profile, program
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.doctor.conclusion import conclude
 from scalewatt.doctor.doctor_types import (
     LIMITED,
     MISSING,
@@ -31,7 +30,7 @@ from scalewatt.doctor.doctor_types import (
     Machine,
     Profile,
 )
-from scalewatt.doctor.examine import planned_checks
+from scalewatt.doctor.examine import conclude, planned_checks
 from scalewatt.doctor.folder_checks import Folder, assess_folder, read_mounts, type_of
 from scalewatt.doctor.probe_child import probe_folder
 from scalewatt.doctor.slurm_checks import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +40,7 @@ class Check:
 
     def as_json(self) -> dict[str, Any]:
         """Return all fields, with the same keys for every check."""
-        return {
-            "name": self.name,
-            "outcome": self.outcome,
-            "needed": self.needed,
-            "found": self.found,
-            "means": self.means or None,
-            "fix": list(self.fix),
-            "ask": list(self.ask),
-            "facts": dict(self.facts),
-        }
+        return {**asdict(self), "means": self.means or None}
 
 
 def unknown(name: str, reason: str, needed: bool = False) -> Check:

@@ -9,7 +9,7 @@ import shlex
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -40,9 +40,9 @@ from scalewatt.provenance.package_lock import (
     locked_versions,
 )
 from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, samplers_of
+from scalewatt.results.text.number_format import listed
 
 _PYTHON = (3, 11)
-_SHOWN = 5
 _NO_ROOM = (
     "More processors requested",
     "Requested node configuration",
@@ -103,8 +103,9 @@ def assess_packages(environment: str | None, different: Sequence[Difference]) ->
     facts = {"environment": environment, "differences": [asdict(one) for one in different]}
     if not different:
         return Check("packages", OK, "all as envs/lock.txt has them", facts=facts)
-    shown = ", ".join(map(_difference_text, different[:_SHOWN])) + (
-        " …" if len(different) > _SHOWN else ""
+    shown = _first(
+        f"{one.package} {one.installed or 'is missing'} (locked: {one.locked or 'none'})"
+        for one in different
     )
     found = f"{len(different)} not as envs/lock.txt has them: {shown}"
     means = "results may differ from those of others; each run's provenance says so"
@@ -124,10 +125,6 @@ def _install(environment: str | None, different: Sequence[Difference]) -> Comman
     if len(beside) == len(different):
         return removed
     return (f"envs/install.sh {shlex.quote(str(prefix))} {environment}", *removed)
-
-
-def _difference_text(one: Difference) -> str:
-    return f"{one.package} {one.installed or 'is missing'} (locked: {one.locked or 'none'})"
 
 
 # --- MPI ----------------------------------------------------------------------------------------
@@ -249,17 +246,14 @@ def assess_sampling(installed: str, answer: Answer) -> Check:
         found = f"perun {installed} samples, but no sensor delivered anything"
         means = "no energy is recorded, and nothing to estimate it from"
         return Check("perun", MISSING, found, means, (), True, facts, ("see gpus and rapl",))
-    found = f"perun {installed} sampled {', '.join(map(_sensor_text, delivered[:6]))}"
-    if len(delivered) > 6:
-        found += f" and {len(delivered) - 6} more"
+    sensors = [f"{one['sensor']} ({one['mean']:.0f} {one['unit']})" for one in delivered]
+    found = f"perun {installed} sampled {listed(sensors, 6)}"
     silent = [one["sensor"] for one in sampled["sensors"] if one["mean"] is None]
-    means = f"these delivered nothing: {_names(silent)}" if silent else ""
+    means = f"these delivered nothing: {_first(silent, 6)}" if silent else ""
     return Check("perun", OK, found, means, needed=True, facts=facts)
 
 
-def _sensor_text(sensor: Mapping[str, Any]) -> str:
-    return f"{sensor['sensor']} ({sensor['mean']:.0f} {sensor['unit']})"
-
-
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(names[:6]) + (" …" if len(names) > 6 else "")
+def _first(words: Iterable[str], most: int = 5) -> str:
+    """Return the first words with commas, and … for more."""
+    found = list(words)
+    return ", ".join(found[:most]) + (" …" if found[most:] else "")

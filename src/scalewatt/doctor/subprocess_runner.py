@@ -70,9 +70,7 @@ class Subprocesses:
 
         `environment` is added to its own; variables that begin with one of `without` are removed.
         """
-        kept = {
-            k: v for k, v in self.environment.items() if not without or not k.startswith(without)
-        }
+        kept = {k: v for k, v in self.environment.items() if not k.startswith(without)}
         program = Path(command[0]).name
         if self.which(command[0]) is None:
             return Answer(problem=f"{program} is not found", not_found=True)
@@ -92,7 +90,8 @@ class Subprocesses:
                 problem = f"{program} gave no answer in {limit_s:g} s"
                 return Answer(_text(output), _text(errors), problem, timed_out=True)
             finally:
-                self._forget(process)
+                with self._lock:
+                    self._processes.pop(process.pid, None)
             return Answer(_text(output), _text(errors), _problem(program, code, _text(errors)))
 
     def end_all(self, within_s: float = _END_S) -> None:
@@ -126,10 +125,6 @@ class Subprocesses:
             )
             self._processes[process.pid] = process
             return process
-
-    def _forget(self, process: subprocess.Popen[bytes]) -> None:
-        with self._lock:
-            self._processes.pop(process.pid, None)
 
     @staticmethod
     def _kill(process: subprocess.Popen[bytes]) -> None:
