@@ -88,27 +88,20 @@ WORDS = {
     "inconsistency": "Inconsistencies of the paper, with the reading chosen",
 }
 FURTHER_WORDS = "Inconsistencies without a row among the claims"
-_WIDTH = 100
-
-
-def check_complete(claims: Sequence[Claim]) -> None:
-    """Raise InputError where the claims lack one that a check or a reading is of."""
-    there = {claim.id for claim in claims}
-    missing = sorted((set(checks_of_claims()) | set(inconsistencies())) - there)
-    if missing:
-        raise InputError(
-            f"reference/claims.csv: lacks the row of claim {', '.join(missing)}; expected: all claims "
-            "that have a check or a reading"
-        )
 
 
 def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[Verdict]:
     """Return the verdict on every claim, in their order; by default on all `listed_claims`.
 
-    InputError where a claim that has a check is not among these.
+    InputError where a claim that has a check or a reading is not among these.
     """
     claims = claims or listed_claims()
-    check_complete(claims)
+    checked = set(checks_of_claims()) | set(inconsistencies())
+    if missing := sorted(checked - {claim.id for claim in claims}):
+        raise InputError(
+            f"reference/claims.csv: lacks the row of claim {', '.join(missing)}; expected: all claims "
+            "that have a check or a reading"
+        )
     return verdicts_on(evidence, claims)
 
 
@@ -191,10 +184,8 @@ def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidenc
     for words, chosen in _by_verdict(found):
         lines += ["", f"{words} ({len(chosen)})"]
         for one in chosen:
-            lines += [
-                *_wrapped(f"{one.id:<4} {of_id[one.id].text}"),
-                *_wrapped(f"     {one.detail}"),
-            ]
+            for text in (f"{one.id:<4} {of_id[one.id].text}", f"     {one.detail}"):
+                lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent=" " * 7)
     return "\n".join(lines)
 
 
@@ -206,19 +197,14 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
         lines += ["", f"## {words} ({len(chosen)})", ""]
         if all(one.verdict == INCONSISTENCY for one in chosen):
             lines += ["| id | claim | reading chosen |", "| --- " * 3 + "|"]
-            rows = [(one.id, of_id[one.id].text, one.detail) for one in chosen]
-            lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
-            continue
-        lines += ["| id | claim | value | expected | what was found |", "| --- " * 5 + "|"]
-        for one in chosen:
-            cells = (
-                one.id,
-                of_id[one.id].text,
-                value_text(one.value) or "–",
-                one.expected,
-                one.detail,
-            )
-            lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+            rows = [[one.id, of_id[one.id].text, one.detail] for one in chosen]
+        else:
+            lines += ["| id | claim | value | expected | what was found |", "| --- " * 5 + "|"]
+            rows = [
+                [v.id, of_id[v.id].text, value_text(v.value) or "–", v.expected, v.detail]
+                for v in chosen
+            ]
+        lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -229,12 +215,6 @@ def _by_verdict(found: Sequence[Verdict]) -> list[tuple[str, list[Verdict]]]:
     groups = [(WORDS[name], [one for one in own if one.verdict == name]) for name in VERDICTS]
     groups.append((FURTHER_WORDS, [one for one in found if one.id in further]))
     return [(words, chosen) for words, chosen in groups if chosen]
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent="  ", subsequent_indent=" " * 7, drop_whitespace=True
-    )
 
 
 def _cell(text: str) -> str:

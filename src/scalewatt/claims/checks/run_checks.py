@@ -54,8 +54,6 @@ from scalewatt.claims.rules.tolerance import all_of, attempt, combine, enough
 from scalewatt.claims.rules.uncertain_number import refuse_estimates
 from scalewatt.common.errors import InputError
 
-OfLine = Callable[[Line], Outcome]
-
 
 def on_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
     """Check the series of each mode: all modes decide together, none may be missing."""
@@ -68,10 +66,13 @@ def on_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
             ]
         )
 
+    def of_lines(lines: Iterable[Line]) -> Outcome:
+        return combine([attempt(line.title, of_line, line) for line in lines])
+
     modes = checks[0].modes
     if len(modes) == 1:
         lines = evidence.anywhere(*checks[0].series, modes[0])
-        found = _of_lines(lines, of_line)
+        found = of_lines(lines)
         is_alike = lines[0].alike and len(lines) == 1
         return replace(found, detail=f"{lines[0].title}: {found.detail}") if is_alike else found
     parts = []
@@ -81,12 +82,8 @@ def on_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
         except NotTestable as missing:
             parts.append((mode, missing.outcome))
         else:
-            parts.append(("" if lines[1:] else lines[0].title, _of_lines(lines, of_line)))
+            parts.append(("" if lines[1:] else lines[0].title, of_lines(lines)))
     return all_of(parts)
-
-
-def _of_lines(lines: Iterable[Line], of_line: OfLine) -> Outcome:
-    return combine([attempt(line.title, of_line, line) for line in lines])
 
 
 def select(check: Check, evidence: Evidence, line: Line) -> Sequence[Point]:
@@ -186,14 +183,12 @@ def on_paper(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
         values(points, check.quantity)
         enough(points, line.title, check.least)
     else:
-        counts = [int(check.n)] if check.n != "node" else _whole_nodes(evidence, check, line)
+        counts = [int(check.n)] if check.n != "node" else []
+        if not counts:
+            own = known(line, *check.columns, at_least=whole_nodes(evidence, line))
+            counts = [point.gpus for point in own]
         points = [paper_point(evidence, check.series, check.mode, n, constant) for n in counts]
     return SERIES_RULES[check.rule](check, evidence, line, points)
-
-
-def _whole_nodes(evidence: Evidence, check: Check, line: Line) -> list[int]:
-    at_least = whole_nodes(evidence, line)
-    return [point.gpus for point in known(line, *check.columns, at_least=at_least)]
 
 
 def on_sizes(evidence: Evidence, checks: Sequence[Check]) -> Outcome:

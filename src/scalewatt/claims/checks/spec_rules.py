@@ -169,7 +169,9 @@ def exactly(
 ) -> Outcome:
     """Return whether all configurations (or runs) say the wanted value; NotTestable if some say none."""
     what = what[:1].upper() + what[1:]
-    unsaid = [id_ for id_, value in found if value is None or _lacks_one(value)]
+    unsaid = [
+        id_ for id_, value in found if None in (value if isinstance(value, tuple) else [value])
+    ]
     others = [(id_, value) for id_, value in found if value != wanted and id_ not in unsaid]
     if others:
         id_, value = others[0]
@@ -183,10 +185,6 @@ def exactly(
         raise NotTestable(f"{what}: {len(unsaid)} of {len(found)} do not say it.")
     every = f"{'all ' if found[1:] else ''}{_counted(len(found), noun)}"
     return Outcome(REPRODUCED, _text(wanted), f"{what}: {_text(wanted)} in {every}.")
-
-
-def _lacks_one(value: Any) -> bool:
-    return isinstance(value, tuple) and None in value
 
 
 def _counted(number: int, noun: str) -> str:
@@ -210,17 +208,13 @@ def _all_gpu_counts(evidence: Evidence, check: Check) -> Outcome:
 def _gpu_counts(evidence: Evidence, check: Check) -> Outcome:
     """Check whether series have this constant batch size and these GPU counts."""
     specs = specs_of(evidence, *check.series, check.mode)
-    word, read = ("LBS", _lbs) if check.mode.endswith("lbs") else ("GBS", _gbs)
-    sizes = {read(spec) for spec in specs}
+    word = "LBS" if check.mode.endswith("lbs") else "GBS"
+    sizes = {spec.local_batch_size if word == "LBS" else _gbs(spec) for spec in specs}
     found = tuple(sorted({spec.gpus for spec in specs}))
     shown = f"{word} {_text(sorted(map(str, sizes)))}, n = {_text(found)}"
     holds = sizes == {int(check.batch)} and found == check.value
     claimed = "" if holds else f"; claimed are {word} {check.batch}, n = {_text(check.value)}"
     return decided(holds, shown, f"{shown}{claimed}.")
-
-
-def _lbs(spec: RunSpec) -> Any:
-    return spec.local_batch_size
 
 
 def _gbs(spec: RunSpec) -> Any:
