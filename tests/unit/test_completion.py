@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from scalewatt.cli import COMMANDS, command_line
-from scalewatt.cli.completion import SHELLS, completion_script
+from scalewatt.cli.reproducing import SHELLS, completion_script
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.figures.draw_figure import NAMED
 

@@ -215,17 +215,9 @@ def _add(archive: zipfile.ZipFile, name: str, given: Given, manifest: ArchiveMan
     info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
     wanted = manifest.files.get(name) or entry_of(given)
     info.file_size = wanted.bytes  # what decides whether it needs ZIP64
-    with _opened(given) as source, archive.open(info, "w") as target:
+    content = BytesIO(given) if isinstance(given, bytes) else given.open("rb")
+    with content as source, archive.open(info, "w") as target:
         while block := source.read(BLOCK):
             target.write(block)
     if name in manifest.files and entry_of(given) != wanted:
         raise InputError(f"{name}: was changed meanwhile; export again when nothing writes to it")
-
-
-@contextmanager
-def _opened(given: Given) -> Iterator[IO[bytes]]:
-    if isinstance(given, bytes):
-        yield BytesIO(given)
-        return
-    with open(given, "rb") as stream:
-        yield stream

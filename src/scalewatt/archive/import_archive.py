@@ -64,13 +64,17 @@ def import_archive(
             write_content(one, manifest, {p: folder / target for p, target in targets.items()})
             check_metadata((folder / METADATA).read_bytes(), manifest.files, str(path))
             campaign = _renamed(folder / "campaigns" / f"{own}.yaml", own)
-            _set_times(folder)
+            # One time for all files, later than any code's, so that nothing is re-run.
+            now = time.time_ns()
+            for file in folder.rglob("*"):
+                os.utime(file, ns=(now, now))
             _check_absent(own, results, campaigns)
             _place(folder, own, results, campaigns)
+    written = f"written by scalewatt {manifest.scalewatt}, this is {__version__}"
     return [
         f"imported: {manifest.runs} runs of the campaign {own}, in {results / own}",
         *_incomplete(manifest),
-        *_other_version(manifest),
+        *([] if manifest.scalewatt == __version__ else [written]),
         *_next(campaign, campaigns / f"{own}.yaml", results / own),
     ]
 
@@ -160,13 +164,6 @@ def _renamed(file: Path, own: str) -> Campaign:
     return load_campaign(file)
 
 
-def _set_times(folder: Path) -> None:
-    """Set one time for all files, later than any code's, so that nothing is re-run."""
-    now = time.time_ns()
-    for path in folder.rglob("*"):
-        os.utime(path, ns=(now, now))
-
-
 def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
     """Move everything to its place, or nothing: the results last, in one step."""
     placed = []
@@ -196,12 +193,6 @@ def _incomplete(manifest: ArchiveManifest) -> list[str]:
     if manifest.kind != REFERENCE and not manifest.traces:
         lines.append("not in it: power traces (export --traces)")
     return lines
-
-
-def _other_version(manifest: ArchiveManifest) -> list[str]:
-    if manifest.scalewatt == __version__:
-        return []
-    return [f"written by scalewatt {manifest.scalewatt}, this is {__version__}"]
 
 
 def _next(campaign: Campaign, file: Path, results: Path) -> list[str]:

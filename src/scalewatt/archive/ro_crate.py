@@ -98,14 +98,15 @@ def metadata(files: Mapping[str, Entry], said: Description) -> bytes:
 
 def _parts(files: Mapping[str, Entry], said: Description, root: Node) -> list[Node]:
     """Return files and their top folders; each is part of its folder, and those of the archive."""
+    found: list[Node] = []
     folders: dict[str, Node] = {}
-    found = []
     for path, entry in sorted({**files, MANIFEST: None}.items()):
+        place = PurePosixPath(path)
         one: Node = {
             "@id": quote(path),
             "@type": "File",
-            "name": PurePosixPath(path).name,
-            "encodingFormat": _TYPES.get(PurePosixPath(path).suffix, "application/octet-stream"),
+            "name": place.name,
+            "encodingFormat": _TYPES.get(place.suffix, "application/octet-stream"),
         }
         if entry is not None:
             one |= {"contentSize": str(entry.bytes), "sha256": entry.sha256}
@@ -113,10 +114,7 @@ def _parts(files: Mapping[str, Entry], said: Description, root: Node) -> list[No
             one["description"] = said.descriptions[path]
         found.append(one)
         folder = _folder(path)
-        if folder is None:
-            root["hasPart"].append(_to(one["@id"]))
-            continue
-        if folder not in folders:
+        if folder is not None and folder not in folders:
             folders[folder] = {
                 "@id": quote(folder),
                 "@type": "Dataset",
@@ -125,7 +123,8 @@ def _parts(files: Mapping[str, Entry], said: Description, root: Node) -> list[No
                 "hasPart": [],
             }
             root["hasPart"].append(_to(quote(folder)))
-        folders[folder]["hasPart"].append(_to(one["@id"]))
+        whole = root if folder is None else folders[folder]
+        whole["hasPart"].append(_to(one["@id"]))
     return [*folders.values(), *found]
 
 
@@ -205,10 +204,11 @@ def _license_id(given: str | None) -> str:
 
 
 def _license(given: str | None) -> Node:
-    said = given or "No licence was given"
-    why = "" if given else "The authors of the archive gave no licence: ask before you use it."
-    node = {"@id": _license_id(given), "@type": "CreativeWork", "name": said}
-    return {**node, "description": why} if why else node
+    node = {"@id": _license_id(given), "@type": "CreativeWork", "name": given}
+    if given:
+        return node
+    why = "The authors of the archive gave no licence: ask before you use it."
+    return {**node, "name": "No licence was given", "description": why}
 
 
 def _person_id(name: str) -> str:

@@ -27,6 +27,7 @@ _TYPES = {
     "null": "`null`",
     "object": "keys",
 }
+_SIGNS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
 @dataclass(frozen=True)
@@ -85,61 +86,53 @@ def sections(kind: str) -> list[Section]:
     """Return the sections of the file `kind`: its top level, then what it refers to, in its order."""
     root = schema(kind)
     found: list[Section] = []
-    _add_section(root, root, "", found)
+
+    def add(part: dict[str, Any], place: str) -> None:
+        referred: list[tuple[dict[str, Any], str]] = []
+        keys = tuple(_keys(root, part, place, "", referred))
+        found.append(Section((place,), part.get("description", ""), keys))
+        for inner in referred:
+            add(*inner)
+
+    add(root, "")
     if kind == "campaign":
         for name, place in UNREFERENCED.items():
-            _add_section(root, root["$defs"][name], place, found)
+            add(root["$defs"][name], place)
     order = ["", *root["properties"]]
     return sorted(found, key=lambda section: order.index(section.places[0].partition(".")[0]))
 
 
-@dataclass(frozen=True)
-class _Walk:
-    """A place in the schema `root`, and the definitions that were met there."""
+def _keys(
+    root: dict[str, Any],
+    part: dict[str, Any],
+    place: str,
+    prefix: str,
+    referred: list[tuple[dict[str, Any], str]],
+) -> Iterator[Key]:
+    """Yield the keys of an object, and of lists, objects and named objects within it.
 
-    root: dict[str, Any]
-    place: str
-    referred: list[tuple[str, dict[str, Any]]]
-
-
-def _add_section(
-    root: dict[str, Any], part: dict[str, Any], place: str, found: list[Section]
-) -> None:
-    walk = _Walk(root, place, [])
-    keys = tuple(_keys(walk, part, ""))
-    found.append(Section((place,), part.get("description", ""), keys))
-    for inner_place, inner in walk.referred:
-        _add_section(root, inner, inner_place, found)
-
-
-def _keys(walk: _Walk, part: dict[str, Any], prefix: str) -> Iterator[Key]:
-    """Yield the keys of an object and of objects within it; definitions are left for later."""
+    Definitions, with their places, are added to `referred`.
+    """
     for name, entry in part.get("properties", {}).items():
         path = f"{prefix}{name}"
+        where = f"{place}.{path}" if place else path
         if "$ref" in entry:
-            place = f"{walk.place}.{path}" if walk.place else path
-            walk.referred.append((place, _definition(walk.root, entry)))
-        else:
-            yield _key(path, entry, name in part.get("required", ()))
-            yield from _within(walk, entry, path)
-
-
-def _within(walk: _Walk, entry: dict[str, Any], path: str) -> Iterator[Key]:
-    """Yield the keys of an entry that holds keys, a list of objects, or named objects."""
-    yield from _keys(walk, entry, f"{path}.")
-    yield from _keys(walk, entry.get("items", {}), f"{path}[].")
-    named = entry.get("additionalProperties")
-    if not isinstance(named, dict):
-        return
-    for choice in named.get("oneOf", [named]):
-        if "$ref" not in choice:
-            yield from _keys(walk, choice, f"{path}.<name>.")
+            referred.append((_definition(root, entry), where))
             continue
-        definition = _definition(walk.root, choice)
-        constant = definition.get("properties", {}).get("format", {}).get("const")
-        place = f"{walk.place}.{path}" if walk.place else path
-        of = f" with format: {constant}" if constant else ""
-        walk.referred.append((f"{place}.<name>{of}", definition))
+        default = f"`{_plain(entry['default'])}`" if "default" in entry else ""
+        needed = "needed" if name in part.get("required", ()) else default
+        yield Key(path, _allowed(entry), needed, entry.get("description", "").rstrip("."))
+        yield from _keys(root, entry, place, f"{path}.", referred)
+        yield from _keys(root, entry.get("items", {}), place, f"{path}[].", referred)
+        named = entry.get("additionalProperties")
+        for choice in named.get("oneOf", [named]) if isinstance(named, dict) else ():
+            if "$ref" not in choice:
+                yield from _keys(root, choice, place, f"{path}.<name>.", referred)
+                continue
+            definition = _definition(root, choice)
+            constant = definition.get("properties", {}).get("format", {}).get("const")
+            of = f" with format: {constant}" if constant else ""
+            referred.append((definition, f"{where}.<name>{of}"))
 
 
 def _definition(root: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
@@ -147,16 +140,6 @@ def _definition(root: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
 
 
 # --- a key --------------------------------------------------------------------------------------
-
-
-def _key(path: str, entry: dict[str, Any], needed: bool) -> Key:
-    default = f"`{_plain(entry['default'])}`" if "default" in entry else ""
-    return Key(
-        path,
-        _allowed(entry),
-        "needed" if needed else default,
-        entry.get("description", "").rstrip("."),
-    )
 
 
 def _allowed(entry: dict[str, Any]) -> str:
@@ -168,29 +151,22 @@ def _allowed(entry: dict[str, Any]) -> str:
     if "const" in entry:
         return f"`{_plain(entry['const'])}`"
     types = entry.get("type", "string")
-    return " or ".join(
-        _of_type(one, entry) for one in ([types] if isinstance(types, str) else types)
-    )
+    words = [types] if isinstance(types, str) else types
+    return " or ".join(_of_type(word, entry) for word in words)
 
 
 def _of_type(word: str, entry: dict[str, Any]) -> str:
     if word == "array":
-        return f"list of {_counted(entry)}{_allowed(entry.get('items', {}))}"
+        least, most = entry.get("minItems", 0), entry.get("maxItems")
+        count = f"{least} × " if most is not None and least == most else ""
+        return f"list of {count}{_allowed(entry.get('items', {}))}"
     named = entry.get("additionalProperties")
     if word == "object" and isinstance(named, dict) and "type" in named:
         return f"name: {_allowed(named)}"
-    return _TYPES[word] + (_bounds(entry) if word in ("integer", "number") else "")
-
-
-def _counted(entry: dict[str, Any]) -> str:
-    least, most = entry.get("minItems", 0), entry.get("maxItems")
-    return f"{least} × " if most is not None and least == most else ""
-
-
-def _bounds(entry: dict[str, Any]) -> str:
-    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    said = [f"{sign} {_plain(entry[name])}" for name, sign in signs.items() if name in entry]
-    return f" {', '.join(said)}" if said else ""
+    if word not in ("integer", "number"):
+        return _TYPES[word]
+    bounds = [f"{sign} {_plain(entry[name])}" for name, sign in _SIGNS.items() if name in entry]
+    return " ".join([_TYPES[word], ", ".join(bounds)]).rstrip()
 
 
 def _plain(value: Any) -> str:

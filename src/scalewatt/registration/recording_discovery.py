@@ -202,16 +202,16 @@ def _facts(
     gpus: dict[str, list[int]] = {}
     for host, series in nodes:
         gpus[host] = sorted(
-            {s.device_index for s in series if s.device_kind == "gpu" and _says_energy(s)}
+            {
+                one.device_index
+                for one in series
+                if one.device_kind == "gpu" and one.quantity in ("power", "counter")
+            }
         )
         window = node_window(series)
         if window is not None and t0_known:
             windows.append(Window(host, *window))
     return tuple(windows), gpus
-
-
-def _says_energy(series: SensorSeries) -> bool:
-    return series.quantity in ("power", "counter")
 
 
 def _segments(found: list[_Read], path: Path) -> list[tuple[int, _Read]]:

@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.registered_campaign import configuration_id
 from scalewatt.common.errors import InputError
@@ -82,12 +81,20 @@ def _register(
         if any(k.is_run(one.id, repeat) for k in known):
             lines.append(f"already there: {where} ({one.one.path})")
             continue
-        _write(folder, campaign, one, repeat)
+        write_run(
+            folder / "runs" / one.id / str(repeat),
+            campaign,
+            one.recorded,
+            one.stages,
+            description_of(one),
+            source=one.one.path,
+        )
         lines.append(f"registered: {where} ({one.one.path})")
         lines += [f"note: {problem}" for problem in _problems(one)]
     write_concurrent_runs(folder)
     campaign_file.write_campaign(path, content)
-    return [*lines, *_notes(folder, content), _command(path)]
+    command = f"snakemake --profile profiles/local all --config campaign={path}"
+    return [*lines, *_notes(folder, content), f"now: {command}"]
 
 
 @contextmanager
@@ -240,17 +247,6 @@ def description_of(one: _Wanted) -> dict[str, Any]:
     }
 
 
-def _write(folder: Path, campaign: Campaign, one: _Wanted, repeat: int) -> None:
-    write_run(
-        folder / "runs" / one.id / str(repeat),
-        campaign,
-        one.recorded,
-        one.stages,
-        description_of(one),
-        source=one.one.path,
-    )
-
-
 def _problems(one: _Wanted) -> list[str]:
     """Return what the user should know of the recording."""
     found = list(one.recorded.problems)
@@ -278,7 +274,3 @@ def _notes(folder: Path, content: dict[str, Any]) -> list[str]:
         f"{one.concurrent_runs[0]['run']}: their energies cannot be separated"
         for one in shared
     ]
-
-
-def _command(path: Path) -> str:
-    return f"now: snakemake --profile profiles/local all --config campaign={path}"

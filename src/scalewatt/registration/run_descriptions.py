@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -203,13 +203,15 @@ def _table_rows(table: Path) -> list[tuple[str, Path, Row]]:
 
     InputError for a table that cannot be read, and for a row without a path.
     """
-    kinds = {".csv": _csv_rows, ".yaml": _yaml_rows, ".yml": _yaml_rows, ".parquet": _parquet_rows}
-    if table.suffix not in kinds:
+    typed: dict[str, Callable[[Path], Rows]] = {".csv": csv_rows, ".parquet": parquet_rows}
+    if table.suffix not in (*typed, ".yaml", ".yml"):
         raise InputError(f"{table}: is no table; allowed: .csv, .yaml, .parquet")
     if not table.is_file():
         raise InputError(f"{table}: cannot be read (there is no such file)")
+    found = typed[table.suffix](table) if table.suffix in typed else _yaml_rows(table)
     rows = []
-    for where, row in kinds[table.suffix](table):
+    for where, values in found:
+        row = _given(values) if table.suffix in typed else values
         path = row.get("path")
         if not isinstance(path, str) or not path:
             raise InputError(f"{where}: missing key 'path'; allowed: a recording's path")
@@ -235,14 +237,6 @@ def _yaml_rows(table: Path) -> Rows:
     return _shared_rows(content, table)
 
 
-def _csv_rows(table: Path) -> Rows:
-    return [(where, _given(row)) for where, row in csv_rows(table)]
-
-
-def _parquet_rows(table: Path) -> Rows:
-    return [(where, _given(row)) for where, row in parquet_rows(table)]
-
-
 def _given(row: Row) -> Row:
     """Return a row without its empty cells, each value in the type of its key."""
     return {key: _typed(key, value) for key, value in row.items() if not _is_empty(value)}
@@ -254,8 +248,9 @@ def _is_empty(value: Any) -> bool:
 
 def _typed(key: str, value: Any) -> Any:
     """Return a cell's value in the schema's type of its key; what does not fit is refused later."""
-    kind = _types().get(key)
-    if kind == "string" or kind is None:
+    properties = schema("registration")["properties"]
+    kind = properties[key].get("type") if key in properties else "string"
+    if kind == "string":
         return value
     if isinstance(value, str):
         try:
@@ -265,8 +260,3 @@ def _typed(key: str, value: Any) -> Any:
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)  # a column of integers with empty cells is one of floats
     return value
-
-
-def _types() -> dict[str, str]:
-    properties = schema("registration")["properties"]
-    return {key: entry.get("type", "object") for key, entry in properties.items()}

@@ -91,7 +91,11 @@ def record(results: Path) -> Manifest:
         source_commit(),
         platform.python_version(),
         current_lock_sha256(),
-        tuple(_file_entry(results, path) for path in found),
+        tuple(
+            FileEntry(path, file_sha256(file), file.stat().st_size, *made(path))
+            for path in found
+            for file in [results / path]
+        ),
     )
 
 
@@ -107,11 +111,6 @@ def files_below(results: Path, folder: str) -> list[str]:
 def current_lock_sha256() -> str | None:
     """Return the SHA-256 of the lock that this checkout has; None where it has none."""
     return lock_sha256() if LOCK.exists() else None
-
-
-def _file_entry(results: Path, path: str) -> FileEntry:
-    file = results / path
-    return FileEntry(path, file_sha256(file), file.stat().st_size, *made(path))
 
 
 def made(path: str) -> tuple[str, tuple[str, ...]]:

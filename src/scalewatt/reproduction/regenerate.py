@@ -72,6 +72,8 @@ class Remaking:
 
     def _tried(self, step: str, stem: str) -> str | None:
         """Make the files of a step; why it cannot be done."""
+        if step == IDLE:
+            return "tables of idle probes are not regenerated: only their text is"
         make = _STEPS.get(step)
         if make is None:
             return f"the step '{step}' is unknown"
@@ -229,10 +231,6 @@ def _check_model(place: Remaking, said: dict[str, Any]) -> None:
         )
 
 
-def _idle(place: Remaking, stem: str, out: Path) -> None:
-    raise NotRemadeError("tables of idle probes are not regenerated: only their text is")
-
-
 _STEPS: dict[str, Callable[[Remaking, str, Path], None]] = {
     FIGURE: _figure,
     TEXT: _text,
@@ -241,7 +239,6 @@ _STEPS: dict[str, Callable[[Remaking, str, Path], None]] = {
     CLAIMS: _claims,
     PLAN: _plan,
     PREDICTION: _prediction,
-    IDLE: _idle,
 }
 
 

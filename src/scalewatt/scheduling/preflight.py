@@ -105,7 +105,10 @@ def _slurm_problems(jobs: list[tuple[str, Mapping[str, Any]]], where: str) -> li
         _say(f"partitions and nodes are not checked: {error}")
         return []
     found: dict[str, list[str]] = {}
-    for demand, labels in _by_demand(jobs).items():
+    by_demand: dict[Demand, list[str]] = {}
+    for label, resources in jobs:
+        by_demand.setdefault(demand_of(resources), []).append(label)
+    for demand, labels in by_demand.items():
         problem = misfit(demand, partitions)
         if problem:
             found.setdefault(problem, []).extend(labels)
@@ -114,13 +117,6 @@ def _slurm_problems(jobs: list[tuple[str, Mapping[str, Any]]], where: str) -> li
 
 def _some(labels: list[str]) -> str:
     return labels[0] + (f" (and {len(labels) - 1} more)" if len(labels) > 1 else "")
-
-
-def _by_demand(jobs: list[tuple[str, Mapping[str, Any]]]) -> dict[Demand, list[str]]:
-    found: dict[Demand, list[str]] = {}
-    for label, resources in jobs:
-        found.setdefault(demand_of(resources), []).append(label)
-    return found
 
 
 def _say(text: str) -> None:

@@ -100,14 +100,17 @@ def _unstarted(job: str, count: int, attempt: Attempt | None, crash_retries: int
 
 def _by_segments(segments: Sequence[dict[str, Any]], spec: RunSpec, crash_retries: int) -> Verdict:
     last = segments[-1]
-    outcome, said = _outcome(last), _detail(last)
+    outcome = _outcome(last)
+    said = f" ({one_line(str(last['detail']))})" if last.get("detail") else ""
     if last.get("detail") and NO_ROOM in str(last["detail"]):
         return Verdict(False, str(last["detail"]))
     if outcome == "refused":
         return Verdict(False, str(last.get("detail") or "its input was refused"))
     if outcome == "finished":
         return Verdict(True, "trained to its end, and not published yet")
-    if unrecorded := _unrecorded(segments):
+    # Jobs in a row, up to the last, that gave up for want of a recording.
+    lasts = {one["job"]: one for one in segments}
+    if unrecorded := len(list(takewhile(_is_given_up, reversed(lasts.values())))):
         reason = f"its energy was not recorded{said}"
         if unrecorded > crash_retries:
             times = f" in {unrecorded} jobs in a row" if unrecorded > 1 else ""
@@ -115,7 +118,11 @@ def _by_segments(segments: Sequence[dict[str, Any]], spec: RunSpec, crash_retrie
         return Verdict(True, f"{reason} ({unrecorded} of {crash_retries})")
     where = _where(last, spec)
     vain = _in_vain(segments)
-    stops = [one for one in vain[-FRUITLESS_STOPS:] if _is_stop(one)]
+    stops = [
+        one
+        for one in vain[-FRUITLESS_STOPS:]
+        if one.get("from_updates") is not None and _outcome(one) in _STOPPED
+    ]
     if len(stops) == FRUITLESS_STOPS:
         return Verdict(
             False,
@@ -135,12 +142,6 @@ def _by_segments(segments: Sequence[dict[str, Any]], spec: RunSpec, crash_retrie
             f"{outcome} {times} {where}{said}; start Snakemake again to go on from its checkpoint",
         )
     return Verdict(True, f"{outcome} {where}{said} ({failures} of {crash_retries})")
-
-
-def _unrecorded(segments: Sequence[dict[str, Any]]) -> int:
-    """Return how many jobs in a row, up to the last, gave up for want of a recording."""
-    lasts = {one["job"]: one for one in segments}
-    return len(list(takewhile(_is_given_up, reversed(lasts.values()))))
 
 
 def _is_given_up(segment: dict[str, Any]) -> bool:
@@ -164,11 +165,6 @@ def _progress(segment: dict[str, Any]) -> bool:
     return bool(ended > began)
 
 
-def _is_stop(segment: dict[str, Any]) -> bool:
-    """Return True if a segment of known progress ended at a checkpoint, as it was told to."""
-    return segment.get("from_updates") is not None and _outcome(segment) in _STOPPED
-
-
 def _outcome(segment: dict[str, Any]) -> str:
     return "killed" if segment["outcome"] == "running" else str(segment["outcome"])
 
@@ -178,10 +174,6 @@ def _where(segment: dict[str, Any], spec: RunSpec) -> str:
     if done is None:
         return "at an unknown update"
     return f"at update {done}" + (f" of {total}" if total else "")
-
-
-def _detail(segment: dict[str, Any]) -> str:
-    return f" ({one_line(str(segment['detail']))})" if segment.get("detail") else ""
 
 
 def _why(attempt: Attempt | None) -> str | None:

@@ -97,7 +97,9 @@ def parse_partitions(lines: Iterable[str]) -> dict[str, Partition]:
         before = found.get(name)
         nodes = () if before is None else before.nodes
         entry = Node(node, _number(cpus), _number(memory), _gpus_of_node(gres))
-        found[name] = Partition(name, _minutes(limit), _largest(size), (*nodes, entry))
+        most = size.split("-")[-1]  # of 1-infinite, 1-64 or 8
+        max_nodes = int(most) if most.isdigit() else None
+        found[name] = Partition(name, _minutes(limit), max_nodes, (*nodes, entry))
     return found
 
 
@@ -192,12 +194,6 @@ def _gpus_of_node(gres: str) -> dict[str, int]:
 
 def _number(text: str) -> int:
     return int(re.match(r"\d*", text).group() or 0)  # type: ignore[union-attr]
-
-
-def _largest(size: str) -> int | None:
-    """Largest job size in sinfo's 1-infinite, 1-64 or 8."""
-    largest = size.split("-")[-1]
-    return int(largest) if largest.isdigit() else None
 
 
 def _minutes(limit: str) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from scalewatt.claims.checks.check_table import Check
 from scalewatt.claims.checks.series_rules import error_slope
@@ -137,7 +138,7 @@ def _phases(evidence: Evidence) -> list[tuple[Line, Line]]:
 
 
 def _fine_over_pre(evidence: Evidence, check: Check, by_epoch: bool = False) -> Outcome:
-    """Check whether fine-tuning takes more than pre-training at every n that both have."""
+    """Check whether fine-tuning, or an epoch of it, takes more than pre-training at every n of both."""
     name = check.quantity
 
     def compare(point: Point, before: Point) -> Outcome:
@@ -158,11 +159,6 @@ def _fine_over_pre(evidence: Evidence, check: Check, by_epoch: bool = False) -> 
             f"{check.text}: no n has finished runs of both phases with a known {name}."
         )
     return combine(parts)
-
-
-def _epoch_of_fine_over_pre(evidence: Evidence, check: Check) -> Outcome:
-    """Return the same of an epoch of each."""
-    return _fine_over_pre(evidence, check, by_epoch=True)
 
 
 def _same_slope(evidence: Evidence, check: Check) -> Outcome:
@@ -195,7 +191,7 @@ def energy_slope(
 
 
 REGIME_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
-    "epoch_of_finetuning_over_pretraining": _epoch_of_fine_over_pre,
+    "epoch_of_finetuning_over_pretraining": partial(_fine_over_pre, by_epoch=True),
     "finetuning_over_pretraining": _fine_over_pre,
     "large_regime_is_shorter": _large_is_shorter,
     "large_regime_is_worse": _large_is_worse,

@@ -104,14 +104,22 @@ def number(summary: Summary, spread: Spread | None = None, published: bool = Tru
 
 
 def quantity(point: Point, name: str) -> Number:
-    """Return a point's quantity as a number; NotTestable names what is unknown of which configuration."""
+    """Return a point's quantity as a number; NotTestable names what is unknown of which configuration.
+
+    An error as of guessing is refused, unless it is what the paper's training comes to.
+    """
     summary = point.stat(name)
     if summary.mean is None:
         raise NotTestable(f"The {word(name)} of {point.id} is not known.")
     if is_of_power(name):
         refuse_estimates([point])
     if is_metric(name):
-        _refuse_chance(point, summary.mean)
+        error, chance = summary.mean, point.chance
+        if chance is not None and error >= chance and unlike_paper(point):
+            raise NotTestable(
+                f"The error of {point.id}, {shown(error)} %, is that of guessing (from "
+                f"{shown(chance)} %): it is not trained."
+            )
     return number(summary, point.spread(name), published=not is_metric(name))
 
 
@@ -124,15 +132,6 @@ def refuse_estimates(points: Sequence[Point]) -> None:
             which = f"The energies of {len(ids)} configurations ({ids[0]} …) are"
         raise NotTestable(
             f"{which} estimated from rated powers: the ratio to time would test the cluster file."
-        )
-
-
-def _refuse_chance(point: Point, error: float) -> None:
-    """Refuse (NotTestable) an error as of guessing, unless it is what the paper's training comes to."""
-    if point.chance is not None and error >= point.chance and unlike_paper(point):
-        raise NotTestable(
-            f"The error of {point.id}, {shown(error)} %, is that of guessing (from "
-            f"{shown(point.chance)} %): it is not trained."
         )
 
 
