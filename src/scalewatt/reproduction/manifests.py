@@ -12,19 +12,16 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
 from scalewatt import __version__
-from scalewatt.campaign.imported_campaign import NAME
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json, write_json
-from scalewatt.common.schema_validation import check, shown
+from scalewatt.common.schema_validation import check, schema, shown
 from scalewatt.provenance.package_lock import LOCK, lock_sha256
 from scalewatt.provenance.versions import source_commit
 
 MANIFEST = "manifest.json"
-_SHA256 = {"type": "string", "pattern": "^[0-9a-f]{64}$", "description": "a SHA-256"}
-_SIZE = {"type": "integer", "minimum": 0}
 
 # --- of a campaign's results ----------------------------------------------------------------------
 
@@ -134,31 +131,6 @@ def made(path: str) -> tuple[str, tuple[str, ...]]:
 
 
 _OF_FILE = tuple(field.name for field in fields(FileEntry))
-_RESULTS_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["manifest_version", "campaign", "files"],
-    "properties": {
-        "manifest_version": {"const": RESULTS_VERSION},
-        "campaign": {"type": "string"},
-        **{name: {"type": "string"} for name in ("scalewatt", "python")},
-        **{name: {"type": ["string", "null"]} for name in ("commit", "lock_sha256")},
-        "files": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "required": list(_OF_FILE),
-                "properties": {
-                    "path": {"type": "string", "pattern": r"^(tables|figures)/(?!.*\.\.)"},
-                    "sha256": _SHA256,
-                    "size_bytes": _SIZE,
-                    "step": {"type": "string"},
-                    "made_from": {"type": "array", "items": {"type": "string"}},
-                },
-            },
-        },
-    },
-}
 
 
 def read_manifest(results: Path) -> Manifest:
@@ -171,7 +143,7 @@ def read_manifest(results: Path) -> Manifest:
             f"`scalewatt manifest --results {results}` at once"
         )
     found = read_json(path)
-    check(found, _RESULTS_SCHEMA, str(path), _RESULTS_SCHEMA)
+    check(found, schema("manifest"), str(path), schema("manifest"))
     # Unknown keys are ignored: what changes a meaning has another version.
     entries = tuple(
         FileEntry(**{name: one[name] for name in _OF_FILE} | {"made_from": tuple(one["made_from"])})
@@ -252,31 +224,6 @@ def entries_of(files: Mapping[str, Given]) -> dict[str, Entry]:
     return {path: entry_of(given) for path, given in sorted(files.items())}
 
 
-_ARCHIVE_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["name", "kind", "files"],
-    "properties": {
-        "name": {
-            "type": "string",
-            "pattern": rf"^(?:{NAME.pattern})\Z",
-            "description": "lower-case letters, digits, hyphens",
-        },
-        "kind": {"enum": [CAMPAIGN, REFERENCE]},
-        "runs": _SIZE,
-        "traces": {"type": "boolean"},
-        "missing": {"type": "array", "items": {"type": "string"}},
-        "files": {
-            "type": "object",
-            "additionalProperties": {
-                "type": "object",
-                "required": ["sha256", "bytes"],
-                "properties": {"sha256": _SHA256, "bytes": _SIZE},
-            },
-        },
-    },
-}
-
-
 def parse_archive_manifest(text: bytes, where: str) -> ArchiveManifest:
     """Read manifest.json of an archive; InputError where it is none, or of an unknown version."""
     try:
@@ -292,7 +239,7 @@ def parse_archive_manifest(text: bytes, where: str) -> ArchiveManifest:
             f"{where}: version {shown(content.get('version'))}; allowed: {ARCHIVE_VERSION}. A newer "
             f"scalewatt wrote it ({shown(content.get('scalewatt'))}, this is {__version__})"
         )
-    check(content, _ARCHIVE_SCHEMA, where, _ARCHIVE_SCHEMA)
+    check(content, schema("archive"), where, schema("archive"))
     for path in content["files"]:
         if not is_plain(path) or path == MANIFEST:
             raise InputError(

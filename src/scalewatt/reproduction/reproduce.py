@@ -19,11 +19,9 @@ from scalewatt.reproduction.check_result import (
     CHECKS,
     DIFFERS,
     ENERGY,
-    ENVIRONMENT,
     HISTORY,
     NOT_CHECKED,
     OUTCOMES,
-    PROVENANCE,
     REGENERATED,
     SAME,
     STORED,
@@ -37,8 +35,9 @@ from scalewatt.reproduction.manifests import Manifest, read_manifest
 from scalewatt.reproduction.provenance_check import environment_findings, run_findings
 from scalewatt.reproduction.regenerate import Remaking
 from scalewatt.reproduction.rerun_check import (
+    GPU_POINTS,
+    GPU_RELATIVE,
     OF_THE_MACHINE,
-    TOLERANCE,
     Repeat,
     found_repeats,
     repeat_findings,
@@ -47,32 +46,6 @@ from scalewatt.reproduction.run_selection import again_folder, choose_run
 from scalewatt.results.text.number_format import listed
 
 _FOLDER = Path(__file__).parent
-TITLES = {
-    ENVIRONMENT: "Environment",
-    STORED: "Stored files",
-    REGENERATED: "Regenerated files",
-    PROVENANCE: "Provenance of runs",
-    HISTORY: "A re-run: what it learnt",
-    ENERGY: "A re-run: its energy",
-}
-MEANINGS = {
-    ENVIRONMENT: "The packages installed here compared with the lock, and Python and the lock compared "
-    "with those that the results were made with.",
-    STORED: "The SHA-256 of each stored table and figure compared with the manifest: whether a file was "
-    "changed since.",
-    REGENERATED: "Each figure redrawn from its table, each table rebuilt from the files of its runs, its "
-    "texts from the table; their SHA-256 compared with the manifest.",
-    PROVENANCE: "Each run's provenance.json: its spec compared with its spec.json, its data with the "
-    "campaign's, its commit and lock with those of the manifest, its packages with its lock.",
-    HISTORY: "One run trained (or simulated) again, and its history compared with the first one's. On a "
-    "CPU every value must be bitwise equal. "
-    + TOLERANCE
-    + f" Not compared: columns that end in _s, {', '.join(OF_THE_MACHINE)}, which are about the run's "
-    "execution.",
-    ENERGY: "The energy of that run compared with the earlier repeats of its configuration with the same "
-    "origin, scope and machine: within the 95 % Student-t prediction interval of one more "
-    "observation, mean ± t·s·√(1 + 1/n). One earlier run has no scatter, so nothing is concluded.",
-}
 LABELS = {SAME: "same", DIFFERS: "differs", NOT_CHECKED: "not checked"}
 REPORT_VERSION = 1
 JSON_NAME = "reproduction.json"
@@ -178,6 +151,9 @@ def _write(done: Reproduction) -> None:
         parts=[_part(done, check) for check in CHECKS],
         verdict=verdict(done.findings),
         labels=LABELS,
+        gpu_relative=GPU_RELATIVE,
+        gpu_points=GPU_POINTS,
+        of_the_machine=OF_THE_MACHINE,
         style=STYLE.read_text(encoding="utf-8"),
     )
     write_text(done.folder / PAGE_NAME, page)
@@ -192,8 +168,6 @@ def _part(done: Reproduction, check: str) -> dict[str, Any]:
     }
     return {
         "name": check,
-        "title": TITLES[check],
-        "meaning": MEANINGS[check],
         "counts": done.counted(check),
         "loud": own[DIFFERS] + own[NOT_CHECKED],
         "quiet": own[SAME],

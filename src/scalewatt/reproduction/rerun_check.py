@@ -35,16 +35,9 @@ from scalewatt.results.text.number_format import number
 from scalewatt.run_files.run_inventory import json_object, published_runs
 
 GPU_RELATIVE = 0.05
+"""By how much of the larger one two values may differ on a GPU; the page says why."""
 GPU_POINTS = 1.0
 """Metrics in percent may differ by so many percentage points, however small they are."""
-TOLERANCE = (
-    f"On a GPU a value may differ by {GPU_RELATIVE:.0%} of the larger one, a metric in percent by "
-    f"{GPU_POINTS:g} percentage point where that is more. Kernels and reductions between GPUs add in "
-    "another order each time, so last digits differ from the first update on, and each update carries "
-    "that further. The tolerance is our choice, not a measurement: it allows for such growth in a "
-    "small run, but not for another learning rate, batch size or dataset. Counts of epochs, samples and "
-    "updates, and learning rates, must be bitwise equal there too."
-)
 OF_THE_MACHINE = ("segment", "peak_memory_bytes")
 """Columns about a run's execution, not about what it learnt, as those that end in `_s`."""
 _EXACT = ("epoch", "samples", "updates", "learning_rate")
