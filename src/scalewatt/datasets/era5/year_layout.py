@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import h5py
 import numpy as np
@@ -31,8 +30,6 @@ class YearFile:
     start: int
     stored_in: Path
     """The file with the values: `path`, or what its `fields` links to."""
-    offset: int | None
-    """Bytes before the first value where all are contiguous float32, else None."""
 
     @classmethod
     def read(cls, folder: Path, year: int) -> YearFile:
@@ -42,9 +39,8 @@ class YearFile:
             with h5py.File(path, "r") as file:
                 time = file["time"][:]
                 fields = _open_fields(file, path)
-                shape = fields.shape
-                steps, channels, latitudes, longitudes = shape
-                stored_in, offset = Path(fields.file.filename), _contiguous_offset(fields)
+                steps, channels, latitudes, longitudes = fields.shape
+                stored_in = Path(fields.file.filename)
         except FileNotFoundError:
             raise InputError(f"{path}: prepared ERA5 year is missing") from None
         except (OSError, KeyError, ValueError) as error:
@@ -52,10 +48,7 @@ class YearFile:
         expected = year_times(year)[: len(time)].astype("datetime64[s]").astype(np.int64)
         if len(time) > steps or not np.array_equal(time, expected):
             raise InputError(f"{path}: times are not 6-hourly from 1 January {year} 00:00")
-        if offset is not None:
-            _check_size(stored_in, offset + 4 * int(np.prod(shape, dtype=np.int64)))
-        start = int(time[0])
-        return cls(path, len(time), channels, latitudes, longitudes, start, stored_in, offset)
+        return cls(path, len(time), channels, latitudes, longitudes, int(time[0]), stored_in)
 
     @property
     def end(self) -> int:
@@ -65,7 +58,7 @@ class YearFile:
     def open(self) -> StepReader:
         """Return a reader of its steps; InputError if the file is gone."""
         try:
-            return _Contiguous(self) if self.offset is not None else _ByHdf5(self)
+            return StepReader(self)
         except OSError as error:
             raise InputError(f"{self.stored_in}: cannot be opened ({error})") from error
 
@@ -125,80 +118,26 @@ def _open_fields(file: h5py.File, path: Path) -> h5py.Dataset:
         raise
 
 
-def _contiguous_offset(fields: h5py.Dataset) -> int | None:
-    plain = fields.dtype == np.dtype("<f4") and fields.chunks is None and not fields.is_virtual
-    if not plain or fields.external or fields.file.userblock_size:
-        return None
-    return fields.id.get_offset()
-
-
-def _check_size(path: Path, needed: int) -> None:
-    found = path.stat().st_size
-    if found < needed:
-        raise InputError(f"{path}: is cut off: has {found} bytes, its fields end at {needed}")
-
-
 # --- reading --------------------------------------------------------------------------------------
 
 
-class StepReader(Protocol):
+class StepReader:
     """An open year."""
 
-    def read(self, step: int, out: np.ndarray) -> None:
-        """Read one step's first channels and rows into `out`, float32 (channels, H, W), contiguous."""
-
-
-class _Contiguous:
-    """Straight from the file into memory, by one system call a step."""
-
     def __init__(self, year: YearFile) -> None:
-        self.year = year
-        self.file = open(year.stored_in, "rb", buffering=0)  # noqa: SIM115 for the process's life
-        self.skipped: dict[int, memoryview] = {}
+        self._stored_in, self._bytes = year.stored_in, year.stored_in.stat().st_size
+        self._fields = _open_fields(h5py.File(year.path, "r"), year.path)
 
     def read(self, step: int, out: np.ndarray) -> None:
-        """See `StepReader`."""
-        year = self.year
-        assert year.offset is not None
-        channel_bytes = 4 * year.latitudes * year.longitudes
-        between = channel_bytes - out[0].nbytes
-        if between not in self.skipped:
-            self.skipped[between] = memoryview(bytearray(between))
-        parts = []
-        for channel in out:
-            parts += [memoryview(channel).cast("B"), self.skipped[between]]
-        parts.pop()
-        offset = year.offset + step * year.channels * channel_bytes
-        _read_exactly(self.file.fileno(), parts, offset, year.stored_in)
+        """Read one step's first channels and rows into `out`, float32 (channels, H, W), contiguous.
 
-
-class _ByHdf5:
-    """Through HDF5, whatever the layout."""
-
-    def __init__(self, year: YearFile) -> None:
-        self.year = year
-        self.fields = h5py.File(year.path, "r")["fields"]
-
-    def read(self, step: int, out: np.ndarray) -> None:
-        """See `StepReader`."""
+        Values that lie next to each other in the file go straight into `out`.
+        """
         channels, rows, _ = out.shape
         try:
-            self.fields.read_direct(out, np.s_[step, :channels, :rows])
+            self._fields.read_direct(out, np.s_[step, :channels, :rows])
         except OSError as error:
-            raise InputError(
-                f"{self.year.stored_in}: step {step} cannot be read ({error})"
-            ) from error
-
-
-def _read_exactly(descriptor: int, parts: Sequence[memoryview], offset: int, path: Path) -> None:
-    """Fill `parts` one after the other with the file's bytes from `offset` on."""
-    left = list(parts)
-    while left:
-        got = os.preadv(descriptor, left, offset)
-        if got == 0:
-            raise InputError(f"{path}: is cut off: nothing can be read at byte {offset}")
-        offset += got
-        while left and got >= left[0].nbytes:
-            got -= left.pop(0).nbytes
-        if got:
-            left[0] = left[0][got:]
+            raise InputError(f"{self._stored_in}: step {step} cannot be read ({error})") from error
+        # Of a file that has become shorter HDF5 reads zeros.
+        if (found := self._stored_in.stat().st_size) < self._bytes:
+            raise InputError(f"{self._stored_in}: is cut off: had {self._bytes} bytes, has {found}")
