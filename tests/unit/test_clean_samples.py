@@ -29,13 +29,8 @@ from scalewatt.energy.integration.counter_series import (
     validate_counter,
     validate_means,
 )
-from scalewatt.energy.integration.curve import Device
-from scalewatt.energy.integration.integrate import (
-    SAMPLE_FLAGS,
-    clean_power,
-    validate,
-    validate_power,
-)
+from scalewatt.energy.integration.integrate import clean_power, validate, validate_power
+from scalewatt.energy.integration.sample_checks import SAMPLE_FLAGS, Device
 from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
 
 

@@ -46,8 +46,8 @@ from true_power import (
 
 from scalewatt.energy.accounting.node_energy import node_kinds, node_window
 from scalewatt.energy.integration.counter_series import LAG_S
-from scalewatt.energy.integration.curve import BRIDGE_S
-from scalewatt.energy.integration.integrate import SAMPLE_FLAGS, validate
+from scalewatt.energy.integration.integrate import validate
+from scalewatt.energy.integration.sample_checks import BRIDGE_S, SAMPLE_FLAGS
 from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
 
 LIMIT_W = PLAUSIBLE_W["cpu"]

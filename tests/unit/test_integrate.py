@@ -19,8 +19,8 @@ from true_power import (
     total_j,
 )
 
-from scalewatt.energy.integration.curve import BRIDGE_S
-from scalewatt.energy.integration.integrate import SAMPLE_FLAGS, validate
+from scalewatt.energy.integration.integrate import validate
+from scalewatt.energy.integration.sample_checks import BRIDGE_S, SAMPLE_FLAGS
 from scalewatt.recordings.series import SensorSeries
 
 steps = st.lists(st.floats(0.5, 1.5), min_size=2, max_size=40)

@@ -26,7 +26,7 @@ from scalewatt.energy.accounting.account import account
 from scalewatt.energy.accounting.node_energy import MAX_UNCOVERED
 from scalewatt.energy.accounting.run_inputs import Run
 from scalewatt.energy.accounting.totals import EnergyTotals, flags_of_run
-from scalewatt.energy.integration.curve import BRIDGE_S, GAP_PERIODS
+from scalewatt.energy.integration.sample_checks import BRIDGE_S, GAP_PERIODS
 from scalewatt.recordings.series import PLAUSIBLE_W
 from scalewatt.scaling.simulation.assumptions import counter_range_uj
 

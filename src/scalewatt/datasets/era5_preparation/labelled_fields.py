@@ -16,7 +16,7 @@ from scalewatt.datasets.era5_preparation.field_checks import (
     orient,
     recognise,
 )
-from scalewatt.datasets.era5_preparation.year_reader import (
+from scalewatt.datasets.era5_preparation.write_year import (
     AS_STORED,
     BLOCK_BYTES,
     Block,

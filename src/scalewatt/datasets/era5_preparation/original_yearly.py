@@ -19,7 +19,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import CHANNELS, year_times
 from scalewatt.datasets.era5.year_layout import CHANNEL_COUNTS
 from scalewatt.datasets.era5_preparation.field_checks import check_field
-from scalewatt.datasets.era5_preparation.year_reader import (
+from scalewatt.datasets.era5_preparation.write_year import (
     AS_STORED,
     BLOCK_BYTES,
     Block,

@@ -35,8 +35,7 @@ from scalewatt.datasets.era5_preparation.labelled_fields import (
 )
 from scalewatt.datasets.era5_preparation.netcdf import NETCDF3, NETCDF4, open_netcdf
 from scalewatt.datasets.era5_preparation.original_yearly import open_original_year
-from scalewatt.datasets.era5_preparation.write_year import write_year
-from scalewatt.datasets.era5_preparation.year_reader import HUMIDITY, YearReader
+from scalewatt.datasets.era5_preparation.write_year import HUMIDITY, YearReader, write_year
 from scalewatt.datasets.era5_preparation.zarr import open_zarr
 
 LISTS = ".grib"

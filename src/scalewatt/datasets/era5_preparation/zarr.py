@@ -20,7 +20,7 @@ from scalewatt.datasets.era5_preparation.labelled_fields import (
     decode_levels,
     decode_times,
 )
-from scalewatt.datasets.era5_preparation.year_reader import BLOCK_BYTES
+from scalewatt.datasets.era5_preparation.write_year import BLOCK_BYTES
 
 if TYPE_CHECKING:
     import zarr

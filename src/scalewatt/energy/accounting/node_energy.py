@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energy.integration.curve import sampling_period
-from scalewatt.energy.integration.integrate import EnergyCurve, Validated, validate
+from scalewatt.energy.integration.integrate import validate
 from scalewatt.energy.integration.rated_power import (
     estimated_cpu,
     estimated_gpu,
     estimated_ram,
     node_utilisation,
 )
-from scalewatt.energy.integration.sample_checks import GAP_PERIODS, forward
+from scalewatt.energy.integration.sample_checks import (
+    GAP_PERIODS,
+    EnergyCurve,
+    Validated,
+    forward,
+    sampling_period,
+)
 from scalewatt.energy.integration.stage_intervals import StageIntervals
 from scalewatt.recordings.series import (
     DEVICE_KINDS,

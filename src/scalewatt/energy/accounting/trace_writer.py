@@ -19,7 +19,7 @@ from scalewatt.common.files import atomic_path
 from scalewatt.energy.accounting.energy_schema import METADATA_KEY, TRACES_SCHEMA
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU, KindEnergy
 from scalewatt.energy.accounting.run_inputs import Planned
-from scalewatt.energy.integration.integrate import SAMPLE_FLAGS, Validated
+from scalewatt.energy.integration.sample_checks import SAMPLE_FLAGS, Validated
 from scalewatt.energy.integration.stage_intervals import STAGES, StageIntervals
 from scalewatt.recordings.series import (
     DEVICE_KINDS,

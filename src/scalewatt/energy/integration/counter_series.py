@@ -6,14 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewatt.energy.integration.curve import (
-    Device,
-    Validated,
-    bridge_s,
-    cumulate,
-    is_even,
-    sampling_period,
-)
 from scalewatt.energy.integration.sample_checks import (
     BRIDGED,
     EXACT,
@@ -21,12 +13,18 @@ from scalewatt.energy.integration.sample_checks import (
     UNCOVERED,
     Bools,
     Codes,
+    Device,
     Indices,
     Marks,
+    Validated,
     after_gaps,
+    bridge_s,
     code_of,
+    cumulate,
     forward,
+    is_even,
     quality_flags,
+    sampling_period,
 )
 from scalewatt.recordings.series import Floats
 

@@ -44,29 +44,23 @@ from scalewatt.energy.integration.counter_series import (
     validate_counter,
     validate_means,
 )
-from scalewatt.energy.integration.curve import (
-    Device,
-    EnergyCurve,
-    Validated,
-    bridge_s,
-    cumulate,
-    is_even,
-    sampling_period,
-)
 from scalewatt.energy.integration.sample_checks import (
     BRIDGED,
     GAP_PERIODS,
-    SAMPLE_FLAGS,
     UNCOVERED,
+    Device,
     Marks,
+    Validated,
     after_gaps,
+    bridge_s,
+    cumulate,
     forward,
+    is_even,
     quality_flags,
+    sampling_period,
     standing_still,
 )
 from scalewatt.recordings.series import ESTIMATED, PLAUSIBLE_W, Floats, SensorSeries
-
-__all__ = ["SAMPLE_FLAGS", "EnergyCurve", "Validated", "validate"]
 
 # Short peaks above a device's limit are real; twice the limit is not.
 LIMIT_FACTOR = 2.0

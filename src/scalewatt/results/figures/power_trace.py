@@ -18,7 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scalewatt.energy.accounting.energy_schema import DEVICES_SCHEMA
-from scalewatt.energy.integration.curve import EnergyCurve, bridge_s, cumulate, sampling_period
+from scalewatt.energy.integration.sample_checks import (
+    EnergyCurve,
+    bridge_s,
+    cumulate,
+    sampling_period,
+)
 from scalewatt.recordings.series import MEAN, Floats
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
 from scalewatt.results.tables.frames import records, to_frame
