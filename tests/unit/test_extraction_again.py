@@ -27,7 +27,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.datasets.imagenet import official_tars as image_tars
 from scalewatt.datasets.imagenet import tar_extraction
 from scalewatt.datasets.imagenet.official_tars import EXTRACTING, RECORD
-from scalewatt.datasets.imagenet.tar_extraction import ClassTask, Part, Work, run_tasks
+from scalewatt.datasets.imagenet.tar_extraction import ClassTask, Part, run_tasks
 
 
 @pytest.fixture
@@ -165,21 +165,22 @@ def test_what_fails_ends_the_extraction_beside_an_endless_digest(
     for name, size in (("endless", 1 << 40), ("small", 1)):  # a hole: it takes no disk, but hours
         with open(tmp_path / name, "wb") as file:
             file.truncate(size)
-    digests = {"train": str(tmp_path / "endless")}
+    digests = {"train": tmp_path / "endless"}
+    root, tasks = tmp_path, []
 
     def refuse(kind: str, md5: str) -> None:
         raise InputError(f"wrong {kind}")
 
     if kind == "a digest":
-        work = Work(str(tmp_path), [], digests | {"devkit": str(tmp_path / "small")})
+        digests |= {"devkit": tmp_path / "small"}
         expected = "wrong devkit"
     else:
         part = Part("part", 0, 512)
-        task = ClassTask(digests["train"], "train", "n1", part, 1)
-        work = Work(str(tmp_path / "small"), [task], digests)
+        task = ClassTask(str(digests["train"]), "train", "n1", part, 1)
+        root, tasks = tmp_path / "small", [task]
         expected = "the extraction stopped: Not a directory"
     with pytest.raises(InputError, match=expected):
-        run_tasks(work, refuse)
+        run_tasks(root, tasks, digests, refuse)
 
 
 # --- digests ------------------------------------------------------------------------------------

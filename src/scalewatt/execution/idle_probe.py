@@ -15,7 +15,7 @@ import shlex
 import shutil
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -116,12 +116,8 @@ class _Attempt:
         write_json(
             self.order,
             {
+                **asdict(probe),
                 "name": probe.name,
-                "device": probe.device,
-                "repeat": probe.repeat,
-                "seconds": probe.seconds,
-                "settle_s": probe.settle_s,
-                "sampling_period_s": probe.sampling_period_s,
                 "torch_device": "cuda" if on_gpu else "cpu",
                 "ranks": ranks,
                 "work": str(work.resolve()),
@@ -218,9 +214,8 @@ def _result(
     device_name: str | None,
     window: tuple[float, float],
 ) -> dict[str, Any]:
-    kept = ("device", "repeat", "seconds", "settle_s", "sampling_period_s", "torch_device")
     return {
-        **{key: order[key] for key in kept},
+        **{key: value for key, value in order.items() if key not in ("name", "ranks", "work")},
         "hostnames": sorted({host for host, _ in places}),
         "device_name": device_name or cpu_name(),
         **held_gpus(places),

@@ -90,14 +90,15 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
         "parameters": result["parameters"],
         "segments": [
             _impersonal(s)
-            | _placement(by_segment.get(s["segment"], {}))
+            | {name: by_segment.get(s["segment"], {}).get(name) for name in _OF_PLACE}
             | {name: software.get(s["segment"], {}).get(name) for name in _OF_CODE}
             for s in segments
         ],
     }
 
 
-_OF_SEGMENT = ("slurm", "ranks", "allocation")
+_OF_PLACE = ("ranks", "allocation")
+_OF_SEGMENT = ("slurm", *_OF_PLACE)
 _OF_PACKAGES = ("packages_installed", "lock")
 _OF_CODE = ("commit", "commit_clean")
 
@@ -115,11 +116,6 @@ def _impersonal(segment: dict[str, Any]) -> dict[str, Any]:
     if not segment.get("detail"):
         return segment
     return segment | {"detail": Redaction.of(os.environ).text(segment["detail"])}
-
-
-def _placement(described: dict[str, Any]) -> dict[str, Any]:
-    """Return where a segment ran, for its entry in the provenance; None where unknown."""
-    return {"ranks": described.get("ranks"), "allocation": described.get("allocation")}
 
 
 def _place_file(source: Path, target: Path) -> None:

@@ -73,13 +73,10 @@ def start_process_group(ranks: Ranks, device: torch.device) -> None:
     address = ranks.comm.bcast((host, store.port) if store else None, root=0)
     if store is None:
         store = dist.TCPStore(address[0], address[1], is_master=False)
+    most = max(ranks.comm.allgather(ranks.local_rank)) if device.type == "cuda" else 0
     # NCCL refuses two ranks on one GPU; gloo does not.
-    shared = device.type == "cuda" and torch.cuda.device_count() < _most_ranks_on_a_node(ranks)
+    shared = device.type == "cuda" and torch.cuda.device_count() <= most
     backend = "nccl" if device.type == "cuda" and not shared else "gloo"
     dist.init_process_group(
         backend, store=store, rank=ranks.rank, world_size=ranks.size, timeout=COLLECTIVE_TIMEOUT
     )
-
-
-def _most_ranks_on_a_node(ranks: Ranks) -> int:
-    return max(ranks.comm.allgather(ranks.local_rank)) + 1

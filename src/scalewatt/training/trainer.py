@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.utils.data import DataLoader
 
 from scalewatt.campaign.run_spec import RunSpec
@@ -56,7 +54,8 @@ class Trainer:
         self.precision.set_flags()
         network = self.workload.model()
         if job.initial_weights is not None:
-            _load_weights(network, job.initial_weights)
+            weights = torch.load(job.initial_weights, map_location="cpu", weights_only=True)
+            network.load_state_dict(weights)
         self.parameters = sum(p.numel() for p in network.parameters())
         self.network = Network.of(network, spec.settings, device)
         self.optimizer = self.workload.optimizer(network)
@@ -380,10 +379,6 @@ def batches_of(loader: DataLoader[Any]) -> Iterator[Any]:
 def _finite(value: float | None) -> float | None:
     """Return None for NaN or infinity: a diverged training has no loss."""
     return value if value is not None and math.isfinite(value) else None
-
-
-def _load_weights(network: nn.Module, path: Path) -> None:
-    network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
 
 
 def _print_epoch(spec: RunSpec, row: dict[str, Any]) -> None:

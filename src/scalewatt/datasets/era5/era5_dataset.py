@@ -86,7 +86,10 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
             self._samples += [(at, step) for step in range(usable)]
         if not self._samples:
             raise InputError(f"{folder}: no ERA5 samples in the years {years}")
-        shapes = {(_used(file), file.latitudes, file.longitudes) for file in self._files}
+        shapes = {
+            (min(file.channels, len(CHANNELS)), file.latitudes, file.longitudes)
+            for file in self._files
+        }
         if len(shapes) > 1:
             raise InputError(f"{folder}: years have different grids or channels: {sorted(shapes)}")
         channels, latitudes, longitudes = shapes.pop()
@@ -153,10 +156,6 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_readers": {}, "buffers": None}
-
-
-def _used(file: YearFile) -> int:
-    return min(file.channels, len(CHANNELS))
 
 
 class SyntheticEra5(Dataset[torch.Tensor]):

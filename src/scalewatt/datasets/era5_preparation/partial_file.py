@@ -76,17 +76,12 @@ class Layout:
         return json.dumps(described)
 
 
-def new_token() -> int:
-    """Return a random negative number."""
-    return -1 - secrets.randbits(62)
-
-
 @dataclass
 class Progress:
     """Months done, the moments of their fields, and checksums (month, channel) of their last steps."""
 
     identity: str
-    token: int = field(default_factory=new_token)
+    token: int = field(default_factory=lambda: -1 - secrets.randbits(62))
     months: int = 0
     moments: Moments = field(default_factory=Moments)
     checksums: list[list[int]] = field(default_factory=list)

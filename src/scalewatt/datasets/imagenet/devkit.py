@@ -52,11 +52,7 @@ def read_devkit(path: Path | str) -> Devkit:
                 f"ILSVRC2012_ID of one of the {len(classes)} classes"
             )
         validation.append(wnid_of[int(line)])
-    return Devkit({wnid: images for _, wnid, images in sorted(classes, key=_by_wnid)}, validation)
-
-
-def _by_wnid(entry: tuple[int, str, int]) -> str:
-    return entry[1]
+    return Devkit(dict(sorted((wnid, images) for _, wnid, images in classes)), validation)
 
 
 def _read_files(path: Path) -> dict[str, bytes]:

@@ -26,7 +26,6 @@ from scalewatt.datasets.imagenet.tar_extraction import (
     Member,
     Part,
     RangeReader,
-    Work,
     run_tasks,
     walk,
 )
@@ -227,7 +226,7 @@ def _extract(tars: Tars, definition: dict[str, Any], folder: Path, tasks: list[C
         write_json(root / RECORD, record)
         _check_digests(tars, definition, record)
 
-    run_tasks(Work(str(root), todo, {kind: str(tars.path(kind)) for kind in digests}), keep)
+    run_tasks(root, todo, {kind: tars.path(kind) for kind in digests}, keep)
     for kind, entry in record.items():
         entry["md5_checked"] = tars.expected_md5(kind, definition)[1]
     unchecked = [

@@ -82,7 +82,10 @@ def lies_elsewhere(folder: Path, source: str | dict[str, Any] | None) -> bool:
         return True
     (place,) = indexed
     here = os.path.abspath(place) == os.path.abspath(folder)
-    if source is None or (here and isinstance(source, str) and _holds_nothing(Path(source))):
+    names = (*TARS.values(), *SPLITS)
+    if source is None or (
+        here and isinstance(source, str) and not any(Path(source, name).exists() for name in names)
+    ):
         return False
     meant = find_source(folder, source)
     if not isinstance(meant, Tars):
@@ -90,10 +93,6 @@ def lies_elsewhere(folder: Path, source: str | dict[str, Any] | None) -> bool:
     if here:
         check_recorded(meant, folder)
     return not here
-
-
-def _holds_nothing(place: Path) -> bool:
-    return not any((place / name).exists() for name in (*TARS.values(), *SPLITS))
 
 
 def index_files(folder: Path) -> list[Path]:

@@ -267,40 +267,37 @@ def md5_of(path: str) -> str:
 # --- the pool -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Work:
-    """Classes to extract below `root`, and files (by kind) whose MD5 is wanted."""
+def run_tasks(
+    root: Path,
+    tasks: list[ClassTask],
+    digested: dict[str, Path],
+    on_digest: Callable[[str, str], None],
+) -> None:
+    """Extract classes below `root` and take the MD5 of files (by kind), in parallel.
 
-    root: str
-    classes: list[ClassTask]
-    digests: dict[str, str]
-
-
-def run_tasks(work: Work, on_digest: Callable[[str, str], None]) -> None:
-    """Do all work in parallel; `on_digest(kind, md5)` is called as soon as one is known.
-
+    `on_digest(kind, md5)` is called as soon as one is known.
     Classes that cannot be extracted are reported together at the end. A full disk, exhausted memory
     or an error of `on_digest` ends everything at once. The processes end with this one.
     """
-    if not (work.classes or work.digests):
+    if not (tasks or digested):
         return
     context = multiprocessing.get_context("spawn")
     # Without a lock, because a process that is killed while it has the lock would block the others.
     abandoned = context.RawValue("b", 0)
     pool = ProcessPoolExecutor(
-        max_workers=min(len(os.sched_getaffinity(0)), len(work.classes) + len(work.digests)),
+        max_workers=min(len(os.sched_getaffinity(0)), len(tasks) + len(digested)),
         mp_context=context,
         initializer=_begin,
         initargs=(os.getpid(), abandoned),
     )
     try:
         # A digest reads a whole file and takes longest, so it begins first.
-        digests = {pool.submit(md5_of, path): kind for kind, path in work.digests.items()}
-        classes = [pool.submit(extract_class, task, work.root) for task in work.classes]
+        digests = {pool.submit(md5_of, str(path)): kind for kind, path in digested.items()}
+        classes = [pool.submit(extract_class, task, str(root)) for task in tasks]
         _collect(digests, classes, on_digest)
     except (OSError, BrokenProcessPool) as error:
         reason = error.strerror if isinstance(error, OSError) else "a process was killed"
-        raise InputError(f"{work.root}: the extraction stopped: {reason or error}") from error
+        raise InputError(f"{root}: the extraction stopped: {reason or error}") from error
     finally:
         abandoned.value = 1
         pool.shutdown(cancel_futures=True)
