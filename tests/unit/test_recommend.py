@@ -31,37 +31,37 @@ def point(gpus: int) -> dict[str, float]:
 
 def test_the_cheapest_n_that_meets_a_deadline_is_recommended() -> None:
     one = recommended(deadline_h=24)
-    assert (one.sure, one.likely) == (64, 64)
+    assert (one.gpus_with_95_percent, one.gpus_with_median) == (64, 64)
     assert point(64)["runtime_h_high"] < 24 < point(32)["runtime_h"]
     assert point(64)["energy_kwh"] < point(128)["energy_kwh"] < point(256)["energy_kwh"]
 
 
 def test_where_the_median_meets_it_barely_being_sure_takes_more() -> None:
     one = recommended(deadline_h=point(32)["runtime_h"] * 1.01)
-    assert (one.sure, one.likely) == (64, 32)
+    assert (one.gpus_with_95_percent, one.gpus_with_median) == (64, 32)
 
 
 def test_the_fastest_n_within_an_energy_is_recommended() -> None:
     one = recommended(energy_kwh=point(64)["energy_kwh"] * 1.01)
-    assert (one.sure, one.likely) == (32, 64)
+    assert (one.gpus_with_95_percent, one.gpus_with_median) == (32, 64)
 
 
 def test_cheapest_is_not_always_smallest() -> None:
     # On one GPU a node's other parts draw power for longer: 39 kWh, against 26 on four.
     one = recommended("resnet50-full-lbs256", deadline_h=100)
-    assert one.sure == one.likely == 4
+    assert one.gpus_with_95_percent == one.gpus_with_median == 4
 
 
 def test_nothing_is_recommended_where_no_point_keeps_the_limit() -> None:
     one = recommended(deadline_h=1)
-    assert (one.sure, one.likely) == (None, None)
+    assert (one.gpus_with_95_percent, one.gpus_with_median) == (None, None)
     assert one.reason == "none of its points is as fast"
     assert recommended(energy_kwh=1).reason == "none of its points takes as little"
 
 
 def test_of_a_dataset_that_grows_no_n_is_recommended() -> None:
     one = recommended("resnet50-scaled-lbs256", deadline_h=100)
-    assert one.likely is None and "its dataset grows with n" in str(one.reason)
+    assert one.gpus_with_median is None and "its dataset grows with n" in str(one.reason)
 
 
 def test_of_an_unknown_series_no_n_is_recommended() -> None:
@@ -77,8 +77,12 @@ def test_without_energies_a_deadline_takes_the_n_of_the_fewest_gpu_hours() -> No
         small({"known": KNOWN}), horeka(), without_energies(), deadline_h=8.0, energy_kwh=30.0
     )
     deadline, energy = plan.recommended
-    assert (deadline.sure, deadline.likely, deadline.by) == (16, 16, "gpu_hours")
-    assert energy.likely is None
+    assert (deadline.gpus_with_95_percent, deadline.gpus_with_median, deadline.least) == (
+        16,
+        16,
+        "gpu_hours",
+    )
+    assert energy.gpus_with_median is None
     assert energy.reason == "the energy of none of its points is known"
     hours = {row["gpus"]: row["gpu_hours"] for row in rows_of(plan, "point")}
     assert hours[16] < hours[64], "64 meets it as well"

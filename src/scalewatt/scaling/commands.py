@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import load_cluster, parse_cluster
+from scalewatt.campaign.cluster import given_cluster
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.common.errors import InputError
@@ -120,9 +119,7 @@ def write_prediction(results: Path, campaign: Path, given: str, out: Path) -> No
 
 def _cluster(given: str) -> tuple[Cluster, str]:
     """Return the cluster from its file, or its content as JSON, and its name in messages."""
-    if given.lstrip().startswith("{"):
-        return parse_cluster(json.loads(given), "cluster file"), "cluster file"
-    return load_cluster(given), given
+    return given_cluster(given), "cluster file" if given.lstrip().startswith("{") else given
 
 
 def write_plan(plan: Plan, stem: Path) -> None:

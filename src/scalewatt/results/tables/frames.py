@@ -16,6 +16,7 @@ import pyarrow as pa
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.results.tables.metadata import metadata, with_metadata
 from scalewatt.results.tables.read_table import read_checked
+from scalewatt.results.tables.table_schema import check_columns, table
 
 FLOAT = pd.ArrowDtype(pa.float64())
 INT = pd.ArrowDtype(pa.int64())
@@ -34,10 +35,10 @@ def read_frame(
     return to_frame(read_checked(path, schema, unique=unique, optional=optional, empty=empty))
 
 
-def to_frame(table: pa.Table) -> pd.DataFrame:
+def to_frame(stored: pa.Table) -> pd.DataFrame:
     """Return an Arrow table as a DataFrame, its metadata as `attrs`."""
-    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype)
-    frame.attrs.update({key: _shared(value) for key, value in metadata(table).items()})
+    frame: pd.DataFrame = stored.to_pandas(types_mapper=pd.ArrowDtype)
+    frame.attrs.update({key: _shared(value) for key, value in metadata(stored).items()})
     return frame
 
 
@@ -66,10 +67,7 @@ def _shared(value: Any) -> Any:
 
 def frame_of(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pd.DataFrame:
     """Return rows as a DataFrame of exactly `schema`; a row with other columns is an error (ValueError)."""
-    rows = list(rows)
-    for row in rows:
-        _check_columns(row, schema)
-    return to_frame(pa.Table.from_pylist([dict(row) for row in rows], schema=schema))
+    return to_frame(table(rows, schema))
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -80,7 +78,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def to_table(frame: pd.DataFrame, schema: pa.Schema) -> pa.Table:
     """Return a DataFrame as an Arrow table of exactly `schema`; other columns are an error (ValueError)."""
-    _check_columns(frame.columns, schema)
+    check_columns(frame.columns, schema)
     return pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False)
 
 
@@ -110,9 +108,3 @@ def column_of(found: Iterable[Any], type_: pa.DataType, index: pd.Index | None =
 def equal(one: pd.Series, other: pd.Series) -> pd.Series:
     """Return where two columns agree; null agrees with null alone."""
     return (one == other).fillna(False) | (one.isna() & other.isna())
-
-
-def _check_columns(found: Iterable[str], schema: pa.Schema) -> None:
-    odd = sorted(set(found) ^ set(schema.names))
-    if odd:
-        raise ValueError(f"columns missing or not in the schema: {odd}")

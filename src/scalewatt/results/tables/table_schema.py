@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -170,11 +170,16 @@ COMPARISONS = pa.schema(
 )
 
 
-def table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Rows as a table of exactly `schema`; a row with other columns is a mistake (ValueError)."""
-    rows = list(rows)
+def table(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Return rows as a table of exactly `schema`; a row with other columns is an error (ValueError)."""
+    rows = list(map(dict, rows))
     for row in rows:
-        if set(row) != set(schema.names):
-            odd = sorted(set(row) ^ set(schema.names))
-            raise ValueError(f"columns missing or not in the schema: {odd}")
+        check_columns(row, schema)
     return pa.Table.from_pylist(rows, schema=schema)
+
+
+def check_columns(found: Iterable[str], schema: pa.Schema) -> None:
+    """Raise ValueError where columns are missing or not in the schema."""
+    odd = sorted(set(found) ^ set(schema.names))
+    if odd:
+        raise ValueError(f"columns missing or not in the schema: {odd}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,7 @@ class Plan:
             "runs": _without_nulls(self.of_level(RUN)),
             "sums": _without_nulls(self.of_level(DEVICE, CAMPAIGN)),
             "steps": _without_nulls(self.steps),
-            "recommended": [one.as_json() for one in self.recommended],
+            "recommended": [asdict(one) for one in self.recommended],
         }
 
 

@@ -136,11 +136,11 @@ def _recommended(one: Recommendation) -> str:
         if one.limit == DEADLINE
         else f"within {one.value:g} kWh, the fastest n"
     )
-    if one.likely is None:
+    if one.gpus_with_median is None:
         return f"{one.series}: {limit}: none ({one.reason})."
-    sure = f"{one.sure} with 95 % probability" if one.sure else "none with 95 % probability"
-    by = " (by GPU hours: no energy is known)" if one.by == BY_GPU_HOURS else ""
-    return f"{one.series}: {limit}{by}: {sure}, {one.likely} by the median."
+    sure = f"{one.gpus_with_95_percent or 'none'} with 95 % probability"
+    by = " (by GPU hours: no energy is known)" if one.least == BY_GPU_HOURS else ""
+    return f"{one.series}: {limit}{by}: {sure}, {one.gpus_with_median} by the median."
 
 
 def point_sentences(points: pd.DataFrame) -> list[str]:

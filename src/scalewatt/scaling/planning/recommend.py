@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -28,26 +27,14 @@ class Recommendation:
     limit: str
     """deadline_h or energy_kwh."""
     value: float
-    sure: int | None
+    gpus_with_95_percent: int | None = None
     """The best n that keeps the limit with 95 % probability; None where none does."""
-    likely: int | None
+    gpus_with_median: int | None = None
     """The best n whose median keeps it; None where none does."""
+    least: str | None = None
+    """What is minimised among the n that keep the limit."""
     reason: str | None = None
     """Why nothing is recommended."""
-    by: str | None = None
-    """What is minimised among the n that keep the limit."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as `scalewatt plan --json` prints it."""
-        return {
-            "series": self.series,
-            "limit": self.limit,
-            "value": self.value,
-            "gpus_with_95_percent": self.sure,
-            "gpus_with_median": self.likely,
-            "least": self.by,
-            "reason": self.reason,
-        }
 
 
 _Choices = dict[int, dict[str, Array]]
@@ -74,7 +61,7 @@ def _of(planner: Planner, series: Series, limit: str, value: float) -> Recommend
     configurations = [planner.campaign.configurations[id_] for id_ in series.points.values()]
     if len({one.dataset_samples for one in configurations}) > 1:
         reason = "its dataset grows with n: its points are not the same training"
-        return Recommendation(series.name, limit, value, None, None, reason)
+        return Recommendation(series.name, limit, value, reason=reason)
     choices = _choices(planner, series)
     with_energy = {n: one for n, one in choices.items() if BY_ENERGY in one}
     by = BY_TIME if limit == ENERGY else BY_ENERGY if with_energy else BY_GPU_HOURS
@@ -83,11 +70,11 @@ def _of(planner: Planner, series: Series, limit: str, value: float) -> Recommend
         reason = "the energy of none of its points is known"
         if not choices:
             reason = "none of its points can be predicted"
-        return Recommendation(series.name, limit, value, None, None, reason)
+        return Recommendation(series.name, limit, value, reason=reason)
     sure, likely = (_best(considered, limit, value, share, by) for share in (SURE, 0.5))
     what = "is as fast" if limit == DEADLINE else "takes as little"
     none = f"none of its points {what}" if likely is None else None
-    return Recommendation(series.name, limit, value, sure, likely, none, by)
+    return Recommendation(series.name, limit, value, sure, likely, by, none)
 
 
 def _choices(planner: Planner, series: Series) -> _Choices:
