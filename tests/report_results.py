@@ -21,10 +21,16 @@ from scalewatt.results.figures.figure_tables import builder
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.derived_quantities import with_model_energies
 from scalewatt.results.tables.frames import frame_of, records, to_table
-from scalewatt.results.tables.metadata import with_metadata
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.scaling import scaling_of
-from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING, table
+from scalewatt.results.tables.table_schema import (
+    COMPARISONS,
+    CONFIGURATIONS,
+    RUNS,
+    SCALING,
+    table,
+    with_metadata,
+)
 
 Row = dict[str, Any]
 Change = Callable[[Row], Row]

@@ -26,7 +26,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.reproduction.manifests import MANIFEST, ArchiveManifest, entries_of
-from scalewatt.results.tables.metadata import metadata as metadata_of
+from scalewatt.results.tables.table_schema import metadata as metadata_of
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 SPEC = f"results/small/runs/{FOUR}/1/spec.json"

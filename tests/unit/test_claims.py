@@ -45,8 +45,7 @@ from scalewatt.claims.rules.points import as_in_paper
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
-from scalewatt.results.tables.metadata import metadata
-from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, table
+from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, metadata, table
 
 CLAIMS = read_claims()
 LISTED = listed_claims()

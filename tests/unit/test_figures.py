@@ -27,7 +27,7 @@ from scalewatt.figures.footnote_text import (
     quantity,
     trend,
 )
-from scalewatt.results.tables.metadata import metadata
+from scalewatt.results.tables.table_schema import metadata
 
 CURVES = (2, 3, 4, 6, 7)
 PANELS = {2: 4, 3: 6, 4: 4, 6: 5, 7: 5}

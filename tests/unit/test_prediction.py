@@ -26,9 +26,8 @@ from scalewatt.figures.footnote_text import judged_sentence
 from scalewatt.report.captions import caption
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import records, to_table
-from scalewatt.results.tables.metadata import with_metadata
 from scalewatt.results.tables.published import published_configurations
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, table, with_metadata
 from scalewatt.scaling.planning.forecast import Forecaster
 from scalewatt.scaling.planning.prediction_table import prediction_table
 

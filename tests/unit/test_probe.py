@@ -95,7 +95,7 @@ def test_a_probe_gives_the_mean_power_of_its_window_only(tmp_path: Path) -> None
         "cpu": pytest.approx(70.0),
         "ram": pytest.approx(7.0),
     }
-    assert {kind.origin for kind in found.kinds.values()} == {"measured"}
+    assert {kind.energy_origin for kind in found.kinds.values()} == {"measured"}
     assert codes(found.flags) == {"from_journal"}
 
 
@@ -132,8 +132,8 @@ def test_without_any_recording_there_is_no_result(tmp_path: Path) -> None:
 
 def test_power_is_estimated_where_there_is_no_sensor(tmp_path: Path) -> None:
     folder = make_probe(tmp_path, {"CPU_BUSY": np.full(60, 2.0)}, torch_device="cpu", gpus=None)
-    (kind,) = probe_powers(folder, RATED).kinds.values()
-    assert (kind.device_kind, kind.devices, kind.origin) == ("cpu", 2, "estimated")
+    ((name, kind),) = probe_powers(folder, RATED).kinds.items()
+    assert (name, kind.devices, kind.energy_origin) == ("cpu", 2, "estimated")
     assert kind.mean_w == pytest.approx(2 * (50 + 0.02 * 100))
 
 

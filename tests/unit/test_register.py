@@ -33,8 +33,8 @@ from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA, STAGES_SCHEMA
 from scalewatt.registration.recording_discovery import sha256_of
 from scalewatt.results.figures.figure_schema import TABLE1
-from scalewatt.results.tables.metadata import with_metadata
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
+from scalewatt.results.tables.table_schema import with_metadata
 from scalewatt.results.text.markdown_latex import latex, markdown
 
 NO_POWERS = '{"cpu": {}, "gpu": null, "ram": null}'

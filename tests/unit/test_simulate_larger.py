@@ -21,7 +21,7 @@ from scalewatt.figures.run_page import note_sentences
 from scalewatt.results.build import write_runs
 from scalewatt.results.figures.footnotes import ASSUMED, notes
 from scalewatt.results.figures.run_page_table import read_page
-from scalewatt.results.tables.metadata import metadata
+from scalewatt.results.tables.table_schema import metadata
 from scalewatt.scaling.model.kind_model import SENTENCE
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.simulation.simulated_run import check_simulations

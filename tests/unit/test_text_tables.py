@@ -16,7 +16,7 @@ from run_files import NAME, WHOLE, make_run, make_spec
 
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import TABLE1, TABLE1_QUANTITIES
-from scalewatt.results.tables.metadata import with_metadata
+from scalewatt.results.tables.table_schema import with_metadata
 from scalewatt.results.text.markdown_latex import latex, markdown, origin_sentence, shortened_ids
 
 UNKNOWN = {f"{name}{end}": None for name in TABLE1_QUANTITIES for end in ("_sd", "_low", "_high")}

@@ -25,8 +25,13 @@ from run_files import epochs, make_run, make_spec, part
 
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand, load_campaign
-from scalewatt.campaign.table_requests import table_definition
-from scalewatt.campaign.variant_groups import BASELINE, GROUPS, SEVERAL, _departure
+from scalewatt.campaign.table_requests import (
+    BASELINE,
+    GROUPS,
+    SEVERAL,
+    _departure,
+    table_definition,
+)
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import read_yaml, schema
 from scalewatt.figures import style

@@ -20,7 +20,7 @@ from scalewatt.campaign.imported_campaign import read_imported
 from scalewatt.campaign.model_registry import campaign_schema, known_models
 from scalewatt.campaign.registered_campaign import expand_registered
 from scalewatt.campaign.series_expansion import Expansion
-from scalewatt.campaign.variant_groups import check_variants
+from scalewatt.campaign.table_requests import check_variants
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, defaults, one_of, read_yaml
 

@@ -33,7 +33,7 @@ from scalewatt.claims.rules.uncertain_number import shown
 from scalewatt.claims.simulated import basis_of_simulated, verdicts_on
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table_with_csv, write_text
-from scalewatt.results.tables.metadata import with_metadata
+from scalewatt.results.tables.table_schema import with_metadata
 
 
 def check_claims(

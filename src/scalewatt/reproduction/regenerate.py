@@ -25,8 +25,8 @@ from scalewatt.reproduction.manifests import (
     TEXT,
     FileEntry,
 )
-from scalewatt.results.tables.metadata import metadata
 from scalewatt.results.tables.run_row import RunFiles
+from scalewatt.results.tables.table_schema import metadata
 
 _ROW_FILES = ("spec.json", "history.parquet", "provenance.json")
 _NO_TRACES = (

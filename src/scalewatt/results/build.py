@@ -19,13 +19,17 @@ from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import frame_of, records, to_table, write_frame
 from scalewatt.results.tables.idle import without_baseline
-from scalewatt.results.tables.metadata import METADATA_KEY as METADATA_KEY
-from scalewatt.results.tables.metadata import with_metadata
 from scalewatt.results.tables.published import is_overlaid
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
 from scalewatt.results.tables.scaling import scaling_of
-from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, SCALING
+from scalewatt.results.tables.table_schema import (
+    COMPARISONS,
+    CONFIGURATIONS,
+    RUNS,
+    SCALING,
+    with_metadata,
+)
 from scalewatt.results.text.flag_labels import (
     FLAG_WORDS,
     NULL_ENERGY,

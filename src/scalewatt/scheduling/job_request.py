@@ -6,7 +6,8 @@ import math
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.run_spec import RunSpec, run_spec
@@ -256,3 +257,22 @@ def check_requests(
                 probe_request(device, cluster, probe.job_minutes)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
+
+
+def slurm_resources(request: Callable[[Any], Request]) -> dict[str, Callable[..., Any]]:
+    """Return a rule's resources by name: functions of `wildcards` and `attempt`.
+
+    `request(wildcards)` says what a job asks for. It is asked once for each attempt of a job.
+    """
+    known: dict[tuple[Any, ...], Request] = {}
+
+    def resource(name: str) -> Callable[..., Any]:
+        def value(wildcards: Any, attempt: int) -> Any:
+            key = (*wildcards, attempt)
+            if key not in known:
+                known[key] = request(wildcards)
+            return getattr(known[key], name)
+
+        return value
+
+    return {field.name: resource(field.name) for field in fields(Request)}

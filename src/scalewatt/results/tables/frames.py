@@ -14,9 +14,8 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.common.files import write_table_with_csv
-from scalewatt.results.tables.metadata import metadata, with_metadata
 from scalewatt.results.tables.read_table import read_checked
-from scalewatt.results.tables.table_schema import check_columns, table
+from scalewatt.results.tables.table_schema import check_columns, metadata, table, with_metadata
 
 FLOAT = pd.ArrowDtype(pa.float64())
 INT = pd.ArrowDtype(pa.int64())

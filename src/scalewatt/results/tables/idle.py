@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -72,13 +72,12 @@ IDLE = pa.schema(
 class KindPower:
     """What one probe says of one device kind; powers in W of the whole node."""
 
-    device_kind: str
     devices: int
     mean_w: float | None
     """None where it may not be stated; then a flag says why."""
     within_sd_w: float | None
     """Sample sd of the means of BIN_S; None with fewer than two."""
-    origin: str | None
+    energy_origin: str | None
     coverage: float
 
 
@@ -139,7 +138,8 @@ def probe_powers(folder: Path, powers: dict[str, Any]) -> ProbePowers:
     powers_found = {kind.device_kind: _power(kind, window) for kind in kinds}
     if node.journal:
         journals = _kinds(node, node.journal, window, powers, held)
-        flags += _disagreements(powers_found, [_power(kind, window) for kind in journals])
+        theirs = {kind.device_kind: _power(kind, window) for kind in journals}
+        flags += _disagreements(powers_found, theirs)
     flags += [*node.flags, *_busy(node, window), *(one for kind in kinds for one in kind.flags)]
     return ProbePowers(probe, powers_found, tuple(flags))
 
@@ -183,7 +183,6 @@ def _power(kind: KindEnergy, window: Window) -> KindPower:
             for curve, known in zip(kind.curves, seconds, strict=True)
         )
     return KindPower(
-        kind.device_kind,
         kind.devices or 0,
         mean_w,
         None if mean_w is None else _within_sd(kind, window),
@@ -217,16 +216,20 @@ def _busy(node: NodeRecording, window: Window) -> list[Flag]:
     return flags
 
 
-def _disagreements(kinds: dict[str, KindPower], journals: Sequence[KindPower]) -> list[Flag]:
+def _disagreements(kinds: dict[str, KindPower], journals: dict[str, KindPower]) -> list[Flag]:
     """Compare perun's file with the journal."""
     flags = []
-    for journal in journals:
-        kind = kinds.get(journal.device_kind)
-        if kind is None or kind.origin != "measured" or None in (kind.mean_w, journal.mean_w):
+    for name, journal in journals.items():
+        kind = kinds.get(name)
+        if (
+            kind is None
+            or kind.energy_origin != "measured"
+            or None in (kind.mean_w, journal.mean_w)
+        ):
             continue
         ours, theirs = kind.mean_w or 0.0, journal.mean_w or 0.0
         if abs(ours - theirs) > JOURNAL_TOLERANCE * max(ours, theirs):
-            detail = f"{kind.device_kind}: HDF5 {ours:.2f} W, journal {theirs:.2f} W"
+            detail = f"{name}: HDF5 {ours:.2f} W, journal {theirs:.2f} W"
             flags.append(flag("journal_disagrees", None, detail))
     return flags
 
@@ -267,7 +270,7 @@ def _kind_row(name: str, probes: Sequence[ProbePowers], alike: bool) -> dict[str
         "low_w": s.low,
         "high_w": s.high,
         "within_sd_w": math.sqrt(_mean([sd**2 for sd in within])) if within else None,
-        "energy_origin": known[0].origin if known else None,
+        "energy_origin": known[0].energy_origin if known else None,
         "coverage": min(kind.coverage if kind else 0.0 for kind in found),
     }
 
@@ -284,7 +287,7 @@ def _differences(name: str, probes: Sequence[ProbePowers]) -> list[Flag]:
     found = [
         f"{what} {', '.join(sorted(map(str, values)))}"
         for what, values in (
-            ("energy_origin", {kind.origin for kind in known}),
+            ("energy_origin", {kind.energy_origin for kind in known}),
             ("devices", {kind.devices for kind in known}),
         )
         if len(values) > 1
@@ -309,16 +312,7 @@ def _described(
             {
                 **{key: probe.probe.get(key) for key in ("repeat", "seconds", "hostnames")},
                 "window": probe.probe["window"],
-                "kinds": {
-                    name: {
-                        "devices": kind.devices,
-                        "mean_w": kind.mean_w,
-                        "within_sd_w": kind.within_sd_w,
-                        "energy_origin": kind.origin,
-                        "coverage": kind.coverage,
-                    }
-                    for name, kind in probe.kinds.items()
-                },
+                "kinds": {name: asdict(kind) for name, kind in probe.kinds.items()},
                 "flags": list(probe.flags),
             }
             for probe in probes

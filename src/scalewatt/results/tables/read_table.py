@@ -17,7 +17,7 @@ import pyarrow as pa
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import nearest
 from scalewatt.common.tabular_files import csv_rows
-from scalewatt.results.tables.metadata import metadata
+from scalewatt.results.tables.table_schema import metadata
 
 Row = dict[str, Any]
 

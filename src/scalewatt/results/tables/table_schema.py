@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -35,6 +36,9 @@ IDENTITY = (
     ("metric_goal", pa.string()),
 )
 """What all repeats of a configuration have in common."""
+
+METADATA_KEY = b"scalewatt"
+"""Of what a table says of itself, in the metadata of its Parquet file."""
 
 STEP_PHASES = tuple(f"step_{phase}_s" for phase in PHASES)
 """What a training step spends its time on, in the history and here."""
@@ -183,3 +187,14 @@ def check_columns(found: Iterable[str], schema: pa.Schema) -> None:
     odd = sorted(set(found) ^ set(schema.names))
     if odd:
         raise ValueError(f"columns missing or not in the schema: {odd}")
+
+
+def metadata(table: pa.Table) -> dict[str, Any]:
+    """Return what is stored with a table (docs/tables.md); an empty object where nothing is."""
+    stored = (table.schema.metadata or {}).get(METADATA_KEY)
+    return json.loads(stored) if stored else {}
+
+
+def with_metadata(table: pa.Table, said: dict[str, Any]) -> pa.Table:
+    """Return the table, with `said` stored in it."""
+    return table.replace_schema_metadata({METADATA_KEY: json.dumps(said).encode()})

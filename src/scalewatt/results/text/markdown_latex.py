@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.results.tables.metadata import metadata
+from scalewatt.results.tables.table_schema import metadata
 from scalewatt.results.text.metric_labels import SEVERAL, metric_label
 
 Row = dict[str, Any]
