@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -23,7 +24,7 @@ from scalewatt.results.figures.run_page_table import (
     BINS,
     RunPage,
     Span,
-    _Bins,
+    power_by_place,
     read_page,
     read_pages,
 )
@@ -168,12 +169,11 @@ def test_parts_of_the_time_hold_the_least_greatest_and_mean_of_their_samples(
 ) -> None:
     watts = np.array([np.nan if p is None else p for p in powers])
     times = np.arange(len(watts), dtype=float)
-    bins = _Bins(float(len(watts)), count)
-    half = len(watts) // 2
-    bins.add(("n", "gpu", 0), times[:half], watts[:half])
-    bins.add(("n", "gpu", 0), times[half:], watts[half:])
-    found = bins.named()
-    places = np.minimum((times / bins.width_s).astype(int), count - 1)
+    place_s, half = len(watts) / count, len(watts) // 2
+    samples = pd.DataFrame({"kind": "gpu", "time_s": times, "power_w": watts})
+    batches = (own for own in (samples[:half], samples[half:]) if len(own))
+    ((_, found),) = power_by_place(batches, ["kind"], place_s, count)
+    places = np.minimum((times / place_s).astype(int), count - 1)
     for place in range(count):
         inside = watts[(places == place) & np.isfinite(watts)]
         ends = [found[name][place] for name in ("low_w", "mean_w", "high_w")]

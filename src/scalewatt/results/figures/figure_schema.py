@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from string import ascii_uppercase
 
 import pyarrow as pa
 
+from scalewatt.results.tables.read_table import POINT_KEY
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, SUMMARY
 
 
@@ -50,154 +52,82 @@ PANELS: dict[str, tuple[Panel, ...]] = {
 """The panels of the curve figures, in the order in which they are drawn."""
 
 COPIED = (
-    "configuration",
-    "model",
-    "phase",
-    "device",
-    "device_name",
-    "gpus",
-    "local_batch_size",
-    "global_batch_size",
-    "dataset_samples",
-    "n_repeats",
-    "energy_origin",
-    "energy_scope",
+    *("configuration", "model", "phase", "device", "device_name", "gpus", "local_batch_size"),
+    *("global_batch_size", "dataset_samples", "n_repeats", "energy_origin", "energy_scope"),
 )
 """What the rows of a figure's table have of their configuration."""
 
+
+def _texts(*names: str) -> list[pa.Field]:
+    return [pa.field(name, pa.string()) for name in names]
+
+
+def _numbers(*names: str) -> list[pa.Field]:
+    return [pa.field(name, pa.float64()) for name in names]
+
+
+def _of_configurations(names: Iterable[str]) -> list[pa.Field]:
+    """Return columns as the table of configurations has them."""
+    return [CONFIGURATIONS.field(name) for name in names]
+
+
+_ENDS = tuple(part for part in PARTS if part != "mean")
+_SIZES = ("gpus", "local_batch_size", "global_batch_size")
+
 POINTS = pa.schema(
     [
-        ("figure", pa.string()),
-        ("panel", pa.string()),
-        ("series", pa.string()),
-        ("label", pa.string()),
-        ("configuration", pa.string()),
-        ("model", pa.string()),
-        ("phase", pa.string()),
-        ("device", pa.string()),
-        ("device_name", pa.string()),
-        ("gpus", pa.int32()),
-        ("local_batch_size", pa.int32()),
-        ("global_batch_size", pa.int32()),
-        ("dataset_samples", pa.int64()),
-        ("x_name", pa.string()),
-        ("x", pa.float64()),
-        ("y_name", pa.string()),
-        ("y", pa.float64()),
-        ("y_sd", pa.float64()),
-        ("y_low", pa.float64()),
-        ("y_high", pa.float64()),
-        ("y_population_sd", pa.float64()),
-        ("n_repeats", pa.int32()),
-        ("energy_origin", pa.string()),
-        ("energy_scope", pa.string()),
+        *_texts("figure", "panel", "series", "label"),
+        *_of_configurations(COPIED[:9]),
+        *_texts("x_name"),
+        *_numbers("x"),
+        *_texts("y_name"),
+        *_numbers("y", *(f"y_{end}" for end in _ENDS)),
+        *_of_configurations(COPIED[9:]),
     ]
 )
 
 OVERVIEW = pa.schema(
     [
-        ("figure", pa.string()),
-        ("series", pa.string()),
-        ("label", pa.string()),
-        ("model", pa.string()),
-        ("phase", pa.string()),
-        ("device", pa.string()),
-        ("gpus", pa.int32()),
-        ("local_batch_size", pa.int32()),
-        ("global_batch_size", pa.int32()),
-        ("dataset_samples", pa.int64()),
-        ("samples_per_gpu", pa.int64()),
-        ("updates_per_epoch", pa.int64()),
-        ("updates", pa.int64()),
-        ("dataset_rule", pa.string()),
-        ("batch_rule", pa.string()),
+        *_texts("figure", "series", "label"),
+        *_of_configurations(("model", "phase", "device", *_SIZES, "dataset_samples")),
+        *((name, pa.int64()) for name in ("samples_per_gpu", "updates_per_epoch", "updates")),
+        *_texts("dataset_rule", "batch_rule"),
     ]
 )
 
 POWER = pa.schema(
     [
-        ("figure", pa.string()),
-        ("panel", pa.string()),
-        ("label", pa.string()),
-        ("configuration", pa.string()),
-        ("device", pa.string()),
-        ("device_name", pa.string()),
-        ("gpus", pa.int32()),
-        ("local_batch_size", pa.int32()),
-        ("global_batch_size", pa.int32()),
-        ("time_s", pa.float64()),
-        ("power_w", pa.float64()),
-        ("mean_power_w", pa.float64()),
-        ("mean_power_all_w", pa.float64()),
-        ("device_kind", pa.string()),
-        ("energy_origin", pa.string()),
-        ("quantity", pa.string()),
+        *_texts("figure", "panel", "label"),
+        *_of_configurations(("configuration", "device", "device_name", *_SIZES)),
+        *_numbers("time_s", "power_w", "mean_power_w", "mean_power_all_w"),
+        *_texts("device_kind", "energy_origin", "quantity"),
     ]
 )
 
-TABLE1_QUANTITIES = (
-    "energy_kwh",
-    "energy_per_node_kwh",
-    "runtime_h",
-    "gpu_hours",
-    "metric_last",
-)
+TABLE1_QUANTITIES = ("energy_kwh", "energy_per_node_kwh", "runtime_h", "gpu_hours", "metric_last")
 
 TABLE1 = pa.schema(
     [
-        ("device", pa.string()),
-        ("gpus", pa.int32()),
-        ("local_batch_size", pa.int32()),
-        ("global_batch_size", pa.int32()),
-        *(
-            (f"{name}{part}", pa.float64())
-            for name in TABLE1_QUANTITIES
-            for part in ("", "_sd", "_low", "_high")
+        *_of_configurations(("device", *_SIZES)),
+        *_numbers(
+            *(f"{name}{end}" for name in TABLE1_QUANTITIES for end in ("", "_sd", "_low", "_high"))
         ),
-        ("configuration", pa.string()),
-        ("n_repeats", pa.int32()),
-        ("energy_origin", pa.string()),
-        ("energy_scope", pa.string()),
+        *_of_configurations(("configuration", "n_repeats", "energy_origin", "energy_scope")),
     ]
 )
 
-
 VARIANT_IDENTITY = (
-    "configuration",
-    "model",
-    "phase",
-    "device",
-    "device_name",
-    "torch_device",
-    "gpus",
-    "local_batch_size",
-    "global_batch_size",
-    "dataset_samples",
-    "epochs",
-    "protocol",
-    "loader",
-    "precision",
-    "precision_used",
-    "channels_last",
-    "compile",
-    "metric_name",
-    "metric_goal",
-    "n_repeats",
-    "energy_origin",
-    "energy_scope",
+    *("configuration", "model", "phase", "device", "device_name", "torch_device", "gpus"),
+    *("local_batch_size", "global_batch_size", "dataset_samples", "epochs", "protocol", "loader"),
+    *("precision", "precision_used", "channels_last", "compile", "metric_name", "metric_goal"),
+    *("n_repeats", "energy_origin", "energy_scope"),
 )
 """What a variant's row takes over from its configuration's."""
 
 VARIANT_QUANTITIES = (
-    "runtime_h",
-    "energy_kwh",
-    "energy_per_sample_j",
-    "mean_gpu_power_w",
-    "mean_cpu_socket_power_w",
-    "throughput_samples_per_s",
-    "step_data_share",
-    "metric_last",
-    "metric_best",
+    *("runtime_h", "energy_kwh", "energy_per_sample_j", "mean_gpu_power_w"),
+    *("mean_cpu_socket_power_w", "throughput_samples_per_s", "step_data_share"),
+    *("metric_last", "metric_best"),
 )
 
 RATIOS = {
@@ -209,10 +139,10 @@ RATIOS = {
 
 VARIANTS = pa.schema(
     [
-        *((name, pa.string()) for name in ("series", "label", "baseline", "group", "differs")),
-        *((name, CONFIGURATIONS.field(name).type) for name in VARIANT_IDENTITY),
-        *((f"{name}{part}", pa.float64()) for name in RATIOS for part in ("", "_low", "_high")),
-        *((f"{name}_{part}", pa.float64()) for name in VARIANT_QUANTITIES for part in SUMMARY),
+        *_texts("series", "label", "baseline", "group", "differs"),
+        *_of_configurations(VARIANT_IDENTITY),
+        *_numbers(*(f"{name}{end}" for name in RATIOS for end in ("", "_low", "_high"))),
+        *_numbers(*(f"{name}_{part}" for name in VARIANT_QUANTITIES for part in SUMMARY)),
     ]
 )
 
@@ -225,54 +155,48 @@ PREDICTION_IDENTITY = (
 
 PREDICTION = pa.schema(
     [
-        *((name, CONFIGURATIONS.field(name).type) for name in PREDICTION_IDENTITY),
-        ("quantity", pa.string()),
-        *((f"found{end}", pa.float64()) for end in ("", "_low", "_high")),
-        *((f"predicted{end}", pa.float64()) for end in ("", "_low", "_high")),
-        ("error", pa.float64()),
+        *_of_configurations(PREDICTION_IDENTITY),
+        *_texts("quantity"),
+        *_numbers(
+            *(f"{name}{end}" for name in ("found", "predicted") for end in ("", "_low", "_high"))
+        ),
+        *_numbers("error"),
         *((name, pa.bool_()) for name in ("in_interval", "calibrated_on")),
-        *((name, pa.string()) for name in ("reason", "warnings")),
+        *_texts("reason", "warnings"),
     ]
 )
 
-
-_ENDS = tuple(part for part in PARTS if part != "mean")
-
 BREAKDOWN = pa.schema(
     [
-        *((name, pa.string()) for name in ("figure", "series", "label")),
-        *((name, CONFIGURATIONS.field(name).type) for name in COPIED),
-        *((name, pa.string()) for name in ("device_kind", "stage", "short_stages")),
-        *(
-            (name, pa.float64())
-            for name in ("energy_kwh", "energy_share", "idle_energy_kwh", "discarded_energy_kwh")
-        ),
-        *((f"total_kwh_{end}", pa.float64()) for end in _ENDS),
+        *_texts("figure", "series", "label"),
+        *_of_configurations(COPIED),
+        *_texts("device_kind", "stage", "short_stages"),
+        *_numbers("energy_kwh", "energy_share", "idle_energy_kwh", "discarded_energy_kwh"),
+        *_numbers(*(f"total_kwh_{end}" for end in _ENDS)),
     ]
 )
 
 LEARNING = pa.schema(
     [
-        *((name, pa.string()) for name in ("figure", "series", "label")),
-        *((name, CONFIGURATIONS.field(name).type) for name in COPIED),
-        *((name, pa.string()) for name in ("metric_name", "metric_goal")),
+        *_texts("figure", "series", "label"),
+        *_of_configurations(COPIED),
+        *_texts("metric_name", "metric_goal"),
         *((name, pa.int32()) for name in ("repeat", "epoch")),
-        *((name, pa.float64()) for name in ("metric", "energy_kwh", "time_h")),
+        *_numbers("metric", "energy_kwh", "time_h"),
     ]
 )
 
 PARETO = pa.schema(
     [
-        *((name, pa.string()) for name in ("figure", "panel", "series", "label")),
-        *((name, CONFIGURATIONS.field(name).type) for name in COPIED),
-        *((name, pa.string()) for name in ("metric_name", "metric_goal")),
+        *_texts("figure", "panel", "series", "label"),
+        *_of_configurations(COPIED),
+        *_texts("metric_name", "metric_goal"),
         *(
             column
             for axis in ("x", "y")
             for column in (
-                (f"{axis}_name", pa.string()),
-                (axis, pa.float64()),
-                *((f"{axis}_{end}", pa.float64()) for end in _ENDS),
+                *_texts(f"{axis}_name"),
+                *_numbers(axis, *(f"{axis}_{end}" for end in _ENDS)),
             )
         ),
         ("non_dominated", pa.bool_()),
@@ -288,8 +212,11 @@ SCHEMAS = {
     "breakdown": BREAKDOWN,
     "learning": LEARNING,
     "pareto": PARETO,
+    "prediction": PREDICTION,
 }
 """The columns of each figure's table."""
+KEYS = dict.fromkeys(PANELS, POINT_KEY) | {"prediction": ("configuration", "quantity")}
+"""Those that name a row, where this is checked."""
 
 
 def panel_letter(index: int) -> str:

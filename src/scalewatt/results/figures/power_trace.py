@@ -26,10 +26,9 @@ from scalewatt.energy.integration.sample_checks import (
 )
 from scalewatt.recordings.series import MEAN, Floats
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
-from scalewatt.results.tables.frames import records, to_frame
+from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.read_table import read_checked, read_columns
 from scalewatt.results.tables.run_row import RunFiles
-from scalewatt.results.tables.table_schema import table
 
 Row = dict[str, Any]
 
@@ -62,12 +61,21 @@ def power(definition: dict[str, Any], configurations: pd.DataFrame, results: Pat
     runs = _first_runs(definition)
     window_s = definition.get("options", {}).get("power_window_s")
     labels = {point["configuration"]: point["label"] for point in reversed(definition["points"])}
-    tables = [
-        _panel(letter, labels[id_], by_id[id_], RunFiles(results, id_, runs[id_]), window_s)
-        for letter, id_ in panels(definition).items()
-        if id_ in by_id
-    ]
-    return to_frame(pa.concat_tables(tables) if tables else POWER.empty_table())
+    rows: list[Row] = []
+    for letter, id_ in panels(definition).items():
+        if id_ in by_id:
+            head = {"figure": "figure5", "panel": letter, "label": labels[id_]}
+            head |= {name: by_id[id_][name] for name in _COPIED}
+            on_cpus = by_id[id_]["torch_device"] == "cpu"
+            files = RunFiles(results, id_, runs[id_])
+            rows += [head | one for one in _points(files, window_s, on_cpus)]
+    return frame_of(rows, POWER)
+
+
+_COPIED = (
+    *("configuration", "device", "device_name", "gpus"),
+    *("local_batch_size", "global_batch_size"),
+)
 
 
 def panels(definition: dict[str, Any]) -> dict[str, str]:
@@ -86,106 +94,83 @@ def _first_runs(definition: dict[str, Any]) -> dict[str, int]:
     return first
 
 
-def _panel(letter: str, label: str, row: Row, files: RunFiles, window_s: float | None) -> pa.Table:
-    copied = ("device", "device_name", "gpus", "local_batch_size", "global_batch_size")
-    fixed = {
-        "figure": "figure5",
-        "panel": letter,
-        "label": label,
-        "configuration": row["configuration"],
-        **{name: row[name] for name in copied},
-    }
-    traces = _of_kind(read_columns(files.traces, _COLUMNS))
-    unknown: Row = {"power_w": None, "mean_power_w": None, "mean_power_all_w": None}
-    unknown |= {"energy_origin": None, "quantity": None}
-    if traces is None:
-        kind = "cpu" if row["torch_device"] == "cpu" else "gpu"
-        return table([fixed | unknown | {"time_s": 0.0, "device_kind": kind}], POWER)
-    kind = traces["device_kind"][0].as_py()
-    begun = _begun(traces)
-    own = _own(traces, begun)
-    if own is None:
-        time_s = 0.0 if len(begun) else None
-        return table([fixed | unknown | {"time_s": time_s, "device_kind": kind}], POWER)
-    start_s = _start_s(own)
-    fixed |= {
-        **_means(own, kind, read_checked(files.devices, DEVICES_SCHEMA).to_pylist()),
-        "device_kind": kind,
-        "energy_origin": own["energy_origin"][0].as_py(),
-        "quantity": own["quantity"][0].as_py(),
-    }
-    times, watts = _shown(own, start_s, window_s)
-    return table(
-        [fixed | {"time_s": t, "power_w": w} for t, w in zip(times, watts, strict=True)], POWER
+def _points(files: RunFiles, window_s: float | None, on_cpus: bool) -> list[Row]:
+    """Return the points of a run: its device's samples, or one without power that says what is known."""
+    unknown: Row = dict.fromkeys(
+        ("power_w", "mean_power_w", "mean_power_all_w", "energy_origin", "quantity")
     )
+    samples = _of_kind(read_columns(files.traces, _COLUMNS))
+    if samples is None:
+        return [unknown | {"time_s": 0.0, "device_kind": "cpu" if on_cpus else "gpu"}]
+    begun = _begun(samples)
+    own = _own(samples, begun)
+    first = records(samples.head(1) if own is None else own.head(1))[0]
+    kind = first["device_kind"]
+    if own is None:
+        return [unknown | {"time_s": None if begun.empty else 0.0, "device_kind": kind}]
+    devices = read_checked(files.devices, DEVICES_SCHEMA).to_pandas()
+    of_kind = devices[devices["device_kind"] == kind]
+    place = (of_kind["node"] == first["node"]) & (of_kind["device_index"] == first["device_index"])
+    fixed = {
+        "mean_power_w": _mean_w(of_kind[place]),
+        "mean_power_all_w": _mean_w(of_kind),
+        **{name: first[name] for name in ("device_kind", "energy_origin", "quantity")},
+    }
+    begins = _begun(own)
+    start_s = float((own if begins.empty else begins)["time_s"].iloc[0])
+    times, watts = _shown(own, start_s, window_s, first["quantity"] == MEAN)
+    return [fixed | {"time_s": t, "power_w": w} for t, w in zip(times, watts, strict=True)]
 
 
-def _of_kind(traces: pa.Table) -> pa.Table | None:
-    """The samples of GPUs, or of CPUs where no GPU has a power, in order; None where none has."""
+def _of_kind(traces: pa.Table) -> pd.DataFrame | None:
+    """Return the samples of GPUs, or of CPUs where no GPU has a power, in order; None where none has.
+
+    Column `time_s` is Unix time in s, and an unknown power is NaN.
+    """
     kinds = traces["device_kind"].cast(pa.string())
     for kind in ("gpu", "cpu"):
         chosen = traces.filter(pc.equal(kinds, kind))
         if chosen["power_w"].null_count < len(chosen):
-            for name in ("device_kind", "node", "quantity", "energy_origin", "stage"):
-                at = chosen.column_names.index(name)
-                chosen = chosen.set_column(at, name, chosen[name].cast(pa.string()))
-            return chosen
+            microseconds = chosen["time"].cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
+            samples = chosen.drop_columns("time").to_pandas().assign(time_s=microseconds / 1e6)
+            return samples.astype({"node": object, "power_w": np.float64})
     return None
 
 
-def _begun(traces: pa.Table) -> pa.Table:
-    """The samples from training, none where a run never trained; all of a recording without stages."""
-    training = traces.filter(pc.equal(traces["stage"], "train"))
-    if not len(training) and not pc.any(pc.not_equal(traces["stage"], NO_STAGE)).as_py():
-        return traces
-    return training
+def _begun(samples: pd.DataFrame) -> pd.DataFrame:
+    """Return the samples from training, none where a run never trained; all of a recording without stages."""
+    training = samples[samples["stage"] == "train"]
+    staged = (samples["stage"].dropna() != NO_STAGE).any()
+    return samples if training.empty and not staged else training
 
 
-def _own(traces: pa.Table, begun: pa.Table) -> pa.Table | None:
-    """The shown device's samples of the first segment that trained; None where no power is known."""
-    trained = traces.filter(pc.is_in(traces["segment"], pc.unique(begun["segment"])))
-    for samples in (begun, trained):
-        known = samples.filter(pc.is_valid(samples["power_w"]))
+def _own(samples: pd.DataFrame, begun: pd.DataFrame) -> pd.DataFrame | None:
+    """Return the shown device's samples of the first segment that trained; None where no power is known."""
+    keys = ["segment", "node", "device_index"]
+    trained = samples[samples["segment"].isin(begun["segment"])]
+    for among in (begun, trained):
+        known = among[among["power_w"].notna()]
         if len(known):
-            break
-    else:
-        return None
-    own = trained
-    for name in ("segment", "node", "device_index"):
-        first = pc.min(known[name])
-        known = known.filter(pc.equal(known[name], first))
-        own = own.filter(pc.equal(own[name], first))
-    return own.sort_by("time")
-
-
-def _start_s(own: pa.Table) -> float:
-    """When training began, or the recording where that is not known (Unix time in s)."""
-    begun = _begun(own)
-    return float(_seconds(begun if len(begun) else own)[0])
-
-
-def _seconds(traces: pa.Table) -> Floats:
-    microseconds = traces["time"].cast(pa.timestamp("us")).cast(pa.int64())
-    return np.asarray(microseconds.to_numpy(), dtype=np.float64) / 1e6
-
-
-def _watts(traces: pa.Table) -> Floats:
-    """Power in W, NaN where unknown."""
-    return np.asarray(traces["power_w"].to_numpy(), dtype=np.float64)
+            first = known[keys].sort_values(keys).iloc[0]
+            own = trained[(trained[keys] == first).all(axis=1)]
+            return own.sort_values("time_s", kind="stable")
+    return None
 
 
 def _shown(
-    own: pa.Table, start_s: float, window_s: float | None
+    own: pd.DataFrame, start_s: float, window_s: float | None, mean: bool
 ) -> tuple[list[float], list[float | None]]:
-    """Times since `start_s` in s and powers in W of what is drawn; None is a gap."""
-    time_s, power_w = _seconds(own) - start_s, _watts(own)
+    """Return times since `start_s` in s and powers in W of what is drawn; None is a gap.
+
+    `mean`: a sample is the mean since the one before.
+    """
+    time_s, power_w = own["time_s"].to_numpy() - start_s, own["power_w"].to_numpy()
     if window_s is None:
         shown = (time_s >= 0) & (time_s <= POWER_TRACE_S)
         time_s, power_w = time_s[shown], power_w[shown]
     else:
         known = np.isfinite(power_w)
         longest_s = bridge_s(sampling_period(time_s))
-        mean = own["quantity"][0].as_py() == MEAN
         curve = power_curve(time_s[known], power_w[known], longest_s, mean)
         time_s, power_w = windows(curve, window_s, min(POWER_TRACE_S, float(time_s[-1])))
     return time_s.tolist(), [None if np.isnan(w) else float(w) for w in power_w]
@@ -215,14 +200,7 @@ def windows(curve: EnergyCurve, window_s: float, until_s: float) -> tuple[Floats
     return 0.5 * (edges[:-1] + edges[1:]), mean
 
 
-def _means(own: pa.Table, kind: str, devices: list[Row]) -> Row:
-    """Mean power in W over the run of the shown device, and of all of its kind, over their known time."""
-    place = own["node"][0].as_py(), own["device_index"][0].as_py()
-    of_kind = [row for row in devices if row["device_kind"] == kind]
-    shown = [row for row in of_kind if (row["node"], row["device_index"]) == place]
-    return {"mean_power_w": _mean_w(shown), "mean_power_all_w": _mean_w(of_kind)}
-
-
-def _mean_w(devices: list[Row]) -> float | None:
-    covered_s = sum(row["covered_s"] for row in devices)
-    return sum(row["recorded_j"] for row in devices) / covered_s if covered_s > 0 else None
+def _mean_w(devices: pd.DataFrame) -> float | None:
+    """Return the mean power over the run, in W over the known time of devices."""
+    covered_s = devices["covered_s"].sum()
+    return float(devices["recorded_j"].sum() / covered_s) if covered_s > 0 else None

@@ -8,14 +8,13 @@ and holds the extremes of each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
@@ -109,64 +108,68 @@ def read_pages(
 
 
 def read_page(results: Path, configuration: str, repeat: int, excluded: str | None) -> RunPage:
-    """What the page of a run shows; `excluded` says why it is left out of everything else."""
+    """Return what the page of a run shows; `excluded` says why it is left out of everything else."""
     files = RunFiles(results, configuration, repeat)
     row = run_row(files, results.name, Facility(), excluded=excluded)
     events = read_checked(files.folder / "events.parquet", EVENTS_SCHEMA).to_pylist()
     recorded = _recorded(files.traces)
     segments = _segments(recorded.spans, events)
     length = segments[-1].end_s if segments else 0.0
-    few = len(recorded.nodes) <= MOST_NODES
+    nodes = tuple(sorted(set(recorded.devices["node"])))
     traces: tuple[Trace, ...] = ()
     bands: tuple[Band, ...] = ()
     place_s: float | None = None
-    if few and length / BINS < 3 * recorded.period_s:
-        traces = _whole_traces(files.traces, segments)
-    elif few:
-        place_s = length / BINS
-        binned = _binned(files.traces, segments, length, BINS, lambda device: device)
-        traces = tuple(
-            _thinned(device, bins) for device, bins in sorted(binned.items(), key=_order)
-        )
-    else:
+    if len(nodes) > MOST_NODES:
         count = int(min(BINS, max(1.0, length / (2 * recorded.period_s or 1.0))))
         place_s = length / count
-        bands = _bands(files.traces, segments, length, count)
-    spans = _spans(segments, events)
+        bands = _bands(files.traces, segments, place_s, count, recorded.devices)
+    elif length / BINS < 3 * recorded.period_s:
+        traces = _whole_traces(files.traces, segments)
+    else:
+        place_s = length / BINS
+        traces = _thinned_traces(files.traces, segments, place_s)
+    spans = tuple(
+        Span(e["stage"], e["start_s"] + shift, e["end_s"] + shift)
+        for e in events
+        for shift in [_shifts(segments)[e["segment"]]]
+    )
     replaced = tuple(replaced_measurements(results, run=(configuration, repeat)))
-    return RunPage(row, recorded.nodes, segments, spans, traces, bands, place_s, replaced)
+    return RunPage(row, nodes, segments, spans, traces, bands, place_s, replaced)
 
 
 # --- when -----------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class _Recorded:
     """What a first look at the traces tells."""
 
-    spans: dict[int, tuple[float, float]] = field(default_factory=dict)
-    nodes: tuple[str, ...] = ()
-    period_s: float = 0.0
+    spans: dict[int, tuple[float, float]]
+    """First and last time of each segment."""
+    devices: pd.DataFrame
+    period_s: float
+    """Time from a sample to the next one; 0 where it is not known."""
 
 
 def _recorded(path: Path) -> _Recorded:
-    found = _Recorded()
-    nodes: set[str] = set()
-    for piece in _pieces(path, ("segment", "time", "node", "device_kind", "device_index")):
-        first, last = piece.time_s[0], piece.time_s[-1]
-        low, high = found.spans.get(piece.segment, (first, last))
-        found.spans[piece.segment] = (min(low, first), max(high, last))
-        nodes.add(piece.device[0])
-        if not found.period_s and len(piece.time_s) > 2:
-            found.period_s = float(np.median(np.diff(piece.time_s)))
-    found.nodes = tuple(sorted(nodes))
-    return found
+    times, devices, period_s = [], [], 0.0
+    for samples in _samples(path, (*_TIME, *_DEVICE)):
+        times.append(samples.groupby("segment")["time_s"].agg(["min", "max"]))
+        devices.append(samples[_DEVICE].drop_duplicates())
+        if not period_s:
+            steps = samples.groupby(["segment", *_DEVICE], sort=False)["time_s"]
+            several = (own for _, own in steps if len(own) > 2)
+            period_s = float(np.median(np.diff(next(several, [0.0, 0.0]))))
+    ends = pd.concat(times).groupby("segment").agg({"min": "min", "max": "max"}) if times else None
+    spans = {} if ends is None else {int(n): (low, high) for n, low, high in ends.itertuples()}
+    found = pd.concat(devices).drop_duplicates() if devices else pd.DataFrame(columns=_DEVICE)
+    return _Recorded(spans, found, period_s)
 
 
 def _segments(
     recorded: dict[int, tuple[float, float]], events: list[dict[str, Any]]
 ) -> tuple[Segment, ...]:
-    """Segments one after another, each as long as its recording and its stages together."""
+    """Return segments one after another, each as long as its recording and its stages together."""
     windows = dict(recorded)
     for event in events:
         low, high = windows.get(event["segment"], (event["start_s"], event["end_s"]))
@@ -180,154 +183,107 @@ def _segments(
     return tuple(found)
 
 
-def _spans(segments: tuple[Segment, ...], events: list[dict[str, Any]]) -> tuple[Span, ...]:
-    shift = {one.number: one.start_s - one.clock_s for one in segments}
-    return tuple(
-        Span(e["stage"], e["start_s"] + shift[e["segment"]], e["end_s"] + shift[e["segment"]])
-        for e in events
-    )
+def _shifts(segments: tuple[Segment, ...]) -> dict[int, float]:
+    """Return what to add to a clock's time for the page's, by segment."""
+    return {one.number: one.start_s - one.clock_s for one in segments}
 
 
 # --- power ----------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """Consecutive samples of one device; power in W with NaN for null, where it was asked for."""
-
-    segment: int
-    device: Device
-    time_s: Floats
-    power_w: Floats
-    after_gap: np.ndarray[Any, Any]
+_TIME = ("segment", "time")
+_DEVICE: list[Any] = ["node", "device_kind", "device_index"]
 
 
-def _pieces(path: Path, columns: tuple[str, ...]) -> Iterator[_Piece]:
-    """The samples device by device, as they lie in the file; a device may come in several pieces."""
-    # Word columns stay dictionaries: a few words for millions of rows.
+def _samples(path: Path, columns: tuple[str, ...]) -> Iterator[pd.DataFrame]:
+    """Yield the samples as they lie in the file, some at a time; `time_s` is Unix time in s."""
     with opened_parquet(path, columns) as file:
         for batch in file.iter_batches(_ROWS, columns=list(columns)):
             if batch.num_rows:
-                yield from _pieces_of(batch)
-
-
-def _pieces_of(batch: pa.RecordBatch) -> Iterator[_Piece]:
-    codes, words = {}, {}
-    for name in ("node", "device_kind"):
-        encoded = batch[name]
-        codes[name] = encoded.indices.to_numpy(zero_copy_only=False)
-        words[name] = encoded.dictionary.to_pylist()
-    segment = batch["segment"].to_numpy()
-    index = batch["device_index"].to_numpy()
-    time_s = batch["time"].cast(pa.int64()).to_numpy() / 1e6
-    has_power = "power_w" in batch.schema.names
-    power = batch["power_w"].to_numpy(zero_copy_only=False) if has_power else np.empty(0)
-    gaps = np.empty(0, dtype=bool)
-    if "flag" in batch.schema.names:
-        gaps = pc.equal(batch["flag"].cast(pa.string()), "gap").to_numpy(zero_copy_only=False)
-    changes = np.zeros(batch.num_rows, dtype=bool)
-    for values in (segment, codes["node"], codes["device_kind"], index):
-        changes[1:] |= values[1:] != values[:-1]
-    edges = [0, *np.flatnonzero(changes).tolist(), batch.num_rows]
-    for start, end in pairwise(edges):
-        node = words["node"][codes["node"][start]]
-        kind = words["device_kind"][codes["device_kind"][start]]
-        device = (node, kind, int(index[start]))
-        part = slice(start, end)
-        yield _Piece(int(segment[start]), device, time_s[part], power[part], gaps[part])
-
-
-_SAMPLES = ("segment", "time", "node", "device_kind", "device_index", "power_w")
+                samples = batch.drop_columns(["time"]).to_pandas()
+                words = samples.select_dtypes("category").columns
+                samples[words] = samples[words].astype(object)
+                yield samples.assign(time_s=batch["time"].cast(pa.int64()).to_numpy() / 1e6)
 
 
 def _whole_traces(path: Path, segments: tuple[Segment, ...]) -> tuple[Trace, ...]:
-    """Every sample, with a NaN before each that follows a gap or begins a segment."""
-    shift = {one.number: one.start_s - one.clock_s for one in segments}
-    found: dict[Device, tuple[list[Floats], list[Floats]]] = {}
-    for piece in _pieces(path, (*_SAMPLES, "flag")):
-        times, powers = found.setdefault(piece.device, ([], []))
-        breaks = np.flatnonzero(piece.after_gap)
-        if times:
-            breaks = np.union1d(breaks, [0])
-        at = piece.time_s + shift[piece.segment]
-        times.append(np.insert(at, breaks, at[breaks]))
-        powers.append(np.insert(piece.power_w.astype(np.float64), breaks, np.nan))
-    return tuple(
-        Trace(device, np.concatenate(times), np.concatenate(powers))
-        for device, (times, powers) in sorted(found.items(), key=_order)
+    """Return every sample, with a NaN before each that follows a gap or begins a segment."""
+    samples = pd.concat(list(_samples(path, (*_TIME, *_DEVICE, "power_w", "flag"))) or [_NOTHING])
+    samples["time_s"] += samples["segment"].map(_shifts(segments))
+    traces = []
+    by_device: Any = samples.groupby(_DEVICE, sort=False)
+    for device, own in by_device:
+        segment = own["segment"].to_numpy()
+        begins = np.append(False, segment[1:] != segment[:-1])
+        breaks = np.flatnonzero(begins | (own["flag"] == "gap").to_numpy())
+        time_s, power_w = own["time_s"].to_numpy(), own["power_w"].to_numpy(dtype=np.float64)
+        time_s = np.insert(time_s, breaks, time_s[breaks])
+        traces.append(Trace(device, time_s, np.insert(power_w, breaks, np.nan)))
+    return _in_order(traces)
+
+
+_NOTHING = pd.DataFrame(columns=["segment", *_DEVICE, "power_w", "flag", "time_s"])
+
+
+def power_by_place(
+    batches: Iterable[pd.DataFrame], keys: list[Any], place_s: float, count: int
+) -> Iterator[tuple[Any, dict[str, Floats]]]:
+    """Yield for each value of `keys` its power in `count` equal places of the time.
+
+    That is the middle of the places in s, and least, mean and greatest power in W, shape (count,);
+    NaN where nothing is known. Samples have their time on the page in column `time_s`.
+    """
+    parts = []
+    for samples in batches:
+        place = (samples["time_s"] / place_s).astype(np.int64).clip(0, count - 1).rename("place")
+        power = samples["power_w"].astype(np.float64)
+        by_place = power.groupby([*(samples[key] for key in keys), place])
+        parts.append(by_place.agg(["min", "max", "sum", "count"]))
+    if not parts:
+        return
+    ways = {"min": "min", "max": "max", "sum": "sum", "count": "sum"}
+    found = pd.concat(parts).groupby(level=list(range(len(keys) + 1))).agg(ways)
+    for key, own in found.groupby(level=keys):
+        placed = own.droplevel(keys).reindex(range(count))
+        yield (
+            key,
+            {
+                "time_s": np.asarray((np.arange(count) + 0.5) * place_s, dtype=np.float64),
+                "low_w": placed["min"].to_numpy(),
+                "mean_w": (placed["sum"] / placed["count"]).to_numpy(),
+                "high_w": placed["max"].to_numpy(),
+            },
+        )
+
+
+def _placed(path: Path, segments: tuple[Segment, ...]) -> Iterator[pd.DataFrame]:
+    shifts = _shifts(segments)
+    for samples in _samples(path, (*_TIME, *_DEVICE, "power_w")):
+        yield samples.assign(time_s=samples["time_s"] + samples["segment"].map(shifts))
+
+
+def _thinned_traces(path: Path, segments: tuple[Segment, ...], place_s: float) -> tuple[Trace, ...]:
+    """Return the least and the greatest power of each place, one after the other."""
+    by_device = power_by_place(_placed(path, segments), _DEVICE, place_s, BINS)
+    return _in_order(
+        Trace(
+            device,
+            np.repeat(own["time_s"], 2),
+            np.stack([own["low_w"], own["high_w"]], axis=1).ravel(),
+        )
+        for device, own in by_device
     )
-
-
-class _Bins:
-    """Least, greatest and mean power in equal parts of the page's time; `devices` that were in it."""
-
-    def __init__(self, length_s: float, count: int) -> None:
-        self.width_s = length_s / count
-        self.low = np.full(count, np.inf)
-        self.high = np.full(count, -np.inf)
-        self.total = np.zeros(count)
-        self.known = np.zeros(count)
-        self.devices: set[Device] = set()
-
-    def add(self, device: Device, time_s: Floats, power_w: Floats) -> None:
-        """Add samples in the order of time."""
-        self.devices.add(device)
-        known = np.isfinite(power_w)
-        if not known.any():
-            return
-        power = power_w[known].astype(np.float64)
-        places = (time_s[known] / self.width_s).astype(np.int64)
-        places = np.clip(places, 0, len(self.low) - 1)
-        starts = np.flatnonzero(np.diff(places, prepend=-1))
-        at = places[starts]
-        self.low[at] = np.minimum(self.low[at], np.minimum.reduceat(power, starts))
-        self.high[at] = np.maximum(self.high[at], np.maximum.reduceat(power, starts))
-        self.total[at] += np.add.reduceat(power, starts)
-        self.known[at] += np.diff(starts, append=len(power))
-
-    def named(self) -> dict[str, Floats]:
-        """Middle of the parts, and low, mean, high in W; NaN where nothing is known."""
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = self.total / self.known
-        empty = self.known == 0
-        return {
-            "time_s": (np.arange(len(self.low)) + 0.5) * self.width_s,
-            "low_w": np.where(empty, np.nan, self.low),
-            "mean_w": np.where(empty, np.nan, mean),
-            "high_w": np.where(empty, np.nan, self.high),
-        }
-
-
-def _binned(
-    path: Path, segments: tuple[Segment, ...], length_s: float, count: int, key: Any
-) -> dict[Any, _Bins]:
-    """The samples of all devices with the same `key` in common parts of the time."""
-    shift = {one.number: one.start_s - one.clock_s for one in segments}
-    found: dict[Any, _Bins] = {}
-    for piece in _pieces(path, _SAMPLES):
-        bins = found.setdefault(key(piece.device), _Bins(length_s, count))
-        bins.add(piece.device, piece.time_s + shift[piece.segment], piece.power_w)
-    return found
-
-
-def _thinned(device: Device, bins: _Bins) -> Trace:
-    """The least and the greatest power of each part, one after the other."""
-    named = bins.named()
-    ends = np.stack([named["low_w"], named["high_w"]], axis=1)
-    return Trace(device, np.repeat(named["time_s"], 2), ends.ravel())
 
 
 def _bands(
-    path: Path, segments: tuple[Segment, ...], length_s: float, count: int
+    path: Path, segments: tuple[Segment, ...], place_s: float, count: int, devices: pd.DataFrame
 ) -> tuple[Band, ...]:
-    found = _binned(path, segments, length_s, count, lambda device: device[1])
+    by_kind = dict(power_by_place(_placed(path, segments), ["device_kind"], place_s, count))
+    several = devices["device_kind"].value_counts()
     return tuple(
-        Band(kind, len(found[kind].devices), **found[kind].named())
-        for kind in KINDS
-        if kind in found
+        Band(kind, int(several[kind]), **by_kind[(kind,)]) for kind in KINDS if (kind,) in by_kind
     )
 
 
-def _order(item: tuple[Device, Any]) -> tuple[str, int, int]:
-    (node, kind, index), _ = item
-    return node, KINDS.index(kind), index
+def _in_order(traces: Iterable[Trace]) -> tuple[Trace, ...]:
+    """Return traces by node, kind and index."""
+    return tuple(sorted(traces, key=lambda t: (t.device[0], KINDS.index(t.device[1]), t.device[2])))
