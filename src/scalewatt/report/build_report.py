@@ -12,16 +12,15 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.common.files import write_text
-from scalewatt.figures.figure_data import gpu_word
 from scalewatt.report import provenance_section as provenance
 from scalewatt.report import summary_section as summary
 from scalewatt.report.captions import caption, label, title
 from scalewatt.report.claims_section import claims_of
 from scalewatt.report.data_quality_section import quality
-from scalewatt.report.html_tables import STYLE, csv_uri, templates
+from scalewatt.report.html_tables import STYLE, Part, csv_uri, templates
 from scalewatt.report.report_inputs import Results, read_results
 from scalewatt.report.report_request import Definition
-from scalewatt.report.tables_section import TablePart, hours_word, table_parts
+from scalewatt.report.tables_section import table_parts
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 
 _FOLDER = Path(__file__).parent
@@ -69,13 +68,12 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     runs = results.rows("runs")
     counting = summary.counting(runs)
     replaced = replaced_measurements(results.folder, definition.remeasured)
-    word = gpu_word(results.tables["runs"]) if "runs" in results.tables else "GPUs"
-    hours = hours_word(word)
+    word, hours = results.gpu_word, results.hours
     figures = [_figure(name, results) for name in _ORDER if name in definition.figures]
     if _OF_THE_MODEL in results.tables:
         figures.append(_figure(_OF_THE_MODEL, results))
-    shown = table_parts(results, definition, hours)
-    claims = claims_of(results.tables["claims"]) if len(results.rows("claims")) else None
+    shown = table_parts(results, definition)
+    claims = claims_of(results.rows("claims"))
     return {
         "campaign": definition.campaign,
         "maker": provenance.maker(),
@@ -96,6 +94,7 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         "figures": figures,
         "tables": shown,
         "claims": claims,
+        "claim_notes": results.metadata("claims").get("notes") or [],
         "quality": quality(
             definition,
             runs,
@@ -115,9 +114,7 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
             provenance.unknown_commits(runs, results.provenance),
         ],
         "specifications": provenance.specifications(runs) if len(runs) else None,
-        "commands": _commands(
-            definition, figures, shown, claims is not None, "idle" in results.tables
-        ),
+        "commands": _commands(definition, figures, shown, bool(claims), "idle" in results.tables),
     }
 
 
@@ -137,7 +134,7 @@ def _figure(name: str, results: Results) -> FigureEntry:
 def _commands(
     definition: Definition,
     figures: list[FigureEntry],
-    shown: list[TablePart],
+    shown: list[Part],
     has_claims: bool,
     has_idle: bool,
 ) -> list[tuple[str, str, str, str]]:

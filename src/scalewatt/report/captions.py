@@ -8,27 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from scalewatt.figures.figure_data import (
-    drawable,
-    each,
-    gpu_word,
-    groups,
-    has_value,
-    is_published,
-    series_labels,
-    stored,
-)
-from scalewatt.figures.footnote_text import (
-    KIND_WORDS,
-    counted,
-    judged_sentence,
-    metric_label,
-    no_value_sentence,
-    singular,
-)
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import prose
 from scalewatt.report.summary_section import model_words
 from scalewatt.results.tables.frames import records
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES, left_out_sentences
+from scalewatt.results.text.metric_labels import metric_label
 from scalewatt.results.text.number_format import count, number, unit_for, with_unit
 
 Captions = Callable[[pd.DataFrame, str], list[str]]
@@ -80,13 +65,13 @@ def title(name: str, frame: pd.DataFrame | None) -> str:
 
 def caption(name: str, frame: pd.DataFrame) -> str:
     """Return what the figure shows, its main numbers, and what it leaves out, in a few sentences."""
-    rows = drawable(frame)
-    theirs = is_published(rows) if "energy_origin" in rows else pd.Series(False, rows.index)
+    rows = data.drawable(frame)
+    theirs = data.is_published(rows) if "energy_origin" in rows else pd.Series(False, rows.index)
     own, published = rows[~theirs], rows[theirs]
-    table = stored(frame)
+    table = data.stored(frame)
     parts = ["No run of this figure has finished."]
     if len(own):
-        parts = _parts_of(name, table)(own, gpu_word(frame))
+        parts = _parts_of(name, table)(own, data.gpu_word(frame))
     if len(published):
         points = len(published.drop_duplicates(["series", "configuration"]))
         parts = [*parts, f"{count(points, 'published point')} beside ours."]
@@ -110,7 +95,7 @@ def _parts_of(name: str, table: dict[str, Any]) -> Captions:
 def _by_kind(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Return rows by the kind of their energies: `measured, gpu+cpu`."""
     kinds = rows["energy_origin"].map(str) + ", " + rows["energy_scope"].map(str)
-    return list(groups(rows.assign(kind=kinds), "kind"))
+    return list(data.groups(rows.assign(kind=kinds), "kind"))
 
 
 def _unequal(rows: pd.DataFrame) -> list[str]:
@@ -125,22 +110,22 @@ def _procedures(rows: pd.DataFrame, word: str) -> list[str]:
     return [
         "How batch sizes, samples and updates change as n grows, in "
         f"{rows['series'].nunique()} series "
-        f"from {counted(rows['gpus'].min(), word)} to {counted(rows['gpus'].max(), word)}. "
+        f"from {prose.counted(rows['gpus'].min(), word)} to {prose.counted(rows['gpus'].max(), word)}. "
         "Drawn from the campaign's definitions; nothing in it is measured."
     ]
 
 
 def _power(rows: pd.DataFrame, word: str) -> list[str]:
     parts = []
-    for first in each(rows.drop_duplicates("panel")):
+    for first in data.each(rows.drop_duplicates("panel")):
         mean, of_all = first.mean_power_w, first.mean_power_all_w
         # An estimate is of all sockets together.
         every = (first.device_kind, first.energy_origin) == ("cpu", "estimated")
-        kind = KIND_WORDS[first.device_kind]
+        kind = prose.KIND_WORDS[first.device_kind]
         one = mean == of_all or (mean != mean and of_all != of_all)
         parts.append(
             f"{first.panel}: {'all ' + kind + 's' if every else 'one ' + kind} ({first.device}) of a "
-            f"run on {counted(first.gpus, word)}, LBS {first.local_batch_size}, GBS "
+            f"run on {prose.counted(first.gpus, word)}, LBS {first.local_batch_size}, GBS "
             f"{first.global_batch_size}, mean {number(mean)} W"
             + ("." if one else f", of all such devices {number(of_all)} W.")
         )
@@ -148,19 +133,19 @@ def _power(rows: pd.DataFrame, word: str) -> list[str]:
 
 
 def _curves(rows: pd.DataFrame, word: str, metric_name: str | None) -> list[str]:
-    labels = series_labels(rows)
-    points = rows[has_value(rows)]
+    labels = data.series_labels(rows)
+    points = rows[data.has_value(rows)]
     parts = [
         f"{len(labels)} series ({'; '.join(labels.values())}), "
         f"{count(rows['configuration'].nunique(), 'configuration')}, "
-        f"{counted(rows['gpus'].min(), word)} to {counted(rows['gpus'].max(), word)}.",
+        f"{prose.counted(rows['gpus'].min(), word)} to {prose.counted(rows['gpus'].max(), word)}.",
         _best_speedup(points, labels, word),
         *_ranges(points, "energy_kwh", "Energy", "kWh"),
-        *_ranges(points, "p_gpuh_kw", f"Energy per {singular(word)} hour", "kW"),
+        *_ranges(points, "p_gpuh_kw", f"Energy per {prose.singular(word)} hour", "kW"),
     ]
     empty = rows[~rows["panel"].isin(points["panel"])].drop_duplicates("panel")
-    for first in each(empty.sort_values("panel")):
-        sentence = no_value_sentence(first.y_name, word, first.model, metric_name)
+    for first in data.each(empty.sort_values("panel")):
+        sentence = prose.no_value_sentence(first.y_name, word, first.model, metric_name)
         parts.append(f"Panel {first.panel}: {sentence}")
     return [*(part for part in parts if part), *_singles(rows)]
 
@@ -189,7 +174,7 @@ def _best_speedup(points: pd.DataFrame, labels: dict[str, str], word: str) -> st
     share = 100 * best["y"] / best["gpus"]
     return (
         f"Highest speed-up: {number(best['ratio'])} from {best['smallest']} to "
-        f"{counted(best['gpus'], word)} ({labels[best['series']]}), {share:.0f} % of the ideal."
+        f"{prose.counted(best['gpus'], word)} ({labels[best['series']]}), {share:.0f} % of the ideal."
     )
 
 
@@ -225,9 +210,9 @@ def _breakdown(rows: pd.DataFrame, _word: str) -> list[str]:
 
 def _largest(rows: pd.DataFrame, column: str) -> str:
     """Return the device kind or stage with the largest mean share, and its shares of configurations."""
-    shares = {name: _shares(own, rows) for name, own in groups(rows, column)}
+    shares = {name: _shares(own, rows) for name, own in data.groups(rows, column)}
     name = max(shares, key=lambda one: sum(shares[one]))
-    return f"{KIND_WORDS.get(name, name)} ({_span(shares[name])} of a configuration)"
+    return f"{prose.KIND_WORDS.get(name, name)} ({_span(shares[name])} of a configuration)"
 
 
 def _shares(part: pd.DataFrame, rows: pd.DataFrame, column: str = "energy_kwh") -> list[float]:
@@ -284,7 +269,7 @@ def _pareto(rows: pd.DataFrame, _word: str) -> list[str]:
         f"{count(rows['configuration'].nunique(), 'configuration')}; Pareto-optimal points are joined: "
         "by their means, no comparable point is at least as good in both and better in one."
     ]
-    for panel, own in groups(rows[rows["non_dominated"].eq(True)], "panel"):
+    for panel, own in data.groups(rows[rows["non_dominated"].eq(True)], "panel"):
         of_energy = own["x_name"].iloc[0] == "energy_kwh"
         kinds = _by_kind(own) if of_energy else [("", own)]
         for kind, points in kinds:
@@ -313,14 +298,14 @@ def _best(rows: pd.DataFrame, name: str) -> dict[str, Any]:
 def _prediction(rows: pd.DataFrame, _word: str) -> list[str]:
     """Return how far the scaling model was off, and how many of its intervals contain what was found."""
     lines = "Dashed: found as predicted; bars: 90 % intervals of the predictions."
-    judged = judged_sentence(records(rows), {"runtime_h": "run time", "energy_kwh": "energy"})
+    judged = prose.judged_sentence(records(rows), {"runtime_h": "run time", "energy_kwh": "energy"})
     return [lines, judged] if judged else [lines]
 
 
 def _variants(rows: pd.DataFrame, _word: str) -> list[str]:
     """Return how many variants there are, and which cost least and most against their baseline."""
     parts = []
-    for model, inside in groups(rows, "model"):
+    for model, inside in data.groups(rows, "model"):
         own = inside[inside["configuration"] != inside["baseline"]]
         ordered = own.sort_values("energy_per_sample_ratio", kind="stable")
         known = ordered[ordered["energy_per_sample_ratio"].notna()]
@@ -329,7 +314,7 @@ def _variants(rows: pd.DataFrame, _word: str) -> list[str]:
             ends = known.iloc[[0, -1]] if len(known) > 1 else known
             said = "; ".join(
                 f"{number(row.energy_per_sample_ratio, 3)} times the baseline's ({row.differs})"
-                for row in each(ends)
+                for row in data.each(ends)
             )
             parts.append(f"Energy per sample, least and most: {said}.")
     return parts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -14,8 +13,7 @@ from scalewatt.claims.evidence.claim_types import (
     SPECIFIED_KINDS,
     unlisted_inconsistencies,
 )
-from scalewatt.figures.figure_data import stored
-from scalewatt.report.html_tables import Cell, Grid, texts
+from scalewatt.report.html_tables import Cell, Part, texts
 from scalewatt.results.tables.frames import records
 from scalewatt.results.text.number_format import count
 
@@ -26,30 +24,10 @@ _DECIDED_BY = {
 }
 
 
-@dataclass(frozen=True)
-class Verdicts:
-    """The claims with one verdict."""
-
-    verdict: str
-    """Its word, for ids and styles."""
-    heading: str
-    says: str
-    grid: Grid
-
-
-@dataclass(frozen=True)
-class Claims:
-    """The paper's claims as the page shows them."""
-
-    notes: tuple[str, ...]
-    """The campaign they were checked on, and the number of claims by verdict."""
-    verdicts: tuple[Verdicts, ...]
-
-
 _FURTHER = "further"
 
 
-def claims_of(frame: pd.DataFrame) -> Claims:
+def claims_of(frame: pd.DataFrame) -> list[Part]:
     """Return the claims in the order of verdicts; an unknown verdict comes last, under its own name.
 
     Inconsistencies that are no claims of the paper's list stand apart.
@@ -59,18 +37,15 @@ def claims_of(frame: pd.DataFrame) -> Claims:
     for row in records(frame):
         group = _FURTHER if row["id"] in further else row["verdict"]
         groups.setdefault(group, []).append(row)
-    return Claims(
-        tuple(map(str, stored(frame).get("notes") or [])),
-        tuple(_verdicts(verdict, own) for verdict, own in groups.items() if own),
-    )
+    return [_part(verdict, own) for verdict, own in groups.items() if own]
 
 
-def _verdicts(verdict: str, rows: Sequence[Row]) -> Verdicts:
+def _part(verdict: str, rows: Sequence[Row]) -> Part:
     heading = FURTHER_WORDS if verdict == _FURTHER else WORDS.get(verdict, verdict)
     kind = ("inconsistency", "inconsistencies") if verdict == _FURTHER else ("claim", "claims")
     headings = ["claim", "in words", "decided by", "found", "expected", "detail"]
     grid = texts(f"claims-{verdict}", f"Claims, {heading.lower()}", headings, map(_cells, rows))
-    return Verdicts(verdict, heading, count(len(rows), *kind), grid)
+    return Part(heading, count(len(rows), *kind), grid, verdict)
 
 
 def _cells(row: Row) -> tuple[Any, ...]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from scalewatt.figures.figure_data import each, groups
-from scalewatt.report.html_tables import Cell, Grid, texts
+from scalewatt.figures import figure_data as data
+from scalewatt.report.html_tables import Cell, Part, texts
 from scalewatt.report.report_request import Definition
 from scalewatt.report.summary_section import counting, missing_runs, scope_sentence
 from scalewatt.results.figures.superseded import Replaced
@@ -18,15 +17,6 @@ from scalewatt.results.text.number_format import MISSING, count, listed, percent
 
 Flag = dict[str, Any]
 _MOST_NAMED = 8
-
-
-@dataclass(frozen=True)
-class Part:
-    """One topic: a sentence with its count, and a table of what it is about (may be none)."""
-
-    heading: str
-    says: str
-    grid: Grid | None = None
 
 
 def quality(
@@ -45,7 +35,7 @@ def quality(
         return [_missing(definition, runs)]
     runs = runs.assign(
         run=runs["configuration"] + "/" + runs["repeat"].astype(str),
-        parsed=pd.Series(list(map(parsed_flags, each(runs))), runs.index, dtype=object),
+        parsed=pd.Series(list(map(parsed_flags, data.each(runs))), runs.index, dtype=object),
     )
     valid = counting(runs)
     return [
@@ -95,7 +85,7 @@ def _flags(runs: pd.DataFrame) -> Part:
     flags = pd.DataFrame(
         [
             {"run": row.run, "code": flag["code"], "detail": _detail(flag)}
-            for row in each(runs)
+            for row in data.each(runs)
             for flag in row.parsed
             if flag["code"] != "absent"
         ],
@@ -107,7 +97,7 @@ def _flags(runs: pd.DataFrame) -> Part:
             "Flags", f"No run has a quality flag{' except those' if absent else ''}{absent}."
         )
     rows = []
-    for code, own in groups(flags, "code"):
+    for code, own in data.groups(flags, "code"):
         example = f"{own['run'].iloc[0]}: {own['detail'].iloc[0]}".removesuffix(": ")
         rows.append((FLAG_WORDS.get(code, code), code, own["run"].nunique(), len(own), example))
     return Part(
@@ -125,7 +115,7 @@ def _flags(runs: pd.DataFrame) -> Part:
 
 def _absent(runs: pd.DataFrame) -> str:
     """Return which device kinds have no sensor in how many runs; empty where there are all."""
-    kinds = [found for row in each(runs) if (found := absent_kinds(row._asdict()))]
+    kinds = [found for row in data.each(runs) if (found := absent_kinds(row._asdict()))]
     if not kinds:
         return ""
     labels = listed(dict.fromkeys(kind for found in kinds for kind in found))
@@ -145,7 +135,7 @@ def _missing(definition: Definition, runs: pd.DataFrame) -> Part:
     says = f"{count(len(missing), 'planned run')} without results, so in no table or figure.{why}"
     rows = [
         (name, listed(map(str, own["repeat"])), f"{len(own)} of {definition.planned[name]}")
-        for name, own in groups(missing, "configuration")
+        for name, own in data.groups(missing, "configuration")
     ]
     headings = ["configuration", "repeats", "missing"]
     return Part(heading, says, texts("missing-runs", heading, headings, rows))
@@ -158,7 +148,7 @@ def _excluded(runs: pd.DataFrame) -> Part:
     headings = ["configuration", "repeat", "why", "its energy"]
     rows = [
         (row.configuration, row.repeat, row.excluded, _energy(row.energy_kwh))
-        for row in each(excluded)
+        for row in data.each(excluded)
     ]
     return Part(
         "Excluded runs",
@@ -171,7 +161,7 @@ def _replaced(replaced: Sequence[Replaced], runs: pd.DataFrame) -> Part:
     heading = "Runs measured again"
     if not replaced:
         return Part(heading, "No measurement was replaced by another one.")
-    now = {(row.configuration, row.repeat): row.energy_kwh for row in each(runs)}
+    now = {(row.configuration, row.repeat): row.energy_kwh for row in data.each(runs)}
     rows = [
         (
             one.configuration,
@@ -197,7 +187,7 @@ def _unknown_energy(runs: pd.DataFrame) -> Part:
         return Part("Runs without energy", "The energy of every run is known.")
     rows = [
         (row.configuration, row.repeat, _energy(row.recorded_energy_kwh), _why_unknown(row))
-        for row in each(unknown)
+        for row in data.each(unknown)
     ]
     return Part(
         "Runs without energy",
@@ -243,7 +233,7 @@ def _coverage(runs: pd.DataFrame) -> Part:
             Cell(percent(row.coverage), row.coverage),
             _described(row.parsed, _OF_GAPS) or MISSING,
         )
-        for row in each(part)
+        for row in data.each(part)
     ]
     headings = ["configuration", "repeat", "coverage", "gaps and samples left out"]
     return Part("Coverage", says, texts("coverage", "Coverage below 100 %", headings, rows))
@@ -284,7 +274,7 @@ def _scopes(runs: pd.DataFrame) -> Part:
 def _idle(idle: pd.DataFrame | None, runs: pd.DataFrame, why: Mapping[str, str]) -> Part:
     """Return what is known of idle devices, why others have no baseline, and runs that used less than it."""
     says, rows, usable = "No idle power was measured, so no energy is net of it.", [], 0
-    for row in each(pd.DataFrame() if idle is None else idle):
+    for row in data.each(pd.DataFrame() if idle is None else idle):
         where = f"report: tables/idle.parquet: {row.device} {row.device_kind}"
         flags = read_flags(row.flags, where)
         usable += not pd.isna(row.mean_w) and all(f["code"] != "not_idle" for f in flags)

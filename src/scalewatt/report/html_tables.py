@@ -55,67 +55,69 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One topic on the page: what is said of it, and a table of what it is about (may be none)."""
+
+    heading: str
+    says: str
+    grid: Grid | None = None
+    name: str = ""
+    """Its place on the page."""
+    folded: bool = False
+
+
+@dataclass(frozen=True)
 class Column:
     """A column of a grid: where its values come from and how they are formatted."""
 
     name: str
+    """Of the table's column; where there is `<name>_mean`, that."""
     heading: str
     unit: str = ""
     """Of the table's values; the grid takes kWh, h and kW in what suits them."""
-    interval: str = ""
-    """Prefix of the ends of an interval, `energy_kwh` for `energy_kwh_low`; empty: none."""
     text: Callable[[Row], str] | None = None
-    """Makes the text of a row; None: the value itself."""
+    """Makes the text of a row, which is sorted by the value, or by the text; None: the value itself."""
     optional: bool = False
     """True if the column is left out where no row has a value."""
+    interval: bool = True
+    """True if the ends of an interval are shown, where there are `<name>_low` and `<name>_high`."""
 
+    def value(self, row: Row) -> Any:
+        """Return the value of a row."""
+        return row.get(f"{self.name}_mean", row.get(self.name))
 
-def stored(name: str, heading: str, unit: str = "", optional: bool = False) -> Column:
-    """Return a column whose values are shown as they are."""
-    return Column(name, heading, unit, optional=optional)
-
-
-def summed_up(name: str, heading: str, unit: str = "", optional: bool = False) -> Column:
-    """Return a column of means of configurations, with their intervals."""
-    return Column(f"{name}_mean", heading, unit, interval=name, optional=optional)
-
-
-def said(heading: str, text: Callable[[Row], str], name: str = "") -> Column:
-    """Return a column whose text is made from the row; it is sorted by column `name`, or by the text."""
-    return Column(name, heading, text=text)
+    def cell(self, row: Row, factor: float) -> Cell:
+        """Return the cell of a row; numbers are multiplied by `factor`."""
+        value = self.value(row)
+        if self.text is not None:
+            return _cell(value, self.text(row))
+        if self.interval and f"{self.name}_low" in row:
+            ends = (row[f"{self.name}_low"], row[f"{self.name}_high"])
+            return _cell(value, with_interval(value, *ends, factor))
+        return _cell(value, number(value * factor if isinstance(value, float) else value))
 
 
 def grid(
     name: str,
     says: str,
     frame: pd.DataFrame,
-    columns: Sequence[Column],
+    columns: Iterable[Column],
     download: pd.DataFrame | None = None,
 ) -> Grid:
     """Return a table in the given columns; `download`: the table with all there is, None: what is shown."""
     rows = records(frame)
-    columns = [one for one in columns if not one.optional or frame[one.name].notna().any()]
-    table = _shown(rows, columns) if download is None else _arrow(download)
-    filled = [_column(column, rows) for column in columns]
-    return Grid(
-        name=name,
-        says=says,
-        headings=[heading for heading, _ in filled],
-        rows=[list(cells) for cells in zip(*(cells for _, cells in filled), strict=True)],
-        download=csv_uri(table),
-    )
-
-
-def _shown(rows: Sequence[Row], columns: Sequence[Column]) -> pa.Table:
-    """Return what a grid shows, in the tables' own units."""
-    return pa.table(
-        {
-            f"{one.heading} ({one.unit})" if one.unit else one.heading: [
-                _stored(one.text(row)) if one.text else row.get(one.name) for row in rows
-            ]
-            for one in columns
-        }
-    )
+    headings, cells, shown = [], [], {}
+    for one in columns:
+        values = [one.value(row) for row in rows]
+        if one.optional and all(value is None for value in values):
+            continue
+        suited = unit_for(values if one.unit else (), one.unit)
+        headings.append(f"{one.heading} ({suited.name})" if one.unit else one.heading)
+        cells.append([one.cell(row, suited.factor) for row in rows])
+        texts_ = [_stored(cell) for cell in cells[-1]] if one.text else values
+        shown[f"{one.heading} ({one.unit})" if one.unit else one.heading] = texts_
+    uri = csv_uri(pa.table(shown) if download is None else download)
+    return Grid(name, says, headings, [list(row) for row in zip(*cells, strict=True)], uri)
 
 
 def texts(name: str, says: str, headings: list[str], rows: Iterable[Sequence[Any]]) -> Grid:
@@ -134,46 +136,17 @@ def _stored(value: Any) -> Any:
     return None if value == MISSING else value
 
 
-def _column(column: Column, rows: Sequence[Row]) -> tuple[str, list[Cell]]:
-    if column.text is not None:
-        made = column.text
-        return column.heading, [_cell(row.get(column.name), made(row)) for row in rows]
-    values = [row.get(column.name) for row in rows]
-    if not column.unit:
-        suited, heading = None, column.heading
-    else:
-        suited = unit_for(values, column.unit)
-        heading = f"{column.heading} ({suited.name})"
-    factor = suited.factor if suited else 1.0
-    return heading, [
-        _cell(value, _text(column, row, value, factor))
-        for row, value in zip(rows, values, strict=True)
-    ]
-
-
-def _text(column: Column, row: Row, value: Any, factor: float) -> str:
-    if column.interval:
-        low, high = (row.get(f"{column.interval}_{end}") for end in ("low", "high"))
-        return with_interval(value, low, high, factor)
-    scaled = value * factor if isinstance(value, float) else value
-    return number(scaled)
-
-
 def _cell(value: Any, text: str) -> Cell:
     known = isinstance(value, int | float) and not isinstance(value, bool) and value == value
     return Cell(text, float(value) if known else None)
-
-
-def _arrow(frame: pd.DataFrame) -> pa.Table:
-    return pa.Table.from_pandas(frame, preserve_index=False)
 
 
 def csv_uri(table: pa.Table | pd.DataFrame) -> str:
     """Return a table as a data URI of CSV; null is an empty cell."""
     import pyarrow.csv as pc
 
-    table = _arrow(table) if isinstance(table, pd.DataFrame) else table
-
+    if isinstance(table, pd.DataFrame):
+        table = pa.Table.from_pandas(table, preserve_index=False)
     sink = io.BytesIO()
     pc.write_csv(table, sink)
     return f"data:text/csv;charset=utf-8;base64,{base64.b64encode(sink.getvalue()).decode()}"

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 
 from scalewatt import __version__
-from scalewatt.figures.figure_data import groups
+from scalewatt.figures import figure_data as data
 from scalewatt.provenance.versions import source_commit
-from scalewatt.report.html_tables import Grid, grid, stored, texts
+from scalewatt.report.html_tables import Column, Grid, grid, texts
 from scalewatt.results.text.number_format import count, listed
 
 Row = dict[str, Any]
@@ -42,7 +42,7 @@ _VERSIONS = ("cuda", "mpi")
 def hardware(runs: pd.DataFrame, provenance: Provenance) -> Grid | None:
     """Return where the runs of each device were made, and when."""
     rows = []
-    for device, own in groups(runs, "device"):
+    for device, own in data.groups(runs, "device"):
         of = _of(own, provenance)
         names = listed(own["device_name"].dropna().unique())
         hosts = sorted({str(host) for one in of for host in one.get("hostnames") or ()})
@@ -104,16 +104,17 @@ def unknown_software(runs: pd.DataFrame, provenance: Provenance) -> str:
 
 def specifications(runs: pd.DataFrame) -> Grid:
     """Return the specifications of the runs: a run is repeated when its specification changes."""
-    columns = (
-        stored("configuration", "configuration"),
-        stored("repeat", "repeat"),
-        stored("protocol", "protocol"),
-        stored("precision", "precision"),
-        stored("precision_used", "computed in"),
-        stored("loader", "loader"),
-        stored("initial_weights", "began from"),
-        stored("spec_sha256", "SHA-256 of spec.json"),
-    )
+    headings = {
+        "configuration": "configuration",
+        "repeat": "repeat",
+        "protocol": "protocol",
+        "precision": "precision",
+        "precision_used": "computed in",
+        "loader": "loader",
+        "initial_weights": "began from",
+        "spec_sha256": "SHA-256 of spec.json",
+    }
+    columns = [Column(name, heading) for name, heading in headings.items()]
     return grid("specifications", "Specifications of the runs", runs, columns)
 
 

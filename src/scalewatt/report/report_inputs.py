@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,16 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.campaign.run_spec import read_spec
+from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.claims import check_claims as listing
-from scalewatt.figures.figure_data import drawable, stored
+from scalewatt.figures import figure_data as data
 from scalewatt.report.embed_fonts import with_fonts
-from scalewatt.results.figures import figure_schema
+from scalewatt.results.figures.figure_schema import KEYS, SCHEMAS
 from scalewatt.results.tables import table_schema as schema
 from scalewatt.results.tables.frames import read_frame, records, to_frame
 from scalewatt.results.tables.idle import IDLE
-from scalewatt.results.tables.read_table import CONFIGURATION_KEY, POINT_KEY, RUN_KEY
+from scalewatt.results.tables.read_table import CONFIGURATION_KEY, RUN_KEY
 from scalewatt.results.tables.run_row import RunFiles, read_provenances
-from scalewatt.results.text.chance_level import GUESSED, guessed_error
 from scalewatt.scaling.planning.plan_table import PLAN
 
 Row = dict[str, Any]
@@ -33,14 +33,12 @@ _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "idle": (IDLE, ("device", "device_kind")),
     "claims": (listing.TABLE, ("id",)),
     "plan": (PLAN, ()),
-    "prediction": (figure_schema.PREDICTION, ("configuration", "quantity")),
-    **{
-        name: (columns, POINT_KEY if name in figure_schema.PANELS else ())
-        for name, columns in figure_schema.SCHEMAS.items()
-    },
+    **{name: (columns, KEYS.get(name, ())) for name, columns in SCHEMAS.items()},
 }
 _EMPTY = {"plan": ("series", "configuration", "repeat", "gpus")}
 """Columns that a table's sums have not."""
+_GUESSED = "top1_error_percent"
+"""The metric that guessing has a level of."""
 _IMAGES = (("svg", "svg+xml"), ("png", "png"))
 MOST_SVG_BYTES = 1_500_000
 """A larger drawing is shown as PNG, where that is smaller."""
@@ -60,12 +58,22 @@ class Results:
     def rows(self, name: str) -> pd.DataFrame:
         """Return a table with numpy columns (figure_data.drawable); without rows where it is not there."""
         frame = self.tables.get(name)
-        return drawable(to_frame(_SCHEMAS[name][0].empty_table()) if frame is None else frame)
+        return data.drawable(to_frame(_SCHEMAS[name][0].empty_table()) if frame is None else frame)
+
+    @property
+    def gpu_word(self) -> str:
+        """Return what n counts."""
+        return data.gpu_word(self.tables["runs"]) if "runs" in self.tables else "GPUs"
+
+    @property
+    def hours(self) -> str:
+        """Return the name of GPU hours."""
+        return "process hours" if self.gpu_word == "processes" else "GPU hours"
 
     def metadata(self, name: str) -> dict[str, Any]:
         """Return the metadata of a table."""
         frame = self.tables.get(name)
-        return {} if frame is None else stored(frame)
+        return {} if frame is None else data.stored(frame)
 
     def image(self, name: str) -> str | None:
         """Return a drawing as a data URI, or None where there is none."""
@@ -101,8 +109,21 @@ def _guessed(
     names = (*RUN_KEY, "metric_name")
     for run in records(tables["runs"][list(names)]) if "runs" in tables else []:
         path = RunFiles(folder, run["configuration"], run["repeat"]).folder / "spec.json"
-        if run["metric_name"] == GUESSED and path.is_file():
-            level = guessed_error(read_spec(path))
+        if run["metric_name"] == _GUESSED and path.is_file():
+            level = _guessed_error(read_spec(path))
             if level is not None:
                 found[run["configuration"], run["repeat"]] = level
     return found
+
+
+def _guessed_error(spec: RunSpec) -> tuple[float, float] | None:
+    """Return a guess's error over the validation set of a run, in percent, and what it seldom falls below.
+
+    That is two standard deviations less. None where classes or validation samples are not known.
+    """
+    classes, samples = spec.dataset.get("classes"), spec.validation_samples
+    if not classes or not samples:
+        return None
+    hits = 1 / classes
+    error = 100 * (1 - hits)
+    return error, error - 200 * math.sqrt(hits * (1 - hits) / samples)

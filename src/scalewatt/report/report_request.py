@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import check, schema
 
 
 @dataclass(frozen=True)
@@ -62,50 +62,7 @@ def report_definition(
 
 def parse_definition(given: Any) -> Definition:
     """Return the definition from JSON values; InputError where it is none."""
-    where = "report: --definition is no definition of a report"
-    try:
-        content = {**given}
-        for name, (fits, expected) in _VALUES.items():
-            if name in content and not fits(content[name]):
-                raise InputError(f"{where} ({name} is {content[name]!r}; expected {expected})")
-        for name in ("figures", "basis", "remeasured"):
-            content[name] = tuple(content.get(name, ()))
-        return Definition(**content)
-    except TypeError as error:
-        raise InputError(f"{where} ({error})") from error
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(map(_is_text, value))
-
-
-def _are_counts(value: Any) -> bool:
-    return isinstance(value, dict) and all(type(n) is int and n >= 0 for n in value.values())
-
-
-def _are_rows(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(
-        isinstance(row, dict)
-        and type(row.get("repeat")) is int
-        and all(_is_text(row.get(name)) for name in _OF_ROWS)
-        for row in value
-    )
-
-
-_OF_ROWS = ("configuration", "reason", "date", "measurement")
-_VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "campaign": (_is_text, "a name"),
-    "profile": (_is_text, "a folder"),
-    "campaign_file": (lambda value: value is None or _is_text(value), "a file, or null"),
-    "figures": (_are_texts, "a list of names"),
-    "planned": (_are_counts, "an object with the number of repeats of each configuration"),
-    "currency": (_is_text, "a name"),
-    "basis": (_are_texts, "a list of sentences"),
-    "results_only": (lambda value: isinstance(value, bool), "true or false"),
-    "remeasured": (_are_rows, "a list of rows of the table of exclusions"),
-}
-"""Which values a key may have, and what to call them."""
+    root = schema("report")
+    check(given, root, "report: --definition", root)
+    lists = {name: tuple(given.get(name, ())) for name in ("figures", "basis", "remeasured")}
+    return Definition(**{**given, **lists})

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from scalewatt.figures.figure_data import each, groups
-from scalewatt.figures.footnote_text import counted, origin_phrase
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import prose
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.report.report_request import Definition
 from scalewatt.results.figures.footnotes import ASSUMED
@@ -114,7 +114,7 @@ def _hours(runs: pd.DataFrame, hours: str) -> list[Fact]:
     """Return one sum for each device: an hour of one is not an hour of another."""
     if runs["device"].nunique() < 2:
         return [(hours, *_total(runs, "gpu_hours", "h"))]
-    by_device = groups(runs, "device")
+    by_device = data.groups(runs, "device")
     return [(f"{hours}, {one}", *_total(own, "gpu_hours", "h")) for one, own in by_device]
 
 
@@ -144,7 +144,7 @@ def origin_sentences(runs: pd.DataFrame) -> str:
     parts = []
     for (origin, scope), own in kinds:
         of = f" on {listed(own['device'].unique())}" if len(kinds) > 1 else ""
-        parts.append(f"Energy{of} {origin_phrase(str(origin), str(scope))}; scope: {scope}.")
+        parts.append(f"Energy{of} {prose.origin_phrase(str(origin), str(scope))}; scope: {scope}.")
     if without:
         parts.append(f"The energy of {count(without, 'run')} of {len(runs)} is not known.")
     simulated = (known["energy_origin"] == SIMULATED).any()
@@ -154,14 +154,14 @@ def origin_sentences(runs: pd.DataFrame) -> str:
 def what_ran(runs: pd.DataFrame, word: str) -> list[str]:
     """Return for each device the hardware's name, the models, and the most GPUs and nodes."""
     lines = []
-    for device, own in groups(runs, "device"):
+    for device, own in data.groups(runs, "device"):
         names = " / ".join(own["device_name"].dropna().unique())
-        models = listed(dict.fromkeys(model_words(row._asdict()) for row in each(own)))
+        models = listed(dict.fromkeys(model_words(row._asdict()) for row in data.each(own)))
         nodes = int(own["nodes"].fillna(1).max())
         lines.append(
             f"{models} on {device}"
             + (f" ({names})" if names else "")
-            + f": {count(len(own), 'run')}, on up to {counted(own['gpus'].max(), word)}"
+            + f": {count(len(own), 'run')}, on up to {prose.counted(own['gpus'].max(), word)}"
             + f" and {count(nodes, 'node')}."
         )
     return lines
@@ -200,7 +200,9 @@ def scaling_sentences(rows: pd.DataFrame, word: str) -> list[str]:
 def _speedups(rows: pd.DataFrame, word: str) -> str:
     """Return the least and the highest speed-up of the series with the widest span; `rows` by speed-up."""
     spans = rows[["smallest_gpus", "gpus"]].drop_duplicates().sort_values("gpus")
-    over = listed(f"{one.smallest_gpus} to {counted(one.gpus, word)}" for one in each(spans))
+    over = listed(
+        f"{one.smallest_gpus} to {prose.counted(one.gpus, word)}" for one in data.each(spans)
+    )
     shares = dict.fromkeys(f"{100 * share:.0f}" for share in _outer(rows)["efficiency"])
     several = f", over {len(rows)} series" if len(rows) > 1 else ""
     return (

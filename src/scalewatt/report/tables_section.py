@@ -2,249 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
-from scalewatt.figures.figure_data import each
-from scalewatt.figures.footnote_text import metric_label
-from scalewatt.report import plan_section as plan
+from scalewatt.figures import figure_data as data
 from scalewatt.report.data_quality_section import flag_labels, parsed_flags
-from scalewatt.report.html_tables import Column, Grid, grid, said, stored, summed_up
+from scalewatt.report.html_tables import Column, Part, grid
 from scalewatt.report.report_inputs import Results
 from scalewatt.report.report_request import Definition
-from scalewatt.results.tables.comparisons import MOST_REPEATS
-from scalewatt.results.text.number_format import MISSING, number
+from scalewatt.report.table_columns import COLUMNS, COMPARED, PREDICTED, metric_text, words_of
+from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 
 Row = dict[str, Any]
-
-
-def hours_word(gpu_word: str) -> str:
-    """Return the name of GPU hours where n counts `gpu_word`."""
-    return "process hours" if gpu_word == "processes" else "GPU hours"
-
-
-def _batches() -> tuple[Column, ...]:
-    return (
-        stored("gpus", "n"),
-        stored("local_batch_size", "LBS"),
-        stored("global_batch_size", "GBS"),
-    )
-
-
-def runs_grid(results: Results, hours: str) -> Grid:
-    """Return all runs, excluded ones too."""
-    columns = (
-        stored("configuration", "configuration"),
-        stored("repeat", "repeat"),
-        *_batches(),
-        stored("dataset_samples", "samples of the training set"),
-        stored("updates", "updates"),
-        stored("runtime_h", "run time", "h"),
-        stored("gpu_hours", hours, "h"),
-        stored("energy_kwh", "energy", "kWh"),
-        stored("net_energy_kwh", "above idle", "kWh", optional=True),
-        stored("energy_origin", "origin"),
-        stored("energy_scope", "scope"),
-        stored("coverage", "coverage"),
-        said("metric", _metric, "metric_last"),
-        stored("segments", "segments"),
-        stored("excluded", "excluded, because", optional=True),
-        stored("flag_labels", "quality flags"),
-        said("its page (target run_pages)", _page),
-    )
-    runs = results.rows("runs")
-    runs = runs.assign(flag_labels=[flag_labels(parsed_flags(row)) for row in each(runs)])
-    return grid("runs", "Runs", runs, columns, results.tables.get("runs"))
-
-
-def _page(row: Row) -> str:
-    """Return the path of a run's page, relative to the report."""
-    return f"figures/runs/{row['configuration']}/{row['repeat']}.pdf"
-
-
-def _metric(row: Row) -> str:
-    if row["metric_last"] is None:
-        return MISSING
-    return f"{number(row['metric_last'])} {metric_label(row.get('model'), row['metric_name'])}"
-
-
-def configurations_grid(results: Results, hours: str) -> Grid:
-    """Return means over the runs that count."""
-    columns = (
-        stored("configuration", "configuration"),
-        *_batches(),
-        stored("n_repeats", "runs"),
-        summed_up("runtime_h", "run time", "h"),
-        summed_up("gpu_hours", hours, "h"),
-        summed_up("energy_kwh", "energy", "kWh"),
-        summed_up("net_energy_kwh", "above idle", "kWh", optional=True),
-        summed_up("p_gpuh_kw", "energy per " + hours.removesuffix("s"), "kW"),
-        summed_up("energy_per_sample_j", "J per sample"),
-        said("quality metric", _metric_label),
-        summed_up("metric_last", "its value"),
-        stored("energy_origin", "origin"),
-        stored("energy_scope", "scope"),
-    )
-    name, rows = "configurations", results.rows("configurations")
-    return grid(name, "Configurations", rows, columns, results.tables.get(name))
-
-
-def _metric_label(row: Row) -> str:
-    return metric_label(row.get("model"), row["metric_name"])
-
-
-def scaling_grid(results: Results, hours: str) -> Grid:
-    """Return each series' points relative to its smallest n."""
-    columns = (
-        stored("series", "series"),
-        *_batches(),
-        stored("n_repeats", "runs"),
-        stored("smallest_gpus", "n₀"),
-        *(
-            Column(name, heading, interval=name)
-            for name, heading in (
-                ("speedup", "speed-up"),
-                ("efficiency", "efficiency"),
-                ("gpu_hours_ratio", f"{hours} ÷ those of n₀"),
-                ("energy_ratio", "energy ÷ that of n₀"),
-            )
-        ),
-        stored("energy_origin", "origin"),
-        stored("energy_scope", "scope"),
-    )
-    return grid("scaling", "Scaling", results.rows("scaling"), columns, results.tables["scaling"])
-
-
-_QUANTITIES = {
-    "runtime_h": "run time",
-    "energy_kwh": "energy",
-    "p_gpuh_kw": "energy per GPU hour",
-    "gpu_hours": "GPU hours",
-    "metric_last": "quality metric",
-}
-
-
-def comparisons_grid(results: Results, hours: str) -> Grid:
-    """Return the comparison of the same training on two devices."""
-
-    def quantity(row: Row) -> str:
-        words = str(_QUANTITIES.get(row["quantity"], row["quantity"]))
-        return words.replace("GPU hours", hours).replace("GPU hour", hours.removesuffix("s"))
-
-    columns = (
-        stored("configuration", "configuration"),
-        stored("baseline", "against"),
-        said("quantity", quantity),
-        stored("energy_scope", "scope"),
-        stored("n_repeats", "runs"),
-        stored("baseline_n_repeats", "runs of the other"),
-        Column("ratio", "ratio", interval="ratio"),
-        stored("margin", "margin"),
-        stored("tost_p", "p of equivalence"),
-        stored("verdict", "verdict"),
-        said("repeats needed", _needed, "repeats_needed"),
-        stored("spread_source", "spread from"),
-    )
-    name = "comparisons"
-    return grid(name, "Comparisons", results.rows(name), columns, results.tables[name])
-
-
-def _needed(row: Row) -> str:
-    needed = row["repeats_needed"]
-    unknown = MISSING if row["spread"] is None else f"over {MOST_REPEATS}"
-    return unknown if needed is None else number(needed)
-
-
-def table1_grid(results: Results, hours: str) -> Grid:
-    """Return Table 1, with half intervals where there are repeats."""
-    table = results.tables["table1"]
-    # Without any run, the paper's.
-    label = metric_label("fourcastnet", results.metadata("table1").get("metric_name"))
-    columns = (
-        stored("device", "device"),
-        *_batches(),
-        Column("energy_kwh", "energy", "kWh", "energy_kwh"),
-        Column("energy_per_node_kwh", "energy per node", "kWh", "energy_per_node_kwh"),
-        Column("runtime_h", "run time", "h", "runtime_h"),
-        Column("gpu_hours", hours, "h", "gpu_hours"),
-        Column("metric_last", label, interval="metric_last"),
-        stored("n_repeats", "runs"),
-        stored("energy_origin", "origin"),
-        stored("energy_scope", "scope"),
-    )
-    return grid("table1", "Table 1", results.rows("table1"), columns, table)
-
-
-def variants_grid(results: Results, _hours: str) -> Grid:
-    """Return each variant with its ratios to the baseline."""
-    columns = (
-        stored("model", "model"),
-        stored("differs", "variant"),
-        stored("precision_used", "computed in"),
-        stored("n_repeats", "runs"),
-        summed_up("runtime_h", "run time", "h"),
-        summed_up("energy_kwh", "energy", "kWh"),
-        summed_up("energy_per_sample_j", "J per sample"),
-        summed_up("mean_gpu_power_w", "GPU power (W)", optional=True),
-        summed_up("mean_cpu_socket_power_w", "CPU socket power (W)"),
-        summed_up("step_data_share", "share of a step waiting for data"),
-        summed_up("metric_last", "metric"),
-        Column("runtime_ratio", "time ÷ baseline", interval="runtime_ratio"),
-        Column("energy_ratio", "energy ÷ baseline", interval="energy_ratio"),
-    )
-    name = "variants"
-    return grid(name, "Variants", results.rows(name), columns, results.tables[name])
-
-
-def metrics_grid(results: Results, _hours: str) -> Grid:
-    """Return the metric of every run with persistence and climatology, or guessing, where these apply."""
-    columns = (
-        stored("configuration", "configuration"),
-        stored("repeat", "repeat"),
-        said("metric", _metric_label),
-        stored("metric_last", "last"),
-        stored("metric_best", "best"),
-        stored("metric_persistence", "persistence", optional=True),
-        stored("metric_climatology", "climatology", optional=True),
-        stored("guessed", "guessing", optional=True),
-        said("verdict", _verdict),
-    )
-    runs = results.rows("runs")
-    keys = zip(runs["configuration"], runs["repeat"], strict=True)
-    guessed = [results.guessed.get(key, (None, None)) for key in keys]
-    guesses = pd.DataFrame(guessed, runs.index, ["guessed", "guessed_least"], dtype=object)
-    return grid("metrics", "Metric of every run", runs.join(guesses), columns)
-
-
-def _verdict(row: Row) -> str:
-    last, persistence = row["metric_last"], row["metric_persistence"]
-    if last is not None and row["guessed"] is not None:
-        share = f"{100 * last / row['guessed']:.0f} % of guessing"
-        return f"better ({share})" if last < row["guessed_least"] else f"no better ({share})"
-    if last is None or not persistence:
-        return MISSING
-    share = f"{100 * last / persistence:.0f} % of persistence"
-    return f"better ({share})" if last < persistence else f"not better ({share})"
-
-
-# --- which tables the page has --------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TablePart:
-    """One table on the page, or the reason why it is not there."""
-
-    name: str
-    """Its place on the page."""
-    source: str
-    """The table in the campaign's folder that it shows."""
-    heading: str
-    says: str
-    grid: Grid | None
-    folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -253,13 +25,79 @@ class _Kind:
 
     name: str
     source: str
+    """The table in the campaign's folder that it shows."""
     heading: str
     says: str
-    make: Callable[[Results, str], Grid]
+    columns: tuple[str, ...]
+    """Names in COLUMNS; another column of the table is shown under its own name."""
+    headings: Mapping[str, str] = field(default_factory=dict)
+    """Where they are not those of COLUMNS. All may have the words of `words_of` in braces."""
+    texts: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
+    """Likewise, what makes the text of a row."""
+    title: str = ""
+    """Of the download, and for screen readers; empty: the heading."""
+    rows: Callable[[Results], pd.DataFrame] | None = None
+    """Makes the rows that are shown; None: all of the table."""
+    whole: bool = True
+    """True if the download is the whole table, not what is shown."""
     folded: bool = False
     notes: Callable[[Results], str] = lambda _: ""
     """Sentences of the table's own."""
 
+
+# --- rows and notes -------------------------------------------------------------------------------
+
+
+def _runs(results: Results) -> pd.DataFrame:
+    runs = results.rows("runs")
+    return runs.assign(flag_labels=[flag_labels(parsed_flags(row)) for row in data.each(runs)])
+
+
+def _runs_with_guesses(results: Results) -> pd.DataFrame:
+    runs = results.rows("runs")
+    keys = zip(runs["configuration"], runs["repeat"], strict=True)
+    guessed = [results.guessed.get(key, (None, None)) for key in keys]
+    columns = ["guessed", "guessed_least"]
+    return runs.join(pd.DataFrame(guessed, runs.index, columns, dtype=object))
+
+
+def _comparisons(results: Results) -> pd.DataFrame:
+    """Return the comparisons, their quantities in words."""
+    rows, words = results.rows("comparisons"), words_of(results)
+    named = {name: label.format(**words) for name, label in COMPARED.items()}
+    return rows.assign(quantity=[named.get(one, one) for one in rows["quantity"]])
+
+
+def _levels(results: Results, *levels: str) -> pd.DataFrame:
+    """Return the plan's rows of some levels: point, device, campaign."""
+    plan = results.rows("plan")
+    return plan[plan["level"].isin(levels)]
+
+
+def _sums(results: Results) -> pd.DataFrame:
+    rows = _levels(results, "device", "campaign")
+    return rows.assign(device=[device or "all" for device in rows["device"]])
+
+
+def _scope_note(results: Results) -> str:
+    """Return that totals of unequal scope are not comparable, where devices of the plan differ in scope."""
+    scopes = _levels(results, "device")["energy_scope"]
+    return UNEQUAL_SCOPES if scopes.nunique() > 1 else ""
+
+
+def _model_note(results: Results) -> str:
+    """Return which model made the predictions."""
+    stored = results.metadata("prediction")
+    sources = ", ".join(stored.get("sources") or [])
+    return f"Predicted by {stored.get('scaling_model')}, calibrated on {sources}."
+
+
+# --- the tables -----------------------------------------------------------------------------------
+
+_BATCHES = ("gpus", "local_batch_size", "global_batch_size")
+_ORIGIN = ("energy_origin", "energy_scope")
+_COST = ("runtime_h", "gpu_hours", "energy_kwh")
+_RATIOS = {"gpu_hours_ratio": "{hours} ÷ those of n₀", "energy_ratio": "energy ÷ that of n₀"}
 
 _KINDS = (
     _Kind(
@@ -268,8 +106,15 @@ _KINDS = (
         "Plan in sum",
         "The whole campaign as the scaling model predicts it before anything is submitted: medians "
         "with the 90 % intervals of the sums.",
-        plan.sums_grid,
-        notes=plan.sums_notes,
+        (
+            *("device", "runs", "unknown_runs", "gpu_hours", "energy_kwh", "gpu_energy_kwh"),
+            *("cpu_energy_kwh", "ram_energy_kwh", "facility_energy_kwh", "carbon_kg", "cost"),
+            *("energy_origin", "segments", "remarks"),
+        ),
+        headings={"energy_origin": "origin of the energy", "segments": "jobs"},
+        rows=_sums,
+        whole=False,
+        notes=_scope_note,
     ),
     _Kind(
         "plan",
@@ -277,18 +122,39 @@ _KINDS = (
         "Plan by point",
         "One run of each point, as predicted, with 90 % intervals; beside the next smaller n of "
         "its series: how many times as fast, and what that costs.",
-        plan.points_grid,
+        (
+            *("series", "device", "gpus", "local_batch_size", "runs", *_COST, "segments"),
+            *("speedup", "extra_gpu_hours", "extra_energy_kwh", "extra_kwh_per_hour_saved"),
+            "remarks",
+        ),
+        headings={"segments": "jobs", "speedup": "times as fast"},
+        title="Plan of one run of each point",
+        rows=lambda results: _levels(results, "point"),
         folded=True,
-        notes=plan.plan_notes,
+        notes=lambda results: " ".join(results.metadata("plan").get("notes") or []),
     ),
-    _Kind("table1", "table1", "Table 1", "", table1_grid),
+    _Kind(
+        "table1",
+        "table1",
+        "Table 1",
+        "",
+        (
+            *("device", *_BATCHES, "energy_kwh", "energy_per_node_kwh", "runtime_h", "gpu_hours"),
+            *("metric_last", "n_repeats", *_ORIGIN),
+        ),
+        headings={"metric_last": "{metric}"},
+    ),
     _Kind(
         "scaling",
         "scaling",
         "Scaling",
         "Each point of a series beside its smallest n that has runs (n₀), with half the width of "
         "the 95 % interval.",
-        scaling_grid,
+        (
+            *("series", *_BATCHES, "n_repeats", "smallest_gpus", "speedup", "efficiency"),
+            *(*_RATIOS, *_ORIGIN),
+        ),
+        headings=_RATIOS,
     ),
     _Kind(
         "comparisons",
@@ -296,14 +162,25 @@ _KINDS = (
         "Devices compared",
         "The same training on two devices. Equivalent: two one-sided t tests place the ratio "
         "within the margin.",
-        comparisons_grid,
+        (
+            *("configuration", "baseline", "quantity", "energy_scope", "n_repeats"),
+            *("baseline_n_repeats", "ratio", "margin", "tost_p", "verdict", "repeats_needed"),
+            "spread_source",
+        ),
+        title="Comparisons",
+        rows=_comparisons,
     ),
     _Kind(
         "variants-table",
         "variants",
         "Variants",
         "One training done in several ways; each departs from its baseline in what is named.",
-        variants_grid,
+        (
+            *("model", "differs", "precision_used", "n_repeats", "runtime_h", "energy_kwh"),
+            *("energy_per_sample_j", "mean_gpu_power_w", "mean_cpu_socket_power_w"),
+            *("step_data_share", "metric_last", "runtime_ratio", "energy_ratio"),
+        ),
+        headings={"runtime_ratio": "time ÷ baseline", "energy_ratio": "energy ÷ baseline"},
     ),
     _Kind(
         "configurations",
@@ -311,17 +188,38 @@ _KINDS = (
         "Configurations",
         "Means over the runs of a configuration, with half the width of the 95 % t interval; a "
         "single run has no interval.",
-        configurations_grid,
+        (
+            *("configuration", *_BATCHES, "n_repeats", *_COST, "net_energy_kwh", "p_gpuh_kw"),
+            *("energy_per_sample_j", "metric_label", "metric_last", *_ORIGIN),
+        ),
+        headings={"metric_label": "quality metric", "metric_last": "its value"},
     ),
-    _Kind("runs", "runs", "Runs", "Every run, excluded ones too.", runs_grid),
+    _Kind(
+        "runs",
+        "runs",
+        "Runs",
+        "Every run, excluded ones too.",
+        (
+            *("configuration", "repeat", *_BATCHES, "dataset_samples", "updates", *_COST),
+            *("net_energy_kwh", *_ORIGIN, "coverage", "metric_last", "segments", "excluded"),
+            *("flag_labels", "page"),
+        ),
+        texts={"metric_last": metric_text},
+        rows=_runs,
+    ),
     _Kind(
         "prediction-table",
         "prediction",
         "Predicted and measured",
         "Each configuration as the scaling model predicts it, and as it was found.",
-        plan.prediction_grid,
+        (
+            *("configuration", "quantity", "n_repeats", "predicted", "found", "error"),
+            *("in_interval", "remarks"),
+        ),
+        texts={"quantity": lambda row: PREDICTED[row["quantity"]]},
+        title="Predicted and found",
         folded=True,
-        notes=plan.prediction_notes,
+        notes=_model_note,
     ),
     _Kind(
         "metrics",
@@ -331,23 +229,29 @@ _KINDS = (
         "that of the mean; guessing is the error of one class for all images, and no better than that "
         "is an error within two of its standard deviations over the validation images. Where they "
         "have no meaning there is a dash.",
-        metrics_grid,
+        (
+            *("configuration", "repeat", "metric_label", "metric_last", "metric_best"),
+            *("metric_persistence", "metric_climatology", "guessed", "learnt"),
+        ),
+        headings={"metric_last": "last"},
+        title="Metric of every run",
+        rows=_runs_with_guesses,
+        whole=False,
         folded=True,
     ),
 )
+
+# --- the tables on the page -----------------------------------------------------------------------
+
 _OF_THE_CAMPAIGN = ("table1", "variants")
 """What a campaign need not have."""
 _OF_THE_MODEL = ("plan", "prediction")
 """What is there only where a scaling model knows the campaign."""
 
 
-def table_parts(results: Results, definition: Definition, hours: str) -> list[TablePart]:
-    """Return the tables that the campaign has; `hours`: the name of GPU hours."""
-    return [
-        _part(kind, results, hours)
-        for kind in _KINDS
-        if _is_shown(kind.source, results, definition)
-    ]
+def table_parts(results: Results, definition: Definition) -> list[Part]:
+    """Return the tables that the campaign has."""
+    return [_part(kind, results) for kind in _KINDS if _is_shown(kind.source, results, definition)]
 
 
 def _is_shown(source: str, results: Results, definition: Definition) -> bool:
@@ -356,13 +260,24 @@ def _is_shown(source: str, results: Results, definition: Definition) -> bool:
     return source not in _OF_THE_CAMPAIGN or source in definition.figures
 
 
-def _part(kind: _Kind, results: Results, hours: str) -> TablePart:
-    def part(says: str, grid: Grid | None) -> TablePart:
-        return TablePart(kind.name, kind.source, kind.heading, says, grid, kind.folded)
+def _part(kind: _Kind, results: Results) -> Part:
+    part = Part(kind.heading, "", name=kind.name, folded=kind.folded)
+    table = results.tables.get(kind.source)
+    if table is None:
+        says = f"The table (tables/{kind.source}.parquet) has not been made."
+        return replace(part, says=says)
+    if table.empty and kind.source == "comparisons":
+        says = "No training was done on two devices, so none are compared."
+        return replace(part, says=says)
+    columns = [_column(kind, name, words_of(results)) for name in kind.columns]
+    rows = kind.rows(results) if kind.rows else results.rows(kind.source)
+    title = kind.title or kind.heading
+    made = grid(kind.name, title, rows, columns, table if kind.whole else None)
+    says = " ".join(filter(None, [kind.says, kind.notes(results)]))
+    return replace(part, says=says, grid=made)
 
-    if kind.source not in results.tables:
-        return part(f"The table (tables/{kind.source}.parquet) has not been made.", None)
-    made = kind.make(results, hours)
-    if not made.rows and kind.source == "comparisons":
-        return part("No training was done on two devices, so none are compared.", None)
-    return part(" ".join(filter(None, [kind.says, kind.notes(results)])), made)
+
+def _column(kind: _Kind, name: str, words: Mapping[str, str]) -> Column:
+    column = COLUMNS.get(name) or Column(name, name)
+    heading = kind.headings.get(name, column.heading).format(**words)
+    return replace(column, heading=heading, text=kind.texts.get(name, column.text))
