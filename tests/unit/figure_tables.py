@@ -11,7 +11,7 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 
 from scalewatt.figures.draw_figure import module_of
-from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS, POWER
+from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS, POWER, SCHEMAS
 from scalewatt.results.tables.frames import to_frame, to_table
 
 PAPER = [1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -261,7 +261,7 @@ def draw(name: str, table: pa.Table, again: bool = False) -> Figure:
 def plotted(name: str, table: pa.Table) -> pa.Table:
     """The points of a figure that are drawn."""
     module = _module(name)
-    return to_table(module.plotted(to_frame(table)), getattr(module, "PLOTTED", module.SCHEMA))
+    return to_table(module.plotted(to_frame(table)), getattr(module, "PLOTTED", SCHEMAS[name]))
 
 
 def _module(name: str) -> Any:

@@ -29,11 +29,12 @@ from scalewatt.figures.figure_data import (
     series_labels,
     series_origins,
 )
-from scalewatt.figures.footnote_text import Quantity, excluded_sentence, quantity, sensor_sentence
 from scalewatt.figures.layout import LEGEND_EXTRA, legend_columns
+from scalewatt.figures.prose import Quantity, quantity, sensor_sentence
 from scalewatt.recordings.series import gpu_quantity
 from scalewatt.results.figures.figure_schema import OVERVIEW, PANELS, POINTS, POWER
 from scalewatt.results.figures.footnotes import notes
+from scalewatt.results.text.markdown_latex import excluded_sentence
 
 WIDTHS = sorted(style.PRESETS)
 

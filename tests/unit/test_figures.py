@@ -19,7 +19,7 @@ from figure_tables import plotted as plotted_of
 from scalewatt.common.errors import InputError
 from scalewatt.figures import style
 from scalewatt.figures.draw_figure import draw_figure
-from scalewatt.figures.footnote_text import (
+from scalewatt.figures.prose import (
     abbreviated,
     missing_sentence,
     named,

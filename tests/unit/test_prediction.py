@@ -22,7 +22,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.figures import prediction as figure_module
 from scalewatt.figures import style
-from scalewatt.figures.footnote_text import judged_sentence
+from scalewatt.figures.prose import judged_sentence
 from scalewatt.report.captions import caption
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import records, to_table

@@ -28,7 +28,6 @@ from scalewatt.cli import main
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import schema
 from scalewatt.energy.views.describe import describe
-from scalewatt.figures.footnote_text import metric_label
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA, STAGES_SCHEMA
 from scalewatt.registration.recording_discovery import sha256_of
@@ -36,6 +35,7 @@ from scalewatt.results.figures.figure_schema import TABLE1
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 from scalewatt.results.tables.table_schema import with_metadata
 from scalewatt.results.text.markdown_latex import latex, markdown
+from scalewatt.results.text.metric_labels import metric_label
 
 NO_POWERS = '{"cpu": {}, "gpu": null, "ram": null}'
 SECONDS = 40

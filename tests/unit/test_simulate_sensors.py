@@ -12,7 +12,7 @@ from injected_faults import CounterWrap, disturbed
 from run_files import make_spec
 from simulated_runs import MODEL, cluster, spec_of, with_device
 
-from scalewatt.figures.footnote_text import sensor_sentence
+from scalewatt.figures.prose import sensor_sentence
 from scalewatt.recordings.series import gpu_quantity
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec

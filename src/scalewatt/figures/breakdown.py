@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
@@ -16,36 +15,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS
-from scalewatt.figures import style
-from scalewatt.figures.figure_data import (
-    drawable,
-    each,
-    error_bars,
-    gpu_word,
-    groups,
-    is_single,
-    options,
-    series_labels,
-    stored,
-)
-from scalewatt.figures.footnote_text import (
-    KIND_WORDS,
-    Quantity,
-    bar_sentence,
-    device_sentence,
-    named,
-    no_energy_sentence,
-    nothing_sentence,
-    origin_sentence,
-    quantity,
-    table_notes,
-)
-from scalewatt.figures.layout import TALLEST_MM, legend_above, legend_columns
-from scalewatt.results.figures.figure_schema import BREAKDOWN
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import layout, prose, style
 from scalewatt.results.tables.frames import records
 
-SCHEMA: pa.Schema = BREAKDOWN
-KEY: tuple[str, ...] = ()
 KINDS = {"gpu": 0, "cpu": 1, "ram": 2}
 """Colour of each device kind, in the order of the bars."""
 OTHER = "other stages"
@@ -73,29 +46,29 @@ LONGEST = 1.4
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw a bar for each configuration, in energy (A) and in shares of its energy (B)."""
-    parts = drawable(frame)
-    chosen = options(frame)
+    parts = data.drawable(frame)
+    chosen = data.options(frame)
     preset = style.preset(chosen.width_mm)
     bars, headings = bars_of(parts, chosen.error_bars)
     whites = shades(parts)
     handles = _handles(parts, whites)
-    columns = legend_columns(handles, preset.legend_characters)
+    columns = layout.legend_columns(handles, preset.legend_characters)
     cut: list[str] = []
     sentences = note_sentences(parts, bars, chosen.error_bars, cut)
     small = style.lines_mm(len(style.note_lines(sentences, chosen.width_mm)), preset.note_size)
     small += style.lines_mm(-(-len(handles) // columns), 1.3 * preset.text_size) + 18.0
     lines = max(len(bars) + len(headings), 6)
-    slot_mm = max(SLOT_MM[0], min(SLOT_MM[1], (TALLEST_MM - small) / lines))
+    slot_mm = max(SLOT_MM[0], min(SLOT_MM[1], (layout.TALLEST_MM - small) / lines))
     with style.applied(chosen.width_mm):
         figure = style.new_figure(lines * slot_mm + small, chosen.width_mm)
         if parts.empty:
-            style.say_instead(figure.subplots(), nothing_sentence(stored(frame)))
+            style.say_instead(figure.subplots(), prose.nothing_sentence(data.stored(frame)))
         else:
             grid = figure.subplots(1, 2, sharey=True)
             cut += _draw_panels(grid, bars, headings, pieces(parts, bars), whites)
             size = max(6.0, min(preset.text_size, 2.0 * slot_mm + 0.6))
             grid[0].tick_params(axis="y", labelsize=size)
-            legend_above(figure, handles, columns, 1.6)
+            layout.legend_above(figure, handles, columns, 1.6)
         style.notes(figure, note_sentences(parts, bars, chosen.error_bars, cut))
     return figure
 
@@ -116,16 +89,16 @@ def bars_of(parts: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, dict[float, s
     sums = energies.sum(skipna=False).reindex(firsts.index)
     several = parts.loc[parts["energy_kwh"].notna(), "energy_origin"].nunique() > 1
     places, headings, y = {}, {}, 0.0
-    for series, label in series_labels(parts).items():
+    for series, label in data.series_labels(parts).items():
         headings[y] = label
         for place, name in enumerate(firsts.index[firsts["series"] == series], 1):
             places[name] = y - place
         y = min(places.values()) - 1
     labels = [
         f"n = {row.gpus}, LBS {row.local_batch_size}" + (f", {row.energy_origin}" * several)
-        for row in each(firsts)
+        for row in data.each(firsts)
     ]
-    ends = error_bars(firsts.assign(total_kwh=sums["energy_kwh"]), kind, "total_kwh")
+    ends = data.error_bars(firsts.assign(total_kwh=sums["energy_kwh"]), kind, "total_kwh")
     bars = firsts.assign(
         y=pd.Series(places),
         text=labels,
@@ -181,10 +154,10 @@ def _draw_panels(
 ) -> list[str]:
     """Draw both panels; return the configurations whose error bars reach beyond the axis."""
     totals = bars["total_kwh"].dropna()
-    energy = quantity("energy_kwh", "GPUs", None).fitting(totals.to_list())
+    energy = prose.quantity("energy_kwh", "GPUs", None).fitting(totals.to_list())
     longest = totals.max() if len(totals) else 1.0
     reach = min(max([longest, *bars["bar_high"].dropna()]), LONGEST * longest)
-    share = Quantity("Share of energy (%)", factor=100.0)
+    share = prose.Quantity("Share of energy (%)", factor=100.0)
     for axes, letter, shown in ((grid[0], "A", energy), (grid[1], "B", share)):
         style.panel_letter(axes, letter)
         axes.set_xlabel(shown.label)
@@ -214,7 +187,7 @@ def _draw_bars(
     axes: Axes, bars: pd.DataFrame, found: pd.DataFrame, units: pd.Series, whites: dict[str, float]
 ) -> None:
     """Draw all bars of a panel, by few artists; `units` multiply the kWh of each bar."""
-    for bar in each(bars[~(bars["total_kwh"] > 0)]):
+    for bar in data.each(bars[~(bars["total_kwh"] > 0)]):
         text = "0" if bar.total_kwh == 0 else "energy not known"
         _write(axes, 0.0, bar.y, text, color=style.GREY)
     unit = found["configuration"].map(units)
@@ -248,10 +221,10 @@ def _draw_bars(
     )
 
 
-def _draw_spreads(axes: Axes, bars: pd.DataFrame, energy: Quantity) -> None:
+def _draw_spreads(axes: Axes, bars: pd.DataFrame, energy: prose.Quantity) -> None:
     """Draw an error bar at the end of each bar whose spread is known, and write the total beside it."""
     lines: list[list[tuple[float, float]]] = []
-    for bar in each(bars[bars["total_kwh"] > 0]):
+    for bar in data.each(bars[bars["total_kwh"] > 0]):
         right = bar.total_kwh * energy.factor
         if bar.bar_low == bar.bar_low:
             low, high = bar.bar_low * energy.factor, bar.bar_high * energy.factor
@@ -285,7 +258,7 @@ def _handles(parts: pd.DataFrame, whites: dict[str, float]) -> list[Artist]:
     drawn = parts[parts["energy_kwh"] > 0]
     kinds = set(drawn["device_kind"])
     handles: list[Artist] = [
-        Patch(facecolor=style.COLOURS[index], label=KIND_WORDS[kind])
+        Patch(facecolor=style.COLOURS[index], label=prose.KIND_WORDS[kind])
         for kind, index in KINDS.items()
         if kind in kinds
     ]
@@ -310,21 +283,21 @@ def note_sentences(
 ) -> list[str]:
     """Return the notes below the figure: of the table's rows, of its bars, their kind of error bars,
     and those that are cut."""
-    table = stored(parts)
+    table = data.stored(parts)
     said = [
-        f"{_origin_sentences(parts)} n counts {gpu_word(parts)}. {device_sentence(records(bars))}",
+        f"{_origin_sentences(parts)} n counts {data.gpu_word(parts)}. {prose.device_sentence(records(bars))}",
         f"Colour: device kind; shade: stage. {_others(parts)}Means over repeats; numbers: totals.",
         _spread_sentence(bars, kind, cut),
         _idle_sentence(table, parts),
         "Discarded: energy used by killed segments after their last checkpoint, part of the total."
         if (parts["discarded_energy_kwh"] > 0).any()
         else "",
-        no_energy_sentence(table, records(bars.reset_index()[["configuration"]])),
+        prose.no_energy_sentence(table, records(bars.reset_index()[["configuration"]])),
         "A configuration shared by several series is shown with the first of them.",
     ]
     return [
         *(said if len(parts) else []),
-        *table_notes(table),
+        *prose.table_notes(table),
     ]
 
 
@@ -346,13 +319,13 @@ def _others(parts: pd.DataFrame) -> str:
 def _spread_sentence(bars: pd.DataFrame, kind: str, cut: Sequence[str]) -> str:
     """Return which error bars the totals have, which have none and why."""
     known = bars[bars["total_kwh"].notna()]
-    singles, barred = int(is_single(known).sum()), int(known["bar_low"].notna().sum())
+    singles, barred = int(data.is_single(known).sum()), int(known["bar_low"].notna().sum())
     said = "; totals without one are of single runs" if singles else ""
     if barred + singles < len(known):
         said += "; not known for some totals"
     if cut:
-        said += f"; beyond the axis: {named(cut)}"
-    return bar_sentence(kind, len(known), singles, barred, said).replace("point", "total")
+        said += f"; beyond the axis: {prose.named(cut)}"
+    return prose.bar_sentence(kind, len(known), singles, barred, said).replace("point", "total")
 
 
 def _origin_sentences(parts: pd.DataFrame) -> str:
@@ -360,7 +333,7 @@ def _origin_sentences(parts: pd.DataFrame) -> str:
     known = parts[parts["energy_kwh"].notna()]
     keys = ["energy_origin", "energy_scope", "device"]
     by_origin = known[keys].drop_duplicates().groupby("energy_origin", sort=False)
-    said = [origin_sentence(records(own)) for _, own in by_origin]
+    said = [prose.origin_sentence(records(own)) for _, own in by_origin]
     return " ".join(said) or "No energy is known for these runs."
 
 
@@ -392,6 +365,6 @@ def _below_idle(parts: pd.DataFrame) -> list[str]:
     sums = by_kind[columns].sum(skipna=False)
     below = sums[sums["idle_energy_kwh"] > sums["energy_kwh"] * (1 + 1e-9)].reset_index()
     return [
-        f"{KIND_WORDS[kind]} of {named(list(own['configuration']))}"
-        for kind, own in groups(below, "device_kind")
+        f"{prose.KIND_WORDS[kind]} of {prose.named(list(own['configuration']))}"
+        for kind, own in data.groups(below, "device_kind")
     ]

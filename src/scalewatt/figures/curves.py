@@ -12,55 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from scalewatt.figures import style
-from scalewatt.figures.figure_data import (
-    Options,
-    drawable,
-    drawn_origins,
-    each,
-    error_bars,
-    gpu_word,
-    groups,
-    has_value,
-    is_beyond,
-    is_published,
-    is_single,
-    lone_speedups,
-    options,
-    room_for,
-    series_labels,
-    stored,
-    unlike_metrics,
-)
-from scalewatt.figures.figure_data import plotted as plotted
-from scalewatt.figures.footnote_text import (
-    Quantity,
-    bar_sentence,
-    device_sentence,
-    no_energy_sentence,
-    no_value_sentence,
-    nothing_sentence,
-    null_sentence,
-    origin_sentence,
-    quantity,
-    table_notes,
-)
-from scalewatt.figures.layout import (
-    LEGEND_EXTRA,
-    Looks,
-    draw_error_bars,
-    draw_series,
-    entry,
-    legend_above,
-    legend_columns,
-    origin_entries,
-    series_entry,
-)
-from scalewatt.results.figures.figure_schema import PANELS, POINTS, Panel
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import layout, prose, style
+from scalewatt.results.figures.figure_schema import PANELS, Panel
 from scalewatt.results.tables.frames import records
-from scalewatt.results.tables.read_table import POINT_KEY
 
-SCHEMA, KEY = POINTS, POINT_KEY
+plotted = data.plotted
 COLUMNS = {"figure3": 3}
 """Panels beside each other, where they are not two; at column width at most two are."""
 _INSTEAD = {
@@ -77,12 +34,12 @@ class _Context:
     """What every panel of one figure shares."""
 
     labels: dict[str, str]
-    looks: Looks
+    looks: layout.Looks
     word: str
     model: str | None
     metric_name: str | None
     dense: bool
-    options: Options
+    options: data.Options
     no_runs: str
     """Text of a panel without any run."""
     label_characters: int
@@ -91,31 +48,31 @@ class _Context:
     ringed: bool
     """True if single runs are marked, as other points are means over repeats."""
 
-    def quantity(self, name: str, values: Iterable[float]) -> Quantity:
+    def quantity(self, name: str, values: Iterable[float]) -> prose.Quantity:
         """Return the quantity in column `name` in units that suit its values."""
-        return quantity(name, self.word, self.model, self.metric_name).fitting(list(values))
+        return prose.quantity(name, self.word, self.model, self.metric_name).fitting(list(values))
 
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the panels of the figure that the table is of, row by row."""
     figure_name = frame.attrs["figure"]
     panels = PANELS[figure_name]
-    everything = _points(frame)
-    lone, unlike = lone_speedups(everything), unlike_metrics(everything)
+    everything = data.points_of(frame)
+    lone, unlike = data.lone_speedups(everything), data.unlike_metrics(everything)
     points = everything[~lone & ~unlike]
-    width = options(frame).width_mm
+    width = data.options(frame).width_mm
     preset = style.preset(width)
     columns = min(COLUMNS.get(figure_name, 2), 2 if preset.narrow else 3)
     panel_mm = 40.0 if preset.narrow else 56.0
     left_out = everything[lone | unlike].drop_duplicates("panel")
-    instead = {row.panel: _INSTEAD[row.y_name] for row in each(left_out)}
+    instead = {row.panel: _INSTEAD[row.y_name] for row in data.each(left_out)}
     context = _context(everything, panel_mm, columns < 3 and not preset.narrow)
     n_rows = -(-len(panels) // columns)
     handles = _handles(points, context, preset)
     widest = max((len(str(handle.get_label())) for handle in handles), default=0)
     in_cell = n_rows * columns > len(panels) and len(handles) <= MOST_IN_A_CELL
     in_cell = in_cell and widest <= (19 if preset.narrow else 40)
-    legend_columns_ = legend_columns(handles, preset.legend_characters)
+    legend_columns_ = layout.legend_columns(handles, preset.legend_characters)
     legend_rows = 0 if in_cell else -(-len(handles) // legend_columns_)
     with style.applied(width):
         figure = style.new_figure(n_rows * panel_mm, width)
@@ -138,7 +95,7 @@ def draw(frame: pd.DataFrame) -> Figure:
                 handles=handles, loc="center", labelspacing=0.9, handlelength=4
             )
         elif handles:
-            legend_above(figure, handles, legend_columns_, 4)
+            layout.legend_above(figure, handles, legend_columns_, 4)
         sentences = _note_sentences(points, context, cut)
         sentences.insert(2, _base_sentence(points, everything[lone], context.labels))
         small = style.lines_mm(
@@ -149,33 +106,21 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def _points(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with what drawing needs of each: its origin, error bar, and kind."""
-    points = drawable(frame)
-    return points.assign(
-        valued=has_value(points),
-        single=is_single(points),
-        published=is_published(points),
-        drawn_origin=drawn_origins(points),
-        **error_bars(points, options(frame).error_bars).add_prefix("bar_"),
-    )
-
-
 def _context(points: pd.DataFrame, panel_mm: float, dense: bool) -> _Context:
-    chosen = options(points)
+    chosen = data.options(points)
     preset = style.preset(chosen.width_mm)
     models = points["model"].unique()
-    labels = series_labels(points)
+    labels = data.series_labels(points)
     valued = points[points["valued"]]
     return _Context(
         labels=labels,
         looks={s: style.series_style(index, chosen.width_mm) for index, s in enumerate(labels)},
-        word=gpu_word(points),
+        word=data.gpu_word(points),
         model=models[0] if len(models) == 1 else None,
         metric_name=points.attrs.get("metric_name"),
         dense=dense,
         options=chosen,
-        no_runs=nothing_sentence(stored(points)),
+        no_runs=prose.nothing_sentence(data.stored(points)),
         label_characters=int((panel_mm - 12) / (0.19 * preset.label_size)),
         places={str(name): own.to_list() for name, own in valued.groupby("x_name")["x"]},
         ringed=valued.loc[~valued["published"], "single"].nunique() == 2,
@@ -192,12 +137,14 @@ def _draw_panel(
         style.say_instead(axes, without_rows)
         return False
     if points.empty:
-        sentence = no_value_sentence(panel.y_name, context.word, context.model, context.metric_name)
+        sentence = prose.no_value_sentence(
+            panel.y_name, context.word, context.model, context.metric_name
+        )
         style.say_instead(axes, sentence)
         return False
     x = context.quantity(panel.x_name, context.places[panel.x_name])
     y = context.quantity(panel.y_name, points["y"])
-    factors = {"x": x.factor, "y": y.factor, "bar_low": y.factor, "bar_high": y.factor}
+    factors = {"x": x.factor, "y": y.factor, "y_bar_low": y.factor, "y_bar_high": y.factor}
     scaled = _with_stretches(rows).assign(**{name: rows[name] * f for name, f in factors.items()})
     _draw_points(axes, panel.letter, scaled, context)
     axes.set(xlabel=x.label, ylabel=y.label)
@@ -205,15 +152,15 @@ def _draw_panel(
     places = [place * x.factor for place in context.places[panel.x_name]]
     _scale(axes, "x", x, places, context.dense)
     drawn = scaled[scaled["valued"]]
-    ends = drawn[["bar_low", "bar_high"]].dropna().to_numpy().ravel().tolist()
-    extent = room_for(drawn["y"].to_list(), ends, log=y.scale != "linear")
+    ends = data.bar_ends(drawn)
+    extent = data.room_for(drawn["y"].to_list(), ends, log=y.scale != "linear")
     if panel.y_name == "speedup":
         extent += drawn["x"].to_list()
     _scale(axes, "y", y, extent, dense=True)
     if panel.y_name == "speedup":
         _draw_ideal(axes)
     axes.set_ylabel(textwrap.fill(axes.get_ylabel(), context.label_characters))
-    return is_beyond(axes.get_ylim(), ends)
+    return data.is_beyond(axes.get_ylim(), ends)
 
 
 def _with_stretches(rows: pd.DataFrame) -> pd.DataFrame:
@@ -225,14 +172,13 @@ def _with_stretches(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _draw_points(axes: Axes, letter: str, rows: pd.DataFrame, context: _Context) -> None:
     """Draw each series of each origin: its line with markers, error bars, and rings around single runs."""
-    for series, origin, line in draw_series(axes, rows, context.looks):
+    for series, origin, line in layout.draw_series(axes, rows, context.looks):
         line.set_gid(f"points-{letter}-{series}-{origin}")
     points = rows[rows["valued"]]
-    bars = points[["bar_low", "bar_high"]].set_axis(["low", "high"], axis=1)
-    draw_error_bars(axes, points, context.looks, upright=bars)
+    layout.draw_error_bars(axes, points, context.looks)
     if context.ringed:
         ringed = points[points["single"] & ~points["published"]]
-        for series, own in groups(ringed, "series"):
+        for series, own in data.groups(ringed, "series"):
             size = context.looks[series]["markersize"] + 3.2
             (rings,) = axes.plot(own["x"], own["y"], **_RING, markersize=size, zorder=2.5)
             rings.set_gid("single-runs")
@@ -255,7 +201,7 @@ def _draw_ideal(axes: Axes) -> None:
     line.set_gid("ideal")
 
 
-def _scale(axes: Axes, which: str, shown: Quantity, values: list[float], dense: bool) -> None:
+def _scale(axes: Axes, which: str, shown: prose.Quantity, values: list[float], dense: bool) -> None:
     """Fit an axis to its values; a log axis leaves out what it cannot show (zero and below)."""
     positive = [value for value in values if value > 0]
     if shown.scale != "linear" and positive:
@@ -266,34 +212,34 @@ def _scale(axes: Axes, which: str, shown: Quantity, values: list[float], dense: 
 
 def _handles(points: pd.DataFrame, context: _Context, preset: style.Preset) -> list[Line2D]:
     """Return the legend's entries: all series once, the ideal line, and what origins look like."""
-    widest = preset.legend_characters - LEGEND_EXTRA
+    widest = preset.legend_characters - layout.LEGEND_EXTRA
     handles = [
-        series_entry(points, s, textwrap.fill(label, widest), context.looks[s])
+        layout.series_entry(points, s, textwrap.fill(label, widest), context.looks[s])
         for s, label in context.labels.items()
     ]
     if (points["valued"] & (points["y_name"] == "speedup")).any():
-        handles.append(entry("ideal: S(n) = n", linestyle=(0, (4, 3)), color=style.GREY))
-    return handles + origin_entries(points, preset.width_mm)
+        handles.append(layout.entry("ideal: S(n) = n", linestyle=(0, (4, 3)), color=style.GREY))
+    return handles + layout.origin_entries(points, preset.width_mm)
 
 
 # --- notes ----------------------------------------------------------------------------------------
 
 
 def _note_sentences(points: pd.DataFrame, context: _Context, cut: Sequence[str]) -> list[str]:
-    table, rows = stored(points), records(points)
+    table, rows = data.stored(points), records(points)
     return [
-        f"{origin_sentence(rows)} n counts {context.word}. {device_sentence(rows)}",
+        f"{prose.origin_sentence(rows)} n counts {context.word}. {prose.device_sentence(rows)}",
         _bar_sentence(points[points["valued"]], context, cut),
         _shared_sentence(points),
         _null_sentence(points, context.labels),
-        no_energy_sentence(table, rows),
-        *table_notes(table),
+        prose.no_energy_sentence(table, rows),
+        *prose.table_notes(table),
     ]
 
 
 def _bar_sentence(points: pd.DataFrame, context: _Context, cut: Sequence[str]) -> str:
     """Return which error bars are drawn, which points have none and why."""
-    barred = points["bar_low"].notna()
+    barred = points["y_bar_low"].notna()
     # The first speed-up of a series is n0 by definition.
     exact = (points["y_name"] == "speedup") & (points["y"] == points["gpus"])
     unknown = set(points.loc[~barred & ~points["single"] & ~exact, "panel"])
@@ -304,7 +250,7 @@ def _bar_sentence(points: pd.DataFrame, context: _Context, cut: Sequence[str]) -
     said += f"; in {_panels(cut)} some reach beyond the axis" if cut else ""
     singles = int(points["single"].sum())
     kind = context.options.error_bars
-    sentence = bar_sentence(kind, len(points), singles, int(barred.sum()), said)
+    sentence = prose.bar_sentence(kind, len(points), singles, int(barred.sum()), said)
     return sentence + (_single_sentences(points, context) if singles < len(points) else "")
 
 
@@ -348,12 +294,10 @@ def _shared_sentence(points: pd.DataFrame) -> str:
 
 def _null_sentence(points: pd.DataFrame, labels: dict[str, str]) -> str:
     """Return points without a value in panels that have other points, by panel and series."""
-    drawn = points.loc[points["valued"], "panel"]
-    lacking = points[~points["valued"] & points["panel"].isin(drawn)]
-    return null_sentence(
+    return prose.null_sentence(
         [
             (panel, f"{labels[series]} at n\u00a0=\u00a0{', '.join(map(str, sorted(own['gpus'])))}")
-            for panel, inside in groups(lacking, "panel")
-            for series, own in groups(inside, "series")
+            for panel, inside in data.groups(data.without_value(points), "panel")
+            for series, own in data.groups(inside, "series")
         ]
     )

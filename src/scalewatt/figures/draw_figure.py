@@ -26,8 +26,8 @@ MODULES = {
     "pareto": "pareto",
     "prediction": "prediction",
 }
-"""The module of each figure in scalewatt.figures. It has SCHEMA (the columns of the table), KEY (those
-that name a row), and the functions draw and plotted, which take the table."""
+"""The module of each figure in scalewatt.figures. It has the functions draw and plotted, which take the
+table; PLOTTED are the columns of the plotted points where they are not the table's."""
 FIGURES = range(1, 8)
 NAMED = tuple(name for name in MODULES if not name.startswith("figure"))
 """Figures that the paper does not have."""
@@ -45,6 +45,7 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     """
     import pyarrow.csv as pc
 
+    from scalewatt.results.figures.figure_schema import KEYS, SCHEMAS
     from scalewatt.results.tables.frames import read_frame, to_table
 
     name = f"figure{figure}" if isinstance(figure, int) else figure
@@ -55,7 +56,7 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     table_path, stem = Path(table_path), Path(stem)
     # Imported here: matplotlib costs half a second, which other commands need not pay.
     module: Any = import_module(f"scalewatt.{module_of(name)}")
-    frame = read_frame(table_path, module.SCHEMA, unique=module.KEY)
+    frame = read_frame(table_path, SCHEMAS[name], unique=KEYS.get(name, ()))
     frame.attrs["figure"] = name
     from scalewatt.figures import style
 
@@ -63,5 +64,5 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     csv_path = stem.with_name(f"{stem.name}.csv")
     points = module.plotted(frame)
     with atomic_path(csv_path) as temporary:
-        pc.write_csv(to_table(points, getattr(module, "PLOTTED", module.SCHEMA)), temporary)
+        pc.write_csv(to_table(points, getattr(module, "PLOTTED", SCHEMAS[name])), temporary)
     return [*paths, csv_path]

@@ -8,21 +8,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from scalewatt.figures import style
-from scalewatt.figures.figure_data import gpu_word, options
-from scalewatt.figures.footnote_text import abbreviated, singular, trend
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import prose, style
 from scalewatt.results.figures.figure_schema import OVERVIEW
 from scalewatt.results.tables.frames import frame_of, records
 
 Row = dict[str, Any]
-SCHEMA: pa.Schema = OVERVIEW
-KEY: tuple[str, ...] = ()
 
 DATASET_RULES = ("fixed", "scaled")
 BATCH_RULES = ("constant LBS", "constant GBS")
@@ -47,7 +43,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     Two by two, or at column width one below the other; a row without any series is low.
     """
     rows = records(frame)
-    word, width = gpu_word(frame), options(frame).width_mm
+    word, width = data.gpu_word(frame), data.options(frame).width_mm
     narrow = style.preset(width).narrow
     cells = [[row for row in rows if _rules(row) == rules] for rules in _CELLS]
     across = 1 if narrow else 2
@@ -82,7 +78,7 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
     rows = records(frame)
     cells = ([row for row in rows if _rules(row) == rules] for rules in _CELLS)
     chosen = [_thinned(_series(inside)[0]) for inside in cells if inside]
-    return frame_of([row for shown in chosen for row in shown], SCHEMA)
+    return frame_of([row for shown in chosen for row in shown], OVERVIEW)
 
 
 def _rules(row: Row) -> tuple[str, str]:
@@ -119,7 +115,7 @@ def _draw_cell(
     shown = _thinned(main)
     centres = _centres(len(shown))
     _draw_gpus(axes, shown, centres, word)
-    names = ("LBS", "GBS", f"samples per {singular(word)}", "updates N")
+    names = ("LBS", "GBS", f"samples per {prose.singular(word)}", "updates N")
     for index, (name, column) in enumerate(zip(names, QUANTITIES, strict=True), start=1):
         base = FIRST_ROW - index * ROW_PITCH
         values = [(row["gpus"], row[column]) for row in shown]
@@ -238,6 +234,6 @@ def _draw_row(
                 linewidth=0,
             )
         )
-        number = abbreviated(value)
+        number = prose.abbreviated(value)
         axes.text(centre, base + height + 0.5, number, fontsize=6, ha="center", va="bottom")
-    axes.text(TREND_LEFT, base + 1.4, trend(values), va="center", fontweight="bold")
+    axes.text(TREND_LEFT, base + 1.4, prose.trend(values), va="center", fontweight="bold")

@@ -7,40 +7,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from scalewatt.figures import style
-from scalewatt.figures.figure_data import (
-    drawable,
-    each,
-    gpu_word,
-    options,
-    stored,
-)
-from scalewatt.figures.footnote_text import (
-    KIND_WORDS,
-    counted,
-    device_sentence,
-    nothing_sentence,
-    origin_phrase,
-    sensor_sentence,
-    table_notes,
-)
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import prose, style
 from scalewatt.recordings.series import SIMULATED
-from scalewatt.results.figures.figure_schema import POWER, panel_letter
+from scalewatt.results.figures.figure_schema import panel_letter
 from scalewatt.results.tables.frames import records
-
-SCHEMA: pa.Schema = POWER
-KEY: tuple[str, ...] = ()
 
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw one panel per run: power in W against s, with dashed lines for its means."""
-    samples = drawable(frame)
-    chosen = options(frame)
+    samples = data.drawable(frame)
+    chosen = data.options(frame)
     preset = style.preset(chosen.width_mm)
     panels = _panels(samples)
     columns = 1 if preset.narrow else min(len(panels), 2)
@@ -56,9 +37,11 @@ def draw(frame: pd.DataFrame) -> Figure:
             style.panel_letter(axes, letter, above=3.4 * preset.text_size)
             own = samples[samples["panel"] == letter]
             if own.empty:
-                style.say_instead(axes, _nothing(stored(frame), configuration))
+                style.say_instead(axes, _nothing(data.stored(frame), configuration))
             else:
-                _draw_panel(axes, own, gpu_word(frame), _time_label(own), chosen.power_window_s)
+                _draw_panel(
+                    axes, own, data.gpu_word(frame), _time_label(own), chosen.power_window_s
+                )
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
         _share_limits(grid, samples)
@@ -79,7 +62,7 @@ def _nothing(table: Mapping[str, Any], configuration: str) -> str:
     """Return why a panel has no run."""
     left_out = [e for e in table.get("excluded", []) if e["configuration"] == configuration]
     missing = [c for c in table.get("missing", []) if c == configuration]
-    sentence = nothing_sentence({"excluded": left_out, "missing": missing}, "this panel")
+    sentence = prose.nothing_sentence({"excluded": left_out, "missing": missing}, "this panel")
     return f"{configuration}:\n{sentence}" if configuration else sentence
 
 
@@ -93,9 +76,9 @@ def _draw_panel(
     axes: Axes, samples: pd.DataFrame, word: str, time_label: str, window_s: float | None
 ) -> None:
     first = records(samples.head(1))[0]
-    kind = KIND_WORDS[first["device_kind"]]
+    kind = prose.KIND_WORDS[first["device_kind"]]
     setting = (
-        f"{first['device']}: {counted(first['gpus'], word)}, "
+        f"{first['device']}: {prose.counted(first['gpus'], word)}, "
         f"LBS {first['local_batch_size']}, GBS {first['global_batch_size']}"
     )
     if first["time_s"] is None:
@@ -168,14 +151,14 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _note_sentences(samples: pd.DataFrame) -> list[str]:
-    table = stored(samples)
+    table = data.stored(samples)
     runs = samples.drop_duplicates("panel")
     known = samples[samples["power_w"].notna()]
     keys = ["device", "device_name", "device_kind", "energy_origin", "quantity"]
     devices = records(known[keys].drop_duplicates())
     scope = "gpu" if "gpu" in set(known["device_kind"]) else "cpu"
     power = "; ".join(
-        "Power simulated" if origin == SIMULATED else f"Power {origin_phrase(origin, scope)}"
+        "Power simulated" if origin == SIMULATED else f"Power {prose.origin_phrase(origin, scope)}"
         for origin in dict.fromkeys(row["energy_origin"] for row in devices)
     )
     instead = (
@@ -183,16 +166,16 @@ def _note_sentences(samples: pd.DataFrame) -> list[str]:
         if set(known["device_kind"]) == {"cpu"}
         else ""
     )
-    named = [f"{row.panel}:\u00a0{row.configuration}" for row in each(runs)]
-    counts = f"n counts {gpu_word(samples)}."
+    named = [f"{row.panel}:\u00a0{row.configuration}" for row in data.each(runs)]
+    counts = f"n counts {data.gpu_word(samples)}."
     sensors = _sensor_sentences(devices)
     return [
         " ".join(filter(None, [f"{power}; scope: {scope}." if power else "", instead, counts])),
-        f"{_device_sentence(devices)} {device_sentence(records(runs))}".strip(),
+        f"{_device_sentence(devices)} {prose.device_sentence(records(runs))}".strip(),
         " ".join(sensors),
-        _window_sentence(options(samples).power_window_s, len(sensors)) if len(known) else "",
+        _window_sentence(data.options(samples).power_window_s, len(sensors)) if len(known) else "",
         f"Runs: {'; '.join(named)}." if named else "",
-        *table_notes(table),
+        *prose.table_notes(table),
     ]
 
 
@@ -201,7 +184,7 @@ def _device_sentence(devices: Sequence[Mapping[str, Any]]) -> str:
     shown = dict.fromkeys(
         # An estimate is of all sockets together.
         "all CPUs" if (row["device_kind"], row["energy_origin"]) == ("cpu", "estimated")
-        else f"the first {KIND_WORDS[row['device_kind']]}"
+        else f"the first {prose.KIND_WORDS[row['device_kind']]}"
         for row in devices
     )  # fmt: skip
     return (
@@ -214,7 +197,7 @@ def _device_sentence(devices: Sequence[Mapping[str, Any]]) -> str:
 
 def _sensor_sentences(devices: Sequence[Mapping[str, Any]]) -> list[str]:
     names = ("device_name", "device_kind", "energy_origin", "quantity")
-    said = (sensor_sentence(*(row[name] for name in names)) for row in devices)
+    said = (prose.sensor_sentence(*(row[name] for name in names)) for row in devices)
     return list(dict.fromkeys(filter(None, said)))
 
 

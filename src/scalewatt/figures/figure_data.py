@@ -105,6 +105,27 @@ def error_bars(points: pd.DataFrame, kind: str, axis: str = "y") -> pd.DataFrame
     return pd.DataFrame({"low": low, "high": high}).where(known)
 
 
+def points_of(frame: pd.DataFrame, along: str = "y") -> pd.DataFrame:
+    """Return the rows with what drawing needs of each: its kind, its origin, and the ends of its error
+    bars along the axes in `along` (columns y_bar_low, y_bar_high)."""
+    points = drawable(frame)
+    kind = options(frame).error_bars
+    bars = [error_bars(points, kind, axis).add_prefix(f"{axis}_bar_") for axis in along]
+    return points.assign(
+        valued=has_value(points),
+        single=is_single(points),
+        published=is_published(points),
+        drawn_origin=drawn_origins(points),
+        **pd.concat(bars, axis=1),
+    )
+
+
+def without_value(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the points that have no value in panels where others have one."""
+    drawn = points.loc[points["valued"], "panel"]
+    return points[~points["valued"] & points["panel"].isin(drawn)]
+
+
 def plotted(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a curve table that are drawn as points."""
     points = drawable(frame)
@@ -157,9 +178,9 @@ def is_beyond(limits: tuple[float, float], ends: Sequence[float]) -> bool:
     return any(not limits[0] <= end <= limits[1] for end in ends)
 
 
-def bar_ends(bars: pd.DataFrame) -> list[float]:
-    """Return the known ends of error bars in one list."""
-    return bars[["low", "high"]].dropna().to_numpy().ravel().tolist()
+def bar_ends(points: pd.DataFrame, axis: str = "y") -> list[float]:
+    """Return the known ends of error bars along an axis in one list."""
+    return points[[f"{axis}_bar_low", f"{axis}_bar_high"]].dropna().to_numpy().ravel().tolist()
 
 
 # --- series ---------------------------------------------------------------------------------------

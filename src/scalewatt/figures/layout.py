@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import pandas as pd
@@ -14,10 +13,11 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
+from matplotlib.path import Path
+from matplotlib.transforms import Affine2D, Bbox
 
-from scalewatt.figures import style
-from scalewatt.figures.figure_data import PUBLISHED, drawn_origins, groups, series_origins
-from scalewatt.figures.footnote_text import FILL_WORDS, ORIGINS
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import prose, style
 
 Looks = Mapping[str, dict[str, Any]]
 """Colour, line and marker (style.series_style) of each series."""
@@ -37,7 +37,7 @@ def draw_series(
         origin = str(found) or None
         present = set(own[by])
         own_looks = {s: style.of_origin(looks[s], origin) for s in looks if s in present}
-        lines = joined and origin != PUBLISHED
+        lines = joined and origin != data.PUBLISHED
         before = len(axes.lines)
         sns.lineplot(
             own,
@@ -54,7 +54,7 @@ def draw_series(
             dashes={s: style.dashes(look) for s, look in own_looks.items()} if lines else False,
             legend=False,
             ax=axes,
-            zorder=4 if origin == PUBLISHED else 3,
+            zorder=4 if origin == data.PUBLISHED else 3,
             **({} if lines else {"linestyle": "none"}),
         )
         series_of = {(look["color"], look["marker"]): s for s, look in own_looks.items()}
@@ -66,35 +66,27 @@ def draw_series(
 
 
 def draw_error_bars(
-    axes: Axes,
-    points: pd.DataFrame,
-    looks: Looks,
-    across: pd.DataFrame | None = None,
-    upright: pd.DataFrame | None = None,
-    width: float = 0.8,
+    axes: Axes, points: pd.DataFrame, looks: Looks, along: str = "y", width: float = 0.8
 ) -> None:
-    """Draw error bars around points (columns x, y, series), whose ends are `low` and `high` of `across`
-    and `upright` (NaN: none)."""
-    lows = [ends["low"] for ends in (across, upright) if ends is not None]
-    barred = points[pd.concat(lows, axis=1).notna().any(axis=1)]
-    for series, own in groups(barred, "series"):
+    """Draw error bars around points (columns of figure_data.points_of) along the axes in `along`."""
+    barred = points[[f"{axis}_bar_low" for axis in along]].notna().any(axis=1)
+    for series, own in data.groups(points[barred], "series"):
         errors: dict[str, Any] = {}
-        for axis, ends in (("x", across), ("y", upright)):
-            if ends is not None and ends.loc[own.index, "low"].notna().any():
-                low, high = (ends.loc[own.index, end] for end in ("low", "high"))
+        for axis in along:
+            low, high = own[f"{axis}_bar_low"], own[f"{axis}_bar_high"]
+            if low.notna().any():
                 errors[f"{axis}err"] = [(own[axis] - low).to_list(), (high - own[axis]).to_list()]
-        if errors:
-            axes.errorbar(
-                own["x"].to_list(),
-                own["y"].to_list(),
-                **errors,
-                fmt="none",
-                ecolor=looks[series]["color"],
-                elinewidth=width,
-                capsize=0.4 * looks[series]["markersize"],
-                capthick=width,
-                zorder=2,
-            )
+        axes.errorbar(
+            own["x"].to_list(),
+            own["y"].to_list(),
+            **errors,
+            fmt="none",
+            ecolor=looks[series]["color"],
+            elinewidth=width,
+            capsize=0.4 * looks[series]["markersize"],
+            capthick=width,
+            zorder=2,
+        )
 
 
 # --- labels beside points -------------------------------------------------------------------------
@@ -110,55 +102,48 @@ class Label:
     colour: str = style.INK
 
 
-Places = Sequence[tuple[float, float]]
-
-
-def places_of(points: pd.DataFrame) -> list[tuple[float, float]]:
-    """Return the coordinates (columns x, y) of points."""
-    return list(zip(points["x"], points["y"], strict=True))
+LABEL_SIZE = 6.0
+_PLACES = (
+    *((4, 5), (-4, 5), (4, -5), (-4, -5), (6, 0), (-6, 0)),
+    *((4, 12), (-4, 12), (4, -12), (-4, -12)),
+)
+"""Where a label's near end may be, in points from its point."""
 
 
 def write_labels(
     axes: Axes,
     labels: Sequence[Label],
-    marks: Places,
-    lines: Sequence[Places],
+    marks: pd.DataFrame,
+    lines: Sequence[pd.DataFrame],
     size_mm: tuple[float, float],
 ) -> None:
     """Write each label beside its point where it covers no other, no mark and no line; else not at all.
 
-    The limits of the axes are set, and `size_mm` is about their size on paper.
+    `marks` and `lines` have columns x and y. The limits of the axes are set, and `size_mm` is about
+    their size on paper.
     """
-    across, upright = (mm / style.MM_PER_INCH * 72 for mm in size_mm)
-    to_axes = axes.transData + axes.transAxes.inverted()
-
-    def on_paper(x: float, y: float) -> tuple[float, float]:
-        right, up = to_axes.transform((x, y))
-        return float(right) * across, float(up) * upright
-
-    taken = [_around(*on_paper(*mark), 2.5) for mark in marks]
-    for line in lines:
-        taken += [_around(x, y, 0.5) for x, y in _dots([on_paper(*place) for place in line])]
+    width, height = (mm / style.MM_PER_INCH * 72 for mm in size_mm)
+    on_paper = axes.transData + axes.transAxes.inverted() + Affine2D().scale(width, height)
+    room = Bbox.from_extents(0, 2, width + 2, height)
+    taken = [_box(x, y, 5, 5) for x, y in on_paper.transform(marks[["x", "y"]].astype(float))]
+    paths = [Path(on_paper.transform(line[["x", "y"]].astype(float))) for line in lines]
     for one in labels:
-        x, y = on_paper(one.x, one.y)
+        x, y = on_paper.transform((one.x, one.y))
+        length = 0.58 * LABEL_SIZE * len(one.text) + 2.0
         for right, up in _PLACES:
-            box = _extent(one.text, x + right, y + up, right > 0)
-            inside = box[0] >= 0 and box[2] <= across + 2 and box[1] >= 2 and box[3] <= upright
-            if inside and not any(_overlap(box, other) for other in taken):
+            middle = x + right + (length if right > 0 else -length) / 2
+            box = _box(middle, y + up, length, 1.1 * LABEL_SIZE)
+            inside = room.x0 <= box.x0 and box.x1 <= room.x1
+            inside = inside and room.y0 <= box.y0 and box.y1 <= room.y1
+            crossed = any(path.intersects_bbox(box.padded(0.5), filled=False) for path in paths)
+            if inside and not crossed and not box.count_overlaps(taken):
                 taken.append(box)
                 _write_label(axes, one, right, up)
                 break
 
 
-def _dots(line: Places) -> list[tuple[float, float]]:
-    """Return places along a line on paper, at most three points (of print) apart."""
-    found = list(line[:1])
-    for (x0, y0), (x1, y1) in pairwise(line):
-        steps = max(1, int(max(abs(x1 - x0), abs(y1 - y0)) / 3) + 1)
-        found += [
-            (x0 + (x1 - x0) * k / steps, y0 + (y1 - y0) * k / steps) for k in range(1, steps + 1)
-        ]
-    return found
+def _box(x: float, y: float, width: float, height: float) -> Bbox:
+    return Bbox.from_bounds(x - width / 2, y - height / 2, width, height)
 
 
 def _write_label(axes: Axes, one: Label, right: float, up: float) -> None:
@@ -176,39 +161,6 @@ def _write_label(axes: Axes, one: Label, right: float, up: float) -> None:
     ).set_in_layout(False)
 
 
-LABEL_SIZE = 6.0
-_PLACES = (
-    (4, 5),
-    (-4, 5),
-    (4, -5),
-    (-4, -5),
-    (6, 0),
-    (-6, 0),
-    (4, 12),
-    (-4, 12),
-    (4, -12),
-    (-4, -12),
-)
-"""Where a label's near end may be, in points from its point."""
-
-Extent = tuple[float, float, float, float]
-
-
-def _around(x: float, y: float, half: float) -> Extent:
-    return x - half, y - half, x + half, y + half
-
-
-def _overlap(one: Extent, other: Extent) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-
-
-def _extent(text: str, x: float, y: float, rightwards: bool) -> Extent:
-    """Return the approximate box, in points, of a text that begins (or ends) at x and is centred on y."""
-    width, height = 0.58 * LABEL_SIZE * len(text) + 2.0, 1.1 * LABEL_SIZE
-    left = x if rightwards else x - width
-    return left, y - height / 2, left + width, y + height / 2
-
-
 # --- legends --------------------------------------------------------------------------------------
 
 LEGEND_EXTRA = 12
@@ -224,19 +176,21 @@ def series_entry(
     points: pd.DataFrame, series: str, label: str, look: dict[str, Any], **more: Any
 ) -> Line2D:
     """Return a series' entry, its marker filled as its own points are; `more` goes on top of its look."""
-    origin = series_origins(points)[series]
+    origin = data.series_origins(points)[series]
     return entry(label, **(style.of_origin(look, origin) | more))
 
 
 def origin_entries(points: pd.DataFrame, width_mm: float) -> list[Line2D]:
     """Return what the fill of a marker means, where the points of a figure differ in it."""
-    present = set(drawn_origins(points))
+    present = set(data.drawn_origins(points))
     if len(present) < 2:
         return []
     base: dict[str, Any] = {"color": style.GREY, "marker": "o", "linestyle": "none"}
     base["markersize"] = 5 * style.preset(width_mm).scale
     found = [
-        entry(f"{FILL_WORDS[o]}: {o}", **style.of_origin(base, o)) for o in ORIGINS if o in present
+        entry(f"{prose.FILL_WORDS[o]}: {o}", **style.of_origin(base, o))
+        for o in prose.FILL_WORDS
+        if o in present
     ]
     if None in present:
         look = base | style.origin_style(None)

@@ -5,51 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from scalewatt.figures import style
-from scalewatt.figures.figure_data import (
-    blocks_of,
-    drawable,
-    drawn_origins,
-    gpu_word,
-    options,
-    series_labels,
-    stored,
-)
-from scalewatt.figures.footnote_text import (
-    device_sentence,
-    goal_sentence,
-    metric_words,
-    named,
-    no_energy_sentence,
-    nothing_sentence,
-    origin_sentence,
-    quantity,
-    table_notes,
-)
-from scalewatt.figures.layout import (
-    Block,
-    Label,
-    Looks,
-    Panels,
-    draw_blocks,
-    draw_series,
-    entry,
-    origin_entries,
-    places_of,
-    series_entry,
-    write_labels,
-)
-from scalewatt.results.figures.figure_schema import LEARNING, panel_letter
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import layout, prose, style
+from scalewatt.results.figures.figure_schema import panel_letter
 from scalewatt.results.tables.frames import records
 
-SCHEMA: pa.Schema = LEARNING
-KEY: tuple[str, ...] = ()
 COSTS = {"energy_kwh": "energy_kwh", "time_h": "runtime_h"}
 """The table's columns on the horizontal axes, and the quantities that they are."""
 MOST_STRONG = 12
@@ -61,26 +26,26 @@ BETWEEN: Any = {"color": "#b8b8b8", "linewidth": 0.5}
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw a row of two panels for each model and phase: against energy, and against time."""
-    points = drawable(frame)
-    points = points.assign(drawn_origin=drawn_origins(points))
-    width = options(frame).width_mm
-    word = gpu_word(frame)
+    points = data.drawable(frame)
+    points = points.assign(drawn_origin=data.drawn_origins(points))
+    width = data.options(frame).width_mm
+    word = data.gpu_word(frame)
     sentences = _note_sentences(points)
-    blocks = blocks_of(points)
+    blocks = data.blocks_of(points)
     looks = {name: look for own in blocks for name, look in _looks(own, width).items()}
 
-    def draw_panel(block: Block, index: int, axes: Axes, panels: Panels) -> None:
+    def draw_panel(block: layout.Block, index: int, axes: Axes, panels: layout.Panels) -> None:
         style.panel_letter(axes, panel_letter(index))
         cost = list(COSTS)[index % len(COSTS)]
         _draw_panel(axes, block.points, cost, looks, word, panels)
 
     with style.applied(width):
-        return draw_blocks(
-            [Block(own, _handles(own, width, looks)) for own in blocks],
+        return layout.draw_blocks(
+            [layout.Block(own, _handles(own, width, looks)) for own in blocks],
             width,
             lambda: sentences,
             draw_panel,
-            nothing_sentence(stored(frame)),
+            prose.nothing_sentence(data.stored(frame)),
         )
 
 
@@ -122,7 +87,7 @@ def _looks(points: pd.DataFrame, width: float) -> dict[str, dict[str, Any] | Non
     """
     crowded = points["configuration"].nunique() > MOST_STRONG
     looks: dict[str, dict[str, Any] | None] = {}
-    for index, series in enumerate(series_labels(points)):
+    for index, series in enumerate(data.series_labels(points)):
         own = points.loc[points["series"] == series, ["gpus", "configuration"]].drop_duplicates()
         base = style.series_style(index, width)
         last = len(own) - 1
@@ -139,16 +104,16 @@ def _draw_panel(
     cost: str,
     looks: dict[str, dict[str, Any] | None],
     word: str,
-    panels: Panels,
+    panels: layout.Panels,
 ) -> None:
     places = curves(points, cost)
     if places.empty:
         style.say_instead(axes, _why_empty(points, cost))
         return
-    shown = quantity(COSTS[cost], word, None).fitting(places["x"].to_list())
+    shown = prose.quantity(COSTS[cost], word, None).fitting(places["x"].to_list())
     places = places.assign(x=places["x"] * shown.factor)
     _draw_curves(axes, places, looks)
-    panels.set_labels(axes, shown.label, metric_words(records(points)))
+    panels.set_labels(axes, shown.label, prose.metric_words(records(points)))
     if positive := [value for value in places["x"] if value > 0]:
         style.log_axis(axes, "x", positive, 10, panels.dense)
     style.linear_axis(axes, places["y"].to_list(), False)
@@ -170,7 +135,7 @@ def _draw_curves(axes: Axes, places: pd.DataFrame, looks: dict[str, dict[str, An
     dashes = {name: style.dashes(look) for name, look in strong.items()}
     _draw_lines(axes, mean[is_strong], colours, style="configuration", dashes=dashes, zorder=3)
     ends = mean[is_strong].groupby("configuration", sort=False).tail(1)
-    draw_series(axes, ends, strong, by="configuration", joined=False)
+    layout.draw_series(axes, ends, strong, by="configuration", joined=False)
 
 
 def _draw_lines(
@@ -188,21 +153,18 @@ def _draw_lines(
     sns.lineplot(places, x="x", y="y", estimator=None, sort=False, legend=False, ax=axes, **more)
 
 
-def _label_ends(axes: Axes, mean: pd.DataFrame, looks: Looks, size_mm: tuple[float, float]) -> None:
+def _label_ends(
+    axes: Axes, mean: pd.DataFrame, looks: layout.Looks, size_mm: tuple[float, float]
+) -> None:
     """Label the ends of curves with n, in their colour, where there is room."""
-    by_curve = [own for _, own in mean.groupby("configuration", sort=False)]
-    ends = [own.iloc[-1] for own in by_curve]
+    curves = mean.groupby("configuration", sort=False)
+    ends = curves.tail(1)
     labels = [
-        Label(
-            end["x"],
-            end["y"],
-            f"{end['gpus']}",
-            style.legible(looks[end["configuration"]]["color"]),
-        )
-        for end in ends
+        layout.Label(end.x, end.y, f"{end.gpus}", style.legible(looks[end.configuration]["color"]))
+        for end in data.each(ends)
     ]
-    lines = [places_of(own) for own in by_curve if len(own) > 1]
-    write_labels(axes, labels, [(end["x"], end["y"]) for end in ends], lines, size_mm)
+    lines = [own for _, own in curves if len(own) > 1]
+    layout.write_labels(axes, labels, ends, lines, size_mm)
 
 
 def _why_empty(points: pd.DataFrame, cost: str) -> str:
@@ -218,25 +180,25 @@ def _handles(
 ) -> list[Line2D]:
     """Return the series of a block, with the marker of their energies' origin."""
     found = [
-        series_entry(points, series, label, style.series_style(index, width))
-        for index, (series, label) in enumerate(series_labels(points).items())
+        layout.series_entry(points, series, label, style.series_style(index, width))
+        for index, (series, label) in enumerate(data.series_labels(points).items())
     ]
     if any(looks[name] is None for name in points["configuration"].unique()):
-        found.append(entry("n in between", **BETWEEN))
-    return found + origin_entries(points, width)
+        found.append(layout.entry("n in between", **BETWEEN))
+    return found + layout.origin_entries(points, width)
 
 
 # --- notes ----------------------------------------------------------------------------------------
 
 
 def _note_sentences(points: pd.DataFrame) -> list[str]:
-    table = stored(points)
-    ends = table_notes(table)
+    table = data.stored(points)
+    ends = prose.table_notes(table)
     if points.empty:
         return ends
     rows = records(points.drop_duplicates(["configuration", "energy_origin", "energy_scope"]))
     return [
-        f"{origin_sentence(rows)} n counts {gpu_word(points)}. {device_sentence(rows)}",
+        f"{prose.origin_sentence(rows)} n counts {data.gpu_word(points)}. {prose.device_sentence(rows)}",
         "One line per configuration, from the first epoch to the last; its end is marked and labelled"
         " with n where there is room. The darker the line, the larger n."
         + (
@@ -246,9 +208,9 @@ def _note_sentences(points: pd.DataFrame) -> list[str]:
         ),
         "Energy and time count from the start of the run and include the work lost by killed segments.",
         _unplaced_sentence(points),
-        no_energy_sentence(table, rows),
+        prose.no_energy_sentence(table, rows),
         "A configuration shared by several series is shown with the first of them.",
-        goal_sentence(records(own.head(1)) for own in blocks_of(points)),
+        prose.goal_sentence(records(own.head(1)) for own in data.blocks_of(points)),
         *ends,
     ]
 
@@ -260,5 +222,5 @@ def _unplaced_sentence(points: pd.DataFrame) -> str:
         drawn = set(curves(points, cost)["configuration"])
         lacking = [name for name in points["configuration"].unique() if name not in drawn]
         if drawn and lacking:
-            parts.append(f"against {label} {named(lacking)}")
+            parts.append(f"against {label} {prose.named(lacking)}")
     return f"No curve, as a value is not known: {'; '.join(parts)}." if parts else ""

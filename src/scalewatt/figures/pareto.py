@@ -2,68 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from scalewatt.figures import style
-from scalewatt.figures.figure_data import (
-    bar_ends,
-    blocks_of,
-    drawable,
-    drawn_origins,
-    each,
-    error_bars,
-    gpu_word,
-    groups,
-    has_value,
-    is_beyond,
-    is_published,
-    is_single,
-    options,
-    room_for,
-    series_labels,
-    stored,
-)
-from scalewatt.figures.figure_data import plotted as plotted
-from scalewatt.figures.footnote_text import (
-    bar_sentence,
-    device_sentence,
-    goal_sentence,
-    metric_words,
-    named,
-    no_energy_sentence,
-    no_value_sentence,
-    nothing_sentence,
-    null_sentence,
-    origin_sentence,
-    quantity,
-    table_notes,
-)
-from scalewatt.figures.layout import (
-    Block,
-    Label,
-    Looks,
-    Panels,
-    draw_blocks,
-    draw_error_bars,
-    draw_series,
-    entry,
-    origin_entries,
-    places_of,
-    series_entry,
-    write_labels,
-)
-from scalewatt.results.figures.figure_schema import PARETO, panel_letter
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import layout, prose, style
+from scalewatt.results.figures.figure_schema import panel_letter
 from scalewatt.results.tables.frames import records
 
-SCHEMA: pa.Schema = PARETO
-KEY: tuple[str, ...] = ()
+plotted = data.plotted
 COSTS = ("energy_kwh", "runtime_h")
 """On the horizontal axes of a block's panels."""
 FRONT: Any = {"color": style.INK, "linewidth": 0.8, "zorder": 2}
@@ -76,62 +28,35 @@ DASHES: tuple[Any, ...] = (
 """Of the only front of a panel, and of its first, second, third where it has several."""
 
 
-@dataclass(frozen=True)
-class _Context:
-    """What all panels of one figure share."""
-
-    looks: Looks
-    """By series; they begin anew in each block."""
-    word: str
-    cut: list[str] = field(default_factory=list)
-    """Panels with error bars that reach beyond their axes, as far as they are drawn."""
-
-
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw a row of two panels for each model and phase; the non-dominated points are joined."""
-    points = _points(frame)
-    width = options(frame).width_mm
-    blocks = blocks_of(points)
+    points = data.points_of(frame, "xy")
+    width = data.options(frame).width_mm
+    blocks = data.blocks_of(points)
     looks = {
-        s: style.series_style(i, width) for own in blocks for i, s in enumerate(series_labels(own))
+        s: style.series_style(i, width)
+        for own in blocks
+        for i, s in enumerate(data.series_labels(own))
     }
-    context = _Context(looks, gpu_word(frame))
+    cut: list[str] = []
 
-    def draw_panel(block: Block, index: int, axes: Axes, panels: Panels) -> None:
+    def draw_panel(block: layout.Block, index: int, axes: Axes, panels: layout.Panels) -> None:
         cost = COSTS[index % len(COSTS)]
         own = block.points[block.points["x_name"] == cost]
         style.panel_letter(axes, panel_letter(index) if own.empty else own["panel"].iloc[0])
-        if own["valued"].any():
-            _draw_panel(axes, own, context, panels)
-        else:
-            style.say_instead(axes, _why_empty(block.points, cost, context.word))
+        if not own["valued"].any():
+            style.say_instead(axes, _why_empty(block.points, cost))
+        elif _draw_panel(axes, own, looks, panels):
+            cut.append(own["panel"].iloc[0])
 
     with style.applied(width):
-        return draw_blocks(
-            [Block(own, _handles(own, context, width)) for own in blocks],
+        return layout.draw_blocks(
+            [layout.Block(own, _handles(own, looks, width)) for own in blocks],
             width,
-            lambda: _note_sentences(points, context),
+            lambda: _note_sentences(points, cut),
             draw_panel,
-            nothing_sentence(stored(frame)),
+            prose.nothing_sentence(data.stored(frame)),
         )
-
-
-def _points(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with what drawing needs of each: its origin, and its error bars on both axes."""
-    points = drawable(frame)
-    kind = options(frame).error_bars
-    bars = {
-        f"{axis}_bar_{end}": ends
-        for axis in "xy"
-        for end, ends in error_bars(points, kind, axis).items()
-    }
-    return points.assign(
-        valued=has_value(points),
-        single=is_single(points),
-        published=is_published(points),
-        drawn_origin=drawn_origins(points),
-        **bars,
-    )
 
 
 def fronts(points: pd.DataFrame) -> list[pd.DataFrame]:
@@ -139,7 +64,7 @@ def fronts(points: pd.DataFrame) -> list[pd.DataFrame]:
 
     Energies are compared within one origin and scope only.
     """
-    best = points[(points["non_dominated"] == True) & has_value(points)]  # noqa: E712
+    best = points[(points["non_dominated"] == True) & data.has_value(points)]  # noqa: E712
     best = best.sort_values(["x", "y"], kind="stable")
     if best.empty or best["x_name"].iloc[0] != "energy_kwh":
         return [] if best.empty else [best]
@@ -163,99 +88,106 @@ def named_fronts(points: pd.DataFrame) -> list[tuple[str, Any, pd.DataFrame]]:
     ]
 
 
-def _draw_panel(axes: Axes, rows: pd.DataFrame, context: _Context, panels: Panels) -> None:
+def _draw_panel(axes: Axes, rows: pd.DataFrame, looks: layout.Looks, panels: layout.Panels) -> bool:
+    """Draw one panel; return True if an error bar reaches beyond its axes."""
     points = rows[rows["valued"]]
     first = points.iloc[0]
-    cost = quantity(first["x_name"], context.word, first["model"]).fitting(points["x"].to_list())
+    cost = prose.quantity(first["x_name"], data.gpu_word(rows), first["model"])
+    cost = cost.fitting(points["x"].to_list())
     across = ("x", "x_bar_low", "x_bar_high")
     points = points.assign(**{name: points[name] * cost.factor for name in across})
-    draw_series(axes, points, context.looks, joined=False)
-    panels.set_labels(axes, cost.label, metric_words(records(rows)))
-    bars = {
-        axis: points[[f"{axis}_bar_low", f"{axis}_bar_high"]].set_axis(["low", "high"], axis=1)
-        for axis in "xy"
-    }
-    draw_error_bars(axes, points, context.looks, across=bars["x"], upright=bars["y"], width=0.7)
-    ends = {axis: bar_ends(own) for axis, own in bars.items()}
-    costs = room_for(points["x"].to_list(), ends["x"], log=True)
+    layout.draw_series(axes, points, looks, joined=False)
+    panels.set_labels(axes, cost.label, prose.metric_words(records(rows)))
+    layout.draw_error_bars(axes, points, looks, "xy", width=0.7)
+    ends = {axis: data.bar_ends(points, axis) for axis in "xy"}
+    costs = data.room_for(points["x"].to_list(), ends["x"], log=True)
     if positive := [value for value in costs if value > 0]:
         style.log_axis(axes, "x", positive, 10, panels.dense)
-    style.linear_axis(axes, room_for(points["y"].to_list(), ends["y"], log=False), False)
-    if is_beyond(axes.get_xlim(), ends["x"]) or is_beyond(axes.get_ylim(), ends["y"]):
-        context.cut.append(first["panel"])
+    style.linear_axis(axes, data.room_for(points["y"].to_list(), ends["y"], log=False), False)
+    beyond = data.is_beyond(axes.get_xlim(), ends["x"]) or data.is_beyond(
+        axes.get_ylim(), ends["y"]
+    )
     _draw_fronts(axes, points, panels)
+    return beyond
 
 
-def _why_empty(rows: pd.DataFrame, cost: str, word: str) -> str:
+def _why_empty(rows: pd.DataFrame, cost: str) -> str:
     """Return why a block has no point against a cost; `rows` are those of the block."""
     first = rows.iloc[0]
     lacks_cost = rows.loc[rows["x_name"] == cost, "x"].isna().all()
     lacking = cost if lacks_cost else first["y_name"]
-    return no_value_sentence(lacking, word, first["model"], first["metric_name"])
+    return prose.no_value_sentence(
+        lacking, data.gpu_word(rows), first["model"], first["metric_name"]
+    )
 
 
-def _draw_fronts(axes: Axes, points: pd.DataFrame, panels: Panels) -> None:
+def _draw_fronts(axes: Axes, points: pd.DataFrame, panels: layout.Panels) -> None:
     """Join the points of each front, and label them with n and local batch size."""
-    labels, lines = [], []
-    for _, dashes, front in named_fronts(points):
+    fronts = named_fronts(points)
+    for _, dashes, front in fronts:
         axes.plot(front["x"], front["y"], **FRONT, linestyle=dashes, gid="front")
-        lines.append(places_of(front))
-        labels += [
-            Label(row.x, row.y, f"{row.gpus}, {row.local_batch_size}") for row in each(front)
-        ]
-    write_labels(axes, labels, places_of(points), lines, panels.size_mm)
+    lines = [front for _, _, front in fronts]
+    labels = [
+        layout.Label(row.x, row.y, f"{row.gpus}, {row.local_batch_size}")
+        for front in lines
+        for row in data.each(front)
+    ]
+    layout.write_labels(axes, labels, points, lines, panels.size_mm)
 
 
-def _handles(points: pd.DataFrame, context: _Context, width: float) -> list[Line2D]:
+def _handles(points: pd.DataFrame, looks: layout.Looks, width: float) -> list[Line2D]:
     """Return the series of a block, its fronts, and what origins look like where there are several."""
     handles = [
-        series_entry(points, series, label, context.looks[series], linestyle="none")
-        for series, label in series_labels(points).items()
+        layout.series_entry(points, series, label, looks[series], linestyle="none")
+        for series, label in data.series_labels(points).items()
     ]
     of_fronts: dict[str, Any] = {}
-    for _, own in groups(points, "panel"):
+    for _, own in data.groups(points, "panel"):
         of_fronts |= {label: dashes for label, dashes, _ in named_fronts(own)}
-    handles += [entry(label, **FRONT, linestyle=dashes) for label, dashes in of_fronts.items()]
-    return handles + origin_entries(points, width)
+    handles += [
+        layout.entry(label, **FRONT, linestyle=dashes) for label, dashes in of_fronts.items()
+    ]
+    return handles + layout.origin_entries(points, width)
 
 
 # --- notes ----------------------------------------------------------------------------------------
 
 
-def _note_sentences(points: pd.DataFrame, context: _Context) -> list[str]:
-    table, rows = stored(points), records(points)
+def _note_sentences(points: pd.DataFrame, cut: Sequence[str]) -> list[str]:
+    table, rows = data.stored(points), records(points)
     said = [
-        f"{origin_sentence(rows)} n counts {context.word}. {device_sentence(rows)}",
+        f"{prose.origin_sentence(rows)} n counts {data.gpu_word(points)}. {prose.device_sentence(rows)}",
         "Dashed: Pareto-optimal points by their means: no other point is at least as good and as cheap,"
         " and better in one; labelled with n and local batch size where there is room. Energies are"
         " compared within one origin and scope only. A configuration shared by several series is shown"
         " with the first of them.",
-        _bar_sentence(points[points["valued"]], context, options(points).error_bars),
-        goal_sentence(map(records, blocks_of(points))),
+        _bar_sentence(points[points["valued"]], cut),
+        prose.goal_sentence(map(records, data.blocks_of(points))),
         _null_sentence(points),
-        no_energy_sentence(table, rows),
+        prose.no_energy_sentence(table, rows),
     ]
     return [
         *(said if rows else []),
-        *table_notes(table),
+        *prose.table_notes(table),
     ]
 
 
-def _bar_sentence(points: pd.DataFrame, context: _Context, kind: str) -> str:
+def _bar_sentence(points: pd.DataFrame, cut: Sequence[str]) -> str:
     """Return which error bars are drawn, which points have none and why, which are cut."""
     singles = int(points["single"].sum())
     barred = int(points[["x_bar_low", "y_bar_low"]].notna().any(axis=1).sum())
     said = "; points without one are single runs" if singles else ""
     if barred + singles < len(points):
         said += "; not known for some points"
-    if context.cut:
-        said += f"; in {', '.join(context.cut)} some reach beyond the axis"
-    return bar_sentence(kind, len(points), singles, barred, said)
+    if cut:
+        said += f"; in {', '.join(cut)} some reach beyond the axis"
+    kind = data.options(points).error_bars
+    return prose.bar_sentence(kind, len(points), singles, barred, said)
 
 
 def _null_sentence(points: pd.DataFrame) -> str:
     """Return configurations without a place in a panel that has other points."""
-    drawn = points.loc[points["valued"], "panel"]
-    lacking = points[~points["valued"] & points["panel"].isin(drawn)]
-    by_panel = groups(lacking, "panel")
-    return null_sentence([(panel, named(list(own["configuration"]))) for panel, own in by_panel])
+    by_panel = data.groups(data.without_value(points), "panel")
+    return prose.null_sentence(
+        [(panel, prose.named(list(own["configuration"]))) for panel, own in by_panel]
+    )

@@ -5,43 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from scalewatt.figures import style
-from scalewatt.figures.figure_data import (
-    drawable,
-    drawn_origins,
-    gpu_word,
-    groups,
-    options,
-    series_labels,
-    stored,
-)
-from scalewatt.figures.footnote_text import (
-    device_sentence,
-    judged_sentence,
-    nothing_sentence,
-    origin_sentence,
-    quantity,
-    table_notes,
-)
-from scalewatt.figures.layout import (
-    Looks,
-    draw_series,
-    entry,
-    legend_above,
-    legend_columns,
-    origin_entries,
-    series_entry,
-)
-from scalewatt.results.figures.figure_schema import PREDICTION
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import layout, prose, style
 from scalewatt.results.tables.frames import records
 
-SCHEMA: pa.Schema = PREDICTION
-KEY: tuple[str, ...] = ()
 PANEL_HEIGHT_MM = 62.0
 PANELS = {"runtime_h": "run time", "energy_kwh": "energy"}
 """Quantities that have a panel, and their labels."""
@@ -51,27 +22,29 @@ _LINE: Any = {"color": style.INK, "linewidth": 0.8, "linestyle": (0, (4, 2)), "z
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw a panel of run times and one of energies: found ÷ predicted against predicted."""
     points = _points(frame)
-    width = options(frame).width_mm
+    width = data.options(frame).width_mm
     preset = style.preset(width)
-    looks = {name: style.series_style(i, width) for i, name in enumerate(series_labels(points))}
+    looks = {
+        name: style.series_style(i, width) for i, name in enumerate(data.series_labels(points))
+    }
     columns = 1 if preset.narrow else len(PANELS)
     sentences = _note_sentences(points)
     handles = _handles(points, looks, width)
-    in_line = legend_columns(handles, preset.legend_characters)
+    in_line = layout.legend_columns(handles, preset.legend_characters)
     legend_rows = -(-len(handles) // in_line)
     small = len(style.note_lines(sentences, width)) + 1.25 * legend_rows + 1
     height = len(PANELS) // columns * PANEL_HEIGHT_MM + style.lines_mm(small, preset.text_size)
     with style.applied(width):
         figure = style.new_figure(height, width)
         if points.empty:
-            style.say_instead(figure.subplots(), nothing_sentence(stored(frame)))
+            style.say_instead(figure.subplots(), prose.nothing_sentence(data.stored(frame)))
         else:
             grid = figure.subplots(len(PANELS) // columns, columns, squeeze=False).ravel().tolist()
             for letter, name, axes in zip("AB", PANELS, grid, strict=True):
                 style.panel_letter(axes, letter)
                 own = points[points["quantity"] == name]
-                _draw_panel(axes, own, name, looks, gpu_word(frame), dense=not preset.narrow)
-            legend_above(figure, handles, in_line, 3)
+                _draw_panel(axes, own, name, looks, data.gpu_word(frame), dense=not preset.narrow)
+            layout.legend_above(figure, handles, in_line, 3)
         style.notes(figure, sentences)
     return figure
 
@@ -84,31 +57,31 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _points(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the panels, each with the series it is drawn as: one for each kind of training."""
-    rows = drawable(frame)
+    rows = data.drawable(frame)
     rows = rows[rows["quantity"].isin(list(PANELS))]
     phase = rows["phase"].map(lambda one: "" if one == "train" else f" {one}")
     label = (rows["model"] + phase + " on " + rows["device"]).astype(object)
     rows = rows.assign(series=label, label=label)
-    return rows.assign(drawn_origin=drawn_origins(rows))
+    return rows.assign(drawn_origin=data.drawn_origins(rows))
 
 
 def _draw_panel(
-    axes: Axes, rows: pd.DataFrame, name: str, looks: Looks, word: str, dense: bool
+    axes: Axes, rows: pd.DataFrame, name: str, looks: layout.Looks, word: str, dense: bool
 ) -> None:
     points = rows[rows["found"].notna() & (rows["predicted"].fillna(0) != 0)]
     if points.empty:
         style.say_instead(axes, f"No {PANELS[name]} is both found and predicted.")
         return
-    shown = quantity(name, word, None).fitting(points["predicted"].to_list())
+    shown = prose.quantity(name, word, None).fitting(points["predicted"].to_list())
     x = points["predicted"] * shown.factor
     parts = {end: points[end] / points["predicted"] for end in ("predicted_low", "predicted_high")}
     points = points.assign(x=x, y=points["found"] / points["predicted"], **parts)
     axes.axhline(1.0, **_LINE)
-    for series, own in groups(points, "series"):
+    for series, own in data.groups(points, "series"):
         pale = style.paler(looks[series]["color"], 0.55)
         ends = (own["predicted_low"], own["predicted_high"])
         axes.vlines(own["x"], *ends, color=pale, linewidth=2.2, zorder=2)
-    draw_series(axes, points, looks, joined=False)
+    layout.draw_series(axes, points, looks, joined=False)
     axes.set(
         xlabel=f"Predicted {shown.label[0].lower()}{shown.label[1:]}",
         ylabel=f"Found ÷ predicted {PANELS[name]}",
@@ -118,34 +91,34 @@ def _draw_panel(
     style.linear_axis(axes, [*extent, 1.0], from_zero=False)
 
 
-def _handles(points: pd.DataFrame, looks: Looks, width_mm: float) -> list[Line2D]:
+def _handles(points: pd.DataFrame, looks: layout.Looks, width_mm: float) -> list[Line2D]:
     handles = [
-        series_entry(points, series, label, looks[series], linestyle="none")
-        for series, label in series_labels(points).items()
+        layout.series_entry(points, series, label, looks[series], linestyle="none")
+        for series, label in data.series_labels(points).items()
     ]
     if not points.empty:
         band: Any = {"color": style.NOT_KNOWN, "linewidth": 3}
-        handles.append(entry("90 % interval of the prediction", **band))
-    return handles + origin_entries(points, width_mm)
+        handles.append(layout.entry("90 % interval of the prediction", **band))
+    return handles + layout.origin_entries(points, width_mm)
 
 
 # --- notes ----------------------------------------------------------------------------------------
 
 
 def _note_sentences(points: pd.DataFrame) -> list[str]:
-    table, rows = stored(points), records(points)
+    table, rows = data.stored(points), records(points)
     said = [
-        f"{origin_sentence(rows)} {device_sentence(rows)}".strip(),
+        f"{prose.origin_sentence(rows)} {prose.device_sentence(rows)}".strip(),
         f"Predicted by {table.get('scaling_model')}, calibrated on "
         f"{', '.join(table.get('sources', []))}.",
-        judged_sentence(rows, PANELS),
+        prose.judged_sentence(rows, PANELS),
         _lacking(points),
     ]
     warnings = points["warnings"].dropna().unique()
     return [
         *filter(None, said if rows else []),
         *(f"{one[:1].upper()}{one[1:]}." for one in warnings if one),
-        *table_notes(table),
+        *prose.table_notes(table),
     ]
 
 

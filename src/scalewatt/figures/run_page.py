@@ -14,8 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from scalewatt.figures import style
-from scalewatt.figures.footnote_text import KIND_WORDS, counted, origin_phrase
+from scalewatt.figures import prose, style
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.figures.run_page_table import (
@@ -34,7 +33,7 @@ from scalewatt.results.text.flag_labels import (
 )
 from scalewatt.results.text.number_format import percent, with_unit
 
-PANEL_WORDS = KIND_WORDS | {"ram": "Memory", "unused_gpu": "GPUs not held"}
+PANEL_WORDS = prose.KIND_WORDS | {"ram": "Memory", "unused_gpu": "GPUs not held"}
 STAGES: dict[str, tuple[str, str]] = {
     "startup": ("#b0b0b0", ""),
     "stage_data": ("#8a1f4e", "xxx"),
@@ -89,7 +88,7 @@ def title(page: RunPage) -> str:
     """Return two or three lines: which run, its totals with their origin and scope, why it is excluded."""
     row = page.row
     nodes = f"{len(page.nodes)} node{'s' if len(page.nodes) != 1 else ''}"
-    ranks = counted(row["gpus"], "processes" if counts_processes(row) else "GPUs")
+    ranks = prose.counted(row["gpus"], "processes" if counts_processes(row) else "GPUs")
     lines = [
         f"{row['configuration']}, repeat {row['repeat']}: {ranks} on {nodes},"
         f" {row['device_name'] or row['device']}",
@@ -109,7 +108,7 @@ def energy_words(row: Mapping[str, Any]) -> str:
     if row["energy_kwh"] is None:
         recorded = with_unit(row["recorded_energy_kwh"] or 0.0, "kWh")
         return f"Energy not known ({recorded} recorded of {scope}{covered})"
-    phrase = origin_phrase(row["energy_origin"], scope)
+    phrase = prose.origin_phrase(row["energy_origin"], scope)
     return f"Energy {with_unit(row['energy_kwh'], 'kWh')} {phrase}, scope {scope}{covered}"
 
 

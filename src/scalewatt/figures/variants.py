@@ -13,29 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from scalewatt.figures import style
-from scalewatt.figures.figure_data import (
-    blocks_of,
-    gpu_word,
-    options,
-    stored,
-)
-from scalewatt.figures.footnote_text import (
-    counted,
-    device_sentence,
-    goal_sentence,
-    metric_words,
-    no_energy_sentence,
-    nothing_sentence,
-    origin_sentence,
-    table_notes,
-)
-from scalewatt.results.figures.figure_schema import VARIANTS, panel_letter
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import prose, style
+from scalewatt.results.figures.figure_schema import panel_letter
 from scalewatt.results.tables.frames import records
 
 Row = dict[str, Any]
-SCHEMA: pa.Schema = VARIANTS
-KEY: tuple[str, ...] = ()
 
 SLOT_MM, NARROW_SLOT_MM = 3.9, 4.8
 """Height of one line of a panel; at column width long ones are broken into two."""
@@ -80,10 +63,10 @@ class Slot:
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw a block of six panels per model and phase: a dot and its interval for each variant."""
-    width = options(frame).width_mm
+    width = data.options(frame).width_mm
     preset = style.preset(width)
     columns = NARROW_COLUMNS if preset.narrow else COLUMNS
-    blocks = [(own, list(slots_of(own))) for own in map(records, blocks_of(frame))]
+    blocks = [(own, list(slots_of(own))) for own in map(records, data.blocks_of(frame))]
     deep = PANELS // columns
     slot_mm = NARROW_SLOT_MM if preset.narrow else SLOT_MM
     heights = [len(slots) * slot_mm + PANEL_EXTRA_MM for _, slots in blocks for _ in range(deep)]
@@ -99,9 +82,9 @@ def draw(frame: pd.DataFrame) -> Figure:
             for index, (own, slots) in enumerate(blocks):
                 axes = grid[deep * index : deep * (index + 1)].ravel().tolist()
                 letters = letters_of(index, len(axes))
-                _draw_block(axes, own, slots, letters, gpu_word(frame), columns)
+                _draw_block(axes, own, slots, letters, data.gpu_word(frame), columns)
         else:
-            sentence = nothing_sentence(stored(frame), "these variants")
+            sentence = prose.nothing_sentence(data.stored(frame), "these variants")
             style.say_instead(figure.subplots(), sentence)
         style.notes(figure, sentences)
     return figure
@@ -124,7 +107,7 @@ def panels_of(rows: Sequence[Row]) -> list[Shown]:
         Shown("energy_per_sample_j", "Energy per sample (J)"),
         Shown(power, f"Power per {of} (W)"),
         Shown("step_data_share", "Waiting for data (%)", 100.0),
-        Shown("metric_last", metric_words(rows)),
+        Shown("metric_last", prose.metric_words(rows)),
     ]
 
 
@@ -147,7 +130,7 @@ def slots_of(rows: Sequence[Row]) -> Iterator[Slot]:
 def plotted(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the points that are drawn, one row each, in the table's units."""
     found = []
-    for index, own in enumerate(blocks_of(frame)):
+    for index, own in enumerate(data.blocks_of(frame)):
         panels = panels_of(records(own))
         for letter, shown in zip(letters_of(index, len(panels)), panels, strict=True):
             ends = {f"{shown.column}_{end}": end for end in ("mean", "low", "high")}
@@ -290,7 +273,7 @@ def _title(rows: Sequence[Row], word: str) -> str:
     phase = "" if first["phase"] == "train" else f" {first['phase']}"
     counts = {row["gpus"] for row in rows}
     sizes = {row["local_batch_size"] for row in rows}
-    n = f", {counted(first['gpus'], word)}" if len(counts) == 1 else ""
+    n = f", {prose.counted(first['gpus'], word)}" if len(counts) == 1 else ""
     return f"{first['model']}{phase}{n}" + (f", LBS {sizes.pop()}" if len(sizes) == 1 else "")
 
 
@@ -303,14 +286,14 @@ def _values(rows: Sequence[Row], column: str) -> list[float]:
 
 
 def _note_sentences(frame: pd.DataFrame) -> list[str]:
-    table, rows = stored(frame), records(frame)
+    table, rows = data.stored(frame), records(frame)
     baselines = [
         f"{row['model']}: {row['differs']} (in {_spoken(row['precision_used'])})"
         for row in rows
         if _is_baseline(row)
     ]
     return [
-        f"{origin_sentence(rows)} {device_sentence(rows)}",
+        f"{prose.origin_sentence(rows)} {prose.device_sentence(rows)}",
         f"Baselines (dashed lines): {'; '.join(baselines)}." if baselines else "",
         f"{_interval_sentence(rows)} Power: mean over the run. Waiting for data: share of a step."
         if rows
@@ -319,9 +302,9 @@ def _note_sentences(frame: pd.DataFrame) -> list[str]:
         "error, and shows the cost without loading."
         if any(row["loader"] == NO_ERROR for row in rows)
         else "",
-        goal_sentence(map(records, blocks_of(frame))),
-        no_energy_sentence(table, rows),
-        *table_notes(table),
+        prose.goal_sentence(map(records, data.blocks_of(frame))),
+        prose.no_energy_sentence(table, rows),
+        *prose.table_notes(table),
     ]
 
 

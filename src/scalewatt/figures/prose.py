@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scalewatt.recordings.series import INSTANTANEOUS, MEAN, MEASURED, MOVING_MEAN, SIMULATED
-from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES, shortened_ids
-from scalewatt.results.text.markdown_latex import excluded_sentence as excluded_sentence
-from scalewatt.results.text.metric_labels import SEVERAL
-from scalewatt.results.text.metric_labels import metric_label as metric_label
+from scalewatt.results.text.markdown_latex import (
+    UNEQUAL_SCOPES,
+    excluded_sentence,
+    shortened_ids,
+)
+from scalewatt.results.text.metric_labels import SEVERAL, metric_label
 
-ORIGINS = ("measured", "estimated", "simulated", "published", "mixed")
 FILL_WORDS = {
     "measured": "filled markers",
     "estimated": "open markers",
