@@ -17,18 +17,11 @@ import pyarrow.parquet as pq
 
 from scalewatt.common.files import atomic_path
 from scalewatt.energy.accounting.energy_schema import METADATA_KEY, TRACES_SCHEMA
-from scalewatt.energy.accounting.node_energy import UNUSED_GPU, KindEnergy
+from scalewatt.energy.accounting.node_energy import KindEnergy
 from scalewatt.energy.accounting.run_inputs import Planned
 from scalewatt.energy.integration.sample_checks import SAMPLE_FLAGS, Validated
 from scalewatt.energy.integration.stage_intervals import STAGES, StageIntervals
-from scalewatt.recordings.series import (
-    DEVICE_KINDS,
-    INSTANTANEOUS,
-    MEAN,
-    MOVING_MEAN,
-    Floats,
-    sample_quantity,
-)
+from scalewatt.recordings.series import Floats, SensorSeries, sample_quantity
 
 
 class TraceWriter:
@@ -49,7 +42,6 @@ class TraceWriter:
         self._device_name = device_name
         named = {"configuration": spec.configuration, "repeat": spec.repeat}
         self._schema = TRACES_SCHEMA.with_metadata({METADATA_KEY: json.dumps(named).encode()})
-        self._words: dict[str, dict[str, int]] = {"node": {}, "uuid": {}}
         self._pieces: list[_Piece] = []
         self._waiting: deque[Future[None]] = deque()
 
@@ -88,33 +80,25 @@ class TraceWriter:
 
     def add(self, segment: int, kind: KindEnergy, intervals: StageIntervals) -> None:
         """Add the samples of one device kind of one node, device by device."""
-        for series, validated in zip(kind.series, kind.validated, strict=True):
-            if series.time_s.size:
-                self._pieces.append(
-                    _Piece(
-                        segment,
-                        self._code("node", series.node),
-                        _KINDS.index(kind.device_kind),
-                        series.device_index,
-                        self._code("uuid", series.uuid) if series.uuid else -1,
-                        _ORIGINS.index(series.origin),
-                        _QUANTITIES.index(sample_quantity(series, self._device_name)),
-                        series.time_s,
-                        validated,
-                        intervals,
-                    )
-                )
+        self._pieces += [
+            _Piece(
+                segment,
+                kind.device_kind,
+                series,
+                sample_quantity(series, self._device_name),
+                validated,
+                intervals,
+            )
+            for series, validated in zip(kind.series, kind.validated, strict=True)
+            if series.time_s.size
+        ]
         if sum(piece.time_s.size for piece in self._pieces) >= self._ROWS:
             self._flush()
 
-    def _code(self, column: str, word: str) -> int:
-        return self._words[column].setdefault(word, len(self._words[column]))
-
     def _flush(self) -> None:
         pieces, self._pieces = self._pieces, []
-        words = {name: list(codes) for name, codes in self._words.items()}
         if pieces:
-            self._waiting.append(self._thread.submit(self._write, pieces, words))
+            self._waiting.append(self._thread.submit(self._write, pieces))
         self._wait(self._AHEAD)
 
     def _wait(self, at_most: int) -> None:
@@ -122,58 +106,54 @@ class TraceWriter:
         while len(self._waiting) > at_most:
             self._waiting.popleft().result()
 
-    def _write(self, pieces: list[_Piece], words: dict[str, list[str]]) -> None:
-        table = _trace_table(pieces, words, self._schema)
+    def _write(self, pieces: list[_Piece]) -> None:
+        table = _trace_table(pieces, self._schema)
         self._writer.write_table(table, row_group_size=len(table))
-
-
-_KINDS = (*DEVICE_KINDS, UNUSED_GPU)
-_ORIGINS = ("measured", "estimated", "simulated")
-_QUANTITIES = (INSTANTANEOUS, MEAN, MOVING_MEAN, None)
 
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """The samples of one device; words as codes."""
+    """The samples of one device."""
 
     segment: int
-    node: int
-    kind: int
-    index: int
-    uuid: int
-    """-1 where there is none."""
-    origin: int
-    quantity: int
-    time_s: Floats
+    device_kind: str
+    series: SensorSeries
+    quantity: str | None
     validated: Validated
     intervals: StageIntervals
 
+    @property
+    def time_s(self) -> Floats:
+        """Return the times of its samples."""
+        return self.series.time_s
 
-def _trace_table(pieces: list[_Piece], words: dict[str, list[str]], schema: pa.Schema) -> pa.Table:
+
+def _trace_table(pieces: list[_Piece], schema: pa.Schema) -> pa.Table:
     sizes = [piece.time_s.size for piece in pieces]
 
-    def repeated(codes: list[int], column: str) -> np.ndarray:
+    def numbers(values: list[int], column: str) -> pa.Array:
         kind = schema.field(column).type
-        width = kind.index_type if pa.types.is_dictionary(kind) else kind
-        return np.repeat(np.array(codes, dtype=width.to_pandas_dtype()), sizes)
+        return _array(kind, np.repeat(np.array(values, dtype=kind.to_pandas_dtype()), sizes))
 
-    uuids = repeated([p.uuid for p in pieces], "uuid")
-    quantities = repeated([p.quantity for p in pieces], "quantity")
-    known = quantities < len(_QUANTITIES) - 1
+    def words(values: list[str | None], column: str) -> pa.DictionaryArray:
+        known = list(dict.fromkeys(value for value in values if value is not None))
+        codes = [-1 if value is None else known.index(value) for value in values]
+        width = schema.field(column).type.index_type.to_pandas_dtype()
+        return _words(np.repeat(np.array(codes, dtype=width), sizes), known)
+
+    flags = np.concatenate([p.validated.sample_flags for p in pieces]).view(np.int8)
     columns = (
-        _array(pa.int32(), repeated([p.segment for p in pieces], "segment")),
+        numbers([p.segment for p in pieces], "segment"),
         _microseconds(pieces).view(schema.field("time").type),
-        _words(repeated([p.node for p in pieces], "node"), words["node"]),
-        _words(repeated([p.kind for p in pieces], "device_kind"), _KINDS),
-        _array(pa.int16(), repeated([p.index for p in pieces], "device_index")),
-        _words(np.maximum(uuids, 0), words["uuid"] or [""], uuids >= 0),
+        words([p.series.node for p in pieces], "node"),
+        words([p.device_kind for p in pieces], "device_kind"),
+        numbers([p.series.device_index for p in pieces], "device_index"),
+        words([p.series.uuid or None for p in pieces], "uuid"),
         _watts(pieces),
-        _words(np.where(known, quantities, 0).astype(np.int8), _QUANTITIES[:-1], known),
-        _words(repeated([p.origin for p in pieces], "energy_origin"), _ORIGINS),
+        words([p.quantity for p in pieces], "quantity"),
+        words([p.series.origin for p in pieces], "energy_origin"),
         _words(_stages(pieces), STAGES),
-        _words(
-            np.concatenate([p.validated.sample_flags for p in pieces]).view(np.int8), SAMPLE_FLAGS
-        ),
+        _words(flags, SAMPLE_FLAGS),
     )
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -203,11 +183,10 @@ def _watts(pieces: list[_Piece]) -> pa.Array:
     return _array(pa.float32(), watts, ~np.isnan(watts))
 
 
-def _words(
-    codes: np.ndarray, words: Sequence[str], known: np.ndarray | None = None
-) -> pa.DictionaryArray:
-    width = pa.from_numpy_dtype(codes.dtype)
-    return pa.DictionaryArray.from_arrays(_array(width, codes, known), list(words))
+def _words(codes: np.ndarray, words: Sequence[str]) -> pa.DictionaryArray:
+    """Return the words of codes; null where a code is negative."""
+    indices = _array(pa.from_numpy_dtype(codes.dtype), codes, codes >= 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()))
 
 
 def _array(kind: pa.DataType, values: np.ndarray, known: np.ndarray | None = None) -> pa.Array:
