@@ -10,7 +10,6 @@ sensor that the header does not describe is known by its name, as perun 1.0.0 gi
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Iterable
@@ -32,6 +31,7 @@ from scalewatt.recordings.series import (
     Recording,
     SensorSeries,
     by_node,
+    finite_number,
     flag,
     in_order_of_time,
     index_in_name,
@@ -143,7 +143,7 @@ def last_sample_s(path: Path | str) -> float | None:
         return None
     for line in reversed(lines):
         value = _json(line)
-        if isinstance(value, dict) and (time_s := _number(value.get("t"))) is not None:
+        if isinstance(value, dict) and (time_s := finite_number(value.get("t"))) is not None:
             return time_s
     return None
 
@@ -173,7 +173,7 @@ def _records(path: Path, first: int) -> _Content:
     names = [name for name in records.rows.dtype.names or () if name not in _STAMPS]
     return _Content(
         host=host,
-        period_s=_number(records.header.get("sampling_period_s")),
+        period_s=finite_number(records.header.get("sampling_period_s")),
         sensors=sensors if isinstance(sensors, dict) else {},
         wall=records.column("t"),
         mono=records.column("mono"),
@@ -194,7 +194,7 @@ def _lines(path: Path) -> _Content:
         value = _json(line)
         if isinstance(value, dict) and "journal" in value:
             header = value
-        elif isinstance(value, dict) and _number(value.get("t")) is not None:
+        elif isinstance(value, dict) and finite_number(value.get("t")) is not None:
             samples.append(value)
         else:
             bad.append(number)
@@ -203,7 +203,7 @@ def _lines(path: Path) -> _Content:
     keys = dict.fromkeys(key for sample in samples for key in sample if key not in _STAMPS)
     return _Content(
         host=host if isinstance(host, str) else None,
-        period_s=_number(header.get("sampling_period_s")),
+        period_s=finite_number(header.get("sampling_period_s")),
         sensors=sensors if isinstance(sensors, dict) else {},
         wall=_column(samples, "t"),
         mono=_column(samples, "mono"),
@@ -259,8 +259,8 @@ def _described(declared: Any, sensor: str) -> tuple[float, SensorSeries] | None:
             return None
         if quantity == "utilisation" and kind == "ram":
             return None
-        mag, uuid = _number(declared.get("mag")) or 1.0, declared.get("uuid")
-        top = (_number(declared.get("valid_max")) or 0.0) * mag or None
+        mag, uuid = finite_number(declared.get("mag")) or 1.0, declared.get("uuid")
+        top = (finite_number(declared.get("valid_max")) or 0.0) * mag or None
         return mag, replace(
             empty(kind, _index(declared.get("device_index"), index), quantity),
             valid_max=top if quantity == "counter" else None,
@@ -275,12 +275,12 @@ def _described(declared: Any, sensor: str) -> tuple[float, SensorSeries] | None:
 
 def _is_readable(declared: dict[str, Any]) -> bool:
     mag = declared.get("mag")
-    return isinstance(declared.get("unit"), str) and (mag is None or _number(mag) is not None)
+    return isinstance(declared.get("unit"), str) and (mag is None or finite_number(mag) is not None)
 
 
 def _index(stated: Any, named: int) -> int:
     """Return a device's index as the header states it, else as its name does."""
-    number = _number(stated)
+    number = finite_number(stated)
     if number is None or not number.is_integer() or not NO_INDEX <= number < _MOST_DEVICES:
         return named
     return int(number)
@@ -296,7 +296,7 @@ def _joined(parts: list[SensorSeries]) -> SensorSeries:
 
 
 def _column(samples: list[dict[str, Any]], key: str) -> Floats:
-    values = (_number(sample.get(key)) for sample in samples)
+    values = (finite_number(sample.get(key)) for sample in samples)
     return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
 
 
@@ -305,14 +305,3 @@ def _json(text: bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _number(value: Any) -> float | None:
-    """Return a finite number; None for anything else, also for one that no float64 can hold."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -149,6 +150,17 @@ def number_devices(series: list[SensorSeries]) -> tuple[SensorSeries, ...]:
             one = replace(one, device_index=index)
         result.append(one)
     return tuple(result)
+
+
+def finite_number(value: Any) -> float | None:
+    """Return a finite number; None for anything else, also for one that no float64 can hold."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def short_name(host: str) -> str:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of, shown
 from scalewatt.common.tabular_files import Row, Rows, csv_rows, parquet_rows
+from scalewatt.recordings.series import finite_number
 from scalewatt.recordings.stage_log import STAGES, read_events
 
 STAGES_SCHEMA = pa.schema(
@@ -161,15 +162,10 @@ def _checked(row: Row, where: str, own: bool) -> Row:
 
 
 def _time(row: Row, key: str, where: str) -> float:
-    value = row[key]
-    try:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            seconds = float(value)
-            if math.isfinite(seconds):
-                return seconds
-    except OverflowError:
-        pass
-    raise _wrong(row, key, where)
+    seconds = finite_number(row[key])
+    if seconds is None:
+        raise _wrong(row, key, where)
+    return seconds
 
 
 def _number(row: Row, key: str, where: str) -> int | None:

@@ -138,26 +138,23 @@ def _cross_check(
         spread = float(np.std(values, ddof=1)) / np.sqrt(values.size)
         tolerance = max(tolerance, SIGMAS * spread / mean if mean > 0 else 0.0)
     kind, index = one.device_kind, one.device_index
-    recorded = _node_j(kinds, span) if kind == "node" else _gpu_j(kinds, index, span)
-    if kind == "gpu" and recorded is not None and _is_unused(kinds, index):
-        kind = UNUSED_GPU
+    if kind == "node":
+        recorded = _node_j(kinds, span)
+    else:
+        kind, recorded = _gpu_j(kinds, index, span)
     return CrossCheck(
         one.node, kind, index, SOURCES[one.quantity], span[1] - span[0], energy, recorded, tolerance
     )
 
 
-def _gpu_j(kinds: Sequence[KindEnergy], index: int, span: Window) -> float | None:
+def _gpu_j(kinds: Sequence[KindEnergy], index: int, span: Window) -> tuple[str, float | None]:
+    """Return the kind of a GPU, held or not, and what it was measured to use; None if it was not."""
     for kind in kinds:
         if kind.device_kind in ("gpu", UNUSED_GPU) and kind.origin == "measured":
             for series, curve in zip(kind.series, kind.curves, strict=True):
                 if series.device_index == index:
-                    return float(curve.between(*span))
-    return None
-
-
-def _is_unused(kinds: Sequence[KindEnergy], index: int) -> bool:
-    unused = (kind for kind in kinds if kind.device_kind == UNUSED_GPU)
-    return any(series.device_index == index for kind in unused for series in kind.series)
+                    return kind.device_kind, float(curve.between(*span))
+    return "gpu", None
 
 
 def _node_j(kinds: Sequence[KindEnergy], span: Window) -> float | None:

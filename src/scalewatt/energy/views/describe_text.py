@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
@@ -15,13 +15,17 @@ MOST_DEVICES = 40
 
 def energy_text(summary: dict[str, Any]) -> str:
     """Return what `describe` returned as lines of text. Unknown numbers are dashes."""
+    epochs = summary["epochs"] if len(summary["epochs"]) <= MOST_DEVICES else []
     parts = [
         [_title(summary), *(f"  {line}" for line in _facts(summary))],
         _indented(_kinds(summary)),
         _indented(_devices(summary)),
-        _indented(_stages(summary)),
-        _indented(_epochs(summary)),
-        [f"  {line}" for line in _flags(summary)],
+        _indented(_parts(summary["stages"], "stage")),
+        _indented(_parts(epochs, "epoch")),
+        [
+            f"  {one['code']}: {one['device'] + ': ' if one['device'] else ''}{one['detail']}"
+            for one in summary["flags"]
+        ],
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -93,15 +97,6 @@ def _devices(summary: dict[str, Any]) -> list[list[str]]:
     return rows if len(rows) > 1 else []
 
 
-def _stages(summary: dict[str, Any]) -> list[list[str]]:
-    return _parts(summary["stages"], "stage")
-
-
-def _epochs(summary: dict[str, Any]) -> list[list[str]]:
-    epochs = summary["epochs"]
-    return _parts(epochs, "epoch") if len(epochs) <= MOST_DEVICES else []
-
-
 def _parts(rows: Sequence[dict[str, Any]], name: str) -> list[list[str]]:
     kinds = [kind for kind in DEVICE_KINDS if any(f"{kind}_energy_j" in row for row in rows)]
     lines = [[name, "J", *(f"{_LABELS[kind]} J" for kind in kinds)]]
@@ -109,13 +104,6 @@ def _parts(rows: Sequence[dict[str, Any]], name: str) -> list[list[str]]:
         values = [row["energy_j"], *(row.get(f"{kind}_energy_j") for kind in kinds)]
         lines.append([str(row[name]), *(_number(value, 1) for value in values)])
     return lines if rows else []
-
-
-def _flags(summary: dict[str, Any]) -> Iterable[str]:
-    return [
-        f"{one['code']}: {one['device'] + ': ' if one['device'] else ''}{one['detail']}"
-        for one in summary["flags"]
-    ]
 
 
 def _indented(rows: Sequence[Sequence[str]]) -> list[str]:
