@@ -128,12 +128,12 @@ class TrainingDefinition:
     dataset_fraction: str
     dataset_samples: int | None
     """None where a command's are not known."""
-    validation_samples: int | None
+    validation_samples: int | None = None
     """None where they are not known; seed and sampling period likewise."""
     protocol: str
     epochs: int
-    seed: int | None
-    sampling_period_s: float | None
+    seed: int | None = None
+    sampling_period_s: float | None = None
     settings: dict[str, Any]
 
     @property
@@ -169,7 +169,7 @@ class Configuration(TrainingDefinition):
     """One point of a series, fully determined."""
 
     id: str
-    initial_weights: str | None
+    initial_weights: str | None = None
     """Id of the configuration whose weights it starts from."""
 
 

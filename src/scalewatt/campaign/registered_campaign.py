@@ -91,13 +91,9 @@ def configuration(entry: dict[str, Any], point: Point, where: str) -> Configurat
         dataset=DATASET,
         dataset_fraction="1",
         dataset_samples=point["dataset_samples"],
-        validation_samples=None,
         protocol=point.get("protocol", OTHER_PROTOCOL),
         epochs=point["epochs"],
-        seed=None,
-        sampling_period_s=None,
         settings={"precision": point.get("precision"), "variant": point.get("variant")},
-        initial_weights=None,
     )
 
 

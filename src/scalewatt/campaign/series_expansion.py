@@ -267,7 +267,6 @@ class Expansion:
             seed=self.content.get("seed", 0),
             sampling_period_s=self.content.get("sampling_period_s", 1),
             settings=settings,
-            initial_weights=None,
         )
 
     def _id(self, gpus: int, local: int, fraction: Fraction, samples: int | None) -> str:

@@ -201,11 +201,10 @@ def provenance_of(sources: Sequence[Path], points: Iterable[Point]) -> dict[str,
         },
         "seed": SEED,
         "draws": DRAWS,
-        "tables_sha256": {str(source): _table_sha256(table_of(source)) for source in sources},
+        "tables_sha256": {
+            str(source): hashlib.sha256(table_of(source).read_bytes()).hexdigest()
+            for source in sources
+        },
         "specs": len(specs),
         "specs_sha256": text_sha256("\n".join(specs)) if specs else None,
     }
-
-
-def _table_sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

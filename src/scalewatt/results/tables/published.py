@@ -197,13 +197,9 @@ def _configuration(said: Row) -> Configuration:
         dataset={"name": PUBLISHED, "format": PUBLISHED},
         dataset_fraction="1",
         dataset_samples=said["dataset_samples"],
-        validation_samples=None,
         protocol="paper",
         epochs=said["epochs"],
-        seed=None,
-        sampling_period_s=None,
         settings={"precision": defaults["precision"]["default"]},
-        initial_weights=None,
     )
 
 

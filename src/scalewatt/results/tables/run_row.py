@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.campaign.run_spec import InitialWeights, RunSpec, read_spec
+from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA, FLAGS_SCHEMA
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
@@ -123,6 +125,8 @@ def runs_of(
         "gpu_hours": gpu_hours,
         "samples_per_gpuh": ratio(runs["samples"], gpu_hours),
         "passes_per_gpuh": ratio(passes, gpu_hours),
+        "throughput_samples_per_s": ratio(runs["samples"], runs["train_s"]),
+        "step_data_share": ratio(runs["step_data_s"], reduce(add, (runs[s] for s in STEP_PHASES))),
         **energy_columns(joules, total_j, work, facility),
         **net_columns(joules, idle_j, in_scope, work, facility),
         "idle_energy_kwh": total_in_scope(idle_j, in_scope) / J_PER_KWH,
@@ -160,8 +164,7 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> d
     energy = EnergyTotals(read_energy(files), with_staging=spec.protocol != "paper")
     metrics = [row["metric"] for row in history]
     goal = "max" if provenance.get("metric_goal") == "max" else "min"
-    updates = _known_count(row["updates"] for row in history)
-    samples = _known_count(row["samples"] for row in history)
+    start = spec.initial_weights
     identity = {
         "campaign": campaign,
         **{key: getattr(spec, key) for key in _FROM_SPEC},
@@ -181,18 +184,17 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> d
                 *_simulation_flags(provenance),
             ]
         ),
-        "initial_weights": _run_name(spec.initial_weights),
+        "initial_weights": f"{start.configuration}/{start.repeat}" if start else None,
         "spec_sha256": provenance["spec_sha256"],
         "excluded": excluded,
     }
     work = {
-        "updates": updates,
-        "samples": samples,
+        **{key: _known_total(row[key] for row in history) for key in ("updates", "samples")},
         "metric_last": metrics[-1],
         "metric_best": _best(metrics, goal),
         "train_loss": history[-1]["train_loss"],
         "validation_loss": history[-1]["validation_loss"],
-        **_step_columns(history, samples),
+        **_step_columns(history),
     }
     return {**identity, **work, **_energies(energy)}
 
@@ -225,21 +227,9 @@ _FROM_PROVENANCE = (
     *("metric_name", "metric_persistence", "segments"),
 )
 _FROM_SPEC = (
-    "configuration",
-    "repeat",
-    "model",
-    "phase",
-    "device",
-    "gpus",
-    "nodes",
-    "local_batch_size",
-    "global_batch_size",
-    "dataset_samples",
-    "epochs",
-    "protocol",
+    *("configuration", "repeat", "model", "phase", "device", "gpus", "nodes"),
+    *("local_batch_size", "global_batch_size", "dataset_samples", "epochs", "protocol"),
 )
-
-
 _FROM_SETTINGS = ("precision", "loader", "channels_last", "compile")
 """Null where the model has no such setting."""
 
@@ -261,11 +251,7 @@ def read_history(path: Path, metric_name: str | None = None) -> list[dict[str, A
     return rows
 
 
-def _run_name(run: InitialWeights | None) -> str | None:
-    return None if run is None else f"{run.configuration}/{run.repeat}"
-
-
-def _known_count(values: Iterable[int | None]) -> int | None:
+def _known_total(values: Iterable[float | None]) -> float | None:
     """Return the sum; None where one value is."""
     found = list(values)
     return None if None in found else sum(v for v in found if v is not None)
@@ -277,18 +263,12 @@ def _best(metrics: list[float | None], goal: str) -> float | None:
     return (max if goal == "max" else min)(known, default=None)
 
 
-def _step_columns(history: list[dict[str, Any]], samples: int | None) -> dict[str, Any]:
+def _step_columns(history: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what a training step took, from the history; one of an older version has no such columns."""
-    phases = {name: _mean_over_updates(history, name) for name in STEP_PHASES}
-    known = [seconds for seconds in phases.values() if seconds is not None]
-    step_s = sum(known) if len(known) == len(phases) else None
     peaks = [row["peak_memory_bytes"] for row in history if row.get("peak_memory_bytes")]
-    seconds = [row["train_s"] for row in history]
-    train_s = None if None in seconds else sum(seconds)
     return {
-        **phases,
-        "step_data_share": _quotient(phases["step_data_s"], step_s),
-        "throughput_samples_per_s": _quotient(samples, train_s),
+        **{name: _mean_over_updates(history, name) for name in STEP_PHASES},
+        "train_s": _known_total(row["train_s"] for row in history),
         "peak_memory_gib": max(peaks) / GIB if peaks else None,
     }
 
@@ -296,12 +276,8 @@ def _step_columns(history: list[dict[str, Any]], samples: int | None) -> dict[st
 def _mean_over_updates(history: list[dict[str, Any]], name: str) -> float | None:
     """Return the mean per update over the epochs that have a value, weighted by their updates."""
     known = [row for row in history if row.get(name) is not None]
-    total = sum(row[name] * row["updates"] for row in known)
-    return _quotient(total, sum(row["updates"] for row in known)) if known else None
-
-
-def _quotient(top: float | None, bottom: float | None) -> float | None:
-    return top / bottom if top is not None and bottom else None
+    updates = sum(row["updates"] for row in known)
+    return sum(row[name] * row["updates"] for row in known) / updates if updates else None
 
 
 def _shared_gpus(spec: RunSpec, provenance: dict[str, Any]) -> list[Flag]:
@@ -343,6 +319,7 @@ def _energies(energy: EnergyTotals) -> dict[str, Any]:
 _OTHER_ENERGIES = ("recorded", "discarded", "unused_gpu", "stage_data")
 _DERIVED = {
     *("passes", "runtime_h", "gpu_hours", "samples_per_gpuh", "passes_per_gpuh"),
+    *("throughput_samples_per_s", "step_data_share"),
     *(f"{net}{name}" for name in ENERGY_QUANTITIES for net in ("", NET)),
     *(f"{name}_energy_kwh" for name in ("idle", *_OTHER_ENERGIES)),
 }
@@ -352,7 +329,7 @@ _RECORD = pa.schema(
         *((f"{kind}_{end}", pa.float64()) for kind in DEVICE_KINDS for end in ("j", "s")),
         *((f"{kind}_origin", pa.string()) for kind in DEVICE_KINDS),
         *((f"{name}_j", pa.float64()) for name in _OTHER_ENERGIES),
-        ("ram_node_s", pa.float64()),
+        *((name, pa.float64()) for name in ("ram_node_s", "train_s")),
     ]
 )
 """What is read of a run: the columns of RUNS that are not derived, and energies in J."""

@@ -63,7 +63,12 @@ def plan_text(plan: Plan) -> str:
     ]
     for _, own in points.groupby("series", sort=False):
         rows = records(own)
-        blocks.append("\n".join([_title(rows[0]), _heads(), *(_line(row) for row in rows)]))
+        lines = [[c.head for c in _COLUMNS], *([_cell(row, c) for c in _COLUMNS] for row in rows)]
+        table = [
+            "".join(f"{t:>{c.width}}" for t, c in zip(line, _COLUMNS, strict=True))
+            for line in lines
+        ]
+        blocks.append("\n".join([_title(rows[0]), *table]))
     blocks.append("\n".join(_sum_lines(plan)))
     if len(plan.steps):
         blocks.append("\n".join(_wrapped(one, "  ") for one in step_sentences(plan)))
@@ -162,14 +167,6 @@ def _title(first: Row) -> str:
     model = first["model"] if first["phase"] == "train" else f"{first['model']} {first['phase']}"
     runs = f"{first['runs']} runs each" if first["runs"] > 1 else "1 run each"
     return f"{first['series']} ({model} on {first['device']}, {runs})"
-
-
-def _heads() -> str:
-    return "".join(f"{column.head:>{column.width}}" for column in _COLUMNS)
-
-
-def _line(row: Row) -> str:
-    return "".join(f"{_cell(row, column):>{column.width}}" for column in _COLUMNS)
 
 
 def _cell(row: Row, column: _Column) -> str:
