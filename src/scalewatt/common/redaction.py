@@ -52,6 +52,9 @@ def _hidden(words: Sequence[str]) -> Iterator[str]:
         before = word
 
 
+# --- what tells who somebody is -------------------------------------------------------------------
+
+
 HOME, PATH, NAME, ADDRESS = "$HOME", "<path>", "<name>", "<address>"
 """What stands in place of it."""
 _SYSTEM = ("usr", "lib", "lib64", "bin", "sbin", "etc", "dev", "proc", "sys")

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks
 
 
+# --- a command as a process -----------------------------------------------------------------------
+
 STOP_SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
 _POLL_S = 0.1
 RANKS_VARIABLES = ("PMI_", "PMI2_", "PMIX_", "HYDI_", "SLURM_PMI")
@@ -165,6 +167,8 @@ class Signals:
         self._next_look_s = now + 5 * _POLL_S
         return self.file.exists()
 
+
+# --- the rank -------------------------------------------------------------------------------------
 
 _LOOK_S = 0.05
 

@@ -291,6 +291,8 @@ def _gone(process: psutil.Process) -> bool:
         return False
 
 
+# --- the other nodes ------------------------------------------------------------------------------
+
 BEAT_S = 5.0
 """How often a node beats, and looks at others."""
 

@@ -67,6 +67,8 @@ def _require_compiler() -> None:
         raise InputError(f"compile: needs a C++ compiler; expected in PATH: {' or '.join(wanted)}")
 
 
+# --- arithmetic -----------------------------------------------------------------------------------
+
 _TF32 = {"fp32": (False, False), "tf32": (True, True)}
 _TORCH_DEFAULT_TF32 = (True, False)
 

@@ -244,6 +244,8 @@ class Rollout(nn.Module):
         return torch.stack(forecasts, dim=1)
 
 
+# --- weights of the original code -----------------------------------------------------------------
+
 _PREFIX = "module."  # of DataParallel and DistributedDataParallel
 _UNUSED = ("norm.weight", "norm.bias")
 _SHOWN = 5
