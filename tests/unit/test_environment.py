@@ -17,8 +17,14 @@ from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import SECRET, Redaction, without_secrets
+from scalewatt.execution.segment_description import (
+    cudnn_version,
+    flags,
+    is_written,
+    software,
+    variables,
+)
 from scalewatt.provenance import rank_placement as placement
-from scalewatt.provenance.libraries import cudnn_version, flags, is_written, software, variables
 from scalewatt.provenance.node_description import cpus, gpus, grouped, joined, node_description
 from scalewatt.provenance.package_lock import (
     LOCK,

@@ -1,14 +1,15 @@
-"""The description of what a segment runs on, for the run's provenance."""
+"""What a segment runs on, for the run's provenance: nodes, software, torch's flags, environment variables."""
 
 from __future__ import annotations
 
 import os
+import platform
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from scalewatt.common.files import write_json
-from scalewatt.common.redaction import Redaction
+from scalewatt.common.redaction import Redaction, is_secret
 from scalewatt.monitoring.perun_session import settings_in_effect
-from scalewatt.provenance.libraries import flags, software, variables
 from scalewatt.provenance.rank_placement import gathered_placement
 from scalewatt.provenance.versions import Gpu, cpu_name, package_versions
 from scalewatt.run_files.work_directory import description_path
@@ -47,3 +48,111 @@ def describe_segment(
             **further,
         },
     )
+
+
+_FLAGS = (
+    *("threads_per_rank", "interop_threads", "cudnn_deterministic", "cudnn_benchmark"),
+    *("cudnn_allow_tf32", "matmul_allow_tf32", "deterministic_algorithms"),
+    "float32_matmul_precision",
+)
+
+
+def software(torch: Any = None, mpi: Any = None) -> dict[str, str | None]:
+    """Versions by name; null where the library is not in use, or does not tell.
+
+    python, python_implementation; mpi_library, mpi_version, mpi_standard of `mpi` (mpi4py.MPI); cuda,
+    cudnn and nccl of `torch`, which brings its own.
+    """
+    name, version = (None, None) if mpi is None else mpi.get_vendor()
+    return {
+        "python": platform.python_version(),
+        "python_implementation": platform.python_implementation(),
+        "mpi_library": name,
+        "mpi_version": _dotted(version),
+        "mpi_standard": None if mpi is None else _dotted(mpi.Get_version()),
+        "cuda": None if torch is None else torch.version.cuda,
+        "cudnn": None if torch is None else cudnn_version(torch.backends.cudnn.version()),
+        "nccl": None if torch is None else _nccl(torch),
+    }
+
+
+def cudnn_version(number: int | None) -> str | None:
+    """cuDNN's number as text: 90501 is 9.5.1, and before version 9, 8907 is 8.9.7."""
+    if number is None:
+        return None
+    thousands = 10_000 if number >= 90_000 else 1_000
+    return f"{number // thousands}.{number % thousands // 100}.{number % 100}"
+
+
+def _nccl(torch: Any) -> str | None:
+    try:
+        return _dotted(torch.cuda.nccl.version())
+    except Exception:  # torch without CUDA
+        return None
+
+
+def _dotted(version: tuple[int, ...] | None) -> str | None:
+    return None if version is None else ".".join(map(str, version))
+
+
+def flags(environment: Mapping[str, str], seed: int | None, torch: Any = None) -> dict[str, Any]:
+    """Seed, threads and flags of determinism as they are now; null where `torch` is not in use.
+
+    `cublas_workspace_config` and `python_hash_seed` are the variables' values, null where not set.
+    """
+    of_torch = (
+        dict.fromkeys(_FLAGS)
+        if torch is None
+        else {
+            "threads_per_rank": torch.get_num_threads(),
+            "interop_threads": torch.get_num_interop_threads(),
+            "cudnn_deterministic": torch.backends.cudnn.deterministic,
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "cudnn_allow_tf32": torch.backends.cudnn.allow_tf32,
+            "matmul_allow_tf32": torch.backends.cuda.matmul.allow_tf32,
+            "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+            "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        }
+    )
+    return {
+        **of_torch,
+        "cublas_workspace_config": environment.get("CUBLAS_WORKSPACE_CONFIG"),
+        "python_hash_seed": environment.get("PYTHONHASHSEED"),
+        "seed": seed,
+    }
+
+
+PREFIXES = (
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "MALLOC_"),
+    *("TORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "PYTORCH_"),
+    *("CUDNN_", "CUBLAS_", "CUBLASLT_", "NCCL_", "GLOO_", "FI_", "UCX_"),
+    *("MPICH_", "I_MPI_"),
+    *(f"OMPI_MCA_{part}" for part in ("btl", "pml", "mtl", "coll", "osc")),
+)
+"""Beginnings of the names that are written."""
+NAMES = frozenset(
+    {
+        *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS"),
+        *("CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
+        *("NVIDIA_TF32_OVERRIDE", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+        *("PYTHONHASHSEED", "PYTHONOPTIMIZE", "LD_PRELOAD", "LD_LIBRARY_PATH"),
+        *("HDF5_USE_FILE_LOCKING", "NUMEXPR_NUM_THREADS"),
+        *("SLURM_CPU_BIND", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_LIST", "SLURM_MEM_BIND"),
+        *("SLURM_GPU_BIND", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE", "SLURM_CPU_FREQ_REQ"),
+        *("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"),
+        *("SLURM_DISTRIBUTION", "SLURM_HINT", "SLURM_THREADS_PER_CORE", "SLURM_MPI_TYPE"),
+    }
+)
+"""Names that are written."""
+
+
+def is_written(name: str) -> bool:
+    """Return True if a variable is one that a run's provenance has: listed, and of no secret's name."""
+    return (name in NAMES or name.startswith(PREFIXES)) and not is_secret(name)
+
+
+def variables(environment: Mapping[str, str], redaction: Redaction) -> dict[str, str]:
+    """Return the variables that are set and matter, by name, without anything personal in their values."""
+    return {
+        name: redaction.text(environment[name]) for name in sorted(environment) if is_written(name)
+    }

@@ -18,7 +18,12 @@ class EnergyTotals:
         rows = table.to_pylist()
         self.rows = [r for r in rows if with_staging or r["stage"] != "stage_data"]
         self.staging = [r for r in rows if r["stage"] == "stage_data"]
-        self._absent = {kind: self._is_absent(kind) for kind in DEVICE_KINDS}
+        self.scope = [
+            kind
+            for kind in DEVICE_KINDS
+            if any(row["coverage"] is not None for row in self.of_kind(kind))
+        ]
+        """The device kinds that count: those that the nodes have a sensor or an estimate of."""
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """Return the rows of a device kind."""
@@ -40,18 +45,6 @@ class EnergyTotals:
     def total_j(self) -> float | None:
         """Return the energy of all device kinds in scope; None if one is, or none is in scope."""
         return known_sum(self.joules(kind) for kind in self.scope)
-
-    def absent(self, kind: str) -> bool:
-        """Return True if the nodes have no such sensor at all, as opposed to one that failed."""
-        return self._absent[kind]
-
-    def _is_absent(self, kind: str) -> bool:
-        return all(r["coverage"] is None for r in self.of_kind(kind))
-
-    @property
-    def scope(self) -> list[str]:
-        """Return the device kinds that count: those that the nodes have a sensor or an estimate of."""
-        return [kind for kind in DEVICE_KINDS if not self.absent(kind)]
 
     def origin_of(self, kind: str) -> str | None:
         """Return the origin of a kind's energy; None where it has none, or several."""
@@ -107,14 +100,16 @@ def known_sum(values: Iterable[float | None]) -> float | None:
 
 def flags_of_run(flags: pa.Table) -> list[Flag]:
     """Return the different flags of a table of FLAGS_SCHEMA, in order, but for those of stages."""
-    return _different(row for row in flags.to_pylist() if row["stage"] is None)
+    return _different(flags, of_stages=False)
 
 
 def flags_of_stages(flags: pa.Table) -> list[Flag]:
     """Return the different flags of stages, which say nothing about a total."""
-    return _different(row for row in flags.to_pylist() if row["stage"] is not None)
+    return _different(flags, of_stages=True)
 
 
-def _different(rows: Iterable[dict[str, Any]]) -> list[Flag]:
-    found = dict.fromkeys((row["code"], row["sensor"], row["detail"]) for row in rows)
-    return [flag(*one) for one in found]
+def _different(flags: pa.Table, of_stages: bool) -> list[Flag]:
+    rows = (row for row in flags.to_pylist() if (row["stage"] is not None) == of_stages)
+    return [
+        flag(*one) for one in dict.fromkeys((r["code"], r["sensor"], r["detail"]) for r in rows)
+    ]
