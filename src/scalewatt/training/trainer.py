@@ -358,7 +358,7 @@ class Trainer:
             {
                 "spec_sha256": self.job.spec_sha256,
                 "metric_name": self.workload.metric_name,
-                "metric_goal": self.workload.metric_goal,
+                "metric_goal": getattr(self.workload, "metric_goal", "min"),
                 "parameters": self.parameters,
                 "history": self.history,
             },
