@@ -6,6 +6,7 @@ It comes from the plugin that the cluster chose (RAPL, IPMI, …) and counts who
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -139,21 +140,13 @@ def parse_energy(text: str) -> float | None:
 
 def parse_elapsed(text: str) -> float | None:
     """Seconds of [days-][hours:]minutes:seconds; None for anything else."""
-    days, dash, clock = text.strip().rpartition("-")
-    parts = [_number(part) for part in clock.split(":")]
-    known = [part for part in parts if part is not None]
-    day = _number(days) if dash else 0.0
-    if day is None or len(known) != len(parts) or not 2 <= len(parts) <= 3:
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)", text.strip(), re.ASCII)
+    if found is None:
         return None
-    seconds = 0.0
-    for part in known:
-        seconds = 60 * seconds + part
-    return 86_400 * day + seconds
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return 86_400 * days + 3600 * hours + 60 * minutes + seconds
 
 
 def _number(text: str) -> float | None:
     """Return a plain decimal number that is not negative."""
-    whole, _, fraction = text.strip().partition(".")
-    if not (whole.isascii() and whole.isdigit() and (fraction or "0").isdigit()):
-        return None
-    return float(text)
+    return float(text) if re.fullmatch(r"\d+(\.\d*)?", text.strip(), re.ASCII) else None
