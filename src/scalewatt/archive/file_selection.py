@@ -15,6 +15,7 @@ from scalewatt.reproduction.manifests import ALL_RUNS, MANIFEST, Given, read_man
 from scalewatt.results.tables.read_table import RUN_KEY, read_checked
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import RUNS
+from scalewatt.results.text.number_format import listed
 
 _OF_RUN = ("spec.json", "history.parquet", "events.parquet", "provenance.json")
 """Files of a run folder; without its recordings (perun/), weights and log."""
@@ -54,27 +55,20 @@ def results_content(
             f"{results}: has no finished run of {campaign.path}; `{command.format('all')}` makes "
             "them, and another cluster's are found with --profile"
         )
-    runs = _accounted(results, finished, command.format("tables"))
+    for run in finished:
+        one = RunFiles(results, *run)
+        for path in (*(one.folder / name for name in _OF_RUN[:2]), one.energy, one.flags):
+            if not path.exists():
+                raise InputError(
+                    f"{path}: is missing, of a finished run; `{command.format('tables')}` makes it"
+                )
+    runs = tuple(finished)
     _check_tables(results, runs, command.format("tables"))
     _check_recorded(results, command.format("all"))
     files = dict(_files(results, runs))
     if traces:
         files |= _traces(results, runs, command.format("run_pages"))
-    return Content(
-        {path: files[path] for path in sorted(files)},
-        runs,
-        tuple(_missing(campaign, results, runs)),
-    )
-
-
-def _accounted(results: Path, finished: list[Run], command: str) -> tuple[Run, ...]:
-    """Return the runs; InputError where one lacks a file that tables are made from."""
-    for run in finished:
-        one = RunFiles(results, *run)
-        for path in (*(one.folder / name for name in _OF_RUN[:2]), one.energy, one.flags):
-            if not path.exists():
-                raise InputError(f"{path}: is missing, of a finished run; `{command}` makes it")
-    return tuple(finished)
+    return Content(dict(sorted(files.items())), runs, tuple(_missing(campaign, results, runs)))
 
 
 def _check_tables(results: Path, runs: tuple[Run, ...], command: str) -> None:
@@ -103,10 +97,9 @@ def _check_recorded(results: Path, command: str) -> None:
         if not (results / entry.path).is_file() or file_sha256(results / entry.path) != entry.sha256
     ]
     if other:
-        named = ", ".join(other[:5]) + (f" and {len(other) - 5} more" if len(other) > 5 else "")
         raise InputError(
-            f"{results / MANIFEST}: {len(other)} file(s) are not as it recorded them: {named}; delete "
-            f"them and `{command}` regenerates them, or, if they are correct, "
+            f"{results / MANIFEST}: {len(other)} file(s) are not as it recorded them: "
+            f"{listed(other, 5)}; delete them and `{command}` regenerates them, or, if they are correct, "
             f"`scalewatt manifest --results {results}` records them"
         )
 
@@ -154,10 +147,9 @@ def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterat
         named = ", ".join(f"{configuration} {repeat}" for configuration, repeat in sorted(left)[:3])
         yield f"{len(left)} of {planned} runs: {named}{', …' if len(left) > 3 else ''}"
     for name in campaign.figures:
+        wanted = [f"tables/{name}.parquet", f"figures/{name}.svg"]
         if name == "table1":
             wanted = [f"tables/{name}.csv"]
-        else:
-            wanted = [f"tables/{name}.parquet", f"figures/{name}.svg"]
         if not all((results / path).exists() for path in wanted):
             yield name
     pages = [

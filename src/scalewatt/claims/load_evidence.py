@@ -72,17 +72,13 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
             runs=runs,
             comparisons=tuple(records(read_frame(tables / "comparisons.parquet", COMPARISONS))),
             traces=() if traces is None else traces_of(traces),
-            trace_metadata={} if traces is None else _metadata(traces),
+            trace_metadata={} if traces is None else dict(traces.attrs),
             specs=specs_of(campaign),
             provenance=read_provenances(records(runs[list(RUN_KEY)]), tables.parent),
             campaign=campaign,
-            table_metadata=_metadata(configurations),
+            table_metadata=dict(configurations.attrs),
         )
     )
-
-
-def _metadata(frame: pd.DataFrame) -> dict[str, Any]:
-    return {str(key): value for key, value in frame.attrs.items()}
 
 
 def _check_origins(path: Path, configurations: pd.DataFrame, runs: pd.DataFrame) -> None:

@@ -108,7 +108,14 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
     assumed = {id_ for id_, one in found.items() if one.is_assumed}
     rest = seen.changed(lambda p: None if p.id in assumed else p) if assumed else seen
     bare = without_scatter(rest, found)
-    return [_named(_verdict(claim, seen, rest, bare, found, len(assumed))) for claim in claims]
+    given = [_verdict(claim, seen, rest, bare, found, len(assumed)) for claim in claims]
+    return [
+        # The origin is named, unless no result decides the claim or its energies are named already.
+        one
+        if one.verdict == INCONSISTENCY or f"Origin of the energy: {SIMULATED}." in one.detail
+        else replace(one, detail=f"{one.detail} Origin of the runs: {SIMULATED}.")
+        for one in given
+    ]
 
 
 def _verdict(
@@ -202,13 +209,6 @@ def without_scatter(evidence: Evidence, found: Mapping[str, Simulated]) -> Evide
         row for row in evidence.comparisons if not {row["configuration"], row["baseline"]} & ids
     )
     return replace(evidence.changed(seen), comparisons=kept)
-
-
-def _named(verdict: Verdict) -> Verdict:
-    """Return the verdict with a detail that names the origin simulated, unless no result decides it."""
-    if verdict.verdict == INCONSISTENCY or f"Origin of the energy: {SIMULATED}." in verdict.detail:
-        return verdict
-    return replace(verdict, detail=f"{verdict.detail} Origin of the runs: {SIMULATED}.")
 
 
 def basis_of_simulated(evidence: Evidence) -> str:

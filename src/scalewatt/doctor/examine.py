@@ -38,6 +38,7 @@ from scalewatt.doctor.software_checks import (
 )
 from scalewatt.doctor.subprocess_runner import Subprocesses
 from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, MEASURED
+from scalewatt.results.text.number_format import listed
 
 NEEDED = frozenset({"perun", "mpi", "folder_work", "folder_results"})
 """Where these give no answer, it is undetermined whether runs can be made."""
@@ -305,7 +306,7 @@ def _gpu(by_name: Mapping[str, Check], device: Device, elsewhere: bool) -> KindO
         return KindOrigin(None, "runs of this device use the CPU", is_there=False)
     sampled = _sampled(by_name, "gpu")
     if sampled and sampled["origin"] == MEASURED:
-        why = f"perun reads {_some(sampled['sensors'])}"
+        why = f"perun reads {listed(sampled['sensors'], 4)}"
         if gpus is not None and gpus.outcome == LIMITED:
             why += f"; {gpus.means}"
         missed = len(seen) - len(sampled["sensors"])
@@ -334,7 +335,7 @@ def _cpu(by_name: Mapping[str, Check], device: Device) -> KindOrigin:
             return KindOrigin(MEASURED, "its counters can be read; perun was not tested", True)
         return KindOrigin(ESTIMATED, f"{estimated}; perun was not tested", is_there=True)
     if sampled["origin"] == MEASURED:
-        return KindOrigin(MEASURED, f"perun reads {_some(sampled['sensors'])}", is_there=True)
+        return KindOrigin(MEASURED, f"perun reads {listed(sampled['sensors'], 4)}", is_there=True)
     if sampled["origin"] == ESTIMATED:
         return KindOrigin(ESTIMATED, estimated, is_there=True)
     return KindOrigin(None, "perun delivers neither power nor busy share", is_there=True)
@@ -343,7 +344,7 @@ def _cpu(by_name: Mapping[str, Check], device: Device) -> KindOrigin:
 def _ram(by_name: Mapping[str, Check], device: Device) -> KindOrigin:
     sampled = _sampled(by_name, "ram")
     if sampled and sampled["origin"] == MEASURED:
-        return KindOrigin(MEASURED, f"perun reads {_some(sampled['sensors'])}", is_there=True)
+        return KindOrigin(MEASURED, f"perun reads {listed(sampled['sensors'], 4)}", is_there=True)
     if device.ram:
         why = f"{device.ram['power_w']:g} W, the rated power of the cluster file"
         return KindOrigin(ESTIMATED, why, is_there=True)
@@ -361,7 +362,3 @@ def _no_counter(by_name: Mapping[str, Check]) -> str:
 
 def _counter_works(by_name: Mapping[str, Check]) -> bool:
     return any(name in by_name and by_name[name].outcome == OK for name in ("rapl", "grace"))
-
-
-def _some(sensors: Sequence[str]) -> str:
-    return ", ".join(sensors[:4]) + (f" and {len(sensors) - 4} more" if len(sensors) > 4 else "")
