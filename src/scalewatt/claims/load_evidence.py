@@ -72,11 +72,11 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
             runs=runs,
             comparisons=tuple(records(read_frame(tables / "comparisons.parquet", COMPARISONS))),
             traces=() if traces is None else traces_of(traces),
-            trace_metadata={} if traces is None else dict(traces.attrs),
+            trace_metadata={} if traces is None else traces.attrs,
             specs=specs_of(campaign),
             provenance=read_provenances(records(runs[list(RUN_KEY)]), tables.parent),
             campaign=campaign,
-            table_metadata=dict(configurations.attrs),
+            table_metadata=configurations.attrs,
         )
     )
 

@@ -244,14 +244,14 @@ class Evidence:
     """RUN_COLUMNS of the table `runs` without the excluded ones; empty for the published results."""
     comparisons: tuple[Row, ...] = ()
     traces: tuple[Trace, ...] = ()
-    trace_metadata: Row = field(default_factory=dict)
+    trace_metadata: Mapping[Any, Any] = field(default_factory=dict)
     """What figure 5's table says of itself."""
     specs: Mapping[str, RunSpec] = field(default_factory=dict)
     """spec.json's content of each configuration that the campaign defines, finished or not."""
     provenance: Mapping[tuple[str, int], Row] = field(default_factory=dict)
     """provenance.json's content of each finished run (configuration, repeat)."""
     campaign: Campaign | None = None
-    table_metadata: Row = field(default_factory=dict)
+    table_metadata: Mapping[Any, Any] = field(default_factory=dict)
     """What the table of configurations says of itself: missing, excluded, …"""
 
     def changed(self, change: Callable[[Point], Point | None]) -> Evidence:
