@@ -25,12 +25,11 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
-from scalewatt.common.files import read_json
+from scalewatt.common.files import file_sha256, read_json
 from scalewatt.common.schema_validation import schema
 from scalewatt.energy.views.describe import describe
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA, STAGES_SCHEMA
-from scalewatt.registration.recording_discovery import sha256_of
 from scalewatt.results.figures.figure_schema import TABLE1
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 from scalewatt.results.tables.table_schema import with_metadata
@@ -168,7 +167,7 @@ def test_the_recording_is_copied_and_named_in_the_provenance(place: Place) -> No
     provenance = place.provenance(ONE)
     assert provenance["registered"] is True
     assert provenance["recordings"] == [
-        {"file": copy.name, "original": "a.hdf5", "sha256": sha256_of(file), "part": None}
+        {"file": copy.name, "original": "a.hdf5", "sha256": file_sha256(file), "part": None}
     ]
     spec = read_spec(copy.parents[1] / "spec.json")
     assert provenance["spec_sha256"] == spec.sha256

@@ -91,9 +91,12 @@ def write_at(descriptor: int, content: Any, offset: int) -> None:
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits."""
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+    """SHA-256 of a file, in hexadecimal digits; InputError where it cannot be read."""
+    try:
+        with open(path, "rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def write_table(table: pa.Table, path: Path | str, check: Check | None = None) -> None:

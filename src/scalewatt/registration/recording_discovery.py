@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 from collections.abc import Iterable, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 import h5py
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import file_sha256
 from scalewatt.energy.accounting.node_energy import node_window
 from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import RunInfo, holds_runs, list_runs, open_perun_file
@@ -117,7 +117,7 @@ def open_recording(path: Path, run: str | None, round_: str | None, where: str) 
         return _recorded(_segments([_read(p, None, None) for p in recordings], path))
     recorded = _recorded([(_number(p), _read(p, None, None)) for p in recordings], keep_names=True)
     beside = [
-        RecordedFile(p, sha256_of(p), _number(p), p.name) for p in named if p not in recordings
+        RecordedFile(p, file_sha256(p), _number(p), p.name) for p in named if p not in recordings
     ]
     return replace(recorded, files=(*recorded.files, *beside))
 
@@ -132,19 +132,10 @@ def place(file: RecordedFile, folder: Path) -> None:
         shutil.copyfile(file.path, target)
     except OSError as error:
         raise InputError(f"{file.path}: cannot be copied to {target} ({error.strerror})") from error
-    if sha256_of(target) != file.sha256:
+    if file_sha256(target) != file.sha256:
         raise InputError(f"{file.path}: changed while it was registered; register it again")
     if file.part is not None:
         _keep_part(target, file.part)
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    try:
-        with open(path, "rb") as handle:
-            return hashlib.file_digest(handle, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def _is_recording(path: Path) -> bool:
@@ -244,7 +235,7 @@ def _recorded(found: list[tuple[int, _Read]], keep_names: bool = False) -> Recor
     for number, read in found:
         taken = {file.target for file in files}
         target = read.path.name if keep_names else _target(number, read, taken)
-        files.append(RecordedFile(read.path, sha256_of(read.path), number, target, read.part))
+        files.append(RecordedFile(read.path, file_sha256(read.path), number, target, read.part))
         hosts.setdefault(number, set()).update(read.hosts)
         for host, indices in read.gpus.items():
             gpus.setdefault(host, set()).update(indices)

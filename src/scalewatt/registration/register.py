@@ -20,10 +20,11 @@ import pyarrow as pa
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.registered_campaign import configuration_id
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import file_sha256
 from scalewatt.common.schema_validation import read_yaml
 from scalewatt.recordings.series import short_name
 from scalewatt.registration import campaign_file
-from scalewatt.registration.recording_discovery import Recorded, open_recording, sha256_of
+from scalewatt.registration.recording_discovery import Recorded, open_recording
 from scalewatt.registration.run_descriptions import Description, read_descriptions
 from scalewatt.registration.run_folder import (
     Registered,
@@ -243,7 +244,7 @@ def description_of(one: _Wanted) -> dict[str, Any]:
         "torch_device": one.one.torch_device,
         "device_name": one.one.given.get("device_name"),
         "gpus": one.gpus,
-        "events": sha256_of(one.events) if one.events else None,
+        "events": file_sha256(one.events) if one.events else None,
     }
 
 
