@@ -165,10 +165,7 @@ def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterat
 def campaign_files(campaign: Campaign, description: bytes) -> dict[str, Given]:
     """Return the campaign's own files by path in the archive: its file, exclusions and cluster."""
     stem = f"campaigns/{campaign.name}"
-    files: dict[str, Given] = {
-        f"{stem}.yaml": campaign.path,
-        f"{stem}.imported.json": description,
-    }
+    files: dict[str, Given] = {f"{stem}.yaml": campaign.path, f"{stem}.imported.json": description}
     left_out = exclusions_path(campaign)
     if left_out.exists():
         files[f"{stem}.exclusions.csv"] = left_out

@@ -143,10 +143,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
     argument("--all", action="store_true", help="one line for each run"),
     as_json("one JSON object, with all runs"),
     argument("--watch", type=float, metavar="SECONDS", help="show it again so often, until Ctrl-C"),
-    examples=(
-        "scalewatt status",
-        "scalewatt status --profile profiles/horeka --watch 60",
-    ),
+    examples=("scalewatt status", "scalewatt status --profile profiles/horeka --watch 60"),
 )
 def status(arguments: argparse.Namespace) -> int:
     """Show a campaign at a glance, while it runs or not."""
@@ -206,10 +203,7 @@ def _change_run(arguments: argparse.Namespace, undo: bool = False) -> int:
     argument(
         "--write", type=Path, metavar="FILE", help="put them between the markers of this document"
     ),
-    examples=(
-        "scalewatt keys campaign",
-        "scalewatt keys cluster --write docs/your-cluster.md",
-    ),
+    examples=("scalewatt keys campaign", "scalewatt keys cluster --write docs/your-cluster.md"),
 )
 def keys(arguments: argparse.Namespace) -> int:
     """Print every key of a campaign or cluster file, with what it takes, as Markdown."""

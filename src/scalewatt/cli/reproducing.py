@@ -109,10 +109,7 @@ def import_(arguments: argparse.Namespace) -> int:
     return 0
 
 
-@command(
-    OWN_RESULTS,
-    examples=("scalewatt manifest --results results/demo",),
-)
+@command(OWN_RESULTS, examples=("scalewatt manifest --results results/demo",))
 def manifest(arguments: argparse.Namespace) -> int:
     """Write the SHA-256 of a campaign's tables and figures to its manifest.json."""
     from scalewatt.reproduction.manifests import write_manifest

@@ -201,10 +201,7 @@ def run_pages(arguments: argparse.Namespace) -> int:
     ),
     as_json("a list of verdicts"),
     argument("--out", type=Path, metavar="STEM", help="also write .parquet, .csv, .md and .json"),
-    examples=(
-        "scalewatt claims",
-        "scalewatt claims --results results/paper --json",
-    ),
+    examples=("scalewatt claims", "scalewatt claims --results results/paper --json"),
 )
 def claims(arguments: argparse.Namespace) -> int:
     """Check the paper's claims on results."""

@@ -44,8 +44,7 @@ def with_run(content: Content, one: Description, nodes: int, repeat: int) -> Con
     id_ = configuration_id(one.entry, point)
     name = _series_of(content, one, id_, point)
     entry = content["series"].setdefault(
-        name,
-        {"label": one.given.get("label", _label(one, point)), **one.entry, "points": []},
+        name, {"label": one.given.get("label", _label(one, point)), **one.entry, "points": []}
     )
     for key in _SERIES_KEYS:
         if entry.get(key) != one.entry.get(key):

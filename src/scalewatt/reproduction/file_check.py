@@ -11,19 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.common.files import file_sha256
-from scalewatt.reproduction.check_result import (
-    REGENERATED,
-    STORED,
-    Finding,
-    compared,
-    not_checked,
-)
-from scalewatt.reproduction.manifests import (
-    FOLDERS,
-    FileEntry,
-    Manifest,
-    files_below,
-)
+from scalewatt.reproduction.check_result import REGENERATED, STORED, Finding, compared, not_checked
+from scalewatt.reproduction.manifests import FOLDERS, FileEntry, Manifest, files_below
 from scalewatt.reproduction.regenerate import NotRemadeError, Remaking, said_of
 
 

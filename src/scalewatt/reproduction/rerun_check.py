@@ -211,11 +211,7 @@ def history_findings(
 
 
 def _column(
-    what: str,
-    first: pa.ChunkedArray,
-    again: pa.ChunkedArray,
-    alike: Exactness,
-    context: str | None,
+    what: str, first: pa.ChunkedArray, again: pa.ChunkedArray, alike: Exactness, context: str | None
 ) -> Finding:
     if first.type != again.type:
         said = "columns of other types"

@@ -111,10 +111,7 @@ def _at_equal_data(small: Line, large: Line) -> Outcome:
                 f"at {samples_of(one)} samples",
                 sign("top-1 error of the large regime over the small", worse, True),
             ),
-            (
-                f"over {len(pairs)} common sizes",
-                positive(steeper, falls[1] - falls[0], "pp"),
-            ),
+            (f"over {len(pairs)} common sizes", positive(steeper, falls[1] - falls[0], "pp")),
         ]
     )
 

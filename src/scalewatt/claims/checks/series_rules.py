@@ -247,9 +247,7 @@ def _slope_change(check: Check, evidence: Evidence, line: Line, points: Points) 
         )
     slow, rapid = (slope(doublings(side), values(side, check.quantity)) for side in (few, many))
     return positive(
-        check.label(after=shown(rapid.value), before=shown(slow.value)),
-        rapid - slow,
-        check.unit,
+        check.label(after=shown(rapid.value), before=shown(slow.value)), rapid - slow, check.unit
     )
 
 
