@@ -26,7 +26,7 @@ from scalewatt.campaign.external_command import (
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
-from scalewatt.cli.campaign_listing import campaign_table
+from scalewatt.cli.campaigns import campaign_table
 from scalewatt.common.errors import InputError
 from scalewatt.execution.command_rank import child_environment, how_ended, torchrun_variables
 from scalewatt.provenance.rank_placement import Ranks

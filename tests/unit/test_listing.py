@@ -11,7 +11,7 @@ from campaign_files import DEMO, LOCAL, PAPER, demo
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
-from scalewatt.cli.campaign_listing import campaign_table, runs_json
+from scalewatt.cli.campaigns import campaign_table, runs_json
 
 FIELDS = {
     "model", "phase", "device", "gpus", "local_batch_size", "global_batch_size",

@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; an input error is one line and exit code 1."""
     arguments = command_line().parse_args(argv)
     try:
-        return COMMANDS[arguments.command].handler(arguments)
+        return COMMANDS[arguments.command].handler(arguments) or 0
     except InputError as error:
         print(f"scalewatt: error: {error}", file=sys.stderr)
         return 1

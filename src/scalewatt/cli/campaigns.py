@@ -6,9 +6,19 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from scalewatt.cli.command import CAMPAIGN, PLACE, argument, as_json, command
 from scalewatt.common.errors import InputError
+
+if TYPE_CHECKING:
+    from scalewatt.campaign.campaign_types import Campaign
+
+_COLUMNS = (
+    *("configuration", "repeats", "GPUs", "nodes", "LBS", "GBS", "samples", "epochs", "updates"),
+    "series",
+)
+"""Of the table of a campaign: between the first and the last are numbers."""
 
 
 @command(
@@ -20,12 +30,11 @@ from scalewatt.common.errors import InputError
         "scalewatt campaign --cluster profiles/horeka/cluster.yaml config.yaml",
     ),
 )
-def campaign(arguments: argparse.Namespace) -> int:
+def campaign(arguments: argparse.Namespace) -> None:
     """Check a campaign and print it as a table."""
     from scalewatt.campaign.cluster import load_cluster
     from scalewatt.campaign.external_command import check_commands, told_secrets
     from scalewatt.campaign.load import check_devices, load_campaign
-    from scalewatt.cli.campaign_listing import campaign_table, runs_json
 
     cluster = load_cluster(arguments.cluster) if arguments.cluster else None
     campaigns = [load_campaign(path, cluster) for path in arguments.files]
@@ -45,7 +54,45 @@ def campaign(arguments: argparse.Namespace) -> int:
         print(json.dumps({"runs": runs}, indent=1))
     else:
         print("\n\n".join(campaign_table(campaign) for campaign in campaigns))
-    return 0
+
+
+def runs_json(campaign: Campaign) -> list[dict[str, Any]]:
+    """Return one object per run: its spec, its campaign and the series that share it."""
+    from scalewatt.campaign.run_spec import run_spec
+
+    return [
+        {
+            "campaign": campaign.name,
+            **run_spec(campaign, run.configuration.id, run.repeat).as_json(),
+            "series": campaign.series_of(run.configuration.id),
+        }
+        for run in campaign.runs()
+    ]
+
+
+def campaign_table(campaign: Campaign) -> str:
+    """Return one line per configuration, and the sums."""
+    rows: list[tuple[str, ...]] = [_COLUMNS]
+    for one in campaign.configurations.values():
+        sizes = (one.gpus, one.nodes, one.local_batch_size, one.global_batch_size)
+        numbers = (campaign.repeats[one.id], *sizes, one.dataset_samples, one.epochs, one.updates)
+        cells = ("–" if number is None else str(number) for number in numbers)
+        rows.append((one.id, *cells, ", ".join(campaign.series_of(one.id))))
+    first, *widths, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    lines = [
+        "  ".join(
+            [f"{id_:<{first}}", *(f"{c:>{w}}" for c, w in zip(cells, widths, strict=True)), names]
+        )
+        for id_, *cells, names in rows
+    ]
+    runs = sum(campaign.repeats.values())
+    gpus = [c.gpus for c in campaign.configurations.values()]
+    lines.append(
+        f"\n{campaign.path}: campaign '{campaign.name}', protocol {campaign.protocol}: "
+        f"{len(campaign.series)} series, {len(campaign.configurations)} configurations, "
+        f"{runs} runs, {min(gpus)} to {max(gpus)} GPUs"
+    )
+    return "\n".join(lines)
 
 
 @command(
@@ -87,7 +134,7 @@ def campaign(arguments: argparse.Namespace) -> int:
         "scalewatt plan --profile profiles/horeka --from 16 --to 64",
     ),
 )
-def plan(arguments: argparse.Namespace) -> int:
+def plan(arguments: argparse.Namespace) -> None:
     """Predict time, energy and cost of a campaign before it is submitted."""
     from scalewatt.scaling.commands import plan_campaign, write_plan
     from scalewatt.scaling.planning.plan_text import plan_text
@@ -100,7 +147,6 @@ def plan(arguments: argparse.Namespace) -> int:
         write_plan(plan, arguments.out)
     as_json = arguments.json
     print(json.dumps(plan.as_json(), indent=1, allow_nan=False) if as_json else plan_text(plan))
-    return 0
 
 
 @command(
@@ -108,12 +154,11 @@ def plan(arguments: argparse.Namespace) -> int:
     argument("--out", type=Path, metavar="FILE", help="default: <campaign>-pilot.yaml beside it"),
     examples=("scalewatt pilot campaigns/demo.yaml",),
 )
-def pilot(arguments: argparse.Namespace) -> int:
+def pilot(arguments: argparse.Namespace) -> None:
     """Write the campaign of short runs that calibrate the scaling model for another."""
     from scalewatt.scaling.planning.pilot import write_pilot
 
     print(write_pilot(arguments.campaign, arguments.out))
-    return 0
 
 
 @command(
@@ -130,12 +175,11 @@ def pilot(arguments: argparse.Namespace) -> int:
         "scalewatt calibrate results/paper reference --out model.json",
     ),
 )
-def calibrate(arguments: argparse.Namespace) -> int:
+def calibrate(arguments: argparse.Namespace) -> None:
     """Calibrate the scaling model of time and energy on results, and validate it."""
     from scalewatt.scaling.commands import calibrate_sources
 
     print(calibrate_sources(arguments.sources, arguments.out))
-    return 0
 
 
 @command(
@@ -205,7 +249,7 @@ def _change_run(arguments: argparse.Namespace, undo: bool = False) -> int:
     ),
     examples=("scalewatt keys campaign", "scalewatt keys cluster --write docs/your-cluster.md"),
 )
-def keys(arguments: argparse.Namespace) -> int:
+def keys(arguments: argparse.Namespace) -> None:
     """Print every key of a campaign or cluster file, with what it takes, as Markdown."""
     from scalewatt.cli.key_reference import keys_text, write_keys
 
@@ -213,4 +257,3 @@ def keys(arguments: argparse.Namespace) -> int:
         write_keys(arguments.kind, arguments.write)
     else:
         print(keys_text(arguments.kind), end="")
-    return 0

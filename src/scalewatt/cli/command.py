@@ -12,7 +12,8 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 
-Handler = Callable[[argparse.Namespace], int]
+Handler = Callable[[argparse.Namespace], int | None]
+"""Returns the exit code; null: 0."""
 
 
 @dataclass(frozen=True)

@@ -41,12 +41,11 @@ def doctor(arguments: argparse.Namespace) -> int:
         "scalewatt completion fish | source",
     ),
 )
-def completion(arguments: argparse.Namespace) -> int:
+def completion(arguments: argparse.Namespace) -> None:
     """Print the script by which a shell completes this command."""
     from scalewatt.cli import command_line
 
     print(completion_script(arguments.shell, command_line()))
-    return 0
 
 
 @command(
@@ -68,7 +67,7 @@ def completion(arguments: argparse.Namespace) -> int:
         "scalewatt export config.yaml --profile profiles/horeka --license CC-BY-4.0",
     ),
 )
-def export(arguments: argparse.Namespace) -> int:
+def export(arguments: argparse.Namespace) -> None:
     """Write a campaign's results as one archive, in RO-Crate form."""
     from scalewatt.archive.export_archive import ExportOptions, export_campaign
 
@@ -81,7 +80,6 @@ def export(arguments: argparse.Namespace) -> int:
     )
     cluster = arguments.cluster or arguments.profile / "cluster.yaml"
     print("\n".join(export_campaign(arguments.campaign, cluster, arguments.results, options)))
-    return 0
 
 
 @command(
@@ -96,7 +94,7 @@ def export(arguments: argparse.Namespace) -> int:
         "scalewatt import --check reference",
     ),
 )
-def import_(arguments: argparse.Namespace) -> int:
+def import_(arguments: argparse.Namespace) -> None:
     """Check an archive and import its campaign and results."""
     from scalewatt.archive.import_archive import check_archive, import_archive
 
@@ -106,16 +104,14 @@ def import_(arguments: argparse.Namespace) -> int:
         folders = arguments.results, arguments.campaigns
         lines = import_archive(arguments.archive, *folders, arguments.name)
     print("\n".join(lines))
-    return 0
 
 
 @command(OWN_RESULTS, examples=("scalewatt manifest --results results/demo",))
-def manifest(arguments: argparse.Namespace) -> int:
+def manifest(arguments: argparse.Namespace) -> None:
     """Write the SHA-256 of a campaign's tables and figures to its manifest.json."""
     from scalewatt.reproduction.manifests import write_manifest
 
     print(write_manifest(arguments.results))
-    return 0
 
 
 @command(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         "scalewatt prepare --folder data/imagenet --pack",
     ),
 )
-def prepare(arguments: argparse.Namespace) -> int:
+def prepare(arguments: argparse.Namespace) -> None:
     """Prepare a dataset and describe it."""
     from scalewatt.campaign.cluster import read_source
     from scalewatt.common.files import write_json
@@ -53,7 +53,6 @@ def prepare(arguments: argparse.Namespace) -> int:
         pack(arguments.folder)
     if arguments.out is not None:
         write_json(arguments.out, marker)
-    return 0
 
 
 @command(
@@ -128,7 +127,7 @@ def _train_noted(arguments: argparse.Namespace, spec: RunSpec, note: AttemptNote
         "    --cluster profiles/simulate/cluster.yaml --model reference/scaling_model.json",
     ),
 )
-def simulate(arguments: argparse.Namespace) -> int:
+def simulate(arguments: argparse.Namespace) -> None:
     """Write a run's folder from the scaling model, without training."""
     from scalewatt.campaign.cluster import cluster_of_run
     from scalewatt.campaign.run_spec import read_spec
@@ -148,7 +147,6 @@ def simulate(arguments: argparse.Namespace) -> int:
                 "measured run; allowed: --out FOLDER, or a cluster file with `mode: simulate`"
             )
         simulate_run(spec, arguments.out or spec.parent, cluster, arguments.model)
-    return 0
 
 
 @command(
@@ -183,10 +181,9 @@ def probe(arguments: argparse.Namespace) -> int:
         "scalewatt register elsewhere --table runs.csv",
     ),
 )
-def register(arguments: argparse.Namespace) -> int:
+def register(arguments: argparse.Namespace) -> None:
     """Make runs of recordings from elsewhere."""
     from scalewatt.registration.register import register
 
     given = arguments.name, arguments.paths, arguments.table
     print("\n".join(register(*given, arguments.results, arguments.campaigns)))
-    return 0

@@ -93,7 +93,7 @@ def energy(arguments: argparse.Namespace) -> int:
         "    --powers '{}' --traces traces.parquet --energy energy.parquet",
     ),
 )
-def account(arguments: argparse.Namespace) -> int:
+def account(arguments: argparse.Namespace) -> None:
     """Turn the recordings of runs into traces and energy tables."""
     from scalewatt.energy.accounting.account import write_energy
 
@@ -106,7 +106,6 @@ def account(arguments: argparse.Namespace) -> int:
         arguments.folders, arguments.traces, arguments.energy, strict=True
     ):
         write_energy(folder, folder / "spec.json", powers, traces, energy)
-    return 0
 
 
 @command(
@@ -118,12 +117,11 @@ def account(arguments: argparse.Namespace) -> int:
         "    --out results/demo/tables/idle.parquet",
     ),
 )
-def idle(arguments: argparse.Namespace) -> int:
+def idle(arguments: argparse.Namespace) -> None:
     """Build the table of idle powers from finished probes."""
     from scalewatt.results.tables.idle import write_idle
 
     write_idle(_definition(arguments), arguments.results, arguments.out)
-    return 0
 
 
 @command(
@@ -135,12 +133,11 @@ def idle(arguments: argparse.Namespace) -> int:
         "    --out results/demo/tables/figure2.parquet",
     ),
 )
-def table(arguments: argparse.Namespace) -> int:
+def table(arguments: argparse.Namespace) -> None:
     """Build a figure's table, or all runs' tables."""
     from scalewatt.results.build import write_tables
 
     write_tables(_definition(arguments), arguments.results, arguments.out)
-    return 0
 
 
 @command(
@@ -154,13 +151,12 @@ def table(arguments: argparse.Namespace) -> int:
     output("path without suffix"),
     examples=("scalewatt figure 2 --table results/demo/tables/figure2.parquet --out figure2",),
 )
-def figure(arguments: argparse.Namespace) -> int:
+def figure(arguments: argparse.Namespace) -> None:
     """Draw a figure from its table."""
     from scalewatt.figures.draw_figure import draw_figure
 
     figure = int(arguments.figure) if arguments.figure.isdigit() else arguments.figure
     draw_figure(figure, arguments.table, arguments.out)
-    return 0
 
 
 @command(
@@ -172,14 +168,13 @@ def figure(arguments: argparse.Namespace) -> int:
     ),
     examples=("scalewatt run-pages resnet50-local-n002-lbs0032-full 1 2 --results results/demo",),
 )
-def run_pages(arguments: argparse.Namespace) -> int:
+def run_pages(arguments: argparse.Namespace) -> None:
     """Draw one page for each run of a configuration."""
     from scalewatt.figures.run_page import save_pages
     from scalewatt.results.figures.run_page_table import read_pages
 
     given = arguments.results, arguments.configuration, arguments.repeats
     save_pages(read_pages(*given, json_of("--excluded", arguments.excluded)), arguments.results)
-    return 0
 
 
 @command(
@@ -203,14 +198,13 @@ def run_pages(arguments: argparse.Namespace) -> int:
     argument("--out", type=Path, metavar="STEM", help="also write .parquet, .csv, .md and .json"),
     examples=("scalewatt claims", "scalewatt claims --results results/paper --json"),
 )
-def claims(arguments: argparse.Namespace) -> int:
+def claims(arguments: argparse.Namespace) -> None:
     """Check the paper's claims on results."""
     from scalewatt.claims.check_claims import check_claims
 
     given = arguments.results, arguments.campaign, arguments.cluster, arguments.out
     text, as_json = check_claims(*given)
     print(as_json if arguments.json else text)
-    return 0
 
 
 @command(
@@ -223,12 +217,11 @@ def claims(arguments: argparse.Namespace) -> int:
         "    --cluster profiles/horeka/cluster.yaml --out prediction.parquet",
     ),
 )
-def prediction(arguments: argparse.Namespace) -> int:
+def prediction(arguments: argparse.Namespace) -> None:
     """Build the table that compares predicted with measured runs."""
     from scalewatt.scaling.commands import write_prediction
 
     write_prediction(arguments.results, arguments.campaign, arguments.cluster, arguments.out)
-    return 0
 
 
 @command(
