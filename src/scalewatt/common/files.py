@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import json
 import os
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -190,6 +191,7 @@ def _take(descriptor: int, text: str) -> None:
 
 NO_ROOM = "no space is left on the file system"
 """Part of every reason that reports a full disk."""
+_TRIED_BYTES = 1 << 20
 ROOM_BYTES = 1 << 16
 """A file system with less room than this is full: not even the notes of a segment fit."""
 
@@ -201,6 +203,14 @@ def has_room(folder: Path) -> bool:
     except OSError:
         return True
     return found.f_bavail * found.f_frsize >= ROOM_BYTES
+
+
+def try_writing(folder: Path) -> None:
+    """Write a file in `folder` and delete it: a quota shows only where something is written; OSError."""
+    with tempfile.TemporaryFile(dir=folder, prefix=".scalewatt-") as tried:
+        tried.write(bytes(_TRIED_BYTES))
+        tried.flush()
+        os.fsync(tried.fileno())
 
 
 def full_text(folder: Path) -> str:

@@ -14,11 +14,12 @@ import json
 import os
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from scalewatt.common.files import try_writing
 
 if TYPE_CHECKING:
     from scalewatt.energy.accounting.node_energy import KindEnergy
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 Found = dict[str, Any]
 
-_WRITTEN_BYTES = 1 << 20
-"""A quota shows only where something is written."""
 PERIOD_S = 0.2
 """perun's sampling period."""
 _UNITS = {"power": "W", "mean_power": "W", "counter": "W", "utilisation": "%"}
@@ -112,10 +111,7 @@ def probe_folder(folder: Path) -> Found:
     try:
         disk = os.statvfs(tried)
         found["free_gib"] = disk.f_bavail * disk.f_frsize / (1 << 30)
-        with tempfile.TemporaryFile(dir=tried, prefix=".scalewatt-") as file:
-            file.write(bytes(_WRITTEN_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
+        try_writing(tried)
     except OSError as error:
         return {**found, "error": error.strerror or str(error)}
     return {**found, "error": None}

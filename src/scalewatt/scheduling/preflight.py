@@ -9,18 +9,17 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import try_writing
 from scalewatt.common.schema_validation import nearest
 from scalewatt.slurm.partitions import Demand, demand_of, misfit, read_partitions
 from scalewatt.slurm.slurm_commands import NoAnswerError, own_accounts
 
-_TRIED_BYTES = 1 << 20
 _GIB = 1 << 30
 
 
@@ -83,11 +82,7 @@ def folder_problems(folder: Path | str, min_free_gib: float) -> list[str]:
                 f"{folder}: {free_gib:.2g} GiB are free; at least {min_free_gib:g} are needed "
                 "(min_free_gib of the cluster file)"
             ]
-        # A quota shows only where something is written.
-        with tempfile.TemporaryFile(dir=folder, prefix=".scalewatt-") as tried:
-            tried.write(bytes(_TRIED_BYTES))
-            tried.flush()
-            os.fsync(tried.fileno())
+        try_writing(Path(folder))
     except OSError as error:
         return [f"{folder}: cannot be written to ({error.strerror}); expected a folder of yours"]
     return []

@@ -16,7 +16,15 @@ from scalewatt.claims.evidence.claim_types import (
     Unresolved,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, unlike_paper
-from scalewatt.claims.rules.points import PROBE_EPOCHS, known, like, values, whole_nodes, with_ram
+from scalewatt.claims.rules.points import (
+    PROBE_EPOCHS,
+    grouped,
+    known,
+    like,
+    values,
+    whole_nodes,
+    with_ram,
+)
 from scalewatt.claims.rules.tolerance import (
     all_of,
     attempt,
@@ -195,11 +203,8 @@ def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
         refuse_estimates(list(there.values()))
     origins = [point.origin for point in sensed]
     most = max(set(origins), key=lambda one: (origins.count(one), str(one)), default=None)
-    found: dict[str, list[Point]] = {}
-    for point in sensed:
-        if point.origin == most:
-            found.setdefault(f"{point.model} {point.device} ({point.scope})", []).append(point)
-    return found
+    alike = [point for point in sensed if point.origin == most]
+    return grouped(alike, lambda point: f"{point.model} {point.device} ({point.scope})")
 
 
 def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
@@ -323,10 +328,8 @@ def leave_one_out(y: Sequence[float], terms: Sequence[Sequence[float]]) -> list[
 def _gpu_varies_more(evidence: Evidence, check: Check) -> Outcome:
     """Check whether mean GPU power has a larger range than mean CPU socket power, by model and device."""
     names = ("mean_gpu_power_w", "mean_cpu_socket_power_w")
-    groups: dict[str, list[Point]] = {}
-    for point in evidence.points:
-        if all(point.mean(name) is not None for name in names):
-            groups.setdefault(f"{point.model} {point.device}", []).append(point)
+    known = [p for p in evidence.points if all(p.mean(name) is not None for name in names)]
+    groups = grouped(known, lambda point: f"{point.model} {point.device}")
     ready = {name: points for name, points in groups.items() if len(points) >= 2}
     if not ready:
         raise NotTestable(
@@ -349,11 +352,8 @@ def _range(numbers: Sequence[Number]) -> Number:
 
 def _rank_of_all_points(evidence: Evidence, check: Check) -> Outcome:
     """Check whether a quantity goes with another over all points of a model, phase and device."""
-    groups: dict[str, list[Point]] = {}
-    for point in evidence.points:
-        if point.mean(check.against) is not None:
-            name = f"{point.model} {point.phase} {point.device}"
-            groups.setdefault(name, []).append(point)
+    known = [point for point in evidence.points if point.mean(check.against) is not None]
+    groups = grouped(known, lambda point: f"{point.model} {point.phase} {point.device}")
     if not groups:
         raise NotTestable("No finished run has samples per GPU hour.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from scalewatt.claims.evidence.claim_types import NotTestable, Unresolved
@@ -31,6 +31,14 @@ MODEL = "fourcastnet"
 PROBE_EPOCHS = 20
 SENSED = ("measured", "published")
 """Origins of energy that say something of RAM."""
+
+
+def grouped(points: Iterable[Point], key: Callable[[Point], str]) -> dict[str, list[Point]]:
+    """Return points by a key, in their order."""
+    groups: dict[str, list[Point]] = {}
+    for point in points:
+        groups.setdefault(key(point), []).append(point)
+    return groups
 
 
 def known(line: Line, *names: str, at_least: int = 0, least: int = 3) -> Sequence[Point]:
