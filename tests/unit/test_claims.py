@@ -26,7 +26,6 @@ from scalewatt.claims.check_claims import (
     basis,
     verdicts,
 )
-from scalewatt.claims.checks.check_table import around, read_checks
 from scalewatt.claims.checks.run_checks import _sentence, verdict_of
 from scalewatt.claims.evidence.claim_types import (
     CHECKED_KINDS,
@@ -34,8 +33,10 @@ from scalewatt.claims.evidence.claim_types import (
     VERDICTS,
     NotTestable,
     Verdict,
+    around,
     inconsistencies,
     listed_claims,
+    read_checks,
     read_claims,
     unlisted_inconsistencies,
 )

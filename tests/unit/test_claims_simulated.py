@@ -21,8 +21,7 @@ from simulated_runs import campaign, simulate, spec_of
 
 from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.claims.check_claims import basis, verdicts
-from scalewatt.claims.checks.check_table import read_checks
-from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, Verdict, read_claims
+from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, Verdict, read_checks, read_claims
 from scalewatt.claims.evidence.evidence import Evidence, Point, Row
 from scalewatt.claims.load_evidence import find_campaign, published_evidence
 from scalewatt.claims.simulated import (

@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.claims.checks.check_table import CHECK_TABLE, OF_CLAIM, Check, read_checks
 from scalewatt.claims.checks.run_checks import RULES, SCOPES, checks_of_claims
 from scalewatt.claims.checks.series_rules import SERIES_RULES
-from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, read_claims
+from scalewatt.claims.evidence.claim_types import (
+    CHECK_TABLE,
+    CHECKED_KINDS,
+    OF_CLAIM,
+    Check,
+    read_checks,
+    read_claims,
+)
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.table_schema import QUANTITIES
 

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from scalewatt.claims.checks.check_table import Check
 from scalewatt.claims.checks.regime_rules import energy_slope, known_energies
 from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     REPRODUCED,
     UNRESOLVED,
+    Check,
     NotTestable,
     Outcome,
 )

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise, permutations
 
-from scalewatt.claims.checks.check_table import Check
 from scalewatt.claims.checks.series_rules import linear_in
 from scalewatt.claims.evidence.claim_types import (
     REPRODUCED,
     UNRESOLVED,
+    Check,
     NotTestable,
     Outcome,
     Unresolved,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from scalewatt.claims.checks.check_table import Check
 from scalewatt.claims.checks.series_rules import error_slope
-from scalewatt.claims.evidence.claim_types import NotTestable, Outcome, Unresolved
+from scalewatt.claims.evidence.claim_types import Check, NotTestable, Outcome, Unresolved
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point
 from scalewatt.claims.rules.points import MODEL, known, like, samples_of, values
 from scalewatt.claims.rules.tolerance import (

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache
 from itertools import groupby
 
-from scalewatt.claims.checks.check_table import CHECK_TABLE, Check, read_checks
 from scalewatt.claims.checks.device_rules import DEVICE_RULES
 from scalewatt.claims.checks.power_rules import POWER_RULES
 from scalewatt.claims.checks.regime_rules import REGIME_RULES
@@ -17,15 +16,18 @@ from scalewatt.claims.checks.series_rules import SERIES_RULES
 from scalewatt.claims.checks.spec_rules import SPEC_RULES, unless_departing
 from scalewatt.claims.checks.trace_rules import TRACE_RULES
 from scalewatt.claims.evidence.claim_types import (
+    CHECK_TABLE,
     INCONSISTENCY,
     NOT_TESTABLE,
     NOTHING,
+    Check,
     Claim,
     NotTestable,
     Outcome,
     Undecided,
     Unresolved,
     Verdict,
+    read_checks,
     reading_of,
 )
 from scalewatt.claims.evidence.evidence import (

@@ -8,9 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from scalewatt.claims.checks.check_table import Check
 from scalewatt.claims.checks.spec_rules import exactly, specs_of
-from scalewatt.claims.evidence.claim_types import NOT_REPRODUCED, REPRODUCED, NotTestable, Outcome
+from scalewatt.claims.evidence.claim_types import (
+    NOT_REPRODUCED,
+    REPRODUCED,
+    Check,
+    NotTestable,
+    Outcome,
+)
 from scalewatt.claims.evidence.evidence import PAPER_DEVICES, Evidence, look_at
 from scalewatt.claims.rules.tolerance import all_of, attempt, decided
 from scalewatt.recordings.series import DEVICE_KINDS

@@ -8,8 +8,7 @@ from math import log
 
 import pandas as pd
 
-from scalewatt.claims.checks.check_table import Check
-from scalewatt.claims.evidence.claim_types import NotTestable, Outcome, Unresolved
+from scalewatt.claims.evidence.claim_types import Check, NotTestable, Outcome, Unresolved
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, is_full_size
 from scalewatt.claims.rules.points import (
     doublings,

@@ -13,12 +13,12 @@ from statistics import median
 from typing import Any
 
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.claims.checks.check_table import Check
 from scalewatt.claims.checks.trace_rules import averaged_s
 from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     NOT_TESTABLE,
     REPRODUCED,
+    Check,
     NotTestable,
     Outcome,
 )

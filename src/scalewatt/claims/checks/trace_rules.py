@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scalewatt.claims.checks.check_table import Check
 from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     REPRODUCED,
     UNRESOLVED,
+    Check,
     NotTestable,
     Outcome,
     Unresolved,

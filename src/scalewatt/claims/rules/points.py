@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from scalewatt.claims.evidence.claim_types import NotTestable, Unresolved
+from scalewatt.claims.evidence.claim_types import PER_SAMPLE, NotTestable, Unresolved
 from scalewatt.claims.evidence.evidence import (
     Evidence,
     Line,
@@ -17,7 +17,6 @@ from scalewatt.claims.evidence.evidence import (
 )
 from scalewatt.claims.rules.tolerance import enough
 from scalewatt.claims.rules.uncertain_number import (
-    PER_SAMPLE,
     Number,
     basis,
     quantity,

@@ -11,8 +11,6 @@ from scalewatt.claims.evidence.evidence import Point, Spread, is_metric, is_of_p
 from scalewatt.results.tables.comparisons import MOST_REPEATS, PUBLISHED_SPREAD
 from scalewatt.results.tables.repeat_statistics import CONFIDENCE, Summary
 
-PER_SAMPLE = "energy_per_sample_wh"
-"""A quantity that is no column of configurations: energy per sample of the dataset."""
 _LABELS = {
     "runtime_h": "run time",
     "gpu_hours": "GPU hours",
