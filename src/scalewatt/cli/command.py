@@ -14,14 +14,8 @@ from scalewatt.common.errors import InputError
 
 Handler = Callable[[argparse.Namespace], int | None]
 """Returns the exit code; null: 0."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """What `add_argument` is called with."""
-
-    names: tuple[str, ...]
-    options: dict[str, Any]
+Argument = Callable[[argparse.ArgumentParser], Any]
+"""Adds itself to a parser."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +37,8 @@ class Command:
             epilog="examples:\n" + "\n".join(f"  {one}" for one in self.examples),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        for one in self.arguments:
-            parser.add_argument(*one.names, **one.options)
+        for add_to in self.arguments:
+            add_to(parser)
 
 
 COMMANDS: dict[str, Command] = {}
@@ -64,7 +58,7 @@ def command(*arguments: Argument, examples: tuple[str, ...]) -> Callable[[Handle
 
 def argument(*names: str, **options: Any) -> Argument:
     """Return an argument; it takes what `add_argument` takes."""
-    return Argument(names, options)
+    return lambda parser: parser.add_argument(*names, **options)
 
 
 # --- arguments of several commands ----------------------------------------------------------------
