@@ -109,10 +109,8 @@ def _each_pair(evidence: Evidence, compare: Callable[[Point, Point], Outcome]) -
             "a100 and h100."
         )
     return combine(
-        [
-            attempt(f"{h100.gpus} GPUs, LBS {h100.lbs}, GBS {h100.gbs}", compare, h100, a100)
-            for h100, a100 in sorted(pairs, key=lambda pair: pair[0].gpus)
-        ]
+        attempt(f"{h100.gpus} GPUs, LBS {h100.lbs}, GBS {h100.gbs}", compare, h100, a100)
+        for h100, a100 in sorted(pairs, key=lambda pair: pair[0].gpus)
     )
 
 
@@ -160,7 +158,7 @@ def _equivalent(evidence: Evidence, check: Check) -> Outcome:
         and {row["configuration"], row["baseline"]} <= ids
     ]
     if rows:
-        return combine([(f"{row['gpus']} GPUs", _compared(row)) for row in rows])
+        return combine((f"{row['gpus']} GPUs", _compared(row)) for row in rows)
     return _each_pair(evidence, _alike)
 
 
@@ -226,7 +224,7 @@ def _without_loading(evidence: Evidence, check: Check) -> Outcome:
             "No configuration has finished runs both with and without loading (loader synthetic): "
             "campaigns/variants.yaml asks for them."
         )
-    return combine([attempt(real.id, _of_twins, real, twin) for real, twin in twins])
+    return combine(attempt(real.id, _of_twins, real, twin) for real, twin in twins)
 
 
 def _of_twins(real: Point, twin: Point) -> Outcome:

@@ -176,7 +176,7 @@ def _linear_everywhere(evidence: Evidence, check: Check) -> Outcome:
         points = known(line, *check.columns, at_least=whole_nodes(evidence, line))
         return linear_in(check, evidence, line, points)
 
-    found = combine([attempt(line.title, of_line, line) for line in long])
+    found = combine(attempt(line.title, of_line, line) for line in long)
     left = len(lines) - len(long)
     more = f" {left} series with fewer than {check.least} such points do not count." if left else ""
     return Outcome(found.verdict, found.value, found.detail + more)
@@ -263,7 +263,7 @@ def _rates_explain(evidence: Evidence, check: Check) -> Outcome:
         raise Unresolved(
             f"{most} of the {needed} points that leaving one out needs; {needed - most} more needed."
         )
-    return combine([attempt(key, _left_out, points, names) for key, points in large.items()])
+    return combine(attempt(key, _left_out, points, names) for key, points in large.items())
 
 
 def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
@@ -342,7 +342,7 @@ def _gpu_varies_more(evidence: Evidence, check: Check) -> Outcome:
         what = f"Range of GPU power ({shown(gpu.value)} W) less that of CPU socket power"
         return positive(what, gpu - cpu, check.unit)
 
-    return combine([attempt(group, compare, points) for group, points in ready.items()])
+    return combine(attempt(group, compare, points) for group, points in ready.items())
 
 
 def _range(numbers: Sequence[Number]) -> Number:
@@ -366,7 +366,7 @@ def _rank_of_all_points(evidence: Evidence, check: Check) -> Outcome:
         own = values(there, check.quantity)
         return ranked(check.text, x, own, check.rises, check.low)
 
-    return combine([attempt(name, of_group, name, points) for name, points in groups.items()])
+    return combine(attempt(name, of_group, name, points) for name, points in groups.items())
 
 
 POWER_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {

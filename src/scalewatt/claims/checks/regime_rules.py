@@ -47,7 +47,7 @@ def _regimes(evidence: Evidence, check: Check, compare: Callable[[Line, Line], O
 
     others = sorted({line.device for line in evidence.find(model, phase)} - {own})
     devices = [own] if has(own) else [device for device in others if has(device)]
-    return combine([attempt(device, on, device) for device in devices or [own]])
+    return combine(attempt(device, on, device) for device in devices or [own])
 
 
 def _large_is_worse(evidence: Evidence, check: Check) -> Outcome:
@@ -168,7 +168,7 @@ def _same_slope(evidence: Evidence, check: Check) -> Outcome:
         ratio = energy_slope(pre.title, both[0]) / energy_slope(fine.title, both[1])
         return band(check.text, ratio, *check.bounds)
 
-    return combine([attempt(fine.device, compare, fine, pre) for fine, pre in _phases(evidence)])
+    return combine(attempt(fine.device, compare, fine, pre) for fine, pre in _phases(evidence))
 
 
 def known_energies(points: Sequence[Point]) -> Sequence[Point]:

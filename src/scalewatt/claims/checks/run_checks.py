@@ -62,14 +62,12 @@ def on_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
 
     def of_line(line: Line) -> Outcome:
         return all_of(
-            [
-                (c.part, SERIES_RULES[c.rule](c, evidence, line, select(c, evidence, line)))
-                for c in checks
-            ]
+            (c.part, SERIES_RULES[c.rule](c, evidence, line, select(c, evidence, line)))
+            for c in checks
         )
 
     def of_lines(lines: Iterable[Line]) -> Outcome:
-        return combine([attempt(line.title, of_line, line) for line in lines])
+        return combine(attempt(line.title, of_line, line) for line in lines)
 
     modes = checks[0].modes
     if len(modes) == 1:
@@ -159,14 +157,12 @@ def each_line(evidence: Evidence, lines: Iterable[Line], checks: Sequence[Check]
         if is_of_energy(name):
             like(points)
         return all_of(
-            [
-                (c.part, attempt("", SERIES_RULES[c.rule], c, evidence, line, points)[1])
-                for c in checks
-            ]
+            (c.part, attempt("", SERIES_RULES[c.rule], c, evidence, line, points)[1])
+            for c in checks
         )
 
     ready = [(line, points) for line, points in counted if len(points) >= least]
-    found = combine([attempt(line.title, of_line, line, points) for line, points in ready])
+    found = combine(attempt(line.title, of_line, line, points) for line, points in ready)
     few = [f"{line.title} ({len(points)})" for line, points in counted if len(points) < least]
     rest = f" Too few points: {', '.join(few)}; {least} are needed." if few else ""
     alone = f"{ready[0][0].title}: " if len(ready) == 1 else ""
@@ -215,9 +211,9 @@ def on_sizes(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
 
     def of_point(point: Point) -> Outcome:
         line = Line("", "", *checks[0].series[:2], checks[0].device, "", None)
-        return all_of([("", SERIES_RULES[c.rule](c, evidence, line, [point])) for c in checks])
+        return all_of(("", SERIES_RULES[c.rule](c, evidence, line, [point])) for c in checks)
 
-    return combine([attempt(point.id, of_point, point) for point in own])
+    return combine(attempt(point.id, of_point, point) for point in own)
 
 
 def on_probe(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
@@ -312,7 +308,7 @@ def check_claim(checks: Sequence[Check], evidence: Evidence) -> Outcome:
     """Return what the rows of a claim say together; NotTestable and Unresolved as of its rules."""
     groups = [list(rows) for _, rows in groupby(checks, key=lambda check: check.selector)]
     if len(groups) > 1:
-        return all_of([attempt("", _together, rows, evidence) for rows in groups])
+        return all_of(attempt("", _together, rows, evidence) for rows in groups)
     found = _together(checks, evidence)
     if checks[0].rule in SETTINGS:
         found = unless_departing(found, evidence, checks[0].model)
@@ -327,7 +323,7 @@ def _together(checks: Sequence[Check], evidence: Evidence) -> Outcome:
     if checks[0].rule == OTHER_CLAIMS:
         others = checks[0].quantity.split(";")
         return all_of(
-            [attempt(id_, check_claim, checks_of_claims()[id_], evidence) for id_ in others]
+            attempt(id_, check_claim, checks_of_claims()[id_], evidence) for id_ in others
         )
     (check,) = checks
     return RULES[check.rule](evidence, check)

@@ -189,11 +189,9 @@ def _whole_node(evidence: Evidence, check: Check) -> Outcome:
     if runs.empty:
         raise NotTestable("No finished run of ResNet50 on fewer GPUs than a node has.")
     return all_of(
-        [
-            attempt(device, _whole_sockets, runs[runs["device"] == device], sockets)
-            for device in sorted(runs["device"].unique())
-            for sockets in [_all_sockets(evidence, device)]
-        ]
+        attempt(device, _whole_sockets, runs[runs["device"] == device], sockets)
+        for device in sorted(runs["device"].unique())
+        for sockets in [_all_sockets(evidence, device)]
     )
 
 

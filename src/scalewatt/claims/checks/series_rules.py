@@ -327,13 +327,11 @@ def _convex(check: Check, evidence: Evidence, line: Line, points: Points) -> Out
     """Check whether every step per doubling of n takes more than the one before."""
     triples = zip(points, points[1:], points[2:], strict=False)
     return combine(
-        [
-            (
-                f"n = {a.gpus}, {b.gpus}, {c.gpus}",
-                positive(check.text, _step_growth(check, (a, b, c)), check.unit),
-            )
-            for a, b, c in triples
-        ]
+        (
+            f"n = {a.gpus}, {b.gpus}, {c.gpus}",
+            positive(check.text, _step_growth(check, (a, b, c)), check.unit),
+        )
+        for a, b, c in triples
     )
 
 

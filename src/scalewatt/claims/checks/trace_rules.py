@@ -149,7 +149,7 @@ def _falls_back(evidence: Evidence, check: Check) -> Outcome:
         )
 
     traces = _measured(evidence, *check.series)
-    return combine([attempt(_name(trace), of_trace, trace) for trace in traces])
+    return combine(attempt(_name(trace), of_trace, trace) for trace in traces)
 
 
 def _on_both(evidence: Evidence) -> list[tuple[Trace, Trace]]:
@@ -235,7 +235,7 @@ def _narrower_with_lower_batch(evidence: Evidence, check: Check) -> Outcome:
             "Figure 5 has no two pre-trainings of FourCastNet on a device with the same GBS, two LBS and "
             "measured GPU power."
         )
-    return combine([attempt(one.row["device"], lower, one, other) for one, other in pairs])
+    return combine(attempt(one.row["device"], lower, one, other) for one, other in pairs)
 
 
 def _profiles(evidence: Evidence, check: Check) -> Outcome:

@@ -15,7 +15,7 @@ is where a run is single.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, takewhile
 
@@ -83,7 +83,7 @@ def _beyond(
     return Outcome(UNRESOLVED, own.value, f"{said}; {needed(own, distance)}.")
 
 
-def combine(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
+def combine(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
     """Return one outcome of alike parts (devices, lines): not reproduced if one is not, then unresolved.
 
     Parts that are not testable are named; they decide only where all are. The value is that of the
@@ -92,7 +92,7 @@ def combine(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
     return _deciding(parts, (NOT_REPRODUCED, UNRESOLVED, REPRODUCED, NOT_TESTABLE))
 
 
-def all_of(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
+def all_of(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
     """Return one outcome of all that a claim names (quantities, series, models): none may be lacking.
 
     Not reproduced if one is not; then not testable, then unresolved, if one is; else reproduced.
@@ -100,7 +100,8 @@ def all_of(parts: Sequence[tuple[str, Outcome]]) -> Outcome:
     return _deciding(parts, (NOT_REPRODUCED, NOT_TESTABLE, UNRESOLVED, REPRODUCED))
 
 
-def _deciding(parts: Sequence[tuple[str, Outcome]], order: Sequence[str]) -> Outcome:
+def _deciding(given: Iterable[tuple[str, Outcome]], order: Sequence[str]) -> Outcome:
+    parts = list(given)
     if not parts:
         raise NotTestable("There is nothing to check.")
     decides = min((outcome for _, outcome in parts), key=lambda one: order.index(one.verdict))
