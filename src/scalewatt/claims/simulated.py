@@ -108,39 +108,33 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
     assumed = {id_ for id_, one in found.items() if one.is_assumed}
     rest = seen.changed(lambda p: None if p.id in assumed else p) if assumed else seen
     bare = without_scatter(rest, found)
-    given = [_verdict(claim, seen, rest, bare, found, len(assumed)) for claim in claims]
-    return [
+
+    def verdict(claim: Claim) -> Verdict:
+        """Return the verdict by `rest`, with sentences on what it rests on."""
+        text = assumption_of(claim, found)
+        if text is not None:
+            first = Verdict(claim.id, NOT_TESTABLE, None, claim.expected, text)
+            sentences = [text]
+        else:
+            first = verdict_of(claim, rest)
+            sentences = [first.detail]
+            if first != verdict_of(claim, bare):
+                sentences.append(ON_SCATTER)
+            if assumed and first != verdict_of(claim, seen):
+                sentences.append(
+                    f"Left out: {len(assumed)} configurations whose costs are assumed ({DOCUMENTED})."
+                )
+            if claim.assumed == METRIC and first.value is not None:
+                sentences.append(
+                    "It is the published error that simulated runs are made to end at."
+                )
         # The origin is named, unless no result decides the claim or its energies are named already.
-        one
-        if one.verdict == INCONSISTENCY or f"Origin of the energy: {SIMULATED}." in one.detail
-        else replace(one, detail=f"{one.detail} Origin of the runs: {SIMULATED}.")
-        for one in given
-    ]
+        named = f"Origin of the energy: {SIMULATED}." in first.detail
+        if first.verdict != INCONSISTENCY and not named:
+            sentences.append(f"Origin of the runs: {SIMULATED}.")
+        return replace(first, detail=" ".join(sentences))
 
-
-def _verdict(
-    claim: Claim,
-    evidence: Evidence,
-    rest: Evidence,
-    bare: Evidence,
-    found: Mapping[str, Simulated],
-    assumed: int,
-) -> Verdict:
-    """Return the verdict by `rest`: `evidence` without assumed costs; `bare` lacks what scatter says."""
-    text = assumption_of(claim, found)
-    if text is not None:
-        return Verdict(claim.id, NOT_TESTABLE, None, claim.expected, text)
-    first = verdict_of(claim, rest)
-    sentences = [first.detail]
-    if first != verdict_of(claim, bare):
-        sentences.append(ON_SCATTER)
-    if rest is not evidence and first != verdict_of(claim, evidence):
-        sentences.append(
-            f"Left out: {assumed} configurations whose costs are assumed ({DOCUMENTED})."
-        )
-    if claim.assumed == METRIC and first.value is not None:
-        sentences.append("It is the published error that simulated runs are made to end at.")
-    return replace(first, detail=" ".join(sentences))
+    return [verdict(claim) for claim in claims]
 
 
 def assumption_of(claim: Claim, found: Mapping[str, Simulated]) -> str | None:
