@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -112,29 +112,6 @@ def _description_of(
     folders = sorted({path.split("/")[0] for path in content.files if "/" in path})
     made = [f"{base}/{name}/" for name in ("runs", "energy") if name in folders]
     nodes, about, day = of_runs(provenances, f"campaigns/{campaign.name}.yaml", made)
-    return Description(
-        name=f"scalewatt: results of the campaign {campaign.name}",
-        description=_description(campaign, content, provenances, day),
-        date_published=day or datetime.now(UTC).strftime("%Y-%m-%d"),
-        license=options.license,
-        authors=options.authors,
-        descriptions={
-            "campaigns/": "What was asked for, what is left out of the tables, and the cluster's facts",
-            f"{base}/": "The report, and the folders of all other results",
-            **{f"{base}/{name}/": _FOLDERS.get(name, "Further files") for name in folders},
-            f"{base}/report.html": "All results on one self-contained page",
-        },
-        activities=nodes,
-        about=about,
-    )
-
-
-def _description(
-    campaign: Campaign,
-    content: Content,
-    provenances: Sequence[Mapping[str, object]],
-    day: str | None,
-) -> str:
     planned = sum(campaign.repeats.values())
     simulated = sum(bool(one.get("simulated")) for one in provenances)
     dated = (
@@ -150,7 +127,21 @@ def _description(
         f"Date: {dated}.",
         "`scalewatt import` imports it; manifest.json has the SHA-256 of every other file.",
     ]
-    return " ".join(filter(None, sentences))
+    return Description(
+        name=f"scalewatt: results of the campaign {campaign.name}",
+        description=" ".join(filter(None, sentences)),
+        date_published=day or datetime.now(UTC).strftime("%Y-%m-%d"),
+        license=options.license,
+        authors=options.authors,
+        descriptions={
+            "campaigns/": "What was asked for, what is left out of the tables, and the cluster's facts",
+            f"{base}/": "The report, and the folders of all other results",
+            **{f"{base}/{name}/": _FOLDERS.get(name, "Further files") for name in folders},
+            f"{base}/report.html": "All results on one self-contained page",
+        },
+        activities=nodes,
+        about=about,
+    )
 
 
 def _size(count: int) -> str:

@@ -76,12 +76,21 @@ class Subprocesses:
             return Answer(problem=f"{program} is not found", not_found=True)
         # Files: a pipe would have to be read until the last process with its other end has ended.
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            try:
-                process = self._start(command, output, errors, {**kept, **(environment or {})})
-            except OSError as error:
-                return Answer(problem=f"{program} cannot be run ({error.strerror})")
-            if process is None:
-                return Answer(problem=f"{program} was not started in time", timed_out=True)
+            with self._lock:
+                if self._ended:
+                    return Answer(problem=f"{program} was not started in time", timed_out=True)
+                try:
+                    process = subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=errors,
+                        env={**kept, **(environment or {})},
+                        start_new_session=True,
+                    )
+                except OSError as error:
+                    return Answer(problem=f"{program} cannot be run ({error.strerror})")
+                self._processes[process.pid] = process
             try:
                 code = process.wait(limit_s)
             except subprocess.TimeoutExpired:
@@ -104,27 +113,6 @@ class Subprocesses:
             self._kill(process)
         for process in running:
             self._wait(process, until_s - time.monotonic())
-
-    def _start(
-        self,
-        command: Sequence[str],
-        output: IO[bytes],
-        errors: IO[bytes],
-        environment: Mapping[str, str],
-    ) -> subprocess.Popen[bytes] | None:
-        with self._lock:
-            if self._ended:
-                return None
-            process: subprocess.Popen[bytes] = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                env=environment,
-                start_new_session=True,
-            )
-            self._processes[process.pid] = process
-            return process
 
     @staticmethod
     def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -97,36 +97,28 @@ def reproduce(
     found = load_campaign(campaign or Path(cluster.campaign), cluster)
     folder = results / found.name
     manifest = read_manifest(folder)
-    findings = _findings(manifest, found, cluster, given, folder, failed)
-    repeats = tuple(found_repeats(folder))
-    place = again_folder(folder)
-    done = Reproduction(found.name, manifest, cluster.name, findings, repeats, place)
-    _write(done)
-    return done
-
-
-def _findings(
-    manifest: Manifest,
-    campaign: Campaign,
-    cluster: Cluster,
-    given: str,
-    folder: Path,
-    failed: str | None,
-) -> tuple[Finding, ...]:
     findings = environment_findings(manifest)
     with tempfile.TemporaryDirectory(prefix="scalewatt-reproduce-") as temporary:
-        whole = with_imported(campaign, cluster)
-        place = Remaking(folder, campaign, whole, given, manifest.campaign, Path(temporary))
+        whole = with_imported(found, cluster)
+        place = Remaking(folder, found, whole, given, manifest.campaign, Path(temporary))
         findings += file_findings(manifest, place)
     findings += run_findings(manifest, folder)
-    repeated = repeat_findings(folder, campaign)
+    repeated = repeat_findings(folder, found)
     if failed is not None:
         why = "the re-run failed: Snakemake's output says why"
-        repeated += [
-            Finding(HISTORY, failed, DIFFERS, detail=why),
-            not_checked(ENERGY, failed, why),
-        ]
-    return (*findings, *(repeated or _none_repeated(campaign, cluster, folder)))
+        repeated.append(Finding(HISTORY, failed, DIFFERS, detail=why))
+        repeated.append(not_checked(ENERGY, failed, why))
+    findings += repeated or _none_repeated(found, cluster, folder)
+    done = Reproduction(
+        found.name,
+        manifest,
+        cluster.name,
+        tuple(findings),
+        tuple(found_repeats(folder)),
+        again_folder(folder),
+    )
+    _write(done)
+    return done
 
 
 def _none_repeated(campaign: Campaign, cluster: Cluster, folder: Path) -> list[Finding]:
