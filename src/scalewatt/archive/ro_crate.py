@@ -88,7 +88,10 @@ def metadata(files: Mapping[str, Entry], said: Description) -> bytes:
         root,
         *_parts(files, said, root),
         _license(said.license),
-        *(_person(name) for name in dict.fromkeys((*said.authors, *_AUTHORS))),
+        *(
+            {"@id": _person_id(name), "@type": "Person", "name": name}
+            for name in dict.fromkeys((*said.authors, *_AUTHORS))
+        ),
         _paper(),
         *said.activities,
     ]
@@ -213,10 +216,6 @@ def _license(given: str | None) -> Node:
 
 def _person_id(name: str) -> str:
     return "#" + quote(name.replace(" ", "-"))
-
-
-def _person(name: str) -> Node:
-    return {"@id": _person_id(name), "@type": "Person", "name": name}
 
 
 def _paper() -> Node:

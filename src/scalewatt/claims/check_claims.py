@@ -143,18 +143,15 @@ def basis(evidence: Evidence) -> str:
         point.origin for point in evidence.points if point.mean("energy_kwh") is not None
     )
     origins = ", ".join(f"{origin} ({count})" for origin, count in sorted(counts.items(), key=str))
+    excluded = evidence.table_metadata.get("excluded") or []
+    named = "; ".join(f"{e['configuration']}/{e['repeat']} ({e['reason']})" for e in excluded)
+    left_out = f" Excluded runs: {named}." if named else ""
     return (
         f"Checked on {len(evidence.points)} configurations of campaign {evidence.source}"
         f"{f' (protocol {evidence.campaign.protocol})' if evidence.campaign else ''}; "
         f"configurations by the origin of their energy: {origins or 'none with energy'}."
-        f"{basis_of_simulated(evidence)}{_left_out(evidence)}"
+        f"{basis_of_simulated(evidence)}{left_out}"
     )
-
-
-def _left_out(evidence: Evidence) -> str:
-    excluded = evidence.table_metadata.get("excluded") or []
-    named = "; ".join(f"{e['configuration']}/{e['repeat']} ({e['reason']})" for e in excluded)
-    return f" Excluded runs: {named}." if named else ""
 
 
 def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
@@ -204,7 +201,9 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
                 [v.id, of_id[v.id].text, value_text(v.value) or "–", v.expected, v.detail]
                 for v in chosen
             ]
-        lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
+        for row in rows:
+            cells = (cell.replace("|", "\\|").replace("\n", " ") for cell in row)
+            lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -215,7 +214,3 @@ def _by_verdict(found: Sequence[Verdict]) -> list[tuple[str, list[Verdict]]]:
     groups = [(WORDS[name], [one for one in own if one.verdict == name]) for name in VERDICTS]
     groups.append((FURTHER_WORDS, [one for one in found if one.id in further]))
     return [(words, chosen) for words, chosen in groups if chosen]
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from scalewatt.common.files import try_writing
 
 if TYPE_CHECKING:
-    from scalewatt.energy.accounting.node_energy import KindEnergy
     from scalewatt.recordings.series import SensorSeries
 
 Found = dict[str, Any]
@@ -148,37 +147,35 @@ def probe_perun(folder: Path, seconds: float, powers: dict[str, Any]) -> Found:
 
     monitored(_sleep, (seconds,), folder, "doctor", PERIOD_S, "scalewatt doctor")
     series = read_journal(sorted(folder.glob("*.journal"))).series
-    sensors = [_sensor(one) for one in series]
+    sensors = [
+        {
+            "sensor": one.sensor,
+            "device_kind": one.device_kind,
+            "quantity": one.quantity,
+            "samples": int(one.values.size),
+            "mean": mean_of(one),
+            "unit": _UNITS[one.quantity],
+        }
+        for one in series
+    ]
     silent = {one["sensor"] for one in sensors if one["mean"] is None}
     delivered = [one for one in series if one.sensor not in silent]
     node = series[0].node if series else ""
-    kinds = node_kinds(node, delivered, powers=powers, period_s=PERIOD_S)
-    return {"sensors": sensors, "kinds": {one.device_kind: _kind(one) for one in kinds}}
+    kinds = {
+        kind.device_kind: {
+            "origin": kind.origin,
+            "devices": kind.devices,
+            "sensors": [one.sensor for one in kind.series],
+            "flags": sorted({one["code"] for one in kind.flags}),
+        }
+        for kind in node_kinds(node, delivered, powers=powers, period_s=PERIOD_S)
+    }
+    return {"sensors": sensors, "kinds": kinds}
 
 
 def _sleep(seconds: float) -> bool:
     time.sleep(seconds)
     return True
-
-
-def _sensor(series: SensorSeries) -> Found:
-    return {
-        "sensor": series.sensor,
-        "device_kind": series.device_kind,
-        "quantity": series.quantity,
-        "samples": int(series.values.size),
-        "mean": mean_of(series),
-        "unit": _UNITS[series.quantity],
-    }
-
-
-def _kind(kind: KindEnergy) -> Found:
-    return {
-        "origin": kind.origin,
-        "devices": kind.devices,
-        "sensors": [one.sensor for one in kind.series],
-        "flags": sorted({one["code"] for one in kind.flags}),
-    }
 
 
 def mean_of(series: SensorSeries) -> float | None:

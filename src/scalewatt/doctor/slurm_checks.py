@@ -25,7 +25,6 @@ from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
 from scalewatt.slurm.partitions import (
     PARTITIONS_QUESTION,
     Demand,
-    Partition,
     gpus_in,
     misfit,
     parse_partitions,
@@ -117,8 +116,12 @@ def assess_partitions(answer: Answer, cluster: Cluster, where: str) -> Check:
         ask = (f"{where}: devices.<name>.partition, gres, cpus_per_rank as `sinfo` shows them",)
         means = "runs on these devices are refused before they are submitted"
         return Check(name, MISSING, "; ".join(problems), means, (), True, facts, ask)
-    found = (_partition_text(known[str(d.partition)]) for d in cluster.devices.values())
-    return Check(name, OK, "; ".join(dict.fromkeys(found)), needed=True, facts=facts)
+    found = {}
+    for one in (known[str(device.partition)] for device in cluster.devices.values()):
+        limit = one.time_limit_min
+        hours = "no time limit" if limit is None else f"{limit / 60:g} h"
+        found[one.name] = f"{one.name}: {len(one.nodes)} nodes, {hours}"
+    return Check(name, OK, "; ".join(found.values()), needed=True, facts=facts)
 
 
 def _demand(device: Device, excluded: Sequence[str]) -> Demand:
@@ -128,12 +131,6 @@ def _demand(device: Device, excluded: Sequence[str]) -> Demand:
     cpus = device.gpus_per_node * device.cpus_per_rank
     excludes = ",".join(excluded)
     return Demand(device.partition, 1, cpus, device.memory_mb, gpus, gpu_type, None, excludes)
-
-
-def _partition_text(partition: Partition) -> str:
-    limit = partition.time_limit_min
-    hours = "no time limit" if limit is None else f"{limit / 60:g} h"
-    return f"{partition.name}: {len(partition.nodes)} nodes, {hours}"
 
 
 def assess_pmi(answer: Answer, launcher: str, where: str) -> Check:

@@ -211,7 +211,9 @@ def _table_rows(table: Path) -> list[tuple[str, Path, Row]]:
     found = typed[table.suffix](table) if table.suffix in typed else _yaml_rows(table)
     rows = []
     for where, values in found:
-        row = _given(values) if table.suffix in typed else values
+        row = values
+        if table.suffix in typed:  # without empty cells, each value in the type of its key
+            row = {k: _typed(k, v) for k, v in values.items() if not _is_empty(v)}
         path = row.get("path")
         if not isinstance(path, str) or not path:
             raise InputError(f"{where}: missing key 'path'; allowed: a recording's path")
@@ -235,11 +237,6 @@ def _yaml_rows(table: Path) -> Rows:
     if "runs" not in content:
         raise InputError(f"{table}: missing key 'runs'; allowed: a list of descriptions with path")
     return _shared_rows(content, table)
-
-
-def _given(row: Row) -> Row:
-    """Return a row without its empty cells, each value in the type of its key."""
-    return {key: _typed(key, value) for key, value in row.items() if not _is_empty(value)}
 
 
 def _is_empty(value: Any) -> bool:

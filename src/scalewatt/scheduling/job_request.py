@@ -145,7 +145,10 @@ def wall_time_min(
         raise InputError(
             f"devices.{device.name}: missing key 'time_limit_min'; expected where jobs are submitted"
         )
-    pace = _pace(spec, device, upper_s)
+    step_s = step_time_s(spec, device)
+    pace = None if step_s is None else _Pace(step_s, MARGIN, "step_time")
+    if upper_s is not None and spec.updates:
+        pace = _Pace(upper_s / spec.updates, 1.0, "the scaling model")
     warning_min = stop_warning_s / 60
     _check_progress(spec, device, pace, warning_min)
     if pace is None or spec.updates is None or spec.updates_per_epoch is None:
@@ -180,13 +183,6 @@ class _Pace:
     update_s: float
     margin: float
     by: str
-
-
-def _pace(spec: RunSpec, device: Device, upper_s: float | None) -> _Pace | None:
-    if upper_s is not None and spec.updates:
-        return _Pace(upper_s / spec.updates, 1.0, "the scaling model")
-    step_s = step_time_s(spec, device)
-    return None if step_s is None else _Pace(step_s, MARGIN, "step_time")
 
 
 def step_time_s(spec: RunSpec, device: Device) -> float | None:

@@ -107,11 +107,10 @@ def _slurm_problems(jobs: list[tuple[str, Mapping[str, Any]]], where: str) -> li
         problem = misfit(demand, partitions)
         if problem:
             found.setdefault(problem, []).extend(labels)
-    return [f"{where}: {_some(labels)}: {problem}" for problem, labels in found.items()]
-
-
-def _some(labels: list[str]) -> str:
-    return labels[0] + (f" (and {len(labels) - 1} more)" if len(labels) > 1 else "")
+    return [
+        f"{where}: {first}{f' (and {len(others)} more)' if others else ''}: {problem}"
+        for problem, (first, *others) in found.items()
+    ]
 
 
 def _say(text: str) -> None:

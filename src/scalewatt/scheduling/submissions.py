@@ -274,10 +274,11 @@ class Submissions:
         submission = read_submission(self.work, spec)
         if submission is not None and self._goes_on(submission.job, queue):
             state = queue[submission.job].slurm_state
+            at = datetime.fromtimestamp(submission.submitted_s)
             return (
                 f"its job {submission.job} is in Slurm's queue ({state}), submitted by the Snakemake "
                 f"of process {submission.pid} on {submission.host}, "
-                f"{_clock(submission.submitted_s)}; {_wait_for(submission.job)}"
+                f"{at:%Y-%m-%d %H:%M:%S}; {_wait_for(submission.job)}"
             )
         for job, said in queue.items():
             if comment is not None and said.comment == comment and self._goes_on(job, queue):
@@ -314,7 +315,3 @@ def _without_energy(names: list[str]) -> str:
 
 def _wait_for(job: str) -> str:
     return f"wait for it or end it (scancel {job}), then start Snakemake again"
-
-
-def _clock(unix_s: float) -> str:
-    return f"{datetime.fromtimestamp(unix_s):%Y-%m-%d %H:%M:%S}"

@@ -292,9 +292,11 @@ class Evidence:
         """
         found = self.find(model, phase, device, mode, constant)
         if not found:
+            batch = "" if constant is None else f" {constant}"
+            there = sorted({f"{line.device} {line.mode}" for line in self.find(model)})
             raise NotTestable(
-                f"No finished run of {_words(model, phase, device, mode, constant)}; "
-                f"{self._there(model)}."
+                f"No finished run of {model} {phase} on {device} in mode {mode}{batch}; there are "
+                f"{', '.join(there) or f'none of {model}'}."
             )
         return max(found, key=_closeness)
 
@@ -335,10 +337,6 @@ class Evidence:
         there = [p.gpus // p.nodes for p in self.points if p.device == device and p.nodes]
         return max(there, default=1)
 
-    def _there(self, model: str) -> str:
-        there = sorted({f"{line.device} {line.mode}" for line in self.find(model)})
-        return f"there are {', '.join(there)}" if there else f"there are none of {model}"
-
 
 def is_full_size(point: Point) -> bool:
     """Return True if it was trained on the paper's dataset (or a part of it), not on a smaller one."""
@@ -377,8 +375,3 @@ def _closeness(line: Line) -> tuple[int, int]:
 def has_mode(mode: str, asked: str) -> bool:
     """Return True if a mode is the asked one, or begins so."""
     return mode == asked or mode.startswith(f"{asked}_")
-
-
-def _words(model: str, phase: str, device: str, mode: str, constant: int | None) -> str:
-    batch = "" if constant is None else f" {constant}"
-    return f"{model} {phase} on {device} in mode {mode}{batch}"
