@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -211,15 +212,11 @@ def _private(name: str, given: Given, words: Mapping[str, str]) -> Iterator[str]
             return
     # Pages and drawings are full of texts that look like paths: end tags, and encoded images.
     if name.endswith((".json", ".csv", ".yaml")):
-        looked = _strings(_json(text)) if name.endswith(".json") else (text,)
+        looked: Iterable[str] = (text,)
+        if name.endswith(".json"):
+            with suppress(ValueError):
+                looked = _strings(json.loads(text))
         yield from islice((path for one in looked for path in own_paths(one)), 1)
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _strings(value: Any) -> Iterable[str]:

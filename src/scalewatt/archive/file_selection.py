@@ -67,7 +67,14 @@ def results_content(
     _check_recorded(results, command.format("all"))
     files = dict(_files(results, runs))
     if traces:
-        files |= _traces(results, runs, command.format("run_pages"))
+        for run in runs:
+            path = RunFiles(results, *run).traces
+            if not path.exists():
+                raise InputError(
+                    f"{path}: is missing; `{command.format('run_pages')}` makes it, or export without "
+                    "--traces"
+                )
+            files[path.relative_to(results).as_posix()] = path
     return Content(dict(sorted(files.items())), runs, tuple(_missing(campaign, results, runs)))
 
 
@@ -125,18 +132,6 @@ def _named(results: Path, paths: Any) -> Iterator[tuple[str, Given]]:
         relative = path.relative_to(results)
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):
             yield relative.as_posix(), path
-
-
-def _traces(results: Path, runs: tuple[Run, ...], command: str) -> dict[str, Given]:
-    found: dict[str, Given] = {}
-    for run in runs:
-        path = RunFiles(results, *run).traces
-        if not path.exists():
-            raise InputError(
-                f"{path}: is missing; `{command}` makes it, or export without --traces"
-            )
-        found[path.relative_to(results).as_posix()] = path
-    return found
 
 
 def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterator[str]:

@@ -145,7 +145,11 @@ def _pairs(
     """Yield what is compared of a run: what was expected, what is recorded, and what a difference means."""
     manifest = against.manifest
     why = "the run was made with another spec than its spec.json"
-    yield "spec", (_spec_sha256(folder), said.get("spec_sha256"), why)
+    try:
+        spec = read_spec(folder / "spec.json").sha256
+    except InputError:
+        spec = None
+    yield "spec", (spec, said.get("spec_sha256"), why)
     if (data := _dataset_sha256(folder, against.results)) is not None:
         why = "the run learnt from other data than the campaign's"
         yield "data", (data, said.get("dataset_sha256"), why)
@@ -173,13 +177,6 @@ def _packages(said: Mapping[str, Any], lock: Mapping[str, Any], against: _Agains
         others = differences(against.locked, installed, lock.get("environment"))
     words = [f"{one.package} {one.installed or 'none'} ({one.locked or 'none'})" for one in others]
     return listed(words, _MOST) or _AS_LOCKED
-
-
-def _spec_sha256(folder: Path) -> str | None:
-    try:
-        return read_spec(folder / "spec.json").sha256
-    except InputError:
-        return None
 
 
 def _dataset_sha256(folder: Path, results: Path) -> str | None:

@@ -38,7 +38,10 @@ def choose_run(campaign: Campaign, cluster: Cluster, results: Path) -> Choice:
     """
     if cluster.results_only or campaign.registered:
         why = "its runs are recordings from elsewhere" if campaign.registered else "results_only"
-        return _none(cluster, f"nothing is trained here ({why})")
+        reason = f"nothing is trained here ({why})"
+        if cluster.reproduce_run is not None:
+            raise InputError(f"{KEY}: {cluster.reproduce_run}: {reason}; leave it out")
+        return Choice(None, reason)
     finished = sorted(published_runs(results))
     obstacles = {run: _obstacle(campaign, cluster, results, run) for run in finished}
     if cluster.reproduce_run is not None:
@@ -119,7 +122,10 @@ def _obstacle(campaign: Campaign, cluster: Cluster, results: Path, run: Run) -> 
         return f"the run was {how[0]}, and the cluster '{cluster.name}' {how[1]}"
     try:
         lacking = _machine(cluster, spec) or _data(campaign, cluster, spec)
-        return lacking or _weights(results, spec)
+        weights = None if lacking else weights_of(results, spec)
+        if weights is not None and not weights.exists():  # making them is another training
+            return f"its initial weights {weights.relative_to(results)} are missing"
+        return lacking
     except InputError as error:
         return str(error)
 
@@ -158,14 +164,6 @@ def _data(campaign: Campaign, cluster: Cluster, spec: RunSpec) -> str | None:
     return None
 
 
-def _weights(results: Path, spec: RunSpec) -> str | None:
-    """Return which initial weights are missing: making them is another training."""
-    path = weights_of(results, spec)
-    if path is None or path.exists():
-        return None
-    return f"its initial weights {path.relative_to(results)} are missing"
-
-
 def weights_of(results: Path, spec: RunSpec) -> Path | None:
     """Return the weights that a run starts from; None where it starts from none.
 
@@ -178,12 +176,6 @@ def weights_of(results: Path, spec: RunSpec) -> Path | None:
     if not Path(os.path.normpath(path)).is_relative_to(os.path.normpath(results / "runs")):
         raise InputError(f"initial_weights: {path}: allowed: weights below {results / 'runs'}")
     return path
-
-
-def _none(cluster: Cluster, reason: str) -> Choice:
-    if cluster.reproduce_run is not None:
-        raise InputError(f"{KEY}: {cluster.reproduce_run}: {reason}; leave it out")
-    return Choice(None, reason)
 
 
 def _some(words: list[str], most: int = 3) -> str:
