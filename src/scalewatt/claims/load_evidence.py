@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -110,8 +109,10 @@ def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = N
             )
         return campaign
     files = [Path("config.yaml"), *sorted(Path("campaigns").glob("*.yaml"))]
-    for path in files:
-        if path.exists() and _name(path) in (name, name.removesuffix(SIMULATED)):
+    for path in filter(Path.exists, files):
+        imported = read_imported(path)
+        its = read_yaml(path).get("name") if imported is None else imported.name
+        if its in (name, name.removesuffix(SIMULATED)):
             return _load(path, name, cluster)
     raise InputError(
         f"--results {results}: no campaign is named {name} in {', '.join(map(str, files))}; "
@@ -138,14 +139,6 @@ def traces_of(table: pd.DataFrame) -> tuple[Trace, ...]:
         for _, panel in table.groupby("panel", sort=False)
         if (rows := records(panel))
     )
-
-
-def _name(path: Path) -> Any:
-    imported = read_imported(path)
-    if imported is not None:
-        return imported.name
-    content = read_yaml(path)
-    return content.get("name") if isinstance(content, dict) else None
 
 
 def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:

@@ -155,12 +155,19 @@ _KINDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory"}
 
 def examination_text(found: Examination) -> str:
     """Return the examination as lines of text."""
-    where = "this node (runs go to others)" if found.conclusion.elsewhere else "this machine"
+    conclusion = found.conclusion
+    where = "this node (runs go to others)" if conclusion.elsewhere else "this machine"
+    can_run = "can be submitted from here." if conclusion.elsewhere else "can be made here."
+    if not conclusion.can_run:
+        names = ", ".join(conclusion.reasons)
+        can_run = f"cannot be made yet because of {names}, see below."
+        if conclusion.can_run is None:
+            can_run = f"may be possible: undetermined because of {names}, see below."
     lines = [
         f"{found.host}, {found.profile.folder} (cluster {found.profile.cluster.name}, device "
         f"{found.device}), {found.took_s:.1f} s",
         "",
-        *_wrapped(f"Runs {_can_run(found.conclusion)}", ""),
+        *_wrapped(f"Runs {can_run}", ""),
         *_wrapped(f"On {where} energy is: {_energy(found.conclusion)}", ""),
     ]
     for kind, one in found.conclusion.kinds.items():
@@ -170,15 +177,6 @@ def examination_text(found: Examination) -> str:
     for check in found.checks:
         lines += _check(check)
     return "\n".join(lines)
-
-
-def _can_run(conclusion: Conclusion) -> str:
-    names = ", ".join(conclusion.reasons)
-    if conclusion.can_run:
-        return "can be submitted from here." if conclusion.elsewhere else "can be made here."
-    if conclusion.can_run is None:
-        return f"may be possible: undetermined because of {names}, see below."
-    return f"cannot be made yet because of {names}, see below."
 
 
 def _energy(conclusion: Conclusion) -> str:

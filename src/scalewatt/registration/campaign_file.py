@@ -43,8 +43,11 @@ def with_run(content: Content, one: Description, nodes: int, repeat: int) -> Con
     point = point_of(one, nodes)
     id_ = configuration_id(one.entry, point)
     name = _series_of(content, one, id_, point)
+    phase = [one.entry["phase"]] if "phase" in one.entry else []
+    words = [" ".join([one.entry["model"], *phase]), one.entry["device"]]
+    label = ", ".join([*words, _batch(one, point, "{}BS {}"), *extras(point)])
     entry = content["series"].setdefault(
-        name, {"label": one.given.get("label", _label(one, point)), **one.entry, "points": []}
+        name, {"label": one.given.get("label", label), **one.entry, "points": []}
     )
     for key in _SERIES_KEYS:
         if entry.get(key) != one.entry.get(key):
@@ -85,12 +88,6 @@ def _series_of(content: Content, one: Description, id_: str, point: dict[str, An
             *extras(point),
         ]
     )
-
-
-def _label(one: Description, point: dict[str, Any]) -> str:
-    phase = [one.entry["phase"]] if "phase" in one.entry else []
-    words = [" ".join([one.entry["model"], *phase]), one.entry["device"]]
-    return ", ".join([*words, _batch(one, point, "{}BS {}"), *extras(point)])
 
 
 def _batch(one: Description, point: dict[str, Any], form: str) -> str:

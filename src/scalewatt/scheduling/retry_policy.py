@@ -110,7 +110,10 @@ def _by_segments(segments: Sequence[dict[str, Any]], spec: RunSpec, crash_retrie
         return Verdict(True, "trained to its end, and not published yet")
     # Jobs in a row, up to the last, that gave up for want of a recording.
     lasts = {one["job"]: one for one in segments}
-    if unrecorded := len(list(takewhile(_is_given_up, reversed(lasts.values())))):
+    given_up = [
+        one["outcome"] == "monitor_lost" and one.get("code") == FAILED for one in lasts.values()
+    ]
+    if unrecorded := len(list(takewhile(bool, reversed(given_up)))):
         reason = f"its energy was not recorded{said}"
         if unrecorded > crash_retries:
             times = f" in {unrecorded} jobs in a row" if unrecorded > 1 else ""
@@ -142,10 +145,6 @@ def _by_segments(segments: Sequence[dict[str, Any]], spec: RunSpec, crash_retrie
             f"{outcome} {times} {where}{said}; start Snakemake again to go on from its checkpoint",
         )
     return Verdict(True, f"{outcome} {where}{said} ({failures} of {crash_retries})")
-
-
-def _is_given_up(segment: dict[str, Any]) -> bool:
-    return segment["outcome"] == "monitor_lost" and segment.get("code") == FAILED
 
 
 def _in_vain(segments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
