@@ -1,4 +1,7 @@
-"""Read an archive, a ZIP file or a folder; nothing is trusted before it is checked."""
+"""Read an archive, a ZIP file or a folder, and write one.
+
+Nothing is trusted before it is checked. The same content gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -178,6 +181,8 @@ def _check(one: Opened, name: str, wanted: Entry, found: Entry) -> None:
             f"{wanted.sha256[:12]}…): the archive is damaged or was changed"
         )
 
+
+# --- writing --------------------------------------------------------------------------------------
 
 _TIME = (1980, 1, 1, 0, 0, 0)
 """The earliest time in ZIP: the time of writing is not part of the content."""

@@ -1,4 +1,4 @@
-"""`scalewatt export`: write a campaign's results as one archive."""
+"""`scalewatt export`: write a campaign's results as one archive, without what reveals this machine."""
 
 from __future__ import annotations
 
@@ -152,6 +152,8 @@ def _size(count: int) -> str:
         count /= 1000  # type: ignore[assignment]
     return f"{count:.3g} GB"
 
+
+# --- what must not leave the machine --------------------------------------------------------------
 
 _TEXTS = (".json", ".csv", ".md", ".tex", ".yaml", ".html", ".svg")
 _SHORTEST = 4

@@ -1,4 +1,4 @@
-"""The command `scalewatt claims`: what results say of each claim of the paper."""
+"""The command `scalewatt claims`: verdicts on all claims, as JSON, a table, Markdown and text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gathering the evidence: from a campaign's tables and run folders, or from the published rows."""
+"""Gather the evidence: a campaign's series with their points, from its tables or from the published rows."""
 
 from __future__ import annotations
 
@@ -139,6 +139,9 @@ def traces_of(table: pd.DataFrame) -> tuple[Trace, ...]:
         for _, panel in table.groupby("panel", sort=False)
         if (rows := records(panel))
     )
+
+
+# --- series with their points ---------------------------------------------------------------------
 
 
 def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:

@@ -139,6 +139,8 @@ def reproduce(arguments: argparse.Namespace) -> int:
     return done.exit_code
 
 
+# --- completion -----------------------------------------------------------------------------------
+
 _SPLIT_OPTIONS = """
 # bash takes --option=value for three words.
 _scalewatt() {
@@ -155,7 +157,10 @@ complete -o filenames -F _scalewatt scalewatt"""
 
 
 def completion_script(shell: str, parser: argparse.ArgumentParser) -> str:
-    """Return the script for a shell of SHELLS, to be sourced there."""
+    """Return the script for a shell of SHELLS, to be sourced there.
+
+    It holds all words, so that completing starts no Python.
+    """
     import shtab
 
     _complete_files(parser, shtab.FILE)

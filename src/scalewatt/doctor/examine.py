@@ -1,4 +1,4 @@
-"""All checks at once, each with a time limit, and their results as text."""
+"""All checks at once, each with a time limit: what they find, and what follows for runs and their energy."""
 
 from __future__ import annotations
 
@@ -213,6 +213,8 @@ def _wrapped(text: str, indent: str, hanging: int = 0) -> list[str]:
         break_on_hyphens=False,
     )
 
+
+# --- the conclusion: whether runs can be made, and where their energy comes from ------------------
 
 MIXED = "mixed"
 

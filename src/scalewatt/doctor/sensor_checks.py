@@ -190,6 +190,8 @@ def assess_torch(
     return Check("torch", bad, found, "runs would use the CPU or fail", (), True, facts, ask)
 
 
+# --- CPU and memory -------------------------------------------------------------------------------
+
 POWERCAP = "sys/class/powercap"
 HWMON = "sys/class/hwmon"
 _ENTRY = re.compile(r"intel-rapl:\d(:\d)?$")  # as perun finds them

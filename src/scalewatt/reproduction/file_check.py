@@ -72,6 +72,8 @@ def _unknown(manifest: Manifest, results: Path) -> Iterator[Finding]:
                 yield not_checked(STORED, path, "the manifest does not name it")
 
 
+# --- where two files differ -----------------------------------------------------------------------
+
 MOST = 3
 """Differing values that are named."""
 

@@ -1,4 +1,4 @@
-"""Check each stored run's provenance: the spec, data, code and packages that it was made with."""
+"""Check this environment, and the spec, data, code and packages that each stored run was made with."""
 
 from __future__ import annotations
 
@@ -83,6 +83,8 @@ def package_findings(found: Iterable[Any], locked: int) -> list[Finding]:
         return rows
     return [Finding(ENVIRONMENT, "packages", SAME, f"{locked} in the lock", "none differs")]
 
+
+# --- stored runs ----------------------------------------------------------------------------------
 
 _MOST = 6
 _AS_LOCKED = "as locked"

@@ -147,6 +147,9 @@ def _provenance(results: Path, run: Run) -> dict[str, Any]:
     return json_object(run_folder(results, run) / "provenance.json")
 
 
+# --- histories ------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Exactness:
     """The tolerance of a column's values."""
@@ -258,6 +261,9 @@ def other_circumstances(first: Mapping[str, Any], again: Mapping[str, Any]) -> l
     pairs = [(name, own.get(name), other.get(name)) for name in sorted({*own, *other})]
     pairs += [(name.replace("_", " "), first.get(name), again.get(name)) for name in _CONTEXT]
     return [f"{name}: {one}, then {two}" for name, one, two in pairs if one != two]
+
+
+# --- energies -------------------------------------------------------------------------------------
 
 
 def energy_findings(run: str, earlier: Sequence[Row], again: Row) -> list[Finding]:

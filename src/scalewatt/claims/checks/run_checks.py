@@ -1,4 +1,16 @@
-"""The outcome of a claim: that of all its rows in the table of checks."""
+"""The outcome of a claim: that of all its rows in the table of checks.
+
+The scope of a row says which series, and which of their points, it is checked on:
+
+| scope | what is looked at |
+| --- | --- |
+| series | the series of each mode on the claim's device, else on every other device that has it |
+| named | the same; the detail names the series, and those with too few points |
+| all | every series of the description with at least two planned points, likewise |
+| paper | points of the paper's own series, trained as in the paper |
+| sizes | FourCastNet's pre-trainings with these GPUs, LBS and GBS, trained as in the paper |
+| probe | the probe of 20 epochs |
+"""
 
 from __future__ import annotations
 

@@ -315,6 +315,9 @@ def _band_text(low: float | None, high: float | None, unit: str) -> str:
     return f"{shown(low)} to {shown(high)}{unit}"
 
 
+# --- two joined lines -----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class _Bend:
     """Two joined lines: the knee, the slope before it and its change there, and how they fit."""
@@ -333,7 +336,12 @@ class _Bend:
 
 
 def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: float) -> Outcome:
-    """Return whether numbers rise with log2 of the batch sizes, and faster from `low` to `high` on."""
+    """Check whether numbers rise with log2 of the batch sizes, and faster from `low` to `high` on.
+
+    The knee is the inner point where two joined lines fit best; any other with which all points lie on
+    the lines within their intervals is possible too. The second slope must be above the first by more
+    than the points' intervals.
+    """
 
     def is_inside(bend: _Bend) -> bool:
         return low <= bend.gbs <= high

@@ -208,6 +208,9 @@ def word(name: str) -> str:
     return _LABELS.get(name, name)
 
 
+# --- lines and rank correlation, of plain numbers -------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Fit:
     """A line y = slope·x + intercept by least squares."""
