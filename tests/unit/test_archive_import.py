@@ -324,9 +324,11 @@ def test_a_campaign_that_is_none_leaves_nothing(other: Project, archive: Path) -
 def test_private_keys_of_a_cluster_are_refused(archive: Path) -> None:
     facts = json.loads(content(archive)["campaigns/small.imported.json"])
     facts["devices"]["a100"]["partition"] = "theirs"
-    with pytest.raises(InputError, match=r"devices\.a100\.partition; allowed: description"):
+    with pytest.raises(InputError, match=r"devices\.a100: unknown key 'partition'; allowed: cpu"):
         parse_imported(facts, "small.imported.json")
-    with pytest.raises(InputError, match="unknown key 'account'; allowed: name, original, cluster"):
+    with pytest.raises(
+        InputError, match="unknown key 'account'; allowed: carbon_intensity, cluster"
+    ):
         parse_imported({**facts, "account": "theirs"}, "small.imported.json")
 
 

@@ -41,7 +41,7 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("which", (*ALL, "provenance", "table", "idle"))
+@pytest.mark.parametrize("which", (*ALL, "provenance", "table", "idle", "model", "imported"))
 def test_a_schema_is_a_schema(which: str) -> None:
     Draft202012Validator.check_schema(schema(which))
 

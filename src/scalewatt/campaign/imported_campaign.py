@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device, Imported
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.common.schema_validation import check, one_of, schema, shown
+from scalewatt.common.schema_validation import check, schema
 
 SUFFIX = ".imported.json"
 FACTORS = ("pue", "carbon_intensity", "price")
@@ -26,7 +25,6 @@ DEVICE_KEYS = (
     *("gpu_memory_gib", "cpu", "gpu", "ram", "max_local_batch_size"),
 )
 """All that is told of a device: how its nodes are made and what they draw; nothing of who may use it."""
-_KEYS = ("name", "original", "cluster", "devices", *FACTORS)
 
 
 def imported_path(campaign: Path) -> Path:
@@ -42,33 +40,18 @@ def read_imported(campaign: Path) -> Imported | None:
 
 def parse_imported(content: Any, where: str) -> Imported:
     """Hold the content of such a file against what is allowed; InputError names `where` and the key."""
-    if not isinstance(content, dict) or not isinstance(content.get("devices"), dict):
-        raise InputError(f"{where}: is no description of a cluster; `scalewatt import` writes it")
-    for key in content:
-        if key not in _KEYS:
-            raise InputError(f"{where}: unknown key '{key}'; {one_of(key, _KEYS)}")
-    name, original = content.get("name"), content.get("original")
-    for key, value in (("name", name), *([("original", original)] if original is not None else [])):
-        if not isinstance(value, str) or not NAME.fullmatch(value):
-            raise InputError(
-                f"{where}: {key}: {shown(value)}; allowed: lower-case letters, digits, hyphens"
-            )
-    root = schema("cluster")
-    for key in FACTORS:
-        if content.get(key) is not None:
-            check(content[key], root["properties"][key], f"{where}: {key}", root)
-    for device, entry in content["devices"].items():
-        check(entry, root["$defs"]["device"], f"{where}: devices.{device}", root)
-        for key in entry:
-            if key not in DEVICE_KEYS:
-                raise InputError(f"{where}: devices.{device}.{key}; {one_of(key, DEVICE_KEYS)}")
-    return Imported(
-        name=str(name),
-        original=original,
-        cluster=str(content.get("cluster", "")),
-        devices={name: Device(name=name, **entry) for name, entry in content["devices"].items()},
-        **{key: content.get(key) for key in FACTORS},
-    )
+    root, cluster = schema("imported"), schema("cluster")
+    device = cluster["$defs"]["device"]
+    told = {key: device["properties"][key] for key in DEVICE_KEYS}
+    factors = {key: cluster["properties"][key] for key in FACTORS}
+    root = {
+        **root,
+        "properties": {**root["properties"], **factors},
+        "$defs": {**cluster["$defs"], "device": {**device, "properties": told}},
+    }
+    check(content, root, where, root)
+    devices = {name: Device(name=name, **entry) for name, entry in content["devices"].items()}
+    return Imported(**{"cluster": "", **content, "devices": devices})
 
 
 def imported_content(one: Imported) -> dict[str, Any]:

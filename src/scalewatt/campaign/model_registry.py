@@ -23,29 +23,6 @@ FORMATS = {"resnet50": "imagenet", "fourcastnet": "era5"}
 """Of the models whose settings are in the campaign's schema."""
 _NETWORK = ("patch_size", "embed_dim", "depth", "num_blocks", "mlp_ratio")
 """FourCastNet's."""
-_DECLARATION = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["data_format", "settings"],
-    "properties": {
-        "phases": {
-            "type": "array",
-            "minItems": 1,
-            "uniqueItems": True,
-            "items": {"enum": ["train", "pretrain", "finetune"]},
-        },
-        "data_format": {"enum": ["imagenet", "era5"]},
-        "network": {"type": "array", "uniqueItems": True, "items": {"type": "string"}},
-        "settings": {
-            "type": "object",
-            "additionalProperties": {
-                "type": "object",
-                "required": ["default", "description"],
-                "properties": {"description": {"type": "string"}},
-            },
-        },
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -187,7 +164,7 @@ def _names(tree: ast.Module, name: str) -> bool:
 
 def _model(path: Path, declared: Any) -> KnownModel:
     where, name = f"{path}: MODEL", path.stem
-    check(declared, _DECLARATION, where, _DECLARATION)
+    check(declared, schema("model"), where, schema("model"))
     _check_name(path)
     phases, network = tuple(declared.get("phases", ["train"])), _network(declared, where)
     common = schema("campaign")["$defs"]["common"]
