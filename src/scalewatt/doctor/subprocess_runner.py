@@ -101,7 +101,10 @@ class Subprocesses:
             finally:
                 with self._lock:
                     self._processes.pop(process.pid, None)
-            return Answer(_text(output), _text(errors), _problem(program, code, _text(errors)))
+            said = _text(errors)
+            lines = [line.strip() for line in said.splitlines() if line.strip()]
+            why = lines[-1] if lines else f"exit code {code}"
+            return Answer(_text(output), said, f"{program} failed ({why})" if code else "")
 
     def end_all(self, within_s: float = _END_S) -> None:
         """End whatever still runs, waiting `within_s` at most for all; nothing more is started."""
@@ -143,10 +146,3 @@ def _json(line: str) -> Any:
 def _text(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read(_ANSWER_BYTES).decode(errors="replace")
-
-
-def _problem(program: str, code: int, errors: str) -> str:
-    if code == 0:
-        return ""
-    lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    return f"{program} failed ({lines[-1] if lines else f'exit code {code}'})"

@@ -8,10 +8,10 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,12 @@ def _register(
     path = campaigns / f"{name}.yaml"
     before = _campaign(path, name)
     wanted = [_wanted(one) for one in descriptions]
-    _check_once(wanted)
+    for one, other in combinations(wanted, 2):
+        if one.recorded.identity == other.recorded.identity:
+            raise InputError(
+                f"{other.one.where}: {other.one.path} is the same recording as {one.one.path} "
+                f"({one.one.where}); allowed: each once"
+            )
     known = known_runs(folder)
     content, repeats = before, _repeats(wanted, known, folder)
     for one, repeat in zip(wanted, repeats, strict=True):
@@ -178,16 +183,6 @@ def _held_gpus(one: Description, recorded: Recorded, per_node: int) -> dict[str,
                 f"{recorded_here}, the GPUs that were recorded"
             )
     return held
-
-
-def _check_once(wanted: list[_Wanted]) -> None:
-    for identity, count in Counter(tuple(one.recorded.identity) for one in wanted).items():
-        if count > 1:
-            same = [one for one in wanted if tuple(one.recorded.identity) == identity]
-            raise InputError(
-                f"{same[1].one.where}: {same[1].one.path} is the same recording as "
-                f"{same[0].one.path} ({same[0].one.where}); allowed: each once"
-            )
 
 
 def _repeats(wanted: list[_Wanted], known: list[Registered], folder: Path) -> list[int]:

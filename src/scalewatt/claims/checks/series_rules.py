@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import log
 
 import pandas as pd
@@ -325,20 +326,20 @@ def _updates_per_epoch(runs: pd.DataFrame, point: Point) -> float:
 
 def _convex(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether every step per doubling of n takes more than the one before."""
+
+    def growth(*three: Point) -> Number:
+        """Return how much more per doubling the second step takes than the first."""
+        a, b = (math.log2(after.gpus / before.gpus) for before, after in pairwise(three))
+        return weighted((1 / a, -1 / a - 1 / b, 1 / b), values(three, check.quantity))
+
     triples = zip(points, points[1:], points[2:], strict=False)
     return combine(
         (
             f"n = {a.gpus}, {b.gpus}, {c.gpus}",
-            positive(check.text, _step_growth(check, (a, b, c)), check.unit),
+            positive(check.text, growth(a, b, c), check.unit),
         )
         for a, b, c in triples
     )
-
-
-def _step_growth(check: Check, points: Points) -> Number:
-    """Return how much more per doubling the second step takes than the first."""
-    a, b = (math.log2(points[i + 1].gpus / points[i].gpus) for i in (0, 1))
-    return weighted((1 / a, -1 / a - 1 / b, 1 / b), values(points, check.quantity))
 
 
 def _onset(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
