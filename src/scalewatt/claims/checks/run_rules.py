@@ -189,16 +189,9 @@ def _whole_node(evidence: Evidence, check: Check) -> Outcome:
     if runs.empty:
         raise NotTestable("No finished run of ResNet50 on fewer GPUs than a node has.")
     return all_of(
-        attempt(device, _whole_sockets, runs[runs["device"] == device], sockets)
+        attempt(device, _sockets, runs[runs["device"] == device], _all_sockets(evidence, device))
         for device in sorted(runs["device"].unique())
-        for sockets in [_all_sockets(evidence, device)]
     )
-
-
-def _whole_sockets(runs: pd.DataFrame, wanted: int) -> Outcome:
-    if wanted == 1:
-        raise NotTestable("A node has one CPU socket, as far as its runs tell.")
-    return _sockets(runs, wanted)
 
 
 def _all_sockets(evidence: Evidence, device: str) -> int:
@@ -213,6 +206,8 @@ def _all_sockets(evidence: Evidence, device: str) -> int:
 
 
 def _sockets(runs: pd.DataFrame, wanted: int) -> Outcome:
+    if wanted == 1:
+        raise NotTestable("A node has one CPU socket, as far as its runs tell.")
     known = _counted_sockets(runs)
     if not known:
         raise NotTestable("Sockets a node: no finished run has CPU energy.")
