@@ -23,7 +23,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.recordings.record_file import even_clock, last_record_s, read_records
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
-    MEASURED,
     NO_INDEX,
     QUANTITIES,
     Flag,
@@ -41,7 +40,7 @@ from scalewatt.recordings.series import (
 
 CLOCK_JUMP_S = 1.0
 _NEWEST = 2
-_STAMPS = ("t", "mono", "crc32")
+_CHECKSUM = "crc32"
 _TAIL_BYTES = 1 << 16
 _MOST_DEVICES = 1 << 16
 _BEGINNINGS = (b'{"t"', b'{"journal"', b'{"mono"')
@@ -71,7 +70,7 @@ class _Content:
     mono: Floats
     columns: dict[str, Floats]
     damaged: int
-    origin: str = MEASURED
+    origin: str
 
 
 def read_journal(paths: Iterable[Path | str] | Path | str, first: int = 0) -> Recording:
@@ -162,28 +161,30 @@ def _version(path: Path) -> int:
 
 
 def _read(path: Path, first: int) -> _Content:
-    return _records(path, first) if _version(path) >= _NEWEST else _lines(path)
-
-
-def _records(path: Path, first: int) -> _Content:
-    records = read_records(path, first)
-    host, sensors = records.header.get("host"), records.header.get("sensors")
-    if not isinstance(host, str):
-        raise InputError(f'{path}: its header names no host; expected "host": "…"')
-    names = [name for name in records.rows.dtype.names or () if name not in _STAMPS]
+    if _version(path) >= _NEWEST:
+        records = read_records(path, first)
+        header, damaged = records.header, records.damaged
+        if not isinstance(header.get("host"), str):
+            raise InputError(f'{path}: its header names no host; expected "host": "…"')
+        names = [name for name in records.rows.dtype.names or () if name != _CHECKSUM]
+        columns = {name: records.column(name) for name in names}
+    else:
+        header, columns, damaged = _lines(path)
+    sensors, host = header.get("sensors"), header.get("host")
     return _Content(
-        host=host,
-        period_s=finite_number(records.header.get("sampling_period_s")),
+        host=host if isinstance(host, str) else None,
+        period_s=finite_number(header.get("sampling_period_s")),
         sensors=sensors if isinstance(sensors, dict) else {},
-        wall=records.column("t"),
-        mono=records.column("mono"),
-        columns={name: records.column(name) for name in names},
-        damaged=records.damaged,
-        origin=origin_stated(records.header),
+        wall=columns.pop("t"),
+        mono=columns.pop("mono"),
+        columns=columns,
+        damaged=damaged,
+        origin=origin_stated(header),
     )
 
 
-def _lines(path: Path) -> _Content:
+def _lines(path: Path) -> tuple[dict[str, Any], dict[str, Floats], int]:
+    """Return header, columns and number of unreadable lines, a torn last one not counted."""
     lines = path.read_bytes().split(b"\n")
     while lines and not lines[-1].strip(b" \r\0"):
         lines.pop()
@@ -199,17 +200,9 @@ def _lines(path: Path) -> _Content:
         else:
             bad.append(number)
     torn = bool(bad) and bad[-1] == len(lines) - 1
-    sensors, host = header.get("sensors"), header.get("host")
-    keys = dict.fromkeys(key for sample in samples for key in sample if key not in _STAMPS)
-    return _Content(
-        host=host if isinstance(host, str) else None,
-        period_s=finite_number(header.get("sampling_period_s")),
-        sensors=sensors if isinstance(sensors, dict) else {},
-        wall=_column(samples, "t"),
-        mono=_column(samples, "mono"),
-        columns={key: _column(samples, key) for key in keys},
-        damaged=len(bad) - torn,
-    )
+    keys = dict.fromkeys(("t", "mono", *(key for sample in samples for key in sample)))
+    keys.pop(_CHECKSUM, None)
+    return header, {key: _column(samples, key) for key in keys}, len(bad) - torn
 
 
 def _series(content: _Content, path: Path) -> tuple[list[SensorSeries], list[Flag]]:

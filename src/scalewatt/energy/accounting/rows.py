@@ -19,6 +19,7 @@ from scalewatt.energy.accounting.energy_schema import (
 )
 from scalewatt.energy.accounting.node_energy import MAX_UNCOVERED, KindEnergy, Window
 from scalewatt.energy.accounting.run_inputs import Planned
+from scalewatt.energy.accounting.totals import one_origin
 from scalewatt.energy.integration.stage_intervals import STAGES, UNATTRIBUTED, StageIntervals
 from scalewatt.recordings.series import DEVICE_KINDS, Flag, flag
 
@@ -342,9 +343,3 @@ def _epoch_rows(rows: Iterable[Row]) -> list[Row]:
         }
         for row in found.to_dict("records")
     ]
-
-
-def one_origin(origins: Iterable[str | None]) -> str | None:
-    """Return the one origin of several energies, `mixed` where they have several, None without any."""
-    known = set(origins) - {None, ""}
-    return known.pop() if len(known) == 1 else ("mixed" if known else None)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.energy.accounting.rows import one_origin
 from scalewatt.recordings.series import DEVICE_KINDS, Flag, flag
 
 
@@ -96,6 +95,12 @@ def known_sum(values: Iterable[float | None]) -> float | None:
     if not found or None in found:
         return None
     return float(sum(v for v in found if v is not None))
+
+
+def one_origin(origins: Iterable[str | None]) -> str | None:
+    """Return the one origin of several energies, `mixed` where they have several, None without any."""
+    known = set(origins) - {None, ""}
+    return known.pop() if len(known) == 1 else ("mixed" if known else None)
 
 
 def flags_of_run(flags: pa.Table) -> list[Flag]:
