@@ -21,8 +21,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from scalewatt.workloads.afno import PatchEmbed, SpectralLayer
-from scalewatt.workloads.fourcastnet import FourCastNet
+from scalewatt.workloads.afno import FourCastNet, PatchEmbed, SpectralLayer
 
 SIZES: tuple[dict[str, Any], ...] = (
     {"grid": (180, 360), "patch_size": 2, "embed_dim": 96, "depth": 2},

@@ -16,8 +16,9 @@ from torch.utils.data import DataLoader
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import year_times
-from scalewatt.datasets.era5.era5_dataset import Era5Dataset, SyntheticEra5, check_years
+from scalewatt.datasets.era5.era5_dataset import Era5Dataset, SyntheticEra5
 from scalewatt.datasets.era5.shared_buffers import SharedBuffers
+from scalewatt.datasets.era5.year_layout import check_years
 
 ROWS, COLUMNS, STEPS = 4, 8, 8
 

@@ -11,12 +11,12 @@ from era5_data import DEFINITION, original_fields
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import year_times
-from scalewatt.datasets.era5.era5_dataset import YearFile
 from scalewatt.datasets.era5.statistics import (
     load_climatology,
     load_statistics,
     stored_moments,
 )
+from scalewatt.datasets.era5.year_layout import YearFile
 from scalewatt.datasets.era5_preparation.partial_file import Progress
 from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
 from scalewatt.datasets.prepare import prepare_dataset

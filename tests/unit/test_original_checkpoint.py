@@ -11,7 +11,7 @@ from literal_afno import OriginalLayout
 from torch import Tensor, nn
 
 from scalewatt.common.errors import InputError
-from scalewatt.workloads.fourcastnet import FourCastNet, Rollout, load_original_checkpoint
+from scalewatt.workloads.afno import FourCastNet, Rollout, load_original_checkpoint
 
 GRID, PATCH, WIDTH, DEPTH, BLOCKS = (12, 24), 2, 16, 2, 4
 

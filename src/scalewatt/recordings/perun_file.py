@@ -37,8 +37,6 @@ from scalewatt.recordings.series import (
     origin_stated,
 )
 
-__all__ = ["RunInfo", "holds_runs", "list_runs", "open_perun_file", "read_perun_file"]
-
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # What h5py raises for damaged files, whatever the damage is.
 _DAMAGE = (OSError, LookupError, ValueError, TypeError, RuntimeError, MemoryError)

@@ -14,8 +14,8 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
 from scalewatt.energy.accounting.node_energy import node_window
 from scalewatt.recordings.journal import is_journal, read_journal
-from scalewatt.recordings.perun_file import RunInfo, holds_runs, list_runs, open_perun_file
-from scalewatt.recordings.perun_layout import choose_run, run_names
+from scalewatt.recordings.perun_file import holds_runs, list_runs, open_perun_file
+from scalewatt.recordings.perun_layout import RunInfo, choose_run, run_names
 from scalewatt.recordings.series import Flag, SensorSeries
 
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")

@@ -12,10 +12,8 @@ from scalewatt.datasets.era5.channels import CHANNELS, Z500, all_years, part_yea
 from scalewatt.datasets.era5.era5_dataset import Era5Dataset, SyntheticEra5
 from scalewatt.datasets.era5.shared_buffers import SharedBuffers
 from scalewatt.datasets.era5.statistics import load_climatology, load_statistics
-from scalewatt.workloads.afno import FourCastNet, Rollout, load_original_checkpoint
+from scalewatt.workloads.afno import FourCastNet, Rollout
 from scalewatt.workloads.interface import Batch, Evaluation, Schedule, Workload
-
-__all__ = ["FourCastNet", "FourCastNetWorkload", "Rollout", "load_original_checkpoint"]
 
 
 class FourCastNetWorkload(Workload):

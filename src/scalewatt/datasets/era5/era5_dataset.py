@@ -15,9 +15,7 @@ from torch.utils.data import Dataset, get_worker_info
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import CHANNELS, STEP_H
 from scalewatt.datasets.era5.shared_buffers import Lease, SharedBuffers
-from scalewatt.datasets.era5.year_layout import StepReader, YearFile, check_years
-
-__all__ = ["Era5Dataset", "SyntheticEra5", "YearFile", "check_years"]
+from scalewatt.datasets.era5.year_layout import StepReader, YearFile
 
 Key = tuple[int, int]
 
