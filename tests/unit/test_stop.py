@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from scalewatt.common import termination
-from scalewatt.common.termination import StopRequest, ignore_stop_signals
+from scalewatt.common.processes import ignore_stop_signals
+from scalewatt.common.termination import StopRequest
 
 SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 

@@ -287,7 +287,7 @@ def test_a_controller_that_hangs_is_not_waited_for_and_ended() -> None:
 ASKING = """
 import sys, time
 from scalewatt.recordings.telemetry_sources import IpmiPower
-from scalewatt.common.termination import ignore_stop_signals
+from scalewatt.common.processes import ignore_stop_signals
 ignore_stop_signals()
 ipmi = IpmiPower([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"])
 ipmi()

@@ -7,16 +7,16 @@ import fcntl
 import hashlib
 import json
 import os
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.termination import say
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -183,7 +183,8 @@ def _take(descriptor: int, text: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        say(text)
+        with suppress(OSError, ValueError):  # nobody reads it any more
+            print(text, file=sys.stderr, flush=True)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 

@@ -1,4 +1,4 @@
-"""Processes of this machine: which one has a number, and which ends with its parent."""
+"""Processes of this machine: which one has a number, which ends with its parent, which ignores signals."""
 
 from __future__ import annotations
 
@@ -77,3 +77,9 @@ def die_with(parent: int) -> None:
     signal_at_parents_death(signal.SIGKILL)
     if os.getppid() != parent:  # it died before
         os._exit(0)
+
+
+def ignore_stop_signals(_worker: int = 0) -> None:
+    """For helper processes (data-loader workers): the rank decides when they end."""
+    for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)

@@ -97,9 +97,3 @@ class StopRequest:
             self._next_look = now + _FILE_CHECK_INTERVAL_S
             self._requested = os.path.exists(self.stop_file)
         return self._requested
-
-
-def ignore_stop_signals(_worker: int = 0) -> None:
-    """For helper processes (data-loader workers): the rank decides when they end."""
-    for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.common.processes import die_with
-from scalewatt.common.termination import ignore_stop_signals
+from scalewatt.common.processes import die_with, ignore_stop_signals
 from scalewatt.recordings.concurrent_samplers import ConcurrentSamplers, note_samplers
 from scalewatt.recordings.record_file import Field, RecordWriter, is_packable
 from scalewatt.recordings.series import DEVICE_KINDS, NO_INDEX, QUANTITIES, index_in_name

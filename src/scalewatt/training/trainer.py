@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, write_json, write_table
-from scalewatt.common.termination import StopRequest, ignore_stop_signals
+from scalewatt.common.processes import ignore_stop_signals
+from scalewatt.common.termination import StopRequest
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.work_directory import FINISHED, STOPPED, Job
