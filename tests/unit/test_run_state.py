@@ -235,7 +235,7 @@ def test_an_attempt_whose_job_is_gone_has_failed_without_a_word(made: Made) -> N
     queue(made)
     run = made.run()
     assert run.state.state == "failed"
-    assert run.state.reason == "job 7 on n1 has ended without a word: killed, or its node was lost"
+    assert run.state.reason == "job 7 on n1 exited without status: killed, or its node was lost"
     assert run.updates == 40, "those of its checkpoint"
 
 
@@ -364,7 +364,7 @@ def test_a_job_that_its_holder_refused_says_nothing_of_the_holders_end(
     made.held(folder, silent_s=100)
     state = made.run().state
     assert (state.state, state.job) == ("failed", "7")
-    assert "has ended without a word" in (state.reason or "")
+    assert "exited without status" in (state.reason or "")
 
 
 def test_of_two_working_directories_the_held_one_counts(made: Made) -> None:

@@ -36,7 +36,7 @@ class Device:
 
     @property
     def probe_ranks(self) -> int:
-        """Ranks of an idle probe: one per GPU of a node, one where there is none to hold."""
+        """Return the ranks of an idle probe: one per GPU of a node, one where there is none to hold."""
         return 1 if self.torch_device == "cpu" else self.gpus_per_node
 
 
@@ -59,7 +59,7 @@ class Cluster:
     scratch: str | None = None
     setup: tuple[str, ...] = ()
     account: str | None = None
-    """As the file has it: `jobs.request.account_of` expands its environment variables."""
+    """As the file has it: `scheduling.job_request.account_of` expands its environment variables."""
     exclude_nodes: tuple[str, ...] = ()
     stop_warning_s: int = 600
     crash_retries: int = 3
@@ -70,7 +70,7 @@ class Cluster:
     scaling_model: str | None = None
     """File of the scaling model that counts here: for plans, wall times and the energy budget."""
     reproduce_run: str | None = None
-    """CONFIGURATION/REPEAT of the run that `reproduce` makes again; None: the cheapest."""
+    """CONFIGURATION/REPEAT of the run that `reproduce` repeats; None: the cheapest."""
 
     @property
     def simulates(self) -> bool:
@@ -78,7 +78,7 @@ class Cluster:
         return self.mode == "simulate"
 
     def data_folder(self, dataset: dict[str, Any]) -> str:
-        """Folder of the prepared dataset; by default below data/.
+        """Return the folder of the prepared dataset; by default below data/.
 
         An embedded dataset's carries its definition's hash: two campaigns may define one name
         differently.
@@ -145,22 +145,22 @@ class TrainingDefinition:
 
     @property
     def samples_per_gpu(self) -> int | None:
-        """Samples that a GPU trains on in an epoch."""
+        """Return the samples that a GPU trains on in an epoch."""
         return self.epoch_work and self.epoch_work.samples_per_gpu
 
     @property
     def samples_per_epoch(self) -> int | None:
-        """Samples trained on in an epoch, over all GPUs."""
+        """Return the samples trained on in an epoch, over all GPUs."""
         return self.epoch_work and self.epoch_work.samples
 
     @property
     def updates_per_epoch(self) -> int | None:
-        """Gradient updates in an epoch."""
+        """Return the gradient updates in an epoch."""
         return self.epoch_work and self.epoch_work.updates
 
     @property
     def updates(self) -> int | None:
-        """Gradient updates of the whole training."""
+        """Return the gradient updates of the whole training."""
         return self.epoch_work and self.epochs * self.epoch_work.updates
 
 
@@ -215,7 +215,7 @@ class IdleProbe:
 
     @property
     def job_minutes(self) -> int:
-        """Wall time that a job needs for one probe, its start and end included."""
+        """Return the wall time in min that a job needs for one probe, its start and end included."""
         return 15 + math.ceil(self.seconds / 60)
 
 
@@ -287,7 +287,7 @@ class Campaign:
         return {c.model for c in self.configurations.values() if c.dataset["format"] == "command"}
 
     def figure_configurations(self, figure: str) -> list[str]:
-        """Ids of the configurations that a figure (or table1) shows, without doubles."""
+        """Return ids of the configurations that a figure (or table1) shows, each once."""
         content = self.figures[figure]
         if "points" in content:
             ids = [self.series[p["series"]].points[p["gpus"]] for p in content["points"]]

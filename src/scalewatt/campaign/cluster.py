@@ -113,7 +113,7 @@ def _as_bool(value: Any) -> Any:
 
 
 def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
-    """Devices by name: those of `cluster`, then those of every profile of the project.
+    """Return devices by name: those of `cluster`, then those of every profile of the project.
 
     A profile's cluster file that is wrong is reported and skipped: it may not be the one in use.
     """
@@ -148,7 +148,7 @@ def is_results_only(campaign: Campaign, cluster: Cluster) -> bool:
         return True
     if cluster.results_only is not None:
         return cluster.results_only
-    if cluster.simulates:  # nobody has finished runs for it: what it cannot simulate is refused
+    if cluster.simulates:  # there are no finished runs for it: what it cannot simulate is refused
         return False
     return not campaign.devices() & set(cluster.devices)
 
@@ -168,7 +168,7 @@ def cluster_of_run(given: str, device: str, run: str) -> tuple[Cluster, Device]:
 
 
 def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
-    """In words, what a cluster file puts into the numbers: rated powers, PUE, carbon, price."""
+    """Return sentences on what numbers owe to a cluster file: rated powers, PUE, carbon, price."""
     sentences = []
     for device in devices:
         if not device.cpu:
@@ -204,5 +204,5 @@ def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
 
 
 def powers(device: Device) -> dict[str, Any]:
-    """Idle and rated powers in W by device kind, for estimation."""
+    """Return idle and rated powers in W by device kind, for estimation."""
     return {"cpu": device.cpu, "gpu": device.gpu, "ram": device.ram}

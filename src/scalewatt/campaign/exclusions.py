@@ -84,7 +84,7 @@ def read_exclusions(campaign: Campaign) -> tuple[Exclusion, ...]:
         if same in found:
             raise InputError(
                 f"{where}: {one.action} {one.configuration} {one.repeat} of the same measurement "
-                "stands there twice; allowed: one row"
+                "is a duplicate row; allowed: one"
             )
         found[same] = one
     return tuple(found.values())

@@ -124,7 +124,7 @@ def check_devices(campaign: Campaign, cluster: Cluster) -> None:
 def _with_initial_weights(
     configurations: dict[str, Configuration], repeats: dict[str, tuple[str, int]], path: Path
 ) -> dict[str, Configuration]:
-    """Fine-tuning starts from the weights of the same configuration's pre-training."""
+    """Let fine-tuning start from the weights of the same configuration's pre-training."""
     result = dict(configurations)
     for id_, configuration in configurations.items():
         if configuration.phase != "finetune":

@@ -38,7 +38,7 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
             one = configuration(entry, point, where)
             if gpus in points:
                 raise InputError(
-                    f"{where}.points: {gpus} GPUs stands there twice; allowed: one point for each "
+                    f"{where}.points: duplicate point at {gpus} GPUs; allowed: one point for each "
                     "number of GPUs (put the other to a series of its own)"
                 )
             points[gpus] = one.id
@@ -119,12 +119,12 @@ def model_key(entry: dict[str, Any]) -> str:
 
 
 def work_key(point: Point) -> str:
-    """Samples of the training set and epochs, as ids show them."""
+    """Return samples of the training set and epochs, as ids show them."""
     return f"s{point['dataset_samples']:07d}-e{point['epochs']:03d}"
 
 
 def extras(point: Point) -> list[str]:
-    """Precision, variant and protocol, as ids show them."""
+    """Return precision, variant and protocol, as ids show them."""
     protocol = point.get("protocol", OTHER_PROTOCOL)
     return [
         *filter(None, (point.get("precision"), point.get("variant"))),

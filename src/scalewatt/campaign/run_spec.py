@@ -69,7 +69,7 @@ class RunSpec(TrainingDefinition):
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the canonical text."""
+        """Return the SHA-256 of the canonical text."""
         return text_sha256(self.text)
 
     @property

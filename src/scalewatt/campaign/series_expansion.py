@@ -215,7 +215,7 @@ class Expansion:
             )
 
     def _check_last_batch(self, gpus: int, local: int, share: int) -> None:
-        """Batch normalisation needs two values: at 32 pixels ResNet50 ends on one per image."""
+        """Check the last batch: batch normalisation needs two values, at 32 pixels one image has one."""
         if (
             self.model == "resnet50"
             and self.settings["image_size"] <= 32
@@ -228,7 +228,7 @@ class Expansion:
             )
 
     def _samples(self, gpus: int, local: int, fraction: Fraction) -> tuple[Any, Any]:
-        """Training and validation samples of a point; None where they are not known."""
+        """Return training and validation samples of a point; None where they are not known."""
         train, validation = (floor(n * fraction) for n in _sample_counts(self.dataset))
         if train // gpus < 1 or validation < 1:
             raise InputError(
@@ -319,13 +319,13 @@ def _id_value(value: Any) -> str:
 
 
 def _canonical(settings: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """4 and 4.0 as one value, where a number is meant: a spec's hash is of its text."""
+    """Return settings with 4 and 4.0 as one value, where a number is meant: a spec's text is hashed."""
     kinds = {key: entry.get("type") for key, entry in part["properties"].items()}
     return {k: float(v) if kinds[k] == "number" else v for k, v in settings.items()}
 
 
 def _sample_counts(dataset: dict[str, Any]) -> tuple[int, int]:
-    """Training and validation samples of a whole dataset."""
+    """Return training and validation samples of a whole dataset."""
     if dataset["format"] == "imagenet":
         return dataset["train_samples"], dataset["validation_samples"]
 

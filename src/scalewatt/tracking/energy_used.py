@@ -65,7 +65,7 @@ class RunEnergy:
 
     @property
     def kwh(self) -> float:
-        """kWh of all origins together."""
+        """Return the kWh of all origins together."""
         return sum(self.joules.values()) / J_PER_KWH
 
     def __add__(self, other: RunEnergy) -> RunEnergy:
@@ -104,7 +104,7 @@ def energy_used_kwh(
     """Return what a campaign has used so far.
 
     `results` and `work` are the campaign's own folders, `powers` gives the rated powers of a spec's
-    device. `published` and `working` are what the folders hold, where somebody has looked already.
+    device. `published` and `working` are what the folders hold, if they are known already.
     Nodes that two runs shared count for both.
     """
     published = published_runs(results) if published is None else published

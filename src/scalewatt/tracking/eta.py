@@ -59,7 +59,7 @@ def time_left(
 
 
 def _between_epochs_s(stages: Sequence[_Stage], progress: Progress) -> float | None:
-    """Mean seconds that a finished epoch spent on anything but updates; None before the first."""
+    """Return the mean seconds that a finished epoch spent on anything but updates; None before the first."""
     finished = {s.epoch for s in stages if s.stage == _TRAIN and _ended(s, progress)}
     if not finished:
         return None

@@ -79,7 +79,7 @@ class Place:
 def remeasure(place: Place, run: tuple[str, int], reason: str | None) -> list[str]:
     """Set a run's measurement aside and return what was done, in lines.
 
-    InputError where the run is not there to be measured again, or somebody uses it.
+    InputError where the run is not there to be measured again, or it is in use.
     """
     check_run(place.campaign, *run, "scalewatt remeasure")
     if measurement_of(place.results, *run) is None and _next_number(place, run) == 1:
@@ -208,7 +208,7 @@ def _tables(results: Path, run: tuple[str, int]) -> Iterator[tuple[Path, str]]:
 
 
 def _move(source: Path, target: Path) -> None:
-    """Rename, to a name of its own where the target is there: a table may have been made again."""
+    """Rename, to a free name where the target exists: a table may have been rebuilt."""
     target.parent.mkdir(parents=True, exist_ok=True)
     free, number = target, 2
     while free.exists():

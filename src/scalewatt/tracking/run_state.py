@@ -5,7 +5,7 @@ The first that holds:
 done         its results are there, and they are of the campaign's spec
 running      the owner of its working directory lives, or its job has begun
 queued       a job was submitted for it and has not begun (without Slurm's answer: as far as is known)
-failed       it was given up, its job or process has ended without a word, or it said that it failed
+failed       it was given up, its job or process has exited without status, or it reported that it failed
 refused      it said that its input is wrong, or that another holds it
 stopped      it waits at a checkpoint, or trained to its end, for its next job
 out_of_date  its results are of another spec
@@ -211,7 +211,7 @@ def _given_up(
 
 
 def _attempted(notes: RunNotes, attempt: Attempt, submission: Submission | None) -> RunState:
-    """Return the state of a run by its latest attempt, which nobody's hold on the run outlives."""
+    """Return the state of a run by its latest attempt, where no process holds the run."""
     folder = _newest(notes)
     log = _existing(folder / LOG) if folder else None
     if log is None and submission is not None and submission.log:
@@ -221,7 +221,7 @@ def _attempted(notes: RunNotes, attempt: Attempt, submission: Submission | None)
         if _is_under_way(notes, attempt):
             return RunState("running", attempt.started_s, *same, None, None, log, folder)
         who = f"job {attempt.job}" if attempt.job else f"process {attempt.pid}"
-        reason = f"{who} on {attempt.host} has ended without a word: killed, or its node was lost"
+        reason = f"{who} on {attempt.host} exited without status: killed, or its node was lost"
         return RunState("failed", _last_sign_s(folder), *same, None, reason, log, folder)
     if attempt.code == FINISHED:
         reason = "it is trained; the next start publishes its results"
@@ -271,7 +271,7 @@ def _left(notes: RunNotes) -> RunState | None:
 
 
 def _last_sign_s(folder: Path | None) -> float | None:
-    """Return when a run that ended without a word last wrote something, in Unix s."""
+    """Return when a run that exited without status last wrote something, in Unix s."""
     times = []
     for name in ("progress.json", "position.json", "segments.json"):
         try:
@@ -289,7 +289,7 @@ def _newest(notes: RunNotes) -> Path | None:
 
 
 def checkpoint_updates(folder: Path | None) -> int | None:
-    """Updates that a working directory's checkpoint holds; None where there is none."""
+    """Return the updates that a working directory's checkpoint holds; None where there is none."""
     position = read_position(folder) if folder else None
     return position.updates if position else None
 

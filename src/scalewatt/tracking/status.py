@@ -88,7 +88,7 @@ class RunStatus:
     left: TimeLeft | None = None
     """Training left after the note of progress."""
     ends_s: float | None = None
-    """When it will have finished, in Unix s; None where its job ends before, or nobody can tell."""
+    """When it will have finished, in Unix s; None where its job ends before, or it is unknown."""
     kwh: float | None = None
     """At least; None where nothing was recorded."""
     kwh_known: bool = True
@@ -130,7 +130,7 @@ class CampaignStatus:
 
 
 def updates_of(runs: Iterable[RunStatus]) -> tuple[int, int]:
-    """Updates done and in total, of the runs whose number of updates is known."""
+    """Return the updates done and in total, of the runs whose number of updates is known."""
     known = [run for run in runs if run.updates_total is not None]
     return sum(r.updates or 0 for r in known), sum(r.updates_total or 0 for r in known)
 

@@ -68,7 +68,7 @@ def show_status(
 
 
 def status_text(status: CampaignStatus, every_run: bool = False) -> str:
-    """Return the status in words: a line for each series, or for each run, and what needs a look."""
+    """Return the status as text: a line for each series, or for each run, and what needs attention."""
     parts = [_head(status)]
     if every_run:
         parts.append(_run_table(status))
@@ -342,7 +342,7 @@ def _kwh(kwh: float) -> str:
 
 
 def _columns(rows: Sequence[Sequence[str]], words: set[int]) -> list[str]:
-    """Rows as columns, those of `words` to the left."""
+    """Return rows as aligned columns, those of `words` to the left."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     # Numbers are kept; what names a row gives way.
     widths[0] = max(min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1)), 8)

@@ -151,7 +151,7 @@ def _kinds(
     powers: dict[str, Any],
     held: list[int] | None,
 ) -> list[KindEnergy]:
-    """Return the kinds that the node has; those that it has not are no doubt here."""
+    """Return the device kinds that the node has; to lack one is no quality flag here."""
     found = node_kinds(
         node.node,
         [_within(one, window) for one in (*series, *gpu_utilisation(node))],

@@ -83,7 +83,7 @@ def read_columns(path: Path | str, columns: Sequence[str]) -> pa.Table:
 
 @contextmanager
 def opened_parquet(path: Path | str, columns: Sequence[str]) -> Iterator[Any]:
-    """A Parquet file with these columns, for reading; InputError where it is, or proves, unreadable."""
+    """Open a Parquet file with these columns; InputError where it is, or proves, unreadable."""
     import pyarrow.parquet as pq
 
     path = Path(path)
@@ -241,7 +241,7 @@ def _check_metrics(path: Path | str, table: pa.Table) -> None:
 
 
 def check_metric(where: str, value: float | None, metric: str) -> None:
-    """InputError, which begins with `where`, for a metric out of the range that its name allows."""
+    """Raise InputError, which begins with `where`, for a metric out of the range of its name."""
     low, high = metric_range(metric)
     if value is not None and not low - _ROUNDING <= value <= high + _ROUNDING:
         expected = f"{low:g} to {high:g}" if high < math.inf else f"{low:g} or more"

@@ -48,32 +48,32 @@ class RunFiles:
 
     @property
     def folder(self) -> Path:
-        """The run folder."""
+        """Return the run folder."""
         return self.results / "runs" / self.configuration / str(self.repeat)
 
     @property
     def energy(self) -> Path:
-        """Its energy table."""
+        """Return its energy table."""
         return self.results / "energy" / self.configuration / f"{self.repeat}.parquet"
 
     @property
     def epochs(self) -> Path:
-        """Its energy by epoch."""
+        """Return the table of its energy by epoch."""
         return self.energy.with_name(f"{self.repeat}.epochs.parquet")
 
     @property
     def devices(self) -> Path:
-        """Its energy by device."""
+        """Return the table of its energy by device."""
         return self.energy.with_name(f"{self.repeat}.devices.parquet")
 
     @property
     def flags(self) -> Path:
-        """The quality flags of its energy."""
+        """Return the table of its quality flags."""
         return self.energy.with_name(f"{self.repeat}.flags.parquet")
 
     @property
     def traces(self) -> Path:
-        """Its power traces."""
+        """Return the table of its power traces."""
         return self.results / "traces" / self.configuration / f"{self.repeat}.parquet"
 
 
