@@ -60,7 +60,7 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """Return the JSON schema `name` (campaign or cluster)."""
+    """Return the JSON schema `name` of workflow/schemas."""
     path = PROJECT_ROOT / "workflow" / "schemas" / f"{name}.schema.json"
     return json.loads(path.read_text(encoding="utf-8"))
 
