@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
@@ -412,8 +413,9 @@ def test_trends_in_words() -> None:
 
 def test_rows_without_energy_are_not_called_measured() -> None:
     row = {"energy_origin": None, "energy_scope": None, "device": "a100"}
-    assert origin_sentence([row]) == "No energy is known for these runs."
-    assert origin_sentence([]) == "No run, so no energy."
+    points = pd.DataFrame([row])
+    assert origin_sentence(points) == "No energy is known for these runs."
+    assert origin_sentence(points[:0]) == "No run, so no energy."
 
 
 def test_dictionary_encoded_columns_are_drawn_and_written_like_strings(tmp_path: Path) -> None:

@@ -126,21 +126,22 @@ def row_of(configuration: str, quantity: str, error: float, known: bool) -> Row:
 
 def test_only_errors_of_uncalibrated_configurations_are_shown() -> None:
     """On the page and in the figure alike."""
-    rows = [
+    made = [
         row_of("a", "runtime_h", 0.001, True),
         row_of("b", "runtime_h", -0.02, False),
         row_of("c", "runtime_h", 0.1, False),
         row_of("c", "energy_kwh", 0.04, False),
     ]
+    rows = pd.DataFrame(made)
     said = (
         "Run time: 1 of 2 in their interval, mean error 6.0 %; energy: 1 of 1 in their interval, mean "
         "error 4.0 %; not judged: 1 of 3 configurations, which the model was calibrated on."
     )
     assert judged_sentence(rows, figure_module.PANELS) == said
-    assert said in caption("prediction", pd.DataFrame(rows))
+    assert said in caption("prediction", rows)
     (alone,) = [judged_sentence(rows[:1], figure_module.PANELS)]
     assert alone == "Not judged: 1 of 1 configurations, which the model was calibrated on."
-    assert judged_sentence([], figure_module.PANELS) == ""
+    assert judged_sentence(rows[:0], figure_module.PANELS) == ""
 
 
 def test_what_is_far_from_its_prediction_is_outside_of_the_interval(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
-from scalewatt.results.tables.frames import records
 
 KINDS = {"gpu": 0, "cpu": 1, "ram": 2}
 """Colour of each device kind, in the order of the bars."""
@@ -285,19 +284,19 @@ def note_sentences(
     and those that are cut."""
     table = data.stored(parts)
     said = [
-        f"{_origin_sentences(parts)} n counts {data.gpu_word(parts)}. {prose.device_sentence(records(bars))}",
+        f"{_origin_sentences(parts)} n counts {data.gpu_word(parts)}. {prose.device_sentence(parts)}",
         f"Colour: device kind; shade: stage. {_others(parts)}Means over repeats; numbers: totals.",
         _spread_sentence(bars, kind, cut),
         _idle_sentence(table, parts),
         "Discarded: energy used by killed segments after their last checkpoint, part of the total."
         if (parts["discarded_energy_kwh"] > 0).any()
         else "",
-        prose.no_energy_sentence(table, records(bars.reset_index()[["configuration"]])),
+        prose.no_energy_sentence(parts),
         "A configuration shared by several series is shown with the first of them.",
     ]
     return [
         *(said if len(parts) else []),
-        *prose.table_notes(table),
+        *prose.table_notes(parts),
     ]
 
 
@@ -333,7 +332,7 @@ def _origin_sentences(parts: pd.DataFrame) -> str:
     known = parts[parts["energy_kwh"].notna()]
     keys = ["energy_origin", "energy_scope", "device"]
     by_origin = known[keys].drop_duplicates().groupby("energy_origin", sort=False)
-    said = [prose.origin_sentence(records(own)) for _, own in by_origin]
+    said = [prose.origin_sentence(own) for _, own in by_origin]
     return " ".join(said) or "No energy is known for these runs."
 
 

@@ -15,7 +15,6 @@ from matplotlib.lines import Line2D
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
 from scalewatt.results.figures.figure_schema import PANELS, Panel
-from scalewatt.results.tables.frames import records
 
 plotted = data.plotted
 COLUMNS = {"figure3": 3}
@@ -114,7 +113,7 @@ def _context(points: pd.DataFrame, panel_mm: float, dense: bool) -> _Context:
     valued = points[points["valued"]]
     return _Context(
         labels=labels,
-        looks={s: style.series_style(index, chosen.width_mm) for index, s in enumerate(labels)},
+        looks=layout.looks_of(points, chosen.width_mm),
         word=data.gpu_word(points),
         model=models[0] if len(models) == 1 else None,
         metric_name=points.attrs.get("metric_name"),
@@ -212,11 +211,12 @@ def _scale(axes: Axes, which: str, shown: prose.Quantity, values: list[float], d
 
 def _handles(points: pd.DataFrame, context: _Context, preset: style.Preset) -> list[Line2D]:
     """Return the legend's entries: all series once, the ideal line, and what origins look like."""
-    widest = preset.legend_characters - layout.LEGEND_EXTRA
-    handles = [
-        layout.series_entry(points, s, textwrap.fill(label, widest), context.looks[s])
-        for s, label in context.labels.items()
-    ]
+    handles = layout.series_entries(points, context.looks)
+    for handle in handles:
+        words = textwrap.fill(
+            str(handle.get_label()), preset.legend_characters - layout.LEGEND_EXTRA
+        )
+        handle.set_label(words)
     if (points["valued"] & (points["y_name"] == "speedup")).any():
         handles.append(layout.entry("ideal: S(n) = n", linestyle=(0, (4, 3)), color=style.GREY))
     return handles + layout.origin_entries(points, preset.width_mm)
@@ -226,14 +226,13 @@ def _handles(points: pd.DataFrame, context: _Context, preset: style.Preset) -> l
 
 
 def _note_sentences(points: pd.DataFrame, context: _Context, cut: Sequence[str]) -> list[str]:
-    table, rows = data.stored(points), records(points)
     return [
-        f"{prose.origin_sentence(rows)} n counts {context.word}. {prose.device_sentence(rows)}",
+        prose.opening(points),
         _bar_sentence(points[points["valued"]], context, cut),
         _shared_sentence(points),
         _null_sentence(points, context.labels),
-        prose.no_energy_sentence(table, rows),
-        *prose.table_notes(table),
+        prose.no_energy_sentence(points),
+        *prose.table_notes(points),
     ]
 
 

@@ -151,7 +151,6 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _note_sentences(samples: pd.DataFrame) -> list[str]:
-    table = data.stored(samples)
     runs = samples.drop_duplicates("panel")
     known = samples[samples["power_w"].notna()]
     keys = ["device", "device_name", "device_kind", "energy_origin", "quantity"]
@@ -171,11 +170,11 @@ def _note_sentences(samples: pd.DataFrame) -> list[str]:
     sensors = _sensor_sentences(devices)
     return [
         " ".join(filter(None, [f"{power}; scope: {scope}." if power else "", instead, counts])),
-        f"{_device_sentence(devices)} {prose.device_sentence(records(runs))}".strip(),
+        f"{_device_sentence(devices)} {prose.device_sentence(runs)}".strip(),
         " ".join(sensors),
         _window_sentence(data.options(samples).power_window_s, len(sensors)) if len(known) else "",
         f"Runs: {'; '.join(named)}." if named else "",
-        *prose.table_notes(table),
+        *prose.table_notes(samples),
     ]
 
 

@@ -172,12 +172,20 @@ def entry(label: str, **look: Any) -> Line2D:
     return Line2D([], [], label=label, **look)
 
 
-def series_entry(
-    points: pd.DataFrame, series: str, label: str, look: dict[str, Any], **more: Any
-) -> Line2D:
-    """Return a series' entry, its marker filled as its own points are; `more` goes on top of its look."""
-    origin = data.series_origins(points)[series]
-    return entry(label, **(style.of_origin(look, origin) | more))
+def looks_of(points: pd.DataFrame, width_mm: float) -> dict[str, dict[str, Any]]:
+    """Return the look of each series, in table order."""
+    names = data.series_labels(points)
+    return {series: style.series_style(index, width_mm) for index, series in enumerate(names)}
+
+
+def series_entries(points: pd.DataFrame, looks: Looks, **more: Any) -> list[Line2D]:
+    """Return an entry for each series, its marker filled as its own points are; `more` goes on top of
+    their looks."""
+    origins = data.series_origins(points)
+    return [
+        entry(label, **(style.of_origin(looks[series], origins[series]) | more))
+        for series, label in data.series_labels(points).items()
+    ]
 
 
 def origin_entries(points: pd.DataFrame, width_mm: float) -> list[Line2D]:

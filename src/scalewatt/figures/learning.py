@@ -13,7 +13,6 @@ from matplotlib.lines import Line2D
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
 from scalewatt.results.figures.figure_schema import panel_letter
-from scalewatt.results.tables.frames import records
 
 COSTS = {"energy_kwh": "energy_kwh", "time_h": "runtime_h"}
 """The table's columns on the horizontal axes, and the quantities that they are."""
@@ -87,9 +86,8 @@ def _looks(points: pd.DataFrame, width: float) -> dict[str, dict[str, Any] | Non
     """
     crowded = points["configuration"].nunique() > MOST_STRONG
     looks: dict[str, dict[str, Any] | None] = {}
-    for index, series in enumerate(data.series_labels(points)):
+    for series, base in layout.looks_of(points, width).items():
         own = points.loc[points["series"] == series, ["gpus", "configuration"]].drop_duplicates()
-        base = style.series_style(index, width)
         last = len(own) - 1
         for place, name in enumerate(own.sort_values(["gpus", "configuration"])["configuration"]):
             white = PALEST * (1 - place / last) if last else 0.0
@@ -113,7 +111,7 @@ def _draw_panel(
     shown = prose.quantity(COSTS[cost], word, None).fitting(places["x"].to_list())
     places = places.assign(x=places["x"] * shown.factor)
     _draw_curves(axes, places, looks)
-    panels.set_labels(axes, shown.label, prose.metric_words(records(points)))
+    panels.set_labels(axes, shown.label, prose.metric_words(points))
     if positive := [value for value in places["x"] if value > 0]:
         style.log_axis(axes, "x", positive, 10, panels.dense)
     style.linear_axis(axes, places["y"].to_list(), False)
@@ -179,10 +177,7 @@ def _handles(
     points: pd.DataFrame, width: float, looks: dict[str, dict[str, Any] | None]
 ) -> list[Line2D]:
     """Return the series of a block, with the marker of their energies' origin."""
-    found = [
-        layout.series_entry(points, series, label, style.series_style(index, width))
-        for index, (series, label) in enumerate(data.series_labels(points).items())
-    ]
+    found = layout.series_entries(points, layout.looks_of(points, width))
     if any(looks[name] is None for name in points["configuration"].unique()):
         found.append(layout.entry("n in between", **BETWEEN))
     return found + layout.origin_entries(points, width)
@@ -192,13 +187,11 @@ def _handles(
 
 
 def _note_sentences(points: pd.DataFrame) -> list[str]:
-    table = data.stored(points)
-    ends = prose.table_notes(table)
+    ends = prose.table_notes(points)
     if points.empty:
         return ends
-    rows = records(points.drop_duplicates(["configuration", "energy_origin", "energy_scope"]))
     return [
-        f"{prose.origin_sentence(rows)} n counts {data.gpu_word(points)}. {prose.device_sentence(rows)}",
+        prose.opening(points),
         "One line per configuration, from the first epoch to the last; its end is marked and labelled"
         " with n where there is room. The darker the line, the larger n."
         + (
@@ -208,9 +201,9 @@ def _note_sentences(points: pd.DataFrame) -> list[str]:
         ),
         "Energy and time count from the start of the run and include the work lost by killed segments.",
         _unplaced_sentence(points),
-        prose.no_energy_sentence(table, rows),
+        prose.no_energy_sentence(points),
         "A configuration shared by several series is shown with the first of them.",
-        prose.goal_sentence(records(own.head(1)) for own in data.blocks_of(points)),
+        prose.goal_sentence(points),
         *ends,
     ]
 

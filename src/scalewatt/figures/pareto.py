@@ -13,7 +13,6 @@ from matplotlib.lines import Line2D
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
 from scalewatt.results.figures.figure_schema import panel_letter
-from scalewatt.results.tables.frames import records
 
 plotted = data.plotted
 COSTS = ("energy_kwh", "runtime_h")
@@ -33,11 +32,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     points = data.points_of(frame, "xy")
     width = data.options(frame).width_mm
     blocks = data.blocks_of(points)
-    looks = {
-        s: style.series_style(i, width)
-        for own in blocks
-        for i, s in enumerate(data.series_labels(own))
-    }
+    looks = {s: look for own in blocks for s, look in layout.looks_of(own, width).items()}
     cut: list[str] = []
 
     def draw_panel(block: layout.Block, index: int, axes: Axes, panels: layout.Panels) -> None:
@@ -97,7 +92,7 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame, looks: layout.Looks, panels: lay
     across = ("x", "x_bar_low", "x_bar_high")
     points = points.assign(**{name: points[name] * cost.factor for name in across})
     layout.draw_series(axes, points, looks, joined=False)
-    panels.set_labels(axes, cost.label, prose.metric_words(records(rows)))
+    panels.set_labels(axes, cost.label, prose.metric_words(rows))
     layout.draw_error_bars(axes, points, looks, "xy", width=0.7)
     ends = {axis: data.bar_ends(points, axis) for axis in "xy"}
     costs = data.room_for(points["x"].to_list(), ends["x"], log=True)
@@ -137,10 +132,7 @@ def _draw_fronts(axes: Axes, points: pd.DataFrame, panels: layout.Panels) -> Non
 
 def _handles(points: pd.DataFrame, looks: layout.Looks, width: float) -> list[Line2D]:
     """Return the series of a block, its fronts, and what origins look like where there are several."""
-    handles = [
-        layout.series_entry(points, series, label, looks[series], linestyle="none")
-        for series, label in data.series_labels(points).items()
-    ]
+    handles = layout.series_entries(points, looks, linestyle="none")
     of_fronts: dict[str, Any] = {}
     for _, own in data.groups(points, "panel"):
         of_fronts |= {label: dashes for label, dashes, _ in named_fronts(own)}
@@ -154,21 +146,20 @@ def _handles(points: pd.DataFrame, looks: layout.Looks, width: float) -> list[Li
 
 
 def _note_sentences(points: pd.DataFrame, cut: Sequence[str]) -> list[str]:
-    table, rows = data.stored(points), records(points)
     said = [
-        f"{prose.origin_sentence(rows)} n counts {data.gpu_word(points)}. {prose.device_sentence(rows)}",
+        prose.opening(points),
         "Dashed: Pareto-optimal points by their means: no other point is at least as good and as cheap,"
         " and better in one; labelled with n and local batch size where there is room. Energies are"
         " compared within one origin and scope only. A configuration shared by several series is shown"
         " with the first of them.",
         _bar_sentence(points[points["valued"]], cut),
-        prose.goal_sentence(map(records, data.blocks_of(points))),
+        prose.goal_sentence(points),
         _null_sentence(points),
-        prose.no_energy_sentence(table, rows),
+        prose.no_energy_sentence(points),
     ]
     return [
-        *(said if rows else []),
-        *prose.table_notes(table),
+        *(said if len(points) else []),
+        *prose.table_notes(points),
     ]
 
 

@@ -11,7 +11,6 @@ from matplotlib.lines import Line2D
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
-from scalewatt.results.tables.frames import records
 
 PANEL_HEIGHT_MM = 62.0
 PANELS = {"runtime_h": "run time", "energy_kwh": "energy"}
@@ -24,9 +23,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     points = _points(frame)
     width = data.options(frame).width_mm
     preset = style.preset(width)
-    looks = {
-        name: style.series_style(i, width) for i, name in enumerate(data.series_labels(points))
-    }
+    looks = layout.looks_of(points, width)
     columns = 1 if preset.narrow else len(PANELS)
     sentences = _note_sentences(points)
     handles = _handles(points, looks, width)
@@ -92,10 +89,7 @@ def _draw_panel(
 
 
 def _handles(points: pd.DataFrame, looks: layout.Looks, width_mm: float) -> list[Line2D]:
-    handles = [
-        layout.series_entry(points, series, label, looks[series], linestyle="none")
-        for series, label in data.series_labels(points).items()
-    ]
+    handles = layout.series_entries(points, looks, linestyle="none")
     if not points.empty:
         band: Any = {"color": style.NOT_KNOWN, "linewidth": 3}
         handles.append(layout.entry("90 % interval of the prediction", **band))
@@ -106,19 +100,19 @@ def _handles(points: pd.DataFrame, looks: layout.Looks, width_mm: float) -> list
 
 
 def _note_sentences(points: pd.DataFrame) -> list[str]:
-    table, rows = data.stored(points), records(points)
+    table = data.stored(points)
     said = [
-        f"{prose.origin_sentence(rows)} {prose.device_sentence(rows)}".strip(),
+        prose.origin_sentence(points),
         f"Predicted by {table.get('scaling_model')}, calibrated on "
         f"{', '.join(table.get('sources', []))}.",
-        prose.judged_sentence(rows, PANELS),
+        prose.judged_sentence(points, PANELS),
         _lacking(points),
     ]
     warnings = points["warnings"].dropna().unique()
     return [
-        *filter(None, said if rows else []),
+        *filter(None, said if len(points) else []),
         *(f"{one[:1].upper()}{one[1:]}." for one in warnings if one),
-        *prose.table_notes(table),
+        *prose.table_notes(points),
     ]
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pandas as pd
+
+from scalewatt.figures import figure_data as data
 from scalewatt.recordings.series import INSTANTANEOUS, MEAN, MEASURED, MOVING_MEAN, SIMULATED
 from scalewatt.results.text.markdown_latex import (
     UNEQUAL_SCOPES,
@@ -67,16 +70,18 @@ def _in_units(words: str, *units: str) -> tuple[tuple[str, float], ...]:
     return tuple((f"{words} ({unit})", factors[unit]) for unit in units)
 
 
-def metric_words(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the metric's axis label for rows of one model (keys model, metric_name)."""
-    named = {row["metric_name"] for row in rows if row["metric_name"]}
-    return metric_label(rows[0]["model"], SEVERAL if len(named) > 1 else next(iter(named), None))
+def metric_words(points: pd.DataFrame) -> str:
+    """Return the metric's axis label for rows of one model (columns model, metric_name)."""
+    named = points["metric_name"].dropna().unique()
+    return metric_label(
+        points["model"].iloc[0], SEVERAL if len(named) > 1 else next(iter(named), None)
+    )
 
 
-def goal_sentence(blocks: Iterable[Sequence[Mapping[str, Any]]]) -> str:
-    """Return which metrics are better the larger they are, from the rows of each model and phase."""
-    larger = [own for own in blocks if any(row["metric_goal"] == "max" for row in own)]
-    named = dict.fromkeys(f"{metric_words(own)} of {own[0]['model']}" for own in larger)
+def goal_sentence(points: pd.DataFrame) -> str:
+    """Return which metrics are better the larger they are, for each model and phase."""
+    larger = [own for own in data.blocks_of(points) if own["metric_goal"].eq("max").any()]
+    named = dict.fromkeys(f"{metric_words(own)} of {own['model'].iloc[0]}" for own in larger)
     return f"Larger is better: {', '.join(named)}." if named else ""
 
 
@@ -135,46 +140,46 @@ def origin_phrase(origin: str | None, scope: str | None) -> str:
     }.get(origin or "", "not known")
 
 
-def origin_sentence(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return origin and scope of the energy of `rows` (keys energy_origin, energy_scope, device)."""
-    scopes: dict[str | None, dict[str | None, list[str]]] = {}
-    # What is not known comes last.
-    for row in sorted(rows, key=lambda row: row["energy_origin"] is None):
-        devices = scopes.setdefault(row["energy_origin"], {}).setdefault(row["energy_scope"], [])
-        if row["device"] not in devices:
-            devices.append(row["device"])
-    if not scopes:
+def opening(points: pd.DataFrame) -> str:
+    """Return where the energy of points comes from, what n counts, and the hardware."""
+    counts = f"n counts {data.gpu_word(points)}."
+    return f"{origin_sentence(points)} {counts} {device_sentence(points)}"
+
+
+def origin_sentence(points: pd.DataFrame) -> str:
+    """Return origin and scope of the energies (columns energy_origin, energy_scope, device)."""
+    if points.empty:
         return "No run, so no energy."
-    several = len(scopes) > 1
-    said = [_one_origin(origin, by_scope, several) for origin, by_scope in scopes.items()]
-    if len({scope for by_scope in scopes.values() for scope in by_scope if scope}) > 1:
+    kinds = points[["energy_origin", "energy_scope", "device"]].drop_duplicates()
+    several = kinds["energy_origin"].nunique(dropna=False) > 1
+    by_origin = data.groups(kinds, "energy_origin")
+    said = [_one_origin(origin, own, several) for origin, own in by_origin]
+    if kinds["energy_origin"].isna().any():
+        said.append(
+            "Some points have no energy." if several else "No energy is known for these runs."
+        )
+    if kinds["energy_scope"].nunique() > 1:
         said.append(UNEQUAL_SCOPES)
     return " ".join(said)
 
 
-def _one_origin(
-    origin: str | None, by_scope: Mapping[str | None, Sequence[str]], several: bool
-) -> str:
-    if origin is None:
-        return "Some points have no energy." if several else "No energy is known for these runs."
-    named = {scope: devices for scope, devices in by_scope.items() if scope}
-    first_scope = next(iter(named), None)
+def _one_origin(origin: str, kinds: pd.DataFrame, several: bool) -> str:
+    scopes = {
+        scope: ", ".join(own["device"].unique())
+        for scope, own in data.groups(kinds, "energy_scope")
+    }
+    first = next(iter(scopes), None)
     start = f"{FILL_WORDS.get(origin, origin).capitalize()}: energy" if several else "Energy"
-    if len(named) > 1:
-        scope = ", ".join(f"{name} ({', '.join(devices)})" for name, devices in named.items())
-    else:
-        scope = first_scope or "not known"
-    return f"{start} {origin_phrase(origin, first_scope)}; scope: {scope}."
+    scope = first or "not known"
+    if len(scopes) > 1:
+        scope = ", ".join(f"{name} ({devices})" for name, devices in scopes.items())
+    return f"{start} {origin_phrase(origin, first)}; scope: {scope}."
 
 
-def device_sentence(rows: Iterable[Mapping[str, Any]]) -> str:
+def device_sentence(points: pd.DataFrame) -> str:
     """Return the hardware behind each device name; empty when none is recorded."""
-    names: dict[str, list[str]] = {}
-    for row in rows:
-        name = row.get("device_name")
-        if name and name not in names.setdefault(row["device"], []):
-            names[row["device"]].append(name)
-    named = [f"{device} is {' / '.join(found)}" for device, found in names.items() if found]
+    by_device = data.groups(points[points["device_name"].fillna("") != ""], "device")
+    named = [f"{device} is {' / '.join(own['device_name'].unique())}" for device, own in by_device]
     return f"Device: {'; '.join(named)}." if named else ""
 
 
@@ -204,8 +209,9 @@ def missing_sentence(missing: Sequence[str]) -> str:
     return f"No finished run, so no point: {named(missing)}." if missing else ""
 
 
-def table_notes(table: Mapping[str, Any]) -> list[str]:
+def table_notes(points: pd.DataFrame) -> list[str]:
     """Return what a table's metadata say below a figure: missing and excluded runs, and its own notes."""
+    table = points.attrs
     return [
         missing_sentence(table.get("missing", [])),
         excluded_sentence(table.get("excluded", [])),
@@ -223,28 +229,26 @@ def nothing_sentence(stored: Mapping[str, Any], what: str = "these series") -> s
     return f"No run of {what} has finished."
 
 
-def judged_sentence(rows: Sequence[Mapping[str, Any]], quantities: Mapping[str, str]) -> str:
+def judged_sentence(rows: pd.DataFrame, quantities: Mapping[str, str]) -> str:
     """Return the errors of predictions and how many intervals contain what was found, by quantity.
 
     Only for configurations that the model was not calibrated on. `rows`: of table `prediction`. Empty
     without any.
     """
     parts = []
+    known = rows["calibrated_on"].astype(bool)
     for name, word in quantities.items():
-        own = [row for row in rows if row["quantity"] == name and row["error"] is not None]
-        judged = [row for row in own if not row["calibrated_on"]]
-        if judged:
-            inside = sum(row["in_interval"] for row in judged)
-            mean = sum(abs(row["error"]) for row in judged) / len(judged)
+        judged = rows[(rows["quantity"] == name) & rows["error"].notna() & ~known]
+        if len(judged):
+            inside, mean = int(judged["in_interval"].sum()), 100 * judged["error"].abs().mean()
             parts.append(
-                f"{word}: {inside} of {len(judged)} in their interval, mean error {100 * mean:.1f} %"
+                f"{word}: {inside} of {len(judged)} in their interval, mean error {mean:.1f} %"
             )
-    every = {row["configuration"] for row in rows}
-    known = {row["configuration"] for row in rows if row["calibrated_on"]}
-    if known:
+    if known.any():
+        of = rows["configuration"]
         parts.append(
-            f"not judged: {len(known)} of {len(every)} configurations, which the model was calibrated "
-            "on"
+            f"not judged: {of[known].nunique()} of {of.nunique()} configurations, which the model was "
+            "calibrated on"
         )
     return f"{(said := '; '.join(parts))[0].upper()}{said[1:]}." if parts else ""
 
@@ -278,11 +282,11 @@ def null_sentence(lacking: Sequence[tuple[str, str]]) -> str:
     return f"Runs without a value – {' – '.join(parts)}." if parts else ""
 
 
-def no_energy_sentence(stored: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return why the energy of configurations in `rows` is unknown, by the table's metadata (no_energy)."""
+def no_energy_sentence(points: pd.DataFrame) -> str:
+    """Return why the energy of configurations is unknown, by the table's metadata (no_energy)."""
     reasons: dict[str, list[str]] = {}
-    for configuration in dict.fromkeys(row["configuration"] for row in rows):
-        if why := stored.get("no_energy", {}).get(configuration):
+    for configuration in points["configuration"].unique():
+        if why := points.attrs.get("no_energy", {}).get(configuration):
             reasons.setdefault(why, []).append(configuration)
     said = [f"{named(ids)} ({why})" for why, ids in reasons.items()]
     return f"Energy not known: {'; '.join(said)}." if said else ""

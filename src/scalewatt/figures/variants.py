@@ -66,7 +66,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     width = data.options(frame).width_mm
     preset = style.preset(width)
     columns = NARROW_COLUMNS if preset.narrow else COLUMNS
-    blocks = [(own, list(slots_of(own))) for own in map(records, data.blocks_of(frame))]
+    blocks = [(own, list(slots_of(records(own)))) for own in data.blocks_of(frame)]
     deep = PANELS // columns
     slot_mm = NARROW_SLOT_MM if preset.narrow else SLOT_MM
     heights = [len(slots) * slot_mm + PANEL_EXTRA_MM for _, slots in blocks for _ in range(deep)]
@@ -95,19 +95,20 @@ def letters_of(block: int, count: int) -> list[str]:
     return [panel_letter(block * count + place) for place in range(count)]
 
 
-def panels_of(rows: Sequence[Row]) -> list[Shown]:
+def panels_of(points: pd.DataFrame) -> list[Shown]:
     """Return the six panels of one block, in units that suit its numbers."""
-    power = "mean_gpu_power_w" if _has(rows, "mean_gpu_power_w") else "mean_cpu_socket_power_w"
-    of = "GPU" if power == "mean_gpu_power_w" else "CPU socket"
-    short = max(_values(rows, "runtime_h"), default=0.0) < _SHORT_H
-    small = max(_values(rows, "energy_kwh"), default=0.0) < _SMALL_KWH
+    on_gpus = points["mean_gpu_power_w_mean"].notna().any()
+    power = "mean_gpu_power_w" if on_gpus else "mean_cpu_socket_power_w"
+    of = "GPU" if on_gpus else "CPU socket"
+    short = max(points["runtime_h_mean"].dropna(), default=0.0) < _SHORT_H
+    small = max(points["energy_kwh_mean"].dropna(), default=0.0) < _SMALL_KWH
     return [
         Shown("runtime_h", "Run time (s)", 3600.0) if short else Shown("runtime_h", "Run time (h)"),
         Shown("energy_kwh", "Energy (Wh)", 1e3) if small else Shown("energy_kwh", "Energy (kWh)"),
         Shown("energy_per_sample_j", "Energy per sample (J)"),
         Shown(power, f"Power per {of} (W)"),
         Shown("step_data_share", "Waiting for data (%)", 100.0),
-        Shown("metric_last", prose.metric_words(rows)),
+        Shown("metric_last", prose.metric_words(points)),
     ]
 
 
@@ -131,7 +132,7 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the points that are drawn, one row each, in the table's units."""
     found = []
     for index, own in enumerate(data.blocks_of(frame)):
-        panels = panels_of(records(own))
+        panels = panels_of(own)
         for letter, shown in zip(letters_of(index, len(panels)), panels, strict=True):
             ends = {f"{shown.column}_{end}": end for end in ("mean", "low", "high")}
             points = own[own[f"{shown.column}_mean"].notna()].rename(columns=ends)
@@ -157,19 +158,21 @@ PLOTTED = pa.schema(
 
 def _draw_block(
     grid: Sequence[Axes],
-    rows: Sequence[Row],
+    points: pd.DataFrame,
     slots: Sequence[Slot],
     letters: Sequence[str],
     word: str,
     columns: int,
 ) -> None:
-    for place, (axes, shown, letter) in enumerate(zip(grid, panels_of(rows), letters, strict=True)):
+    for place, (axes, shown, letter) in enumerate(
+        zip(grid, panels_of(points), letters, strict=True)
+    ):
         style.panel_letter(axes, letter)
         if place == 0:
-            _draw_title(axes, _broken(_title(rows, word), columns))
+            _draw_title(axes, _broken(_title(points, word), columns))
         axes.set_ylim(slots[-1].y - 0.7, slots[0].y + 0.7)
         axes.grid(visible=False, axis="y")
-        if _has(rows, shown.column):
+        if points[f"{shown.column}_mean"].notna().any():
             _draw_panel(axes, shown, slots, letter)
         else:
             axes.set_xticks([])
@@ -268,32 +271,23 @@ def _is_baseline(row: Row) -> bool:
     return bool(row["configuration"] == row["baseline"])
 
 
-def _title(rows: Sequence[Row], word: str) -> str:
-    first = rows[0]
+def _title(points: pd.DataFrame, word: str) -> str:
+    first = points.iloc[0]
     phase = "" if first["phase"] == "train" else f" {first['phase']}"
-    counts = {row["gpus"] for row in rows}
-    sizes = {row["local_batch_size"] for row in rows}
-    n = f", {prose.counted(first['gpus'], word)}" if len(counts) == 1 else ""
-    return f"{first['model']}{phase}{n}" + (f", LBS {sizes.pop()}" if len(sizes) == 1 else "")
-
-
-def _has(rows: Sequence[Row], column: str) -> bool:
-    return bool(_values(rows, column))
-
-
-def _values(rows: Sequence[Row], column: str) -> list[float]:
-    return [row[f"{column}_mean"] for row in rows if row[f"{column}_mean"] is not None]
+    n = f", {prose.counted(first['gpus'], word)}" if points["gpus"].nunique() == 1 else ""
+    one_size = points["local_batch_size"].nunique() == 1
+    return f"{first['model']}{phase}{n}" + (f", LBS {first['local_batch_size']}" * one_size)
 
 
 def _note_sentences(frame: pd.DataFrame) -> list[str]:
-    table, rows = data.stored(frame), records(frame)
+    rows = records(frame)
     baselines = [
         f"{row['model']}: {row['differs']} (in {_spoken(row['precision_used'])})"
         for row in rows
         if _is_baseline(row)
     ]
     return [
-        f"{prose.origin_sentence(rows)} {prose.device_sentence(rows)}",
+        f"{prose.origin_sentence(frame)} {prose.device_sentence(frame)}",
         f"Baselines (dashed lines): {'; '.join(baselines)}." if baselines else "",
         f"{_interval_sentence(rows)} Power: mean over the run. Waiting for data: share of a step."
         if rows
@@ -302,9 +296,9 @@ def _note_sentences(frame: pd.DataFrame) -> list[str]:
         "error, and shows the cost without loading."
         if any(row["loader"] == NO_ERROR for row in rows)
         else "",
-        prose.goal_sentence(map(records, data.blocks_of(frame))),
-        prose.no_energy_sentence(table, rows),
-        *prose.table_notes(table),
+        prose.goal_sentence(frame),
+        prose.no_energy_sentence(frame),
+        *prose.table_notes(frame),
     ]
 
 
