@@ -104,7 +104,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> ProbePowers:
 
 
 def test_a_probe_measures_what_the_sensors_say(measured: ProbePowers) -> None:
-    assert {kind.origin for kind in measured.kinds.values()} == {"measured"}
+    assert {kind.energy_origin for kind in measured.kinds.values()} == {"measured"}
     assert measured.kinds["cpu"].devices == 2
     assert measured.kinds["cpu"].mean_w == pytest.approx(2 * WATTS["package"], rel=0.05)
     assert measured.kinds["ram"].mean_w == pytest.approx(2 * WATTS["dram"], rel=0.05)
