@@ -60,7 +60,9 @@ def _idle(definition: dict[str, Any], results: Path) -> Path | None:
 def check_definition(definition: Any) -> None:
     """InputError where it is no definition of a table; it names the key and what is allowed."""
     root = schema("table")
-    check(definition, root, "--definition", root)
+    of_any = {key: part for key, part in root.items() if key != "allOf"}
+    for part in (of_any, root):  # what every definition has, then what its figure needs
+        check(definition, part, "--definition", root)
     if definition.get("figure") == "variants" and is_overlaid(definition):
         raise InputError("--definition: options.overlay: variants have none; leave it out")
 
