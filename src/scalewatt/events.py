@@ -78,7 +78,7 @@ def report(
 
 
 def stop_requested() -> bool:
-    """Whether this run is asked to stop: write a checkpoint to SCALEWATT_WORK then, and exit with 75.
+    """Return True if this run is to stop: write a checkpoint to SCALEWATT_WORK and exit with 75.
 
     From the first call on, the signals USR1 and TERM no longer end this process (unless the script
     has handlers of its own, which stay). Ranks may learn of it at different steps.

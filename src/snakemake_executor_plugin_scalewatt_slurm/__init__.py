@@ -86,7 +86,7 @@ _USED_OF_INSTANCE = (
 
 @dataclass(frozen=True)
 class _End:
-    """How a job ended."""
+    """The end of a job."""
 
     job_id: str | None
     """None where it was not submitted."""

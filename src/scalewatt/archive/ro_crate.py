@@ -45,7 +45,7 @@ Node = dict[str, Any]
 
 @dataclass(frozen=True)
 class Description:
-    """What describes an archive beside its files."""
+    """Describe an archive: title, authors, licence and source."""
 
     name: str
     description: str

@@ -42,7 +42,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where a campaign runs."""
+    """A cluster: devices, launcher, folders and limits."""
 
     name: str
     launcher: str
@@ -98,7 +98,7 @@ class Cluster:
 
 
 class EpochWork(NamedTuple):
-    """What one epoch of a training consists of."""
+    """Samples, updates and evaluations of one epoch."""
 
     samples_per_gpu: int
     samples: int
@@ -114,7 +114,7 @@ def epoch_work(dataset_samples: int, gpus: int, local_batch_size: int) -> EpochW
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingDefinition:
-    """What a training does and on what. Batch sizes and counts are in samples."""
+    """A training: model, data, batch and schedule. Batch sizes and counts are in samples."""
 
     model: str
     phase: str
@@ -207,7 +207,7 @@ class Run:
 
 @dataclass(frozen=True)
 class IdleProbe:
-    """How the idle power of each device is measured."""
+    """The measurement of a device's idle power."""
 
     seconds: float
     repeats: int
@@ -221,7 +221,7 @@ class IdleProbe:
 
 @dataclass(frozen=True)
 class Imported:
-    """Where a campaign ran that came with an archive (`scalewatt import`)."""
+    """The origin of an imported campaign (`scalewatt import`)."""
 
     name: str
     """Of the campaign and its results here."""

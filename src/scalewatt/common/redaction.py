@@ -94,7 +94,7 @@ _ACCOUNTS = ("SLURM_JOB_ACCOUNT", "SLURM_ACCOUNT", "SBATCH_ACCOUNT", "SALLOC_ACC
 
 @dataclass(frozen=True)
 class Redaction:
-    """What is somebody's own."""
+    """Names, paths and addresses that must not be published."""
 
     homes: tuple[str, ...]
     """Home folders, absolute."""
@@ -105,7 +105,7 @@ class Redaction:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Redaction:
-        """Of the user of this process, as its environment and the system name him."""
+        """Return those of this process's user, by its environment and the system."""
         login, home = _login()
         homes = {environment.get("HOME"), home}
         homes |= {os.path.realpath(one) for one in homes if one}

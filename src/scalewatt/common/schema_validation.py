@@ -168,7 +168,7 @@ def _allowed(part: dict[str, Any], key: str) -> str:
 
 
 def _deepest(error: Any) -> Any:
-    """Of the alternatives' errors, the one that tells most: of the alternative that fits best."""
+    """Return the most telling of the alternatives' errors: that of the one that fits best."""
     alternatives: dict[int, list[Any]] = {}
     for sub in error.context:
         alternatives.setdefault(sub.schema_path[0], []).append(sub)

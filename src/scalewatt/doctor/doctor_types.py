@@ -55,7 +55,7 @@ PlannedChecks = dict[tuple[str, ...], CheckFunction]
 
 @dataclass(frozen=True)
 class Limits:
-    """How long things may take, in s. With Python's start the doctor takes 10 s at most."""
+    """Time limits in s. With Python's start the doctor takes 10 s at most."""
 
     whole_s: float = 8.2
     end_s: float = 0.6
@@ -77,7 +77,7 @@ class Machine:
 
     @property
     def job(self) -> str | None:
-        """The Slurm job that the doctor runs in."""
+        """Return the id of the Slurm job that the doctor runs in."""
         given = self.environment
         return given.get("SLURM_JOB_ID") or given.get("SLURM_JOBID") or None
 
@@ -102,7 +102,7 @@ class Profile:
 
     @property
     def submits(self) -> bool:
-        """Whether runs are Slurm jobs."""
+        """Return True if runs are Slurm jobs."""
         return any(device.partition for device in self.cluster.devices.values())
 
     @property

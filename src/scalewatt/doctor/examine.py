@@ -221,7 +221,7 @@ MIXED = "mixed"
 
 @dataclass(frozen=True)
 class KindOrigin:
-    """Where one device kind's energy comes from here: measured, estimated, or None with the reason."""
+    """The origin of one device kind's energy here: measured, estimated, or None with the reason."""
 
     origin: str | None
     why: str
@@ -231,7 +231,7 @@ class KindOrigin:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What runs on this machine would give."""
+    """The energy origin and scope that runs on this machine would have."""
 
     kinds: Mapping[str, KindOrigin]
     can_run: bool | None
@@ -243,7 +243,7 @@ class Conclusion:
 
     @property
     def origin(self) -> str | None:
-        """The origin of a run's total: measured, estimated or mixed; None where it is unknown."""
+        """Return the origin of a run's total: measured, estimated or mixed; None where it is unknown."""
         there = [kind for kind in self.kinds.values() if kind.is_there]
         origins = {kind.origin for kind in there}
         if not there or None in origins:
@@ -252,7 +252,7 @@ class Conclusion:
 
     @property
     def scope(self) -> str | None:
-        """What a total contains, as in the column `energy_scope`; None where it is unknown."""
+        """Return the scope of a total as in column `energy_scope`; None where it is unknown."""
         if self.origin is None:
             return None
         return "+".join(kind for kind in DEVICE_KINDS if self.kinds[kind].is_there)

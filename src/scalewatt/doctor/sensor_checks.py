@@ -216,12 +216,12 @@ class EnergyCounter:
 
     @property
     def is_package(self) -> bool:
-        """Whether it counts a CPU package."""
+        """Return True if it counts a CPU package."""
         return "package" in self.name
 
     @property
     def is_dram(self) -> bool:
-        """Whether it counts memory."""
+        """Return True if it counts memory."""
         return "dram" in self.name
 
 

@@ -36,12 +36,12 @@ class Answer:
 
     @property
     def lines(self) -> list[str]:
-        """The lines that it printed, without empty ones."""
+        """Return the lines that it printed, without empty ones."""
         return [line for line in self.output.splitlines() if line.strip()]
 
     @property
     def objects(self) -> list[dict[str, Any]]:
-        """The JSON objects among the lines; launchers and libraries may print others."""
+        """Return the JSON objects among the lines; launchers and libraries may print others."""
         return [found for line in self.lines if isinstance(found := _json(line), dict)]
 
 

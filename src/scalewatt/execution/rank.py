@@ -54,7 +54,7 @@ _CODES = {FINISHED: 0, STOPPED: EXIT_STOPPED, MONITOR_LOST: EXIT_STOPPED}
 
 @dataclass(frozen=True)
 class End:
-    """What one rank reports at the end of its training."""
+    """One rank's report at the end of its training."""
 
     host: str
     requested: bool

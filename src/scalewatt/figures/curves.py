@@ -30,7 +30,7 @@ MOST_IN_A_CELL = 9
 
 @dataclass(frozen=True)
 class _Context:
-    """What every panel of one figure shares."""
+    """The properties that all panels of a figure share."""
 
     labels: dict[str, str]
     looks: layout.Looks

@@ -19,7 +19,7 @@ PUBLISHED = "published"
 
 @dataclass(frozen=True)
 class Options:
-    """How the campaign wants a figure drawn (keys of the same names in its entry)."""
+    """The campaign's options for drawing a figure (keys of the same names in its entry)."""
 
     width_mm: float = 180.0
     error_bars: str = "interval"

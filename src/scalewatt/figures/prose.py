@@ -38,7 +38,7 @@ KIND_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory"}
 
 @dataclass(frozen=True)
 class Quantity:
-    """How an axis shows a column: label (with its unit), scale, whether it starts at zero.
+    """The axis of a column: label (with its unit), scale, whether it starts at zero.
 
     The column's values are multiplied by `factor`. `smaller` are the labels and factors in smaller
     units, and `at_least` the number from which on a unit is large enough.

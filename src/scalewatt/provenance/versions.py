@@ -67,7 +67,7 @@ def made_with() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Gpu:
-    """What tells a GPU's sensors; None where unknown."""
+    """The properties that decide which sensors a GPU has; None where unknown."""
 
     index: int | None
     """NVML's, which perun's sensors carry; CUDA's own may be masked."""

@@ -61,7 +61,7 @@ _KEY = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class _Content:
-    """What one journal holds, in either format; raw values with NaN where missing."""
+    """The content of one journal, in either format; raw values with NaN where missing."""
 
     host: str | None
     period_s: float | None

@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Kind:
-    """How a table is shown."""
+    """The presentation of a table: title, columns, order."""
 
     name: str
     source: str

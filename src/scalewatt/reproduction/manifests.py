@@ -175,7 +175,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class ArchiveManifest:
-    """What an archive is."""
+    """The manifest of an archive."""
 
     name: str
     kind: str

@@ -92,7 +92,7 @@ _AS_LOCKED = "as locked"
 
 @dataclass(frozen=True)
 class _Against:
-    """What all runs are compared with."""
+    """The references that all runs are compared with."""
 
     results: Path
     manifest: Manifest

@@ -39,7 +39,7 @@ GONE_SILENT_S = 45.0
 
 @dataclass(frozen=True)
 class LockOwner:
-    """What a record says of the process that holds a run."""
+    """The process that owns a run's lock, by its record."""
 
     host: str
     """Empty where the record cannot be read."""

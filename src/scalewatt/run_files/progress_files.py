@@ -21,7 +21,7 @@ _FILES = ("segments.json", "position.json", "spec.json")
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run's checkpoint stands."""
+    """The position of a run's checkpoint."""
 
     updates: int
     """Of the whole run."""
@@ -34,7 +34,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run's training stands, checkpoint or not."""
+    """The position of a run's training, checkpoint or not."""
 
     segment: int
     epoch: int

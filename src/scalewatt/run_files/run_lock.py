@@ -43,7 +43,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 @dataclass(frozen=True)
 class Target:
-    """What can be held."""
+    """The folder that a lock is for."""
 
     record: Path
     lock: Path

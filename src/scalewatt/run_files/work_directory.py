@@ -187,7 +187,7 @@ FINISHED, STOPPED = "finished", "stopped"
 
 @dataclass(frozen=True)
 class Job:
-    """What to train, where, and from what."""
+    """A training to start: spec, folders, starting weights."""
 
     spec: RunSpec
     spec_sha256: str

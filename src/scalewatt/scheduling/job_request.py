@@ -24,7 +24,7 @@ NICE_PER_REPEAT = 100
 
 @dataclass(frozen=True)
 class Request:
-    """What one job asks for, in the words of Snakemake's Slurm executor; None: nothing of that kind."""
+    """A job's resource request, in the words of Snakemake's Slurm executor; None: nothing of that kind."""
 
     slurm_partition: str
     slurm_account: str | None
@@ -178,7 +178,7 @@ def segments(runtime_s: float, device: Device, stop_warning_s: int = 600) -> int
 
 @dataclass(frozen=True)
 class _Pace:
-    """What one update takes at most, and who says so."""
+    """The upper bound of an update's time, and its source."""
 
     update_s: float
     margin: float

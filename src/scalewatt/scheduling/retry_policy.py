@@ -45,7 +45,7 @@ _STOPPED = ("stopped", "monitor_lost")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a run is submitted again, and why or why not."""
+    """The decision whether a run is submitted again, with the reason."""
 
     again: bool
     reason: str

@@ -43,7 +43,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a job asks of each of its nodes; memory_mb 0 is whatever Slurm gives."""
+    """A job's demand on each of its nodes; memory_mb 0 is Slurm's default."""
 
     partition: str | None
     nodes: int

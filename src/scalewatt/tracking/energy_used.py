@@ -54,7 +54,7 @@ _NOTHING_RATED: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 
 @dataclass(frozen=True)
 class RunEnergy:
-    """What one run, or one probe, has used so far."""
+    """Energy and GPU time that one run, or one probe, has used so far."""
 
     joules: Mapping[str, float] = field(default_factory=dict)
     """By energy origin, as far as it was recorded."""
@@ -76,7 +76,7 @@ class RunEnergy:
 
 @dataclass(frozen=True)
 class EnergyUsed:
-    """What a campaign has used so far."""
+    """Energy and GPU hours that a campaign has used so far."""
 
     kwh: float
     """At least: of `unknown_runs` only what was recorded is in it."""
@@ -169,7 +169,7 @@ def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Publis
 
 
 class _Notes:
-    """What was found out before, in a file that is written again only where something is new."""
+    """A cache of earlier results in a file, rewritten only when something is new."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -72,7 +72,7 @@ _CLOCK_S = 2.0
 
 @dataclass(frozen=True)
 class RunState:
-    """What a run does, since when, where and why."""
+    """A run's state, since when, where and why."""
 
     state: State
     since_s: float | None = None
@@ -89,7 +89,7 @@ class RunState:
 
 @dataclass(frozen=True)
 class RunNotes:
-    """What there is to judge a run by."""
+    """The records by which a run's state is decided."""
 
     spec: RunSpec
     spec_sha256: str | None

@@ -63,7 +63,7 @@ STALE_S = 30.0
 
 @dataclass(frozen=True)
 class Power:
-    """What the nodes of a run draw right now, in W."""
+    """The current power of a run's nodes, in W."""
 
     watts: float
     origin: str | None

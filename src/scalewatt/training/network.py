@@ -75,7 +75,7 @@ _TORCH_DEFAULT_TF32 = (True, False)
 
 @dataclass(frozen=True)
 class Precision:
-    """What a precision setting means on one device."""
+    """A precision setting on one device."""
 
     used: str
     """What is computed in: fp32, tf32, tf32_convolutions (products in fp32), fp16 or bf16."""

@@ -76,7 +76,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Inconsistency:
-    """Where the paper contradicts itself or the facts: a row of reference/inconsistencies.csv."""
+    """A contradiction in the paper, or with the facts: a row of reference/inconsistencies.csv."""
 
     id: str
     """A claim of kind inconsistency; Y… where claims.csv has no row."""
@@ -97,7 +97,7 @@ class Inconsistency:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a check answers. `detail` is one sentence with numbers, or with what is missing."""
+    """The outcome of a check. `detail` is one sentence with numbers, or with what is missing."""
 
     verdict: str
     value: Value
@@ -108,7 +108,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the evidence says of one claim."""
+    """The verdict on one claim."""
 
     id: str
     verdict: str

@@ -52,7 +52,7 @@ class YearFile:
 
     @property
     def end(self) -> int:
-        """The time (Unix s) at which the next year must start to continue this one."""
+        """Return the Unix time in s at which the next year must start to continue this one."""
         return self.start + self.steps * STEP_S
 
     def open(self) -> StepReader:

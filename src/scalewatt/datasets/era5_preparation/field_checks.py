@@ -118,7 +118,7 @@ def recognise(
 
 @dataclass(frozen=True)
 class Orientation:
-    """How stored fields are rearranged to north to south and 0° to 360°."""
+    """The rearrangement of stored fields to north to south and 0° to 360°."""
 
     latitude: np.ndarray
     """Degrees north, descending, float64."""

@@ -57,14 +57,14 @@ class Layout:
 
     @property
     def months(self) -> list[slice]:
-        """The steps of every month."""
+        """Return the steps of every month."""
         month = self.times.astype("datetime64[M]")
         starts = [0, *(np.flatnonzero(month[1:] != month[:-1]) + 1).tolist(), len(month)]
         return [slice(first, last) for first, last in pairwise(starts)]
 
     @property
     def identity(self) -> str:
-        """What a record must have stored to belong to this year, from unchanged files."""
+        """Return what a record must contain to belong to this year, from unchanged files."""
         times = self.times.astype("datetime64[s]").astype(np.int64)
         described = [
             FORMAT_VERSION,

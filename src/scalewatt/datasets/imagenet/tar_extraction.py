@@ -67,7 +67,7 @@ class RangeReader:
 
 @dataclass(frozen=True)
 class Part:
-    """Where a tar lies in an open file (all of it, or a member); `name` is for messages."""
+    """The place of a tar in an open file (all of it, or a member); `name` is for messages."""
 
     name: str
     start: int

@@ -224,7 +224,7 @@ def _devices(kind: KindEnergy, intervals: StageIntervals) -> Iterator[Row]:
 
 
 class _Stated:
-    """What may be stated of each device kind of a run, by what is known of all its parts."""
+    """The device kinds of a run whose energy can be stated, from all parts of the run."""
 
     def __init__(self, parts: Sequence[_Part]) -> None:
         self._sensors: dict[str, int] = {}

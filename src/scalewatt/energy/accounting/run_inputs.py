@@ -20,7 +20,7 @@ from scalewatt.recordings.stage_files import read_stages
 
 
 class Planned(Protocol):
-    """What accounting needs of a run's spec; None where it is not known."""
+    """The part of a run's spec that accounting needs; None where unknown."""
 
     @property
     def configuration(self) -> str | None: ...
@@ -36,7 +36,7 @@ class Planned(Protocol):
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """What accounting reads of a spec.json, whoever wrote it; None where it does not say."""
+    """The part of a spec.json that accounting reads, whoever wrote it; None where absent."""
 
     configuration: str | None = None
     repeat: int | None = None
@@ -69,7 +69,7 @@ def read_planned_run(path: Path) -> PlannedRun:
 
 @dataclass(frozen=True)
 class Run:
-    """What is known of a run in addition to its recordings."""
+    """A run's spec, stages and windows, in addition to its recordings."""
 
     folder: Path
     spec: Planned

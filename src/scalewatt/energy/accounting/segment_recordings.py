@@ -29,7 +29,7 @@ _SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.journal)$")
 
 @dataclass(frozen=True, eq=False)
 class NodeRecording:
-    """What was recorded of one node in one segment, on the wall clock."""
+    """The recordings of one node in one segment, on the wall clock."""
 
     node: str
     series: tuple[SensorSeries, ...]

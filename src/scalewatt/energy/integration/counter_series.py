@@ -218,7 +218,7 @@ def _validate_differences(
 
 @dataclass(frozen=True, eq=False)
 class _StepStates:
-    """What became of the k steps of a counter; all arrays (k,)."""
+    """The state of each of a counter's k steps; all arrays (k,)."""
 
     power_w: Floats
     exact: Bools

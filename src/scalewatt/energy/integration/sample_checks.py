@@ -87,7 +87,7 @@ class Validated:
 
 @dataclass(frozen=True)
 class Device:
-    """What is known of the device behind a series."""
+    """The device behind a series, as far as known."""
 
     sensor: str
     limit_w: float

@@ -86,7 +86,7 @@ class StageIntervals:
 
     @cached_property
     def _codes(self) -> NDArray[np.int8]:
-        """The place in STAGES of the time before the window, of each interval, and of the time after it."""
+        """Return the index in STAGES of the time before the window, of each interval, and after it."""
         outside = STAGES.index(UNATTRIBUTED)
         codes = [outside, *(STAGES.index(stage) for stage in self.stage), outside]
         return np.array(codes, dtype=np.int8)

@@ -28,7 +28,7 @@ PART = 1024
 
 @dataclass(frozen=True)
 class KindSum:
-    """What was recorded of one device kind."""
+    """The recorded energy and time of one device kind."""
 
     recorded_j: float = 0.0
     covered_s: float = 0.0
@@ -85,7 +85,7 @@ class JournalSum:
 
 @dataclass(frozen=True)
 class JournalNote:
-    """What is kept of a journal from one reading to the next."""
+    """The state of reading a journal, kept from one reading to the next."""
 
     size: int
     mtime_ns: int

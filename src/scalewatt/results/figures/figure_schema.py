@@ -220,6 +220,6 @@ KEYS = dict.fromkeys(PANELS, POINT_KEY) | {"prediction": ("configuration", "quan
 
 
 def panel_letter(index: int) -> str:
-    """What column `panel` has for the panel at `index`: A … Z, AA, AB, …"""
+    """Return column `panel` for the panel at `index`: A … Z, AA, AB, …"""
     before, place = divmod(index, len(ascii_uppercase))
     return (panel_letter(before - 1) if before else "") + ascii_uppercase[place]

@@ -34,7 +34,7 @@ ASSUMED = (
 
 
 def notes(definition: Row, rows: Sequence[Row]) -> list[str]:
-    """What a reader must know of series, speed-ups, published points and simulations.
+    """Return notes on series, speed-ups, published points and simulations.
 
     `rows` are those of the runs.
     """
@@ -47,7 +47,7 @@ def notes(definition: Row, rows: Sequence[Row]) -> list[str]:
 
 
 def _empty_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
-    """The series of a curve figure that have no point at all, where others have."""
+    """Return a note on series of a curve figure that have no point, where others have."""
     present = {row["configuration"] for row in rows if row["excluded"] is None}
     if definition.get("figure") not in PANELS or not present:
         return []
@@ -96,7 +96,7 @@ def _speedup_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
 
 
 def _is_growing(series: Row) -> bool:
-    """Whether the dataset grows with n, so that there is no speed-up."""
+    """Return True if the dataset grows with n, so that there is no speed-up."""
     return len({point["dataset_samples"] for point in series["points"]}) > 1
 
 

@@ -35,7 +35,7 @@ _BEFORE = ("startup", "stage_data")
 
 @dataclass(frozen=True)
 class Spent:
-    """What a run spent of something, in its own unit; a part that is not known is null."""
+    """A run's use of energy or time, in its own unit; unknown parts are null."""
 
     epochs: dict[int, float | None]
     before: dict[int, float]
@@ -88,7 +88,7 @@ def run_epochs(files: RunFiles) -> list[Row]:
 
 
 def cumulated(history: Sequence[Row], spent: Spent | None) -> list[float | None]:
-    """What was spent from the run's start to the end of each epoch of its history.
+    """Return the use from the run's start to the end of each epoch of its history.
 
     Null throughout where it is not known, or the recording does not say which epoch was when. All
     of it where the history has a single row and no epoch was marked, as of a registered run.
@@ -109,7 +109,7 @@ def cumulated(history: Sequence[Row], spent: Spent | None) -> list[float | None]
 
 
 def _energies(totals: EnergyTotals, parts: Sequence[Row]) -> Spent | None:
-    """In J, of all kinds in scope; None where the run's energy is not known."""
+    """Return energies in J, of all kinds in scope; None where the run's energy is unknown."""
     if totals.total_j is None:
         return None
     of_kinds = [r for r in totals.rows if r["device_kind"] in totals.scope]
@@ -117,7 +117,7 @@ def _energies(totals: EnergyTotals, parts: Sequence[Row]) -> Spent | None:
 
 
 def _times(totals: EnergyTotals, parts: Sequence[Row], nodes: int) -> Spent | None:
-    """In s, mean over nodes, by the first kind in scope: all kinds of a node have the same time."""
+    """Return times in s, mean over nodes, of the first kind in scope: a node's kinds have the same time."""
     kind = next(iter(totals.scope), None)
     if kind is None:
         return None
@@ -182,7 +182,7 @@ def _seconds_until(row: Row, events: Sequence[Row]) -> float | None:
 
 
 def _unrecorded(rows: Iterable[Row]) -> dict[int, float]:
-    """The longest unrecorded time of a node, by segment."""
+    """Return the longest unrecorded time of a node, by segment."""
     found: dict[int, float] = {}
     for row in rows:
         seconds = row["unrecorded_s"] or 0.0

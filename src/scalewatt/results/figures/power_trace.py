@@ -79,13 +79,13 @@ _COPIED = (
 
 
 def panels(definition: dict[str, Any]) -> dict[str, str]:
-    """The letter of each panel, whether there is a run for it or not, and its configuration."""
+    """Return the letter of each panel, with or without a run, and its configuration."""
     ids = dict.fromkeys(point["configuration"] for point in definition["points"])
     return {panel_letter(place): id_ for place, id_ in enumerate(ids)}
 
 
 def _first_runs(definition: dict[str, Any]) -> dict[str, int]:
-    """The first repeat of each configuration that is not excluded."""
+    """Return the first repeat of each configuration that is not excluded."""
     out = {(one["configuration"], one["repeat"]) for one in definition.get("excluded", [])}
     first: dict[str, int] = {}
     for configuration, repeat in definition["runs"]:

@@ -98,7 +98,7 @@ class RunPage:
 def read_pages(
     results: Path, configuration: str, repeats: Iterable[int], excluded: Mapping[str, str]
 ) -> Iterator[RunPage]:
-    """The pages of a configuration's runs; `excluded`: why repeats (as text) are left out elsewhere."""
+    """Read the pages of a configuration's runs; `excluded`: why repeats (as text) are left out elsewhere."""
     if not isinstance(excluded, Mapping):
         raise InputError(
             f"--excluded: is {excluded!r}; expected a JSON object of repeats and reasons"
@@ -142,7 +142,7 @@ def read_page(results: Path, configuration: str, repeat: int, excluded: str | No
 
 @dataclass(frozen=True, eq=False)
 class _Recorded:
-    """What a first look at the traces tells."""
+    """The traces' devices and time span."""
 
     spans: dict[int, tuple[float, float]]
     """First and last time of each segment."""

@@ -32,7 +32,7 @@ class Replaced:
 
     @property
     def sentence(self) -> str:
-        """What a reader of the run's new measurement must know."""
+        """Return a sentence on the superseded measurement for readers of the new one."""
         energy = "" if self.energy_kwh is None else f", {with_unit(self.energy_kwh, 'kWh')}"
         return (
             f"Measured again: {self.reason.rstrip('.')} (measurement {self.measurement}{energy}, was "
@@ -72,7 +72,7 @@ def _said(row: Mapping[str, Any]) -> Replaced:
 
 
 def _energy_kwh(kept: Path) -> float | None:
-    """The energy of what was set aside, as its row of the runs table had it."""
+    """Return the energy of a superseded measurement, as its row of the runs table had it."""
     try:
         staged = read_spec(kept / RUN / "spec.json").protocol != "paper"
         totals = EnergyTotals(pq.read_table(kept / "energy.parquet"), with_staging=staged)

@@ -75,7 +75,7 @@ _GOALS = {"min": "smaller", "max": "larger"}
 
 
 def markdown(built: pa.Table) -> str:
-    """The table for reading: one part per model and phase; mean ± half the 95 % interval."""
+    """Return the table as Markdown: one part per model and phase; mean ± half the 95 % interval."""
     rows = built.to_pylist()
     kinds = dict.fromkeys((row["model"], row["phase"]) for row in rows)
     parts = [_part([r for r in rows if (r["model"], r["phase"]) == kind]) for kind in kinds]
@@ -103,7 +103,7 @@ def _part(rows: list[Row]) -> str:
 
 
 def _metric_sentence(rows: list[Row]) -> str:
-    """In brackets, what the metric is; nothing where no run says."""
+    """Return the metric's name in brackets; empty where no run has it."""
     known = dict.fromkeys((r["metric_name"], r["metric_goal"]) for r in rows if r["metric_name"])
     said = [f"{_METRICS.get(name, name)}, {_GOALS[goal]} is better" for name, goal in known]
     return f" (metric: {'; '.join(said)})" if said else ""

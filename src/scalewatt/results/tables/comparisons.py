@@ -54,7 +54,7 @@ _OF_ENERGY = ("energy_kwh", "p_gpuh_kw")
 
 @dataclass(frozen=True)
 class Equivalence:
-    """What is known of the ratio of two devices' means."""
+    """The ratio of two devices' means, with its interval and the test of equivalence."""
 
     ratio: float
     low: float | None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Facility:
-    """What the site adds to a run's energy; null where the cluster file does not say."""
+    """The site's PUE, carbon intensity and price; null where the cluster file has none."""
 
     pue: float | None = None
     carbon_g_per_kwh: float | None = None
@@ -34,7 +34,7 @@ def facility_of(cluster: Cluster) -> Facility:
 
 @dataclass(frozen=True)
 class Work:
-    """What the energy of runs was used for, and how long their devices were recorded; columns."""
+    """The work that runs did and how long their devices were recorded; columns."""
 
     gpu_hours: pd.Series
     nodes: pd.Series

@@ -70,7 +70,7 @@ IDLE = pa.schema(
 
 @dataclass(frozen=True)
 class KindPower:
-    """What one probe says of one device kind; powers in W of the whole node."""
+    """One probe's result for one device kind; powers in W of the whole node."""
 
     devices: int
     mean_w: float | None
@@ -83,7 +83,7 @@ class KindPower:
 
 @dataclass(frozen=True)
 class ProbePowers:
-    """What one probe says of its node."""
+    """One probe's result for its node."""
 
     probe: dict[str, Any]
     kinds: dict[str, KindPower]

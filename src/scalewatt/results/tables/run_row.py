@@ -40,7 +40,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class RunFiles:
-    """Where a run's files are."""
+    """The paths of a run's files."""
 
     results: Path
     configuration: str

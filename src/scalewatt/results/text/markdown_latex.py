@@ -20,7 +20,7 @@ UNEQUAL_SCOPES = "Totals of unequal scope are not comparable."
 
 
 def markdown(table: pa.Table) -> str:
-    """A Markdown table; under it what its numbers are, and what is not in it."""
+    """Return a Markdown table, with notes on its numbers and on what is missing."""
     columns = _columns(table)
     rules = ["---" if name in _WORDS else "--:" for name in columns]
     lines = [list(columns.values()), rules, *_cells(table, columns)]
@@ -29,7 +29,7 @@ def markdown(table: pa.Table) -> str:
 
 
 def latex(table: pa.Table) -> str:
-    """A booktabs table, to be put into a `table`; its notes stand under it in a box as wide as the text."""
+    """Return a booktabs table for a `table` environment; its notes are below, in a box as wide as the text."""
     columns = _columns(table)
     align = "".join("l" if name in _WORDS else "r" for name in columns)
     rows = [[_escaped(cell) for cell in cells] for cells in _cells(table, columns)]
@@ -121,7 +121,7 @@ def _number(value: float) -> str:
 
 
 def origin_sentence(table: pa.Table) -> str:
-    """In words, where the energies come from and what they contain."""
+    """Return a sentence on origin and scope of the energies."""
     pairs = {_pair(row) for row in table.to_pylist()}
     words = [_origin_words(*pair) for pair in sorted(pairs, key=str)]
     if not words:
@@ -141,7 +141,7 @@ def left_out_sentences(said: Mapping[str, Any]) -> list[str]:
 
 
 def excluded_sentence(excluded: Sequence[Mapping[str, Any]]) -> str:
-    """The runs that are left out and why (keys configuration, repeat, reason); runs that share a
+    """Return the excluded runs and why (keys configuration, repeat, reason); runs that share a
     reason share an entry."""
     reasons: dict[str, list[str]] = {}
     for one in excluded:
@@ -192,7 +192,7 @@ def _spread_sentence(rows: Sequence[Row]) -> str:
 
 
 def _without_spread(rows: Sequence[Row]) -> bool:
-    """Whether a column of the table is ± 0 in a row."""
+    """Return True if a column of the table is ± 0 in a row."""
     shown = ("energy_kwh", "energy_per_node_kwh", "runtime_h", "gpu_hours", "metric_last")
     pairs = [(row[name], row[f"{name}_high"]) for row in rows for name in shown]
     return any(None not in pair and pair[1] <= pair[0] for pair in pairs)
@@ -229,7 +229,7 @@ def _escaped(text: str) -> str:
 
 
 def _two_lines(head: str) -> str:
-    """A head of several words over two lines, of about the same length: columns stay narrow."""
+    """Return a head split into two lines of about the same length, to keep columns narrow."""
     words = head.split()
     if len(words) < 2:
         return _escaped(head)

@@ -12,7 +12,7 @@ SEVERAL = "several"
 
 
 def metric_label(model: str | None, metric_name: str | None = None) -> str:
-    """A quality metric with its unit, by its name or, where that is not known, by the model."""
+    """Return a quality metric with its unit, by its name or, if unknown, by the model."""
     name = metric_name or METRIC_OF_MODEL.get(model or "", SEVERAL)
     if name == SEVERAL:
         return "Metric after the last epoch"

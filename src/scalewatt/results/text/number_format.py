@@ -39,7 +39,7 @@ _UNITS: dict[str, tuple[tuple[float, Unit], ...]] = {
 
 
 def unit_for(values: Iterable[float | None], unit: str) -> Unit:
-    """The unit in which the largest of `values` (in `unit`) reads well; `unit` itself without any."""
+    """Return the unit in which the largest of `values` (in `unit`) reads well; `unit` itself without any."""
     known = [abs(value) for value in values if value is not None and value == value]
     largest = max(known, default=0.0)
     if unit not in _UNITS or not largest:
@@ -48,7 +48,7 @@ def unit_for(values: Iterable[float | None], unit: str) -> Unit:
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """A number with `digits` significant digits, text as it is, null as a dash."""
+    """Return a number with `digits` significant digits, text as it is, null as a dash."""
     if value is None or value == "":
         return MISSING
     if isinstance(value, bool):
@@ -69,7 +69,7 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def with_unit(value: float | None, unit: str, digits: int = 4) -> str:
-    """A number with the unit that suits it, such as `420 Wh` for 0.42 in kWh."""
+    """Return a number with the unit that suits it, such as `420 Wh` for 0.42 in kWh."""
     if value is None or value != value:
         return MISSING
     suited = unit_for([value], unit)
@@ -91,7 +91,7 @@ def with_interval(
 
 
 def percent(share: float) -> str:
-    """A share in per cent that is never rounded up to 100."""
+    """Return a share in per cent that is never rounded up to 100."""
     return f"{min(number(100 * share, 5), '99.999', key=float)} %" if share < 1 else "100 %"
 
 

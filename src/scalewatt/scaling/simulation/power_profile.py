@@ -145,7 +145,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Sensor:
-    """How a power sensor's samples vary around the mean power."""
+    """The variation of a power sensor's samples around the mean power."""
 
     noise: float
     waits: float = 0.0

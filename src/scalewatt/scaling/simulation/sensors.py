@@ -73,7 +73,7 @@ class NodeSamples:
 
 @dataclass(frozen=True)
 class Periods:
-    """How often the sampler samples: every `usual_s`, and every `fine_s` until `until_s`."""
+    """The sampling periods: `usual_s`, and `fine_s` until `until_s`."""
 
     usual_s: float
     fine_s: float
