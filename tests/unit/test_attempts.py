@@ -23,12 +23,12 @@ from scalewatt.run_files.attempt_log import (
     Attempt,
     Submission,
     attempt_path,
-    note_given_up,
+    note_no_retries,
     note_submission,
     noted_attempt,
     one_line,
     read_attempt,
-    read_given_up,
+    read_no_retries,
     read_submission,
     submission_path,
 )
@@ -155,20 +155,20 @@ def test_an_attempt_after_a_killed_one_is_noted_once_it_holds_the_run_or_ends(
     assert found is not None and (found.job, found.code) == ("4711", REFUSED)
 
 
-def test_a_run_is_given_up_until_it_is_submitted_or_begun_again(tmp_path: Path) -> None:
-    assert read_given_up(tmp_path, SPEC) is None
-    note_given_up(tmp_path, SPEC, "12", "it makes\nno progress")
-    found = read_given_up(tmp_path, SPEC)
+def test_a_run_has_no_further_retries_until_it_is_submitted_or_begun_again(tmp_path: Path) -> None:
+    assert read_no_retries(tmp_path, SPEC) is None
+    note_no_retries(tmp_path, SPEC, "12", "it makes\nno progress")
+    found = read_no_retries(tmp_path, SPEC)
     assert found is not None
     assert (found.job, found.reason) == ("12", "it makes no progress")
     note_submission(tmp_path, SPEC, "13", None)
-    assert read_given_up(tmp_path, SPEC) is None
-    note_given_up(tmp_path, SPEC, None, "no energy is left")
+    assert read_no_retries(tmp_path, SPEC) is None
+    note_no_retries(tmp_path, SPEC, None, "no energy is left")
     with noted_attempt(tmp_path, SPEC) as note:
-        assert read_given_up(tmp_path, SPEC) is None
-        note_given_up(tmp_path, SPEC, "4711", "it hangs")
+        assert read_no_retries(tmp_path, SPEC) is None
+        note_no_retries(tmp_path, SPEC, "4711", "it hangs")
         note.code = 75
-    assert read_given_up(tmp_path, SPEC) is not None, "its end is none after it was given up"
+    assert read_no_retries(tmp_path, SPEC) is not None, "its end is none after it got no retries"
 
 
 @given(st.text())

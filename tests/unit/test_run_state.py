@@ -22,7 +22,7 @@ from status_files import (
 )
 
 from scalewatt.common.files import write_json
-from scalewatt.run_files.attempt_log import note_given_up, noted_attempt
+from scalewatt.run_files.attempt_log import note_no_retries, noted_attempt
 from scalewatt.run_files.lock_owner import SILENT_S, LockedError
 from scalewatt.tracking.status_text import status_text
 
@@ -139,15 +139,15 @@ def test_an_attempt_before_a_job_that_vanished_does_not_count(made: Made) -> Non
     assert "has not begun to train" in (made.run().state.reason or "")
 
 
-# --- given up -----------------------------------------------------------------------------------
+# --- no further retries --------------------------------------------------------------------------
 
 
-def given_up(made: Made, job: str | None = "8", reason: str = "it makes no progress") -> None:
-    note_given_up(made.work, made.spec(), job, reason)
+def no_retries(made: Made, job: str | None = "8", reason: str = "it makes no progress") -> None:
+    note_no_retries(made.work, made.spec(), job, reason)
 
 
 @pytest.mark.parametrize("before", ["stopped", "vanished", "not started", "failed", "out of date"])
-def test_a_run_that_was_given_up_has_failed_for_that_reason(made: Made, before: str) -> None:
+def test_a_run_without_retries_has_failed_for_the_noted_reason(made: Made, before: str) -> None:
     log = made.folder / "8.log"
     log.touch()
     if before == "stopped":
@@ -160,7 +160,7 @@ def test_a_run_that_was_given_up_has_failed_for_that_reason(made: Made, before: 
         made.publish(seed=5)
     if before in ("vanished", "stopped"):
         submitted(made, log=log)
-    given_up(made)
+    no_retries(made)
     state = made.run().state
     assert (state.state, state.reason) == ("failed", "it makes no progress")
     assert state.log == (None if before in ("not started", "out of date") else log)
@@ -168,22 +168,22 @@ def test_a_run_that_was_given_up_has_failed_for_that_reason(made: Made, before: 
     assert "job 8: it makes no progress" in status_text(made.status())
 
 
-def test_a_run_that_was_given_up_for_its_input_is_refused(made: Made) -> None:
+def test_a_run_without_retries_for_its_input_is_refused(made: Made) -> None:
     made.attempt(code=64, reason="bad data")
-    given_up(made, "7", "bad data")
+    no_retries(made, "7", "bad data")
     assert made.run().state.state == "refused"
 
 
-def test_a_run_that_was_given_up_and_goes_on_was_not_given_up(made: Made) -> None:
+def test_a_run_without_retries_that_goes_on_has_not_failed(made: Made) -> None:
     stopped(made)
-    given_up(made, None, "no energy is left")
+    no_retries(made, None, "no energy is left")
     submitted(made)
     queue(made, "8|PENDING|N/A||Priority")
     assert made.run().state.state == "queued"
-    given_up(made)
+    no_retries(made)
     running(made)
     assert made.run().state.state == "running", "another trains it"
-    given_up(made)
+    no_retries(made)
     with noted_attempt(made.work, made.spec()) as note:
         note.begin()
         note.code, note.reason = 70, "MemoryError"

@@ -230,12 +230,12 @@ def test_between_two_segments_a_runs_energy_is_kept_for_it(run: Run) -> None:
     assert snakemake.refusal(run.spec, COMMENT) is None, "its own next segment is let in"
 
 
-@pytest.mark.parametrize("how", ["given up", "judged", "trained", "finished"])
+@pytest.mark.parametrize("how", ["no retries", "judged", "trained", "finished"])
 def test_what_a_run_will_not_use_any_more_is_left_for_another(run: Run, how: str) -> None:
     snakemake = budgeted(run, 100, 0, 60)
     second = other_run(run, 2)
     assert snakemake.refusal(run.spec, COMMENT) is None
-    if how == "given up":  # sbatch did not accept it
+    if how == "no retries":  # sbatch did not accept it
         snakemake.give_up(run.spec, None, "no such partition", COMMENT)
     else:
         snakemake.note(run.spec, "11", None)

@@ -216,7 +216,7 @@ def test_a_full_disk_is_not_tried_again_where_nothing_could_say_so(
     assert work.job(attempts=False) == Verdict(False, files.full_text(work.folder))
 
 
-def test_a_run_that_cannot_be_recorded_is_given_up_whatever_its_progress(work: Work) -> None:
+def test_a_run_that_cannot_be_recorded_gets_no_retries_whatever_its_progress(work: Work) -> None:
     lost = "n1: the sampler has ended"
     verdicts = [
         work.job("monitor_lost", (number, number + 1), 70, lost) for number in range(RETRIES + 1)

@@ -22,7 +22,7 @@ from snakemake_interface_common.exceptions import WorkflowError
 import snakemake_executor_plugin_scalewatt_slurm as plugin
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.processes import machine_id, process_started_s
-from scalewatt.run_files.attempt_log import read_given_up, read_submission, submission_path
+from scalewatt.run_files.attempt_log import read_no_retries, read_submission, submission_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -344,7 +344,7 @@ def test_a_run_of_three_segments_is_submitted_three_times(campaign: Ended) -> No
     assert "(stopped at a checkpoint at update 60 of 90); submitted again" in second
 
 
-def test_a_run_without_progress_is_given_up_with_its_log(campaign: Ended) -> None:
+def test_a_run_without_progress_gets_no_retries_and_tells_its_log(campaign: Ended) -> None:
     assert campaign.submitted["stuck"] == 2
     last = campaign.of("stuck")[-1]
     assert "not submitted again: it makes no progress" in last
@@ -363,11 +363,11 @@ def test_a_run_without_progress_is_given_up_with_its_log(campaign: Ended) -> Non
         ("pieces", None),
     ],
 )
-def test_a_run_that_is_given_up_is_noted_with_the_reason(
+def test_a_run_without_further_retries_is_noted_with_the_reason(
     campaign: Ended, name: str, reason: str | None
 ) -> None:
     work, spec = campaign.project.folder / "work", campaign.project.run(name)
-    note, submission = read_given_up(work, spec), read_submission(work, spec)
+    note, submission = read_no_retries(work, spec), read_submission(work, spec)
     assert (note is None) == (reason is None), "who has it goes on"
     if note is not None:
         assert note.reason.startswith(reason or "")
@@ -434,7 +434,7 @@ def test_a_spent_budget_stops_submission_of_runs_and_probes_only(tmp_path: Path)
     assert last.output.count("not submitted: ") == 2
     assert last.is_done("a"), "preparing data goes on"
     assert len(project.slurm.calls("sbatch")) == 1
-    note = read_given_up(tmp_path / "work", project.run("a"))
+    note = read_no_retries(tmp_path / "work", project.run("a"))
     assert note is not None and "12.5 of 12.5 kWh" in note.reason
 
 

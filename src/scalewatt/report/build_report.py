@@ -12,8 +12,7 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.common.files import write_text
-from scalewatt.report import provenance_section as provenance
-from scalewatt.report import summary_section as summary
+from scalewatt.report import provenance_section, summary_section
 from scalewatt.report.captions import caption, label, title
 from scalewatt.report.claims_section import claims_of
 from scalewatt.report.data_quality_section import quality
@@ -66,7 +65,7 @@ def write_report(results: Path, out: Path, definition: Definition) -> None:
 
 def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     runs = results.rows("runs")
-    counting = summary.counting(runs)
+    counting = summary_section.counting(runs)
     replaced = replaced_measurements(results.folder, definition.remeasured)
     word, hours = results.gpu_word, results.hours
     figures = [_figure(name, results) for name in _ORDER if name in definition.figures]
@@ -76,20 +75,22 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     claims = claims_of(results.rows("claims"))
     return {
         "campaign": definition.campaign,
-        "maker": provenance.maker(),
+        "maker": provenance_section.maker(),
         "has_runs": len(runs) > 0,
         "planned": sum(definition.planned.values()),
-        "origin": summary.origin_sentences(counting),
+        "origin": summary_section.origin_sentences(counting),
         "counts": f"n counts {word}.",
-        "facts": summary.facts(definition, runs, hours, _anew(runs, replaced)) if len(runs) else [],
-        "what_ran": summary.what_ran(runs, word),
+        "facts": summary_section.facts(definition, runs, hours, _anew(runs, replaced))
+        if len(runs)
+        else [],
+        "what_ran": summary_section.what_ran(runs, word),
         "findings": [
-            *summary.scaling_sentences(results.rows("scaling"), word),
-            *summary.comparison_sentences(results.rows("comparisons")),
+            *summary_section.scaling_sentences(results.rows("scaling"), word),
+            *summary_section.comparison_sentences(results.rows("comparisons")),
         ],
         "basis": [
             *definition.basis,
-            *summary.left_out_of_sums(counting, len(results.rows("idle")) > 0),
+            *summary_section.left_out_of_sums(counting, len(results.rows("idle")) > 0),
         ],
         "figures": figures,
         "tables": shown,
@@ -102,18 +103,18 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
             results.metadata("runs").get("no_idle"),
             replaced,
         ),
-        "hardware": provenance.hardware(runs, results.provenance),
-        "software": provenance.software(results.provenance),
-        "machines": provenance.machines(results.provenance),
-        "departures": provenance.packages(results.provenance),
-        "variables": provenance.variables(results.provenance),
+        "hardware": provenance_section.hardware(runs, results.provenance),
+        "software": provenance_section.software(results.provenance),
+        "machines": provenance_section.machines(results.provenance),
+        "departures": provenance_section.packages(results.provenance),
+        "variables": provenance_section.variables(results.provenance),
         "silent": [
-            provenance.lock_sentence(runs, results.provenance),
-            provenance.commit_sentence(runs, results.provenance),
-            provenance.unknown_software(runs, results.provenance),
-            provenance.unknown_commits(runs, results.provenance),
+            provenance_section.lock_sentence(runs, results.provenance),
+            provenance_section.commit_sentence(runs, results.provenance),
+            provenance_section.unknown_software(runs, results.provenance),
+            provenance_section.unknown_commits(runs, results.provenance),
         ],
-        "specifications": provenance.specifications(runs) if len(runs) else None,
+        "specifications": provenance_section.specifications(runs) if len(runs) else None,
         "commands": _commands(definition, figures, shown, bool(claims), "idle" in results.tables),
     }
 

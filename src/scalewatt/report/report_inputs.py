@@ -12,11 +12,11 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import RunSpec, read_spec
-from scalewatt.claims import check_claims as listing
+from scalewatt.claims import check_claims
 from scalewatt.figures import figure_data as data
 from scalewatt.report.embed_fonts import with_fonts
 from scalewatt.results.figures.figure_schema import KEYS, SCHEMAS
-from scalewatt.results.tables import table_schema as schema
+from scalewatt.results.tables import table_schema
 from scalewatt.results.tables.frames import read_frame, records, to_frame
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.read_table import CONFIGURATION_KEY, RUN_KEY
@@ -26,12 +26,12 @@ from scalewatt.scaling.planning.plan_table import PLAN
 Row = dict[str, Any]
 _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     # Columns of a table, and those that name a row.
-    "runs": (schema.RUNS, RUN_KEY),
-    "configurations": (schema.CONFIGURATIONS, CONFIGURATION_KEY),
-    "scaling": (schema.SCALING, ("series", "configuration")),
-    "comparisons": (schema.COMPARISONS, ("configuration", "baseline", "quantity")),
+    "runs": (table_schema.RUNS, RUN_KEY),
+    "configurations": (table_schema.CONFIGURATIONS, CONFIGURATION_KEY),
+    "scaling": (table_schema.SCALING, ("series", "configuration")),
+    "comparisons": (table_schema.COMPARISONS, ("configuration", "baseline", "quantity")),
     "idle": (IDLE, ("device", "device_kind")),
-    "claims": (listing.TABLE, ("id",)),
+    "claims": (check_claims.TABLE, ("id",)),
     "plan": (PLAN, ()),
     **{name: (columns, KEYS.get(name, ())) for name, columns in SCHEMAS.items()},
 }

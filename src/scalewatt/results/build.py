@@ -10,7 +10,7 @@ import pandas as pd
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import check, schema
-from scalewatt.results.figures import variants_table as variants
+from scalewatt.results.figures import variants_table
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder
 from scalewatt.results.figures.footnotes import notes
@@ -105,7 +105,7 @@ def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> 
         write_text(out.with_suffix(".md"), markdown(built))
         write_text(out.with_suffix(".tex"), latex(built))
     if figure == "variants":
-        write_text(out.with_suffix(".md"), variants.markdown(built))
+        write_text(out.with_suffix(".md"), variants_table.markdown(built))
 
 
 def _metadata(definition: dict[str, Any], runs: pd.DataFrame, results: Path) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class GivenUp:
+class NoRetries:
     """That a run is not submitted any more, until somebody starts Snakemake again."""
 
     job: str | None
@@ -74,9 +74,9 @@ def submission_path(work: Path, spec: RunSpec) -> Path:
     return work / "attempts" / f"{spec.key}.submitted.json"
 
 
-def given_up_path(work: Path, spec: RunSpec) -> Path:
+def no_retries_path(work: Path, spec: RunSpec) -> Path:
     """Return where it is noted that a run gets no further retries; a later submission removes it."""
-    return work / "attempts" / f"{spec.key}.given-up.json"
+    return work / "attempts" / f"{spec.key}.no-retries.json"
 
 
 def current_job(environment: Mapping[str, str] | None = None) -> str | None:
@@ -96,15 +96,15 @@ def read_attempt(work: Path, spec: RunSpec, job: str | None = None) -> Attempt |
     return max(found, key=lambda one: one.started_s, default=None)
 
 
-def read_given_up(work: Path, spec: RunSpec) -> GivenUp | None:
+def read_no_retries(work: Path, spec: RunSpec) -> NoRetries | None:
     """Return why a run gets no further retries; None where it may be submitted."""
-    return read_note(given_up_path(work, spec), GivenUp)
+    return read_note(no_retries_path(work, spec), NoRetries)
 
 
-def note_given_up(work: Path, spec: RunSpec, job: str | None, reason: str) -> None:
+def note_no_retries(work: Path, spec: RunSpec, job: str | None, reason: str) -> None:
     """Note that a run is not submitted any more; OSError where that cannot be written."""
-    given_up = GivenUp(job, one_line(reason), time.time())
-    write_json(given_up_path(work, spec), asdict(given_up))
+    no_retries = NoRetries(job, one_line(reason), time.time())
+    write_json(no_retries_path(work, spec), asdict(no_retries))
 
 
 def read_submission(work: Path, spec: RunSpec) -> Submission | None:
@@ -116,7 +116,7 @@ def note_submission(work: Path, spec: RunSpec, job: str, log: str | None) -> Sub
     """Note that `job` was given to the scheduler for a run; OSError where that cannot be written."""
     now = Submission(str(job), log, time.time(), socket.gethostname(), os.getpid())
     write_json(submission_path(work, spec), asdict(now))
-    given_up_path(work, spec).unlink(missing_ok=True)
+    no_retries_path(work, spec).unlink(missing_ok=True)
     return now
 
 
@@ -134,7 +134,7 @@ class AttemptNote:
         if not self._begun:
             self._begun = True
             with suppress(OSError):
-                self.path.with_suffix(".given-up.json").unlink(missing_ok=True)
+                self.path.with_suffix(".no-retries.json").unlink(missing_ok=True)
             self._write(self.path)
 
     def end(self, code: int, reason: str | None) -> None:

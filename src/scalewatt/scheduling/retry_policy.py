@@ -108,12 +108,12 @@ def _by_segments(segments: Sequence[dict[str, Any]], spec: RunSpec, crash_retrie
         return Verdict(False, str(last.get("detail") or "its input was refused"))
     if outcome == "finished":
         return Verdict(True, "trained to its end, and not published yet")
-    # Jobs in a row, up to the last, that gave up for want of a recording.
+    # Jobs in a row, up to the last, that ended because nothing was recorded.
     lasts = {one["job"]: one for one in segments}
-    given_up = [
+    not_recorded = [
         one["outcome"] == "monitor_lost" and one.get("code") == FAILED for one in lasts.values()
     ]
-    if unrecorded := len(list(takewhile(bool, reversed(given_up)))):
+    if unrecorded := len(list(takewhile(bool, reversed(not_recorded)))):
         reason = f"its energy was not recorded{said}"
         if unrecorded > crash_retries:
             times = f" in {unrecorded} jobs in a row" if unrecorded > 1 else ""

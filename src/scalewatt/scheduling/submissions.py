@@ -1,8 +1,8 @@
-"""What the executor asks of a run: may it be submitted, note its submission, is it worth another job.
+"""Decide for the executor whether a run may be submitted, and whether it gets another job.
 
-Threads that submit and the one that watches jobs ask at once. A run that may be submitted is under way
-from that answer on, until it is finished or given up: what it is predicted to use is not given twice,
-and is kept for it between two of its jobs.
+Called at once by the threads that submit and by the one that watches jobs. The energy that a run is
+predicted to use is reserved from the decision to submit it until it is finished or gets no further
+retries, also between two of its jobs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.files import read_content
-from scalewatt.run_files.attempt_log import note_given_up, note_submission, read_submission
+from scalewatt.run_files.attempt_log import note_no_retries, note_submission, read_submission
 from scalewatt.run_files.lock_owner import LockOwner, owner_is_alive, read_owner
 from scalewatt.run_files.progress_files import find_workdirs
 from scalewatt.scheduling.retry_policy import Verdict, verdict
@@ -230,7 +230,7 @@ class Submissions:
         spec = read_spec(spec_path)
         self._forget(spec)
         if self._held(spec) is None and self._queued(spec, comment) is None:
-            note_given_up(self.work, spec, job, reason)
+            note_no_retries(self.work, spec, job, reason)
 
     def _set_going(self, spec: RunSpec) -> None:
         with self._state:

@@ -5,8 +5,8 @@ The first that holds:
 done         its results are there, and they are of the campaign's spec
 running      the owner of its working directory lives, or its job has begun
 queued       a job was submitted for it and has not begun (without Slurm's answer: as far as is known)
-failed       it was given up, its job or process has exited without status, or it reported that it failed
-refused      it said that its input is wrong, or that another holds it
+failed       it gets no further retries, its process exited without status, or it reported a failure
+refused      it reported that its input is wrong, or that another process has its lock
 stopped      it waits at a checkpoint, or trained to its end, for its next job
 out_of_date  its results are of another spec
 not_started  nothing of the above
@@ -33,7 +33,7 @@ from scalewatt.run_files.attempt_log import (
     Attempt,
     Submission,
     read_attempt,
-    read_given_up,
+    read_no_retries,
     read_submission,
 )
 from scalewatt.run_files.lock_owner import (
@@ -123,7 +123,7 @@ def run_state(notes: RunNotes) -> RunState:
         or (attempt and _attempted(notes, attempt, submission))
         or _left(notes)
     )
-    found = _given_up(notes, submission, found) or found
+    found = _without_retries(notes, submission, found) or found
     if found is not None:
         return found
     if published is not None:
@@ -195,19 +195,19 @@ def _is_past(submission: Submission, attempt: Attempt | None, folder: Path | Non
     return any(one.get("job") == submission.job for one in segments)
 
 
-def _given_up(
+def _without_retries(
     notes: RunNotes, submission: Submission | None, found: RunState | None
 ) -> RunState | None:
     """Return the state of a run of which no more jobs are submitted; one that was refused stays so."""
-    given_up = read_given_up(notes.work, notes.spec)
-    if given_up is None or (found is not None and found.state == "refused"):
+    no_retries = read_no_retries(notes.work, notes.spec)
+    if no_retries is None or (found is not None and found.state == "refused"):
         return None
     log = found.log if found is not None else None
     if log is None and submission is not None and submission.log:
         log = _existing(Path(submission.log))
     host = found.host if found is not None else None
-    why, folder = given_up.reason, _newest(notes)
-    return RunState("failed", given_up.at_s, host, given_up.job, None, why, log, folder)
+    why, folder = no_retries.reason, _newest(notes)
+    return RunState("failed", no_retries.at_s, host, no_retries.job, None, why, log, folder)
 
 
 def _attempted(notes: RunNotes, attempt: Attempt, submission: Submission | None) -> RunState:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scalewatt.energy.integration.sample_checks import EnergyCurve
-from scalewatt.recordings import stage_log as events
+from scalewatt.recordings import stage_log
 from scalewatt.recordings.series import Flag, Floats, Recording, SensorSeries, flag
 
 UNATTRIBUTED = "unattributed"
@@ -22,7 +22,7 @@ LEAST_PERIODS = 5
 to half a period's worth of the difference in power is put to the wrong side, a quarter on average."""
 MOST_SHORT = 0.05
 """Of a stage that comes several times, this part of its time may be in shorter pieces."""
-STAGES = (*events.STAGES, UNATTRIBUTED)
+STAGES = (*stage_log.STAGES, UNATTRIBUTED)
 
 Series = Sequence[SensorSeries]
 

@@ -29,7 +29,7 @@ def markdown(table: pa.Table) -> str:
 
 
 def latex(table: pa.Table) -> str:
-    """Return a booktabs table for a `table` environment; its notes are below, in a box as wide as the text."""
+    """Return a booktabs table for a `table` environment, with its notes below in a box of the same width."""
     columns = _columns(table)
     align = "".join("l" if name in _WORDS else "r" for name in columns)
     rows = [[_escaped(cell) for cell in cells] for cells in _cells(table, columns)]
