@@ -245,7 +245,7 @@ class Executor(parent.Executor):
         was_live = self._live.pop(str(job_info.external_jobid), None) is not None
         self._ends[job_info.job] = _End(job_info.external_jobid, _log_of(job_info), message)
         if was_live and self._submissions["train"] is not None:  # a refused one has used nothing
-            self._submissions["train"].count_anew()
+            self._submissions["train"].forget_energy_used()
 
     def handle_job_error(self, job: JobExecutorInterface) -> None:
         """Say how a job ended, and decide whether Snakemake submits it again."""

@@ -82,7 +82,7 @@ def test_what_a_job_has_spent_is_counted_as_soon_as_it_has_ended(tmp_path: Path)
     kwh = [1.0, 2.5]
     submissions = Submissions(tmp_path, 3, 2.0, lambda: kwh.pop(0))
     assert submissions.over_budget() is None
-    submissions.count_anew()
+    submissions.forget_energy_used()
     assert "2.5 of 2 kWh" in submissions.over_budget()
 
 

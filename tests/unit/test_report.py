@@ -624,13 +624,13 @@ def test_measurements_that_were_replaced_are_named_with_their_reasons(
     assert "No measurement was replaced by another one." in plain.text
     row = {"configuration": LOST, "repeat": 1, "reason": "sensor broke"}
     row |= {"date": "2026-01-31T09:30:00Z", "measurement": "0123456789ab", "action": "remeasure"}
-    page = report(folder, tmp_path / "report.html", remeasured=(row,))
+    page = report(folder, tmp_path / "report.html", remeasured=[row])
     (told,) = page.rows("demo-measured-again.csv")
     assert (told["configuration"], told["why"]) == (LOST, "sensor broke")
     assert told["energy before"] == "", "it lies on another machine"
     assert told["energy now"]
     assert "1 measured again" in page.text
-    with pytest.raises(InputError, match="remeasured is"):
+    with pytest.raises(InputError, match=r"remeasured\[0\]: missing key 'repeat'"):
         parse_definition({"campaign": "demo", "remeasured": [{"configuration": LOST}]})
 
 

@@ -122,7 +122,7 @@ WHOSE = """
 import sys
 from scalewatt.events import report
 
-print("mine is", sys.prefix)
+sys.stdout.write(f"mine is {sys.prefix}\\n")
 report(epoch=0, metric=1.0)
 """
 SCRIPTS = {

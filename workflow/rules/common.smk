@@ -1,7 +1,7 @@
 # What every rule shares: the cluster (Snakemake's config), the campaign, and the paths.
 #
 # A job on a cluster parses this again when it starts, perhaps after the campaign was edited:
-# what a run is, it looks up in the run's spec.json.
+# it reads the run's definition from its spec.json.
 import json
 import os
 import sys
@@ -56,7 +56,7 @@ if CAMPAIGN.registered:  # runs made elsewhere, on any device: nothing is traine
 
 @cache
 def forecaster():
-    """What the cluster's scaling model predicts; None if the cluster file names none."""
+    """Return the forecaster of the cluster's scaling model; None if the cluster file names none."""
     if CLUSTER.scaling_model is None:
         return None
     # Only here: what reads models is imported where one is named.
@@ -66,12 +66,12 @@ def forecaster():
 
 
 def scaling_model(wildcards):
-    """The file of the cluster's scaling model, as an input, wherever it was found."""
+    """Return the file of the cluster's scaling model, as an input, wherever it was found."""
     return str(forecaster().model.path) if forecaster() else []
 
 
 def upper_s(spec):
-    """Upper bound of a run's time in s by the scaling model; None if it is unknown."""
+    """Return an upper bound of a run's time in s by the scaling model; None if unknown."""
     return forecaster() and forecaster().upper_runtime_s(spec)
 
 
@@ -117,33 +117,33 @@ wildcard_constraints:
 
 
 def canonical(value):
-    """One text for one value, for params."""
+    """Return the same text for equal values, for params."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def spec_of(wildcards):
-    """What the run of the wildcards is: in a cluster's job, what its spec.json says."""
+    """Return the spec of the wildcards' run; in a cluster's job, from its spec.json."""
     if workflow.remote_exec or wildcards.configuration not in CAMPAIGN.configurations:
         return recorded_spec(wildcards)
     return run_spec(CAMPAIGN, wildcards.configuration, int(wildcards.repeat))
 
 
 def recorded_spec(wildcards):
-    """What the run of the wildcards is by its spec.json."""
+    """Read the spec of the wildcards' run from its spec.json."""
     run = {"configuration": wildcards.configuration, "repeat": wildcards.repeat}
     return read_spec(RUN.format(**run) + "/spec.json")
 
 
 def code_of(*modules):
-    """Modules of this checkout that a rule's numbers come from: it runs again if one changes."""
+    """Return the modules that a rule's numbers come from: a change of one re-runs it."""
     return list(map(str, modules_behind(*modules, package=Path("src/scalewatt"))))
 
 
 def available(obstacle, files):
-    """Input function: the files, or none if something stands in the way (scalewatt.targets)."""
+    """Return an input function: the files, or none if there is an obstacle (scalewatt.targets)."""
     return lambda wildcards: [] if obstacle() else files
 
 
 def required(obstacle, files):
-    """Input function of a target: the files; an obstacle ends Snakemake with its message."""
+    """Return a target's input function: the files; an obstacle ends Snakemake with its message."""
     return lambda wildcards: refuse(obstacle()) if obstacle() else files

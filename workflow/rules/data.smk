@@ -33,8 +33,8 @@ if not (workflow.remote_exec or RESULTS_ONLY or CLUSTER.simulates):
 def pack_option(wildcards):
     """Images are packed where nodes are to unpack them.
 
-    No parameter: preparing again in a run that has trainings re-runs all of them. So whoever adds
-    `scratch` later prepares again alone, and is told so before any training begins.
+    Not in `params`: a change there would prepare the data again and so re-run all trainings. After
+    adding `scratch`, prepare the data in a run of its own; a training asks for that before it begins.
     """
     images = CAMPAIGN.datasets()[wildcards.dataset]["format"] == "imagenet"
     return "--pack" if images and CLUSTER.scratch else ""

@@ -58,10 +58,10 @@ onstart:
 
 
 def initial_weights(wildcards):
-    """The weights that a run starts from.
+    """Return the weights that a run starts from.
 
-    Another spec of theirs is another spec of the run: their time alone, as that of weights that were
-    trained again by `scalewatt remeasure`, never trains a finished run again.
+    A change of their spec changes this run's spec. A newer time alone, as of weights re-trained after
+    `scalewatt remeasure`, never re-trains a finished run.
     """
     source = spec_of(wildcards).initial_weights
     if source is None:
@@ -70,7 +70,7 @@ def initial_weights(wildcards):
 
 
 def training(wildcards):
-    """What a run's next job asks for: the less wall time, the further its checkpoint is."""
+    """Return the request of a run's next job: the further its checkpoint, the less wall time."""
     spec = spec_of(wildcards)
     done = done_updates(Path(WORK), spec)
     device = CLUSTER.devices[spec.device]

@@ -157,7 +157,7 @@ def exclusion(run: tuple[str, int], action: str, reason: str | None, measurement
 
 
 def check_run(campaign: Campaign, configuration: str, repeat: int, where: str) -> None:
-    """InputError where the campaign has no such run."""
+    """Raise InputError if the campaign has no such run."""
     if configuration not in campaign.configurations:
         raise InputError(
             f"{where}: no configuration '{configuration}' in {campaign.path}; allowed: one of its "

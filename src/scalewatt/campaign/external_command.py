@@ -118,7 +118,7 @@ def _file_of(where: str) -> str:
 
 
 def _check_command(settings: dict[str, Any], where: str) -> None:
-    """InputError where a command has an unknown placeholder, or no words."""
+    """Raise InputError if a command has an unknown placeholder, or no words."""
     command = settings["command"]
     if "\0" in command or not _is_text(command):
         raise InputError(
@@ -203,7 +203,7 @@ def _sha256(path: Path, where: str) -> str:
 
 
 def check_commands(campaign: Campaign) -> None:
-    """InputError where a file that a command depends on is missing."""
+    """Raise InputError if a file that a command depends on is missing."""
     for configuration in campaign.configurations.values():
         if configuration.dataset["format"] != COMMAND:
             continue
@@ -233,7 +233,7 @@ def told_secrets(campaign: Campaign) -> list[str]:
 
 
 def check_unchanged(spec: RunSpec) -> None:
-    """InputError where the files that a run depends on are not those of its spec, or are more."""
+    """Raise InputError if a run's files are not exactly those of its spec."""
     settings, name = spec.settings, spec.configuration
     folder, planned = Path(settings["folder"]), settings["files"]
     found = files_sha256(folder, settings["patterns"], name)

@@ -109,7 +109,7 @@ def _idle_probe(content: dict[str, Any], root: dict[str, Any]) -> IdleProbe | No
 
 
 def check_devices(campaign: Campaign, cluster: Cluster) -> None:
-    """InputError where a series' device is not one of the cluster's; registered runs need none."""
+    """Raise InputError if a series' device is not one of the cluster's; registered runs need none."""
     if campaign.registered:
         return
     for name, series in campaign.series.items():

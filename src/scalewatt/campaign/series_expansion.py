@@ -200,7 +200,7 @@ class Expansion:
         return fraction
 
     def _check_part(self, rule: str) -> None:
-        """InputError where the model cannot train on a part of its dataset."""
+        """Raise InputError if the model cannot train on a part of its dataset."""
         if self.dataset["format"] != "imagenet":
             raise InputError(
                 f"{self.where}.dataset_fraction: {rule}: {self.model} trains on whole years; allowed: 1"

@@ -128,7 +128,7 @@ def _point(configuration: Configuration) -> dict[str, Any]:
 
 
 def check_variants(content: Mapping[str, Any], series: Mapping[str, Series], where: str) -> None:
-    """InputError where a series has no baseline of its model and phase, or two."""
+    """Raise InputError if a series has no baseline of its model and phase, or two."""
     shown, found = content["series"], dict[tuple[str, str], str]()
     for name in content["baselines"]:
         if name not in shown:

@@ -1,4 +1,4 @@
-"""Taking out of a text secrets, and what tells who somebody is: own paths, names, addresses."""
+"""Remove secrets and identifying details (own paths, names, addresses) from text."""
 
 from __future__ import annotations
 

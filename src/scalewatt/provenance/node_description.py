@@ -1,4 +1,4 @@
-"""A node as the system and NVML tell it: CPUs, GPUs, driver, kernel; the same for many nodes once."""
+"""Describe a node (CPUs, GPUs, driver, kernel) by the system and NVML; equal nodes once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROC = Path("/proc")
 
 
 def node_description(proc: Path = _PROC) -> dict[str, Any]:
-    """This node; what is unknown, or not there, is null.
+    """Return a description of this node; what is unknown is null.
 
     cpu_models, cpu_sockets, cpu_threads (that are online), architecture, gpu_models ({model: how many
     this process is shown}), gpu_driver, gpu_driver_cuda (the newest CUDA that the driver knows),
@@ -31,7 +31,7 @@ def node_description(proc: Path = _PROC) -> dict[str, Any]:
 
 
 def cpus(proc: Path = _PROC) -> dict[str, Any]:
-    """{"cpu_models": names, "cpu_sockets": how many} as Linux tells them; null where it does not."""
+    """Return {"cpu_models": names, "cpu_sockets": how many} of Linux; null where unknown."""
     models, sockets = set(), set()
     try:
         text = (proc / "cpuinfo").read_text(encoding="utf-8", errors="replace")
@@ -47,7 +47,7 @@ def cpus(proc: Path = _PROC) -> dict[str, Any]:
 
 
 def gpus() -> dict[str, Any]:
-    """{"gpu_models", "gpu_driver", "gpu_driver_cuda"} by NVML; null without it, or without GPUs."""
+    """Return {"gpu_models", "gpu_driver", "gpu_driver_cuda"} by NVML; null without it, or without GPUs."""
     nothing = dict.fromkeys(("gpu_models", "gpu_driver", "gpu_driver_cuda"))
     try:
         import pynvml
@@ -69,7 +69,7 @@ def _models(nvml: Any) -> dict[str, int]:
 
 
 def _asked(question: Callable[[], Any]) -> Any:
-    """NVML's answer; None where it has none: its errors are many."""
+    """Return NVML's answer; None where it raises any of its errors."""
     try:
         return question()
     except Exception:
@@ -101,7 +101,7 @@ def grouped(nodes: Iterable[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]
 
 
 def joined(segments: Iterable[list[dict[str, Any]] | None]) -> list[dict[str, Any]] | None:
-    """`grouped` of several segments together; None where none of them noted its nodes."""
+    """Return `grouped` of several segments together; None if none of them recorded its nodes."""
     return (
         grouped(
             (host, {key: value for key, value in one.items() if key != "hosts"})

@@ -94,7 +94,7 @@ def open_perun_file(
 
 
 class _Hosts(Mapping[str, tuple[SensorSeries, ...]]):
-    """The series of each host, read anew each time that they are asked for."""
+    """Read the series of each host, at each call."""
 
     def __init__(
         self, groups: Mapping[str, h5py.Group], path: Path | str, origin: str = MEASURED

@@ -21,7 +21,7 @@ QUANTITIES = {"W": "power", "J": "counter", "%": "utilisation"}
 """What a sensor of each unit measures."""
 
 # No device draws more than this (one GPU, one CPU package, one package's memory). Well above the
-# largest sold, well below what a failed counter read feigns: 65 kJ or 262 kJ in one period.
+# largest sold, well below what a failed counter read appears to add: 65 kJ or 262 kJ in one period.
 PLAUSIBLE_W = {"gpu": 3000.0, "cpu": 2000.0, "ram": 1000.0}
 
 _INDEX = re.compile(r"^(?:CUDA:|cpu_power_socket_|cpu_|ram_|CPU_USAGE_)(\d+)")

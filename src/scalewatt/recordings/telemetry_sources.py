@@ -200,7 +200,7 @@ class IpmiPower:
 
 
 def _become_asked(sampler: int) -> None:
-    """In the new process: end with the sampler, and bear no signal that it ignores."""
+    """Make the new process end with the sampler, and reset the signals that the sampler ignores."""
     die_with(sampler)
     for number in _IGNORED_HERE:
         signal.signal(number, signal.SIG_DFL)

@@ -213,7 +213,7 @@ def _repeats(wanted: list[_Wanted], known: list[Registered], folder: Path) -> li
 
 
 def _check_same(one: _Wanted, there: Registered, folder: Path) -> None:
-    """InputError where a recording is already there under another description."""
+    """Raise InputError if a recording is already registered under another description."""
     place = folder / "runs" / there.configuration / str(there.repeat)
     if there.configuration != one.id:
         problem = f"as {there.configuration} repeat {there.repeat}, not as {one.id}"

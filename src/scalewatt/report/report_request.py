@@ -9,6 +9,8 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.common.schema_validation import check, schema
 
+_LISTS = ("figures", "basis", "remeasured")
+
 
 @dataclass(frozen=True)
 class Definition:
@@ -45,7 +47,7 @@ def report_definition(
     remeasured: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the definition of a campaign's report as JSON-ready values."""
-    return asdict(
+    definition = asdict(
         Definition(
             campaign=campaign.name,
             profile=f"profiles/{cluster.name}",
@@ -58,11 +60,12 @@ def report_definition(
             remeasured=tuple(remeasured),
         )
     )
+    return definition | {name: list(definition[name]) for name in _LISTS}
 
 
 def parse_definition(given: Any) -> Definition:
     """Return the definition from JSON values; InputError where it is none."""
     root = schema("report")
     check(given, root, "report: --definition", root)
-    lists = {name: tuple(given.get(name, ())) for name in ("figures", "basis", "remeasured")}
+    lists = {name: tuple(given.get(name, ())) for name in _LISTS}
     return Definition(**{**given, **lists})

@@ -58,7 +58,7 @@ def _idle(definition: dict[str, Any], results: Path) -> Path | None:
 
 
 def check_definition(definition: Any) -> None:
-    """InputError where it is no definition of a table; it names the key and what is allowed."""
+    """Raise InputError if it is no definition of a table, with the key and what is allowed."""
     root = schema("table")
     of_any = {key: part for key, part in root.items() if key != "allOf"}
     for part in (of_any, root):  # what every definition has, then what its figure needs

@@ -195,7 +195,7 @@ def step_time_s(spec: RunSpec, device: Device) -> float | None:
 
 
 def _check_progress(spec: RunSpec, device: Device, pace: _Pace | None, warning_min: float) -> None:
-    """InputError where a job would be told to stop before it has trained an epoch."""
+    """Raise InputError if a job would have to stop before it has trained an epoch."""
     limit = device.time_limit_min or math.inf
     where = f"{spec.configuration}: this run cannot make progress"
     if warning_min >= limit:
@@ -218,7 +218,7 @@ def _check_progress(spec: RunSpec, device: Device, pace: _Pace | None, warning_m
 
 
 def _check_cpus(ranks_per_node: int, device: Device, what: str) -> None:
-    """InputError where the ranks of a node want more CPUs than it has."""
+    """Raise InputError if the ranks of a node need more CPUs than it has."""
     wanted, there = ranks_per_node * device.cpus_per_rank, device.cpus_per_node
     if there is not None and wanted > there:
         raise InputError(
@@ -234,7 +234,7 @@ def check_requests(
     where: str = "cluster file",
     upper_s: Callable[[RunSpec], float | None] = lambda _: None,
 ) -> None:
-    """InputError where a job of the campaign could not run on the cluster, before anything starts.
+    """Raise InputError if a job of the campaign could not run on the cluster, before anything starts.
 
     Only devices with a partition are asked for jobs. `where` names the cluster file. `upper_s` gives
     the upper bound of a spec's run time by the scaling model.

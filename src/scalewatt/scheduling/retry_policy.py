@@ -13,8 +13,8 @@ By the rules, in this order:
 
 Progress is that a segment left a checkpoint behind that is further than the one it began from.
 Where that is unknown, as with commands, a stop at a checkpoint counts as progress and nothing else
-does. Only jobs of this Snakemake count: whoever starts it again begins anew. Jobs are told by their
-ids, never by the clocks of nodes.
+does. Only jobs of this Snakemake count: starting it again resets the count. Jobs are identified by
+their ids, never by the clocks of nodes.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _by_segments(segments: Sequence[dict[str, Any]], spec: RunSpec, crash_retrie
         reason = f"its energy was not recorded{said}"
         if unrecorded > crash_retries:
             times = f" in {unrecorded} jobs in a row" if unrecorded > 1 else ""
-            return Verdict(False, f"{reason}{times}; mend that, then start Snakemake again")
+            return Verdict(False, f"{reason}{times}; fix that, then restart Snakemake")
         return Verdict(True, f"{reason} ({unrecorded} of {crash_retries})")
     where = _where(last, spec)
     vain = _in_vain(segments)

@@ -49,8 +49,8 @@ class _Recent(Generic[Answer]):
                 self._found = found
             return found[1]
 
-    def outdate(self) -> None:
-        """Something has happened that answers asked until now do not know."""
+    def invalidate(self) -> None:
+        """Mark earlier answers as stale."""
         self._changed_s = time.monotonic()
 
 
@@ -163,7 +163,7 @@ class Submissions:
         return self._energy_used.get()
 
     def _under_way(self, but: str) -> list[RunSpec]:
-        """Specs of the other runs that are under way: of this Snakemake, or by a job in Slurm's queue."""
+        """Return the specs of other runs under way, of this Snakemake or with a job in Slurm's queue."""
         with self._state:
             found = dict(self._going)
         for key in self._keys_elsewhere():
@@ -173,9 +173,9 @@ class Submissions:
         return list(found.values())
 
     def _keys_elsewhere(self) -> set[str]:
-        """Keys of the runs that other Snakemakes have a job of in Slurm's queue.
+        """Return the keys of runs for which another Snakemake has a job in Slurm's queue.
 
-        Notes of submissions are read only where a job is there that may be one of theirs.
+        Records of submissions are read only if there is a job that may be one of theirs.
         """
         queue = self._queue.get()
         with self._state:
@@ -190,9 +190,9 @@ class Submissions:
         going = (job for job in others if self._goes_on(job, queue))
         return {self._elsewhere[job] for job in going if job in self._elsewhere}
 
-    def count_anew(self) -> None:
-        """Forget the energy used: a job has ended."""
-        self._energy_used.outdate()
+    def forget_energy_used(self) -> None:
+        """Read the energy used again at the next question: a job has ended."""
+        self._energy_used.invalidate()
 
     def note(self, spec_path: Path | str, job: str, log: str | None) -> None:
         """Note that `job` was submitted for the run; OSError where that cannot be written."""
@@ -206,7 +206,7 @@ class Submissions:
         """Return whether the run is submitted again, now that its job has ended."""
         with self._state:
             self._ended.add(job)
-        self._queue.outdate()
+        self._queue.invalidate()
         spec = read_spec(spec_path)
         jobs = [*self._jobs.get(spec.key, []), job]
         jobs = jobs[: jobs.index(job) + 1]

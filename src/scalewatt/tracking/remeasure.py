@@ -107,7 +107,7 @@ def remeasure(place: Place, run: tuple[str, int], reason: str | None) -> list[st
 
 
 def _check_trainable(place: Place, run: tuple[str, int]) -> None:
-    """InputError where nothing would train the run, or it will be trained anyway."""
+    """Raise InputError if nothing would train the run, or it will be trained anyway."""
     campaign, cluster, name = place.campaign, place.cluster, _name(run)
     if campaign.registered:
         raise InputError(
@@ -129,7 +129,7 @@ def _check_trainable(place: Place, run: tuple[str, int]) -> None:
 
 
 def _check_unused(place: Place, run: tuple[str, int]) -> None:
-    """InputError where a run is being trained, or a job for it may be in Slurm's queue."""
+    """Raise InputError if a run is being trained, or a job for it may be in Slurm's queue."""
     spec = place.spec(run)
     for folder in find_workdirs(place.work, spec):
         owner = read_owner(folder)

@@ -9,7 +9,7 @@ missing_samples    NaN or below 0: left out
 zero_power         0 W of a device that cannot draw 0 W: left out
 over_limit         more than the device can draw: left out; of mean powers, which come of a counter,
                    with the last one before and the first one after it that are not 0, and all
-                   between: the same failed reads may have spoilt them
+                   between: the same failed reads may have corrupted them
 counter_zero       a failed read: left out, the difference over it is exact
 frozen             of a power: a stretch repeating one value for longer than chance allows, its
                    samples after the first left out. Of a counter: a stretch over GAP_PERIODS times
@@ -28,7 +28,7 @@ A counter that changes less often than it is read is exact from its first change
 lag before and after is bridged.
 
 What is not detected. A frozen power sensor of under 60 s or 30 samples. A counter that lost up to
-GAP_PERIODS usual steps. A reset where the difference that it feigns is possible: at most limit ·
+GAP_PERIODS usual steps. A reset whose apparent difference is possible: at most limit ·
 (step + LAG_S), over long steps twice the largest power of the usual ones · step. Of mean powers the
 same holds of failed reads at the beginning or the end; four or more in a row during a wrap may cost
 limit · their time, up to the longest time that is bridged.

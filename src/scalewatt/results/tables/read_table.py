@@ -64,7 +64,7 @@ def read_checked(
 def check_table(
     path: Path | str, table: pa.Table, unique: Sequence[str] = (), empty: Sequence[str] = ()
 ) -> None:
-    """InputError as of `read_checked`, for a table that is read; `path` is for the messages."""
+    """Raise InputError as `read_checked` does, for a table in memory; `path` is for the messages."""
     _check_present(path, table, empty)
     _check_finite(path, table)
     _check_metrics(path, table)
@@ -272,7 +272,7 @@ def _check_unique(path: Path | str, table: pa.Table, unique: Sequence[str]) -> N
 
 
 def _check_origins(path: Path | str, table: pa.Table) -> None:
-    """InputError where a series has several origins: a line through them would say nothing."""
+    """Raise InputError if a series has several origins: a line through them would mean nothing."""
     found: dict[str, dict[str, list[int]]] = {}
     pairs = zip(table["series"].to_pylist(), table["energy_origin"].to_pylist(), strict=True)
     for row, (series, origin) in enumerate(pairs, 1):

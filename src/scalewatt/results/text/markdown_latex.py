@@ -63,7 +63,7 @@ _WORDS = ("device", "energy")
 
 
 def _columns(table: pa.Table) -> dict[str, str]:
-    """Columns and their heads. Runs and origin have columns of their own where rows differ in them."""
+    """Return columns and their heads; runs and origin only where rows differ in them."""
     processes = metadata(table).get("gpu_word") == "processes"
     name = metadata(table).get("metric_name")
     rows = table.to_pylist()
@@ -100,7 +100,7 @@ def _cell(row: Row, name: str) -> str:
 
 
 def _with_half(mean: float | None, high: float | None) -> str:
-    """mean ± half the interval, both to the second digit of that half."""
+    """Return `mean ± half the interval`, both to the second digit of that half."""
     if mean is None:
         return UNKNOWN
     if high is None:
@@ -113,7 +113,7 @@ def _with_half(mean: float | None, high: float | None) -> str:
 
 
 def _number(value: float) -> str:
-    """Five digits, or all before the point; no zeros at the end, as nobody measured them."""
+    """Return five digits, or all before the point, without zeros at the end."""
     return f"{value:.0f}" if 1e5 <= abs(value) < 1e15 else f"{value:.5g}"
 
 
@@ -151,7 +151,7 @@ def excluded_sentence(excluded: Sequence[Mapping[str, Any]]) -> str:
 
 
 def shortened_ids(configurations: Sequence[str]) -> list[str]:
-    """Ids of configurations; those that differ only in n share one: `…-n{004,008}-…`."""
+    """Return ids of configurations; those that differ only in n share one: `…-n{004,008}-…`."""
     counts: dict[tuple[str, str], list[str]] = {}
     for id_ in configurations:
         match = re.fullmatch(r"(.*-n)(\d{3,})(-.*)", id_)
@@ -164,7 +164,7 @@ def shortened_ids(configurations: Sequence[str]) -> list[str]:
 
 
 def closing_sentences(table: pa.Table, *said: str) -> list[str]:
-    """Origin of the energies, what else is `said`, and what is left out."""
+    """Return the origin of the energies, what else is `said`, and what is left out."""
     if not len(table) and (left_out := left_out_sentences(metadata(table))):
         return left_out
     return [origin_sentence(table), *said, *left_out_sentences(metadata(table))]
@@ -224,7 +224,7 @@ _LATEX = {
 
 
 def _escaped(text: str) -> str:
-    """Text as LaTeX sets it."""
+    """Return a text escaped for LaTeX."""
     return re.sub("|".join(map(re.escape, _LATEX)), lambda m: _LATEX[m[0]], text)
 
 

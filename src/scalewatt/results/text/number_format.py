@@ -79,7 +79,7 @@ def with_unit(value: float | None, unit: str, digits: int = 4) -> str:
 def with_interval(
     mean: float | None, low: float | None, high: float | None, factor: float = 1.0
 ) -> str:
-    """`mean ± half the 95 % interval`, times `factor`, or `mean (low to high)` where the mean is not
+    """Return `mean ± half the 95 % interval`, times `factor`, or `mean (low to high)` where the mean is not
     in its middle, as of an interval in logarithms; the mean alone where there is no interval."""
     if mean is None or low is None or high is None:
         return number(None if mean is None else mean * factor)
@@ -96,13 +96,13 @@ def percent(share: float) -> str:
 
 
 def count(n: int, word: str, plural: str | None = None) -> str:
-    """`1 run`, `2 runs`, `no runs`."""
+    """Return `1 run`, `2 runs`, `no runs`."""
     several = plural or f"{word}s"
     return f"{number(n)} {word}" if n == 1 else f"{number(n) if n else 'no'} {several}"
 
 
 def listed(names: Iterable[str], most: int = 0) -> str:
-    """Names with commas; of more than `most` (0: no limit) the first and how many more."""
+    """Return names with commas; of more than `most` (0: no limit) the first and how many more."""
     found = list(names)
     if most and len(found) > most:
         return f"{', '.join(found[:most])} and {len(found) - most} more"

@@ -14,7 +14,7 @@ from scalewatt.scaling.model.posterior import Draws, factors_around_one
 from scalewatt.scaling.model.training_kind import Kind
 
 DEVIATIONS = 4
-"""Deviations of a run that are drawn for each draw of the costs: quantiles become smoother."""
+"""Deviations of a run sampled for each posterior sample of the costs: quantiles become smoother."""
 
 
 FINETUNE, PRETRAIN = ".finetune", ".pretrain"
