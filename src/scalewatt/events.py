@@ -54,7 +54,7 @@ def report(
     train_metric: float | None = None,
     learning_rate: float | None = None,
 ) -> None:
-    """Say what an epoch (from 0) gave; said again, the last word counts.
+    """Report the results of an epoch (from 0); of several reports, the last one counts.
 
     `samples` and `updates` are those of this epoch over all ranks. What is not a finite number is
     taken for unknown.

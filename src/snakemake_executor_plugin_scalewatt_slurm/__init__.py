@@ -104,7 +104,7 @@ class Executor(parent.Executor):
         self._ends: dict[JobExecutorInterface, _End] = {}
         self._live: dict[str, SubmittedJobInfo] = {}
         self._unheard: dict[JobExecutorInterface, str] = {}
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self._cancelled = threading.Event()
         self._submissions = {rule: workflow.globals.get(name) for rule, name in RUNS.items()}
         logger.addFilter(_is_for_people)
@@ -130,17 +130,17 @@ class Executor(parent.Executor):
     def get_account_arg(self, job: JobExecutorInterface) -> Iterator[str]:
         """Return the job's account as it is, none is Slurm's default; and a run's comment."""
         account = job.resources.get("slurm_account")
-        said = f" -A {shlex.quote(str(account))}" if account else ""
+        arguments = f" -A {shlex.quote(str(account))}" if account else ""
         if self._is_run(job):  # the last comment of sbatch's arguments counts
-            said += f" --comment={shlex.quote(self._comment(job))}"
-        yield said
+            arguments += f" --comment={shlex.quote(self._comment(job))}"
+        yield arguments
 
     def run_job(self, job: JobExecutorInterface) -> None:
         """Submit a job, if it may be, as soon as Slurm answers."""
         try:
             self._submit(job)
         except Exception as error:  # it would end this thread, and be waited for for ever
-            self._refuse(job, _said(error))
+            self._refuse(job, _error_line(error))
 
     def _submit(self, job: JobExecutorInterface) -> None:
         until_s = time.monotonic() + _PATIENCE_S
@@ -183,9 +183,9 @@ class Executor(parent.Executor):
 
     def _report_job_error_threadsafe(self, job_info: SubmittedJobInfo, msg: str) -> None:
         """Keep what sbatch said of a silent slurmctld for `run_job`, which tries again."""
-        said = _words(msg)
-        if _UNREACHABLE.search(said):
-            self._unheard[job_info.job] = said
+        message = _words(msg)
+        if _UNREACHABLE.search(message):
+            self._unheard[job_info.job] = message
         else:
             super()._report_job_error_threadsafe(job_info, msg)
 
@@ -216,7 +216,7 @@ class Executor(parent.Executor):
                     job_info.job.input.spec, str(job_info.external_jobid), _log_of(job_info)
                 )
             except Exception as error:
-                why = _said(error)
+                why = _error_line(error)
                 self.logger.warning(f"{_label(job_info.job)}: its job cannot be noted ({why})")
         super().report_job_submission(job_info, register_job=register_job)
 
@@ -329,7 +329,7 @@ class Executor(parent.Executor):
             is_probe = not job.is_group() and job.rule.name == "probe"
             return campaign.over_budget() if is_probe and campaign else None
         except Exception as error:
-            return _said(error)
+            return _error_line(error)
 
     @staticmethod
     def _is_queued(job_id: str) -> bool:
@@ -344,7 +344,7 @@ class Executor(parent.Executor):
             verdict = self._of(job).end(job.input.spec, end.job_id)
             log = self._of(job).log(job.input.spec)
         except Exception as error:  # it would end all jobs
-            reason = _said(error)
+            reason = _error_line(error)
             self._end(job, end.job_id, reason, f"{_label(job)}: not submitted again: {reason}")
             return
         if verdict.again:
@@ -366,9 +366,9 @@ class Executor(parent.Executor):
 
     def _once(self, text: str) -> str:
         """Return the text when it is new; a reference to it afterwards."""
-        if text in self._said:
+        if text in self._logged:
             return "for the same reason as the one before"
-        self._said.add(text)
+        self._logged.add(text)
         return text
 
 
@@ -401,7 +401,7 @@ def _words(message: str) -> str:
     return " ".join((slurm.group(1) if slurm else message).split())
 
 
-def _said(error: Exception) -> str:
-    """Return what is said of an error in one line: of one that nobody foresaw, its kind too."""
+def _error_line(error: Exception) -> str:
+    """Return an error in one line, with its type if it is none that was foreseen."""
     foreseen = isinstance(error, OSError | InputError)
     return _words(str(error) if foreseen else f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Snakemake's log as progress for people: what starts, how many jobs are done of how many, elapsed.
+"""Snakemake's log as human-readable progress: what starts, how many jobs are done of how many, elapsed.
 
 Chosen by `logger: scalewatt` in a profile. Errors and warnings are shown as Snakemake words them;
 a dry run is shown whole.

@@ -75,7 +75,7 @@ def test_a_command_that_seems_to_hold_a_secret_is_warned_of(
     write_yaml(tmp_path / "own.yaml", content({"command": "python train.py --wandb-key hunter2"}))
     assert main(["campaign", "own.yaml"]) == 0
     warning = capsys.readouterr().err
-    assert "own.yaml: models.mynet.command: may hold a secret" in warning
+    assert "own.yaml: models.mynet.command: may contain a secret" in warning
     assert "hunter2" not in warning
     write_yaml(tmp_path / "own.yaml", content())
     assert main(["campaign", "own.yaml"]) == 0

@@ -23,7 +23,7 @@ from scalewatt.figures.figure_data import drawable
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.learning_table import (
     LEARNING,
-    Spent,
+    Usage,
     cumulated,
     learning,
     run_epochs,
@@ -206,7 +206,7 @@ def test_curves_never_fall_and_never_exceed_the_total(
     segments = sorted(segment for _, segment in spent)
     history = [{"epoch": k, "segment": segment} for k, segment in enumerate(segments)]
     known: dict[int, float | None] = {k: value for k, (value, _) in enumerate(spent)}
-    ends = cumulated(history, Spent(known, before, after))
+    ends = cumulated(history, Usage(known, before, after))
     values = [value for value in ends if value is not None]
     assert len(values) == len(history) and values == sorted(values)
     total = sum(v for v, _ in spent) + sum(before.values()) + sum(after.values())

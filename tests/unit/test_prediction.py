@@ -22,7 +22,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.figures import prediction as figure_module
 from scalewatt.figures import style
-from scalewatt.figures.prose import judged_sentence
+from scalewatt.figures.prose import accuracy_sentence
 from scalewatt.report.captions import caption
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import records, to_table
@@ -137,11 +137,11 @@ def test_only_errors_of_uncalibrated_configurations_are_shown() -> None:
         "Run time: 1 of 2 in their interval, mean error 6.0 %; energy: 1 of 1 in their interval, mean "
         "error 4.0 %; not judged: 1 of 3 configurations, which the model was calibrated on."
     )
-    assert judged_sentence(rows, figure_module.PANELS) == said
+    assert accuracy_sentence(rows, figure_module.PANELS) == said
     assert said in caption("prediction", rows)
-    (alone,) = [judged_sentence(rows[:1], figure_module.PANELS)]
+    (alone,) = [accuracy_sentence(rows[:1], figure_module.PANELS)]
     assert alone == "Not judged: 1 of 1 configurations, which the model was calibrated on."
-    assert judged_sentence(rows[:0], figure_module.PANELS) == ""
+    assert accuracy_sentence(rows[:0], figure_module.PANELS) == ""
 
 
 def test_what_is_far_from_its_prediction_is_outside_of_the_interval(tmp_path: Path) -> None:

@@ -193,7 +193,9 @@ def _account(cluster: Cluster) -> str:
 def check_private(files: Mapping[str, Given], words: Mapping[str, str]) -> None:
     """Raise InputError, naming files and texts, for files with absolute paths or one of `words`."""
     found = [
-        f"{name} ({said})" for name, given in files.items() for said in _private(name, given, words)
+        f"{name} ({problem})"
+        for name, given in files.items()
+        for problem in _private(name, given, words)
     ]
     if found:
         rest = f" and {len(found) - 5} more" if len(found) > 5 else ""

@@ -30,7 +30,7 @@ def reference_texts(folder: Path = FOLDER) -> dict[str, str]:
     files = {name: folder / name for name in DESCRIPTIONS}
     entries = entries_of(files)
     made = str(read_json(folder / "scaling_model.json")["provenance"]["made"])[:10]
-    said = Description(
+    description = Description(
         name="scalewatt: the published results of Huber et al. 2025",
         description=(
             f"What {PAPER} and its authors' code print of each training, its statements as a table, "
@@ -42,7 +42,7 @@ def reference_texts(folder: Path = FOLDER) -> dict[str, str]:
         license="BSD-3-Clause",
         descriptions=DESCRIPTIONS,
     )
-    described = metadata(entries, said)
+    described = metadata(entries, description)
     entries |= entries_of({METADATA: described})
     manifest = ArchiveManifest(NAME, REFERENCE, entries)
     return {METADATA: described.decode(), MANIFEST: manifest.text()}

@@ -62,22 +62,22 @@ class Description:
     """Ids of the activities among these."""
 
 
-def metadata(files: Mapping[str, Entry], said: Description) -> bytes:
+def metadata(files: Mapping[str, Entry], description: Description) -> bytes:
     """Return the file's content, of an archive of these files (itself and the manifest left out)."""
     root: Node = {
         "@id": "./",
         "@type": "Dataset",
-        "name": said.name,
-        "description": said.description,
-        "datePublished": said.date_published,
-        "license": _to(_license_id(said.license)),
+        "name": description.name,
+        "description": description.description,
+        "datePublished": description.date_published,
+        "license": _to(_license_id(description.license)),
         "citation": _to(PAPER),
         "hasPart": [],
     }
-    if said.authors:
-        root["author"] = [_to(_person_id(name)) for name in said.authors]
-    if said.about:
-        root["mentions"] = [_to(id_) for id_ in said.about]
+    if description.authors:
+        root["author"] = [_to(_person_id(name)) for name in description.authors]
+    if description.about:
+        root["mentions"] = [_to(id_) for id_ in description.about]
     graph = [
         {
             "@id": METADATA,
@@ -86,20 +86,20 @@ def metadata(files: Mapping[str, Entry], said: Description) -> bytes:
             "conformsTo": _to(CONFORMS_TO),
         },
         root,
-        *_parts(files, said, root),
-        _license(said.license),
+        *_parts(files, description, root),
+        _license(description.license),
         *(
             {"@id": _person_id(name), "@type": "Person", "name": name}
-            for name in dict.fromkeys((*said.authors, *_AUTHORS))
+            for name in dict.fromkeys((*description.authors, *_AUTHORS))
         ),
         _paper(),
-        *said.activities,
+        *description.activities,
     ]
     content = {"@context": list(CONTEXT), "@graph": graph}
     return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _parts(files: Mapping[str, Entry], said: Description, root: Node) -> list[Node]:
+def _parts(files: Mapping[str, Entry], description: Description, root: Node) -> list[Node]:
     """Return files and their top folders; each is part of its folder, and those of the archive."""
     found: list[Node] = []
     folders: dict[str, Node] = {}
@@ -113,8 +113,8 @@ def _parts(files: Mapping[str, Entry], said: Description, root: Node) -> list[No
         }
         if entry is not None:
             one |= {"contentSize": str(entry.bytes), "sha256": entry.sha256}
-        if path in said.descriptions:
-            one["description"] = said.descriptions[path]
+        if path in description.descriptions:
+            one["description"] = description.descriptions[path]
         found.append(one)
         folder = _folder(path)
         if folder is not None and folder not in folders:
@@ -122,7 +122,7 @@ def _parts(files: Mapping[str, Entry], said: Description, root: Node) -> list[No
                 "@id": quote(folder),
                 "@type": "Dataset",
                 "name": folder.rstrip("/"),
-                "description": said.descriptions.get(folder, "Files of the archive"),
+                "description": description.descriptions.get(folder, "Files of the archive"),
                 "hasPart": [],
             }
             root["hasPart"].append(_to(quote(folder)))
@@ -248,8 +248,8 @@ def check_metadata(text: bytes, files: Mapping[str, Entry], where: str) -> None:
             if path == METADATA:
                 continue
             node = nodes.get(quote(path), {})
-            said = node.get("contentSize"), node.get("sha256")
-            if said != (str(entry.bytes), entry.sha256):
+            stated = node.get("contentSize"), node.get("sha256")
+            if stated != (str(entry.bytes), entry.sha256):
                 wrong.append(f"it describes {path} otherwise than the manifest")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{where}: {METADATA}: is no RO-Crate ({error!r})") from error

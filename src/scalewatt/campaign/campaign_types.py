@@ -251,7 +251,7 @@ class Campaign:
     energy_budget_kwh: float | None = None
     """None where there is no limit."""
     registered: bool = False
-    """Whether its runs were made elsewhere: nothing of it is ever trained."""
+    """True if its runs were made elsewhere: nothing of it is ever trained."""
     imported: Imported | None = None
     """Where it ran, if it came with an archive: nothing of it is ever trained here."""
 

@@ -146,14 +146,14 @@ def remeasured_runs(exclusions: Iterable[Exclusion]) -> list[dict[str, Any]]:
 
 def exclusion(run: tuple[str, int], action: str, reason: str | None, measurement: str) -> Exclusion:
     """Return a new row, dated now; InputError where the reason says nothing."""
-    said = " ".join((reason or "").split())
-    if not said:
+    one_line_reason = " ".join((reason or "").split())
+    if not one_line_reason:
         raise InputError(
             f"--reason: is missing; expected why {run[0]} {run[1]} is to be "
             f"{'left out' if action == EXCLUDE else 'measured again'}"
         )
     date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return Exclusion(*run, action, said, date, measurement)
+    return Exclusion(*run, action, one_line_reason, date, measurement)
 
 
 def check_run(campaign: Campaign, configuration: str, repeat: int, where: str) -> None:

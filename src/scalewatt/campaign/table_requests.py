@@ -183,10 +183,10 @@ def _departure(own: Configuration, baseline: Configuration) -> tuple[str, str]:
     """Return the group of a configuration, and what it departs in."""
     if own.id == baseline.id:
         shown = [(key, value) for key, value in _facts(own) if key in GROUPS]
-        said = [
+        differences = [
             in_words(k, v) for k, v in shown if v not in (None, False) and k != "loader_workers"
         ]
-        return BASELINE, ", ".join(said)
+        return BASELINE, ", ".join(differences)
     changed = _changed(own, baseline)
     if not changed:
         return OTHER, own.id

@@ -122,13 +122,13 @@ def as_table(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Eviden
         ],
         schema=TABLE,
     )
-    said = {name: evidence.table_metadata.get(name, []) for name in ("missing", "excluded")}
+    absent = {name: evidence.table_metadata.get(name, []) for name in ("missing", "excluded")}
     notes = [basis(evidence), counts(found, claims)]
-    return with_metadata(built, {"campaign": evidence.source, **said, "notes": notes})
+    return with_metadata(built, {"campaign": evidence.source, **absent, "notes": notes})
 
 
 def value_text(value: Value) -> str | None:
-    """Return a value for people: four significant digits."""
+    """Return a value to four significant digits."""
     return shown(value) if isinstance(value, (int, float)) else value
 
 
@@ -163,8 +163,8 @@ def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
     def number_of(kinds: Sequence[str] | None, noun: str = "") -> str:
         chosen = [v for v in own if kinds is None or of_kind[v.id] in kinds]
         each = Counter(v.verdict for v in chosen)
-        said = ", ".join(f"{each[v]} {v.replace('_', ' ')}" for v in VERDICTS if each[v])
-        return f"{len(chosen)}{noun}: {said}." if said else f"{len(chosen)}{noun}."
+        text = ", ".join(f"{each[v]} {v.replace('_', ' ')}" for v in VERDICTS if each[v])
+        return f"{len(chosen)}{noun}: {text}." if text else f"{len(chosen)}{noun}."
 
     return (
         f"{number_of(None, ' claims')} "

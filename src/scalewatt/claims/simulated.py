@@ -59,7 +59,7 @@ class Simulated:
 
     row: Row
     """Its row of `configurations`, else of a run, else its spec."""
-    said: tuple[Row, ...]
+    statements: tuple[Row, ...]
     """What the provenance of its runs says under `simulated`; empty where there is none."""
 
     def assumption(self, subject: str) -> str | None:
@@ -69,34 +69,34 @@ class Simulated:
         """
         if subject in ALWAYS:
             return ALWAYS[subject]
-        if not self.said:
+        if not self.statements:
             return SIMULATION_SUBJECTS.get(subject, "nothing says whether its costs are assumed")
         found = [
             one.get(COSTS) if subject == COSTS else (one.get("by_hand") or {}).get(subject)
-            for one in self.said
+            for one in self.statements
         ]
         return next((text for text in found if text), None)
 
     @property
     def is_assumed(self) -> bool:
         """Return True if its costs are known to be assumed."""
-        return bool(self.said) and self.assumption(COSTS) is not None
+        return bool(self.statements) and self.assumption(COSTS) is not None
 
 
 def simulated_in(evidence: Evidence) -> dict[str, Simulated]:
     """Return the simulated configurations of the evidence, by their ids."""
-    said: dict[str, list[Row]] = {}
+    statements: dict[str, list[Row]] = {}
     for (id_, _), provenance in evidence.provenance.items():
         if provenance.get("simulated"):
-            said.setdefault(id_, []).append(provenance["simulated"])
-    specs = {id_: evidence.specs[id_].as_json() for id_ in said if id_ in evidence.specs}
-    rows: dict[str, Row] = {id_: specs.get(id_, {}) for id_ in said}
+            statements.setdefault(id_, []).append(provenance["simulated"])
+    specs = {id_: evidence.specs[id_].as_json() for id_ in statements if id_ in evidence.specs}
+    rows: dict[str, Row] = {id_: specs.get(id_, {}) for id_ in statements}
     looked_at = [*(one.row for one in evidence.traces), *(one.row for one in evidence.points)]
     for row in [*records(evidence.runs), *looked_at]:
         id_ = row["configuration"]
-        if id_ in said or row.get("energy_origin") == SIMULATED:
+        if id_ in statements or row.get("energy_origin") == SIMULATED:
             rows[id_] = {**rows.get(id_, {}), **row}
-    return {id_: Simulated(row, tuple(said.get(id_, ()))) for id_, row in rows.items()}
+    return {id_: Simulated(row, tuple(statements.get(id_, ()))) for id_, row in rows.items()}
 
 
 def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
@@ -211,9 +211,9 @@ def basis_of_simulated(evidence: Evidence) -> str:
     if not found:
         return ""
     models: dict[str, Any] = {
-        f"{said.get('model')} ({str(said.get('model_sha256'))[:12]})": None
+        f"{statement.get('model')} ({str(statement.get('model_sha256'))[:12]})": None
         for one in found.values()
-        for said in one.said
+        for statement in one.statements
     }
     named = f" with the scaling model {', '.join(sorted(models))}" if models else ""
     others = set(map(str, evidence.runs["configuration"]))

@@ -45,7 +45,7 @@ def campaign(arguments: argparse.Namespace) -> None:
         check_commands(campaign)
         for where in told_secrets(campaign):
             print(
-                f"scalewatt: {where}: may hold a secret, which spec.json would keep; better in a "
+                f"scalewatt: {where}: may contain a secret, which spec.json would keep; better in a "
                 "variable of the environment",
                 file=sys.stderr,
             )

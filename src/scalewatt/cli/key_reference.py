@@ -194,8 +194,8 @@ def _one(group: list[Section]) -> Section:
             keys.append(alike[0])
             continue
         last = [section.places[0].rpartition(".")[2] for section in group]
-        said = ", ".join(f"{d} ({p})" for d, p in zip(defaults, last, strict=True))
-        keys.append(replace(alike[0], default=said))
+        text = ", ".join(f"{d} ({p})" for d, p in zip(defaults, last, strict=True))
+        keys.append(replace(alike[0], default=text))
     descriptions = {section.description for section in group}
     return Section(places, descriptions.pop() if len(descriptions) == 1 else "", tuple(keys))
 

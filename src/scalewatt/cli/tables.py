@@ -64,7 +64,7 @@ def energy(arguments: argparse.Namespace) -> int:
     failed = 0
     for number, path in enumerate(arguments.paths):
         try:
-            said = describe(
+            summary = describe(
                 path,
                 arguments.run_id,
                 arguments.round_id,
@@ -77,9 +77,9 @@ def energy(arguments: argparse.Namespace) -> int:
             failed += 1
             continue
         if arguments.json:
-            print(json.dumps(said, allow_nan=False))
+            print(json.dumps(summary, allow_nan=False))
         else:
-            print(("\n" if number > failed else "") + energy_text(said))
+            print(("\n" if number > failed else "") + energy_text(summary))
     return 1 if failed else 0
 
 
@@ -99,8 +99,8 @@ def account(arguments: argparse.Namespace) -> None:
 
     counts = {name: len(getattr(arguments, name)) for name in ("folders", "traces", "energy")}
     if len(set(counts.values())) > 1:
-        said = ", ".join(f"{count} {name}" for name, count in counts.items())
-        raise InputError(f"account: {said}; expected as many of each, in the same order")
+        summary = ", ".join(f"{count} {name}" for name, count in counts.items())
+        raise InputError(f"account: {summary}; expected as many of each, in the same order")
     powers = json_of("--powers", arguments.powers)
     for folder, traces, energy in zip(
         arguments.folders, arguments.traces, arguments.energy, strict=True

@@ -109,7 +109,7 @@ def write_table(table: pa.Table, path: Path | str, check: Check | None = None) -
 
 
 def write_table_with_csv(table: pa.Table, path: Path | str) -> None:
-    """Write an Arrow table as Parquet and, beside it, as CSV for people."""
+    """Write an Arrow table as Parquet and, beside it, as human-readable CSV."""
     import pyarrow.csv as pc
 
     path = Path(path)

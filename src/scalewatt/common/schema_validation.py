@@ -1,4 +1,4 @@
-"""Reading YAML and holding it against a JSON schema, with messages for people."""
+"""Read YAML and validate it against a JSON schema, with human-readable messages."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Check:
     fix: Commands = ()
     """Commands that fix it."""
     needed: bool = False
-    """Whether runs of the profile need it."""
+    """True if runs of the profile need it."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What was found, for programs."""
     ask: tuple[str, ...] = ()

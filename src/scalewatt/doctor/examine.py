@@ -226,7 +226,7 @@ class KindOrigin:
     origin: str | None
     why: str
     is_there: bool
-    """Whether the device kind is part of what is measured: False where it is out of scope."""
+    """False if the device kind is out of scope."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class Conclusion:
     reasons: tuple[str, ...]
     """Names of the checks that decide `can_run`."""
     elsewhere: bool
-    """Whether runs go to other nodes than this one."""
+    """True if runs go to other nodes than this one."""
 
     @property
     def origin(self) -> str | None:

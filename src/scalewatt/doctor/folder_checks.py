@@ -33,10 +33,10 @@ class Folder:
     name: str
     path: Path
     written: bool
-    """Whether runs write there; a dataset's may be read-only."""
+    """True if runs write there; a dataset's may be read-only."""
     min_free_gib: float = 0.0
     is_shared: bool | None = None
-    """Whether all nodes must see it (True), or it must be the node's own (False)."""
+    """True if all nodes must see it, False if it must be the node's own."""
 
 
 def folders_of(profile: Profile, results: Path) -> list[Folder]:

@@ -30,9 +30,9 @@ class Answer:
     errors: str = ""
     problem: str = ""
     not_found: bool = False
-    """Whether there is no such program."""
+    """True if there is no such program."""
     timed_out: bool = False
-    """Whether it did not end in time."""
+    """True if it did not end in time."""
 
     @property
     def lines(self) -> list[str]:
@@ -101,10 +101,10 @@ class Subprocesses:
             finally:
                 with self._lock:
                     self._processes.pop(process.pid, None)
-            said = _text(errors)
-            lines = [line.strip() for line in said.splitlines() if line.strip()]
+            stderr = _text(errors)
+            lines = [line.strip() for line in stderr.splitlines() if line.strip()]
             why = lines[-1] if lines else f"exit code {code}"
-            return Answer(_text(output), said, f"{program} failed ({why})" if code else "")
+            return Answer(_text(output), stderr, f"{program} failed ({why})" if code else "")
 
     def end_all(self, within_s: float = _END_S) -> None:
         """End whatever still runs, waiting `within_s` at most for all; nothing more is started."""

@@ -58,9 +58,9 @@ class End:
 
     host: str
     requested: bool
-    """Whether it was asked to stop, by the scheduler or a person."""
+    """True if it was asked to stop, by the scheduler or a person."""
     enough: bool
-    """Whether it has done as many updates as this segment was to do."""
+    """True if it has done as many updates as this segment was to do."""
     lost: str | None
     """Why the sampler that it watched over was lost."""
 

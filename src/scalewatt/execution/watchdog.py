@@ -170,7 +170,7 @@ class Watchdog:
         self, sampler: SamplerWatch | None, peers: PeerWatch, heart: Heartbeat | None = None
     ) -> None:
         self.sampler, self.peers, self.heart = sampler, peers, heart
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._watching = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scalewatt-watch", daemon=True)
 
@@ -214,8 +214,8 @@ class Watchdog:
         try:
             check()
         except Exception as error:
-            if what not in self._said:
-                self._said.add(what)
+            if what not in self._reported:
+                self._reported.add(what)
                 say(f"scalewatt: the check of {what} failed, and continues: {error!r}")
 
 

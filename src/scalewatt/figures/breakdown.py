@@ -283,7 +283,7 @@ def note_sentences(
     """Return the notes below the figure: of the table's rows, of its bars, their kind of error bars,
     and those that are cut."""
     table = data.stored(parts)
-    said = [
+    sentences = [
         f"{_origin_sentences(parts)} n counts {data.gpu_word(parts)}. {prose.device_sentence(parts)}",
         f"Colour: device kind; shade: stage. {_others(parts)}Means over repeats; numbers: totals.",
         _spread_sentence(bars, kind, cut),
@@ -295,7 +295,7 @@ def note_sentences(
         "A configuration shared by several series is shown with the first of them.",
     ]
     return [
-        *(said if len(parts) else []),
+        *(sentences if len(parts) else []),
         *prose.table_notes(parts),
     ]
 
@@ -306,25 +306,25 @@ def _others(parts: pd.DataFrame) -> str:
     others = [stage for stage, label in STAGES.items() if label == OTHER and stage in there]
     short = {stage for text in parts["short_stages"].dropna() for stage in text.split(", ")}
     inside = [stage for stage in STAGES if stage in short]
-    said = f"Other stages: {', '.join(others)}. " if others else ""
+    sentence = f"Other stages: {', '.join(others)}. " if others else ""
     if inside:
-        said += (
+        sentence += (
             f"Unattributed includes stages shorter than {LEAST_PERIODS} sampling periods, "
             f"which cannot be told from those around them: {', '.join(inside)}. "
         )
-    return said
+    return sentence
 
 
 def _spread_sentence(bars: pd.DataFrame, kind: str, cut: Sequence[str]) -> str:
     """Return which error bars the totals have, which have none and why."""
     known = bars[bars["total_kwh"].notna()]
     singles, barred = int(data.is_single(known).sum()), int(known["bar_low"].notna().sum())
-    said = "; totals without one are of single runs" if singles else ""
+    details = "; totals without one are of single runs" if singles else ""
     if barred + singles < len(known):
-        said += "; not known for some totals"
+        details += "; not known for some totals"
     if cut:
-        said += f"; beyond the axis: {prose.named(cut)}"
-    return prose.bar_sentence(kind, len(known), singles, barred, said).replace("point", "total")
+        details += f"; beyond the axis: {prose.named(cut)}"
+    return prose.bar_sentence(kind, len(known), singles, barred, details).replace("point", "total")
 
 
 def _origin_sentences(parts: pd.DataFrame) -> str:
@@ -332,8 +332,8 @@ def _origin_sentences(parts: pd.DataFrame) -> str:
     known = parts[parts["energy_kwh"].notna()]
     keys = ["energy_origin", "energy_scope", "device"]
     by_origin = known[keys].drop_duplicates().groupby("energy_origin", sort=False)
-    said = [prose.origin_sentence(own) for _, own in by_origin]
-    return " ".join(said) or "No energy is known for these runs."
+    sentences = [prose.origin_sentence(own) for _, own in by_origin]
+    return " ".join(sentences) or "No energy is known for these runs."
 
 
 def _idle_sentence(table: Mapping[str, Any], parts: pd.DataFrame) -> str:
@@ -344,13 +344,13 @@ def _idle_sentence(table: Mapping[str, Any], parts: pd.DataFrame) -> str:
     if known["idle_energy_kwh"].isna().all():
         if table.get("no_idle"):
             return ""  # the table's notes say so, and why
-        said = "usable probe" if "no_idle" in table else "idle probe of these devices"
-        return f"The idle baseline is not known: the campaign has no {said}."
-    said = "Hatched: what the devices would have used idle over the same time."
+        probe = "usable probe" if "no_idle" in table else "idle probe of these devices"
+        return f"The idle baseline is not known: the campaign has no {probe}."
+    probe = "Hatched: what the devices would have used idle over the same time."
     if known["idle_energy_kwh"].isna().any():
-        said += " Bars without hatching: not known."
+        probe += " Bars without hatching: not known."
     less = _below_idle(known)
-    return said + (
+    return probe + (
         f" They used less than idle devices, so that all is hatched: {'; '.join(less)}."
         if less
         else ""

@@ -244,12 +244,12 @@ def _bar_sentence(points: pd.DataFrame, context: _Context, cut: Sequence[str]) -
     unknown = set(points.loc[~barred & ~points["single"] & ~exact, "panel"])
     known = set(points.loc[barred, "panel"])
     none, some = sorted(unknown - known), sorted(unknown & known)
-    said = f"; not known for any point of {_panels(none)}" if none else ""
-    said += f"; not known for some points of {_panels(some)}" if some else ""
-    said += f"; in {_panels(cut)} some reach beyond the axis" if cut else ""
+    details = f"; not known for any point of {_panels(none)}" if none else ""
+    details += f"; not known for some points of {_panels(some)}" if some else ""
+    details += f"; in {_panels(cut)} some reach beyond the axis" if cut else ""
     singles = int(points["single"].sum())
     kind = context.options.error_bars
-    sentence = prose.bar_sentence(kind, len(points), singles, int(barred.sum()), said)
+    sentence = prose.bar_sentence(kind, len(points), singles, int(barred.sum()), details)
     return sentence + (_single_sentences(points, context) if singles < len(points) else "")
 
 
@@ -257,10 +257,10 @@ def _single_sentences(points: pd.DataFrame, context: _Context) -> str:
     """Return which points are single runs, where others are means over repeats."""
     own = set(points.loc[~points["published"], "single"])
     theirs = set(points.loc[points["published"], "single"])
-    said = " Ringed: single runs." if context.ringed else ""
-    said += " This campaign's points are single runs." if own == {True} else ""
-    said += " Published points are single runs." if theirs == {True} else ""
-    return said + (" Published single runs are not marked." if len(theirs) == 2 else "")
+    sentence = " Ringed: single runs." if context.ringed else ""
+    sentence += " This campaign's points are single runs." if own == {True} else ""
+    sentence += " Published points are single runs." if theirs == {True} else ""
+    return sentence + (" Published single runs are not marked." if len(theirs) == 2 else "")
 
 
 def _base_sentence(points: pd.DataFrame, lone: pd.DataFrame, labels: dict[str, str]) -> str:
@@ -268,11 +268,11 @@ def _base_sentence(points: pd.DataFrame, lone: pd.DataFrame, labels: dict[str, s
     own = points[points["valued"] & ~points["published"] & (points["y_name"] == "speedup")]
     first = own.groupby("series", sort=False)["gpus"].min()
     later = [f"{labels[str(series)]} (n0\u00a0=\u00a0{n})" for series, n in first.items() if n > 1]
-    said = [f"Speed-ups from above n\u00a0=\u00a01: {', '.join(later)}."] if later else []
+    sentences = [f"Speed-ups from above n\u00a0=\u00a01: {', '.join(later)}."] if later else []
     pairs = lone[["series", "gpus"]].drop_duplicates().itertuples(index=False)
     if names := [f"{labels[series]} (n\u00a0=\u00a0{n})" for series, n in pairs]:
-        said.append(f"No speed-up, as there is no second n: {', '.join(names)}.")
-    return " ".join(said)
+        sentences.append(f"No speed-up, as there is no second n: {', '.join(names)}.")
+    return " ".join(sentences)
 
 
 def _panels(letters: Iterable[str]) -> str:

@@ -196,8 +196,8 @@ def _device_sentence(devices: Sequence[Mapping[str, Any]]) -> str:
 
 def _sensor_sentences(devices: Sequence[Mapping[str, Any]]) -> list[str]:
     names = ("device_name", "device_kind", "energy_origin", "quantity")
-    said = (prose.sensor_sentence(*(row[name] for name in names)) for row in devices)
-    return list(dict.fromkeys(filter(None, said)))
+    sentences = (prose.sensor_sentence(*(row[name] for name in names)) for row in devices)
+    return list(dict.fromkeys(filter(None, sentences)))
 
 
 def _window_sentence(window_s: float | None, sensors: int) -> str:

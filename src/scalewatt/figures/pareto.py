@@ -146,7 +146,7 @@ def _handles(points: pd.DataFrame, looks: layout.Looks, width: float) -> list[Li
 
 
 def _note_sentences(points: pd.DataFrame, cut: Sequence[str]) -> list[str]:
-    said = [
+    sentences = [
         prose.opening(points),
         "Dashed: Pareto-optimal points by their means: no other point is at least as good and as cheap,"
         " and better in one; labelled with n and local batch size where there is room. Energies are"
@@ -158,7 +158,7 @@ def _note_sentences(points: pd.DataFrame, cut: Sequence[str]) -> list[str]:
         prose.no_energy_sentence(points),
     ]
     return [
-        *(said if len(points) else []),
+        *(sentences if len(points) else []),
         *prose.table_notes(points),
     ]
 
@@ -167,13 +167,13 @@ def _bar_sentence(points: pd.DataFrame, cut: Sequence[str]) -> str:
     """Return which error bars are drawn, which points have none and why, which are cut."""
     singles = int(points["single"].sum())
     barred = int(points[["x_bar_low", "y_bar_low"]].notna().any(axis=1).sum())
-    said = "; points without one are single runs" if singles else ""
+    details = "; points without one are single runs" if singles else ""
     if barred + singles < len(points):
-        said += "; not known for some points"
+        details += "; not known for some points"
     if cut:
-        said += f"; in {', '.join(cut)} some reach beyond the axis"
+        details += f"; in {', '.join(cut)} some reach beyond the axis"
     kind = data.options(points).error_bars
-    return prose.bar_sentence(kind, len(points), singles, barred, said)
+    return prose.bar_sentence(kind, len(points), singles, barred, details)
 
 
 def _null_sentence(points: pd.DataFrame) -> str:

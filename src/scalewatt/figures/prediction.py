@@ -101,16 +101,16 @@ def _handles(points: pd.DataFrame, looks: layout.Looks, width_mm: float) -> list
 
 def _note_sentences(points: pd.DataFrame) -> list[str]:
     table = data.stored(points)
-    said = [
+    sentences = [
         prose.origin_sentence(points),
         f"Predicted by {table.get('scaling_model')}, calibrated on "
         f"{', '.join(table.get('sources', []))}.",
-        prose.judged_sentence(points, PANELS),
+        prose.accuracy_sentence(points, PANELS),
         _lacking(points),
     ]
     warnings = points["warnings"].dropna().unique()
     return [
-        *filter(None, said if len(points) else []),
+        *filter(None, sentences if len(points) else []),
         *(f"{one[:1].upper()}{one[1:]}." for one in warnings if one),
         *prose.table_notes(points),
     ]

@@ -153,14 +153,14 @@ def origin_sentence(points: pd.DataFrame) -> str:
     kinds = points[["energy_origin", "energy_scope", "device"]].drop_duplicates()
     several = kinds["energy_origin"].nunique(dropna=False) > 1
     by_origin = data.groups(kinds, "energy_origin")
-    said = [_one_origin(origin, own, several) for origin, own in by_origin]
+    parts = [_one_origin(origin, own, several) for origin, own in by_origin]
     if kinds["energy_origin"].isna().any():
-        said.append(
+        parts.append(
             "Some points have no energy." if several else "No energy is known for these runs."
         )
     if kinds["energy_scope"].nunique() > 1:
-        said.append(UNEQUAL_SCOPES)
-    return " ".join(said)
+        parts.append(UNEQUAL_SCOPES)
+    return " ".join(parts)
 
 
 def _one_origin(origin: str, kinds: pd.DataFrame, several: bool) -> str:
@@ -229,7 +229,7 @@ def nothing_sentence(stored: Mapping[str, Any], what: str = "these series") -> s
     return f"No run of {what} has finished."
 
 
-def judged_sentence(rows: pd.DataFrame, quantities: Mapping[str, str]) -> str:
+def accuracy_sentence(rows: pd.DataFrame, quantities: Mapping[str, str]) -> str:
     """Return the errors of predictions and how many intervals contain what was found, by quantity.
 
     Only for configurations that the model was not calibrated on. `rows`: of table `prediction`. Empty
@@ -238,11 +238,11 @@ def judged_sentence(rows: pd.DataFrame, quantities: Mapping[str, str]) -> str:
     parts = []
     known = rows["calibrated_on"].astype(bool)
     for name, word in quantities.items():
-        judged = rows[(rows["quantity"] == name) & rows["error"].notna() & ~known]
-        if len(judged):
-            inside, mean = int(judged["in_interval"].sum()), 100 * judged["error"].abs().mean()
+        compared = rows[(rows["quantity"] == name) & rows["error"].notna() & ~known]
+        if len(compared):
+            inside, mean = int(compared["in_interval"].sum()), 100 * compared["error"].abs().mean()
             parts.append(
-                f"{word}: {inside} of {len(judged)} in their interval, mean error {mean:.1f} %"
+                f"{word}: {inside} of {len(compared)} in their interval, mean error {mean:.1f} %"
             )
     if known.any():
         of = rows["configuration"]
@@ -250,13 +250,13 @@ def judged_sentence(rows: pd.DataFrame, quantities: Mapping[str, str]) -> str:
             f"not judged: {of[known].nunique()} of {of.nunique()} configurations, which the model was "
             "calibrated on"
         )
-    return f"{(said := '; '.join(parts))[0].upper()}{said[1:]}." if parts else ""
+    return f"{(text := '; '.join(parts))[0].upper()}{text[1:]}." if parts else ""
 
 
-def bar_sentence(kind: str, points: int, singles: int, barred: int, said: str = "") -> str:
+def bar_sentence(kind: str, points: int, singles: int, barred: int, details: str = "") -> str:
     """Return which error bars are drawn, and why some or all points have none.
 
-    Counts: all points, single runs, and points with a bar; `said` is inserted before the full stop.
+    Counts: all points, single runs, and points with a bar; `details` is inserted before the full stop.
     """
     if not points:
         return ""
@@ -266,7 +266,7 @@ def bar_sentence(kind: str, points: int, singles: int, barred: int, said: str = 
         return "Error bars are not drawn."
     if not barred:
         return f"No error bars: not known ({BAR_WORDS[kind]})."
-    return f"Error bars: {BAR_WORDS[kind]}{said}."
+    return f"Error bars: {BAR_WORDS[kind]}{details}."
 
 
 def null_sentence(lacking: Sequence[tuple[str, str]]) -> str:
@@ -288,8 +288,8 @@ def no_energy_sentence(points: pd.DataFrame) -> str:
     for configuration in points["configuration"].unique():
         if why := points.attrs.get("no_energy", {}).get(configuration):
             reasons.setdefault(why, []).append(configuration)
-    said = [f"{named(ids)} ({why})" for why, ids in reasons.items()]
-    return f"Energy not known: {'; '.join(said)}." if said else ""
+    parts = [f"{named(ids)} ({why})" for why, ids in reasons.items()]
+    return f"Energy not known: {'; '.join(parts)}." if parts else ""
 
 
 _SAMPLES = {

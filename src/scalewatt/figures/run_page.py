@@ -128,10 +128,10 @@ def note_sentences(page: RunPage) -> list[str]:
         sentences.append(ASSUMED)
     sentences += [one.sentence for one in page.replaced]
     flags = read_flags(page.row["flags"])
-    said = [_flag_sentence(one) for one in flags if one["code"] != "absent"]
-    sentences += said[:MOST_FLAGS]
-    if len(said) > MOST_FLAGS:
-        sentences.append(f"… and {len(said) - MOST_FLAGS} more flags, in the energy table.")
+    found = [_flag_sentence(one) for one in flags if one["code"] != "absent"]
+    sentences += found[:MOST_FLAGS]
+    if len(found) > MOST_FLAGS:
+        sentences.append(f"… and {len(found) - MOST_FLAGS} more flags, in the energy table.")
     if absent := absent_kinds(page.row):
         sentences.append(f"Neither a sensor nor an estimate: {', '.join(absent)}.")
     return sentences if flags else [*sentences, "No flags."]

@@ -306,5 +306,5 @@ def _interval_sentence(rows: Sequence[Row]) -> str:
     repeats = {row["n_repeats"] for row in rows}
     if repeats == {1}:
         return "Each dot is a single run."
-    said = f"{min(repeats)} to {max(repeats)}" if len(repeats) > 1 else str(min(repeats))
-    return f"Lines and bands: 95 % t interval of the mean over {said} runs."
+    counts = f"{min(repeats)} to {max(repeats)}" if len(repeats) > 1 else str(min(repeats))
+    return f"Lines and bands: 95 % t interval of the mean over {counts} runs."

@@ -49,7 +49,7 @@ class CpuBusyBackend(Backend):
         self._metadata = {"source": f"psutil {psutil.__version__}, cpu_times"}
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to close."""
 
     def availableSensors(self) -> dict[str, tuple]:
         """Return the one sensor."""

@@ -76,8 +76,8 @@ def _asked(question: Callable[[], Any]) -> Any:
         return None
 
 
-def _text(said: str | bytes) -> str:
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _os() -> str | None:

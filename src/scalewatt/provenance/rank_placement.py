@@ -129,10 +129,10 @@ def gpu_pci(gpu: Gpu) -> str | None:
             handle = pynvml.nvmlDeviceGetHandleByIndex(gpu.index)
         else:
             return None
-        said = pynvml.nvmlDeviceGetPciInfo(handle).busId
+        address = pynvml.nvmlDeviceGetPciInfo(handle).busId
     except Exception:  # no NVML, or a partitioned GPU
         return None
-    return kernels_pci(said.decode() if isinstance(said, bytes) else str(said))
+    return kernels_pci(address.decode() if isinstance(address, bytes) else str(address))
 
 
 def kernels_pci(address: str) -> str | None:

@@ -182,13 +182,13 @@ def _ranges(points: pd.DataFrame, y_name: str, words: str, unit: str) -> list[st
     """Return from which value to which, one sentence for each origin and scope."""
     own = points[points["y_name"] == y_name]
     kinds = _by_kind(own)
-    said = []
+    sentences = []
     for kind, inside in kinds:
         low, high = inside["y"].min(), inside["y"].max()
         least = f"{number(low * unit_for([high], unit).factor)} to " if low < high else ""
         of = f", {kind}" if len(kinds) > 1 else ""
-        said.append(f"{words}{of}: {least}{with_unit(high, unit)}.")
-    return [*said, *(_unequal(points) if said else [])]
+        sentences.append(f"{words}{of}: {least}{with_unit(high, unit)}.")
+    return [*sentences, *(_unequal(points) if sentences else [])]
 
 
 # --- the other figures ----------------------------------------------------------------------------
@@ -203,8 +203,8 @@ def _breakdown(rows: pd.DataFrame, _word: str) -> list[str]:
         return [*parts, "None of them has a known energy."]
     for kind, own in _by_kind(known):
         most = f"most by {_largest(own, 'device_kind')} and in stage {_largest(own, 'stage')}"
-        said = "; ".join([most, *_idle(own), *_discarded(own)])
-        parts.append(f"{kind[:1].upper()}{kind[1:]}: {said}.")
+        text = "; ".join([most, *_idle(own), *_discarded(own)])
+        parts.append(f"{kind[:1].upper()}{kind[1:]}: {text}.")
     return [*parts, *_unequal(known)]
 
 
@@ -298,8 +298,8 @@ def _best(rows: pd.DataFrame, name: str) -> dict[str, Any]:
 def _prediction(rows: pd.DataFrame, _word: str) -> list[str]:
     """Return how far the scaling model was off, and how many of its intervals contain what was found."""
     lines = "Dashed: found as predicted; bars: 90 % intervals of the predictions."
-    judged = prose.judged_sentence(rows, {"runtime_h": "run time", "energy_kwh": "energy"})
-    return [lines, judged] if judged else [lines]
+    accuracy = prose.accuracy_sentence(rows, {"runtime_h": "run time", "energy_kwh": "energy"})
+    return [lines, accuracy] if accuracy else [lines]
 
 
 def _variants(rows: pd.DataFrame, _word: str) -> list[str]:
@@ -312,9 +312,9 @@ def _variants(rows: pd.DataFrame, _word: str) -> list[str]:
         parts.append(f"{model}: {count(len(own), 'variant')}.")
         if len(known):
             ends = known.iloc[[0, -1]] if len(known) > 1 else known
-            said = "; ".join(
+            text = "; ".join(
                 f"{number(row.energy_per_sample_ratio, 3)} times the baseline's ({row.differs})"
                 for row in data.each(ends)
             )
-            parts.append(f"Energy per sample, least and most: {said}.")
+            parts.append(f"Energy per sample, least and most: {text}.")
     return parts

@@ -56,7 +56,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Part:
-    """One topic on the page: what is said of it, and a table of what it is about (may be none)."""
+    """One topic on the page: a sentence, and a table where it has one."""
 
     heading: str
     says: str

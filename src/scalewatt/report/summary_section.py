@@ -71,22 +71,24 @@ def facts(definition: Definition, runs: pd.DataFrame, hours: str, replaced: int 
 
 def left_out_of_sums(runs: pd.DataFrame, has_idle: bool) -> list[str]:
     """Return what a reader may miss in the sums: a cost without a price, and what `scalewatt status` adds."""
-    said = []
+    sentences = []
     if len(runs) and runs["cost"].isna().all():
-        said.append("No cost is stated: the cluster file has no price of energy for these runs.")
+        sentences.append(
+            "No cost is stated: the cluster file has no price of energy for these runs."
+        )
     if len(runs):
         probes = ", idle probes" if has_idle else ""
-        said.append(
+        sentences.append(
             f"Sums are over the runs that count. scalewatt status adds the other energy used{probes}: "
             "unfinished and excluded runs, replaced measurements, and data staging, which "
             "protocol paper does not count."
         )
     if runs["energy_origin"].isin(["estimated", "mixed"]).any():
-        said.append(
+        sentences.append(
             "An estimate is made from the load of whole devices and includes other programs that ran on "
             "them at the same time."
         )
-    return said
+    return sentences
 
 
 def _named(label: str, n: int) -> str:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from scalewatt.common.files import file_sha256
 from scalewatt.reproduction.check_result import REGENERATED, STORED, Finding, compared, not_checked
 from scalewatt.reproduction.manifests import FOLDERS, FileEntry, Manifest, files_below
-from scalewatt.reproduction.regenerate import NotRemadeError, Remaking, said_of
+from scalewatt.reproduction.regenerate import NotRemadeError, Remaking, error_line
 
 
 def file_findings(manifest: Manifest, place: Remaking) -> list[Finding]:
@@ -39,7 +39,7 @@ def _pair(entry: FileEntry, place: Remaking) -> tuple[Finding, Finding]:
         return _compared(STORED, entry, has, stored, None), again
     # The code of a changed figure may raise anything: that is a difference, and the next file follows.
     except Exception as error:
-        why = f"regenerating it fails: {said_of(error)}"
+        why = f"regenerating it fails: {error_line(error)}"
     own = _compared(STORED, entry, has, stored, remade if made == entry.sha256 else None)
     original = stored if has == entry.sha256 else None
     return own, _compared(REGENERATED, entry, made, remade, original, why)
@@ -122,9 +122,9 @@ def _of_tables(own: _Table, other: _Table) -> list[str]:
     """Return where two tables differ; nothing for two CSV files whose values are the same."""
     if own.names != other.names:
         return _columns(own.names, other.names)
-    said = _values(own.names, own.rows, other.rows)
-    if said or own.metadata is None:
-        return said
+    differences = _values(own.names, own.rows, other.rows)
+    if differences or own.metadata is None:
+        return differences
     what = (
         "the file's metadata differ" if own.metadata != other.metadata else "their encoding differs"
     )
@@ -134,28 +134,28 @@ def _of_tables(own: _Table, other: _Table) -> list[str]:
 def _columns(own: Sequence[str], other: Sequence[str]) -> list[str]:
     missing = [name for name in own if name not in other]
     more = [name for name in other if name not in own]
-    said = [f"column {name} is missing" for name in missing[:MOST]]
-    said += [f"column {name} is new" for name in more[:MOST]]
-    return said or ["the columns are in another order"]
+    differences = [f"column {name} is missing" for name in missing[:MOST]]
+    differences += [f"column {name} is new" for name in more[:MOST]]
+    return differences or ["the columns are in another order"]
 
 
 def _values(
     names: Sequence[str], own: Sequence[Sequence[Any]], other: Sequence[Sequence[Any]]
 ) -> list[str]:
     """Return the first values that differ; rows count from 1, the first row of data."""
-    said: list[str] = []
+    differences: list[str] = []
     count = 0
     for number, (one, two) in enumerate(zip(own, other, strict=False), 1):
         for name, value, now in zip(names, one, two, strict=False):
             if not same_value(value, now):
                 count += 1
-                if len(said) < MOST:
-                    said.append(f"row {number}, {name}: {_text(value)} is now {_text(now)}")
+                if len(differences) < MOST:
+                    differences.append(f"row {number}, {name}: {_text(value)} is now {_text(now)}")
     if count > MOST:
-        said.append(f"{count - MOST} more values differ")
+        differences.append(f"{count - MOST} more values differ")
     if len(own) != len(other):
-        said.append(f"{len(own)} rows are now {len(other)}")
-    return said
+        differences.append(f"{len(own)} rows are now {len(other)}")
+    return differences
 
 
 def same_value(one: Any, two: Any) -> bool:

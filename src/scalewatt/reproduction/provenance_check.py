@@ -125,11 +125,11 @@ def _bare(commit: str) -> str:
 
 def _of_run(folder: Path, against: _Against) -> list[Finding]:
     name = f"{folder.parent.name}/{folder.name}"
-    said = json_object(folder / FILE)
-    if not said:
+    provenance = json_object(folder / FILE)
+    if not provenance:
         return [Finding(PROVENANCE, name, DIFFERS, detail=f"{FILE} holds no JSON object")]
     try:
-        pairs = dict(_pairs(folder, said, against))
+        pairs = dict(_pairs(folder, provenance, against))
     except (AttributeError, KeyError, TypeError) as error:
         why = f"{FILE} is damaged: not of the types that scalewatt writes ({error})"
         return [Finding(PROVENANCE, name, DIFFERS, detail=why)]
@@ -142,7 +142,7 @@ def _of_run(folder: Path, against: _Against) -> list[Finding]:
 
 
 def _pairs(
-    folder: Path, said: Mapping[str, Any], against: _Against
+    folder: Path, provenance: Mapping[str, Any], against: _Against
 ) -> Iterator[tuple[str, tuple[Any, Any, str]]]:
     """Yield what is compared of a run: what was expected, what is recorded, and what a difference means."""
     manifest = against.manifest
@@ -151,27 +151,29 @@ def _pairs(
         spec = read_spec(folder / "spec.json").sha256
     except InputError:
         spec = None
-    yield "spec", (spec, said.get("spec_sha256"), why)
+    yield "spec", (spec, provenance.get("spec_sha256"), why)
     if (data := _dataset_sha256(folder, against.results)) is not None:
         why = "the run learnt from other data than the campaign's"
-        yield "data", (data, said.get("dataset_sha256"), why)
+        yield "data", (data, provenance.get("dataset_sha256"), why)
     if manifest.commit is not None:
         why = "the run was made at another commit than the manifest was recorded at"
-        yield "commit", (_bare(manifest.commit), commits_of(said), why)
-    lock = said.get("lock") or {}
+        yield "commit", (_bare(manifest.commit), commits_of(provenance), why)
+    lock = provenance.get("lock") or {}
     if manifest.lock_sha256 is not None:
         why = "the run was made with another list of packages than the manifest was recorded with"
         yield "lock", (manifest.lock_sha256, lock.get("sha256"), why)
     why = "in parentheses the version in the lock; none: missing"
-    yield "packages", (_AS_LOCKED, _packages(said, lock, against), why)
+    yield "packages", (_AS_LOCKED, _packages(provenance, lock, against), why)
 
 
-def _packages(said: Mapping[str, Any], lock: Mapping[str, Any], against: _Against) -> str | None:
+def _packages(
+    provenance: Mapping[str, Any], lock: Mapping[str, Any], against: _Against
+) -> str | None:
     """Return the packages of a run that are not as locked; None where they are not recorded.
 
     They are compared anew where this checkout still has its lock; else as the run recorded it.
     """
-    installed = said.get("packages_installed")
+    installed = provenance.get("packages_installed")
     if not installed or "differences" not in lock:
         return None
     others = [Difference(**one) for one in lock["differences"]]

@@ -199,11 +199,11 @@ def _plan(place: Remaking, stem: str, out: Path) -> None:
     from scalewatt.scaling.commands import plan_campaign, write_plan
     from scalewatt.scaling.planning.plan import plan_sha256
 
-    said = metadata(place.table("tables/plan"))
-    _check_model(place, said)
+    plan_metadata = metadata(place.table("tables/plan"))
+    _check_model(place, plan_metadata)
     if place.name != place.campaign.name:
         raise NotRemadeError(f"it was made from the campaign when it was called {place.name}")
-    sha256 = said.get("definition_sha256")
+    sha256 = plan_metadata.get("definition_sha256")
     if sha256 is not None and sha256 != plan_sha256(place.campaign, place.cluster):
         raise NotRemadeError(
             f"it was made for another cluster file or campaign than '{place.cluster.name}' and "
@@ -221,9 +221,9 @@ def _prediction(place: Remaking, stem: str, out: Path) -> None:
     write_prediction(place.results, place.campaign.path, place.cluster_given, table)
 
 
-def _check_model(place: Remaking, said: dict[str, Any]) -> None:
+def _check_model(place: Remaking, plan_metadata: dict[str, Any]) -> None:
     """Raise NotRemadeError where the cluster names another scaling model than a table was made with."""
-    model, own = said.get("scaling_model"), place.cluster.scaling_model
+    model, own = plan_metadata.get("scaling_model"), place.cluster.scaling_model
     if own is None or (model is not None and Path(model).name != Path(own).name):
         raise NotRemadeError(
             f"it was made with the scaling model {model}, and the cluster '{place.cluster.name}' names "
@@ -242,7 +242,7 @@ _STEPS: dict[str, Callable[[Remaking, str, Path], None]] = {
 }
 
 
-def said_of(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """Return the message of an error; of an unforeseen one with its type."""
     words = " ".join(str(error).split())
     return words if isinstance(error, InputError) else f"{type(error).__name__}: {words}"

@@ -186,7 +186,7 @@ def as_text(done: Reproduction) -> str:
     for check in CHECKS:
         lines.append(f"  {check:<12} {done.counted(check)}")
     differing = _differing(done.findings)
-    lines += [f"differs: {said}" for said in differing[:_MOST_LINES]]
+    lines += [f"differs: {difference}" for difference in differing[:_MOST_LINES]]
     if len(differing) > _MOST_LINES:
         lines.append(f"differs: {len(differing) - _MOST_LINES} more lines, on the page")
     left = [one for one in done.findings if one.outcome == NOT_CHECKED]

@@ -217,8 +217,8 @@ def _column(
     what: str, first: pa.ChunkedArray, again: pa.ChunkedArray, alike: Exactness, context: str | None
 ) -> Finding:
     if first.type != again.type:
-        said = "columns of other types"
-        return Finding(HISTORY, what, DIFFERS, str(first.type), str(again.type), said)
+        difference = "columns of other types"
+        return Finding(HISTORY, what, DIFFERS, str(first.type), str(again.type), difference)
     pairs = list(zip(first.to_pylist(), again.to_pylist(), strict=False))
     if all(one is None and two is None for one, two in pairs):
         why = "it is null in every row of both" if pairs else "one of them has no row"
@@ -227,8 +227,8 @@ def _column(
     asked = "bit by bit" if alike.bits else "within the tolerance for GPUs"
     if not differing:
         one, two = pairs[-1]
-        said = f"{len(pairs)} values, {asked}; the last ones are shown"
-        return Finding(HISTORY, what, SAME, finite(one), finite(two), said)
+        difference = f"{len(pairs)} values, {asked}; the last ones are shown"
+        return Finding(HISTORY, what, SAME, finite(one), finite(two), difference)
     _, one, two = differing[0]
     named = "; ".join(f"row {at + 1}: {a!r} and {b!r}" for at, a, b in differing[:_MOST])
     count = f"{len(differing)} of {len(pairs)} values are not the same {asked}"
@@ -251,8 +251,8 @@ def read_table(path: Path) -> pa.Table:
         with pq.ParquetFile(path) as file:
             return file.read()
     except (OSError, ValueError, pa.ArrowException) as error:
-        said = " ".join(str(error).split())
-        raise InputError(f"{path}: is no readable Parquet file ({said})") from error
+        message = " ".join(str(error).split())
+        raise InputError(f"{path}: is no readable Parquet file ({message})") from error
 
 
 def other_circumstances(first: Mapping[str, Any], again: Mapping[str, Any]) -> list[str]:

@@ -138,8 +138,8 @@ def _gpu_word(definition: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     """Return what n counts; by the campaign's devices where there are no runs to tell, if those settle it."""
     if "torch_devices" in definition:
         words = {"cpu": "processes", "cuda": "GPUs"}
-        said = {words.get(device, "ranks") for device in definition["torch_devices"]}
-        return said.pop() if len(said) == 1 else "ranks"
+        names = {words.get(device, "ranks") for device in definition["torch_devices"]}
+        return names.pop() if len(names) == 1 else "ranks"
     return "processes" if any(map(counts_processes, rows)) else "GPUs"
 
 

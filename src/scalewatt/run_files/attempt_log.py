@@ -139,8 +139,8 @@ class AttemptNote:
 
     def end(self, code: int, reason: str | None) -> None:
         """Note the end, in one line of at most REASON_CHARACTERS."""
-        said = one_line(reason) if reason else None
-        self.attempt = replace(self.attempt, ended_s=time.time(), code=code, reason=said)
+        one_line_reason = one_line(reason) if reason else None
+        self.attempt = replace(self.attempt, ended_s=time.time(), code=code, reason=one_line_reason)
         if self._begun:
             self._write(self.path)
         elif code == HELD:

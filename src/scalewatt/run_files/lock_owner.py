@@ -94,14 +94,14 @@ def read_record(path: Path) -> LockOwner | None:
         return None
     token = hashlib.sha256(content).hexdigest()[:16]
     try:
-        said = json.loads(content)
+        record = json.loads(content)
         return LockOwner(
-            host=str(said["host"]),
-            pid=int(said["pid"]),
-            pid_started_s=_number(said.get("pid_started_s")),
-            job=None if said.get("job") is None else str(said["job"]),
-            since_s=float(said["since_s"]),
-            machine=said.get("machine"),
+            host=str(record["host"]),
+            pid=int(record["pid"]),
+            pid_started_s=_number(record.get("pid_started_s")),
+            job=None if record.get("job") is None else str(record["job"]),
+            since_s=float(record["since_s"]),
+            machine=record.get("machine"),
             token=token,
         )
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -119,16 +119,16 @@ def owner_is_alive(
     """
     if owner.is_here and not _process_lives(owner) and _is_locked(workdir / LOCK):
         return True
-    return judge(owner, workdir / OWNER, state_of_job=state_of_job)
+    return unlocked_owner_is_alive(owner, workdir / OWNER, state_of_job=state_of_job)
 
 
-def judge(
+def unlocked_owner_is_alive(
     owner: LockOwner,
     record: Path,
     watched_s: float = 0.0,
     state_of_job: Callable[[str], JobState | None] = job_state,
 ) -> bool | None:
-    """`owner_is_alive` for a record whose lock is free, unchanged for `watched_s` before our eyes."""
+    """Return as `owner_is_alive` does, for a free lock whose record was seen unchanged for `watched_s`."""
     if owner.is_here and _process_lives(owner):
         return True
     rebooted = owner.host == socket.gethostname() and owner.machine is not None

@@ -108,8 +108,8 @@ def published_run(folder: Path, configuration: str, repeat: int) -> Published | 
         mtime_ns = path.stat().st_mtime_ns
     except OSError:
         return None
-    said = json_object(path)
-    spec, data = said.get("spec_sha256"), said.get("dataset_sha256")
+    content = json_object(path)
+    spec, data = content.get("spec_sha256"), content.get("dataset_sha256")
     if not isinstance(spec, str):
         return None
     data = data if isinstance(data, str) else None

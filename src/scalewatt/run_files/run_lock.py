@@ -27,9 +27,9 @@ from scalewatt.run_files.lock_owner import (
     SILENT_S,
     LockedError,
     LockOwner,
-    judge,
     read_owner,
     read_record,
+    unlocked_owner_is_alive,
 )
 
 PATIENCE_S = 60.0
@@ -48,7 +48,7 @@ class Target:
     record: Path
     lock: Path
     held_by: str
-    """What is said of it before its owner is named."""
+    """The beginning of the message; the owner's name follows."""
     advice: str
     """What to do besides ending the owner."""
     name_dead: bool = True
@@ -127,17 +127,17 @@ def locked(target: Target) -> Iterator[Lease]:
 
 
 class _Wait:
-    """Waits for a owner, as long as that has sense."""
+    """Waits for an owner as long as that makes sense."""
 
     def __init__(self, target: Target) -> None:
-        self.target, self.said = target, False
+        self.target, self.announced = target, False
         self._began_s: float | None = None
         self._seen: tuple[str, float] | None = None
         self._since_s = 0.0
 
-    def judge(self, owner: LockOwner) -> bool | None:
+    def owner_is_alive(self, owner: LockOwner) -> bool | None:
         """Return True if the owner lives, if its lock is free; for how long it is watched counts too."""
-        return judge(owner, self.target.record, self._unchanged_s(owner))
+        return unlocked_owner_is_alive(owner, self.target.record, self._unchanged_s(owner))
 
     def _unchanged_s(self, owner: LockOwner) -> float:
         """For how long the record has not changed before our eyes."""
@@ -158,9 +158,9 @@ class _Wait:
                 raise self._held(owner)
         elif lives is not False and owner is not None and owner.host and not owner.is_here:
             raise self._held(owner)
-        if not self.said:
+        if not self.announced:
             _say(f"{self.target.held_by} {owner or 'another process'}; waiting for it")
-        self.said = True
+        self.announced = True
         time.sleep(seconds)
 
     def _waited_s(self) -> float:
@@ -189,7 +189,7 @@ def _take(target: Target, wait: _Wait) -> str:
             if owner is None and not target.record.exists():  # it has just ended
                 continue
             if owner is not None:
-                lives = wait.judge(owner)
+                lives = wait.owner_is_alive(owner)
                 if lives is False and _taken_from_dead(target, owner, mine):
                     continue
         wait.pause(owner, RECORD_LOOK_S, lives)
@@ -232,7 +232,7 @@ def _claims(target: Target, token: str, mine: Path) -> list[Path]:
     if _linked(mine, claim):
         return [claim]
     claimant = read_record(claim)
-    if claimant is None or judge(claimant, claim) is not False:
+    if claimant is None or unlocked_owner_is_alive(claimant, claim) is not False:
         return []
     further = _claims(target, claimant.token, mine)
     return [claim, *further] if further else []
@@ -242,7 +242,7 @@ def _claims(target: Target, token: str, mine: Path) -> list[Path]:
 def _own_record(target: Target) -> Iterator[tuple[Path, str]]:
     """Return a complete record of this process under a name of its own, and its token."""
     path = target.record.with_name(f".{target.record.stem}.{uuid.uuid4().hex[:8]}.tmp")
-    said = {
+    record = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "pid_started_s": process_started_s(os.getpid()),
@@ -253,7 +253,7 @@ def _own_record(target: Target) -> Iterator[tuple[Path, str]]:
     }
     try:
         with open(path, "w", encoding="utf-8") as file:
-            file.write(json.dumps(said) + "\n")
+            file.write(json.dumps(record) + "\n")
             file.flush()
             os.fsync(file.fileno())
         written = read_record(path)
@@ -366,8 +366,8 @@ def _blocked_by_dead(wait: _Wait) -> bool:
     if owner is None or not owner.host or owner.is_here or owner.host == socket.gethostname():
         wait.pause(owner, LOCK_LOOK_S)
         return False
-    lives = wait.judge(owner)
-    if lives is False and wait.said:
+    lives = wait.owner_is_alive(owner)
+    if lives is False and wait.announced:
         return True
     wait.pause(owner, RECORD_LOOK_S, lives)
     return False

@@ -89,9 +89,9 @@ class WorkDir:
         segments = self.segments()
         if not segments or segments[-1]["outcome"] != "running":
             return
-        said = outcome_path(self.path, segments[-1]["segment"])
-        if said.exists():  # its ranks came to their end without the launching process
-            self._close(str(read_json(said)["outcome"]), None, None, None)
+        outcome_file = outcome_path(self.path, segments[-1]["segment"])
+        if outcome_file.exists():  # its ranks came to their end without the launching process
+            self._close(str(read_json(outcome_file)["outcome"]), None, None, None)
         else:
             self._close("killed", None, None, None)
 

@@ -141,8 +141,8 @@ def _text(model: KindModel, found: Sequence[Score]) -> str:
         for one in found
     ]
     table = [head, *rows] if rows else ["too few points to leave any out"]
-    said = [f"note: {one}" for one in (model.assumed, model.no_energy, _one_size(model)) if one]
-    return "\n".join([title, *table, *said])
+    notes = [f"note: {one}" for one in (model.assumed, model.no_energy, _one_size(model)) if one]
+    return "\n".join([title, *table, *notes])
 
 
 def _one_size(model: KindModel) -> str | None:

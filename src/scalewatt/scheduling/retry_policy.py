@@ -1,4 +1,4 @@
-"""Whether a run whose job ended is worth another job.
+"""Decide whether a run whose job ended gets another job.
 
 By the rules, in this order:
 
@@ -89,10 +89,10 @@ def verdict(
 
 def _unstarted(job: str, count: int, attempt: Attempt | None, crash_retries: int) -> Verdict:
     """Judge a job in which no segment began, the last of `count` in a row."""
-    said = _why(attempt)
+    cause = _why(attempt)
     finished = attempt is not None and attempt.code == FINISHED
     ended = "after the run was published" if finished else "before its training began"
-    reason = f"job {job} ended {ended}{f': {said}' if said else ''}"
+    reason = f"job {job} ended {ended}{f': {cause}' if cause else ''}"
     if count > crash_retries:
         return Verdict(False, f"{reason} (as {count} jobs in a row did)" if count > 1 else reason)
     return Verdict(True, f"{reason} ({count} of {crash_retries})")
@@ -101,7 +101,7 @@ def _unstarted(job: str, count: int, attempt: Attempt | None, crash_retries: int
 def _by_segments(segments: Sequence[dict[str, Any]], spec: RunSpec, crash_retries: int) -> Verdict:
     last = segments[-1]
     outcome = _outcome(last)
-    said = f" ({one_line(str(last['detail']))})" if last.get("detail") else ""
+    detail = f" ({one_line(str(last['detail']))})" if last.get("detail") else ""
     if last.get("detail") and NO_ROOM in str(last["detail"]):
         return Verdict(False, str(last["detail"]))
     if outcome == "refused":
@@ -114,7 +114,7 @@ def _by_segments(segments: Sequence[dict[str, Any]], spec: RunSpec, crash_retrie
         one["outcome"] == "monitor_lost" and one.get("code") == FAILED for one in lasts.values()
     ]
     if unrecorded := len(list(takewhile(bool, reversed(not_recorded)))):
-        reason = f"its energy was not recorded{said}"
+        reason = f"its energy was not recorded{detail}"
         if unrecorded > crash_retries:
             times = f" in {unrecorded} jobs in a row" if unrecorded > 1 else ""
             return Verdict(False, f"{reason}{times}; fix that, then restart Snakemake")
@@ -130,7 +130,7 @@ def _by_segments(segments: Sequence[dict[str, Any]], spec: RunSpec, crash_retrie
         return Verdict(
             False,
             f"it makes no progress: its last {len(stops)} segments stopped {where}, without a "
-            f"further checkpoint{said}; give its jobs more time, then start Snakemake again",
+            f"further checkpoint{detail}; give its jobs more time, then start Snakemake again",
         )
     if outcome in _STOPPED and not vain:
         return Verdict(True, f"stopped at a checkpoint {where}")
@@ -142,9 +142,9 @@ def _by_segments(segments: Sequence[dict[str, Any]], spec: RunSpec, crash_retrie
         times = f"{failures} times in a row" if failures > 1 else "once"
         return Verdict(
             False,
-            f"{outcome} {times} {where}{said}; start Snakemake again to go on from its checkpoint",
+            f"{outcome} {times} {where}{detail}; start Snakemake again to go on from its checkpoint",
         )
-    return Verdict(True, f"{outcome} {where}{said} ({failures} of {crash_retries})")
+    return Verdict(True, f"{outcome} {where}{detail} ({failures} of {crash_retries})")
 
 
 def _in_vain(segments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

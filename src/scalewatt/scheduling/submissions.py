@@ -182,7 +182,9 @@ class Submissions:
             own = {job for jobs in self._jobs.values() for job in jobs}
         campaign = f"/{self.work.name}"
         others = {
-            job for job, said in queue.items() if said.comment.endswith(campaign) and job not in own
+            job
+            for job, queued in queue.items()
+            if queued.comment.endswith(campaign) and job not in own
         }
         if others - set(self._elsewhere):
             noted = {key: read_submission(self.work, spec) for key, spec in self.specs().items()}
@@ -280,9 +282,9 @@ class Submissions:
                 f"of process {submission.pid} on {submission.host}, "
                 f"{at:%Y-%m-%d %H:%M:%S}; {_wait_for(submission.job)}"
             )
-        for job, said in queue.items():
-            if comment is not None and said.comment == comment and self._goes_on(job, queue):
-                return f"its job {job} is in Slurm's queue ({said.slurm_state}); {_wait_for(job)}"
+        for job, queued in queue.items():
+            if comment is not None and queued.comment == comment and self._goes_on(job, queue):
+                return f"its job {job} is in Slurm's queue ({queued.slurm_state}); {_wait_for(job)}"
         return None
 
     def _goes_on(self, job: str, queue: dict[str, QueuedJob]) -> bool:
@@ -305,7 +307,7 @@ def _runs(count: int) -> str:
 
 
 def _without_energy(names: list[str]) -> str:
-    """Return what is said of runs under way whose energy is not known; nothing without any."""
+    """Return a sentence on runs under way whose energy is unknown; nothing without any."""
     if not names:
         return ""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

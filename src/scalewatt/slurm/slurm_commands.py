@@ -26,8 +26,8 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
     except OSError as error:
         raise NoAnswerError(f"{command[0]} cannot be run ({error.strerror})") from error
     if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].strip()
-        raise NoAnswerError(f"{command[0]} failed ({said})")
+        message = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].strip()
+        raise NoAnswerError(f"{command[0]} failed ({message})")
     return [line for line in done.stdout.splitlines() if line.strip()]
 
 

@@ -107,8 +107,8 @@ def _ask(steps: Sequence[str]) -> list[dict[str, str]]:
     except subprocess.TimeoutExpired:
         return []
     if found.returncode != 0:
-        said = found.stderr.strip().splitlines() or ["it says nothing"]
-        raise InputError(f"sacct failed (exit code {found.returncode}): {said[0]}")
+        lines = found.stderr.strip().splitlines() or ["it says nothing"]
+        raise InputError(f"sacct failed (exit code {found.returncode}): {lines[0]}")
     rows = [line.strip().split("|") for line in found.stdout.splitlines()]
     return [dict(zip(FIELDS, row, strict=True)) for row in rows if len(row) == len(FIELDS)]
 

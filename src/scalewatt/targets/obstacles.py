@@ -96,7 +96,7 @@ def prediction_obstacle(
 
 
 def notices(results: ResultSet, cluster_file: str) -> list[str]:
-    """Return what is to be said before anything starts: that nothing is trained, what is left out."""
+    """Return the messages before anything starts: that nothing is trained, what is left out."""
     campaign, found = results.campaign, []
     wanted = results.cluster.results_only or campaign.registered or campaign.imported
     runs = len(results.runs())

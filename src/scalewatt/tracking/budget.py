@@ -1,4 +1,4 @@
-"""Whether a campaign's energy budget leaves enough to start another training with."""
+"""Check a campaign's energy budget before another training is started."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class RunEnergy:
     gpu_s: float = 0.0
     """GPUs times recorded seconds."""
     known: bool = True
-    """Whether that is all; else more was used than was recorded."""
+    """True if that is all; else more was used than was recorded."""
 
     @property
     def kwh(self) -> float:
@@ -173,8 +173,8 @@ class _Notes:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        said = json_object(path)
-        found = said.get("entries") if said.get("version") == _VERSION else None
+        content = json_object(path)
+        found = content.get("entries") if content.get("version") == _VERSION else None
         self._entries: dict[str, Any] = found if isinstance(found, dict) else {}
         self._changed = False
 
@@ -293,14 +293,18 @@ def journals_of(perun: Path) -> dict[int, list[Path]]:
 
 def described_segment(folder: Path, segment: int) -> dict[str, Any]:
     """Return what a segment noted of its hosts and GPUs, as the accounting wants it."""
-    said = json_object(folder / f"segment-{segment:03d}.json")
+    description = json_object(folder / f"segment-{segment:03d}.json")
     try:
-        if not said:
-            said = json_object(folder / "provenance.json")
-            run = Run(folder, PlannedRun(), {}, said, None)
-            said = {**said, **run.held(segment), "hostnames": run.hosts_of(segment)}
-        hosts = [str(host) for host in said.get("hostnames") or []]
-        return {**joined_gpus([said]), "torch_device": said.get("torch_device"), "hostnames": hosts}
+        if not description:
+            description = json_object(folder / "provenance.json")
+            run = Run(folder, PlannedRun(), {}, description, None)
+            description = {**description, **run.held(segment), "hostnames": run.hosts_of(segment)}
+        hosts = [str(host) for host in description.get("hostnames") or []]
+        return {
+            **joined_gpus([description]),
+            "torch_device": description.get("torch_device"),
+            "hostnames": hosts,
+        }
     except (TypeError, AttributeError, KeyError):
         return {}
 
@@ -385,8 +389,8 @@ def _probes(
 
 
 def _of_probe(folder: Path, rated: dict[str, Any], notes: _Notes) -> RunEnergy:
-    said = json_object(folder / "probe.json")
-    held = {name: said.get(name) for name in ("gpus", "gpu_uuids", "torch_device")}
+    probe = json_object(folder / "probe.json")
+    held = {name: probe.get(name) for name in ("gpus", "gpu_uuids", "torch_device")}
     run = Run(folder, PlannedRun(nodes=1), rated, held, None)
     places = (folder / "perun", folder / ".unfinished" / "perun")
     paths = next((found for place in places if (found := journals_of(place))), {})

@@ -19,7 +19,7 @@ class TimeLeft:
 
     seconds: float
     at_least: bool
-    """Whether evaluations come on top, of which none has been seen yet."""
+    """True if evaluations come on top, of which none has been seen yet."""
 
 
 @dataclass(frozen=True)

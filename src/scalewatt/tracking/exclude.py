@@ -108,11 +108,11 @@ def _left(place: Place, configuration: str) -> list[str]:
     repeats = range(1, place.campaign.repeats[configuration] + 1)
     finished = [r for r in repeats if measurement_of(place.results, configuration, r)]
     count = len([r for r in finished if r not in out])
-    said = f"  {count} of {len(finished)} finished repeats of this configuration are left"
+    text = f"  {count} of {len(finished)} finished repeats of this configuration are left"
     if not count:
-        said += ": tables and figures have none of it"
+        text += ": tables and figures have none of it"
     return [
-        said,
+        text,
         "  the next start of Snakemake makes its tables and figures again",
         f"  noted in {exclusions_path(place.campaign)}: keep it with the campaign file",
     ]

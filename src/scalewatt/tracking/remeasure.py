@@ -103,7 +103,7 @@ def remeasure(place: Place, run: tuple[str, int], reason: str | None) -> list[st
                 f"{error.filename or place.folder(run)}: cannot be moved ({error.strerror}); "
                 "the same command goes on with what was begun"
             ) from error
-        return _said(place, run, number)
+        return _summary(place, run, number)
 
 
 def _check_trainable(place: Place, run: tuple[str, int]) -> None:
@@ -240,10 +240,10 @@ def _finish(place: Place, run: tuple[str, int]) -> list[str]:
     _check_unused(place, run)
     with suppress(OSError):  # the next start says what is wrong
         _leave_weights(place, run, superseded(place.results, run, number) / RUN / WEIGHTS)
-    return _said(place, run, number)
+    return _summary(place, run, number)
 
 
-def _said(place: Place, run: tuple[str, int], number: int) -> list[str]:
+def _summary(place: Place, run: tuple[str, int], number: int) -> list[str]:
     """Return what was done, and what follows from it."""
     asked = latest(read_exclusions(place.campaign), run, REMEASURE)
     lines = [

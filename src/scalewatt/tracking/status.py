@@ -108,7 +108,7 @@ class CampaignStatus:
     work: Path
     asked_s: float
     queue_asked: bool | None
-    """Whether Slurm's queue answered; None where there was nothing to ask."""
+    """True if Slurm's queue answered; None where there was nothing to ask."""
     runs: tuple[RunStatus, ...]
     energy_used: EnergyUsed
 

@@ -166,36 +166,36 @@ def _compared(row: Row) -> Outcome:
     look_at(row["energy_origin"])
     ratio, low, high = row["ratio"], row["ratio_low"], row["ratio_high"]
     interval = "" if low is None else f" ({low:.3f} to {high:.3f})"
-    said = (
+    sentence = (
         f"Energy of {row['device']} over {row['baseline_device']} is {ratio:.3f}{interval}, over "
         f"{row['energy_scope']}, which both have"
     )
     if row["verdict"] == "equivalent":
-        return Outcome(REPRODUCED, ratio, f"{said}: equivalent within 5 %.")
+        return Outcome(REPRODUCED, ratio, f"{sentence}: equivalent within 5 %.")
     if low is not None and (low > 1 + MARGIN or high < 1 / (1 + MARGIN)):
-        return Outcome(NOT_REPRODUCED, ratio, f"{said}: they differ by more than 5 %.")
+        return Outcome(NOT_REPRODUCED, ratio, f"{sentence}: they differ by more than 5 %.")
     if row["verdict"] == "different":
         more = _by_how_much(Number(ratio, 0.0, math.sqrt(2) * (row["spread"] or 0.0) * ratio))
     else:
         more = repeats_text(row["repeats_needed"])
-    return Outcome(UNRESOLVED, ratio, f"{said}; {more}.")
+    return Outcome(UNRESOLVED, ratio, f"{sentence}; {more}.")
 
 
 def _alike(h100: Point, a100: Point) -> Outcome:
     (own, other), scope = energies_alike([h100, a100])
     ratio = own / other
-    said = f"Energy of h100 over a100{scope} is {text(ratio)}"
+    sentence = f"Energy of h100 over a100{scope} is {text(ratio)}"
     low, high = 1 / (1 + MARGIN), 1 + MARGIN
     if low < ratio.low and ratio.high < high:
-        return Outcome(REPRODUCED, ratio.value, f"{said}: within 5 %.")
+        return Outcome(REPRODUCED, ratio.value, f"{sentence}: within 5 %.")
     if ratio.low > high or ratio.high < low:
-        return Outcome(NOT_REPRODUCED, ratio.value, f"{said}: they differ by more than 5 %.")
+        return Outcome(NOT_REPRODUCED, ratio.value, f"{sentence}: they differ by more than 5 %.")
     if ratio.low > 1 or ratio.high < 1:
-        return Outcome(UNRESOLVED, ratio.value, f"{said}; {_by_how_much(ratio)}.")
+        return Outcome(UNRESOLVED, ratio.value, f"{sentence}; {_by_how_much(ratio)}.")
     repeats = repeats_needed(ratio.spread / ratio.value / math.sqrt(2), MARGIN, ratio.value)
     if repeats is not None:
         repeats = max(repeats, min(h100.n_repeats, a100.n_repeats) + 1)
-    return Outcome(UNRESOLVED, ratio.value, f"{said}; {repeats_text(repeats)}.")
+    return Outcome(UNRESOLVED, ratio.value, f"{sentence}; {repeats_text(repeats)}.")
 
 
 def _by_how_much(ratio: Number) -> str:

@@ -272,14 +272,14 @@ def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
     if within_noise(own):
         ordered = sorted(own, key=lambda one: one.value)
         apart = ordered[-1] - ordered[0]
-        said = f"all {len(own)} P_GPUh are within their spread; {told(apart)}."
-        return Outcome(UNRESOLVED, None, said)
+        sentence = f"all {len(own)} P_GPUh are within their spread; {told(apart)}."
+        return Outcome(UNRESOLVED, None, sentence)
     powers = [one.value for one in own]
     if not all(powers):
         raise NotTestable("An energy per GPU hour is 0.")
     errors = [leave_one_out(powers, rates[:count]) for count in range(3)]
     means = [math.fsum(each) / len(each) for each in errors]
-    said = (
+    sentence = (
         f"leaving one of {len(points)} points out, the mean error of P_GPUh is "
         f"{100 * means[0]:.1f} % by a constant, {100 * means[1]:.1f} % with samples per GPUh, "
         f"{100 * means[2]:.1f} % with passes per GPUh too"
@@ -289,7 +289,7 @@ def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
         for name, (before, after) in zip(("samples", "passes"), pairwise(errors), strict=True)
     ]
     found = all_of(parts)
-    return Outcome(found.verdict, means[2] / means[0], f"{said}; {found.detail}")
+    return Outcome(found.verdict, means[2] / means[0], f"{sentence}; {found.detail}")
 
 
 def error_fall(before: Sequence[float], after: Sequence[float]) -> Outcome:
@@ -302,8 +302,8 @@ def error_fall(before: Sequence[float], after: Sequence[float]) -> Outcome:
         return positive(what, own, "pp")
     points = repeats_to_tell(abs(own.value), own.spread)
     more = f"more than {MOST_REPEATS}" if points is None else f"about {points}"
-    said = f"{what} is {text(own, 'pp')}, expected above 0; {more} points are needed."
-    return Outcome(UNRESOLVED, own.value, said)
+    sentence = f"{what} is {text(own, 'pp')}, expected above 0; {more} points are needed."
+    return Outcome(UNRESOLVED, own.value, sentence)
 
 
 def leave_one_out(y: Sequence[float], terms: Sequence[Sequence[float]]) -> list[float]:

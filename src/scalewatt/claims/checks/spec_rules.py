@@ -275,8 +275,8 @@ def _sampling_period(evidence: Evidence, check: Check) -> Outcome:
     def of_trace(trace: Trace) -> Outcome:
         times = [seconds for seconds in trace.time_s if seconds is not None]
         found = median(b - a for a, b in pairwise(times))
-        said = f"Median between samples of {trace.row['configuration']} is {found:.3f} s."
-        return decided(abs(found - check.value) <= PERIOD, found, said)
+        sentence = f"Median between samples of {trace.row['configuration']} is {found:.3f} s."
+        return decided(abs(found - check.value) <= PERIOD, found, sentence)
 
     return all_of(
         [("specs", _spec(evidence, check))]
@@ -314,13 +314,13 @@ def _versions(evidence: Evidence, check: Check) -> Outcome:
     """Check whether every run's provenance has these versions of software; deviations are named."""
     if not evidence.provenance:
         raise NotTestable("No finished run says which software it was made with.")
-    said: dict[str, dict[str, set[str | None]]] = {}
+    versions: dict[str, dict[str, set[str | None]]] = {}
     for (id_, _), provenance in evidence.provenance.items():
-        of_model = said.setdefault(_model(evidence, id_) or "", {})
+        of_model = versions.setdefault(_model(evidence, id_) or "", {})
         for name in check.value:
             of_model.setdefault(name, set()).add(_version(provenance, name))
     deviating, unknown = [], []
-    for model, software in said.items():
+    for model, software in versions.items():
         for name, version in check.value.items():
             if isinstance(version, dict):
                 version = version.get(model, "")

@@ -175,15 +175,17 @@ def _narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
         whole, without = (fluctuation(window_means(a100), less) / own for less in (0, instants))
         what = f"Coefficient of variation on a100 over h100, of means over {WINDOW_S:g} s on both,"
         found, at_least = (sign(what, one, rises=True) for one in (whole, without))
-        said = (
+        sentence = (
             f"{what} is {text(whole)}, and {text(without)} without what instants in place of means may "
             "make, expected above 1"
         )
         if found.verdict == at_least.verdict != UNRESOLVED:
-            return Outcome(found.verdict, whole.value, f"{said}.")
+            return Outcome(found.verdict, whole.value, f"{sentence}.")
         if found.verdict == UNRESOLVED:
             return found
-        return Outcome(UNRESOLVED, whole.value, f"{said}; 10 samples a second on a100 would tell.")
+        return Outcome(
+            UNRESOLVED, whole.value, f"{sentence}; 10 samples a second on a100 would tell."
+        )
 
     def stays_up(h100: Trace) -> Outcome:
         low = fifth_over_median(_samples(h100))

@@ -194,14 +194,14 @@ class Line:
     planned: tuple[int, ...] = ()
     """GPU counts of all its points, with results or without."""
     alike: bool = False
-    """Whether another series has the same model, phase, device, mode and batch size."""
+    """True if another series has the same model, phase, device, mode and batch size."""
 
     @property
     def title(self) -> str:
         """Return model, phase, device, mode and batch size; its name too if others have the same."""
         phase = "" if self.phase == "train" else f" {self.phase}"
-        said = f"{self.model}{phase} {self.device} {self.mode} {self.constant or ''}".strip()
-        return f"{said} ({self.name})" if self.alike else said
+        words = f"{self.model}{phase} {self.device} {self.mode} {self.constant or ''}".strip()
+        return f"{words} ({self.name})" if self.alike else words
 
     def at(self, gpus: int) -> Point | None:
         """Return the point at this GPU count, if it has results."""

@@ -76,11 +76,11 @@ def _beyond(
     what: str, own: Number, bound: float, is_right: bool, expected: str, unit: str = ""
 ) -> Outcome:
     """Decide by the side of a bound that a number is on; unresolved where its interval reaches it."""
-    said = f"{what} is {text(own, unit)}, expected {expected}"
+    sentence = f"{what} is {text(own, unit)}, expected {expected}"
     distance = abs(own.value - bound)
     if distance > own.half:
-        return decided(is_right, own.value, f"{said}.")
-    return Outcome(UNRESOLVED, own.value, f"{said}; {needed(own, distance)}.")
+        return decided(is_right, own.value, f"{sentence}.")
+    return Outcome(UNRESOLVED, own.value, f"{sentence}; {needed(own, distance)}.")
 
 
 def combine(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
@@ -159,15 +159,15 @@ def monotone(what: str, numbers: Sequence[Number], rises: bool) -> Outcome:
     whole = _way(range(len(numbers)), numbers, rises)
     back = [step for step in steps if step.value < -step.spread]
     worst = min(steps, key=lambda step: step.value)
-    said = f"{what} go {', '.join(shown(one.value) for one in numbers)}"
+    sentence = f"{what} go {', '.join(shown(one.value) for one in numbers)}"
     way = "rising" if rises else "falling"
     if whole.high < 0 or any(step.high < 0 for step in back):
-        return Outcome(NOT_REPRODUCED, worst.value, f"{said}: not {way}.")
+        return Outcome(NOT_REPRODUCED, worst.value, f"{sentence}: not {way}.")
     if whole.low > 0 and not back:
-        return Outcome(REPRODUCED, worst.value, f"{said}: {way}.")
+        return Outcome(REPRODUCED, worst.value, f"{sentence}: {way}.")
     open_ = max(back, key=lambda step: -step.value) if whole.low > 0 else whole
     return Outcome(
-        UNRESOLVED, worst.value, f"{said}: {way} or not within their spread; {told(open_)}."
+        UNRESOLVED, worst.value, f"{sentence}: {way} or not within their spread; {told(open_)}."
     )
 
 
@@ -181,19 +181,19 @@ def ranked(
     """
     rho = round(spearman(x, [one.value for one in numbers]), 9)
     bound = f"at least {least:g}" if rises else f"at most {-least:g}"
-    said = f"Spearman's correlation of {what} is {rho:.2f}, expected {bound}"
+    sentence = f"Spearman's correlation of {what} is {rho:.2f}, expected {bound}"
     whole = _way(ranks(x), numbers, rises)
     ordered = [one for _, one in sorted(zip(x, numbers, strict=True), key=lambda pair: pair[0])]
     pairs = [b - a if rises else a - b for a, b in combinations(ordered, 2)]
     if (rho if rises else -rho) < least:
         if any(pair.high < 0 for pair in pairs):
-            return Outcome(NOT_REPRODUCED, rho, f"{said}.")
+            return Outcome(NOT_REPRODUCED, rho, f"{sentence}.")
         open_ = min(pairs, key=lambda pair: pair.value)
     elif whole.low > 0:
-        return Outcome(REPRODUCED, rho, f"{said}.")
+        return Outcome(REPRODUCED, rho, f"{sentence}.")
     else:
         open_ = whole
-    return Outcome(UNRESOLVED, rho, f"{said}, which their spread may make; {told(open_)}.")
+    return Outcome(UNRESOLVED, rho, f"{sentence}, which their spread may make; {told(open_)}.")
 
 
 def _way(x: Sequence[float], numbers: Sequence[Number], rises: bool) -> Number:
@@ -229,40 +229,40 @@ def onset(
     end = math.inf if first is None else first
     between = [(size, rise) for size, rise in known if last < size < end]
     where = f"beyond GBS {last}, if at all" if first is None else f"between GBS {last} and {first}"
-    said = (
+    sentence = (
         f"{what} leaves {text(numbers[0], unit)} (at GBS {sizes[0]}) by more than {shown(margin)} "
         f"{where}; expected above {low}, up to {high}"
     )
     value = None if first is None else float(first)
     if first is not None and last >= low and first <= high:
-        return Outcome(REPRODUCED, value, f"{said}.")
+        return Outcome(REPRODUCED, value, f"{sentence}.")
     if last >= high or (first is not None and first <= low):
-        return Outcome(NOT_REPRODUCED, value, f"{said}.")
+        return Outcome(NOT_REPRODUCED, value, f"{sentence}.")
     wanted = [g for g in (low, high) if last < g < end and g not in sizes]
     more = [f"points at GBS {' and '.join(map(str, wanted))} are needed"] if wanted else []
     if between:
         size, rise = between[0]
         more.append(f"at GBS {size} {needed(rise, abs(rise.value - margin))}")
-    return Outcome(UNRESOLVED, value, f"{said}; {'; '.join(more)}.")
+    return Outcome(UNRESOLVED, value, f"{sentence}; {'; '.join(more)}.")
 
 
 def steady(what: str, numbers: Sequence[Number], most: float) -> Outcome:
     """Check whether the coefficient of variation is at most `most`; unresolved if it is not, within noise."""
     cv = variation([one.value for one in numbers])
-    said = (
+    sentence = (
         f"{what} goes {', '.join(shown(one.value) for one in numbers)}: coefficient of variation "
         f"{100 * cv:.1f} %, expected at most {100 * most:g} %"
     )
     if cv <= most:
-        return Outcome(REPRODUCED, cv, f"{said}.")
+        return Outcome(REPRODUCED, cv, f"{sentence}.")
     if within_noise(numbers):
         spread = max(one.spread / abs(one.value) for one in numbers if one.value)
         return Outcome(
             UNRESOLVED,
             cv,
-            f"{said}; all are within their spread, {repeats_text(repeats_to_tell(most, spread))}.",
+            f"{sentence}; all are within their spread, {repeats_text(repeats_to_tell(most, spread))}.",
         )
-    return Outcome(NOT_REPRODUCED, cv, f"{said}.")
+    return Outcome(NOT_REPRODUCED, cv, f"{sentence}.")
 
 
 def slope(x: Sequence[float], numbers: Sequence[Number]) -> Number:
@@ -283,7 +283,7 @@ def linear(
     """
     fit = line_fit(x, [one.value for one in numbers])
     half = "" if fit.intercept_half is None else f" ± {shown(fit.intercept_half)}"
-    said = (
+    sentence = (
         f"{what}: R² of a line with intercept is {fit.r2:.4f} (expected at least {least:g}), slope "
         f"{shown(fit.slope)}, intercept {shown(fit.intercept)}{half}; R² of the line through the "
         f"origin is {fit.origin_r2:.4f}, slope {shown(fit.origin_slope)}; {fit.n} points"
@@ -291,9 +291,9 @@ def linear(
     own = slope(x, numbers)
     if fit.r2 >= least:
         if abs(own.value) > own.half:
-            return Outcome(REPRODUCED, fit.r2, f"{said}.")
+            return Outcome(REPRODUCED, fit.r2, f"{sentence}.")
         return Outcome(
-            UNRESOLVED, fit.r2, f"{said}; the slope is within its interval, {told(own)}."
+            UNRESOLVED, fit.r2, f"{sentence}; the slope is within its interval, {told(own)}."
         )
     rests = [
         Number(one.value - fit.slope * a - fit.intercept, one.half, one.spread)
@@ -302,8 +302,8 @@ def linear(
     if all(abs(rest.value) <= rest.half for rest in rests):
         furthest = max(rests, key=lambda rest: abs(rest.value) / (rest.half or math.ulp(1.0)))
         more = f"all lie on the line within their intervals, {told(furthest)}"
-        return Outcome(UNRESOLVED, fit.r2, f"{said}; {more}.")
-    return Outcome(NOT_REPRODUCED, fit.r2, f"{said}.")
+        return Outcome(UNRESOLVED, fit.r2, f"{sentence}; {more}.")
+    return Outcome(NOT_REPRODUCED, fit.r2, f"{sentence}.")
 
 
 def _band_text(low: float | None, high: float | None, unit: str) -> str:
@@ -349,14 +349,16 @@ def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: floa
     bends = [_joined(sizes, numbers, size) for size in sizes[1:-1]]
     best = min(bends, key=lambda bend: bend.squares)
     others = [b for b in bends if b.is_possible and is_inside(b) != is_inside(best)]
-    said = (
+    sentence = (
         f"Two joined lines fit best with a knee at GBS {best.gbs}, expected at {low:g} to {high:g}"
     )
-    place = decided(is_inside(best), best.gbs, f"{said}.")
+    place = decided(is_inside(best), best.gbs, f"{sentence}.")
     if others:
         other = max(others, key=lambda bend: bend.furthest.value)
         what = f"the distance from lines with a knee at GBS {other.gbs}"
-        place = Outcome(UNRESOLVED, best.gbs, f"{said}; {positive(what, other.furthest).detail}")
+        place = Outcome(
+            UNRESOLVED, best.gbs, f"{sentence}; {positive(what, other.furthest).detail}"
+        )
     return all_of(
         [
             ("", place),

@@ -171,7 +171,7 @@ class Abandoned(Exception):
 
 
 _abandoned: Callable[[], bool] = bool
-"""Whether this process is to abandon its work; without a pool, never."""
+"""True if this process is to abandon its work; without a pool, never."""
 
 
 def abandon_when(abandoned: Callable[[], bool]) -> None:

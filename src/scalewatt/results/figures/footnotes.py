@@ -58,14 +58,14 @@ def _empty_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
         shown = {point["configuration"] for point in series["points"]}
         if not shown & present:
             (left_out if shown & excluded else unfinished).append(label)
-    said = []
+    notes = []
     if unfinished:
         # Without results_only a table waits for all of its configurations.
         why = "no run has finished; with results_only none is started"
-        said.append(f"Empty series ({why}): {_listed(unfinished)}.")
+        notes.append(f"Empty series ({why}): {_listed(unfinished)}.")
     if left_out:
-        said.append(f"Empty series (all finished runs are excluded): {_listed(left_out)}.")
-    return said
+        notes.append(f"Empty series (all finished runs are excluded): {_listed(left_out)}.")
+    return notes
 
 
 def _has_speedup(definition: Row) -> bool:
@@ -117,19 +117,19 @@ def _overlay_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
     places = set(published["place"])
     without = [label for i, (label, _) in enumerate(_labelled(series)) if i not in places]
     shown = list(published["configuration"])
-    said = []
+    notes = []
     if shown:
-        said.append(f"Published: Huber et al. (2025), {', '.join(_places(shown))}.")
+        notes.append(f"Published: Huber et al. (2025), {', '.join(_places(shown))}.")
     if without:
-        said.append(f"Nothing is published of these trainings: {_listed(without)}.")
+        notes.append(f"Nothing is published of these trainings: {_listed(without)}.")
     if _has_speedup(definition):
-        said += _published_speedups(definition["series"])
+        notes += _published_speedups(definition["series"])
     protocols = sorted({row["protocol"] for row in rows} - {"paper"})
     if shown and protocols:
-        said.append(
+        notes.append(
             f"Published runs followed protocol paper, these (also) protocol {_listed(protocols)}."
         )
-    return said
+    return notes
 
 
 def _simulated_notes(rows: Sequence[Row]) -> list[str]:
@@ -142,8 +142,10 @@ def _simulated_notes(rows: Sequence[Row]) -> list[str]:
             if one["code"] in ("cost_assumed", "extrapolated"):
                 kind = f"{row['model']}.{row['phase']} on {row['device']}"
                 found.setdefault(one["detail"], {})[kind] = None
-    said_of = [f"Simulated {_listed(list(kinds))}: {said}." for said, kinds in found.items()]
-    return [*assumed, *said_of]
+    simulated = [
+        f"Simulated {_listed(list(kinds))}: {statement}." for statement, kinds in found.items()
+    ]
+    return [*assumed, *simulated]
 
 
 def _as_series(points: Sequence[Row]) -> list[Row]:

@@ -1,8 +1,8 @@
 """How far training had come for what energy and time: the metric after each epoch of each run.
 
-Energy and time count from the start of the run. An epoch's are all that was spent on it, what a
+Energy and time count from the start of the run. An epoch's are all that was used on it, what a
 killed segment lost and did again included; what belongs to no epoch is where its segment stands:
-start-up and staging before the segment's epochs, the rest after them. What a stage spent outside of
+start-up and staging before the segment's epochs, the rest after them. What a stage used outside of
 all epochs although it has some comes before the first epoch.
 """
 
@@ -34,7 +34,7 @@ _BEFORE = ("startup", "stage_data")
 
 
 @dataclass(frozen=True)
-class Spent:
+class Usage:
     """A run's use of energy or time, in its own unit; unknown parts are null."""
 
     epochs: dict[int, float | None]
@@ -87,56 +87,56 @@ def run_epochs(files: RunFiles) -> list[Row]:
     ]
 
 
-def cumulated(history: Sequence[Row], spent: Spent | None) -> list[float | None]:
+def cumulated(history: Sequence[Row], usage: Usage | None) -> list[float | None]:
     """Return the use from the run's start to the end of each epoch of its history.
 
     Null throughout where it is not known, or the recording does not say which epoch was when. All
     of it where the history has a single row and no epoch was marked, as of a registered run.
     """
-    if spent is not None and len(history) == 1 and not spent.epochs:
-        return [sum(spent.before.values()) + sum(spent.after.values())]
-    if spent is None or any(spent.epochs.get(row["epoch"]) is None for row in history):
+    if usage is not None and len(history) == 1 and not usage.epochs:
+        return [sum(usage.before.values()) + sum(usage.after.values())]
+    if usage is None or any(usage.epochs.get(row["epoch"]) is None for row in history):
         return [None] * len(history)
     so_far = 0.0
     ends: list[float | None] = []
-    before, after = dict(spent.before), dict(spent.after)
+    before, after = dict(usage.before), dict(usage.after)
     for row in history:
         so_far += sum(before.pop(s) for s in sorted(before) if s <= row["segment"])
         so_far += sum(after.pop(s) for s in sorted(after) if s < row["segment"])
-        so_far += spent.epochs[row["epoch"]] or 0.0
+        so_far += usage.epochs[row["epoch"]] or 0.0
         ends.append(so_far)
     return ends
 
 
-def _energies(totals: EnergyTotals, parts: Sequence[Row]) -> Spent | None:
+def _energies(totals: EnergyTotals, parts: Sequence[Row]) -> Usage | None:
     """Return energies in J, of all kinds in scope; None where the run's energy is unknown."""
     if totals.total_j is None:
         return None
     of_kinds = [r for r in totals.rows if r["device_kind"] in totals.scope]
-    return _spent(parts, of_kinds, "energy_j", lambda row: row["energy_j"], 1.0)
+    return _usage(parts, of_kinds, "energy_j", lambda row: row["energy_j"], 1.0)
 
 
-def _times(totals: EnergyTotals, parts: Sequence[Row], nodes: int) -> Spent | None:
+def _times(totals: EnergyTotals, parts: Sequence[Row], nodes: int) -> Usage | None:
     """Return times in s, mean over nodes, of the first kind in scope: a node's kinds have the same time."""
     kind = next(iter(totals.scope), None)
     if kind is None:
         return None
     of_kind = [row for row in parts if row["device_kind"] == kind]
-    spent = _spent(
+    usage = _usage(
         of_kind, totals.of_kind(kind), "node_s", lambda row: row["duration_s"], 1.0 / nodes
     )
     for segment, seconds in _unrecorded(totals.of_kind(kind)).items():
-        spent.after[segment] = spent.after.get(segment, 0.0) + seconds
-    return spent
+        usage.after[segment] = usage.after.get(segment, 0.0) + seconds
+    return usage
 
 
-def _spent(
+def _usage(
     parts: Sequence[Row],
     by_segment: Iterable[Row],
     name: str,
     value: Callable[[Row], float | None],
     factor: float,
-) -> Spent:
+) -> Usage:
     """Sum up `name` of the epochs' rows, and `value` of the segments' rows outside of all epochs."""
     by_epoch: dict[int, list[float | None]] = {}
     for part in parts:
@@ -148,13 +148,13 @@ def _spent(
     inside = {r["stage"] for r in parts if r["epoch"] is not None}
     both = [r[name] or 0.0 for r in parts if r["epoch"] is None and r["stage"] in inside]
     # Of a stage in both, no table says in which segment it was outside of epochs.
-    spent = Spent(epochs, {0: sum(both) * factor} if both else {}, {})
+    usage = Usage(epochs, {0: sum(both) * factor} if both else {}, {})
     for row in by_segment:
         if row["stage"] in outside - inside:
-            place = spent.before if row["stage"] in _BEFORE else spent.after
+            place = usage.before if row["stage"] in _BEFORE else usage.after
             known = (value(row) or 0.0) * factor
             place[row["segment"]] = place.get(row["segment"], 0.0) + known
-    return spent
+    return usage
 
 
 def _clocked(history: Sequence[Row], files: RunFiles, with_staging: bool) -> list[float | None]:

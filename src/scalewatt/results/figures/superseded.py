@@ -1,4 +1,4 @@
-"""Measurements that were set aside so that their runs are measured again: why, and what they said."""
+"""Measurements that were set aside so that their runs are measured again: why, and their energies."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def replaced_measurements(
     another machine.
     """
     found = {
-        (row["configuration"], row["repeat"], row["measurement"]): _said(row)
+        (row["configuration"], row["repeat"], row["measurement"]): _replaced(row)
         for row in asked
         if measurement_of(results, row["configuration"], row["repeat"]) != row["measurement"]
     }
     for own, notes in set_aside_notes(results).items():
         for note in notes:
-            said = json_object(note)
+            record = json_object(note)
             reason, date, measurement = (
-                str(said.get(name, "")) for name in ("reason", "date", "measurement")
+                str(record.get(name, "")) for name in ("reason", "date", "measurement")
             )
             one = Replaced(*own, reason, date, measurement, _energy_kwh(note.parent))
             found[(*own, one.measurement)] = one
@@ -66,7 +66,7 @@ def replaced_measurements(
     return sorted(kept, key=lambda one: (one.configuration, one.repeat, one.date))
 
 
-def _said(row: Mapping[str, Any]) -> Replaced:
+def _replaced(row: Mapping[str, Any]) -> Replaced:
     names = ("configuration", "repeat", "reason", "date", "measurement")
     return Replaced(**{name: row[name] for name in names})
 

@@ -79,8 +79,8 @@ def markdown(built: pa.Table) -> str:
     rows = built.to_pylist()
     kinds = dict.fromkeys((row["model"], row["phase"]) for row in rows)
     parts = [_part([r for r in rows if (r["model"], r["phase"]) == kind]) for kind in kinds]
-    said = closing_sentences(built, "Means over repeats ± half of the 95 % interval.")
-    return "\n\n".join([*parts, " ".join(said)]) + "\n"
+    sentences = closing_sentences(built, "Means over repeats ± half of the 95 % interval.")
+    return "\n\n".join([*parts, " ".join(sentences)]) + "\n"
 
 
 def _part(rows: list[Row]) -> str:
@@ -90,8 +90,8 @@ def _part(rows: list[Row]) -> str:
     heads += _RATIO_HEADS.values()
     lines = [heads, ["---", "---", *["--:"] * (len(heads) - 2)]]
     for row in rows:
-        said = "baseline: " if row["configuration"] == row["baseline"] else ""
-        cells = [said + row["differs"], row["precision_used"] or "–", str(row["n_repeats"])]
+        prefix = "baseline: " if row["configuration"] == row["baseline"] else ""
+        cells = [prefix + row["differs"], row["precision_used"] or "–", str(row["n_repeats"])]
         cells += [_mean(row, name, factor) for name, _, factor in shown]
         cells += [_ratio(row, name) for name in _RATIO_HEADS]
         lines.append(cells)
@@ -105,8 +105,8 @@ def _part(rows: list[Row]) -> str:
 def _metric_sentence(rows: list[Row]) -> str:
     """Return the metric's name in brackets; empty where no run has it."""
     known = dict.fromkeys((r["metric_name"], r["metric_goal"]) for r in rows if r["metric_name"])
-    said = [f"{_METRICS.get(name, name)}, {_GOALS[goal]} is better" for name, goal in known]
-    return f" (metric: {'; '.join(said)})" if said else ""
+    parts = [f"{_METRICS.get(name, name)}, {_GOALS[goal]} is better" for name, goal in known]
+    return f" (metric: {'; '.join(parts)})" if parts else ""
 
 
 def _mean(row: Row, name: str, factor: float) -> str:

@@ -111,9 +111,9 @@ def _merged() -> pd.DataFrame:
     for name in set(_COLUMNS.names) - {"source"}:
         different = by_id[name].nunique()
         for id_ in different[different > 1].index:
-            said = ", ".join(map(str, by_id.get_group(id_)[name].dropna()))
+            text = ", ".join(map(str, by_id.get_group(id_)[name].dropna()))
             raise InputError(
-                f"{REFERENCE}: {id_}: two rows differ in {name} ({said}); expected: one value"
+                f"{REFERENCE}: {id_}: two rows differ in {name} ({text}); expected: one value"
             )
     return by_id.first().assign(source=by_id["source"].agg("; ".join)).reset_index()
 
@@ -125,8 +125,8 @@ def _check_words(row: Row, number: int) -> None:
         ("device", list(SCOPES)),
     ):
         if row[name] not in allowed:
-            said = f"{name} is '{row[name]}'; {one_of(row[name], allowed)}"
-            raise InputError(f"{REFERENCE}: row {number}: {said}")
+            problem = f"{name} is '{row[name]}'; {one_of(row[name], allowed)}"
+            raise InputError(f"{REFERENCE}: row {number}: {problem}")
     for column in _COLUMNS:
         value, least = (
             row[column.name],
@@ -142,26 +142,26 @@ def _check_words(row: Row, number: int) -> None:
 
 @cache
 def _configurations() -> pd.DataFrame:
-    said = _merged()
-    configurations = [_configuration(row) for row in records(said)]
+    published = _merged()
+    configurations = [_configuration(row) for row in records(published)]
     identity: dict[str, Any] = {
         "campaign": PUBLISHED,
-        "device_name": said["device"].map(DEVICE_NAMES),
+        "device_name": published["device"].map(DEVICE_NAMES),
         "nodes": [one.nodes for one in configurations],
         "protocol": [one.protocol for one in configurations],
         "precision": [one.settings["precision"] for one in configurations],
         "energy_origin": PUBLISHED,
-        "energy_scope": said["device"].map(SCOPES),
+        "energy_scope": published["device"].map(SCOPES),
         "metric_goal": "min",
         "torch_device": "cuda",
-        "n_repeats": said["repeats"],
+        "n_repeats": published["repeats"],
     }
     found = pd.concat(
         [
-            said[["configuration", *TRAINING, "metric_name"]].assign(**identity),
+            published[["configuration", *TRAINING, "metric_name"]].assign(**identity),
             *(
                 parts.add_prefix(f"{name}_")
-                for name, parts in _quantities(said, configurations).items()
+                for name, parts in _quantities(published, configurations).items()
             ),
         ],
         axis=1,
@@ -170,68 +170,68 @@ def _configurations() -> pd.DataFrame:
     return to_frame(to_table(empty, CONFIGURATIONS))
 
 
-def _configuration(said: Row) -> Configuration:
+def _configuration(row: Row) -> Configuration:
     """Return the paper's configuration of a row, named as a campaign of the paper's names it."""
-    model, phase, gpus = said["model"], said["phase"], said["gpus"]
+    model, phase, gpus = row["model"], row["phase"], row["gpus"]
     key = model_key(model, phase)
     defaults = known_models()[model].settings[key]["properties"]
-    whole = said["dataset_samples"] == FULL_SAMPLES[model]
-    changed = said["epochs"] != defaults["epochs"]["default"]
+    whole = row["dataset_samples"] == FULL_SAMPLES[model]
+    changed = row["epochs"] != defaults["epochs"]["default"]
     return Configuration(
         id=configuration_id(
             key,
-            said["device"],
+            row["device"],
             gpus,
-            said["local_batch_size"],
-            None if whole else said["dataset_samples"],
-            {"epochs": said["epochs"]} if changed else {},
+            row["local_batch_size"],
+            None if whole else row["dataset_samples"],
+            {"epochs": row["epochs"]} if changed else {},
         ),
         model=model,
         phase=phase,
-        device=said["device"],
+        device=row["device"],
         gpus=gpus,
         nodes=-(-gpus // GPUS_PER_NODE),
         ranks_per_node=min(gpus, GPUS_PER_NODE),
-        local_batch_size=said["local_batch_size"],
-        global_batch_size=said["global_batch_size"],
+        local_batch_size=row["local_batch_size"],
+        global_batch_size=row["global_batch_size"],
         dataset={"name": PUBLISHED, "format": PUBLISHED},
         dataset_fraction="1",
-        dataset_samples=said["dataset_samples"],
+        dataset_samples=row["dataset_samples"],
         protocol="paper",
-        epochs=said["epochs"],
+        epochs=row["epochs"],
         settings={"precision": defaults["precision"]["default"]},
     )
 
 
 def _quantities(
-    said: pd.DataFrame, configurations: Sequence[Configuration]
+    published: pd.DataFrame, configurations: Sequence[Configuration]
 ) -> dict[str, pd.DataFrame]:
     """Return columns of PARTS: what is published, and what follows from it; spreads where they follow.
 
     A quotient of energy and time has none: both were of the same runs, and how they vary together
     is not published.
     """
-    n = said["repeats"]
-    hours = from_population_sd(n, said["gpu_hours"], said["gpu_hours_popstd"])
-    energy = from_population_sd(n, said["energy_kwh"], said["energy_popstd_kwh"])
-    runtime = moved(hours.mul(1 / said["gpus"], axis=0), said["runtime_h"])
+    n = published["repeats"]
+    hours = from_population_sd(n, published["gpu_hours"], published["gpu_hours_popstd"])
+    energy = from_population_sd(n, published["energy_kwh"], published["energy_popstd_kwh"])
+    runtime = moved(hours.mul(1 / published["gpus"], axis=0), published["runtime_h"])
     samples, updates = (
         column_of(counts, pa.int64()) for counts in zip(*map(_work, configurations), strict=True)
     )
     nodes = column_of((one.nodes for one in configurations), pa.int32())
     seconds = 3600 * runtime["mean"].fillna(0.0)
-    joules = {kind: said[f"{kind}_energy_kwh"] * J_PER_KWH for kind in ("gpu", "cpu")}
+    joules = {kind: published[f"{kind}_energy_kwh"] * J_PER_KWH for kind in ("gpu", "cpu")}
     work = Work(
-        gpu_hours=said["gpu_hours"],
+        gpu_hours=published["gpu_hours"],
         nodes=nodes,
         samples=samples,
         updates=updates,
-        gpu_s=seconds * said["gpus"],
+        gpu_s=seconds * published["gpus"],
         socket_s=seconds * SOCKETS_PER_NODE * nodes,
         node_s=seconds * nodes,
     )
-    joules["ram"] = joules["gpu"][:0].reindex(said.index)
-    total_j = said["energy_kwh"] * J_PER_KWH
+    joules["ram"] = joules["gpu"][:0].reindex(published.index)
+    total_j = published["energy_kwh"] * J_PER_KWH
     derived = energy_columns(joules, total_j, work, Facility())
     per_unit = ("energy_per_sample_j", "energy_per_update_j", "energy_per_node_kwh")
     found = {name: column.to_frame("mean") for name, column in derived.items()} | {
@@ -239,10 +239,10 @@ def _quantities(
         "gpu_hours": hours,
         "energy_kwh": energy,
         **{name: energy.mul(derived[name] / energy["mean"], axis=0) for name in per_unit},
-        "energy_per_model_kwh": energy.where(said["phase"] != "finetune"),
+        "energy_per_model_kwh": energy.where(published["phase"] != "finetune"),
         "samples_per_gpuh": inverse(hours, samples),
-        "passes_per_gpuh": inverse(hours, updates * said["gpus"]),
-        "metric_last": said[["metric_value"]].set_axis(["mean"], axis=1),
+        "passes_per_gpuh": inverse(hours, updates * published["gpus"]),
+        "metric_last": published[["metric_value"]].set_axis(["mean"], axis=1),
     }
     population = ((n - 1) / n) ** 0.5
     return {

@@ -216,9 +216,9 @@ def _check_finite(path: Path | str, table: pa.Table) -> None:
             continue
         row = pc.is_finite(table[field.name]).index(False).as_py()
         if row >= 0:
-            said = "NaN" if math.isnan(table[field.name][row].as_py()) else "infinite"
+            kind = "NaN" if math.isnan(table[field.name][row].as_py()) else "infinite"
             raise InputError(
-                f"{path}: row {row + 1}: {field.name} is {said}; expected a number, "
+                f"{path}: row {row + 1}: {field.name} is {kind}; expected a number, "
                 "or an empty cell (null) where it is not known"
             )
 
@@ -265,9 +265,9 @@ def _check_unique(path: Path | str, table: pa.Table, unique: Sequence[str]) -> N
     for row, key in enumerate(zip(*(table[n].to_pylist() for n in unique), strict=True), 1):
         before = first.setdefault(key, row)
         if before != row:
-            said = ", ".join(f"{n} {v}" for n, v in zip(unique, key, strict=True))
+            text = ", ".join(f"{n} {v}" for n, v in zip(unique, key, strict=True))
             raise InputError(
-                f"{path}: row {row} stands for the same as row {before}: {said}; expected: each once"
+                f"{path}: row {row} stands for the same as row {before}: {text}; expected: each once"
             )
 
 
@@ -280,11 +280,11 @@ def _check_origins(path: Path | str, table: pa.Table) -> None:
             found.setdefault(series, {}).setdefault(origin, []).append(row)
     for series, rows in found.items():
         if len(rows) > 1:
-            said = "; ".join(
+            text = "; ".join(
                 f"{origin} in row{_s(own)} {_listed(own)}" for origin, own in rows.items()
             )
             raise InputError(
-                f"{path}: series {series} has energies of several origins: {said}; expected: one "
+                f"{path}: series {series} has energies of several origins: {text}; expected: one "
                 "origin in a series (leave runs out by `scalewatt exclude`, or put them to a series "
                 "of their own)"
             )

@@ -291,9 +291,9 @@ def _shared_gpus(spec: RunSpec, provenance: dict[str, Any]) -> list[Flag]:
 
 def _simulation_flags(provenance: dict[str, Any]) -> list[Flag]:
     """Return what the scaling model did not know of a simulated run, by its provenance."""
-    said = provenance.get("simulated") or {}
-    assumed = [flag("cost_assumed", None, said["assumed"])] if said.get("assumed") else []
-    return [*assumed, *(flag("extrapolated", None, one) for one in said.get("warnings") or [])]
+    simulated = provenance.get("simulated") or {}
+    assumed = [flag("cost_assumed", None, simulated["assumed"])] if simulated.get("assumed") else []
+    return [*assumed, *(flag("extrapolated", None, one) for one in simulated.get("warnings") or [])]
 
 
 def _energies(energy: EnergyTotals) -> dict[str, Any]:

@@ -195,6 +195,6 @@ def metadata(table: pa.Table) -> dict[str, Any]:
     return json.loads(stored) if stored else {}
 
 
-def with_metadata(table: pa.Table, said: dict[str, Any]) -> pa.Table:
-    """Return the table, with `said` stored in it."""
-    return table.replace_schema_metadata({METADATA_KEY: json.dumps(said).encode()})
+def with_metadata(table: pa.Table, added: dict[str, Any]) -> pa.Table:
+    """Return the table, with `added` stored in it."""
+    return table.replace_schema_metadata({METADATA_KEY: json.dumps(added).encode()})

@@ -130,13 +130,13 @@ def origin_sentence(table: pa.Table) -> str:
     return f"Energy: {'; '.join(words)}.{f' {UNEQUAL_SCOPES}' if unequal else ''}"
 
 
-def left_out_sentences(said: Mapping[str, Any]) -> list[str]:
+def left_out_sentences(table_metadata: Mapping[str, Any]) -> list[str]:
     """Return, from a table's metadata, configurations without a finished run and excluded runs with why."""
     found = []
-    if said.get("missing"):
-        found.append(f"No finished run of {_enumerated(shortened_ids(said['missing']))}.")
-    if said.get("excluded"):
-        found.append(excluded_sentence(said["excluded"]))
+    if table_metadata.get("missing"):
+        found.append(f"No finished run of {_enumerated(shortened_ids(table_metadata['missing']))}.")
+    if table_metadata.get("excluded"):
+        found.append(excluded_sentence(table_metadata["excluded"]))
     return found
 
 
@@ -146,8 +146,8 @@ def excluded_sentence(excluded: Sequence[Mapping[str, Any]]) -> str:
     reasons: dict[str, list[str]] = {}
     for one in excluded:
         reasons.setdefault(one["reason"], []).append(f"{one['configuration']}/{one['repeat']}")
-    said = [f"{', '.join(runs)} ({why.rstrip('.')})" for why, runs in reasons.items()]
-    return f"Excluded: {'; '.join(said)}." if said else ""
+    parts = [f"{', '.join(runs)} ({why.rstrip('.')})" for why, runs in reasons.items()]
+    return f"Excluded: {'; '.join(parts)}." if parts else ""
 
 
 def shortened_ids(configurations: Sequence[str]) -> list[str]:
@@ -163,19 +163,19 @@ def shortened_ids(configurations: Sequence[str]) -> list[str]:
     ]
 
 
-def closing_sentences(table: pa.Table, *said: str) -> list[str]:
-    """Return the origin of the energies, what else is `said`, and what is left out."""
+def closing_sentences(table: pa.Table, *sentences: str) -> list[str]:
+    """Return the origin of the energies, what else is `sentences`, and what is left out."""
     if not len(table) and (left_out := left_out_sentences(metadata(table))):
         return left_out
-    return [origin_sentence(table), *said, *left_out_sentences(metadata(table))]
+    return [origin_sentence(table), *sentences, *left_out_sentences(metadata(table))]
 
 
 def _sentences(table: pa.Table) -> list[str]:
-    said = [_spread_sentence(table.to_pylist())]
+    sentences = [_spread_sentence(table.to_pylist())]
     if metadata(table).get("gpu_word") == "processes":
-        said.append("n counts processes, and hours are those of processes.")
-    said += metadata(table).get("notes", [])
-    return [sentence for sentence in closing_sentences(table, *said) if sentence]
+        sentences.append("n counts processes, and hours are those of processes.")
+    sentences += metadata(table).get("notes", [])
+    return [sentence for sentence in closing_sentences(table, *sentences) if sentence]
 
 
 def _spread_sentence(rows: Sequence[Row]) -> str:

@@ -244,10 +244,10 @@ def _kind_model(content: Mapping[str, Any], draws: Mapping[str, Any]) -> KindMod
     return found
 
 
-def _expect(right: bool, said: str) -> None:
+def _expect(right: bool, message: str) -> None:
     """Raise ValueError with what was expected, unless `right`."""
     if not right:
-        raise ValueError(said)
+        raise ValueError(message)
 
 
 def _read_names(terms: Mapping[str, Any], units: Mapping[str, str]) -> tuple[str, ...]:

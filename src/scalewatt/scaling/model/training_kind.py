@@ -78,14 +78,14 @@ def kind_of_row(row: Mapping[str, Any]) -> Kind:
     """
     key = model_key(row["model"], row["phase"])
     usual = defaults_of(key)
-    said = {name: row[name] for name in usual if row.get(name) is not None}
+    settings = {name: row[name] for name in usual if row.get(name) is not None}
     model = known_models().get(row["model"])
     dataset: dict[str, Any] = {"source": "data_root"}
     if model is not None:
         dataset["format"] = model.data_format
     if row["model"] == "fourcastnet":
         dataset["grid"] = [720, 1440]
-    return _kind(key, row["device"], row["protocol"], {**usual, **said}, dataset)
+    return _kind(key, row["device"], row["protocol"], {**usual, **settings}, dataset)
 
 
 def defaults_of(key: str) -> dict[str, Any]:

@@ -92,8 +92,10 @@ def _row(planner: Planner, series: Series, id_: str, predicted: Predicted | None
     if predicted.energy_j:
         scope = planner.forecaster.of_kind(spec).scope
         row |= {"energy_origin": PREDICTED, "energy_scope": scope}
-    said = joined([*planner.forecaster.warnings(spec), *stuck])
-    return row | {"basis": PREDICTED, "warnings": said} | stated(planner.amounts(id_, predicted))
+    warnings = joined([*planner.forecaster.warnings(spec), *stuck])
+    return (
+        row | {"basis": PREDICTED, "warnings": warnings} | stated(planner.amounts(id_, predicted))
+    )
 
 
 def beside(gpus: int, large: Predicted, smaller_gpus: int, small: Predicted) -> Row:
@@ -163,7 +165,7 @@ def _step(planner: Planner, series: Series, smaller: int, larger: int) -> Row:
     if small is None or large is None:
         unknown = [n for n, one in ((smaller, small), (larger, large)) if one is None]
         return row | {"reason": f"n = {', '.join(map(str, unknown))} cannot be predicted"}
-    said = [
+    parts = [
         one
         for id_ in ids
         for one in planner.forecaster.warnings(run_spec(planner.campaign, id_, 1))
@@ -173,5 +175,5 @@ def _step(planner: Planner, series: Series, smaller: int, larger: int) -> Row:
         **interval_columns("smaller_runtime_h", small.runtime_s[:, 0] / 3600),
         **interval_columns("runtime_h", large.runtime_s[:, 0] / 3600),
         **beside(larger, large, smaller, small),
-        "warnings": joined(said),
+        "warnings": joined(parts),
     }

@@ -197,9 +197,9 @@ class Planner:
         )
         if known:
             return run
-        said = "it has finished, but its energy is not known" + ("; predicted" if predicted else "")
+        note = "it has finished, but its energy is not known" + ("; predicted" if predicted else "")
         basis = MIXED if predicted else FINISHED
-        return replace(run, basis=basis, scope=scope, origin=PREDICTED, warnings=(said,))
+        return replace(run, basis=basis, scope=scope, origin=PREDICTED, warnings=(note,))
 
     def _amounts(self, id_: str, runtime_s: Array, kwh: Amounts) -> Amounts:
         configuration, facility = self.campaign.configurations[id_], self.facility

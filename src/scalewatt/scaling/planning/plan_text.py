@@ -93,7 +93,7 @@ def plan_markdown(plan: Plan) -> str:
     for row in _sums(plan):
         cells = [_with_interval(row, name, unit) for _, name, unit in _SUM_COLUMNS]
         sums.append("| " + " | ".join([_sum_name(row), str(row["runs"]), *cells]) + " |")
-    said = [
+    sentences = [
         *step_sentences(plan),
         *recommended_sentences(plan),
         *plan.notes,
@@ -107,7 +107,7 @@ def plan_markdown(plan: Plan) -> str:
         "\n".join(table),
         "## In sum",
         "\n".join(sums),
-        *said,
+        *sentences,
     ]
     return "\n\n".join(paragraphs) + "\n"
 
