@@ -34,7 +34,7 @@ _next_look_s: float | None = None
 def stage(name: str, epoch: int | None = None) -> None:
     """Begin a stage, which lasts until the next one begins; `epoch` counts from 0.
 
-    ValueError where `name` is none of scalewatt's stages. What cannot be written (a full disk) is
+    ValueError if `name` is none of scalewatt's stages. What cannot be written (a full disk) is
     said on stderr, and is no reason to end a training.
     """
     if name not in STAGES:

@@ -89,7 +89,7 @@ class _End:
     """The end of a job."""
 
     job_id: str | None
-    """None where it was not submitted."""
+    """None if it was not submitted."""
     log: str | None
     message: str
 

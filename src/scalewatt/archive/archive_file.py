@@ -50,7 +50,7 @@ class Opened:
 
     @contextmanager
     def stream(self, name: str) -> Iterator[IO[bytes]]:
-        """Open a file's content; InputError where it cannot be read."""
+        """Open a file's content; InputError if it cannot be read."""
         try:
             with self.archive.open(name) if self.archive else open(self.path / name, "rb") as one:
                 yield one
@@ -195,7 +195,7 @@ _PACKED = (".parquet", ".png", ".pdf")
 def write_archive(files: Mapping[str, Given], manifest: ArchiveManifest, out: Path) -> int:
     """Write an archive of `files` by path, with its manifest; return its size in bytes.
 
-    InputError where it exists already, or a file no longer matches the manifest.
+    InputError if it exists already, or a file no longer matches the manifest.
     """
     _check_absent(out)
     content = {**files, MANIFEST: manifest.text().encode()}

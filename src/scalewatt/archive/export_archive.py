@@ -56,7 +56,7 @@ def export_campaign(
 ) -> list[str]:
     """Write the archive of a campaign's results below `results`; return what to print, in lines.
 
-    InputError where results are missing, where something in them reveals this machine, or where
+    InputError if results are missing, where something in them reveals this machine, or where
     the archive exists already.
     """
     cluster = load_cluster(cluster_file)

@@ -46,7 +46,7 @@ def import_archive(
 ) -> list[str]:
     """Import an archive as results/<name> and campaigns/<name>.yaml; return what to print, in lines.
 
-    One of the published rows is only checked. InputError where it is damaged, or would overwrite.
+    One of the published rows is only checked. InputError if it is damaged, or would overwrite.
     """
     with opened(path) as one:
         manifest = read_manifest(one)
@@ -153,7 +153,7 @@ def _unpacking(results: Path, own: str) -> Iterator[Path]:
 
 
 def _renamed(file: Path, own: str) -> Campaign:
-    """Return the unpacked campaign, under its name here; InputError where it is damaged."""
+    """Return the unpacked campaign, under its name here; InputError if it is damaged."""
     one = read_imported(file)
     assert one is not None  # it is among the required files
     if one.name != own:

@@ -127,9 +127,9 @@ class TrainingDefinition:
     dataset: dict[str, Any]
     dataset_fraction: str
     dataset_samples: int | None
-    """None where a command's are not known."""
+    """None if a command's are not known."""
     validation_samples: int | None = None
-    """None where they are not known; seed and sampling period likewise."""
+    """None if they are not known; seed and sampling period likewise."""
     protocol: str
     epochs: int
     seed: int | None = None
@@ -138,7 +138,7 @@ class TrainingDefinition:
 
     @property
     def epoch_work(self) -> EpochWork | None:
-        """Return what an epoch consists of; None where the samples are not known."""
+        """Return what an epoch consists of; None if the samples are not known."""
         if self.dataset_samples is None:
             return None
         return epoch_work(self.dataset_samples, self.gpus, self.local_batch_size)
@@ -231,7 +231,7 @@ class Imported:
     carbon_intensity: dict[str, Any] | None = None
     price: dict[str, Any] | None = None
     original: str | None = None
-    """What it was called where it ran; None where it has that name here."""
+    """What it was called where it ran; None if it has that name here."""
 
 
 @dataclass(frozen=True)
@@ -247,9 +247,9 @@ class Campaign:
     """Number of repeats of each configuration."""
     figures: dict[str, dict[str, Any]]
     idle_probe: IdleProbe | None = None
-    """None where the campaign does not ask for it."""
+    """None if the campaign does not ask for it."""
     energy_budget_kwh: float | None = None
-    """None where there is no limit."""
+    """None if there is no limit."""
     registered: bool = False
     """True if its runs were made elsewhere: nothing of it is ever trained."""
     imported: Imported | None = None

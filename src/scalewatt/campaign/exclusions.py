@@ -55,7 +55,7 @@ class Exclusion:
         return self.configuration, self.repeat
 
     def excludes(self, measurement: str | None) -> bool:
-        """Return True if it leaves out a run whose measurement is this one, None where it has none."""
+        """Return True if it leaves out a run whose measurement is this one, None if it has none."""
         return self.action == EXCLUDE and self.measurement in ("", measurement)
 
 
@@ -91,7 +91,7 @@ def read_exclusions(campaign: Campaign) -> tuple[Exclusion, ...]:
 
 
 def write_exclusions(campaign: Campaign, rows: Iterable[Exclusion]) -> None:
-    """Replace a campaign's table, by rename; InputError where it cannot be written."""
+    """Replace a campaign's table, by rename; InputError if it cannot be written."""
     path, text = exclusions_path(campaign), io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -111,7 +111,7 @@ def changing(results: Path) -> Iterator[None]:
 
 
 def measurement_of(results: Path, configuration: str, repeat: int) -> str | None:
-    """Name the present measurement of a run; None where the run is not finished.
+    """Name the present measurement of a run; None if the run is not finished.
 
     `results` is the campaign's own folder.
     """
@@ -145,7 +145,7 @@ def remeasured_runs(exclusions: Iterable[Exclusion]) -> list[dict[str, Any]]:
 
 
 def exclusion(run: tuple[str, int], action: str, reason: str | None, measurement: str) -> Exclusion:
-    """Return a new row, dated now; InputError where the reason says nothing."""
+    """Return a new row, dated now; InputError if the reason says nothing."""
     one_line_reason = " ".join((reason or "").split())
     if not one_line_reason:
         raise InputError(

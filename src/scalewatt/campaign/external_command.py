@@ -167,7 +167,7 @@ def _is_text(word: str) -> bool:
 def files_sha256(folder: Path, patterns: list[str], where: str) -> dict[str, str | None]:
     """Return the SHA-256 of every file that the patterns name, by its name; a pattern without a file: None.
 
-    InputError where a pattern is none, or a file cannot be read.
+    InputError if a pattern is none, or a file cannot be read.
     """
     found: dict[str, str | None] = {}
     for pattern in patterns:

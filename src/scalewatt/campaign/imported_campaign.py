@@ -33,7 +33,7 @@ def imported_path(campaign: Path) -> Path:
 
 
 def read_imported(campaign: Path) -> Imported | None:
-    """Return what the file beside a campaign file says; None where there is none. InputError."""
+    """Return what the file beside a campaign file says; None if there is none. InputError."""
     path = imported_path(campaign)
     return parse_imported(read_json(path), str(path)) if path.exists() else None
 

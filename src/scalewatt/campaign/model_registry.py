@@ -46,7 +46,7 @@ def model_key(name: str, phase: str) -> str:
 
 @cache
 def known_models(folder: Path = WORKLOADS) -> dict[str, KnownModel]:
-    """Return all models by name; InputError where a file's MODEL is wrong."""
+    """Return all models by name; InputError if a file's MODEL is wrong."""
     parts = schema("campaign")["$defs"]
     found = {}
     for name, phases in PHASES.items():
@@ -89,7 +89,7 @@ def campaign_schema(content: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _command_names(content: Mapping[str, Any], where: str) -> list[str]:
-    """Return names of the entries of `models` that are commands; InputError where one cannot be a name."""
+    """Return names of the entries of `models` that are commands; InputError if one cannot be a name."""
     models = content.get("models")
     if not isinstance(models, dict):
         return []
@@ -194,7 +194,7 @@ def _check_name(path: Path) -> None:
 
 
 def _network(declared: dict[str, Any], where: str) -> tuple[str, ...]:
-    """Return the settings that the weights depend on; InputError where fine-tuning could not start."""
+    """Return the settings that the weights depend on; InputError if fine-tuning could not start."""
     phases = declared.get("phases", ["train"])
     for name in declared.get("network", ()):
         if name not in declared["settings"]:

@@ -71,7 +71,7 @@ def registered_schema() -> dict[str, Any]:
 
 
 def configuration(entry: dict[str, Any], point: Point, where: str) -> Configuration:
-    """Return the configuration at one point of a series; InputError where GPUs and nodes do not fit."""
+    """Return the configuration at one point of a series; InputError if GPUs and nodes do not fit."""
     gpus, nodes = point["gpus"], point.get("nodes", 1)
     if gpus % nodes:
         raise InputError(

@@ -100,7 +100,7 @@ def text_sha256(text: str) -> str:
 
 
 def read_spec(path: Path | str) -> RunSpec:
-    """Read a spec.json; InputError where it is none, is of another version, or contradicts itself."""
+    """Read a spec.json; InputError if it is none, is of another version, or contradicts itself."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         content = json.loads(text, parse_constant=_refuse_constant)
@@ -137,7 +137,7 @@ def parse_spec(content: Any, where: str) -> RunSpec:
 
 
 def _checked(content: dict[str, Any], kind: Any, where: str) -> dict[str, Any]:
-    """Return the fields of a dataclass; InputError where one is missing, unknown or does not fit."""
+    """Return the fields of a dataclass; InputError if one is missing, unknown or does not fit."""
     declared = {one.name: str(one.type) for one in fields(kind)}
     for name in content:
         if name not in declared:

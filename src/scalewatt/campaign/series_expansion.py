@@ -228,7 +228,7 @@ class Expansion:
             )
 
     def _samples(self, gpus: int, local: int, fraction: Fraction) -> tuple[Any, Any]:
-        """Return training and validation samples of a point; None where they are not known."""
+        """Return training and validation samples of a point; None if they are not known."""
         train, validation = (floor(n * fraction) for n in _sample_counts(self.dataset))
         if train // gpus < 1 or validation < 1:
             raise InputError(

@@ -93,7 +93,7 @@ FURTHER_WORDS = "Inconsistencies without a row among the claims"
 def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[Verdict]:
     """Return the verdict on every claim, in their order; by default on all `listed_claims`.
 
-    InputError where a claim that has a check or a reading is not among these.
+    InputError if a claim that has a check or a reading is not among these.
     """
     claims = claims or listed_claims()
     checked = set(checks_of_claims()) | set(inconsistencies())

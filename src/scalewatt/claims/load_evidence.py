@@ -81,7 +81,7 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
 
 
 def _check_origins(path: Path, configurations: pd.DataFrame, runs: pd.DataFrame) -> None:
-    """Raise InputError where a configuration's energy has another origin than its runs' has."""
+    """Raise InputError if a configuration's energy has another origin than its runs' has."""
     grouped = runs.dropna(subset=["energy_kwh"]).groupby("configuration")["energy_origin"]
     of_runs = {id_: set(origins) for id_, origins in grouped}
     known = configurations.dropna(subset=["energy_kwh_mean"])
@@ -97,7 +97,7 @@ def _check_origins(path: Path, configurations: pd.DataFrame, runs: pd.DataFrame)
 def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = None) -> Campaign:
     """Return the campaign of a results folder: the given file, else the project's file of that name.
 
-    InputError where none has the folder's name, or the given one has another.
+    InputError if none has the folder's name, or the given one has another.
     """
     name = results.resolve().name
     if given is not None:

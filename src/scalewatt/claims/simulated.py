@@ -60,10 +60,10 @@ class Simulated:
     row: Row
     """Its row of `configurations`, else of a run, else its spec."""
     statements: tuple[Row, ...]
-    """What the provenance of its runs says under `simulated`; empty where there is none."""
+    """What the provenance of its runs says under `simulated`; empty if there is none."""
 
     def assumption(self, subject: str) -> str | None:
-        """Return what is assumed of a subject; null where nothing is.
+        """Return what is assumed of a subject; null if nothing is.
 
         Without provenance everything may be.
         """
@@ -138,7 +138,7 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
 
 
 def assumption_of(claim: Claim, found: Mapping[str, Simulated]) -> str | None:
-    """Return why a claim is not testable on these configurations; null where it is."""
+    """Return why a claim is not testable on these configurations; null if it is."""
     if not claim.assumed:
         return None
     looked_at = [one for one in found.values() if _concerns(claim, one.row)]
@@ -206,7 +206,7 @@ def without_scatter(evidence: Evidence, found: Mapping[str, Simulated]) -> Evide
 
 
 def basis_of_simulated(evidence: Evidence) -> str:
-    """Return sentences on what simulated results rest on; empty where there are none."""
+    """Return sentences on what simulated results rest on; empty if there are none."""
     found = simulated_in(evidence)
     if not found:
         return ""

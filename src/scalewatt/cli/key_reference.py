@@ -56,7 +56,7 @@ def keys_text(kind: str) -> str:
 
 
 def write_keys(kind: str, document: Path) -> None:
-    """Put the keys of `kind` between the markers of `document`; InputError where these are missing."""
+    """Put the keys of `kind` between the markers of `document`; InputError if these are missing."""
     try:
         text = document.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -71,9 +71,9 @@ def write_json(path: Path | str, value: Any, check: Check | None = None) -> None
 
 
 def read_json(path: Path | str) -> Any:
-    """Read a JSON file; InputError where it is missing or is none.
+    """Read a JSON file; InputError if it is missing or is none.
 
-    OSError where its file system fails, which may pass by itself.
+    OSError if its file system fails, which may pass by itself.
     """
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
@@ -92,7 +92,7 @@ def write_at(descriptor: int, content: Any, offset: int) -> None:
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits; InputError where it cannot be read."""
+    """SHA-256 of a file, in hexadecimal digits; InputError if it cannot be read."""
     try:
         with open(path, "rb") as handle:
             return hashlib.file_digest(handle, "sha256").hexdigest()
@@ -125,7 +125,7 @@ _TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str}
 
 
 def read_content(path: Path) -> Any:
-    """Return what a JSON file holds; None where it is missing or damaged."""
+    """Return what a JSON file holds; None if it is missing or damaged."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -133,7 +133,7 @@ def read_content(path: Path) -> Any:
 
 
 def read_note(path: Path, kind: type[Note]) -> Note | None:
-    """Return the note of a dataclass `kind`; None where it is missing, damaged or has other types.
+    """Return the note of a dataclass `kind`; None if it is missing, damaged or has other types.
 
     Fields of `kind` are int, float or str, or one of these and None. Further keys are ignored.
     """
@@ -165,7 +165,7 @@ def _fits(value: Any, kind: str) -> bool:
 def waiting_lock(path: Path, text: str) -> Iterator[int]:
     """Hold a lock file and yield its descriptor; say `text` before waiting for another holder.
 
-    InputError where the file cannot be written or its file system has no locks.
+    InputError if the file cannot be written or its file system has no locks.
     """
     try:
         lock = open(path, "a", encoding="utf-8")  # noqa: SIM115

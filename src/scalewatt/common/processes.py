@@ -24,7 +24,7 @@ def machine_id() -> str | None:
 
 
 def process_started_s(pid: int) -> float | None:
-    """Return when a process was started, in s after the machine's start; None where unknown."""
+    """Return when a process was started, in s after the machine's start; None if unknown."""
     found = _stat(pid)
     return None if found is None else found[1]
 

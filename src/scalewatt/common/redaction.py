@@ -203,7 +203,7 @@ def _within(root: str, rest: str) -> str:
 
 
 def _login() -> tuple[str | None, str | None]:
-    """Name and home of this process's user as the system has them; None where it does not."""
+    """Name and home of this process's user as the system has them; None if it does not."""
     try:
         import pwd
 

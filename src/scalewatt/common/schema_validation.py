@@ -36,7 +36,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
-    """Read a YAML mapping; InputError where the file is missing or is none."""
+    """Read a YAML mapping; InputError if the file is missing or is none."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

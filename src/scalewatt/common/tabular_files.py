@@ -13,7 +13,7 @@ Rows = list[tuple[str, Row]]
 
 
 def csv_rows(path: Path) -> Rows:
-    """Return the rows of a CSV file, all cells as stripped text; InputError where the cells do not fit."""
+    """Return the rows of a CSV file, all cells as stripped text; InputError if the cells do not fit."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as handle:
             reader = csv.DictReader(handle, skipinitialspace=True, strict=True)
@@ -29,7 +29,7 @@ def csv_rows(path: Path) -> Rows:
 
 
 def parquet_rows(path: Path) -> Rows:
-    """Return the rows of a Parquet file; InputError where it cannot be read."""
+    """Return the rows of a Parquet file; InputError if it cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

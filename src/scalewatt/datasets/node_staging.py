@@ -47,7 +47,7 @@ def stage_images(
 
     `wanted` has the positions by split, None for all of it; positions and labels stay the
     same, images not wanted are absent. Variables ($TMPDIR) are expanded here, on the node.
-    Raises InputError where scratch is missing or too small and where the packed file is missing,
+    Raises InputError if scratch is missing or too small and where the packed file is missing,
     damaged, or of other images; nothing stays behind then. `remove_staged` removes it.
     """
     base = _scratch_folder(scratch)

@@ -28,7 +28,7 @@ class Check:
     found: str
     """What is there, in one line."""
     means: str = ""
-    """What that means for measurements; empty where all is well."""
+    """What that means for measurements; empty if all is well."""
     fix: Commands = ()
     """Commands that fix it."""
     needed: bool = False
@@ -82,7 +82,7 @@ class Machine:
         return given.get("SLURM_JOB_ID") or given.get("SLURM_JOBID") or None
 
     def read(self, path: str) -> str:
-        """Return the text of a file below `root`, empty where it cannot be read."""
+        """Return the text of a file below `root`, empty if it cannot be read."""
         try:
             return (self.root / path).read_text(errors="replace").strip()
         except OSError:

@@ -80,7 +80,7 @@ class Examination:
 def examine(
     folder: Path, machine: Machine | None = None, results: Path | None = None
 ) -> Examination:
-    """Examine this machine for runs of the profile in `folder`; InputError where that is wrong."""
+    """Examine this machine for runs of the profile in `folder`; InputError if that is wrong."""
     began = time.monotonic()
     machine = machine or Machine()
     profile = Profile(folder, load_cluster(folder / "cluster.yaml"))
@@ -235,7 +235,7 @@ class Conclusion:
 
     kinds: Mapping[str, KindOrigin]
     can_run: bool | None
-    """None where a check that runs need gave no answer."""
+    """None if a check that runs need gave no answer."""
     reasons: tuple[str, ...]
     """Names of the checks that decide `can_run`."""
     elsewhere: bool
@@ -243,7 +243,7 @@ class Conclusion:
 
     @property
     def origin(self) -> str | None:
-        """Return the origin of a run's total: measured, estimated or mixed; None where it is unknown."""
+        """Return the origin of a run's total: measured, estimated or mixed; None if it is unknown."""
         there = [kind for kind in self.kinds.values() if kind.is_there]
         origins = {kind.origin for kind in there}
         if not there or None in origins:
@@ -252,7 +252,7 @@ class Conclusion:
 
     @property
     def scope(self) -> str | None:
-        """Return the scope of a total as in column `energy_scope`; None where it is unknown."""
+        """Return the scope of a total as in column `energy_scope`; None if it is unknown."""
         if self.origin is None:
             return None
         return "+".join(kind for kind in DEVICE_KINDS if self.kinds[kind].is_there)
@@ -293,7 +293,7 @@ def conclude(checks: Sequence[Check], device: Device, elsewhere: bool) -> Conclu
 
 
 def _sampled(by_name: Mapping[str, Check], kind: str) -> Mapping[str, Any] | None:
-    """Return what perun's samples give for a device kind; None where it was not sampled."""
+    """Return what perun's samples give for a device kind; None if it was not sampled."""
     perun = by_name.get("perun")
     return None if perun is None else perun.facts.get("kinds", {}).get(kind)
 

@@ -153,13 +153,13 @@ def read_mounts(mountinfo: str) -> dict[str, str]:
 
 
 def type_of(path: Path, mounts: Mapping[str, str]) -> str | None:
-    """Return the type of the file system that a path is on; None where unknown."""
+    """Return the type of the file system that a path is on; None if unknown."""
     found = (mounts[str(one)] for one in (path, *path.parents) if str(one) in mounts)
     return next(found, None)
 
 
 def is_shared(kind: str | None) -> bool | None:
-    """Return True if several nodes see this type of file system; None where unknown."""
+    """Return True if several nodes see this type of file system; None if unknown."""
     if kind is None or kind.startswith("fuse"):
         return None
     return bool(_SHARED.search(kind))

@@ -92,8 +92,8 @@ def probe_folder(folder: Path) -> Found:
     """Write a file and delete it: {"exists", "tried", "free_gib", "error"}; never raises OSError.
 
     Where the folder does not exist, the nearest existing one above it is tried, and nothing is
-    created. `exists` is None where a folder above may not be searched; then nothing is tried.
-    `error` is None where writing works.
+    created. `exists` is None if a folder above may not be searched; then nothing is tried.
+    `error` is None if writing works.
     """
     tried = folder.absolute()
     hidden: OSError | None = None
@@ -138,7 +138,7 @@ def probe_perun(folder: Path, seconds: float, powers: dict[str, Any]) -> Found:
     """Sample this node with perun; raises where perun leaves no journal in `folder`.
 
     {"sensors": [{"sensor", "device_kind", "quantity", "samples", "mean", "unit"}], "kinds": {device
-    kind: {"origin", "devices", "sensors", "flags"}}}. `mean` is None where a sensor delivered
+    kind: {"origin", "devices", "sensors", "flags"}}}. `mean` is None if a sensor delivered
     nothing. An origin is what the accounting of runs gives with these sensors and rated `powers`.
     """
     from scalewatt.energy.accounting.node_energy import node_kinds
@@ -179,7 +179,7 @@ def _sleep(seconds: float) -> bool:
 
 
 def mean_of(series: SensorSeries) -> float | None:
-    """Return the mean power in W, or percent; None where the sensor delivered nothing plausible."""
+    """Return the mean power in W, or percent; None if the sensor delivered nothing plausible."""
     import numpy as np
 
     good = np.isfinite(series.values)

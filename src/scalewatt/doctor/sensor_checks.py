@@ -123,7 +123,7 @@ def _without_nvml(stage: str, error: str, on_bus: int, needed: bool) -> Check:
 
 
 def amd_hint(on_bus: int, has_kfd: bool) -> list[Check]:
-    """Return a check of AMD GPUs; nothing where there are none to compute on."""
+    """Return a check of AMD GPUs; nothing if there are none to compute on."""
     if not (on_bus and has_kfd):
         return []
     found = f"{on_bus} AMD GPU{'s' if on_bus > 1 else ''} (/dev/kfd)"
@@ -204,12 +204,12 @@ _RULE = (
 
 @dataclass(frozen=True)
 class EnergyCounter:
-    """One counter of RAPL; its range in J, None where it is not stated."""
+    """One counter of RAPL; its range in J, None if it is not stated."""
 
     entry: str
     name: str
     problem: str | None
-    """Why it cannot be read; None where it can."""
+    """Why it cannot be read; None if it can."""
     mode: str
     owner: str
     range_j: float | None

@@ -24,7 +24,7 @@ _ANSWER_BYTES = 1 << 22
 
 @dataclass(frozen=True)
 class Answer:
-    """The output of a program; `problem` is empty where it ended with exit code 0."""
+    """The output of a program; `problem` is empty if it ended with exit code 0."""
 
     output: str = ""
     errors: str = ""
@@ -56,7 +56,7 @@ class Subprocesses:
         self._ended = False
 
     def which(self, program: str) -> str | None:
-        """Return where a program is; None where it is not found."""
+        """Return where a program is; None if it is not found."""
         return shutil.which(program, path=self.environment["PATH"])
 
     def run(

@@ -86,7 +86,7 @@ class Probe:
 def run_probe(probe: Probe, launcher: str, device: Device, out: Path) -> int:
     """Run one probe and leave `perun/`, `probe.json` and `probe.log` in `out`; an exit code.
 
-    InputError where the launcher is not there. A probe of `out` that already runs is waited for.
+    InputError if the launcher is not there. A probe of `out` that already runs is waited for.
     """
     require_launcher(launcher)
     out.mkdir(parents=True, exist_ok=True)

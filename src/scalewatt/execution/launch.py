@@ -68,7 +68,7 @@ class LaunchOptions:
     """Where, with which resources and from which weights a training is started."""
 
     data_folder: Path | None
-    """None where the run has no prepared dataset."""
+    """None if the run has no prepared dataset."""
     work_root: Path
     launcher: str
     torch_device: str
@@ -161,7 +161,7 @@ def _train(
 ) -> int:
     """Run a segment, and further ones as long as the energy of the one before was not recorded.
 
-    InputError where a command's files are no longer the spec's: waiting for the locks may take long.
+    InputError if a command's files are no longer the spec's: waiting for the locks may take long.
     """
     name = work.spec.configuration
     for start in range(MONITOR_RESTARTS + 1):

@@ -25,7 +25,7 @@ def describe_segment(
 ) -> None:
     """Write on rank 0 what this segment runs on; all ranks must call this.
 
-    `gpu` is this rank's, None on a CPU; `torch` the module, None where the training uses another
+    `gpu` is this rank's, None on a CPU; `torch` the module, None if the training uses another
     one; `further` entries are added, and replace those of the same name.
     """
     placement = gathered_placement(ranks, gpu)
@@ -58,7 +58,7 @@ _FLAGS = (
 
 
 def software(torch: Any = None, mpi: Any = None) -> dict[str, str | None]:
-    """Versions by name; null where the library is not in use, or does not tell.
+    """Versions by name; null if the library is not in use, or does not tell.
 
     python, python_implementation; mpi_library, mpi_version, mpi_standard of `mpi` (mpi4py.MPI); cuda,
     cudnn and nccl of `torch`, which brings its own.
@@ -96,9 +96,9 @@ def _dotted(version: tuple[int, ...] | None) -> str | None:
 
 
 def flags(environment: Mapping[str, str], seed: int | None, torch: Any = None) -> dict[str, Any]:
-    """Seed, threads and flags of determinism as they are now; null where `torch` is not in use.
+    """Seed, threads and flags of determinism as they are now; null if `torch` is not in use.
 
-    `cublas_workspace_config` and `python_hash_seed` are the variables' values, null where not set.
+    `cublas_workspace_config` and `python_hash_seed` are the variables' values, null if not set.
     """
     of_torch = (
         dict.fromkeys(_FLAGS)

@@ -188,7 +188,7 @@ def bar_ends(points: pd.DataFrame, axis: str = "y") -> list[float]:
 
 def drawn_origins(points: pd.DataFrame) -> pd.Series:
     """Return the origin that each marker shows: that of its energy, or, where the energy is unknown,
-    the only one of its series (published points apart); None where there is no such."""
+    the only one of its series (published points apart); None if there is no such."""
     known = points["energy_origin"].mask(is_published(points), None)
     by_series = known.groupby(points["series"])
     only = by_series.transform("first").where(by_series.transform("nunique") == 1)
@@ -198,7 +198,7 @@ def drawn_origins(points: pd.DataFrame) -> pd.Series:
 
 def series_origins(points: pd.DataFrame) -> dict[str, str | None]:
     """Return by series the origin that its legend entry shows: the first known one of its own energies,
-    `published` where all its points are, None where none is known."""
+    `published` where all its points are, None if none is known."""
     own = points["energy_origin"].mask(is_published(points), None)
     first = own.groupby(points["series"], sort=False).first()
     theirs = is_published(points).groupby(points["series"], sort=False).all()

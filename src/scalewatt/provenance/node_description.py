@@ -31,7 +31,7 @@ def node_description(proc: Path = _PROC) -> dict[str, Any]:
 
 
 def cpus(proc: Path = _PROC) -> dict[str, Any]:
-    """Return {"cpu_models": names, "cpu_sockets": how many} of Linux; null where unknown."""
+    """Return {"cpu_models": names, "cpu_sockets": how many} of Linux; null if unknown."""
     models, sockets = set(), set()
     try:
         text = (proc / "cpuinfo").read_text(encoding="utf-8", errors="replace")
@@ -69,7 +69,7 @@ def _models(nvml: Any) -> dict[str, int]:
 
 
 def _asked(question: Callable[[], Any]) -> Any:
-    """Return NVML's answer; None where it raises any of its errors."""
+    """Return NVML's answer; None if it raises any of its errors."""
     try:
         return question()
     except Exception:

@@ -41,7 +41,7 @@ def normalised(name: str) -> str:
 
 
 def locked_versions(path: Path = LOCK) -> dict[str, str]:
-    """{normalised package: version} of a lock; InputError where it cannot be read or pins nothing."""
+    """{normalised package: version} of a lock; InputError if it cannot be read or pins nothing."""
     found = {}
     for line in _content(path).decode("utf-8", "replace").splitlines():
         if pin := _PIN.match(line):
@@ -52,7 +52,7 @@ def locked_versions(path: Path = LOCK) -> dict[str, str]:
 
 
 def lock_sha256(path: Path = LOCK) -> str:
-    """SHA-256 of a lock's bytes, in hexadecimal digits; InputError where it cannot be read."""
+    """SHA-256 of a lock's bytes, in hexadecimal digits; InputError if it cannot be read."""
     return hashlib.sha256(_content(path)).hexdigest()
 
 
@@ -116,7 +116,7 @@ def is_version(installed: str, locked: str) -> bool:
 
 
 def environment_name(prefix: str | Path = sys.prefix) -> str | None:
-    """ "training" or "analysis", as envs/install.sh noted below `prefix`; None where it did not."""
+    """ "training" or "analysis", as envs/install.sh noted below `prefix`; None if it did not."""
     name = _noted(prefix).get("environment")
     return name if name in ENVIRONMENTS else None
 
@@ -132,10 +132,10 @@ def _noted(prefix: str | Path) -> dict[str, Any]:
 def lock_note(
     installed: Mapping[str, str], path: Path = LOCK, prefix: str | Path = sys.prefix
 ) -> dict[str, Any] | None:
-    """Return what a run's provenance says of the lock under `lock`; None where there is no lock to read.
+    """Return what a run's provenance says of the lock under `lock`; None if there is no lock to read.
 
     sha256 (of the lock); environment; environment_lock_sha256 (of the lock that this environment was
-    set up from, null where nobody noted it); differences: package, locked, installed.
+    set up from, null if nobody noted it); differences: package, locked, installed.
     """
     environment = environment_name(prefix)
     made_from = _noted(prefix).get("lock_sha256")

@@ -34,7 +34,7 @@ class Ranks:
 def rank_placement(
     rank: int, local_rank: int, host: str, gpu: Gpu | None, sys: Path = _SYS
 ) -> dict[str, Any]:
-    """Return where this process, a rank, runs; null where unknown, and a GPU's without one.
+    """Return where this process, a rank, runs; null if unknown, and a GPU's without one.
 
     rank, local_rank, host; gpu (NVML's index), gpu_uuid, gpu_pci ("0000:31:00.0"), gpu_numa (node);
     cpus (the CPUs it may use, as "0-3,8"), numa (the nodes of these, in order).
@@ -76,7 +76,7 @@ def gathered_placement(ranks: Ranks, gpu: Gpu | None) -> dict[str, Any] | None:
 
 
 def allowed_cpus() -> set[int] | None:
-    """Return the CPUs that this process may use; None where the system does not tell."""
+    """Return the CPUs that this process may use; None if the system does not tell."""
     try:
         return set(os.sched_getaffinity(0))
     except (AttributeError, OSError):  # not Linux
@@ -95,7 +95,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def numbers(text: str) -> set[int]:
-    """Return the numbers of a list as the kernel writes it; ValueError where it is none."""
+    """Return the numbers of a list as the kernel writes it; ValueError if it is none."""
     found: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -104,7 +104,7 @@ def numbers(text: str) -> set[int]:
 
 
 def numa_of_cpus(cpus: set[int], sys: Path = _SYS) -> list[int] | None:
-    """Return the NUMA nodes that CPUs belong to; None where the kernel does not tell of each of them."""
+    """Return the NUMA nodes that CPUs belong to; None if the kernel does not tell of each of them."""
     of_node: dict[int, set[int]] = {}
     try:
         for folder in (sys / "devices/system/node").glob("node[0-9]*"):
@@ -118,7 +118,7 @@ def numa_of_cpus(cpus: set[int], sys: Path = _SYS) -> list[int] | None:
 
 
 def gpu_pci(gpu: Gpu) -> str | None:
-    """Return the PCI address of a GPU as the kernel writes it, by NVML; None where unknown."""
+    """Return the PCI address of a GPU as the kernel writes it, by NVML; None if unknown."""
     try:
         import pynvml
 
@@ -136,7 +136,7 @@ def gpu_pci(gpu: Gpu) -> str | None:
 
 
 def kernels_pci(address: str) -> str | None:
-    """NVML's PCI address ("00000000:3B:00.0") as the kernel writes it; None where it is none."""
+    """NVML's PCI address ("00000000:3B:00.0") as the kernel writes it; None if it is none."""
     found = _PCI.fullmatch(address.strip("\0 ").lower())
     if found is None:
         return None
@@ -145,7 +145,7 @@ def kernels_pci(address: str) -> str | None:
 
 
 def pci_numa(address: str, sys: Path = _SYS) -> int | None:
-    """Return the NUMA node of a PCI device; None where the machine has none or does not tell."""
+    """Return the NUMA node of a PCI device; None if the machine has none or does not tell."""
     try:
         text = (sys / "bus/pci/devices" / address / "numa_node").read_text(encoding="ascii")
         node = int(text)

@@ -19,7 +19,7 @@ PACKAGES = ("scalewatt", "torch", "torchvision", "perun", "mpi4py", "mpich", "nu
 
 
 def package_versions() -> dict[str, str | None]:
-    """Versions of the packages that matter for a training, null where one is absent."""
+    """Versions of the packages that matter for a training, null if one is absent."""
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -67,7 +67,7 @@ def made_with() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Gpu:
-    """The properties that decide which sensors a GPU has; None where unknown."""
+    """The properties that decide which sensors a GPU has; None if unknown."""
 
     index: int | None
     """NVML's, which perun's sensors carry; CUDA's own may be masked."""
@@ -96,7 +96,7 @@ def gpu_identity(device: Any) -> Gpu:
 def visible_gpu(torch_device: str, local_rank: int) -> Gpu | None:
     """Return the GPU that a program takes for the one of its local rank, without a context on it.
 
-    None where there is none to take (`cpu`, or `auto` on a machine without one).
+    None if there is none to take (`cpu`, or `auto` on a machine without one).
     """
     if torch_device == "cpu":
         return None
@@ -127,7 +127,7 @@ def visible_gpu(torch_device: str, local_rank: int) -> Gpu | None:
 def held_gpus(places: Iterable[tuple[str, Gpu | None]]) -> dict[str, Any]:
     """{"gpus": {host: indices}, "gpu_uuids": {host: uuids}} of the ranks' hosts and GPUs.
 
-    A host's are null where those of one rank are unknown, and both are null without GPUs.
+    A host's are null if those of one rank are unknown, and both are null without GPUs.
     """
     on_gpu = [(host, gpu) for host, gpu in places if gpu is not None]
     return {

@@ -64,7 +64,7 @@ class ConcurrentSamplers:
     def others(self) -> list[dict[str, Any]] | None:
         """Return {"run", "host", "pid"} of every other live sampler of this host.
 
-        None where they could not be seen: neither place can be both written to and read.
+        None if they could not be seen: neither place can be both written to and read.
         """
         by_socket, by_file = self._by_socket(), self._by_file()
         if by_socket is None and by_file is None:

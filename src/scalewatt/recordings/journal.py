@@ -79,7 +79,7 @@ def read_journal(paths: Iterable[Path | str] | Path | str, first: int = 0) -> Re
     `first` is the record that each file of records is read from, counted from the end where
     negative; JSON lines are read whole. Times are unix seconds. A torn end is left out; other
     unreadable samples are left out and counted as `journal_damaged`, one file of several with
-    `journal_unreadable`. Raises InputError where none holds a sample.
+    `journal_unreadable`. Raises InputError if none holds a sample.
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     parts: dict[tuple[str, str], list[SensorSeries]] = {}

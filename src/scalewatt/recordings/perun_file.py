@@ -52,7 +52,7 @@ def list_runs(path: Path | str) -> list[RunInfo]:
 
 
 def holds_runs(path: Path | str) -> bool:
-    """Return True if there is a run of perun in an HDF5 file; InputError where it is damaged or none."""
+    """Return True if there is a run of perun in an HDF5 file; InputError if it is damaged or none."""
     with _opened(path) as (handle, _), _named(path):
         return bool(runs_of(handle))
 

@@ -147,7 +147,7 @@ def choose_round(run: Run, round_id: str | None) -> tuple[str, dict[str, h5py.Gr
 
 
 def sampling_period_s(run: h5py.Group) -> float | None:
-    """Return the period that a run was recorded with, in s; None where it does not say."""
+    """Return the period that a run was recorded with, in s; None if it does not say."""
     for key in _PERIOD_KEYS:
         try:
             return float(text(run.attrs.get(key)) or "")
@@ -157,7 +157,7 @@ def sampling_period_s(run: h5py.Group) -> float | None:
 
 
 def text(value: object) -> str | None:
-    """Return an attribute as text; None where there is none."""
+    """Return an attribute as text; None if there is none."""
     if value is None:
         return None
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

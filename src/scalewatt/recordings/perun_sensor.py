@@ -68,7 +68,7 @@ class SensorReader:
         self._all_timed = True
 
     def read(self, kind: str, sensor: str, group: h5py.Group) -> SensorSeries | None:
-        """Return the series of a sensor; None where it measures neither power nor use.
+        """Return the series of a sensor; None if it measures neither power nor use.
 
         A sensor that cannot be read is a series without samples, flagged `unreadable_sensor`.
         """
@@ -190,7 +190,7 @@ def _dataset(group: h5py.Group, name: str) -> h5py.Dataset:
 
 
 def _number(data: h5py.Dataset, name: str) -> float | None:
-    """Return a numerical attribute, which may be written as text; None where there is none."""
+    """Return a numerical attribute, which may be written as text; None if there is none."""
     try:
         attribute = h5py.h5a.open(data.id, name.encode())
     except KeyError:
@@ -210,7 +210,7 @@ def _number(data: h5py.Dataset, name: str) -> float | None:
 
 
 def _unit(data: h5py.Dataset) -> str | None:
-    """Return a unit's symbol, however it is spelled; None where power may hide in a foreign one."""
+    """Return a unit's symbol, however it is spelled; None if power may hide in a foreign one."""
     word = text(_scalar(data.attrs.get("unit")))
     if word is None:
         return None

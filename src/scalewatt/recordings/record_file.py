@@ -215,7 +215,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], np.dtype[Any], int]:
 def read_records(path: Path, first: int = 0) -> Records:
     """Read a file of records from the record `first` on, which counts from the end where negative.
 
-    Raises InputError where the header is none.
+    Raises InputError if the header is none.
     """
     header, dtype, start = read_header(path)
     size = dtype.itemsize

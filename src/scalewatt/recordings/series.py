@@ -61,9 +61,9 @@ class SensorSeries:
     time_s: Floats
     values: Floats
     valid_max: float | None = None
-    """Range of the counter in J; None where unknown or no counter."""
+    """Range of the counter in J; None if unknown or no counter."""
     limit_w: float | None = None
-    """The device's own power limit in W; None where unknown."""
+    """The device's own power limit in W; None if unknown."""
     origin: str = MEASURED
     uuid: str | None = None
     """The device's own identity, where the sensor states one."""
@@ -184,7 +184,7 @@ _AVERAGED = re.compile(
 
 
 def gpu_quantity(device_name: str) -> str | None:
-    """Return INSTANTANEOUS, MOVING_MEAN, or None where the GPU is not known.
+    """Return INSTANTANEOUS, MOVING_MEAN, or None if the GPU is not known.
 
     `device_name` is as a driver or a cluster file gives it.
     """
@@ -194,7 +194,7 @@ def gpu_quantity(device_name: str) -> str | None:
 
 
 def sample_quantity(series: SensorSeries, device_name: str | None) -> str | None:
-    """Return what a sample of a series stands for; None where unknown, and of an estimate.
+    """Return what a sample of a series stands for; None if unknown, and of an estimate.
 
     `device_name` is that of the run's GPUs.
     """

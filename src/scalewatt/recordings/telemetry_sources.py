@@ -38,7 +38,7 @@ Reading = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Source:
-    """One query of a device, which gives some quantities; None where it has no answer."""
+    """One query of a device, which gives some quantities; None if it has no answer."""
 
     quantities: tuple[str, ...]
     device_index: int
@@ -120,7 +120,7 @@ def _nvml_questions(
 
 
 def _field_value(answer: Any) -> float | None:
-    """Return mW as W; None where NVML says that it has none."""
+    """Return mW as W; None if NVML says that it has none."""
     if answer.nvmlReturn != 0 or not 0 <= answer.valueType < len(_VALUE_FIELDS):
         return None
     return float(getattr(answer.value, _VALUE_FIELDS[answer.valueType])) * 1e-3

@@ -37,7 +37,7 @@ def point_of(one: Description, nodes: int) -> dict[str, Any]:
 def with_run(content: Content, one: Description, nodes: int, repeat: int) -> Content:
     """Return the campaign with one more run, in its series and at its point.
 
-    InputError where the series is of something else, or has another configuration there.
+    InputError if the series is of something else, or has another configuration there.
     """
     content = copy.deepcopy(content)
     point = point_of(one, nodes)

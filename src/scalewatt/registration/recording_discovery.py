@@ -123,7 +123,7 @@ def open_recording(path: Path, run: str | None, round_: str | None, where: str) 
 
 
 def place(file: RecordedFile, folder: Path) -> None:
-    """Copy a file to its name in `folder`; InputError where it changed since it was read.
+    """Copy a file to its name in `folder`; InputError if it changed since it was read.
 
     A copy, not a link: perun adds later runs to the same file.
     """
@@ -139,7 +139,7 @@ def place(file: RecordedFile, folder: Path) -> None:
 
 
 def _is_recording(path: Path) -> bool:
-    """Return True if a file is a journal, or HDF5 with a run; InputError where it is damaged HDF5."""
+    """Return True if a file is a journal, or HDF5 with a run; InputError if it is damaged HDF5."""
     if is_journal(path):
         return True
     return (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)) and holds_runs(path)

@@ -120,7 +120,7 @@ def _alone_in(campaigns: Path) -> Iterator[None]:
 
 
 def _campaign(path: Path, name: str) -> dict[str, Any]:
-    """Read the campaign as it is; InputError where the file is of another kind or name."""
+    """Read the campaign as it is; InputError if the file is of another kind or name."""
     if not path.exists():
         return campaign_file.new_content(name)
     content = read_yaml(path)
@@ -154,7 +154,7 @@ def _wanted(one: Description) -> _Wanted:
 
 
 def _held_gpus(one: Description, recorded: Recorded, per_node: int) -> dict[str, list[int]] | None:
-    """Return the GPUs that the run held, by host; None where fewer were recorded than it held."""
+    """Return the GPUs that the run held, by host; None if fewer were recorded than it held."""
     given = one.given.get("gpu_indices")
     if one.torch_device == "cpu":
         if given is not None:

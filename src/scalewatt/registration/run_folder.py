@@ -43,7 +43,7 @@ class Registered:
 
 
 def known_runs(results: Path) -> list[Registered]:
-    """Return the registered runs below a campaign's results; InputError where there are trained ones."""
+    """Return the registered runs below a campaign's results; InputError if there are trained ones."""
     found = []
     for path in sorted(results.glob("runs/*/*/provenance.json")):
         if path.parent.name.startswith("."):

@@ -37,9 +37,9 @@ class FigureEntry:
     title: str
     caption: str
     image: str | None
-    """A data URI, or None where nothing was drawn."""
+    """A data URI, or None if nothing was drawn."""
     points: str | None
-    """Its table as a data URI of CSV, or None where there is none."""
+    """Its table as a data URI of CSV, or None if there is none."""
 
 
 def write_report(results: Path, out: Path, definition: Definition) -> None:

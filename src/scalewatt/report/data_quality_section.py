@@ -56,7 +56,7 @@ def quality(
 
 
 def parsed_flags(run: Any) -> list[Flag]:
-    """Return a run's flags; InputError where they are no JSON list of objects with a code."""
+    """Return a run's flags; InputError if they are no JSON list of objects with a code."""
     where = f"report: tables/runs.parquet: {run.configuration}/{run.repeat}"
     return read_flags(run.flags, where)
 
@@ -114,7 +114,7 @@ def _flags(runs: pd.DataFrame) -> Part:
 
 
 def _absent(runs: pd.DataFrame) -> str:
-    """Return which device kinds have no sensor in how many runs; empty where there are all."""
+    """Return which device kinds have no sensor in how many runs; empty if there are all."""
     kinds = [found for row in data.each(runs) if (found := absent_kinds(row._asdict()))]
     if not kinds:
         return ""

@@ -97,7 +97,7 @@ def _setting(value: Any) -> str:
 
 
 def unknown_software(runs: pd.DataFrame, provenance: Provenance) -> str:
-    """Return how many runs have no record of their packages; empty where all have."""
+    """Return how many runs have no record of their packages; empty if all have."""
     silent = sum(not one.get("packages") for one in _of(runs, provenance))
     return f"{count(silent, 'run')} without a record of its packages." if silent else ""
 
@@ -119,14 +119,14 @@ def specifications(runs: pd.DataFrame) -> Grid:
 
 
 def unknown_commits(runs: pd.DataFrame, provenance: Provenance) -> str:
-    """Return how many runs have no record of the commit that published them; empty where all have."""
+    """Return how many runs have no record of the commit that published them; empty if all have."""
     silent = sum(not one.get("commit") for one in _of(runs, provenance))
     record = "without a record of the commit of the checkout that published them"
     return f"{count(silent, 'run')} {record}." if silent else ""
 
 
 def _of(runs: pd.DataFrame, provenance: Provenance) -> list[Row]:
-    """Return the provenance of each run, empty where there is none."""
+    """Return the provenance of each run, empty if there is none."""
     keys = zip(runs["configuration"], runs["repeat"], strict=True)
     return [provenance.get(key, {}) for key in keys]
 
@@ -161,7 +161,7 @@ def lock_sentence(runs: pd.DataFrame, provenance: Provenance) -> str:
 
 
 def packages(provenance: Provenance) -> Grid | None:
-    """Return each package that differs from the lock and in how many runs; None where none does."""
+    """Return each package that differs from the lock and in how many runs; None if none does."""
     found: Counter[tuple[str, ...]] = Counter()
     for one in provenance.values():
         whose = str(one.get("packages_of") or "the run")
@@ -173,7 +173,7 @@ def packages(provenance: Provenance) -> Grid | None:
 
 
 def commit_sentence(runs: pd.DataFrame, provenance: Provenance) -> str:
-    """Return how many runs were published or trained from uncommitted files; empty where none was."""
+    """Return how many runs were published or trained from uncommitted files; empty if none was."""
     parts = []
     of = _of(runs, provenance)
     clean = [one["commit_clean"] for one in of if one.get("commit_clean") is not None]

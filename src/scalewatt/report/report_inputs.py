@@ -76,7 +76,7 @@ class Results:
         return {} if frame is None else data.stored(frame)
 
     def image(self, name: str) -> str | None:
-        """Return a drawing as a data URI, or None where there is none."""
+        """Return a drawing as a data URI, or None if there is none."""
         found = [(self.folder / "figures" / f"{name}.{end}", kind) for end, kind in _IMAGES]
         there = [(path, kind) for path, kind in found if path.is_file()]
         if len(there) > 1 and there[0][0].stat().st_size > MOST_SVG_BYTES:
@@ -119,7 +119,7 @@ def _guessed(
 def _guessed_error(spec: RunSpec) -> tuple[float, float] | None:
     """Return a guess's error over the validation set of a run, in percent, and what it seldom falls below.
 
-    That is two standard deviations less. None where classes or validation samples are not known.
+    That is two standard deviations less. None if classes or validation samples are not known.
     """
     classes, samples = spec.dataset.get("classes"), spec.validation_samples
     if not classes or not samples:

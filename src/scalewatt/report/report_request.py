@@ -20,7 +20,7 @@ class Definition:
     profile: str = "profiles/local"
     """For the commands shown."""
     campaign_file: str | None = None
-    """Likewise; None where the profile's own campaign is meant."""
+    """Likewise; None if the profile's own campaign is meant."""
     figures: tuple[str, ...] = ()
     """Keys of the campaign's `figures`; the page offers no others."""
     planned: dict[str, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ def report_definition(
 
 
 def parse_definition(given: Any) -> Definition:
-    """Return the definition from JSON values; InputError where it is none."""
+    """Return the definition from JSON values; InputError if it is none."""
     root = schema("report")
     check(given, root, "report: --definition", root)
     lists = {name: tuple(given.get(name, ())) for name in _LISTS}

@@ -26,9 +26,9 @@ class Finding:
     outcome: str
     """One of OUTCOMES."""
     expected: Any = None
-    """As recorded; null where nothing is."""
+    """As recorded; null if nothing is."""
     found: Any = None
-    """As it is now; null where nothing is."""
+    """As it is now; null if nothing is."""
     detail: str | None = None
     """Where it differs, or why it was not checked."""
 

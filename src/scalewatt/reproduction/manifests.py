@@ -60,14 +60,14 @@ class Manifest:
     """Of the code that recorded it, with `-dirty` where files differ."""
     python: str
     lock_sha256: str | None
-    """Of the list of packages that the environment is made from; null where there is none."""
+    """Of the list of packages that the environment is made from; null if there is none."""
     files: tuple[FileEntry, ...]
 
 
 def write_manifest(results: Path) -> Path:
     """Write `results`/manifest.json of what there is in tables/ and figures/, whole or not at all.
 
-    InputError where there is neither: `results` is not a campaign's folder.
+    InputError if there is neither: `results` is not a campaign's folder.
     """
     path = results / MANIFEST
     write_json(path, {"manifest_version": RESULTS_VERSION, **asdict(record(results))})
@@ -106,7 +106,7 @@ def files_below(results: Path, folder: str) -> list[str]:
 
 
 def current_lock_sha256() -> str | None:
-    """Return the SHA-256 of the lock that this checkout has; None where it has none."""
+    """Return the SHA-256 of the lock that this checkout has; None if it has none."""
     return lock_sha256() if LOCK.exists() else None
 
 
@@ -134,7 +134,7 @@ _OF_FILE = tuple(field.name for field in fields(FileEntry))
 
 
 def read_manifest(results: Path) -> Manifest:
-    """Read a campaign's manifest; InputError where there is none, or it is damaged."""
+    """Read a campaign's manifest; InputError if there is none, or it is damaged."""
     path = results / MANIFEST
     if not path.exists():
         raise InputError(
@@ -209,7 +209,7 @@ def digest(stream: IO[bytes], most: int | None = None) -> Entry:
 
 
 def entry_of(given: Given) -> Entry:
-    """Return SHA-256 and length of a file; InputError where it cannot be read."""
+    """Return SHA-256 and length of a file; InputError if it cannot be read."""
     if isinstance(given, bytes):
         return Entry(hashlib.sha256(given).hexdigest(), len(given))
     try:
@@ -225,7 +225,7 @@ def entries_of(files: Mapping[str, Given]) -> dict[str, Entry]:
 
 
 def parse_archive_manifest(text: bytes, where: str) -> ArchiveManifest:
-    """Read manifest.json of an archive; InputError where it is none, or of an unknown version."""
+    """Read manifest.json of an archive; InputError if it is none, or of an unknown version."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -169,7 +169,7 @@ def _pairs(
 def _packages(
     provenance: Mapping[str, Any], lock: Mapping[str, Any], against: _Against
 ) -> str | None:
-    """Return the packages of a run that are not as locked; None where they are not recorded.
+    """Return the packages of a run that are not as locked; None if they are not recorded.
 
     They are compared anew where this checkout still has its lock; else as the run recorded it.
     """
@@ -184,7 +184,7 @@ def _packages(
 
 
 def _dataset_sha256(folder: Path, results: Path) -> str | None:
-    """Return the hash of the campaign's dataset as it was last prepared; None where a run has none."""
+    """Return the hash of the campaign's dataset as it was last prepared; None if a run has none."""
     dataset = json_object(folder / "spec.json").get("dataset") or {}
     prepared = json_object(results / "datasets" / f"{dataset.get('name')}.json")
     found = prepared.get("content_sha256")

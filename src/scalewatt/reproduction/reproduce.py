@@ -91,7 +91,7 @@ def reproduce(
 
     `given`: the cluster file, or its content as JSON; `campaign`: its file, by default the cluster's;
     `results`: the folder of all campaigns; `failed`: the run, CONFIGURATION/REPEAT, whose re-run
-    failed, which is a difference. InputError where there is no manifest, or a file is wrong.
+    failed, which is a difference. InputError if there is no manifest, or a file is wrong.
     """
     cluster = given_cluster(given)
     found = load_campaign(campaign or Path(cluster.campaign), cluster)

@@ -244,7 +244,7 @@ def finite(value: Any) -> Any:
 
 
 def read_table(path: Path) -> pa.Table:
-    """Read a history as it is stored, whatever its columns; InputError where it is unreadable."""
+    """Read a history as it is stored, whatever its columns; InputError if it is unreadable."""
     import pyarrow.parquet as pq
 
     try:

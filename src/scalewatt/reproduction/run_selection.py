@@ -23,7 +23,7 @@ Run = tuple[str, int]
 
 @dataclass(frozen=True)
 class Choice:
-    """The run to repeat; None where none can be, and why."""
+    """The run to repeat; None if none can be, and why."""
 
     run: Run | None
     reason: str
@@ -33,7 +33,7 @@ def choose_run(campaign: Campaign, cluster: Cluster, results: Path) -> Choice:
     """Choose among a campaign's finished runs, whose folder is `results`.
 
     `cluster` is that of the profile, as in its file. No run of an imported campaign is chosen unless it
-    is asked for: what an archive names is never run automatically. InputError where `reproduce_run` is
+    is asked for: what an archive names is never run automatically. InputError if `reproduce_run` is
     not a finished run, or cannot be run here.
     """
     if cluster.results_only or campaign.registered:
@@ -70,7 +70,7 @@ def choose_run(campaign: Campaign, cluster: Cluster, results: Path) -> Choice:
 
 
 def parse_run(text: str) -> Run:
-    """Parse CONFIGURATION/REPEAT; InputError where `text` is not such."""
+    """Parse CONFIGURATION/REPEAT; InputError if `text` is not such."""
     configuration, _, repeat = text.rpartition("/")
     if not configuration or "/" in configuration or not (repeat.isdigit() and int(repeat)):
         raise InputError(
@@ -104,7 +104,7 @@ def again_folder(results: Path) -> Path:
 
 
 def _obstacle(campaign: Campaign, cluster: Cluster, results: Path, run: Run) -> str | None:
-    """Return why a finished run cannot be repeated here; None where it can."""
+    """Return why a finished run cannot be repeated here; None if it can."""
     folder = run_folder(results, run)
     try:
         spec = read_spec(folder / "spec.json")
@@ -165,9 +165,9 @@ def _data(campaign: Campaign, cluster: Cluster, spec: RunSpec) -> str | None:
 
 
 def weights_of(results: Path, spec: RunSpec) -> Path | None:
-    """Return the weights that a run starts from; None where it starts from none.
+    """Return the weights that a run starts from; None if it starts from none.
 
-    InputError where they would not lie among the campaign's runs: a spec may have come with an archive.
+    InputError if they would not lie among the campaign's runs: a spec may have come with an archive.
     """
     source = spec.initial_weights
     if source is None:

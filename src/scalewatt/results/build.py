@@ -70,7 +70,7 @@ def check_definition(definition: Any) -> None:
 def write_tables(definition: Any, results: Path, out: Path) -> None:
     """Write what `definition` is of: a figure's table, or those of all runs.
 
-    InputError where it is no definition.
+    InputError if it is no definition.
     """
     check_definition(definition)
     write = write_figure_table if "figure" in definition else write_runs

@@ -58,7 +58,7 @@ class NoRetries:
     """That a run is not submitted any more, until somebody starts Snakemake again."""
 
     job: str | None
-    """Its last one; None where none was submitted."""
+    """Its last one; None if none was submitted."""
     reason: str
     at_s: float
     """Unix s."""
@@ -97,12 +97,12 @@ def read_attempt(work: Path, spec: RunSpec, job: str | None = None) -> Attempt |
 
 
 def read_no_retries(work: Path, spec: RunSpec) -> NoRetries | None:
-    """Return why a run gets no further retries; None where it may be submitted."""
+    """Return why a run gets no further retries; None if it may be submitted."""
     return read_note(no_retries_path(work, spec), NoRetries)
 
 
 def note_no_retries(work: Path, spec: RunSpec, job: str | None, reason: str) -> None:
-    """Note that a run is not submitted any more; OSError where that cannot be written."""
+    """Note that a run is not submitted any more; OSError if that cannot be written."""
     no_retries = NoRetries(job, one_line(reason), time.time())
     write_json(no_retries_path(work, spec), asdict(no_retries))
 
@@ -113,7 +113,7 @@ def read_submission(work: Path, spec: RunSpec) -> Submission | None:
 
 
 def note_submission(work: Path, spec: RunSpec, job: str, log: str | None) -> Submission:
-    """Note that `job` was given to the scheduler for a run; OSError where that cannot be written."""
+    """Note that `job` was given to the scheduler for a run; OSError if that cannot be written."""
     now = Submission(str(job), log, time.time(), socket.gethostname(), os.getpid())
     write_json(submission_path(work, spec), asdict(now))
     no_retries_path(work, spec).unlink(missing_ok=True)

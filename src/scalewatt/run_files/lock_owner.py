@@ -30,7 +30,7 @@ from scalewatt.slurm.job_queue import JobState, job_started_s, job_state
 OWNER = "holder.json"
 LOCK = "lock"
 BEAT_S = 10.0
-"""How often a owner renews the time of its record."""
+"""How often an owner renews the time of its record."""
 SILENT_S = 600.0
 """A owner on another machine is dead after this silence if nothing else is known of it."""
 GONE_SILENT_S = 45.0
@@ -42,7 +42,7 @@ class LockOwner:
     """The process that owns a run's lock, by its record."""
 
     host: str
-    """Empty where the record cannot be read."""
+    """Empty if the record cannot be read."""
     pid: int
     pid_started_s: float | None
     """Seconds after the machine's start."""
@@ -82,7 +82,7 @@ class LockedError(InputError):
 
 
 def read_owner(workdir: Path) -> LockOwner | None:
-    """Return the owner of a run's working directory, dead or alive; None where there is none."""
+    """Return the owner of a run's working directory, dead or alive; None if there is none."""
     return read_record(workdir / OWNER)
 
 
@@ -111,7 +111,7 @@ def read_record(path: Path) -> LockOwner | None:
 def owner_is_alive(
     owner: LockOwner, workdir: Path, state_of_job: Callable[[str], JobState | None] = job_state
 ) -> bool | None:
-    """Return True if the owner of a working directory lives; None where nobody can tell.
+    """Return True if the owner of a working directory lives; None if nobody can tell.
 
     Asks the kernel on its own machine (a frozen process lives; so does a run whose ranks outlived
     their launcher), else Slurm about its job (squeue, up to 10 s, unless the caller knows

@@ -102,7 +102,7 @@ def _set_aside(results: Path) -> Iterator[tuple[tuple[str, int], Path]]:
 
 
 def published_run(folder: Path, configuration: str, repeat: int) -> Published | None:
-    """Return the published run in a folder; None where there is none."""
+    """Return the published run in a folder; None if there is none."""
     path = folder / PROVENANCE
     try:
         mtime_ns = path.stat().st_mtime_ns

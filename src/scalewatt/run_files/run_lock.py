@@ -33,7 +33,7 @@ from scalewatt.run_files.lock_owner import (
 )
 
 PATIENCE_S = 60.0
-"""How long a Slurm job waits for a owner that lives, which may be ending."""
+"""How long a Slurm job waits for an owner that lives, which may be ending."""
 LOCK_LOOK_S = 0.5
 RECORD_LOOK_S = 3.0
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -105,8 +105,8 @@ def locked(target: Target) -> Iterator[Lease]:
 
     Another owner on this machine is waited for and named; in a Slurm job for PATIENCE_S at most,
     but for SILENT_S where nobody can tell whether it lives. A dead owner is taken over. LockedError
-    where another owner lives. InputError where the files may not be written, or there is no room;
-    OSError where their file system fails. Should another take this process for dead nevertheless,
+    where another owner lives. InputError if the files may not be written, or there is no room;
+    OSError if their file system fails. Should another take this process for dead nevertheless,
     it ends at once.
     """
     wait = _Wait(target)
@@ -196,7 +196,7 @@ def _take(target: Target, wait: _Wait) -> str:
 
 
 def _taken_from_dead(target: Target, owner: LockOwner, mine: Path) -> bool:
-    """Remove the record of a owner that is dead, and say so; False where that is another's to do."""
+    """Remove the record of an owner that is dead, and say so; False if that is another's to do."""
     if not _removed(target, owner.token, mine):
         return False
     if target.name_dead:
@@ -211,7 +211,7 @@ def _give_back(target: Target, token: str) -> None:
 
 
 def _removed(target: Target, token: str, mine: Path) -> bool:
-    """Take the record with this token away; False where that is another's to do."""
+    """Take the record with this token away; False if that is another's to do."""
     claims = _claims(target, token, mine)
     if not claims:
         return False
@@ -266,7 +266,7 @@ def _own_record(target: Target) -> Iterator[tuple[Path, str]]:
 
 
 def _linked(source: Path, target: Path) -> bool:
-    """Give a complete file a second name, which must be free; False where it is taken."""
+    """Give a complete file a second name, which must be free; False if it is taken."""
     try:
         os.link(source, target)
         return True

@@ -32,7 +32,7 @@ class WorkDir:
     spec: RunSpec
     spec_sha256: str
     dataset_sha256: str | None
-    """None where the run has no dataset of ours."""
+    """None if the run has no dataset of ours."""
     lock: int
     """File descriptor of the lock, for the processes that must hold it as well."""
     lock_token: str | None = None
@@ -54,8 +54,8 @@ class WorkDir:
         Outcomes: finished, stopped, failed, refused (its input was wrong), killed, monitor_lost (it
         stopped at a checkpoint because its energy was no longer recorded), and running. `detail`
         says why. `from_updates` and `to_updates` are all updates of the run that were safe in a
-        checkpoint when it began and ended, null where that is unknown; `job` is Slurm's, `code`
-        the exit code, both null where there is none.
+        checkpoint when it began and ended, null if that is unknown; `job` is Slurm's, `code`
+        the exit code, both null if there is none.
         """
         path = self.path / "segments.json"
         return read_json(path) if path.exists() else []

@@ -51,7 +51,7 @@ def calibrate_sources(sources: Sequence[Path], out: Path) -> str:
 
 
 def _check_once(points: Iterable[Point]) -> None:
-    """Raise InputError where a configuration is given twice: it would count twice."""
+    """Raise InputError if a configuration is given twice: it would count twice."""
     seen: dict[tuple[Kind, str], str] = {}
     for point in points:
         if (point.kind, point.configuration) in seen:
@@ -75,7 +75,7 @@ def plan_campaign(
     """Return the plan of a campaign on a cluster; by default the campaign and model that it names.
 
     `given`: the cluster file, or its content as JSON. `results`: the campaign's folder with finished
-    runs; None: all is predicted. `step`: two n to compare. InputError where the files or n are wrong,
+    runs; None: all is predicted. `step`: two n to compare. InputError if the files or n are wrong,
     there is no scaling model, or nothing can be predicted.
     """
     smaller, larger = step
@@ -104,7 +104,7 @@ def write_prediction(results: Path, campaign: Path, given: str, out: Path) -> No
     """Write the table that compares a campaign's results with their prediction, and its CSV.
 
     `results`: the campaign's folder; `given`: the cluster file, or its content as JSON. InputError
-    where the cluster simulates.
+    if the cluster simulates.
     """
     cluster, where = _cluster(given)
     if cluster.simulates:
@@ -156,7 +156,7 @@ def used_by(campaign: Campaign, results: Path) -> dict[tuple[str, int], dict[str
     """Return the rows of RUNS of the finished and accounted runs, by configuration and repeat.
 
     `results`: the campaign's folder. A run whose spec differs from the campaign's has to be re-run, so
-    it does not count; nor does a simulated one, which used nothing. InputError where the folder does
+    it does not count; nor does a simulated one, which used nothing. InputError if the folder does
     not exist or is not a campaign's, and where a file of a run is damaged.
     """
     _check_folder(campaign, results)
@@ -177,7 +177,7 @@ def used_by(campaign: Campaign, results: Path) -> dict[tuple[str, int], dict[str
 
 
 def _check_folder(campaign: Campaign, results: Path) -> None:
-    """Raise InputError where `results` is not the folder of a campaign's results."""
+    """Raise InputError if `results` is not the folder of a campaign's results."""
     if not results.is_dir():
         raise InputError(
             f"{results}: is no folder; expected the campaign's results, "

@@ -31,7 +31,7 @@ class Request:
     nodes: int
     tasks_per_node: int
     tasks: int | None
-    """Of all nodes; None where the executor counts them by GPUs."""
+    """Of all nodes; None if the executor counts them by GPUs."""
     cpus_per_task: int
     gres: str | None
     mem_mb: int
@@ -54,9 +54,9 @@ def training_request(
     done_updates: int = 0,
     upper_s: float | None = None,
 ) -> Request:
-    """Return what the next segment of a run asks for; InputError where no node of the device holds it.
+    """Return what the next segment of a run asks for; InputError if no node of the device holds it.
 
-    `upper_s`: upper bound of the whole run's time by the scaling model; None where it has none.
+    `upper_s`: upper bound of the whole run's time by the scaling model; None if it has none.
     """
     _check_cpus(spec.ranks_per_node, device, spec.configuration)
     nice = NICE_PER_REPEAT * (spec.repeat - 1)
@@ -138,7 +138,7 @@ def wall_time_min(
     remaining. An update needs at most its part of `upper_s`, an upper bound of the whole run's time
     by the scaling model; without that MARGIN × (base_s + local batch size × per_sample_s) of the
     device's `step_time`. Where both are missing, or the number of updates is not known: the limit.
-    InputError where less than an epoch fits into the limit.
+    InputError if less than an epoch fits into the limit.
     """
     limit = device.time_limit_min
     if limit is None:
@@ -159,10 +159,10 @@ def wall_time_min(
 
 
 def segments(runtime_s: float, device: Device, stop_warning_s: int = 600) -> int | None:
-    """Return how many jobs a run of `runtime_s` needs; None where the device has no wall-time limit.
+    """Return how many jobs a run of `runtime_s` needs; None if the device has no wall-time limit.
 
     A job trains from STARTUP_MIN after its start to `stop_warning_s` before the limit. InputError
-    where nothing is left of it.
+    if nothing is left of it.
     """
     if device.time_limit_min is None:
         return None
@@ -186,7 +186,7 @@ class _Pace:
 
 
 def step_time_s(spec: RunSpec, device: Device) -> float | None:
-    """Rough upper bound of one update's time in s; None where the device does not say."""
+    """Rough upper bound of one update's time in s; None if the device does not say."""
     known = device.step_time
     bound = known.get(f"{spec.model}.{spec.phase}", known.get(spec.model))
     if bound is None:

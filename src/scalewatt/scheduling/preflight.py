@@ -45,7 +45,7 @@ def check_before_submission(
 
 
 def account_problems(account: str | None) -> list[str]:
-    """Return what is wrong with the cluster file's account; nothing where it names none."""
+    """Return what is wrong with the cluster file's account; nothing if it names none."""
     if account is None:
         return []
     unset = [name for name in re.findall(r"\$\{?(\w+)\}?", account) if not os.environ.get(name)]

@@ -64,7 +64,7 @@ class Submissions:
     energy_used_kwh: Callable[[], float] | None = None
     """The campaign's energy so far, in kWh."""
     still_kwh: Callable[[RunSpec], float | None] = lambda _: None
-    """Energy that a run is still to use, as predicted; None where that is not known."""
+    """Energy that a run is still to use, as predicted; None if that is not known."""
     specs: Callable[[], Mapping[str, RunSpec]] = dict
     """The campaign's specs by run key: of which another Snakemake may have submitted jobs."""
     since_s: float = field(default_factory=time.time)
@@ -83,7 +83,7 @@ class Submissions:
         self._energy_used = _Recent(self.energy_used_kwh or (lambda: 0.0))
 
     def refusal(self, spec_path: Path | str, comment: str | None = None) -> str | None:
-        """Return why the run of a spec is not to be submitted now, and what to do; None where it may be.
+        """Return why the run of a spec is not to be submitted now, and what to do; None if it may be.
 
         `comment` is the one that all its jobs have in Slurm's queue.
         """
@@ -122,7 +122,7 @@ class Submissions:
         return any((path / "result.json").exists() for path in find_workdirs(self.work, spec))
 
     def over_budget(self) -> str | None:
-        """Return why nothing of the campaign is to be submitted any more; None where energy is left."""
+        """Return why nothing of the campaign is to be submitted any more; None if energy is left."""
         used_kwh = self._energy_used_so_far()
         if used_kwh is None or self.budget_kwh is None or used_kwh < self.budget_kwh:
             return None
@@ -134,7 +134,7 @@ class Submissions:
     def would_exceed(self, spec: RunSpec) -> str | None:
         """Return why a run is not to be submitted that would use more energy than is left, as predicted.
 
-        The energy used, and what runs under way are still to use, is not left. None where the run fits,
+        The energy used, and what runs under way are still to use, is not left. None if the run fits,
         or nothing is known of its energy.
         """
         used_kwh = self._energy_used_so_far()
@@ -197,7 +197,7 @@ class Submissions:
         self._energy_used.invalidate()
 
     def note(self, spec_path: Path | str, job: str, log: str | None) -> None:
-        """Note that `job` was submitted for the run; OSError where that cannot be written."""
+        """Note that `job` was submitted for the run; OSError if that cannot be written."""
         spec = read_spec(spec_path)
         self._set_going(spec)
         with self._state:
@@ -295,7 +295,7 @@ class Submissions:
 
 
 def _queue_or_none() -> dict[str, QueuedJob]:
-    """Return the queue; empty where Slurm gives no answer: the run's own lock then decides."""
+    """Return the queue; empty if Slurm gives no answer: the run's own lock then decides."""
     try:
         return queued_jobs()
     except NoAnswerError:

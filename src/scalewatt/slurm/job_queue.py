@@ -34,7 +34,7 @@ _FORMATS = {
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """One job of the queue as squeue prints it; empty where it was not asked for."""
+    """One job of the queue as squeue prints it; empty if it was not asked for."""
 
     id: str = ""
     slurm_state: str = ""

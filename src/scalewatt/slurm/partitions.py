@@ -104,7 +104,7 @@ def parse_partitions(lines: Iterable[str]) -> dict[str, Partition]:
 
 
 def misfit(demand: Demand, partitions: Mapping[str, Partition]) -> str | None:
-    """Return why no nodes of its partition can ever hold a job; None where they can."""
+    """Return why no nodes of its partition can ever hold a job; None if they can."""
     if demand.partition is None:
         return None
     partition = partitions.get(demand.partition)

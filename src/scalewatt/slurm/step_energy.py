@@ -46,7 +46,7 @@ def slurm_step(environment: Mapping[str, str]) -> dict[str, str] | None:
 def note_slurm_energies(segments: Iterable[tuple[Path, Path]]) -> None:
     """Write what Slurm says of the steps that segments ran in: (description, file to write) each.
 
-    JSON: job, step, consumed_energy_j (null where Slurm does not measure), elapsed_s, nodes,
+    JSON: job, step, consumed_energy_j (null if Slurm does not measure), elapsed_s, nodes,
     asked_s (Unix s). Takes up to 40 s for all together. Nothing is written where a segment ran in
     no step, sacct is missing, fails or gives no answer, or where the step did not run when the
     segment was described: of a job that was put back into the queue sacct knows the last start, whose
@@ -76,7 +76,7 @@ def _tolerant() -> Iterator[None]:
 
 
 def _note_once_ended(waiting: _Waiting) -> None:
-    """Ask until all steps have ended, and at least once; InputError where some have not in time."""
+    """Ask until all steps have ended, and at least once; InputError if some have not in time."""
     until = time.monotonic() + TRIES_S
     while waiting:
         for row in _ask(sorted(waiting)):
@@ -93,7 +93,7 @@ def _note_once_ended(waiting: _Waiting) -> None:
 
 
 def _ask(steps: Sequence[str]) -> list[dict[str, str]]:
-    """sacct's rows, none if it takes too long; InputError where it fails."""
+    """sacct's rows, none if it takes too long; InputError if it fails."""
     command = ["sacct", "-n", "-P", "-j", ",".join(steps), f"--format={','.join(FIELDS)}"]
     try:
         found = subprocess.run(

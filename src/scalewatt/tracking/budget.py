@@ -14,7 +14,7 @@ from scalewatt.run_files.progress_files import done_updates
 from scalewatt.scheduling.submissions import Submissions
 
 Predicted = Callable[[RunSpec], float | None]
-"""The energy of the whole run of a spec in kWh, by the scaling model; None where it is not known."""
+"""The energy of the whole run of a spec in kWh, by the scaling model; None if it is not known."""
 
 
 def budgeted_submissions(

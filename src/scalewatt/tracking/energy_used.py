@@ -179,7 +179,7 @@ class _Notes:
         self._changed = False
 
     def get(self, name: str, of: str) -> Any:
-        """Return what was noted of `name`; None where nothing, or for another `of`."""
+        """Return what was noted of `name`; None if nothing, or for another `of`."""
         entry = self._entries.get(name)
         return entry.get("note") if isinstance(entry, dict) and entry.get("of") == of else None
 
@@ -217,7 +217,7 @@ def _of_superseded(run: Published, powers: Powers) -> RunEnergy:
 
 
 def _of_table(run: Published, path: Path, name: str, notes: _Notes) -> RunEnergy | None:
-    """Return what a run's energy table says; None where there is none of these very results."""
+    """Return what a run's energy table says; None if there is none of these very results."""
     try:
         found = path.stat()
     except OSError:

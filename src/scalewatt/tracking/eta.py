@@ -33,7 +33,7 @@ class _Stage:
 def time_left(
     progress: Progress, before: int | None, marks: Sequence[Mapping[str, Any]]
 ) -> TimeLeft | None:
-    """Return how long a training still takes after its note of progress; None where unknown.
+    """Return how long a training still takes after its note of progress; None if unknown.
 
     `before`: updates of the run when the segment began; `marks`: lines of events.jsonl. An update
     takes as long as those of this segment on average. What lies between epochs takes as long as it

@@ -41,7 +41,7 @@ def run_command(
 ) -> list[str]:
     """Exclude a run, or measure it again; without a run, name what is. What to print, in lines.
 
-    InputError where something is missing or wrong.
+    InputError if something is missing or wrong.
     """
     if configuration is None and reason is None and not undone:
         return listed(place)
@@ -58,7 +58,7 @@ def run_command(
 def exclude(place: Place, run: tuple[str, int], reason: str | None) -> list[str]:
     """Leave a run's present measurement out and return what was done, in lines.
 
-    InputError where there is none, or it is left out already.
+    InputError if there is none, or it is left out already.
     """
     check_run(place.campaign, *run, "scalewatt exclude")
     measurement = measurement_of(place.results, *run)
@@ -83,7 +83,7 @@ def exclude(place: Place, run: tuple[str, int], reason: str | None) -> list[str]
 
 
 def undo(place: Place, run: tuple[str, int]) -> list[str]:
-    """Take back that a run's present measurement is left out; InputError where it is not."""
+    """Take back that a run's present measurement is left out; InputError if it is not."""
     check_run(place.campaign, *run, "scalewatt exclude --undo")
     measurement = measurement_of(place.results, *run)
     with changing(place.results):

@@ -79,7 +79,7 @@ class Place:
 def remeasure(place: Place, run: tuple[str, int], reason: str | None) -> list[str]:
     """Set a run's measurement aside and return what was done, in lines.
 
-    InputError where the run is not there to be measured again, or it is in use.
+    InputError if the run is not there to be measured again, or it is in use.
     """
     check_run(place.campaign, *run, "scalewatt remeasure")
     if measurement_of(place.results, *run) is None and _next_number(place, run) == 1:

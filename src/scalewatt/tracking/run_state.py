@@ -100,7 +100,7 @@ class RunNotes:
     folders: Sequence[Path]
     """The run's working directories."""
     queue: Queue | None
-    """None where Slurm gives no answer."""
+    """None if Slurm gives no answer."""
 
     def state_of_job(self, job: str) -> JobState | None:
         """Return what a job does, by the queue's one answer."""
@@ -289,7 +289,7 @@ def _newest(notes: RunNotes) -> Path | None:
 
 
 def checkpoint_updates(folder: Path | None) -> int | None:
-    """Return the updates that a working directory's checkpoint holds; None where there is none."""
+    """Return the updates that a working directory's checkpoint holds; None if there is none."""
     position = read_position(folder) if folder else None
     return position.updates if position else None
 

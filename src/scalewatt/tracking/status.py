@@ -88,12 +88,12 @@ class RunStatus:
     left: TimeLeft | None = None
     """Training left after the note of progress."""
     ends_s: float | None = None
-    """When it will have finished, in Unix s; None where its job ends before, or it is unknown."""
+    """When it will have finished, in Unix s; None if its job ends before, or it is unknown."""
     kwh: float | None = None
-    """At least; None where nothing was recorded."""
+    """At least; None if nothing was recorded."""
     kwh_known: bool = True
     excluded: str | None = None
-    """Why it is left out of tables and figures; None where it is not."""
+    """Why it is left out of tables and figures; None if it is not."""
     superseded: int = 0
     """Earlier measurements of it that were set aside."""
 
@@ -108,7 +108,7 @@ class CampaignStatus:
     work: Path
     asked_s: float
     queue_asked: bool | None
-    """True if Slurm's queue answered; None where there was nothing to ask."""
+    """True if Slurm's queue answered; None if there was nothing to ask."""
     runs: tuple[RunStatus, ...]
     energy_used: EnergyUsed
 
@@ -293,7 +293,7 @@ def _marks(folder: Path) -> list[Any]:
 
 
 def power_now(folder: Path, spec: RunSpec, rated: Powers, segment: int) -> Power | None:
-    """Return what the nodes of a running segment draw; None where one of them does not say."""
+    """Return what the nodes of a running segment draw; None if one of them does not say."""
     described = described_segment(folder, segment)
     run = Run(folder, spec, rated(spec.device, spec.name), described, None)
     stale_s = max(STALE_S, 10 * (number(spec.sampling_period_s) or 0.0))

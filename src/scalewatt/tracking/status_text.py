@@ -50,7 +50,7 @@ def show_status(
 ) -> int:
     """Print the status of a campaign; with `watch_s`, again so often until it is interrupted.
 
-    InputError where the cluster file or the campaign is wrong.
+    InputError if the cluster file or the campaign is wrong.
     """
     cluster = load_cluster(profile / "cluster.yaml")
     found = load_campaign(campaign or Path(cluster.campaign), cluster)

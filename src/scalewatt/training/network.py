@@ -87,7 +87,7 @@ class Precision:
     def of(cls, setting: str, device: torch.device) -> Precision:
         """Return the meaning of `setting`; a CPU has no TF32 and computes fp16 as fp32.
 
-        InputError where the GPU cannot compute in it.
+        InputError if the GPU cannot compute in it.
         """
         convolutions, products = _TF32.get(setting, _TORCH_DEFAULT_TF32)
         autocast = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(setting)

@@ -158,7 +158,7 @@ class FourCastNetWorkload(Workload):
 
     def results(self, sums: dict[str, np.ndarray]) -> dict[str, float | None]:
         """Return the RMSE in m²/s²; also that of persistence (the last state kept) and of climatology (the
-        training years' mean), which need no training. None where there is no climatology."""
+        training years' mean), which need no training. None if there is no climatology."""
 
         def mean(name: str, column: int) -> float | None:
             found = float(sums[name][:, column].sum() / sums[name][:, 0].sum())

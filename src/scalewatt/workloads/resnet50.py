@@ -126,7 +126,7 @@ class ResNet50(Workload):
     def index_lists(self) -> dict[str, np.ndarray]:
         """Return the subsets this run reads, by split: positions (int64) in the split's index, ascending.
 
-        Empty where the whole dataset or none of it is read.
+        Empty if the whole dataset or none of it is read.
         """
         subsets = {split: self._subset(split) for split in SPLITS}
         return {split: indices for split, indices in subsets.items() if indices is not None}

@@ -189,7 +189,7 @@ def _of_whole_nodes(evidence: Evidence, line: Line, names: Iterable[str]) -> Seq
 def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
     """Return points of whole nodes that know these quantities, by model, device, scope and origin.
 
-    Only those of the most frequent origin: energies of several are not compared. NotTestable where all
+    Only those of the most frequent origin: energies of several are not compared. NotTestable if all
     are estimated; these do not count.
     """
     there = {
@@ -226,7 +226,7 @@ def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
 def _factor_over(own: Sequence[Point], other: Sequence[Point]) -> tuple[Number, str] | None:
     """Return mean P over that of another model or device, by the device kinds that both have, and its label.
 
-    Null where there are none, or the parts of these are not known.
+    Null if there are none, or the parts of these are not known.
     """
     names = [f"{points[0].model} {points[0].device}" for points in (own, other)]
     scopes = [(points[0].scope or "").split("+") for points in (own, other)]
@@ -242,7 +242,7 @@ def _factor_over(own: Sequence[Point], other: Sequence[Point]) -> tuple[Number, 
 
 
 def _power(point: Point, kinds: Sequence[str]) -> Number:
-    """Return P by some device kinds; NotTestable where their part of it is not known."""
+    """Return P by some device kinds; NotTestable if their part of it is not known."""
     own = quantity(point, P)
     if point.scope == "+".join(kinds):
         return own

@@ -121,7 +121,7 @@ def _at_equal_data(small: Line, large: Line) -> Outcome:
 def _phases(evidence: Evidence) -> list[tuple[Line, Line]]:
     """Return fine-tuning and pre-training with constant LBS on each device that has both.
 
-    NotTestable where none has.
+    NotTestable if none has.
     """
     found = [
         (fine, evidence.line(MODEL, "pretrain", fine.device, "fd_lbs"))

@@ -99,7 +99,7 @@ def on_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
 
 
 def select(check: Check, evidence: Evidence, line: Line) -> Sequence[Point]:
-    """Return the points of a line that a check names; NotTestable or Unresolved where they are missing."""
+    """Return the points of a line that a check names; NotTestable or Unresolved if they are missing."""
     if "/" in check.n and check.n not in ("first/last", "last/first"):
         counts = [
             whole_nodes(evidence, line) if n == "node" else int(n) for n in check.n.split("/")
@@ -155,8 +155,8 @@ def on_all(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
 def each_line(evidence: Evidence, lines: Iterable[Line], checks: Sequence[Check]) -> Outcome:
     """Combine the checks of every line that has enough points with the first one's quantity.
 
-    Lines with fewer are named; they decide nothing where another has enough. NotTestable where no
-    point of any line has the quantity, Unresolved where no line has enough points.
+    Lines with fewer are named; they decide nothing if another has enough. NotTestable if no
+    point of any line has the quantity, Unresolved if no line has enough points.
     """
     name, least = checks[0].quantity, checks[0].least
     counted = sorted(((line, line.having(name)) for line in lines), key=lambda one: -len(one[1]))

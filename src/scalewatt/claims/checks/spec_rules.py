@@ -37,7 +37,7 @@ def specs_of(
 ) -> list[RunSpec]:
     """Return specs of the configurations in series of this description, each once; commands have none.
 
-    NotTestable where the campaign defines none, or no run of these has finished.
+    NotTestable if the campaign defines none, or no run of these has finished.
     """
     lines = [
         line
@@ -218,7 +218,7 @@ def _gpu_counts(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _gbs(spec: RunSpec) -> Any:
-    """Return the GBS; null where it is not that of all GPUs."""
+    """Return the GBS; null if it is not that of all GPUs."""
     fits = spec.local_batch_size * spec.gpus == spec.global_batch_size
     return spec.global_batch_size if fits else None
 

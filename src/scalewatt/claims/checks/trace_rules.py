@@ -39,7 +39,7 @@ SHOWN_S = 300.0
 
 
 def _measured(evidence: Evidence, model: str, phase: str, device: str | None = None) -> list[Trace]:
-    """Return measured GPU power of a model's phase, on a device; NotTestable where there is none."""
+    """Return measured GPU power of a model's phase, on a device; NotTestable if there is none."""
     points = {point.id: point for point in evidence.points}
     found = [
         trace
@@ -58,7 +58,7 @@ def _measured(evidence: Evidence, model: str, phase: str, device: str | None = N
 
 
 def averaged_s(evidence: Evidence) -> Any:
-    """Return the length of the windows that figure 5 has means over; null where it has samples."""
+    """Return the length of the windows that figure 5 has means over; null if it has samples."""
     return (evidence.trace_metadata.get("options") or {}).get("power_window_s")
 
 
@@ -95,7 +95,7 @@ def window_means(trace: Trace) -> list[float]:
 def variance_of_instants(trace: Trace) -> float:
     """Return the variance in W² that means over windows may have as their samples are instants.
 
-    NotTestable where windows have one sample at most.
+    NotTestable if windows have one sample at most.
     """
     windows = in_windows(trace)
     parts = (windows.var() / windows.size()).dropna()

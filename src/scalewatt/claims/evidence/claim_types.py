@@ -284,7 +284,7 @@ class Check:
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Return lower and upper bound, null where there is none; InputError for what is no range."""
+        """Return lower and upper bound, null if there is none; InputError for what is no range."""
         if self.expects == OF_CLAIM:
             return around(_claims()[self.id])
         if found := _RANGE.fullmatch(self.expects):

@@ -92,7 +92,7 @@ def is_metric(name: str) -> bool:
 def pooled(rows: Iterable[Row]) -> dict[Key, Spread]:
     """Return the spread of each quantity over all configurations (rows of the table) with repeats.
 
-    None where all repeats are equal: they share their seed, and do not tell what another run would give.
+    None if all repeats are equal: they share their seed, and do not tell what another run would give.
     """
     squares: dict[Key, float] = {}
     freedom: dict[Key, int] = {}
@@ -138,7 +138,7 @@ class Point:
     row: Row
     modes: tuple[str, ...] = ()
     dataset_total: int | None = None
-    """Samples of the whole dataset; null where the campaign does not say."""
+    """Samples of the whole dataset; null if the campaign does not say."""
     chance: float | None = None
     """The error in percent from which a classifier is no better than chance; null of other models."""
     spreads: Mapping[Key, Spread] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class Point:
     lbs = _column("local_batch_size")
     gbs = _column("global_batch_size")
     samples = _column("dataset_samples")
-    """Of the training set; null where unknown."""
+    """Of the training set; null if unknown."""
     epochs = _column("epochs")
     n_repeats = _column("n_repeats")
     """How many runs the means are of."""
@@ -170,7 +170,7 @@ class Point:
         return found
 
     def spread(self, name: str) -> Spread | None:
-        """Return that of one run, over the campaign's repeats; null where these do not tell it."""
+        """Return that of one run, over the campaign's repeats; null if these do not tell it."""
         return self.spreads.get(key_of(self.row, name))
 
     def mean(self, name: str) -> float | None:
@@ -286,7 +286,7 @@ class Evidence:
     def line(
         self, model: str, phase: str, device: str, mode: str, constant: int | None = None
     ) -> Line:
-        """Return the line of this description; NotTestable where none has results.
+        """Return the line of this description; NotTestable if none has results.
 
         Of several that with most points as the paper trained, then with most points.
         """
@@ -320,7 +320,7 @@ class Evidence:
     ) -> tuple[Line, ...]:
         """Return, for a portable claim, the line on its own device, else one of each other device.
 
-        A constant batch size of the paper's counts on the paper's device only. NotTestable where
+        A constant batch size of the paper's counts on the paper's device only. NotTestable if
         no device has such a line.
         """
         if self.find(model, phase, device, mode, constant):

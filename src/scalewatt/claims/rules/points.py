@@ -83,7 +83,7 @@ def values(points: Sequence[Point], name: str) -> list[Number]:
 
 
 def value(point: Point, name: str) -> Number:
-    """Return a quantity of a point; NotTestable where it is unknown."""
+    """Return a quantity of a point; NotTestable if it is unknown."""
     if name != PER_SAMPLE:
         return quantity(point, name)
     return quantity(point, "energy_kwh") / samples_of(point) * 1000
@@ -109,7 +109,7 @@ def whole_nodes(evidence: Evidence, line: Line) -> int:
 
 
 def points_at(line: Line, counts: Sequence[int], name: str) -> list[Point]:
-    """Return the points at these n; Unresolved where one has no result, NotTestable where one lacks it."""
+    """Return the points at these n; Unresolved if one has no result, NotTestable if one lacks it."""
     found = {point.gpus: point for point in line.points}
     if missing := [n for n in counts if n not in found]:
         raise Unresolved(
@@ -166,7 +166,7 @@ def efficiency(first: Point, point: Point) -> Number:
 
 
 def samples_of(point: Point) -> int:
-    """Return the samples of its dataset; NotTestable where they are unknown."""
+    """Return the samples of its dataset; NotTestable if they are unknown."""
     if not point.samples:
         raise NotTestable(f"{point.id}: the size of its dataset is not known.")
     return point.samples
@@ -184,7 +184,7 @@ def logarithms(numbers: Sequence[Number]) -> list[Number]:
 def with_ram(evidence: Evidence, least: int = 1) -> list[Point]:
     """Return points from `least` GPUs on with a measured or published share of RAM, on A100 if any.
 
-    An estimate from rated powers says nothing of a share. NotTestable where there are none.
+    An estimate from rated powers says nothing of a share. NotTestable if there are none.
     """
     there = [
         point

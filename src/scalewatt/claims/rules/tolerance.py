@@ -87,7 +87,7 @@ def combine(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
     """Return one outcome of alike parts (devices, lines): not reproduced if one is not, then unresolved.
 
     Parts that are not testable are named; they decide only where all are. The value is that of the
-    part that decides. NotTestable where there are no parts.
+    part that decides. NotTestable if there are no parts.
     """
     return _deciding(parts, (NOT_REPRODUCED, UNRESOLVED, REPRODUCED, NOT_TESTABLE))
 
@@ -176,7 +176,7 @@ def ranked(
 ) -> Outcome:
     """Check whether Spearman's correlation with x is at least `least` (`rises`), or at most its negative.
 
-    Unresolved where the slope against the ranks is within its interval, or no pair that goes the other
+    Unresolved if the slope against the ranks is within its interval, or no pair that goes the other
     way is further apart than its interval.
     """
     rho = round(spearman(x, [one.value for one in numbers]), 9)
@@ -213,7 +213,7 @@ def onset(
     """Check whether numbers leave the first by more than `margin` above the batch size `low`, up to `high`.
 
     The onset is between the last size that is at base and the first beyond, both with their whole
-    intervals. Unresolved where that step is not inside or outside of the range, and where the first
+    intervals. Unresolved if that step is not inside or outside of the range, and where the first
     size is not below it: then nothing says what the base is.
     """
     if sizes[0] >= low:
@@ -278,7 +278,7 @@ def linear(
 ) -> Outcome:
     """Check whether numbers are a line of x with R² of at least `least`.
 
-    Its intercept is told, and the line through 0. Unresolved where the slope is within its interval, or
+    Its intercept is told, and the line through 0. Unresolved if the slope is within its interval, or
     where R² is smaller and all points lie within their intervals of the line.
     """
     fit = line_fit(x, [one.value for one in numbers])

@@ -80,7 +80,7 @@ class Number:
 
 
 def number(summary: Summary, spread: Spread | None = None, published: bool = True) -> Number:
-    """Return a quantity's mean with its interval; NotTestable where the mean is unknown.
+    """Return a quantity's mean with its interval; NotTestable if the mean is unknown.
 
     That of its repeats; of a single run the t interval by `spread`, the campaign's repeats; without
     these ASSUMED_HALF of the value, or no bound where no spread of the quantity is `published`.

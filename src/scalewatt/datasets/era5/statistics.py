@@ -152,7 +152,7 @@ def read_moments(path: Path, steps: int) -> Moments:
 
 
 def load_statistics(folder: Path | str) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of every channel, float32 (20,); InputError where damaged."""
+    """Return mean and standard deviation of every channel, float32 (20,); InputError if damaged."""
     path = Path(folder) / STATISTICS
     statistics = read_json(path)
     try:
@@ -172,7 +172,7 @@ def load_statistics(folder: Path | str) -> tuple[np.ndarray, np.ndarray]:
 def load_climatology(folder: Path | str, shape: tuple[int, int] | None = None) -> np.ndarray | None:
     """Return the mean z500 of the training years, float32 (latitude, longitude) in m²/s², all latitudes.
 
-    None where the data were prepared before there was one; InputError where it is damaged or not
+    None if the data were prepared before there was one; InputError if it is damaged or not
     of this shape.
     """
     path = Path(folder) / CLIMATOLOGY

@@ -102,7 +102,7 @@ def recognise(
     """Return the factors that convert relative humidity and geopotential, by their values at 500 hPa.
 
     Humidity is a fraction up to `FRACTION`. 500 hPa lies at 4 to 6 km of height, or 40 000 to
-    60 000 m²/s². InputError where they are neither.
+    60 000 m²/s². InputError if they are neither.
     """
     humidity, geopotential = float(humidity_500.max()), float(geopotential_500.max())
     if not (0 < humidity <= 250 or np.isnan(humidity)):

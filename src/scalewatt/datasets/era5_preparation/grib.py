@@ -38,7 +38,7 @@ Messages = dict[tuple[int, int | None], tuple[int, int]]
 def open_grib(path: Path, lists: Path | None) -> FieldSource:
     """Return the pieces of a file and its grid; `lists` is the folder where lists are kept.
 
-    InputError where the file is torn or has another grid than a regular one.
+    InputError if the file is torn or has another grid than a regular one.
     """
     listed = _listed(path, lists)
     grid, rows = listed["grid"], listed["messages"]
@@ -138,7 +138,7 @@ def _listed(path: Path, lists: Path | None) -> dict[str, Any]:
 
 
 def _kept(kept: Path, state: dict[str, int]) -> dict[str, Any] | None:
-    """Return the list of a file in this state; None where there is none, or it is damaged."""
+    """Return the list of a file in this state; None if there is none, or it is damaged."""
     try:
         listed = read_json(kept)
         return listed if listed["file"] == state else None

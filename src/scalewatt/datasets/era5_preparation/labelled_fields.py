@@ -146,7 +146,7 @@ class FieldSource:
     pieces: dict[str, list[Piece]] = field(default_factory=dict)
     humidity_units: str = "unknown"
     humidity_over: str | None = None
-    """What relative humidity is defined over; None where it is assumed by its units."""
+    """What relative humidity is defined over; None if it is assumed by its units."""
     block_bytes: int = BLOCK_BYTES
     skipped: dict[str, str] = field(default_factory=dict)
     """Why variables that were found could not be used, by variable."""

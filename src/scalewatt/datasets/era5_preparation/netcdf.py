@@ -28,7 +28,7 @@ def open_netcdf(path: Path) -> FieldSource:
     """Return the pieces of a file, its grid, and the units of relative humidity.
 
     In a file without pressure levels, what should have some is skipped: `z` is orography there.
-    InputError where the file is none, torn, or of a kind that cannot be told.
+    InputError if the file is none, torn, or of a kind that cannot be told.
     """
     import xarray as xr
 

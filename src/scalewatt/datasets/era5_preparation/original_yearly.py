@@ -38,7 +38,7 @@ def open_original_year(
 ) -> YearReader:
     """Find and check a year's file: shape, times, and the first step of every month.
 
-    InputError where it is missing, torn, too short, on another grid, or where channels are in
+    InputError if it is missing, torn, too short, on another grid, or where channels are in
     another order, normalised, or turned round.
     """
     path = find_original(folder, year)

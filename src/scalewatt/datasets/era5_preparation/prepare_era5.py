@@ -182,7 +182,7 @@ def refuse_original(path: Path) -> None:
 
 
 def describe_year(folder: Path, definition: dict[str, Any], year: int) -> dict[str, Any]:
-    """Return the shape of a prepared year and a digest of its moments, None where none are stored."""
+    """Return the shape of a prepared year and a digest of its moments, None if none are stored."""
     file = YearFile.read(folder, year)
     steps = counted_steps(folder, definition, year)
     moments = stored_moments(file.path, steps)
@@ -228,7 +228,7 @@ def count_samples(definition: dict[str, Any], folder: Path) -> tuple[int, int]:
 def open_files(patterns: Sequence[str], lists: Path | None = None) -> FieldSource:
     """Open all GRIB and netCDF files that the patterns match; `lists` is a folder for lists of GRIB messages.
 
-    InputError where a pattern matches nothing, a file is torn or of another format, or grids
+    InputError if a pattern matches nothing, a file is torn or of another format, or grids
     differ.
     """
     name = f"ERA5 files {', '.join(patterns)}"

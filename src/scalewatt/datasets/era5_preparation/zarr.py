@@ -31,7 +31,7 @@ METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 def open_zarr(url: str) -> FieldSource:
     """Open a store's ERA5 arrays (names of WeatherBench 2 and ARCO-ERA5); only labels are read.
 
-    InputError where it cannot be opened or a coordinate is missing.
+    InputError if it cannot be opened or a coordinate is missing.
     """
     import zarr
 
@@ -97,7 +97,7 @@ def _with_missing_as_nan(array: zarr.Array, variable: str, name: str) -> zarr.Ar
     """Return the array with missing values in place of chunks that a shard lacks.
 
     Such chunks are no files, so that `_strict` does not see them, and Zarr gives the fill value.
-    InputError where no value stands for a missing one.
+    InputError if no value stands for a missing one.
     """
     import zarr
 

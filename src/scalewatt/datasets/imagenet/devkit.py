@@ -35,7 +35,7 @@ class Devkit:
 
 
 def read_devkit(path: Path | str) -> Devkit:
-    """Read `ILSVRC2012_devkit_t12.tar.gz`; InputError where it is damaged or another one.
+    """Read `ILSVRC2012_devkit_t12.tar.gz`; InputError if it is damaged or another one.
 
     Only synsets without children are classes; the others are their groups in WordNet.
     """

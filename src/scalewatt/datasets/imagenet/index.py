@@ -32,7 +32,7 @@ class ImageFolderIndex:
     labels: np.ndarray
     classes: list[str]
     sizes: np.ndarray | None = None
-    """int64, in bytes; None where the index was written without."""
+    """int64, in bytes; None if the index was written without."""
 
     @classmethod
     def load(cls, folder: Path | str, split: str) -> ImageFolderIndex:

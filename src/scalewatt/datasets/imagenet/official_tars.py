@@ -241,7 +241,7 @@ def _extract(tars: Tars, definition: dict[str, Any], folder: Path, tasks: list[C
 def _begin(tars: Tars, folder: Path) -> dict[str, dict[str, Any]]:
     """Return the record of the tars, after removing what was extracted from other files than these.
 
-    InputError where that is a finished train/ or val/.
+    InputError if that is a finished train/ or val/.
     """
     root = folder / EXTRACTING
     records = [path for path in (root / RECORD, folder / RECORD) if path.exists()]

@@ -74,7 +74,7 @@ def find_source(folder: Path, source: str | dict[str, Any] | None) -> Tars | Pat
 def lies_elsewhere(folder: Path, source: str | dict[str, Any] | None) -> bool:
     """Return True if a prepared index refers to another tree than the source, or to missing classes.
 
-    Tars are not needed any more once they are extracted. InputError where another MD5 is given
+    Tars are not needed any more once they are extracted. InputError if another MD5 is given
     than what was extracted from them has.
     """
     indexed = {indexed_folder(folder, split) for split in SPLITS}

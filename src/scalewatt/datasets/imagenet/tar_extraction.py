@@ -80,7 +80,7 @@ class Part:
 
 
 def walk(reader: RangeReader, part: Part) -> Iterator[Member]:
-    """Yield the regular files of a tar in order; InputError where it is damaged or truncated.
+    """Yield the regular files of a tar in order; InputError if it is damaged or truncated.
 
     A tar without its end mark ends with its last member, as for GNU tar, so the caller has to check
     that none is missing. (`tarfile` silently ends at a damaged header.)

@@ -46,7 +46,7 @@ class CrossCheck:
     duration_s: float
     energy_j: float
     recorded_j: float | None
-    """What was recorded over the same time; null where nothing was measured."""
+    """What was recorded over the same time; null if nothing was measured."""
     tolerance: float
     """Relative difference from which on it is flagged."""
 

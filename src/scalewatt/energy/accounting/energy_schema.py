@@ -31,7 +31,7 @@ TRACES_SCHEMA = pa.schema(
 )
 """One row per power sensor and sample, sorted by segment, node, device kind, device index, time.
 `quantity` says what the sample stands for: `instantaneous` power, the `mean` since the sample before, or
-a `moving_mean` over the second before; null where that is not known, and of estimates."""
+a `moving_mean` over the second before; null if that is not known, and of estimates."""
 
 _RUN = [("configuration", pa.string()), ("repeat", pa.int32())]
 ENERGY_SCHEMA = pa.schema(
@@ -53,7 +53,7 @@ ENERGY_SCHEMA = pa.schema(
     ]
 )
 """One row per segment, node, device kind (gpu, cpu, ram, unused_gpu) and stage. `energy_origin` is
-null where the kind is absent or its node was not recorded, `coverage` only where the kind is absent.
+null if the kind is absent or its node was not recorded, `coverage` only where the kind is absent.
 `short`: as the flag `stage_short`; such energies are right in sums alone."""
 
 DEVICES_SCHEMA = pa.schema(
@@ -75,7 +75,7 @@ DEVICES_SCHEMA = pa.schema(
         ("energy_origin", pa.string()),
     ]
 )
-"""One row per segment, device with a power and stage. `energy_j` is null where that of its device kind is,
+"""One row per segment, device with a power and stage. `energy_j` is null if that of its device kind is,
 `mean_power_w` is over the covered time. Samples outside of the accounted window count as `unattributed`."""
 
 FLAGS_SCHEMA = pa.schema(
@@ -91,7 +91,7 @@ FLAGS_SCHEMA = pa.schema(
     ]
 )
 """One row per quality flag. It concerns all nodes of the segment where `node` is null, all device kinds where
-`device_kind` is, all stages where `stage` is; `sensor` is null where it is not about one sensor."""
+`device_kind` is, all stages where `stage` is; `sensor` is null if it is not about one sensor."""
 
 EPOCHS_SCHEMA = pa.schema(
     [

@@ -54,7 +54,7 @@ class KindEnergy:
     """How many devices (CPU sockets, memories, GPUs) the energy belongs to; None if not recorded."""
     origin: str | None
     coverage: float | None
-    """Share of device seconds with a known power; None where the kind is absent."""
+    """Share of device seconds with a known power; None if the kind is absent."""
     flags: tuple[Flag, ...]
     device_s: float = 0.0
     """Device seconds of which the power should be known."""

@@ -20,7 +20,7 @@ from scalewatt.recordings.stage_files import read_stages
 
 
 class Planned(Protocol):
-    """The part of a run's spec that accounting needs; None where unknown."""
+    """The part of a run's spec that accounting needs; None if unknown."""
 
     @property
     def configuration(self) -> str | None: ...
@@ -36,7 +36,7 @@ class Planned(Protocol):
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """The part of a spec.json that accounting reads, whoever wrote it; None where absent."""
+    """The part of a spec.json that accounting reads, whoever wrote it; None if absent."""
 
     configuration: str | None = None
     repeat: int | None = None
@@ -59,7 +59,7 @@ _SPEC = {
 
 
 def read_planned_run(path: Path) -> PlannedRun:
-    """Read a spec.json; InputError where it is no JSON object or a value in it has another type."""
+    """Read a spec.json; InputError if it is no JSON object or a value in it has another type."""
     content = read_json(path)
     if not isinstance(content, dict):
         raise InputError(f"{path}: is no spec; expected a JSON object")
@@ -110,14 +110,14 @@ class Run:
         return list(dict.fromkeys(rank["host"] for rank in ranks)) if ranks else self.hostnames
 
     def segment(self, number: int) -> dict[str, Any]:
-        """Return the record of one of its segments; empty where there is none."""
+        """Return the record of one of its segments; empty if there is none."""
         noted = self.provenance.get("segments") or []
         return next((one for one in noted if one["segment"] == number), {})
 
     def used_gpus(
         self, node: str, series: Sequence[SensorSeries], segment: int | None = None
     ) -> list[int] | None:
-        """Return the indices of the GPUs that the run held on a node; None where not recorded.
+        """Return the indices of the GPUs that the run held on a node; None if not recorded.
 
         Those of `segment`; of a run whose segments note no ranks, those that it noted as a whole.
         They are identified by uuid where the sensors in `series` state one, else by index.
@@ -174,7 +174,7 @@ def concurrent_runs(provenance: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def read_provenance(path: Path, required: Sequence[str] = ()) -> dict[str, Any]:
-    """Read a run's provenance.json; InputError where it is none, or lacks one of the `required` keys."""
+    """Read a run's provenance.json; InputError if it is none, or lacks one of the `required` keys."""
     found = read_json(path)
     root = schema("provenance")
     check(found, {**root, "required": list(required)}, str(path), root)

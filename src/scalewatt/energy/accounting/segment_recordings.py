@@ -80,7 +80,7 @@ class Segment:
         return tuple(sorted({short_name(host): host for names in found for host in names}.values()))
 
     def node(self, host: str) -> NodeRecording:
-        """Read one node; its series are empty where no file has a sample of it."""
+        """Read one node; its series are empty if no file has a sample of it."""
         telemetry = tuple(c for c in self.telemetry if short_name(c.node) == short_name(host))
         runs = (n["run"] for n in self.samplers if short_name(n["host"]) == short_name(host))
         met = tuple(dict.fromkeys(runs))

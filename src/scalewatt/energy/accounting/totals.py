@@ -46,7 +46,7 @@ class EnergyTotals:
         return known_sum(self.joules(kind) for kind in self.scope)
 
     def origin_of(self, kind: str) -> str | None:
-        """Return the origin of a kind's energy; None where it has none, or several."""
+        """Return the origin of a kind's energy; None if it has none, or several."""
         origins = {r["energy_origin"] for r in self.of_kind(kind)}
         return origins.pop() if len(origins) == 1 else None
 
@@ -78,7 +78,7 @@ class EnergyTotals:
 
     @property
     def origin(self) -> str | None:
-        """Return measured, estimated, …, or mixed; None where there is no energy."""
+        """Return measured, estimated, …, or mixed; None if there is no energy."""
         counted = [r for r in self.rows if r["device_kind"] in DEVICE_KINDS]
         return one_origin(r["energy_origin"] for r in counted if r["energy_j"] is not None)
 
@@ -90,7 +90,7 @@ class EnergyTotals:
 
 
 def known_sum(values: Iterable[float | None]) -> float | None:
-    """Return the sum; None where one value is, or there is none."""
+    """Return the sum; None if one value is, or there is none."""
     found = list(values)
     if not found or None in found:
         return None

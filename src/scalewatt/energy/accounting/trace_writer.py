@@ -184,13 +184,13 @@ def _watts(pieces: list[_Piece]) -> pa.Array:
 
 
 def _words(codes: np.ndarray, words: Sequence[str]) -> pa.DictionaryArray:
-    """Return the words of codes; null where a code is negative."""
+    """Return the words of codes; null if a code is negative."""
     indices = _array(pa.from_numpy_dtype(codes.dtype), codes, codes >= 0)
     return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()))
 
 
 def _array(kind: pa.DataType, values: np.ndarray, known: np.ndarray | None = None) -> pa.Array:
-    """Return an array on the memory of `values`; null where not `known`."""
+    """Return an array on the memory of `values`; null if not `known`."""
     mask = None
     if known is not None and not known.all():
         mask = pa.py_buffer(np.packbits(known, bitorder="little"))

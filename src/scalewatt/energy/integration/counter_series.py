@@ -43,7 +43,7 @@ LEAST_RANGE_J = 65_000.0
 
 
 def clean_counter(time_s: Floats, counter_j: Floats, device: Device) -> Validated | None:
-    """Take the differences of a counter without any flag; None where full validation is needed."""
+    """Take the differences of a counter without any flag; None if full validation is needed."""
     step = np.diff(time_s)
     if not is_even(step, device.period_s) or not float(counter_j.min()) > 0:
         return None
@@ -52,7 +52,7 @@ def clean_counter(time_s: Floats, counter_j: Floats, device: Device) -> Validate
 
 
 def clean_means(time_s: Floats, mean_w: Floats, device: Device) -> Validated | None:
-    """Add up mean powers without any flag; None where full validation is needed."""
+    """Add up mean powers without any flag; None if full validation is needed."""
     step = np.diff(time_s)
     if not is_even(step, device.period_s) or not 0 <= float(mean_w[0]) <= device.limit_w:
         return None

@@ -67,7 +67,7 @@ LIMIT_FACTOR = 2.0
 
 
 def clean_power(time_s: Floats, power_w: Floats, device: Device) -> Validated | None:
-    """Integrate power in W without any flag in few passes; None where full validation is needed."""
+    """Integrate power in W without any flag in few passes; None if full validation is needed."""
     step = np.diff(time_s)
     # A NaN fails every comparison.
     if not is_even(step, device.period_s) or not float(power_w.max()) <= device.limit_w:

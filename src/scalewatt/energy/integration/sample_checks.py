@@ -95,9 +95,9 @@ class Device:
     measured: bool
     """True if a sensor stands behind it: one that may freeze, of a device that never draws 0 W."""
     valid_max: float | None
-    """Range of the counter in J; None where unknown or no counter."""
+    """Range of the counter in J; None if unknown or no counter."""
     period_s: float | None
-    """The declared sampling period; None where unknown."""
+    """The declared sampling period; None if unknown."""
 
 
 def sampling_period(time_s: Floats, declared_s: float | None = None) -> float:
@@ -114,7 +114,7 @@ def bridge_s(period_s: float) -> float:
 
 
 def is_even(step_s: Floats, period_s: float | None) -> bool:
-    """Tell whether the clock runs forward without a gap; False where full validation is needed."""
+    """Tell whether the clock runs forward without a gap; False if full validation is needed."""
     if step_s.size == 0 or not float(step_s.min()) > 0:
         return False
     period = period_s or float(np.median(step_s))

@@ -92,7 +92,7 @@ class StageIntervals:
         return np.array(codes, dtype=np.int8)
 
     def _counts(self, time_s: Floats) -> NDArray[np.intp] | None:
-        """Return how many of the times there are of each of `_codes`; None where they are not in order."""
+        """Return how many of the times there are of each of `_codes`; None if they are not in order."""
         if time_s.size > 1 and np.diff(time_s).min() < 0:
             return None
         edges = np.searchsorted(time_s, self.start_s, side="left")

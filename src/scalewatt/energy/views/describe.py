@@ -50,7 +50,7 @@ def describe(
 ) -> dict[str, Any]:
     """Return the energy of one recording by device kind, device and stage, ready for JSON.
 
-    Absent is None. A total is None where one of its parts is recorded but may not be stated; what
+    Absent is None. A total is None if one of its parts is recorded but may not be stated; what
     was recorded of it stands in `recorded_energy_kwh`. `runtime_s` is the longest of the hosts,
     summed over segments, `coverage` the smallest of a kind. `stages`: a file of stage events;
     `gpus_per_node`: how many GPUs each node must have recorded. Of a run folder all segments count,

@@ -133,7 +133,7 @@ def _sum_from_json(value: Any) -> JournalSum | None:
 def read_so_far(path: Path, run: Run, before: JournalNote | None) -> JournalNote:
     """Count the journal at `path` of a segment of `run`, as far as `before` has not done so.
 
-    `run` gives the GPUs held and the rated powers; `before` must be of the same. OSError where the
+    `run` gives the GPUs held and the rated powers; `before` must be of the same. OSError if the
     file is gone.
     """
     found = path.stat()
@@ -161,7 +161,7 @@ def read_so_far(path: Path, run: Run, before: JournalNote | None) -> JournalNote
 
 
 def last_power(path: Path, run: Run, records: int) -> tuple[JournalSum, float] | None:
-    """Return the sum of a journal's last records, and their mean power in W; None where unknown."""
+    """Return the sum of a journal's last records, and their mean power in W; None if unknown."""
     try:
         recording = read_journal(path, -records)
         series = [_cut(s, max(s.time_s.size - records, 0), s.time_s.size) for s in recording.series]

@@ -70,7 +70,7 @@ def counted_repeats(definition: dict[str, Any]) -> dict[str, list[int]]:
 def run_parts(files: Iterable[RunFiles], idle: Path | None) -> pd.DataFrame:
     """Return energy, idle and discarded energy in J of runs, by segment, node, device kind and stage.
 
-    Kinds out of a run's scope have no row. All energies are null where the run's is. `short`: the
+    Kinds out of a run's scope have no row. All energies are null if the run's is. `short`: the
     stage was too short for its energy to be told from that of others. `idle`: the table of the
     campaign's idle probes.
     """

@@ -109,7 +109,7 @@ def cumulated(history: Sequence[Row], usage: Usage | None) -> list[float | None]
 
 
 def _energies(totals: EnergyTotals, parts: Sequence[Row]) -> Usage | None:
-    """Return energies in J, of all kinds in scope; None where the run's energy is unknown."""
+    """Return energies in J, of all kinds in scope; None if the run's energy is unknown."""
     if totals.total_j is None:
         return None
     of_kinds = [r for r in totals.rows if r["device_kind"] in totals.scope]

@@ -123,7 +123,7 @@ def _points(files: RunFiles, window_s: float | None, on_cpus: bool) -> list[Row]
 
 
 def _of_kind(traces: pa.Table) -> pd.DataFrame | None:
-    """Return the samples of GPUs, or of CPUs where no GPU has a power, in order; None where none has.
+    """Return the samples of GPUs, or of CPUs where no GPU has a power, in order; None if none has.
 
     Column `time_s` is Unix time in s, and an unknown power is NaN.
     """
@@ -145,7 +145,7 @@ def _begun(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _own(samples: pd.DataFrame, begun: pd.DataFrame) -> pd.DataFrame | None:
-    """Return the shown device's samples of the first segment that trained; None where no power is known."""
+    """Return the shown device's samples of the first segment that trained; None if no power is known."""
     keys = ["segment", "node", "device_index"]
     trained = samples[samples["segment"].isin(begun["segment"])]
     for among in (begun, trained):

@@ -90,7 +90,7 @@ class RunPage:
     traces: tuple[Trace, ...]
     bands: tuple[Band, ...]
     place_s: float | None
-    """Length of the places that samples were put together in; None where each of them is there."""
+    """Length of the places that samples were put together in; None if each of them is there."""
     replaced: tuple[Replaced, ...] = ()
     """Measurements of the run that were set aside before this one."""
 

@@ -21,7 +21,7 @@ from scalewatt.run_files.run_inventory import RUN, json_object, set_aside_notes
 
 @dataclass(frozen=True)
 class Replaced:
-    """One measurement that counts no more; its energy is None where it is not known here."""
+    """One measurement that counts no more; its energy is None if it is not known here."""
 
     configuration: str
     repeat: int

@@ -42,7 +42,7 @@ def variants(definition: Row, configurations: pd.DataFrame) -> pd.DataFrame:
 def ratios_of(own: pd.DataFrame, baselines: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return ratios of two means and their 95 % interval, by first-order propagation.
 
-    The interval needs repeats of both, which are independent. Null where a mean is not known, or
+    The interval needs repeats of both, which are independent. Null if a mean is not known, or
     where two energies are not comparable: of unequal origin or scope. A baseline divided by itself is
     1, without interval.
     """
@@ -103,7 +103,7 @@ def _part(rows: list[Row]) -> str:
 
 
 def _metric_sentence(rows: list[Row]) -> str:
-    """Return the metric's name in brackets; empty where no run has it."""
+    """Return the metric's name in brackets; empty if no run has it."""
     known = dict.fromkeys((r["metric_name"], r["metric_goal"]) for r in rows if r["metric_name"])
     parts = [f"{_METRICS.get(name, name)}, {_GOALS[goal]} is better" for name, goal in known]
     return f" (metric: {'; '.join(parts)})" if parts else ""

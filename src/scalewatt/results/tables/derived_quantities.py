@@ -1,6 +1,6 @@
 """Quantities derived from the energies and the work of runs, with and without the idle baseline.
 
-The columns are Arrow-backed; null where an input is.
+The columns are Arrow-backed; null if an input is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Facility:
-    """The site's PUE, carbon intensity and price; null where the cluster file has none."""
+    """The site's PUE, carbon intensity and price; null if the cluster file has none."""
 
     pue: float | None = None
     carbon_g_per_kwh: float | None = None
@@ -27,7 +27,7 @@ class Facility:
 
 
 def facility_of(cluster: Cluster) -> Facility:
-    """Return PUE, carbon and price of a cluster, null where it names none."""
+    """Return PUE, carbon and price of a cluster, null if it names none."""
     given = (cluster.pue, cluster.carbon_intensity, cluster.price)
     return Facility(*(entry["value"] if entry else None for entry in given))
 
@@ -78,7 +78,7 @@ def net_columns(
 ) -> dict[str, pd.Series]:
     """Return the same above the idle baseline: each device kind's energy less what it uses idle.
 
-    `in_scope` is true where a device kind counts. The total is null where one kind of the scope has
+    `in_scope` is true where a device kind counts. The total is null if one kind of the scope has
     no baseline.
     """
     net = {kind: joules[kind] - idle_j[kind] for kind in DEVICE_KINDS}
@@ -87,7 +87,7 @@ def net_columns(
 
 
 def total_in_scope(parts: Mapping[str, pd.Series], in_scope: Mapping[str, pd.Series]) -> pd.Series:
-    """Return the sum over the device kinds in scope; null where one is, or none is in scope."""
+    """Return the sum over the device kinds in scope; null if one is, or none is in scope."""
     counted = [parts[kind].where(in_scope[kind], 0.0) for kind in DEVICE_KINDS]
     total = counted[0] + counted[1] + counted[2]
     return total.where(in_scope["gpu"] | in_scope["cpu"] | in_scope["ram"])
@@ -96,7 +96,7 @@ def total_in_scope(parts: Mapping[str, pd.Series], in_scope: Mapping[str, pd.Ser
 def with_model_energies(runs: pd.DataFrame) -> pd.DataFrame:
     """Add `energy_per_model_kwh`: a run's energy, and that of the run whose weights it began from.
 
-    Null where that run is not in the table, is excluded, or its energy is not known.
+    Null if that run is not in the table, is excluded, or its energy is not known.
     """
     counted = runs[runs["excluded"].isna()]
     names = counted["configuration"].str.cat(counted["repeat"].astype("string[pyarrow]"), sep="/")
@@ -111,10 +111,10 @@ def with_model_energies(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def ratio(top: pd.Series, bottom: pd.Series) -> pd.Series:
-    """Return the ratio; null where one is, or the divisor is 0."""
+    """Return the ratio; null if one is, or the divisor is 0."""
     return top / bottom.where(bottom != 0)
 
 
 def _times(column: pd.Series, factor: float | None) -> pd.Series:
-    """Return the product; null where the factor is None."""
+    """Return the product; null if the factor is None."""
     return column * factor if factor is not None else column[:0].reindex(column.index)

@@ -1,7 +1,7 @@
 """The idle power of devices, by probes (`idle/<device>.json`, `tables/idle`), and the baseline of runs.
 
 A probe's mean power is its energy over its known seconds, per device kind of the node. The mean of
-a device is that of its probes, with their spread; it is null where one of them may not be stated,
+a device is that of its probes, with their spread; it is null if one of them may not be stated,
 or where they found unlike nodes.
 """
 
@@ -74,7 +74,7 @@ class KindPower:
 
     devices: int
     mean_w: float | None
-    """None where it may not be stated; then a flag says why."""
+    """None if it may not be stated; then a flag says why."""
     within_sd_w: float | None
     """Sample sd of the means of BIN_S; None with fewer than two."""
     energy_origin: str | None
@@ -94,7 +94,7 @@ def write_idle(definition: dict[str, Any], results: Path, out: Path) -> None:
     """Write the table `out` (Parquet and CSV) and `idle/<device>.json` of the definition's probes.
 
     `definition` = {"campaign", "devices": {name: {"repeats": [number], "powers": rated powers}}};
-    InputError where it is none.
+    InputError if it is none.
     """
     check(definition, schema("idle"), "--definition", schema("idle"))
     rows = []
@@ -111,7 +111,7 @@ def probe_powers(folder: Path, powers: dict[str, Any]) -> ProbePowers:
     """Return the mean power of each device kind during the window of the probe in `folder`.
 
     `powers` = {"cpu", "gpu", "ram"}: rated powers for what was not measured, or None. InputError
-    where `folder` holds no finished probe.
+    if `folder` holds no finished probe.
     """
     probe = read_json(folder / "probe.json")
     try:

@@ -83,7 +83,7 @@ def read_columns(path: Path | str, columns: Sequence[str]) -> pa.Table:
 
 @contextmanager
 def opened_parquet(path: Path | str, columns: Sequence[str]) -> Iterator[Any]:
-    """Open a Parquet file with these columns; InputError where it is, or proves, unreadable."""
+    """Open a Parquet file with these columns; InputError if it is, or proves, unreadable."""
     import pyarrow.parquet as pq
 
     path = Path(path)

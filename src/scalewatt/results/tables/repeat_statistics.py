@@ -116,7 +116,7 @@ def quotients(
 
     `top` and `bottom` are rows of configurations with the same index; the columns of the result are
     SUMMARY. The spread needs repeats of both, which are independent; a configuration divided by
-    itself has none. Null where a mean is, or the divisor is 0.
+    itself has none. Null if a mean is, or the divisor is 0.
     """
     import pandas as pd
 
@@ -134,7 +134,7 @@ def quotients(
 
 
 def _relative_columns(rows: pd.DataFrame, name: str) -> tuple[pd.Series, pd.Series]:
-    """Return standard deviation and half the interval over the mean; both are null where one is."""
+    """Return standard deviation and half the interval over the mean; both are null if one is."""
     from scalewatt.results.tables.derived_quantities import ratio
 
     mean = rows[f"{name}_mean"]
@@ -145,7 +145,7 @@ def _relative_columns(rows: pd.DataFrame, name: str) -> tuple[pd.Series, pd.Seri
 def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row per configuration from the table of runs; runs that are excluded do not count.
 
-    InputError where repeats differ in what they should share, such as the energy's origin.
+    InputError if repeats differ in what they should share, such as the energy's origin.
     """
     import pandas as pd
     import pyarrow as pa

@@ -150,7 +150,7 @@ def _idle_j(runs: pd.DataFrame, kind: str, idle: Path | None) -> pd.Series:
 def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> dict[str, Any]:
     """Return what a run's files say of it: a record of which `runs_of` makes its row.
 
-    `excluded`: why the run is left out of everything else. InputError where its files belong to
+    `excluded`: why the run is left out of everything else. InputError if its files belong to
     another spec, or one of its numbers is out of range.
     """
     spec = read_spec(files.folder / "spec.json")
@@ -200,7 +200,7 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> d
 
 
 def read_energy(files: RunFiles) -> pa.Table:
-    """Read a run's energy table. InputError where it is damaged, or lacks the tables beside it."""
+    """Read a run's energy table. InputError if it is damaged, or lacks the tables beside it."""
     if files.energy.is_file() and not files.flags.is_file():
         raise InputError(
             f"{files.energy}: was written by an earlier version, without {files.flags.name} beside it; "
@@ -215,7 +215,7 @@ def read_provenances(
 ) -> dict[tuple[str, int], dict[str, Any]]:
     """Return the provenance of each of these rows' runs that has one, by configuration and repeat.
 
-    InputError where one is damaged.
+    InputError if one is damaged.
     """
     keys = [(run["configuration"], run["repeat"]) for run in runs]
     paths = {key: RunFiles(results, *key).folder / "provenance.json" for key in keys}
@@ -231,7 +231,7 @@ _FROM_SPEC = (
     *("local_batch_size", "global_batch_size", "dataset_samples", "epochs", "protocol"),
 )
 _FROM_SETTINGS = ("precision", "loader", "channels_last", "compile")
-"""Null where the model has no such setting."""
+"""Null if the model has no such setting."""
 
 _OF_EVERY_HISTORY = (
     *("epoch", "segment", "train_loss", "validation_loss", "metric"),
@@ -252,7 +252,7 @@ def read_history(path: Path, metric_name: str | None = None) -> list[dict[str, A
 
 
 def _known_total(values: Iterable[float | None]) -> float | None:
-    """Return the sum; None where one value is."""
+    """Return the sum; None if one value is."""
     found = list(values)
     return None if None in found else sum(v for v in found if v is not None)
 

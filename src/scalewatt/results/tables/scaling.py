@@ -61,7 +61,7 @@ def smallest_of(lines: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 def speedups(lines: pd.DataFrame, smallest: pd.DataFrame) -> pd.DataFrame:
     """Return S(n) = n0·T(n0)/T(n) with sd and interval; n0 is the smallest n of the line with runs.
 
-    Null where datasets differ. sd and interval follow from those of both times by first-order
+    Null if datasets differ. sd and interval follow from those of both times by first-order
     propagation, and need repeats at both ends.
     """
     found = quotients(smallest, lines, "runtime_h", factor=smallest["gpus"])

@@ -183,7 +183,7 @@ def table(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 def check_columns(found: Iterable[str], schema: pa.Schema) -> None:
-    """Raise ValueError where columns are missing or not in the schema."""
+    """Raise ValueError if columns are missing or not in the schema."""
     odd = sorted(set(found) ^ set(schema.names))
     if odd:
         raise ValueError(f"columns missing or not in the schema: {odd}")

@@ -37,7 +37,7 @@ def calibrate(points: Iterable[Point]) -> list[KindModel]:
 def calibratable(points: Iterable[Point]) -> tuple[dict[Kind, list[Point]], tuple[str, ...]]:
     """Return the points of the kinds that have enough of them, and what the others lack.
 
-    InputError where no kind has enough, or energies of one are of several origins or scopes.
+    InputError if no kind has enough, or energies of one are of several origins or scopes.
     """
     kinds = by_kind(points)
     lacks = {kind: f"{kind.name}: {lack}" for kind, own in kinds.items() if (lack := lacking(own))}
@@ -47,7 +47,7 @@ def calibratable(points: Iterable[Point]) -> tuple[dict[Kind, list[Point]], tupl
 
 
 def lacking(points: Sequence[Point]) -> str | None:
-    """Return which points are missing for a calibration; None where there are enough.
+    """Return which points are missing for a calibration; None if there are enough.
 
     One LBS is enough: then no other one can be predicted (`KindModel.check`).
     """

@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 def points_of(source: Path) -> list[Point]:
     """Return the points of a results folder, of a table of configurations, or of `reference`.
 
-    Points without a run time are left out. InputError where the source is none of these, has
+    Points without a run time are left out. InputError if the source is none of these, has
     no point, or has a value that no measurement can have.
     """
     table = table_of(source)
@@ -40,7 +40,7 @@ def points_of(source: Path) -> list[Point]:
 
 
 def table_of(source: Path) -> Path:
-    """Return the table that a source's points are read from; InputError where it is missing."""
+    """Return the table that a source's points are read from; InputError if it is missing."""
     if source.resolve() in (REFERENCE, REFERENCE.parent):
         return REFERENCE
     if not source.is_dir():
@@ -110,7 +110,7 @@ def _load(row: Row, where: str) -> Load:
 def by_kind(points: Iterable[Point]) -> dict[Kind, list[Point]]:
     """Return the points of each kind, in order.
 
-    InputError where energies of several origins or scopes would be one model's.
+    InputError if energies of several origins or scopes would be one model's.
     """
     found: dict[Kind, list[Point]] = {}
     for point in points:

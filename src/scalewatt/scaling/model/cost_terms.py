@@ -82,7 +82,7 @@ def load_of(
 
 
 def load_of_spec(spec: RunSpec) -> Load:
-    """Return the load of a run's spec; InputError where its samples are not known (a command's)."""
+    """Return the load of a run's spec; InputError if its samples are not known (a command's)."""
     if spec.dataset_samples is None:
         raise InputError(
             f"{spec.configuration}: its samples are not known; the scaling model needs a model whose "
@@ -97,7 +97,7 @@ class TimeTerms:
 
     names: tuple[str, ...]
     knee: float | None = None
-    """The LBS above which input is slower than computing; None where there is none."""
+    """The LBS above which input is slower than computing; None if there is none."""
 
     def columns(self, loads: Sequence[Load]) -> Array:
         """Return one row per load, one column per term, all ≥ 0."""

@@ -31,7 +31,7 @@ _TWICE = ("sample", "update", "input_excess", "synchronisation", "pass")
 
 @dataclass(frozen=True)
 class Point:
-    """Measurements of one configuration: means over its repeats, energies in J, null where not known."""
+    """Measurements of one configuration: means over its repeats, energies in J, null if not known."""
 
     source: str
     campaign: str
@@ -60,7 +60,7 @@ class KindModel:
     time: Draws
     energy_terms: EnergyTerms
     energy: Mapping[str, Draws]
-    """By device kind where every point has them, else `total` alone; empty where no energy is known."""
+    """By device kind where every point has them, else `total` alone; empty if no energy is known."""
     origin: str | None
     scope: str | None
     assumed: str | None = None
@@ -79,7 +79,7 @@ class KindModel:
         return tuple(sorted({point.load.local_batch_size for point in self.points}))
 
     def check(self, load: Load) -> None:
-        """Raise InputError where it cannot predict a load: its points are all of one other LBS."""
+        """Raise InputError if it cannot predict a load: its points are all of one other LBS."""
         sizes = self.local_batch_sizes
         if len(sizes) == 1 and load.local_batch_size != sizes[0]:
             raise InputError(
@@ -99,7 +99,7 @@ def repeated(model: KindModel, times: int) -> KindModel:
 
 
 def assumed_of(points: Sequence[Point]) -> str | None:
-    """Return what is assumed of points without their specs; None where all have one."""
+    """Return what is assumed of points without their specs; None if all have one."""
     without = sum(point.assumed_settings for point in points)
     if not without:
         return None
@@ -117,7 +117,7 @@ def assumed_of(points: Sequence[Point]) -> str | None:
 
 
 def pretraining_of(kind: Kind) -> Kind | None:
-    """Return the kind of pre-training that a fine-tuning follows; None where it is no fine-tuning."""
+    """Return the kind of pre-training that a fine-tuning follows; None if it is no fine-tuning."""
     if not kind.key.endswith(FINETUNE):
         return None
     return replace(kind, key=kind.key.removesuffix(FINETUNE) + PRETRAIN)

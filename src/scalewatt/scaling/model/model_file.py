@@ -100,7 +100,7 @@ def write_model(
 
 
 def read_model(path: Path) -> ScalingModel:
-    """Read a model; InputError where the file is not one."""
+    """Read a model; InputError if the file is not one."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

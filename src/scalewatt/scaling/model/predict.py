@@ -51,11 +51,11 @@ class Predicted:
     runtime_s: Array
     """(draws, loads)."""
     energy_j: dict[str, Array]
-    """(draws, loads) by device kind, or `total` alone; empty where no energy was known."""
+    """(draws, loads) by device kind, or `total` alone; empty if no energy was known."""
 
     @property
     def total_j(self) -> Array | None:
-        """Return draws of the whole energy; None where it is not known."""
+        """Return draws of the whole energy; None if it is not known."""
         return sum(self.energy_j.values()) if self.energy_j else None  # type: ignore[return-value]
 
 

@@ -56,7 +56,7 @@ class Kind:
 
 
 def kind_from_json(content: Mapping[str, Any]) -> Kind:
-    """Invert `Kind.as_json`; KeyError or TypeError where `content` is not such."""
+    """Invert `Kind.as_json`; KeyError or TypeError if `content` is not such."""
     return _kind(content["model"], content["device"], content["protocol"], content["settings"], {})
 
 

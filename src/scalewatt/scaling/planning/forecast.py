@@ -37,7 +37,7 @@ class Forecaster:
     """By configuration too: deviations are drawn for each separately, whatever the order of requests."""
 
     def of_kind(self, spec: RunSpec) -> KindModel:
-        """Return the model of a spec's kind, its draws repeated; InputError where there is none."""
+        """Return the model of a spec's kind, its draws repeated; InputError if there is none."""
         load = load_of_spec(spec)  # a command need not say its samples
         kind = kind_of_spec(spec)
         if kind not in self._kinds:
@@ -46,7 +46,7 @@ class Forecaster:
         return self._kinds[kind]
 
     def runs(self, spec: RunSpec, repeats: int = 1) -> Predicted:
-        """Return draws (draws, repeats) of runs of one configuration; InputError where it has no model."""
+        """Return draws (draws, repeats) of runs of one configuration; InputError if it has no model."""
         seed = _seed_of(spec.configuration)
         return predict(self.of_kind(spec), [load_of_spec(spec)] * repeats, seed)
 
@@ -62,7 +62,7 @@ class Forecaster:
         return energies_at(self.of_kind(spec), loads, np.array(runtimes_s), random)
 
     def upper_runtime_s(self, spec: RunSpec) -> float | None:
-        """Return the upper end of the run time's interval, in s; None where the run cannot be predicted."""
+        """Return the upper end of the run time's interval, in s; None if the run cannot be predicted."""
         try:
             key = spec.configuration, kind_of_spec(spec), load_of_spec(spec)
             if key not in self._upper_s:
@@ -72,7 +72,7 @@ class Forecaster:
             return None
 
     def energy_kwh(self, spec: RunSpec) -> float | None:
-        """Return the median of a run's energy; None where it cannot be predicted."""
+        """Return the median of a run's energy; None if it cannot be predicted."""
         try:
             total = self.runs(spec).total_j
         except InputError:

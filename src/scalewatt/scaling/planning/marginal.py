@@ -140,7 +140,7 @@ def _per_hour_saved(extra_kwh: Array | None, saved_h: Array) -> Row:
 def steps(planner: Planner, smaller: int, larger: int) -> list[Row]:
     """Return what going from `smaller` to `larger` GPUs buys and costs: a row for each series with both.
 
-    InputError where no series has both, or the second is not the larger.
+    InputError if no series has both, or the second is not the larger.
     """
     if not 0 < smaller < larger:
         raise InputError(f"--from {smaller} --to {larger}: expected a larger n after a smaller one")

@@ -55,7 +55,7 @@ class Pilot:
 def write_pilot(path: Path, out: Path | None) -> str:
     """Write the pilot of the campaign at `path` to `out`; return what to print.
 
-    InputError where nothing of the campaign can be calibrated, or `out` exists already.
+    InputError if nothing of the campaign can be calibrated, or `out` exists already.
     """
     found = make_pilot(path)
     out = out or path.with_name(f"{path.stem}-pilot.yaml")
@@ -78,7 +78,7 @@ def write_pilot(path: Path, out: Path | None) -> str:
 
 
 def make_pilot(path: Path) -> Pilot:
-    """Return the pilot of the campaign at `path`; InputError where nothing of it can be calibrated."""
+    """Return the pilot of the campaign at `path`; InputError if nothing of it can be calibrated."""
     content, campaign = read_yaml(path), load_campaign(path)
     if campaign.registered:
         raise InputError(f"{path}: is of runs made elsewhere; expected a campaign that trains")
@@ -186,7 +186,7 @@ def trials(
     prediction of the campaign lies beyond FAR times it; the largest LBS is the campaign's, beyond the
     knee where loading is slower than computing, if there is one. `limit`: the largest LBS that the
     device holds; `samples_per_gpu`: how many are enough where a part of the dataset can be used,
-    besides UPDATES; None: the whole dataset is used. InputError where there is no second n.
+    besides UPDATES; None: the whole dataset is used. InputError if there is no second n.
     """
     counts = two_counts(kind, sorted({one.gpus for one in configurations}), device)
     batches = batch_sizes(sorted({one.local_batch_size for one in configurations}), limit)

@@ -50,7 +50,7 @@ class PlannedRun:
     configuration: Configuration
     repeat: int
     amounts: Amounts
-    """Empty where it cannot be predicted and has not finished."""
+    """Empty if it cannot be predicted and has not finished."""
     basis: str | None = None
     scope: str | None = None
     """Of the energy; null without one."""
@@ -83,7 +83,7 @@ class Planner:
     def runs(self) -> list[PlannedRun]:
         """Return all runs of the campaign, in order.
 
-        InputError where nothing of it has finished or can be predicted, with what would make it possible.
+        InputError if nothing of it has finished or can be predicted, with what would make it possible.
         """
         found = [
             run for configuration in self.campaign.configurations for run in self._of(configuration)
@@ -93,7 +93,7 @@ class Planner:
         return found
 
     def point(self, configuration: str) -> Predicted | None:
-        """Return draws of one run of a configuration, whatever has finished; None where unknown."""
+        """Return draws of one run of a configuration, whatever has finished; None if unknown."""
         try:
             return self.forecaster.runs(run_spec(self.campaign, configuration, 1))
         except InputError:
@@ -107,7 +107,7 @@ class Planner:
     def jobs_of(self, configuration: str) -> tuple[int | None, str | None]:
         """Return the wall time in min that a run's first job requests, and why no time is enough.
 
-        None without a limit or where none is enough; None where one is.
+        None without a limit or where none is enough; None if one is.
         """
         if configuration not in self._jobs:
             self._jobs[configuration] = self._asked(configuration)
@@ -164,7 +164,7 @@ class Planner:
     def _energies_at_times(self, id_: str, spec: RunSpec | None) -> dict[int, Amounts]:
         """Return draws of the energies, by repeat, of finished runs of which only the time is known.
 
-        Their deviations are independent. Empty where they cannot be predicted.
+        Their deviations are independent. Empty if they cannot be predicted.
         """
         times_s = {
             repeat: self.used[id_, repeat]["runtime_s"]

@@ -107,7 +107,7 @@ def make_plan(
 ) -> Plan:
     """Plan a campaign on a cluster; `step`: two n to compare, the smaller first.
 
-    InputError where nothing of it can be predicted, or no series has both n.
+    InputError if nothing of it can be predicted, or no series has both n.
     """
     planner = Planner(campaign, cluster, forecaster, facility_of(cluster), used or {})
     runs = planner.runs()

@@ -34,7 +34,7 @@ def prediction_table(results: Path, campaign: Campaign, forecaster: Forecaster) 
     """Return one row per configuration with results and quantity, of the schema PREDICTION.
 
     `results`: the campaign's folder. Simulated results have no rows: the model made them, so they are
-    no test of it. InputError where the table of configurations is missing or damaged.
+    no test of it. InputError if the table of configurations is missing or damaged.
     """
     path = results / "tables" / "configurations.parquet"
     found = read_frame(path, CONFIGURATIONS, unique=CONFIGURATION_KEY)

@@ -28,9 +28,9 @@ class Recommendation:
     """deadline_h or energy_kwh."""
     value: float
     gpus_with_95_percent: int | None = None
-    """The best n that keeps the limit with 95 % probability; None where none does."""
+    """The best n that keeps the limit with 95 % probability; None if none does."""
     gpus_with_median: int | None = None
-    """The best n whose median keeps it; None where none does."""
+    """The best n whose median keeps it; None if none does."""
     least: str | None = None
     """What is minimised among the n that keep the limit."""
     reason: str | None = None
@@ -44,7 +44,7 @@ _Choices = dict[int, dict[str, Array]]
 def recommendations(
     planner: Planner, deadline_h: float | None, energy_kwh: float | None
 ) -> list[Recommendation]:
-    """Return one for each series and given limit; InputError where a limit is not a positive number."""
+    """Return one for each series and given limit; InputError if a limit is not a positive number."""
     limits = [(DEADLINE, deadline_h), (ENERGY, energy_kwh)]
     found = []
     for name, value in limits:

@@ -52,7 +52,7 @@ def seed_of(spec: RunSpec) -> int:
 def draw_run(spec: RunSpec, model: KindModel, device: Device) -> RunDraw:
     """Draw a run: the model's median, with the scatter of repeats after the first.
 
-    InputError where the model has no energy, or cannot predict the LBS.
+    InputError if the model has no energy, or cannot predict the LBS.
     """
     if not model.energy or model.scope is None:
         raise InputError(

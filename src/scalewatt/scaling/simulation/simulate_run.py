@@ -44,7 +44,7 @@ def simulate_run(
 ) -> None:
     """Write the run folder of a spec as a training would leave it.
 
-    `is_scaled` as of `simulation`. InputError where the model does not know the run's kind, or the
+    `is_scaled` as of `simulation`. InputError if the model does not know the run's kind, or the
     folder holds what was measured.
     """
     check_replaceable(out)
@@ -68,7 +68,7 @@ def write_run(one: Simulation, out: Path, model_path: Path) -> None:
 
 
 def check_replaceable(folder: Path) -> None:
-    """Raise InputError where a run folder holds more than its spec and what a simulation has written.
+    """Raise InputError if a run folder holds more than its spec and what a simulation has written.
 
     The provenance of a finished simulation records that it was simulated; of an interrupted one, the
     journals do.
@@ -150,7 +150,7 @@ def _events(one: Simulation) -> Iterator[dict[str, Any]]:
 
 
 def _history(one: Simulation) -> list[dict[str, Any]]:
-    """Return one row per epoch; null where a simulation has no value."""
+    """Return one row per epoch; null if a simulation has no value."""
     spec = one.spec
     names = ("train", *EVALUATIONS)
     seconds = [dict.fromkeys(names, 0.0) for _ in range(spec.epochs)]

@@ -60,7 +60,7 @@ def simulation(
     """Return what happens in a run.
 
     Unless `is_scaled`, its GPUs' samples vary as a real sensor's do, and so does their integral.
-    InputError where the cluster's nodes are not as wide as the spec's, the model has no energy, or no
+    InputError if the cluster's nodes are not as wide as the spec's, the model has no energy, or no
     segment makes progress.
     """
     device = cluster.devices[spec.device]
@@ -74,7 +74,7 @@ def simulation(
 
 
 def check_simulations(campaign: Campaign, cluster: Cluster, model: ScalingModel) -> None:
-    """Raise InputError where a run of the campaign cannot be simulated: the first reason in full.
+    """Raise InputError if a run of the campaign cannot be simulated: the first reason in full.
 
     Of the others each kind of training that the model does not know is named, and how many
     configurations cannot be simulated.
@@ -100,7 +100,7 @@ def check_simulations(campaign: Campaign, cluster: Cluster, model: ScalingModel)
 
 
 def _check_nodes(spec: RunSpec, device: Device, cluster: Cluster) -> None:
-    """Raise InputError where the cluster would not place the run on nodes as the spec has them."""
+    """Raise InputError if the cluster would not place the run on nodes as the spec has them."""
     gpus, width = spec.gpus, device.gpus_per_node
     if (spec.nodes, spec.ranks_per_node) != (-(-gpus // width), min(gpus, width)):
         raise InputError(

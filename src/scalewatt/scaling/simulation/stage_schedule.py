@@ -90,7 +90,7 @@ def segments_of(spec: RunSpec, runtime_s: float, limit_s: float | None = None) -
 
     After a stop in training the next segment continues there; after a stop in an evaluation it repeats
     the epoch's evaluations. Start, last checkpoint and end of each further segment are added to
-    `runtime_s`. InputError where no segment could complete an epoch's evaluations.
+    `runtime_s`. InputError if no segment could complete an epoch's evaluations.
     """
     pieces = uninterrupted(spec, runtime_s)
     start, shutdown = pieces[0], pieces[-1]
