@@ -15,7 +15,7 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/energy.smk"
 include: "workflow/rules/probe.smk"
 include: "workflow/rules/results.smk"
-include: "workflow/rules/checks.smk"
+include: "workflow/rules/claims.smk"
 include: "workflow/rules/plan.smk"
 include: "workflow/rules/figures.smk"
 

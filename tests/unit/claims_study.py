@@ -9,7 +9,6 @@ from typing import Any
 
 from claims_made import changed, evidence, line
 
-from scalewatt.claims.checks.run_checks import verdict_of
 from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     REPRODUCED,
@@ -19,6 +18,7 @@ from scalewatt.claims.evidence.claim_types import (
 )
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, Trace
 from scalewatt.claims.load_evidence import with_points
+from scalewatt.claims.rules.run_checks import verdict_of
 
 Case = Callable[[], Evidence]
 

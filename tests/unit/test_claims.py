@@ -26,7 +26,6 @@ from scalewatt.claims.check_claims import (
     basis,
     verdicts,
 )
-from scalewatt.claims.checks.run_checks import _sentence, verdict_of
 from scalewatt.claims.evidence.claim_types import (
     CHECKED_KINDS,
     SPECIFIED_KINDS,
@@ -42,7 +41,8 @@ from scalewatt.claims.evidence.claim_types import (
 )
 from scalewatt.claims.evidence.evidence import Evidence, unlike_paper
 from scalewatt.claims.load_evidence import find_campaign, lines_of, modes_of, published_evidence
-from scalewatt.claims.rules.points import as_in_paper
+from scalewatt.claims.numbers.points import as_in_paper
+from scalewatt.claims.rules.run_checks import _sentence, verdict_of
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table

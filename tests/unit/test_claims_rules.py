@@ -20,8 +20,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from scalewatt.campaign.load import load_campaign
-from scalewatt.claims.checks import power_rules
-from scalewatt.claims.checks.trace_rules import fifth_over_median, fluctuation, window_means
 from scalewatt.claims.evidence.claim_types import (
     NotTestable,
     Outcome,
@@ -29,9 +27,11 @@ from scalewatt.claims.evidence.claim_types import (
 )
 from scalewatt.claims.evidence.evidence import Evidence
 from scalewatt.claims.load_evidence import lines_of, with_points
-from scalewatt.claims.rules import tolerance as rules
-from scalewatt.claims.rules import uncertain_number as uncertain
-from scalewatt.claims.rules.uncertain_number import Number
+from scalewatt.claims.numbers import tolerance as rules
+from scalewatt.claims.numbers import uncertain_number as uncertain
+from scalewatt.claims.numbers.uncertain_number import Number
+from scalewatt.claims.rules import power_rules
+from scalewatt.claims.rules.trace_rules import fifth_over_median, fluctuation, window_means
 from scalewatt.results.tables.repeat_statistics import Summary, summarise
 
 NUMBERS = st.floats(-1e6, 1e6)

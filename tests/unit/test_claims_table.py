@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.claims.checks.run_checks import RULES, SCOPES, checks_of_claims
-from scalewatt.claims.checks.series_rules import SERIES_RULES
 from scalewatt.claims.evidence.claim_types import (
     CHECK_TABLE,
     CHECKED_KINDS,
@@ -19,6 +17,8 @@ from scalewatt.claims.evidence.claim_types import (
     read_checks,
     read_claims,
 )
+from scalewatt.claims.rules.run_checks import RULES, SCOPES, checks_of_claims
+from scalewatt.claims.rules.series_rules import SERIES_RULES
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.table_schema import QUANTITIES
 
@@ -78,7 +78,7 @@ def test_exact_values_are_json() -> None:
 def test_a_rule_or_scope_that_there_is_not_is_named(
     monkeypatch: pytest.MonkeyPatch, column: str, value: str, message: str
 ) -> None:
-    from scalewatt.claims.checks import run_checks
+    from scalewatt.claims.rules import run_checks
 
     odd = {"A01": (check(**{column: value}),)}
     monkeypatch.setattr(run_checks, "read_checks", lambda: odd)

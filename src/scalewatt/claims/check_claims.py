@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.cluster import given_cluster
-from scalewatt.claims.checks.run_checks import checks_of_claims
 from scalewatt.claims.evidence.claim_types import (
     CHECKED_KINDS,
     INCONSISTENCY,
@@ -29,7 +28,8 @@ from scalewatt.claims.evidence.claim_types import (
 )
 from scalewatt.claims.evidence.evidence import Evidence
 from scalewatt.claims.load_evidence import campaign_evidence, find_campaign, published_evidence
-from scalewatt.claims.rules.uncertain_number import shown
+from scalewatt.claims.numbers.uncertain_number import shown
+from scalewatt.claims.rules.run_checks import checks_of_claims
 from scalewatt.claims.simulated import basis_of_simulated, verdicts_on
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table_with_csv, write_text

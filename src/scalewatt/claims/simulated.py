@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalewatt.claims.checks.run_checks import verdict_of
 from scalewatt.claims.evidence.claim_types import INCONSISTENCY, NOT_TESTABLE, Claim, Verdict
 from scalewatt.claims.evidence.evidence import Evidence, Point, Row
+from scalewatt.claims.rules.run_checks import verdict_of
 from scalewatt.provenance.versions import SIMULATION_SUBJECTS
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.tables.frames import records

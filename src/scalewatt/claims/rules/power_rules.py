@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise, permutations
 
-from scalewatt.claims.checks.series_rules import linear_in
 from scalewatt.claims.evidence.claim_types import (
     REPRODUCED,
     UNRESOLVED,
@@ -16,7 +15,7 @@ from scalewatt.claims.evidence.claim_types import (
     Unresolved,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, unlike_paper
-from scalewatt.claims.rules.points import (
+from scalewatt.claims.numbers.points import (
     PROBE_EPOCHS,
     grouped,
     known,
@@ -25,7 +24,7 @@ from scalewatt.claims.rules.points import (
     whole_nodes,
     with_ram,
 )
-from scalewatt.claims.rules.tolerance import (
+from scalewatt.claims.numbers.tolerance import (
     all_of,
     attempt,
     band,
@@ -35,7 +34,7 @@ from scalewatt.claims.rules.tolerance import (
     ranked,
     within_noise,
 )
-from scalewatt.claims.rules.uncertain_number import (
+from scalewatt.claims.numbers.uncertain_number import (
     Number,
     mean_of,
     quantity,
@@ -45,6 +44,7 @@ from scalewatt.claims.rules.uncertain_number import (
     text,
     told,
 )
+from scalewatt.claims.rules.series_rules import linear_in
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.tables.comparisons import MOST_REPEATS
 from scalewatt.results.tables.repeat_statistics import summarise

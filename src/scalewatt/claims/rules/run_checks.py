@@ -20,13 +20,6 @@ from dataclasses import replace
 from functools import cache
 from itertools import groupby
 
-from scalewatt.claims.checks.device_rules import DEVICE_RULES
-from scalewatt.claims.checks.power_rules import POWER_RULES
-from scalewatt.claims.checks.regime_rules import REGIME_RULES
-from scalewatt.claims.checks.run_rules import RUN_RULES
-from scalewatt.claims.checks.series_rules import SERIES_RULES
-from scalewatt.claims.checks.spec_rules import SPEC_RULES, unless_departing
-from scalewatt.claims.checks.trace_rules import TRACE_RULES
 from scalewatt.claims.evidence.claim_types import (
     CHECK_TABLE,
     INCONSISTENCY,
@@ -51,7 +44,7 @@ from scalewatt.claims.evidence.evidence import (
     origins_looked_at,
     unlike_paper,
 )
-from scalewatt.claims.rules.points import (
+from scalewatt.claims.numbers.points import (
     PROBE_EPOCHS,
     as_in_paper,
     in_paper,
@@ -64,8 +57,15 @@ from scalewatt.claims.rules.points import (
     values,
     whole_nodes,
 )
-from scalewatt.claims.rules.tolerance import all_of, attempt, combine, enough
-from scalewatt.claims.rules.uncertain_number import refuse_estimates
+from scalewatt.claims.numbers.tolerance import all_of, attempt, combine, enough
+from scalewatt.claims.numbers.uncertain_number import refuse_estimates
+from scalewatt.claims.rules.device_rules import DEVICE_RULES
+from scalewatt.claims.rules.power_rules import POWER_RULES
+from scalewatt.claims.rules.regime_rules import REGIME_RULES
+from scalewatt.claims.rules.run_rules import RUN_RULES
+from scalewatt.claims.rules.series_rules import SERIES_RULES
+from scalewatt.claims.rules.spec_rules import SPEC_RULES, unless_departing
+from scalewatt.claims.rules.trace_rules import TRACE_RULES
 from scalewatt.common.errors import InputError
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from scalewatt.claims.evidence.claim_types import Check, NotTestable, Outcome, Unresolved
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, is_full_size
-from scalewatt.claims.rules.points import (
+from scalewatt.claims.numbers.points import (
     doublings,
     efficiency,
     logarithms,
@@ -20,7 +20,7 @@ from scalewatt.claims.rules.points import (
     values,
     whole_nodes,
 )
-from scalewatt.claims.rules.tolerance import (
+from scalewatt.claims.numbers.tolerance import (
     all_of,
     band,
     combine,
@@ -35,7 +35,7 @@ from scalewatt.claims.rules.tolerance import (
     slope,
     steady,
 )
-from scalewatt.claims.rules.uncertain_number import (
+from scalewatt.claims.numbers.uncertain_number import (
     Number,
     mean_of,
     quantity,

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from scalewatt.claims.checks.regime_rules import energy_slope, known_energies
 from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     REPRODUCED,
@@ -17,7 +16,7 @@ from scalewatt.claims.evidence.claim_types import (
     Outcome,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Point, Row, look_at, unlike_paper
-from scalewatt.claims.rules.points import (
+from scalewatt.claims.numbers.points import (
     MODEL,
     energies_alike,
     in_paper,
@@ -25,7 +24,7 @@ from scalewatt.claims.rules.points import (
     pretrainings,
     values,
 )
-from scalewatt.claims.rules.tolerance import (
+from scalewatt.claims.numbers.tolerance import (
     MINIMUM_POINTS,
     all_of,
     attempt,
@@ -35,7 +34,7 @@ from scalewatt.claims.rules.tolerance import (
     linear,
     sign,
 )
-from scalewatt.claims.rules.uncertain_number import (
+from scalewatt.claims.numbers.uncertain_number import (
     Number,
     mean_of,
     needed,
@@ -44,6 +43,7 @@ from scalewatt.claims.rules.uncertain_number import (
     repeats_text,
     text,
 )
+from scalewatt.claims.rules.regime_rules import energy_slope, known_energies
 from scalewatt.results.tables.comparisons import MARGIN, repeats_needed, same_training
 
 

@@ -31,7 +31,7 @@ from scalewatt.claims.evidence.claim_types import (
     Value,
 )
 from scalewatt.claims.evidence.evidence import Point
-from scalewatt.claims.rules.uncertain_number import (
+from scalewatt.claims.numbers.uncertain_number import (
     Number,
     line_fit,
     needed,

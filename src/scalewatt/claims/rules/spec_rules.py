@@ -13,7 +13,6 @@ from statistics import median
 from typing import Any
 
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.claims.checks.trace_rules import averaged_s
 from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     NOT_TESTABLE,
@@ -23,7 +22,8 @@ from scalewatt.claims.evidence.claim_types import (
     Outcome,
 )
 from scalewatt.claims.evidence.evidence import PAPER_DEVICES, Evidence, Line, Row, Trace, has_mode
-from scalewatt.claims.rules.tolerance import all_of, attempt, decided
+from scalewatt.claims.numbers.tolerance import all_of, attempt, decided
+from scalewatt.claims.rules.trace_rules import averaged_s
 from scalewatt.results.tables.published import FULL_SAMPLES
 
 PERIOD = 0.05

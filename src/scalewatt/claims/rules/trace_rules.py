@@ -26,8 +26,8 @@ from scalewatt.claims.evidence.claim_types import (
     Unresolved,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Trace
-from scalewatt.claims.rules.tolerance import all_of, attempt, combine, decided, sign
-from scalewatt.claims.rules.uncertain_number import Number, quantity, text
+from scalewatt.claims.numbers.tolerance import all_of, attempt, combine, decided, sign
+from scalewatt.claims.numbers.uncertain_number import Number, quantity, text
 
 WINDOW_S = 10.0
 LEAST_SAMPLES = 100

@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from scalewatt.claims.checks.spec_rules import exactly, specs_of
 from scalewatt.claims.evidence.claim_types import (
     NOT_REPRODUCED,
     REPRODUCED,
@@ -17,7 +16,8 @@ from scalewatt.claims.evidence.claim_types import (
     Outcome,
 )
 from scalewatt.claims.evidence.evidence import PAPER_DEVICES, Evidence, look_at
-from scalewatt.claims.rules.tolerance import all_of, attempt, decided
+from scalewatt.claims.numbers.tolerance import all_of, attempt, decided
+from scalewatt.claims.rules.spec_rules import exactly, specs_of
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.tables.published import SOCKETS_PER_NODE as SOCKETS
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from scalewatt.claims.checks.series_rules import error_slope
 from scalewatt.claims.evidence.claim_types import Check, NotTestable, Outcome, Unresolved
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point
-from scalewatt.claims.rules.points import MODEL, known, like, samples_of, values
-from scalewatt.claims.rules.tolerance import (
+from scalewatt.claims.numbers.points import MODEL, known, like, samples_of, values
+from scalewatt.claims.numbers.tolerance import (
     all_of,
     attempt,
     band,
@@ -19,13 +18,14 @@ from scalewatt.claims.rules.tolerance import (
     sign,
     slope,
 )
-from scalewatt.claims.rules.uncertain_number import (
+from scalewatt.claims.numbers.uncertain_number import (
     Number,
     mean_of,
     quantity,
     refuse_estimates,
     shown,
 )
+from scalewatt.claims.rules.series_rules import error_slope
 
 SAME_SAMPLES = 0.01
 """Relative difference up to which two datasets count as equally large."""

@@ -15,8 +15,8 @@ from scalewatt.claims.evidence.evidence import (
     is_of_power,
     unlike_paper,
 )
-from scalewatt.claims.rules.tolerance import enough
-from scalewatt.claims.rules.uncertain_number import (
+from scalewatt.claims.numbers.tolerance import enough
+from scalewatt.claims.numbers.uncertain_number import (
     Number,
     basis,
     quantity,
