@@ -15,11 +15,9 @@ from run_files import NAME, make_spec
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_note, write_json
+from scalewatt.common.termination import ExitCode
 from scalewatt.run_files.attempt_log import (
-    FAILED,
-    HELD,
     REASON_CHARACTERS,
-    REFUSED,
     Attempt,
     Submission,
     attempt_path,
@@ -79,10 +77,10 @@ def test_an_attempt_is_noted_when_it_begins_and_when_it_ends(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("error", "code", "reason"),
     [
-        (InputError("a.yaml: gpus: is 3"), REFUSED, "a.yaml: gpus: is 3"),
-        (LockedError("held by job 12", None), HELD, "held by job 12"),
-        (ValueError("at\nthe end"), FAILED, "ValueError: at the end"),
-        (KeyboardInterrupt(), FAILED, "KeyboardInterrupt"),
+        (InputError("a.yaml: gpus: is 3"), ExitCode.REFUSED, "a.yaml: gpus: is 3"),
+        (LockedError("held by job 12", None), ExitCode.HELD, "held by job 12"),
+        (ValueError("at\nthe end"), ExitCode.FAILED, "ValueError: at the end"),
+        (KeyboardInterrupt(), ExitCode.FAILED, "KeyboardInterrupt"),
     ],
 )
 def test_what_an_attempt_raises_is_noted_and_goes_on(
@@ -98,7 +96,7 @@ def test_an_attempt_without_a_code_has_failed(tmp_path: Path) -> None:
     with noted_attempt(tmp_path, SPEC):
         pass
     found = read_attempt(tmp_path, SPEC)
-    assert found is not None and found.code == FAILED
+    assert found is not None and found.code == ExitCode.FAILED
 
 
 def test_an_attempt_that_cannot_be_noted_goes_on(tmp_path: Path) -> None:
@@ -127,7 +125,7 @@ def test_an_attempt_that_is_refused_leaves_the_holders_note_alone(
         assert read_attempt(tmp_path, SPEC) == holders == read_attempt(tmp_path, SPEC, "4711")
         refused = read_attempt(tmp_path, SPEC, "4712")
         assert refused is not None
-        assert (refused.code, refused.reason) == (HELD, "held by job 4711")
+        assert (refused.code, refused.reason) == (ExitCode.HELD, "held by job 4711")
     assert read_attempt(tmp_path, SPEC, "4713") is None
 
 
@@ -136,7 +134,7 @@ def test_a_requeued_job_that_its_own_ranks_keep_out_was_refused(tmp_path: Path) 
     with pytest.raises(LockedError), noted_attempt(tmp_path, SPEC):
         raise LockedError("held by job 4711", None)
     found = read_attempt(tmp_path, SPEC, "4711")
-    assert found is not None and found.code == HELD
+    assert found is not None and found.code == ExitCode.HELD
 
 
 @pytest.mark.parametrize("begins", [True, False])
@@ -150,9 +148,9 @@ def test_an_attempt_after_a_killed_one_is_noted_once_it_holds_the_run_or_ends(
             note.begin()
         latest = read_attempt(tmp_path, SPEC)
         assert latest is not None and latest.job == ("4711" if begins else "4710")
-        note.code, note.reason = REFUSED, "bad data"
+        note.code, note.reason = ExitCode.REFUSED, "bad data"
     found = read_attempt(tmp_path, SPEC)
-    assert found is not None and (found.job, found.code) == ("4711", REFUSED)
+    assert found is not None and (found.job, found.code) == ("4711", ExitCode.REFUSED)
 
 
 def test_a_run_has_no_further_retries_until_it_is_submitted_or_begun_again(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_what_a_pattern_names_otherwise_than_planned_is_noticed(
 def test_a_file_that_cannot_be_read_is_named(script: Path) -> None:
     script.unlink()
     script.symlink_to("/proc/self/mem")
-    with pytest.raises(InputError, match=r"models\.mynet\.files: 'train\.py' cannot be read"):
+    with pytest.raises(InputError, match=r"models\.mynet\.files: train\.py: cannot be read"):
         own()
 
 

@@ -311,6 +311,15 @@ def test_a_file_that_was_cut_off_since_is_named(tmp_path: Path) -> None:
         data[0, 5]
 
 
+def test_a_file_that_another_one_replaces_is_read_as_it_was(tmp_path: Path) -> None:
+    write_year(tmp_path, 1999)
+    data = Era5Dataset(tmp_path, [1999], 1, 6)
+    before = data[0, 5][0]
+    (tmp_path / "short").write_bytes(b"another")
+    (tmp_path / "short").replace(tmp_path / "1999.h5")
+    assert (data[0, 5][0] == before).all()
+
+
 def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
     write_year(tmp_path, 1999)
     linked(tmp_path, 1999, 20)

@@ -411,14 +411,8 @@ WRONG = {
         {"figure": "figure8"},
         'figure: "figure8" is not known; allowed: figure1',
     ),
-    "runs that are no pairs": (
-        {"runs": ["a"], "series": []},
-        'runs[0]: "a" should be of type array',
-    ),
-    "a repeat in words": (
-        {"runs": [["a", "one"]], "series": []},
-        'runs[0][1]: "one" should be of type',
-    ),
+    "runs that are no pairs": ({"runs": ["a"]}, 'runs[0]: "a" should be of type array'),
+    "a repeat in words": ({"runs": [["a", "one"]]}, 'runs[0][1]: "one" should be of type'),
     "no series": ({"figure": "figure2"}, "missing key 'series'"),
     "a series without points": (
         {"figure": "figure2", "series": [{"name": "a", "label": "a"}]},

@@ -16,8 +16,9 @@ from holder_records import HOLD, PATIENCE_S, on_this_machine, put_record
 from run_files import make_spec
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.termination import ExitCode
 from scalewatt.run_files import run_lock as hold
-from scalewatt.run_files.attempt_log import FAILED, REFUSED, noted_attempt, read_attempt
+from scalewatt.run_files.attempt_log import noted_attempt, read_attempt
 from scalewatt.run_files.lock_owner import (
     SILENT_S,
     LockedError,
@@ -101,11 +102,11 @@ def test_a_full_disk_is_named_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("number", "code"),
     [
-        (errno.EACCES, REFUSED),
-        (errno.EROFS, REFUSED),
-        (errno.EDQUOT, REFUSED),
-        (errno.EIO, FAILED),
-        (errno.ESTALE, FAILED),
+        (errno.EACCES, ExitCode.REFUSED),
+        (errno.EROFS, ExitCode.REFUSED),
+        (errno.EDQUOT, ExitCode.REFUSED),
+        (errno.EIO, ExitCode.FAILED),
+        (errno.ESTALE, ExitCode.FAILED),
     ],
 )
 def test_only_what_the_user_can_mend_is_wrong_input_the_rest_is_tried_again(
@@ -118,8 +119,10 @@ def test_only_what_the_user_can_mend_is_wrong_input_the_rest_is_tried_again(
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "lock").touch()
     where = {"open": (hold, "open"), "flock": (fcntl, "flock"), "link": (os, "link")}[call]
-    named = f"(?s){os.strerror(number)}.*" if code == FAILED else rf"\({os.strerror(number)}\)"
-    error = OSError if code == FAILED else InputError
+    named = (
+        f"(?s){os.strerror(number)}.*" if code == ExitCode.FAILED else rf"\({os.strerror(number)}\)"
+    )
+    error = OSError if code == ExitCode.FAILED else InputError
     with (
         pytest.raises(error, match=named) as raised,
         noted_attempt(tmp_path, spec),

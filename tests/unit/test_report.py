@@ -197,7 +197,9 @@ def test_a_definition_with_an_unknown_key_is_refused() -> None:
     ],
 )
 def test_a_definition_with_a_value_of_another_type_is_refused(key: str, value: Any) -> None:
-    with pytest.raises(InputError, match=rf"--definition: {key}\b.* (should be|is too) "):
+    with pytest.raises(
+        InputError, match=rf"--definition: {key}\b.* (should be of type|is too small; allowed:) "
+    ):
         parse_definition({"campaign": "demo", key: value})
 
 

@@ -400,6 +400,13 @@ def test_missing_rows_and_columns_are_named(tmp_path: Path) -> None:
     assert difference(one, two) == "column b is missing; column c is new"
 
 
+def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    one.write_text("a\n1\n")
+    two.write_text(f"a\n{'9' * 200_000}\n")  # longer than a field of Python's csv
+    assert difference(one, two).startswith("one of them is no readable table (field larger")
+
+
 def test_of_other_files_the_first_differing_byte_is_shown(tmp_path: Path) -> None:
     one, two = tmp_path / "one.png", tmp_path / "two.png"
     one.write_bytes(b"abcd")

@@ -109,7 +109,10 @@ def test_the_account_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatc
 
 def test_the_executor_gets_every_resource_and_starts_no_srun() -> None:
     resources = asdict(training_request(spec(), device(), cluster(account="project")))
-    assert set(resources) >= {"slurm_partition", "slurm_account", "tasks", "mem_mb", "runtime"}
+    assert set(resources) == {
+        *("slurm_partition", "slurm_account", "nodes", "tasks_per_node", "tasks", "cpus_per_task"),
+        *("gres", "mem_mb", "runtime", "held_gpus", "slurm_extra", "mpi"),
+    }
     assert resources["mpi"] == ""
     assert resources["tasks"] is None  # the executor would make them tasks per GPU
     assert str(resources["slurm_extra"]).startswith("--ntasks-per-node=4 ")

@@ -13,7 +13,7 @@ import run_files
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import NO_ROOM, write_json
-from scalewatt.common.termination import EXIT_FAILURE, EXIT_STOPPED, StopRequest
+from scalewatt.common.termination import ExitCode, StopRequest
 from scalewatt.execution import launch
 from scalewatt.execution.failure_reason import Failure, record_failure
 from scalewatt.execution.rank import End, exit_code, outcome_of, outcome_path, report_loss
@@ -60,9 +60,9 @@ def test_a_run_whose_sampler_is_lost_again_and_again_fails_and_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, work = start(tmp_path, monkeypatch, ["stopped"] * 4, [True] * 4)
-    assert code == EXIT_FAILURE
+    assert code == ExitCode.FAILED
     ends = [(s["outcome"], s["code"]) for s in work.segments()]
-    assert ends == [("monitor_lost", EXIT_STOPPED)] * 3 + [("monitor_lost", EXIT_FAILURE)]
+    assert ends == [("monitor_lost", ExitCode.STOPPED)] * 3 + [("monitor_lost", ExitCode.FAILED)]
     last = capsys.readouterr().err.splitlines()[-1]
     assert "not recorded in 4 starts" in last and "n1: lost in 3" in last and "train.log" in last
 
@@ -71,7 +71,7 @@ def test_a_run_that_was_asked_to_stop_waits_at_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, work = start(tmp_path, monkeypatch, ["stopped"], [False])
-    assert code == EXIT_STOPPED
+    assert code == ExitCode.STOPPED
     assert [s["outcome"] for s in work.segments()] == ["stopped"]
 
 
@@ -86,7 +86,7 @@ def test_a_run_that_was_asked_to_stop_stays_so_when_its_sampler_is_lost_as_well(
 
     monkeypatch.setattr(launch._Segment, "__init__", asked)
     code, work = start(tmp_path, monkeypatch, ["stopped"], [True])
-    assert code == EXIT_STOPPED
+    assert code == ExitCode.STOPPED
     assert [s["outcome"] for s in work.segments()] == ["stopped"]
 
 
@@ -155,7 +155,7 @@ def test_a_disk_that_is_full_when_a_segment_begins_is_named(
         note.code = launch.run_training(
             tmp_path / "spec.json", tmp_path / "out", options, note=note
         )
-    assert note.code == EXIT_FAILURE
+    assert note.code == ExitCode.FAILED
     assert note.reason is not None and note.reason.startswith(NO_ROOM)
     assert note.reason in capsys.readouterr().err
 
@@ -207,7 +207,7 @@ def test_a_stop_because_of_lost_samplers_names_their_hosts() -> None:
     said = outcome_of("stopped", [end("n1"), end("n2", lost="the sampler has ended"), end("n3")])
     assert said["outcome"] == "monitor_lost"
     assert said["losses"] == [{"host": "n2", "reason": "the sampler has ended"}]
-    assert exit_code(said["outcome"]) == EXIT_STOPPED
+    assert exit_code(said["outcome"]) == ExitCode.STOPPED
 
 
 @pytest.mark.parametrize("asked", ["requested", "enough"])

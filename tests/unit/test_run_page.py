@@ -129,6 +129,15 @@ def test_devices_of_many_nodes_are_shown_together(tmp_path: Path) -> None:
     assert "Gaps shorter than 2.05 s are not seen." in figure_module.note_sentences(page)[0]
 
 
+@pytest.mark.parametrize("nodes", [1, 5])
+def test_a_run_of_a_single_sample_has_a_page(tmp_path: Path, nodes: int) -> None:
+    rows = [row for n in range(nodes) for row in seconds(1, node=f"n{n}")]
+    page = page_of(made(tmp_path, rows, []))
+    assert page.segments[0].start_s == page.segments[0].end_s
+    shown = page.bands[0].mean_w if nodes > 1 else page.traces[0].power_w
+    assert shown.tolist() == [100.0]
+
+
 def test_a_long_run_is_thinned_out_and_keeps_its_extremes(tmp_path: Path) -> None:
     rows = seconds(9000)
     rows[4321]["power_w"], rows[77]["power_w"] = 999.0, 1.0

@@ -18,6 +18,7 @@ from scalewatt.common.schema_validation import read_yaml, schema
 
 CAMPAIGNS = [PAPER, *sorted((ROOT / "campaigns").glob("*.yaml"))]
 CLUSTERS = sorted((ROOT / "profiles").glob("*/cluster.yaml"))
+SCHEMAS = ROOT / "workflow/schemas"
 ALL = ("campaign", "cluster", "registration", "registered")
 MODELS = ("resnet50", "fourcastnet.pretrain", "fourcastnet.finetune")
 
@@ -41,7 +42,9 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("which", (*ALL, "provenance", "table", "idle", "model", "imported"))
+@pytest.mark.parametrize(
+    "which", sorted(path.name.partition(".")[0] for path in SCHEMAS.glob("*.schema.json"))
+)
 def test_a_schema_is_a_schema(which: str) -> None:
     Draft202012Validator.check_schema(schema(which))
 

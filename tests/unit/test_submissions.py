@@ -15,7 +15,8 @@ from run_files import make_spec
 
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.files import write_json
-from scalewatt.run_files.attempt_log import HELD, Attempt, attempt_path
+from scalewatt.common.termination import ExitCode
+from scalewatt.run_files.attempt_log import Attempt, attempt_path
 from scalewatt.scheduling import submissions
 from scalewatt.scheduling.submissions import Submissions
 
@@ -119,7 +120,7 @@ def test_a_job_that_was_noted_by_nobody_is_known_by_its_comment(run: Run) -> Non
 def test_a_run_that_another_held_is_submitted_again_once_its_job_is_gone(run: Run) -> None:
     run.snakemake.note(run.spec, "11", None)
     run.held_by("10")
-    run.ends("11", HELD)
+    run.ends("11", ExitCode.HELD)
     run.queue("10|RUNNING|x|(null)")
     found = run.snakemake.end(run.spec, "11")
     assert not found.again and found.reason == "reason of 11"
@@ -132,7 +133,7 @@ def test_a_job_is_judged_by_itself_also_where_another_was_noted_since(run: Run) 
     Submissions(run.work, 0).note(run.spec, "99", None)
     segment = {"segment": 0, "outcome": "stopped", "from_updates": 0, "to_updates": 9, "job": "10"}
     write_json(run.workdir / "segments.json", [segment])
-    run.ends("99", HELD)
+    run.ends("99", ExitCode.HELD)
     found = run.snakemake.end(run.spec, "10")
     assert found.again and "stopped at a checkpoint at update 9" in found.reason
 

@@ -31,7 +31,7 @@ if not (workflow.remote_exec or RESULTS_ONLY or CLUSTER.simulates):
 
 
 def pack_option(wildcards):
-    """Images are packed where nodes are to unpack them.
+    """Return `--pack` for images that nodes unpack to their own disks.
 
     Not in `params`: a change there would prepare the data again and so re-run all trainings. After
     adding `scratch`, prepare the data in a run of its own; a training asks for that before it begins.

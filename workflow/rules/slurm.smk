@@ -1,6 +1,5 @@
 # What jobs ask Slurm for; nothing where no device of the cluster file has a partition.
-from scalewatt.scheduling.job_request import account_of
-from scalewatt.scheduling.job_request import slurm_resources
+from scalewatt.scheduling.job_request import account_of, slurm_resources
 
 # Only a cluster whose devices have partitions (all or none) is a Slurm cluster.
 ON_SLURM = any(device.partition for device in CLUSTER.devices.values())

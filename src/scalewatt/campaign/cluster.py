@@ -168,7 +168,7 @@ def cluster_of_run(given: str, device: str, run: str) -> tuple[Cluster, Device]:
 
 
 def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
-    """Return sentences on what numbers owe to a cluster file: rated powers, PUE, carbon, price."""
+    """Return sentences on which numbers come from the cluster file: rated powers, PUE, carbon, price."""
     sentences = []
     for device in devices:
         if not device.cpu:

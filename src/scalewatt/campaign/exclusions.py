@@ -83,8 +83,8 @@ def read_exclusions(campaign: Campaign) -> tuple[Exclusion, ...]:
         same = (*one.run, one.action, one.measurement)
         if same in found:
             raise InputError(
-                f"{where}: {one.action} {one.configuration} {one.repeat} of the same measurement "
-                "is a duplicate row; allowed: one"
+                f"{where}: duplicate row: {one.action} {one.configuration} {one.repeat} of the same "
+                "measurement; allowed: one"
             )
         found[same] = one
     return tuple(found.values())

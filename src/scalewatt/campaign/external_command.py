@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +16,7 @@ from scalewatt.campaign.model_registry import COMMAND
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.campaign.series_expansion import Expansion
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import file_sha256
 from scalewatt.common.redaction import without_secrets
 from scalewatt.common.schema_validation import nearest
 
@@ -194,12 +194,9 @@ def _is_cache(path: Path) -> bool:
 
 def _sha256(path: Path, where: str) -> str:
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(
-            f"{where}: '{path}' cannot be read ({error.strerror}); expected a file that can"
-        ) from error
+        return file_sha256(path)
+    except InputError as error:
+        raise InputError(f"{where}: {error}; expected a file that can") from error
 
 
 def check_commands(campaign: Campaign) -> None:

@@ -215,7 +215,7 @@ class Expansion:
             )
 
     def _check_last_batch(self, gpus: int, local: int, share: int) -> None:
-        """Check the last batch: batch normalisation needs two values, at 32 pixels one image has one."""
+        """Check the last batch: ResNet50's batch normalisation needs two values, and 32 pixels give one."""
         if (
             self.model == "resnet50"
             and self.settings["image_size"] <= 32

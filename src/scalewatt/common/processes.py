@@ -80,6 +80,6 @@ def die_with(parent: int) -> None:
 
 
 def ignore_stop_signals(_worker: int = 0) -> None:
-    """For helper processes (data-loader workers): the rank decides when they end."""
+    """Ignore them in helper processes (data-loader workers): the rank decides when these end."""
     for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)

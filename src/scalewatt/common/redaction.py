@@ -52,7 +52,7 @@ def _hidden(words: Sequence[str]) -> Iterator[str]:
         before = word
 
 
-# --- what tells who somebody is -------------------------------------------------------------------
+# --- identifying details --------------------------------------------------------------------------
 
 
 HOME, PATH, NAME, ADDRESS = "$HOME", "<path>", "<name>", "<address>"
@@ -60,7 +60,7 @@ HOME, PATH, NAME, ADDRESS = "$HOME", "<path>", "<name>", "<address>"
 _SYSTEM = ("usr", "lib", "lib64", "bin", "sbin", "etc", "dev", "proc", "sys")
 """Top folders that are everybody's; anybody may have a folder in /opt."""
 _MEMORY = "/dev/shm/"
-"""What is below belongs to somebody."""
+"""Its subfolders belong to users."""
 _END = r"\s:'\"`<>()"
 _HOMES = re.compile(
     rf"(?<![^{_END}])[^{_END}]*/(?:home|users)[^/{_END}]*/[^{_END}]*", re.IGNORECASE

@@ -114,10 +114,10 @@ def check(content: Any, part: dict[str, Any], where: str, root: dict[str, Any]) 
         ) from error
     if errors:
         first = min(errors, key=lambda e: (len(e.path), str(list(e.path))))
-        raise InputError(_message(first, where))
+        raise InputError(_message(first, where, root))
 
 
-def _message(error: Any, where: str) -> str:
+def _message(error: Any, where: str, root: dict[str, Any]) -> str:
     alternatives_of_objects = isinstance(error.instance, dict)
     if error.validator in ("oneOf", "anyOf") and error.context and alternatives_of_objects:
         error = _deepest(error)
@@ -132,8 +132,11 @@ def _message(error: Any, where: str) -> str:
             return f"{place}: unknown key '{unknown}'; {one_of(unknown, allowed)}"
         case "required":
             missing = [k for k in rule if k not in error.instance]
-            hints = "; ".join(_allowed(error.schema, key) for key in missing)
-            return f"{place}: missing key {', '.join(repr(k) for k in missing)}; allowed: {hints}"
+            hints = [_allowed(error.schema, key, root) for key in missing]
+            if len(missing) > 1:
+                hints = [f"{key}: {hint}" for key, hint in zip(missing, hints, strict=True)]
+            named = ", ".join(repr(key) for key in missing)
+            return f"{place}: missing key {named}; allowed: {'; '.join(hints)}"
         case "enum" | "const":
             allowed = rule if error.validator == "enum" else [rule]
             return f"{place}: {value} is not known; {one_of(error.instance, allowed)}"
@@ -159,12 +162,18 @@ def _message(error: Any, where: str) -> str:
             return f"{place}: {error.message}{f'; allowed: {hint}' if hint else ''}"
 
 
-def _allowed(part: dict[str, Any], key: str) -> str:
-    """Return what may stand at a missing key."""
-    entry = part.get("properties", {}).get(key, {})
+def _allowed(part: dict[str, Any], key: str, root: dict[str, Any]) -> str:
+    """Return what may stand at a missing key; where a condition requires it, by its definition."""
+    definitions = root.get("$defs", {})
+    places = (place.get("properties", {}) for place in (part, root, *definitions.values()))
+    entry = next((place[key] for place in places if key in place), {})
+    if "$ref" in entry:
+        entry = definitions[entry["$ref"].rpartition("/")[2]] | entry
     if "enum" in entry:
         return ", ".join(map(str, entry["enum"]))
-    return str(entry.get("description", entry.get("type", "see the schema"))).rstrip(".")
+    kind = entry.get("type", "see the schema")
+    kind = kind if isinstance(kind, str) else " or ".join(kind)
+    return str(entry.get("description", kind)).rstrip(".")
 
 
 def _deepest(error: Any) -> Any:

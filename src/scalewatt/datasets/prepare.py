@@ -136,7 +136,7 @@ def _is_finished(folder: Path, manifest: dict[str, Any], definition: dict[str, A
     return whole and changed_index(folder, manifest) is None
 
 
-# --- the kinds; each returns (training samples, validation samples) ------------------------
+# --- the kinds; each returns (training samples, validation samples) --------------------------------
 
 
 def _embedded_scans(definition: dict, folder: Path, source: Source) -> tuple[int, int]:

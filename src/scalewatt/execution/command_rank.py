@@ -23,7 +23,7 @@ from scalewatt.campaign.external_command import command_words
 from scalewatt.common.files import write_json
 from scalewatt.common.processes import die_with
 from scalewatt.common.redaction import Redaction, without_secrets
-from scalewatt.common.termination import EXIT_STOPPED, StopRequest
+from scalewatt.common.termination import ExitCode, StopRequest
 from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
 from scalewatt.execution.launcher_process import CALLERS_PATH
 from scalewatt.execution.script_events import history_rows
@@ -192,16 +192,16 @@ def run_command(
     with Signals(stop, job.work / f"{segment_name(job.segment)}.stop") as signals:
         environment = child_environment(dict(os.environ), place, job, signals.file)
         if any(ranks.comm.allgather(stop.asked())):
-            code = EXIT_STOPPED
+            code = ExitCode.STOPPED
         else:
             events.enter("train")
             command = start_child(words, Path(job.spec.settings["folder"]), environment)
             code = wait_for_child(command, signals)
-    if code not in (0, EXIT_STOPPED):
+    if code not in (ExitCode.FINISHED, ExitCode.STOPPED):
         raise CommandFailed(f"the command of rank {ranks.rank} on {ranks.host} {how_ended(code)}")
     codes = _gathered(ranks, code)
     events.enter("shutdown")
-    outcome = STOPPED if EXIT_STOPPED in codes else FINISHED
+    outcome = STOPPED if ExitCode.STOPPED in codes else FINISHED
     if outcome == FINISHED and ranks.rank == 0:
         _write_result(job)
     events.end()

@@ -37,7 +37,7 @@ class Failure:
     """The error of the first rank that failed."""
 
     code: int
-    """EXIT_INPUT or EXIT_FAILURE."""
+    """ExitCode.REFUSED or ExitCode.FAILED."""
     rank: int | None
     reason: str
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from scalewatt.campaign.campaign_types import Device
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, waiting_lock, write_json
-from scalewatt.common.termination import EXIT_FAILURE, EXIT_INPUT, abort, end_within, say
+from scalewatt.common.termination import ExitCode, abort, end_within, say
 from scalewatt.execution.launcher_process import (
     CLOSING_MARGIN_S,
     RanksProcess,
@@ -141,7 +141,7 @@ class _Attempt:
         say(
             f"scalewatt: error: {self.probe.name}: failed (exit code {code}); its log is {self.log}"
         )
-        return EXIT_INPUT if code == EXIT_INPUT else EXIT_FAILURE
+        return ExitCode.REFUSED if code == ExitCode.REFUSED else ExitCode.FAILED
 
     def _exceeded_limit(self) -> bool:
         """Return True if the ranks have exceeded their time limit."""
@@ -235,7 +235,7 @@ def guarded_hold(watch: Watchdog, order: dict[str, Any], ranks: Ranks) -> bool:
         end_within(CLOSE_LIMIT_S)
         losses = [lost for lost in ranks.comm.allgather(watch.training_ended()) if lost]
         if losses:
-            abort(EXIT_FAILURE, f"{_LOST}: {'; '.join(losses)}")
+            abort(ExitCode.FAILED, f"{_LOST}: {'; '.join(losses)}")
         if result is not None:
             write_json(Path(order["work"]) / RESULT, result)
     except BaseException as error:
@@ -247,7 +247,7 @@ _LOST = "scalewatt: error: the power was no longer recorded"
 
 
 def _sampler_lost(reason: str) -> None:
-    abort(EXIT_FAILURE, f"{_LOST}: {reason}")
+    abort(ExitCode.FAILED, f"{_LOST}: {reason}")
 
 
 def main(argv: list[str]) -> NoReturn:
@@ -262,7 +262,7 @@ def main(argv: list[str]) -> NoReturn:
         work, stem, period_s = Path(order["work"]), segment_name(0), order["sampling_period_s"]
         watch = watch_rank(ranks, work, stem, period_s, Limits(), _sampler_lost)
         done = monitored(guarded_hold, (watch, order, ranks), work / PERUN, stem, period_s, run)
-        leave(watch, ranks, 0 if done else EXIT_FAILURE)  # once rank 0 has written perun's file
+        leave(watch, ranks, 0 if done else ExitCode.FAILED)  # once rank 0 has written perun's file
     except BaseException as error:
         fail(error)
 

@@ -23,7 +23,7 @@ from scalewatt.campaign.external_command import check_unchanged, command_words, 
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import NO_ROOM, full_text, has_room, read_json, write_json
-from scalewatt.common.termination import EXIT_FAILURE, EXIT_INPUT, EXIT_STOPPED, say
+from scalewatt.common.termination import ExitCode, say
 from scalewatt.datasets.prepared_check import content_of_prepared, is_staged
 from scalewatt.execution.failure_reason import (
     Failure,
@@ -90,9 +90,9 @@ def run_training(
 ) -> int:
     """Train one segment of the run in `spec_path`; when it is the last, publish to `out`.
 
-    A segment whose energy is no longer recorded is followed by another at once. Returns 0 when the
-    run is finished, EXIT_STOPPED when it waits at a checkpoint, EXIT_INPUT or EXIT_FAILURE. The reason
-    for not finishing goes to `note`.
+    A segment whose energy is no longer recorded is followed by another at once. Returns
+    ExitCode.FINISHED, STOPPED when it waits at a checkpoint, REFUSED or FAILED. The reason for not
+    finishing goes to `note`.
     """
     spec = read_spec(spec_path)
     _check_initial_weights(spec, spec_path, options.initial_weights)
@@ -139,7 +139,7 @@ def _report_failure(work: WorkDir, reason: str, note: AttemptNote | None) -> int
     if note is not None:
         note.reason = reason
     say(f"scalewatt: error: {work.spec.configuration}: {reason}")
-    return EXIT_FAILURE
+    return ExitCode.FAILED
 
 
 def _note_slurm_energies(work: WorkDir) -> None:
@@ -178,13 +178,13 @@ def _train(
                 f"{name}: the energy was no longer recorded ({last['detail']}); "
                 f"resumes from its checkpoint ({start + 1} of {MONITOR_RESTARTS})"
             )
-    work.end_segment(MONITOR_LOST, last["detail"], EXIT_FAILURE)  # no further retries
+    work.end_segment(MONITOR_LOST, last["detail"], ExitCode.FAILED)  # no further retries
     say(
         f"scalewatt: error: {name}: the energy was not recorded in {MONITOR_RESTARTS + 1} starts "
         f"({last['detail']}); the training waits at its checkpoint, its log is "
         f"{work.path / 'train.log'}"
     )
-    return EXIT_FAILURE
+    return ExitCode.FAILED
 
 
 def _check_packed(spec: RunSpec, options: LaunchOptions) -> None:
@@ -331,8 +331,8 @@ class _Segment:
         failure = read_failure(failure_path(self.work.path, self.number))
         reason = self._reason(failure, log_text(path, self._log_start))
         code_of_ranks = failure.code if failure else code
-        refused = code_of_ranks == EXIT_INPUT
-        ended = EXIT_INPUT if refused else EXIT_FAILURE
+        refused = code_of_ranks == ExitCode.REFUSED
+        ended = ExitCode.REFUSED if refused else ExitCode.FAILED
         say(last_lines(path, start=self._log_start))
         say(
             f"scalewatt: error: {self.work.spec.configuration}: training failed (exit code "
@@ -354,10 +354,10 @@ class _Segment:
         details = [f"{loss['host']}: {loss['reason']}" for loss in ended_as["losses"]]
         if outcome == MONITOR_LOST and self.times_asked_to_stop:
             outcome = STOPPED
-        if code not in (0, EXIT_STOPPED):
+        if code not in (ExitCode.FINISHED, ExitCode.STOPPED):
             details.append(f"perun did not close (exit code {code}); its journal is kept")
             say(f"{name}: {details[-1]}")
-        ended = 0 if outcome == FINISHED else EXIT_STOPPED
+        ended = 0 if outcome == FINISHED else ExitCode.STOPPED
         self.work.end_segment(outcome, "; ".join(details) or None, ended)
         if outcome == STOPPED:
             say(f"{name}: stopped at a checkpoint; start it again to resume")

@@ -23,9 +23,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import full_text, write_json
 from scalewatt.common.termination import (
     ABORT_S,
-    EXIT_FAILURE,
-    EXIT_INPUT,
-    EXIT_STOPPED,
+    ExitCode,
     StopRequest,
     abort,
     end_within,
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
 
 MONITOR_LOST = "monitor_lost"
 """An outcome that ranks give: stopped because the energy was no longer recorded."""
-_CODES = {FINISHED: 0, STOPPED: EXIT_STOPPED, MONITOR_LOST: EXIT_STOPPED}
+_CODES = {FINISHED: 0, STOPPED: ExitCode.STOPPED, MONITOR_LOST: ExitCode.STOPPED}
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,7 @@ def guarded_train(
 
 def exit_code(outcome: str | None) -> int:
     """Return a rank's exit code; perun gives no outcome where it caught an error."""
-    return _CODES.get(outcome or "", EXIT_FAILURE)
+    return _CODES.get(outcome or "", ExitCode.FAILED)
 
 
 def leave(watch: Watchdog, ranks: Ranks, code: int) -> NoReturn:
@@ -163,7 +161,7 @@ def leave(watch: Watchdog, ranks: Ranks, code: int) -> NoReturn:
 def fail(error: BaseException, note: Path | None = None, rank: int | None = None) -> NoReturn:
     """Report an error, record it in `note`, and end all ranks, which may wait in collectives."""
     end_within(ABORT_S)  # even if the rest hangs
-    code = EXIT_INPUT if isinstance(error, InputError) else EXIT_FAILURE
+    code = ExitCode.REFUSED if isinstance(error, InputError) else ExitCode.FAILED
     if isinstance(error, InputError | CommandFailed):
         reason = text = str(error)
     else:

@@ -58,7 +58,7 @@ _FLAGS = (
 
 
 def software(torch: Any = None, mpi: Any = None) -> dict[str, str | None]:
-    """Versions by name; null if the library is not in use, or does not tell.
+    """Return versions by name; null if the library is not in use, or does not tell.
 
     python, python_implementation; mpi_library, mpi_version, mpi_standard of `mpi` (mpi4py.MPI); cuda,
     cudnn and nccl of `torch`, which brings its own.
@@ -77,7 +77,7 @@ def software(torch: Any = None, mpi: Any = None) -> dict[str, str | None]:
 
 
 def cudnn_version(number: int | None) -> str | None:
-    """cuDNN's number as text: 90501 is 9.5.1, and before version 9, 8907 is 8.9.7."""
+    """Return cuDNN's number as text: 90501 is 9.5.1, and before version 9, 8907 is 8.9.7."""
     if number is None:
         return None
     thousands = 10_000 if number >= 90_000 else 1_000
@@ -96,7 +96,7 @@ def _dotted(version: tuple[int, ...] | None) -> str | None:
 
 
 def flags(environment: Mapping[str, str], seed: int | None, torch: Any = None) -> dict[str, Any]:
-    """Seed, threads and flags of determinism as they are now; null if `torch` is not in use.
+    """Return seed, threads and flags of determinism as they are now; null if `torch` is not in use.
 
     `cublas_workspace_config` and `python_hash_seed` are the variables' values, null if not set.
     """

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from scalewatt.common.termination import EXIT_FAILURE, abort, say
+from scalewatt.common.termination import ExitCode, abort, say
 
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks
@@ -251,12 +251,12 @@ def watched_nodes(host: str, hosts: Sequence[str]) -> list[str]:
 
 
 def _end_after_a_death(pid: int) -> None:
-    abort(EXIT_FAILURE, f"scalewatt: the rank with process id {pid} has died")
+    abort(ExitCode.FAILED, f"scalewatt: the rank with process id {pid} has died")
 
 
 def _end_after_silence(host: str, seconds: float) -> None:
     abort(
-        EXIT_FAILURE,
+        ExitCode.FAILED,
         f"scalewatt: {host} has had no heartbeat for {seconds:.0f} s; the training is ended",
     )
 

@@ -16,7 +16,7 @@ from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
 from scalewatt.results.figures.figure_schema import PANELS, Panel
 
-plotted = data.plotted
+plotted = data.plotted  # which `draw_figure` reads
 COLUMNS = {"figure3": 3}
 """Panels beside each other, where they are not two; at column width at most two are."""
 _INSTEAD = {

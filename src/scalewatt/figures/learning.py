@@ -155,13 +155,13 @@ def _label_ends(
     axes: Axes, mean: pd.DataFrame, looks: layout.Looks, size_mm: tuple[float, float]
 ) -> None:
     """Label the ends of curves with n, in their colour, where there is room."""
-    curves = mean.groupby("configuration", sort=False)
-    ends = curves.tail(1)
+    by_configuration = mean.groupby("configuration", sort=False)
+    ends = by_configuration.tail(1)
     labels = [
         layout.Label(end.x, end.y, f"{end.gpus}", style.legible(looks[end.configuration]["color"]))
         for end in data.each(ends)
     ]
-    lines = [own for _, own in curves if len(own) > 1]
+    lines = [own for _, own in by_configuration if len(own) > 1]
     layout.write_labels(axes, labels, ends, lines, size_mm)
 
 

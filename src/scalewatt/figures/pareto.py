@@ -14,7 +14,7 @@ from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
 from scalewatt.results.figures.figure_schema import panel_letter
 
-plotted = data.plotted
+plotted = data.plotted  # which `draw_figure` reads
 COSTS = ("energy_kwh", "runtime_h")
 """On the horizontal axes of a block's panels."""
 FRONT: Any = {"color": style.INK, "linewidth": 0.8, "zorder": 2}
@@ -118,10 +118,10 @@ def _why_empty(rows: pd.DataFrame, cost: str) -> str:
 
 def _draw_fronts(axes: Axes, points: pd.DataFrame, panels: layout.Panels) -> None:
     """Join the points of each front, and label them with n and local batch size."""
-    fronts = named_fronts(points)
-    for _, dashes, front in fronts:
+    named = named_fronts(points)
+    for _, dashes, front in named:
         axes.plot(front["x"], front["y"], **FRONT, linestyle=dashes, gid="front")
-    lines = [front for _, _, front in fronts]
+    lines = [front for _, _, front in named]
     labels = [
         layout.Label(row.x, row.y, f"{row.gpus}, {row.local_batch_size}")
         for front in lines

@@ -94,7 +94,7 @@ def open_perun_file(
 
 
 class _Hosts(Mapping[str, tuple[SensorSeries, ...]]):
-    """Read the series of each host, at each call."""
+    """The series of each host, read anew at each access."""
 
     def __init__(
         self, groups: Mapping[str, h5py.Group], path: Path | str, origin: str = MEASURED

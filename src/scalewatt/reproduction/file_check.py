@@ -86,9 +86,9 @@ def difference(expected: Path, found: Path) -> str:
     read = _TABLES.get(expected.suffix)
     try:
         parts = [] if read is None else _of_tables(read(expected), read(found))
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
         words = " ".join(str(error).split())
-        parts = [f"one of them is no readable Parquet file ({words})"]
+        parts = [f"one of them is no readable table ({words})"]
     return "; ".join(parts) or _bytes(expected, found)
 
 

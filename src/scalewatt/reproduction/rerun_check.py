@@ -352,7 +352,7 @@ def prediction_interval(earlier: Sequence[float]) -> Interval | None:
     found = summarise(earlier)
     if found.n < 2 or found.mean is None or found.sd is None:
         return None
-    from scipy.special import stdtrit  # as in results.statistics
+    from scipy.special import stdtrit  # as in results.tables.repeat_statistics
 
     t = float(stdtrit(found.n - 1, (1 + CONFIDENCE) / 2))
     half = t * found.sd * math.sqrt(1 + 1 / found.n)

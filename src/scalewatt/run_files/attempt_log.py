@@ -19,9 +19,8 @@ from pathlib import Path
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_note, write_json
+from scalewatt.common.termination import ExitCode
 
-FINISHED, STOPPED, REFUSED, FAILED, HELD = 0, 75, 64, 70, 73
-"""Codes of an attempt: finished, stopped at a checkpoint, input wrong, failed, held by another."""
 REASON_CHARACTERS = 300
 
 
@@ -55,7 +54,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class NoRetries:
-    """That a run is not submitted any more, until somebody starts Snakemake again."""
+    """A note that a run gets no further retries until Snakemake is started again."""
 
     job: str | None
     """Its last one; None if none was submitted."""
@@ -143,7 +142,7 @@ class AttemptNote:
         self.attempt = replace(self.attempt, ended_s=time.time(), code=code, reason=one_line_reason)
         if self._begun:
             self._write(self.path)
-        elif code == HELD:
+        elif code == ExitCode.HELD:
             self._write(_held_path(self.path))
         else:
             self.begin()
@@ -161,8 +160,8 @@ def noted_attempt(work: Path, spec: RunSpec) -> Iterator[AttemptNote]:
     Where the latest attempt has not ended, it may hold the run: its note is kept until the block calls
     `begin`, and for good where this one is refused because of it.
 
-    What the block raises is noted and goes on: an InputError with REFUSED, or with its own `code`
-    where it has one, anything else with FAILED.
+    What the block raises is noted and goes on: an InputError with REFUSED, or with its own `code` if it has
+    one, anything else with FAILED.
     """
     attempt = Attempt(current_job(), socket.gethostname(), os.getpid(), time.time())
     note = AttemptNote(attempt_path(work, spec), attempt)
@@ -172,12 +171,12 @@ def noted_attempt(work: Path, spec: RunSpec) -> Iterator[AttemptNote]:
     try:
         yield note
     except InputError as error:
-        note.end(getattr(error, "code", REFUSED), str(error))
+        note.end(getattr(error, "code", ExitCode.REFUSED), str(error))
         raise
     except BaseException as error:
-        note.end(FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
+        note.end(ExitCode.FAILED, f"{type(error).__name__}: {error}".rstrip(": "))
         raise
-    note.end(FAILED if note.code is None else note.code, note.reason)
+    note.end(ExitCode.FAILED if note.code is None else note.code, note.reason)
 
 
 def _held_path(path: Path) -> Path:

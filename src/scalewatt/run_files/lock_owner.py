@@ -24,7 +24,8 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.processes import machine_id, runs_still
-from scalewatt.run_files.attempt_log import HELD, current_job
+from scalewatt.common.termination import ExitCode
+from scalewatt.run_files.attempt_log import current_job
 from scalewatt.slurm.job_queue import JobState, job_started_s, job_state
 
 OWNER = "holder.json"
@@ -73,7 +74,7 @@ class LockOwner:
 class LockedError(InputError):
     """The run, or the node, is held by a process that lives."""
 
-    code = HELD
+    code = ExitCode.HELD
     """Of an attempt that ends by it."""
 
     def __init__(self, message: str, owner: LockOwner | None) -> None:

@@ -19,7 +19,8 @@ from typing import TextIO
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.processes import machine_id, process_started_s
-from scalewatt.run_files.attempt_log import HELD, current_job
+from scalewatt.common.termination import ExitCode
+from scalewatt.run_files.attempt_log import current_job
 from scalewatt.run_files.lock_owner import (
     BEAT_S,
     LOCK,
@@ -328,7 +329,7 @@ class Beat(threading.Thread):
 def leave(reason: str) -> None:
     """End this process at once: nothing of what it holds is its own any more."""
     _say(f"scalewatt: error: {reason}")
-    os._exit(HELD)
+    os._exit(ExitCode.HELD)
 
 
 @contextmanager

@@ -119,7 +119,7 @@ def write_prediction(results: Path, campaign: Path, given: str, out: Path) -> No
 
 def _cluster(given: str) -> tuple[Cluster, str]:
     """Return the cluster from its file, or its content as JSON, and its name in messages."""
-    return given_cluster(given), "cluster file" if given.lstrip().startswith("{") else given
+    return given_cluster(given), "cluster" if given.lstrip().startswith("{") else given
 
 
 def write_plan(plan: Plan, stem: Path) -> None:

@@ -24,7 +24,7 @@ NICE_PER_REPEAT = 100
 
 @dataclass(frozen=True)
 class Request:
-    """A job's resource request, in the words of Snakemake's Slurm executor; None: nothing of that kind."""
+    """A job's resource request: each field is a resource of Snakemake's Slurm executor; None: unset."""
 
     slurm_partition: str
     slurm_account: str | None
@@ -43,8 +43,8 @@ class Request:
     slurm_extra: str
     """Further options of sbatch, as words of a shell."""
     mpi: str = ""
-    """There and empty: then the job's shell starts the ranks by itself, and the executor does not refuse
-    one rank a node. So the tasks of a node are asked for in `slurm_extra`."""
+    """Always empty, so that the job's shell starts the ranks itself and the executor does not refuse one
+    rank per node; hence the tasks of a node are in `slurm_extra`."""
 
 
 def training_request(

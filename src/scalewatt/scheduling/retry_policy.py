@@ -27,11 +27,8 @@ from typing import Any
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import NO_ROOM, full_text, has_room
+from scalewatt.common.termination import ExitCode
 from scalewatt.run_files.attempt_log import (
-    FAILED,
-    FINISHED,
-    HELD,
-    REFUSED,
     Attempt,
     one_line,
     read_attempt,
@@ -68,7 +65,7 @@ def verdict(
         return Verdict(False, "no job of it was accepted by the scheduler")
     attempt = read_attempt(work, spec, jobs[-1])
     code = None if attempt is None else attempt.code
-    if code == REFUSED or (code == HELD and is_held()):
+    if code == ExitCode.REFUSED or (code == ExitCode.HELD and is_held()):
         return Verdict(False, _why(attempt) or "its input was refused")
     if NO_ROOM in (_why(attempt) or ""):
         return Verdict(False, str(_why(attempt)))
@@ -90,7 +87,7 @@ def verdict(
 def _unstarted(job: str, count: int, attempt: Attempt | None, crash_retries: int) -> Verdict:
     """Judge a job in which no segment began, the last of `count` in a row."""
     cause = _why(attempt)
-    finished = attempt is not None and attempt.code == FINISHED
+    finished = attempt is not None and attempt.code == ExitCode.FINISHED
     ended = "after the run was published" if finished else "before its training began"
     reason = f"job {job} ended {ended}{f': {cause}' if cause else ''}"
     if count > crash_retries:
@@ -111,7 +108,8 @@ def _by_segments(segments: Sequence[dict[str, Any]], spec: RunSpec, crash_retrie
     # Jobs in a row, up to the last, that ended because nothing was recorded.
     lasts = {one["job"]: one for one in segments}
     not_recorded = [
-        one["outcome"] == "monitor_lost" and one.get("code") == FAILED for one in lasts.values()
+        one["outcome"] == "monitor_lost" and one.get("code") == ExitCode.FAILED
+        for one in lasts.values()
     ]
     if unrecorded := len(list(takewhile(bool, reversed(not_recorded)))):
         reason = f"its energy was not recorded{detail}"

@@ -24,12 +24,8 @@ from typing import Any, Literal
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.processes import process_started_s
+from scalewatt.common.termination import ExitCode
 from scalewatt.run_files.attempt_log import (
-    FAILED,
-    FINISHED,
-    HELD,
-    REFUSED,
-    STOPPED,
     Attempt,
     Submission,
     read_attempt,
@@ -223,12 +219,14 @@ def _attempted(notes: RunNotes, attempt: Attempt, submission: Submission | None)
         who = f"job {attempt.job}" if attempt.job else f"process {attempt.pid}"
         reason = f"{who} on {attempt.host} exited without status: killed, or its node was lost"
         return RunState("failed", _last_sign_s(folder), *same, None, reason, log, folder)
-    if attempt.code == FINISHED:
+    if attempt.code == ExitCode.FINISHED:
         reason = "it is trained; the next start publishes its results"
         return RunState("stopped", attempt.ended_s, *same, None, reason, log, folder)
-    state: State = {STOPPED: "stopped", REFUSED: "refused", HELD: "refused"}.get(
-        attempt.code if attempt.code is not None else FAILED, "failed"
-    )  # type: ignore[assignment]
+    state: State = {
+        ExitCode.STOPPED: "stopped",
+        ExitCode.REFUSED: "refused",
+        ExitCode.HELD: "refused",
+    }.get(attempt.code if attempt.code is not None else ExitCode.FAILED, "failed")  # type: ignore[assignment]
     return RunState(state, attempt.ended_s, *same, None, attempt.reason, log, folder)
 
 

@@ -163,7 +163,7 @@ class Point:
     """Device kinds in the total energy, such as gpu+cpu+ram."""
 
     def stat(self, name: str) -> Summary:
-        """Return a quantity of `results.schema.QUANTITIES` over the repeats; its mean is null if unknown."""
+        """Return a quantity of `table_schema.QUANTITIES` over the repeats; its mean is null if unknown."""
         found = summary_of(self.row, name)
         if found.mean is not None and is_of_energy(name):
             look_at(self.origin)

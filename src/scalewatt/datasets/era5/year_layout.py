@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,8 +126,11 @@ class StepReader:
     """An open year."""
 
     def __init__(self, year: YearFile) -> None:
-        self._stored_in, self._bytes = year.stored_in, year.stored_in.stat().st_size
+        self._stored_in = year.stored_in
         self._fields = _open_fields(h5py.File(year.path, "r"), year.path)
+        # The open file, which is kept where another one takes its name.
+        self._descriptor = self._fields.file.id.get_vfd_handle()
+        self._bytes = os.fstat(self._descriptor).st_size
 
     def read(self, step: int, out: np.ndarray) -> None:
         """Read one step's first channels and rows into `out`, float32 (channels, H, W), contiguous.
@@ -139,5 +143,5 @@ class StepReader:
         except OSError as error:
             raise InputError(f"{self._stored_in}: step {step} cannot be read ({error})") from error
         # Of a file that has become shorter HDF5 reads zeros.
-        if (found := self._stored_in.stat().st_size) < self._bytes:
+        if (found := os.fstat(self._descriptor).st_size) < self._bytes:
             raise InputError(f"{self._stored_in}: is cut off: had {self._bytes} bytes, has {found}")

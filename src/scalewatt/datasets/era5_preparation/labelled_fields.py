@@ -33,6 +33,9 @@ DIMENSION_NAMES = {
 Index = slice | np.ndarray
 _ORDER = ("expver", "level", "time", "latitude", "longitude")
 
+WIDE_BLOCK_BYTES = 128 * 2**20
+"""Decoded at once where requests take long, or chunks span many times."""
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -130,10 +133,6 @@ def as_index(positions: np.ndarray) -> Index:
     if len(positions) and (np.diff(positions) == 1).all():
         return slice(int(positions[0]), int(positions[-1]) + 1)
     return positions
-
-
-WIDE_BLOCK_BYTES = 128 * 2**20
-"""Decoded at once where requests take long, or chunks span many times."""
 
 
 @dataclass(frozen=True)

@@ -121,17 +121,17 @@ def read_page(results: Path, configuration: str, repeat: int, excluded: str | No
     place_s: float | None = None
     if len(nodes) > MOST_NODES:
         count = int(min(BINS, max(1.0, length / (2 * recorded.period_s or 1.0))))
-        place_s = length / count
+        place_s = length / count or 1.0
         bands = _bands(files.traces, segments, place_s, count, recorded.devices)
-    elif length / BINS < 3 * recorded.period_s:
+    elif not length or length / BINS < 3 * recorded.period_s:
         traces = _whole_traces(files.traces, segments)
     else:
         place_s = length / BINS
         traces = _thinned_traces(files.traces, segments, place_s)
+    shifts = _shifts(segments)
     spans = tuple(
-        Span(e["stage"], e["start_s"] + shift, e["end_s"] + shift)
+        Span(e["stage"], *(e[end] + shifts[e["segment"]] for end in ("start_s", "end_s")))
         for e in events
-        for shift in [_shifts(segments)[e["segment"]]]
     )
     replaced = tuple(replaced_measurements(results, run=(configuration, repeat)))
     return RunPage(row, nodes, segments, spans, traces, bands, place_s, replaced)

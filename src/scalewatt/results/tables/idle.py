@@ -44,6 +44,8 @@ BIN_S = 10.0
 """Length of the means whose spread within a probe is told."""
 IDLE_BUSY = 0.05
 """Busy share of cores or GPUs above which a node was not idle."""
+_FILE = "tables/idle.parquet"
+"""Names the table in messages."""
 
 IDLE = pa.schema(
     [
@@ -151,7 +153,7 @@ def _kinds(
     powers: dict[str, Any],
     held: list[int] | None,
 ) -> list[KindEnergy]:
-    """Return the device kinds that the node has; to lack one is no quality flag here."""
+    """Return the device kinds that the node has; a missing kind is not flagged here."""
     found = node_kinds(
         node.node,
         [_within(one, window) for one in (*series, *gpu_utilisation(node))],
@@ -307,7 +309,7 @@ def _described(
     """Return the device's rows and its single probes, for JSON."""
     return {
         "device": device,
-        "kinds": [{**row, "flags": read_flags(row["flags"])} for row in rows],
+        "kinds": [{**row, "flags": read_flags(row["flags"], _FILE)} for row in rows],
         "probes": [
             {
                 **{key: probe.probe.get(key) for key in ("repeat", "seconds", "hostnames")},
@@ -338,7 +340,7 @@ def idle_energies_j(table_path: Path | str | None, parts: pd.DataFrame) -> pd.Se
 
 
 def _is_idle(row: Mapping[str, Any]) -> bool:
-    return row["energy_origin"] is not None and not details_of(row, "not_idle")
+    return row["energy_origin"] is not None and not details_of(row, "not_idle", _FILE)
 
 
 def without_baseline(table_path: Path | str, runs: pd.DataFrame) -> dict[str, str]:
@@ -354,11 +356,11 @@ def without_baseline(table_path: Path | str, runs: pd.DataFrame) -> dict[str, st
 def _why(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return "no idle probe of it has finished"
-    busy = details_of(rows[0], "not_idle")
+    busy = details_of(rows[0], "not_idle", _FILE)
     if busy:
         more = f" (and {len(busy) - 1} more)" if len(busy) > 1 else ""
         return f"its nodes were not idle: {busy[0]}{more}"
-    unlike = details_of(rows[0], "probes_differ")
+    unlike = details_of(rows[0], "probes_differ", _FILE)
     if unlike:
         return f"its probes found unlike nodes: {unlike[0]}"
     unknown = [row["device_kind"] for row in rows if row["mean_w"] is None]

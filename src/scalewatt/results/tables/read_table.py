@@ -182,7 +182,7 @@ def _words(type_: pa.DataType) -> str:
         return f"a whole number that fits {type_}"
     if pa.types.is_floating(type_):
         return "a number, or an empty cell"
-    return "true or false" if pa.types.is_boolean(type_) else f"{type_}"
+    return "true or false (1 or 0)" if pa.types.is_boolean(type_) else f"{type_}"
 
 
 def _from_csv(path: Path, schema: pa.Schema, optional: Sequence[str]) -> pa.Table:

@@ -38,7 +38,7 @@ IDENTITY = (
 """What all repeats of a configuration have in common."""
 
 METADATA_KEY = b"scalewatt"
-"""Of what a table says of itself, in the metadata of its Parquet file."""
+"""Key of a table's own metadata in its Parquet file."""
 
 STEP_PHASES = tuple(f"step_{phase}_s" for phase in PHASES)
 """What a training step spends its time on, in the history and here."""

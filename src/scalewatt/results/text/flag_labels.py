@@ -103,9 +103,9 @@ def read_flags(text: str | None, where: str = "tables/runs.parquet") -> list[Fla
     )
 
 
-def details_of(row: Mapping[str, Any], code: str) -> list[str]:
-    """Return the details of a row's flags of one code."""
-    return [one["detail"] for one in read_flags(row["flags"]) if one["code"] == code]
+def details_of(row: Mapping[str, Any], code: str, where: str = "tables/runs.parquet") -> list[str]:
+    """Return the details of a row's flags of one code; InputError as of `read_flags`."""
+    return [one["detail"] for one in read_flags(row["flags"], where) if one["code"] == code]
 
 
 def counts_processes(run: Mapping[str, Any]) -> bool:
