@@ -416,7 +416,7 @@ WRONG = {
     "no series": ({"figure": "figure2"}, "missing key 'series'"),
     "a series without points": (
         {"figure": "figure2", "series": [{"name": "a", "label": "a"}]},
-        "series[0]: missing key 'model', 'phase', 'points'",
+        "series[0]: missing key 'points'; allowed: array",
     ),
     "a PUE in words": ({"facility": {"pue": "high"}, "series": []}, 'facility.pue: "high"'),
     "exclusions without reason": (

@@ -300,11 +300,8 @@ def described_segment(folder: Path, segment: int) -> dict[str, Any]:
             run = Run(folder, PlannedRun(), {}, description, None)
             description = {**description, **run.held(segment), "hostnames": run.hosts_of(segment)}
         hosts = [str(host) for host in description.get("hostnames") or []]
-        return {
-            **joined_gpus([description]),
-            "torch_device": description.get("torch_device"),
-            "hostnames": hosts,
-        }
+        device = description.get("torch_device")
+        return {**joined_gpus([description]), "torch_device": device, "hostnames": hosts}
     except (TypeError, AttributeError, KeyError):
         return {}
 
