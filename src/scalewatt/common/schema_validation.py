@@ -166,7 +166,7 @@ def _allowed(part: dict[str, Any], key: str, root: dict[str, Any]) -> str:
     """Return what may stand at a missing key; where a condition requires it, by its definition."""
     definitions = root.get("$defs", {})
     places = (place.get("properties", {}) for place in (part, root, *definitions.values()))
-    entry = next((place[key] for place in places if key in place), {})
+    entry: dict[str, Any] = next((place[key] for place in places if key in place), {})
     if "$ref" in entry:
         entry = definitions[entry["$ref"].rpartition("/")[2]] | entry
     if "enum" in entry:

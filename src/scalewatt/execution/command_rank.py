@@ -192,7 +192,7 @@ def run_command(
     with Signals(stop, job.work / f"{segment_name(job.segment)}.stop") as signals:
         environment = child_environment(dict(os.environ), place, job, signals.file)
         if any(ranks.comm.allgather(stop.asked())):
-            code = ExitCode.STOPPED
+            code: int = ExitCode.STOPPED
         else:
             events.enter("train")
             command = start_child(words, Path(job.spec.settings["folder"]), environment)

@@ -222,11 +222,12 @@ def _attempted(notes: RunNotes, attempt: Attempt, submission: Submission | None)
     if attempt.code == ExitCode.FINISHED:
         reason = "it is trained; the next start publishes its results"
         return RunState("stopped", attempt.ended_s, *same, None, reason, log, folder)
-    state: State = {
+    states: dict[int | None, State] = {
         ExitCode.STOPPED: "stopped",
         ExitCode.REFUSED: "refused",
         ExitCode.HELD: "refused",
-    }.get(attempt.code if attempt.code is not None else ExitCode.FAILED, "failed")  # type: ignore[assignment]
+    }
+    state = states.get(attempt.code, "failed")
     return RunState(state, attempt.ended_s, *same, None, attempt.reason, log, folder)
 
 
