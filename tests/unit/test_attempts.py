@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from run_files import NAME, make_spec
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import read_note, write_json
-from scalewatt.common.termination import ExitCode
 from scalewatt.run_files.attempt_log import (
     REASON_CHARACTERS,
     Attempt,

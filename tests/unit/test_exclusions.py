@@ -143,7 +143,7 @@ WRONG = {
     "a date of no calendar": (ROW.replace("01-31", "02-31"), "date: '2026-02-31'; expected a day"),
     "a time without UTC": (ROW.replace("01-31", "01-31T09:30:00"), "2026-01-31T09:30:00Z"),
     "a wrong measurement": (ROW.replace("ab\n", "\n"), "measurement: '0123456789'; expected"),
-    "an unknown repetition": (ROW + ROW, "line 3: exclude"),
+    "a run that is there twice": (ROW + ROW, "line 3: duplicate row: exclude"),
     "a cell too many": (ROW.replace("\n", ",\n"), "expected 6 cells"),
     "a request that names no measurement": (
         ROW.replace("exclude", "remeasure").replace("0123456789ab", ""),

@@ -16,7 +16,7 @@ from holder_records import HOLD, PATIENCE_S, on_this_machine, put_record
 from run_files import make_spec
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.termination import ExitCode
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.run_files import run_lock as hold
 from scalewatt.run_files.attempt_log import noted_attempt, read_attempt
 from scalewatt.run_files.lock_owner import (

@@ -12,8 +12,9 @@ import pytest
 import run_files
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import NO_ROOM, write_json
-from scalewatt.common.termination import ExitCode, StopRequest
+from scalewatt.common.termination import StopRequest
 from scalewatt.execution import launch
 from scalewatt.execution.failure_reason import Failure, record_failure
 from scalewatt.execution.rank import End, exit_code, outcome_of, outcome_path, report_loss

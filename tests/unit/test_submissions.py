@@ -14,8 +14,8 @@ import pytest
 from run_files import make_spec
 
 from scalewatt.campaign.run_spec import RunSpec, read_spec
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import write_json
-from scalewatt.common.termination import ExitCode
 from scalewatt.run_files.attempt_log import Attempt, attempt_path
 from scalewatt.scheduling import submissions
 from scalewatt.scheduling.submissions import Submissions

@@ -8,24 +8,9 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from enum import IntEnum
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
-
-
-class ExitCode(IntEnum):
-    """How a process of a run ended, for its launcher, its attempts and the scheduler."""
-
-    FINISHED = 0
-    REFUSED = 64
-    """Its input is wrong."""
-    FAILED = 70
-    HELD = 73
-    """Another process has the run's lock."""
-    STOPPED = 75
-    """At a checkpoint; EX_TEMPFAIL of sysexits.h."""
-
 
 ABORT_S = 10.0
 """How long a rank may take to end itself through MPI."""

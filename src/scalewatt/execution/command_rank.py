@@ -20,10 +20,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from scalewatt.campaign.external_command import command_words
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import write_json
 from scalewatt.common.processes import die_with
 from scalewatt.common.redaction import Redaction, without_secrets
-from scalewatt.common.termination import ExitCode, StopRequest
+from scalewatt.common.termination import StopRequest
 from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
 from scalewatt.execution.launcher_process import CALLERS_PATH
 from scalewatt.execution.script_events import history_rows

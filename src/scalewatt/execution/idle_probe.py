@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from scalewatt.campaign.campaign_types import Device
 from scalewatt.common.errors import InputError
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import read_json, waiting_lock, write_json
-from scalewatt.common.termination import ExitCode, abort, end_within, say
+from scalewatt.common.termination import abort, end_within, say
 from scalewatt.execution.launcher_process import (
     CLOSING_MARGIN_S,
     RanksProcess,

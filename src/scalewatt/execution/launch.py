@@ -22,8 +22,9 @@ from typing import Any
 from scalewatt.campaign.external_command import check_unchanged, command_words, is_command_spec
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import NO_ROOM, full_text, has_room, read_json, write_json
-from scalewatt.common.termination import ExitCode, say
+from scalewatt.common.termination import say
 from scalewatt.datasets.prepared_check import content_of_prepared, is_staged
 from scalewatt.execution.failure_reason import (
     Failure,

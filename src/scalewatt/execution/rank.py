@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.common.errors import InputError
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import full_text, write_json
 from scalewatt.common.termination import (
     ABORT_S,
-    ExitCode,
     StopRequest,
     abort,
     end_within,

@@ -35,7 +35,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from scalewatt.common.termination import ExitCode, abort, say
+from scalewatt.common.exit_codes import ExitCode
+from scalewatt.common.termination import abort, say
 
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import read_note, write_json
-from scalewatt.common.termination import ExitCode
 
 REASON_CHARACTERS = 300
 

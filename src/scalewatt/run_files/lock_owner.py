@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.processes import machine_id, runs_still
-from scalewatt.common.termination import ExitCode
 from scalewatt.run_files.attempt_log import current_job
 from scalewatt.slurm.job_queue import JobState, job_started_s, job_state
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TextIO
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.processes import machine_id, process_started_s
-from scalewatt.common.termination import ExitCode
 from scalewatt.run_files.attempt_log import current_job
 from scalewatt.run_files.lock_owner import (
     BEAT_S,

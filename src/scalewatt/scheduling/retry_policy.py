@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import NO_ROOM, full_text, has_room
-from scalewatt.common.termination import ExitCode
 from scalewatt.run_files.attempt_log import (
     Attempt,
     one_line,

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.processes import process_started_s
-from scalewatt.common.termination import ExitCode
 from scalewatt.run_files.attempt_log import (
     Attempt,
     Submission,
