@@ -49,13 +49,13 @@ $(DEMO)/snakemake-report.html: $(DEMO)/report.html
 	@snakemake --profile profiles/local --report $@.tmp.html all >$@.log 2>&1 || { cat $@.log; exit 1; }
 	@mv $@.tmp.html $@ && rm $@.log
 
-# Four files at a time on two cores: many tests wait for processes they start.
+# Three files at a time on two cores: many tests wait for processes they start.
 test: $(READY)
-	@$(BIN)/python -m pytest -n 4 --dist loadfile -m "not long"
+	@$(BIN)/python -m pytest -n 3 --dist loadfile -m "not long"
 
 # The tests on Slurm share one Slurm and one worker; the long tests run beside them.
 test-cluster: $(READY)
-	@$(BIN)/python -m pytest -n 3 --dist loadfile tests -m "cluster or long" --durations=15
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests -m "cluster or long" --durations=15
 
 lint: $(READY)
 	@ruff check src tests
