@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 import torch
 import yaml
 from mini_node import Node, wait_for
-from mini_project import DEVICES, HERE, MiniProject
+from mini_project import DEVICES, HERE, MiniProject, slow_updates
 from minislurm import MiniSlurm
 
 KILLS = HERE / "kills.yaml"
-EPOCHS, UPDATES = 6, 200
+EPOCHS, UPDATES = 4, 200
 """Of a run: its epochs, and the updates of each. kills.yaml has them."""
+UPDATE_S = 0.02
 PATIENCE_S = 240.0
 """For a job to come to its first checkpoint, or to its end, on a machine with much to do."""
 RANK, PYTHON = "scalewatt.execution.rank", "python"
@@ -32,7 +33,7 @@ def prepared(slurm: MiniSlurm, path: Path) -> MiniProject:
     """A project whose dataset is prepared, for copies."""
     project = MiniProject.on(slurm, path, KILLS)
     low = {**DEVICES["a100"], "partition": "low"}
-    project.change("cluster", devices={**DEVICES, "a100-low": low})
+    project.change("cluster", devices={**DEVICES, "a100-low": low}, setup=slow_updates(UPDATE_S))
     code, output = project.snakemake("results/mini/datasets/waves.json")
     assert code == 0, output
     return project

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import yaml
 from minislurm import MiniSlurm
 
 sys.path.append(str(Path(__file__).parents[1] / "workflow"))
-from training import NOT_LEARNT
+from training import NOT_LEARNT, slowed
 from workspace import Workspace, environment
 
 HERE = Path(__file__).parent
@@ -35,6 +36,11 @@ DEVICES = {
     "a100-apart": {**_NODE, "gpus_per_node": 1, "partition": "accelerated"},
     "h100": {**_NODE, "gpus_per_node": 4, "partition": "accelerated-h100"},
 }
+
+
+def slow_updates(update_s: float) -> list[str]:
+    """What jobs do first so that each update of their training waits so long (key `setup`)."""
+    return [f"export {shlex.join(f'{k}={v}' for k, v in slowed(update_s).items())}"]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from mini_project import DEVICES, HERE, MiniProject
+from mini_project import DEVICES, HERE, MiniProject, slow_updates
 from minislurm import MiniSlurm, wait_for
 
 from scalewatt.campaign.run_spec import read_spec
@@ -19,11 +19,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 CUT = "fourcastnet.pretrain-a100-apart-n002-lbs0001-full"
 UNCUT = "fourcastnet.pretrain-h100-n002-lbs0001-full"
-WARNED = "fourcastnet.pretrain-a100-n001-lbs0001-full-epochs8"
+WARNED = "fourcastnet.pretrain-a100-n001-lbs0001-full-epochs3"
 LIMIT_MIN = 1
 # Slurm looks at its jobs' limits every 30 s and warns up to 30 s early: 25 to 55 s after a start, in
 # which a busy machine comes to its first update as well.
 WARNING_S = 5
+# Long enough for three jobs on a quick machine, and mostly idle.
+UPDATE_S = 0.05
 ROUNDING_S = 0.01
 PATIENCE_S = 300.0
 
@@ -36,7 +38,9 @@ def project(slurm: MiniSlurm, tmp_path_factory: pytest.TempPathFactory) -> MiniP
     project = MiniProject.on(slurm, tmp_path_factory.mktemp("segments") / "project", campaign)
     short = {**DEVICES["a100-apart"], "time_limit_min": LIMIT_MIN}
     devices = {**DEVICES, "a100-apart": short}
-    project.change("cluster", devices=devices, stop_warning_s=WARNING_S)
+    project.change(
+        "cluster", devices=devices, stop_warning_s=WARNING_S, setup=slow_updates(UPDATE_S)
+    )
     snakemake = project.start("all")
     try:
         warn(project, WARNED)

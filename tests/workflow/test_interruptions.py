@@ -14,12 +14,13 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 from test_resume import WAVES, assert_same_training
-from training import Training
+from training import UPDATE_S, Training, slow_launcher
 from workspace import Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 PATIENCE_S = 120
+EPOCHS = 30
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
@@ -50,7 +51,7 @@ def checkpointed(training: Training) -> bool:
 
 
 def long_run(folder: Path, data: Path) -> Training:
-    return Training.of(folder, data, WAVES, epochs=100)
+    return Training.of(folder, data, WAVES, epochs=EPOCHS)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,7 @@ def test_after_a_kill_the_next_start_goes_on_and_keeps_what_was_recorded(
     tmp_path: Path, data: Path, uninterrupted: Training, victim: str
 ) -> None:
     training = long_run(tmp_path / "run", data)
-    process = training.start()
+    process = training.start_slowly()
     wait_for(lambda: checkpointed(training), "checkpoint")
     everybody = psutil.Process(process.pid).children(recursive=True)
     family(process.pid, victim)[-1].kill()
@@ -92,7 +93,7 @@ def test_after_a_kill_of_the_supervisor_no_rank_stays_and_the_next_start_goes_on
     tmp_path: Path, data: Path, uninterrupted: Training
 ) -> None:
     training = long_run(tmp_path / "run", data)
-    process = training.start()
+    process = training.start_slowly()
     wait_for(lambda: checkpointed(training), "checkpoint")
     everybody = psutil.Process(process.pid).children(recursive=True)
     process.kill()
@@ -110,7 +111,7 @@ def test_the_supervisor_told_to_stop_stops_at_a_checkpoint_without_losing_the_re
     tmp_path: Path, data: Path, uninterrupted: Training, number: signal.Signals
 ) -> None:
     training = long_run(tmp_path / "run", data)
-    process = training.start()
+    process = training.start_slowly()
     wait_for(lambda: checkpointed(training), "checkpoint")
     process.send_signal(number)
     output, _ = process.communicate(timeout=PATIENCE_S)
@@ -123,7 +124,7 @@ def test_the_schedulers_warning_signal_stops_all_ranks_at_a_checkpoint(
     tmp_path: Path, data: Path, uninterrupted: Training
 ) -> None:
     training = long_run(tmp_path / "run", data)
-    process = training.start()
+    process = training.start_slowly()
     wait_for(lambda: checkpointed(training), "checkpoint")
     family(process.pid, "scalewatt.execution.rank")[-1].send_signal(signal.SIGUSR1)
     output, _ = process.communicate(timeout=PATIENCE_S)
@@ -174,7 +175,9 @@ TARGET = "results/tiny/energy/fourcastnet.pretrain-local-n002-lbs0002-full/1.par
 
 
 def start_in_training(workspace: Workspace) -> subprocess.Popen[str]:
-    workspace.edit("campaigns/tiny.yaml", "epochs: 3\n", "epochs: 150\n")
+    workspace.edit("campaigns/tiny.yaml", "epochs: 3\n", f"epochs: {EPOCHS}\n")
+    launcher = slow_launcher("mpiexec", UPDATE_S)
+    workspace.edit("profiles/local/cluster.yaml", "launcher: mpiexec", f"launcher: {launcher}")
     process = workspace.start(TARGET)
     wait_for(lambda: any(workspace.path.glob("work/tiny/*/checkpoint.pt")), "checkpoint")
     return process
@@ -185,7 +188,7 @@ def assert_whole(workspace: Workspace) -> None:
     energy = pq.read_table(table).to_pylist()
     assert all(row["energy_j"] is not None for row in energy if row["device_kind"] == "cpu")
     (history,) = workspace.results.glob("runs/*/1/history.parquet")
-    assert pq.read_table(history)["epoch"].to_pylist() == list(range(150))
+    assert pq.read_table(history)["epoch"].to_pylist() == list(range(EPOCHS))
 
 
 def test_ctrl_c_on_snakemake_leaves_nothing_half_and_the_next_one_completes(

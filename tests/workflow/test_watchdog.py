@@ -18,7 +18,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 from test_resume import WAVES, assert_same_training
-from training import Training
+from training import UPDATE_S, Training, slow_launcher
 from workspace import environment
 
 from scalewatt.common.files import read_json
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 PATIENCE_S = 120
 MARK = "SCALEWATT_TEST_MARK"
-EPOCHS = 150
+EPOCHS = 40
 DRIVER = """
 import json, sys
 from pathlib import Path
@@ -58,7 +58,7 @@ class Watched:
             [
                 *(sys.executable, "-c", DRIVER, str(folder / "spec.json"), str(folder / "out")),
                 *(str(self.training.data / "waves"), str(folder / "work")),
-                *(self.launcher, json.dumps(self.limits)),
+                *(slow_launcher(self.launcher, UPDATE_S), json.dumps(self.limits)),
             ],
             env={**environment(), MARK: self.mark},
             stdin=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -28,7 +29,20 @@ CLUSTER = {
         }
     },
 }
+SLOW_UPDATES = Path(__file__).parent / "slow_updates"
+UPDATE_S = 0.05
+"""How long each update of a training waits to which something is to happen meanwhile."""
 NOT_LEARNT = ("segment", "peak_memory_bytes")
+
+
+def slowed(update_s: float) -> dict[str, str]:
+    """The environment in which each update of a training waits so long, without using a processor."""
+    return {"PYTHONPATH": str(SLOW_UPDATES), "UPDATE_S": str(update_s)}
+
+
+def slow_launcher(launcher: str, update_s: float) -> str:
+    """The launcher of such a training."""
+    return f"env {shlex.join(f'{k}={v}' for k, v in slowed(update_s).items())} {launcher}"
 
 
 def prepare(folder: Path) -> None:
@@ -81,6 +95,10 @@ class Training:
             stderr=subprocess.STDOUT,
             text=True,
         )
+
+    def start_slowly(self) -> subprocess.Popen[str]:
+        """Start one segment that is long enough for something to happen to it."""
+        return replace(self, launcher=slow_launcher(self.launcher, UPDATE_S)).start()
 
     def run(self, *options: str) -> tuple[int, str]:
         """Run one segment to its end."""
