@@ -25,7 +25,6 @@ SMALLER = {
     "depth": "1",
     "initial_condition_spacing": "1",
     "sampling_period_s": "0.2",
-    "repeats": "2",
 }
 """What campaigns of documents are trained with here; batches and names stay."""
 
