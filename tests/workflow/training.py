@@ -45,6 +45,15 @@ def slow_launcher(launcher: str, update_s: float) -> str:
     return f"env {shlex.join(f'{k}={v}' for k, v in slowed(update_s).items())} {launcher}"
 
 
+WRONG_CLOCK = Path(__file__).parent / "wrong_clock"
+AHEAD_S = 2.0
+
+
+def wrong_clock(host: str) -> dict[str, str]:
+    """The environment in which the clock of Python's processes on a host is AHEAD_S ahead."""
+    return {"PYTHONPATH": str(WRONG_CLOCK), "WRONG_HOST": host, "AHEAD_S": str(AHEAD_S)}
+
+
 def prepare(folder: Path) -> None:
     """Prepare the tiny campaign's datasets below `folder`."""
     for name, definition in load_campaign(TINY).datasets().items():

@@ -97,7 +97,7 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_OF_PLACE = ("ranks", "allocation")
+_OF_PLACE = ("ranks", "allocation", "clock_offsets")
 _OF_SEGMENT = ("slurm", *_OF_PLACE)
 _OF_PACKAGES = ("packages_installed", "lock")
 _OF_CODE = ("commit", "commit_clean")

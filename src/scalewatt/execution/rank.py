@@ -124,10 +124,13 @@ def guarded_train(
     From the training's return on, this process ends within `limits.closing_s`. If a sampler was
     lost, it ends at once: perun would wait for a message that will never come.
     """
+    from scalewatt.execution.segment_description import add_clock_offsets
+
     try:
         watch.training_began()
         trained, enough = train(job, ranks, torch_device, stop, started_s)
         end_within(limits.closing_s)
+        add_clock_offsets(job, ranks)
         end = End(ranks.host, stop.requested(), enough, watch.training_ended())
         outcome = outcome_of(trained, ranks.comm.allgather(end))
         if ranks.rank == 0:

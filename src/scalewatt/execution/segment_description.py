@@ -7,8 +7,9 @@ import platform
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.common.files import write_json
+from scalewatt.common.files import read_json, write_json
 from scalewatt.common.redaction import Redaction, is_secret
+from scalewatt.execution.clock_offsets import measured_clock_offsets
 from scalewatt.monitoring.perun_session import settings_in_effect
 from scalewatt.provenance.rank_placement import gathered_placement
 from scalewatt.provenance.versions import Gpu, cpu_name, package_versions
@@ -29,6 +30,7 @@ def describe_segment(
     one; `further` entries are added, and replace those of the same name.
     """
     placement = gathered_placement(ranks, gpu)
+    clock_offsets = measured_clock_offsets(ranks)
     if placement is None:
         return
     from mpi4py import MPI
@@ -37,6 +39,7 @@ def describe_segment(
         description_path(job.work, job.segment),
         {
             **placement,
+            "clock_offsets": clock_offsets,
             "torch_device": "cpu" if gpu is None else "cuda",
             "device_name": cpu_name() if gpu is None else gpu.name,
             **flags(os.environ, job.spec.seed, torch),
@@ -48,6 +51,16 @@ def describe_segment(
             **further,
         },
     )
+
+
+def add_clock_offsets(job: Job, ranks: Ranks) -> None:
+    """Add the offsets of the nodes' clocks as they are now to the description; all ranks must call this."""
+    found = measured_clock_offsets(ranks)
+    path = description_path(job.work, job.segment)
+    if found:
+        content = read_json(path)
+        content["clock_offsets"] += found
+        write_json(path, content)
 
 
 _FLAGS = (

@@ -24,6 +24,7 @@ from scalewatt.energy.accounting.cross_checks import (
     slurm_cross_check,
 )
 from scalewatt.energy.accounting.energy_schema import Accounts
+from scalewatt.energy.accounting.node_clock import NodeClock
 from scalewatt.energy.accounting.node_energy import (
     JOURNAL_TOLERANCE,
     KindEnergy,
@@ -66,6 +67,7 @@ class NodeAccount:
     intervals: StageIntervals
     kinds: tuple[KindEnergy, ...]
     recording: NodeRecording
+    clock: NodeClock
     flags: tuple[Flag, ...]
     """Flags of all device kinds of the node; each kind has flags of its own."""
     unrecorded_s: float = 0.0
@@ -169,12 +171,13 @@ def account_segment(
         checks = node_cross_checks(one.recording, one.kinds, one.window)
         rows.add_flags(cross_check_flags(checks, "node"), segment.number, one.node)
         recorded_s = max(recorded_s, one.length_s)
-        lost_s = max(lost_s, float(np.sum(one.intervals.within(*lost).seconds)))
+        discarded = one.clock.of_node(lost[0]), one.clock.of_node(lost[1])
+        lost_s = max(lost_s, float(np.sum(one.intervals.within(*discarded).seconds)))
         for kind in sorted(one.kinds, key=lambda kind: kind.device_kind):
             own = [*kind.flags, *cross_check_flags(checks, kind.device_kind)]
-            rows.add(segment.number, kind, one.intervals, lost, one.unrecorded_s, own)
+            rows.add(segment.number, kind, one.intervals, discarded, one.unrecorded_s, own)
             if traces is not None:
-                traces.add(segment.number, kind, one.intervals)
+                traces.add(segment.number, kind, one.intervals, one.clock)
             recorded_j += kind.recorded_j(one.window)
             measured &= kind.origin != "estimated" and (kind.known or kind.coverage is None)
         rows.cross_checks += [one.row(segment.number) for one in checks]
@@ -221,25 +224,31 @@ def _node_accounts(
             begin = min(max(begin, end), window[1])
             rows.ends[short_name(host)] = max(window[1], end)
         held = run.used_gpus(recording.node, recording.series, segment.number)
-        yield _account_node(run, recording, events, window, begin, held)
+        clock = NodeClock.of(recording.node, run.segment(segment.number).get("clock_offsets") or ())
+        if not recording.clock_known:
+            clock = NodeClock(recording.node)
+        yield _account_node(run, recording, events, clock, window, begin, held)
 
 
 def _account_node(
     run: Run,
     recording: NodeRecording,
     events: list[Event],
+    clock: NodeClock,
     recorded: Window,
     begin: float,
     held: list[int] | None,
 ) -> NodeAccount:
     """Account for a node and its `held` GPUs from `begin` to the end of what was `recorded`."""
     node, window = recording.node, (begin, recorded[1])
+    events = clock.events(events)
     intervals, of_stages = tile_window(events, window)
     flags = [*recording.flags, *of_stages]
     if begin > recorded[0]:
         detail = f"{node}: {begin - recorded[0]:.1f} s were recorded by an earlier segment too"
         flags.append(flag("segments_overlap", None, f"{detail}; they count once"))
     period_s = recording.period_s or run.spec.sampling_period_s
+    flags += clock.flags(period_s or 1.0)
     lost_s = _lost_seconds(events, recorded, period_s or 1.0)
     if lost_s:
         detail = f"{node}: {lost_s:.1f} s of the run lie outside of the recording"
@@ -267,7 +276,7 @@ def _account_node(
     flags += state_flags(recording.telemetry, held, window)
     overlaps = begin > recorded[0]
     return NodeAccount(
-        node, window, intervals, tuple(kinds), recording, tuple(flags), lost_s, overlaps
+        node, window, intervals, tuple(kinds), recording, clock, tuple(flags), lost_s, overlaps
     )
 
 

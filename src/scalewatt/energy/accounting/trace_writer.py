@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from scalewatt.common.files import atomic_path
 from scalewatt.energy.accounting.energy_schema import METADATA_KEY, TRACES_SCHEMA
+from scalewatt.energy.accounting.node_clock import NodeClock
 from scalewatt.energy.accounting.node_energy import KindEnergy
 from scalewatt.energy.accounting.run_inputs import Planned
 from scalewatt.energy.integration.sample_checks import SAMPLE_FLAGS, Validated
@@ -78,8 +79,10 @@ class TraceWriter:
         else:
             self._files.__exit__(kind, error, trace)
 
-    def add(self, segment: int, kind: KindEnergy, intervals: StageIntervals) -> None:
-        """Add the samples of one device kind of one node, device by device."""
+    def add(
+        self, segment: int, kind: KindEnergy, intervals: StageIntervals, clock: NodeClock
+    ) -> None:
+        """Add the samples of one device kind of one node, device by device; `clock` is the node's."""
         self._pieces += [
             _Piece(
                 segment,
@@ -88,6 +91,7 @@ class TraceWriter:
                 sample_quantity(series, self._device_name),
                 validated,
                 intervals,
+                clock,
             )
             for series, validated in zip(kind.series, kind.validated, strict=True)
             if series.time_s.size
@@ -121,6 +125,7 @@ class _Piece:
     quantity: str | None
     validated: Validated
     intervals: StageIntervals
+    clock: NodeClock
 
     @property
     def time_s(self) -> Floats:
@@ -159,11 +164,12 @@ def _trace_table(pieces: list[_Piece], schema: pa.Schema) -> pa.Table:
 
 
 def _microseconds(pieces: list[_Piece]) -> pa.Array:
-    """Return the times of all pieces; the devices of a node share theirs."""
+    """Return the times of all pieces by rank 0's clock; the devices of a node share theirs."""
     found: dict[int, np.ndarray] = {}
     for piece in pieces:
         if id(piece.time_s) not in found:
-            found[id(piece.time_s)] = np.rint(piece.time_s * 1e6).astype(np.int64)
+            wall_s = piece.clock.of_rank_0(piece.time_s)
+            found[id(piece.time_s)] = np.rint(wall_s * 1e6).astype(np.int64)
     return _array(pa.int64(), np.concatenate([found[id(p.time_s)] for p in pieces]))
 
 

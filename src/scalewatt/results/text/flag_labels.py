@@ -51,6 +51,7 @@ FLAG_WORDS = {
     "several_rounds": "perun's run holds several rounds",
     "failed_round": "perun recorded that the program failed",
     "clock_jump": "the wall clock moved during the recording",
+    "clock_offset": "a node's clock differed from that of the others; corrected",
     "clock_from_execution_dt": "times count from perun's start, without a journal",
     "clock_unknown": "no time of the start: energy cannot be split by stage",
     "recording_short": "stages outside of the recording",

@@ -1,0 +1,62 @@
+"""The clock of a node against the one that a run's stages are noted by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scalewatt.recordings.series import Flag, Floats, flag, short_name
+
+LARGEST_SHARE = 0.5
+"""Share of a sampling period from which on an offset is flagged."""
+
+
+@dataclass(frozen=True)
+class NodeClock:
+    """By how much a node's clock is ahead of rank 0's (s), at times of rank 0's (Unix s, ascending).
+
+    Between these it is taken to drift steadily, before and after to stay. Unknown offsets count as 0.
+    """
+
+    node: str
+    at_s: tuple[float, ...] = ()
+    ahead_s: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, node: str, offsets: Iterable[Mapping[str, Any]]) -> NodeClock:
+        """Take from a segment's `clock_offsets` those of the node."""
+        own = [one for one in offsets if short_name(one["host"]) == short_name(node)]
+        pairs = sorted((float(one["at_s"]), float(one["offset_s"])) for one in own)
+        return cls(node, tuple(at_s for at_s, _ in pairs), tuple(ahead for _, ahead in pairs))
+
+    def of_rank_0(self, node_s: Floats) -> Floats:
+        """Return times of the node's clock by rank 0's."""
+        if not self.at_s:
+            return node_s
+        known_at = np.add(self.at_s, self.ahead_s)
+        return node_s - np.interp(node_s, known_at, self.ahead_s)
+
+    def of_node(self, rank_0_s: float) -> float:
+        """Return a time of rank 0's clock by the node's; infinite ones stay."""
+        if not self.at_s:
+            return rank_0_s
+        return rank_0_s + float(np.interp(rank_0_s, self.at_s, self.ahead_s))
+
+    def events(self, events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return stage events, noted by rank 0's clock, by the node's."""
+        return [
+            {**e, "start_s": self.of_node(e["start_s"]), "end_s": self.of_node(e["end_s"])}
+            for e in events
+        ]
+
+    def flags(self, period_s: float) -> list[Flag]:
+        """Return a flag if its offset is more than half a sampling period."""
+        if max(map(abs, self.ahead_s), default=0.0) <= LARGEST_SHARE * period_s:
+            return []
+        words = [f"{abs(s):.3f} s {'ahead' if s > 0 else 'behind'}" for s in self.ahead_s]
+        how = words[0] if len(words) == 1 else f"{words[0]}, at the end {words[-1]}"
+        detail = f"{self.node}: its clock was {how}; its stages are corrected by that"
+        return [flag("clock_offset", None, detail)]

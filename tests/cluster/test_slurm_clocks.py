@@ -1,0 +1,42 @@
+"""A run on two nodes of a real Slurm, of which one has a clock that is wrong."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from mini_project import MiniProject
+from minislurm import MiniSlurm
+from training import AHEAD_S, wrong_clock
+
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300)]
+
+APART = "fourcastnet.pretrain-a100-apart-n002-lbs0002-full"
+
+
+def test_stages_are_corrected_by_a_nodes_wrong_clock_and_its_run_is_flagged(
+    slurm: MiniSlurm, tmp_path: Path
+) -> None:
+    slurm.cancel_all()
+    project = MiniProject.on(slurm, tmp_path / "project")
+    variables = shlex.join(f"{key}={value}" for key, value in wrong_clock("a2").items())
+    project.change("cluster", setup=[f"export {variables}"])
+    project.done(f"results/mini/energy/{APART}/1.parquet")
+    (segment,) = project.provenance(APART)["segments"]
+    assert [rank["host"] for rank in segment["ranks"]] == ["a1", "a2"]
+    at_begin, at_end = segment["clock_offsets"]
+    for one in (at_begin, at_end):
+        assert one["host"] == "a2"
+        assert abs(one["offset_s"] - AHEAD_S) <= one["uncertainty_s"] + 0.005
+    assert segment["started_s"] <= at_begin["at_s"] < at_end["at_s"] <= segment["ended_s"]
+    table = project.results / "energy" / APART / "1.flags.parquet"
+    flags = [row for row in pq.read_table(table).to_pylist() if row["code"] == "clock_offset"]
+    assert [row["node"] for row in flags] == ["a2"]
+    startup_s = {
+        row["node"]: row["duration_s"]
+        for row in project.energy(APART)
+        if (row["device_kind"], row["stage"]) == ("cpu", "startup")
+    }
+    assert abs(startup_s["a2"] - startup_s["a1"]) < AHEAD_S / 2
