@@ -1,51 +1,39 @@
 """Reading perun's HDF5 files, versions 0.3.2 to 1.0.0, by what is in them.
 
 What a series is follows from its unit and magnitude, never from the version (perun_sensor.py). A
-host is read when it is asked for, so that a file of any size needs the memory of one host.
+host is read when it is asked for, so that a file of any size needs the memory of one host. HDF5 may
+loop for ever over a damaged file, or end its process: a child process reads it (perun_content.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
-
-import h5py
+from typing import Any, BinaryIO, TypeVar
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.perun_layout import (
-    EXPECTED,
-    RunInfo,
-    children,
-    choose_round,
-    choose_run,
-    run_info,
-    runs_of,
-    sampling_period_s,
-)
-from scalewatt.recordings.perun_sensor import SensorReader
-from scalewatt.recordings.series import (
-    DEVICE_KINDS,
-    MEASURED,
-    Flag,
-    Recording,
-    SensorSeries,
-    flag,
-    number_devices,
-    origin_stated,
-)
+from scalewatt.common.limited_calls import CallFailed, Limits, call_limited
+from scalewatt.recordings import perun_content
+from scalewatt.recordings.perun_layout import EXPECTED, RunInfo
+from scalewatt.recordings.series import Recording, SensorSeries
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
-# What h5py raises for damaged files, whatever the damage is.
-_DAMAGE = (OSError, LookupError, ValueError, TypeError, RuntimeError, MemoryError)
+_Result = TypeVar("_Result")
+
+# Reading 541 MB took 0.7 s. Time in which a slow file system is waited for is no time of computing.
+_CPU_S, _CPU_BYTES_A_S = 5.0, 2e7
+_WALL_S, _WALL_BYTES_A_S = 120.0, 1e6
+# Four bytes of a file may become eight, held several times; more where a file was compressed.
+_MEMORY_BYTES, _MEMORY_TIMES = 1 << 31, 24
 
 
 def list_runs(path: Path | str) -> list[RunInfo]:
     """Return the runs of a perun file in the order of their start; InputError as on reading."""
-    with _opened(path) as (handle, _), _named(path):
-        runs = [run_info(run) for run in runs_of(handle)]
+    _require_hdf5(Path(path))
+    runs = _call(path, perun_content.list_runs, os.path.abspath(path))
     if not runs:
         raise InputError(f"{path}: holds no run; {EXPECTED}")
     return runs
@@ -53,8 +41,8 @@ def list_runs(path: Path | str) -> list[RunInfo]:
 
 def holds_runs(path: Path | str) -> bool:
     """Return True if there is a run of perun in an HDF5 file; InputError if it is damaged or none."""
-    with _opened(path) as (handle, _), _named(path):
-        return bool(runs_of(handle))
+    _require_hdf5(Path(path))
+    return bool(_call(path, perun_content.list_runs, os.path.abspath(path)))
 
 
 def read_perun_file(
@@ -76,76 +64,89 @@ def open_perun_file(
     one name are told apart as `<app>/<run_id>`. Times are seconds from each host's first sample.
     Raises InputError for a file that is missing, empty, damaged or not perun's.
     """
-    with _opened(path) as (handle, problems):
-        with _named(path):
-            run, several_runs = choose_run(runs_of(handle), run_id)
-            name, hosts, of_round = choose_round(run, round_id)
-            recording = Recording(
-                nodes=_Hosts(hosts, path, origin_stated(run.group.attrs)),
-                t0_known=False,
-                sampling_period_s=sampling_period_s(run.group),
-                source=str(path),
-                problems=(*problems, *several_runs, *of_round),
-                execution_dt=run.execution_dt,
-                run_id=run.run_id,
-                round_id=name,
-            )
-        yield recording
+    _require_hdf5(Path(path))
+    key = os.path.abspath(path), run_id, round_id
+    found = _call(path, perun_content.open_round, key)
+    hosts = _Hosts(path, key, found.hosts)
+    try:
+        yield Recording(
+            nodes=hosts,
+            t0_known=False,
+            sampling_period_s=found.sampling_period_s,
+            source=str(path),
+            problems=found.problems,
+            execution_dt=found.execution_dt,
+            run_id=found.run_id,
+            round_id=found.round_id,
+        )
+    finally:
+        hosts.close()
+
+
+def keep_round(path: Path, part: tuple[str, str, str]) -> None:
+    """Leave one round (application, run, round) in a perun file, with all its metadata."""
+    whole = path.with_name(path.name + ".whole")
+    path.rename(whole)
+    _call(whole, perun_content.keep_round, *map(os.path.abspath, (whole, path)), part)
+    whole.unlink()
 
 
 class _Hosts(Mapping[str, tuple[SensorSeries, ...]]):
     """The series of each host, read anew at each access."""
 
-    def __init__(
-        self, groups: Mapping[str, h5py.Group], path: Path | str, origin: str = MEASURED
-    ) -> None:
-        self._groups = {host: groups[host] for host in sorted(groups)}
-        self._path, self._origin = path, origin
+    def __init__(self, path: Path | str, key: perun_content.Key, hosts: tuple[str, ...]) -> None:
+        self._path, self._key, self._names = path, key, hosts
+        self._is_open = True
+        self._fatal: InputError | None = None
 
     def __getitem__(self, host: str) -> tuple[SensorSeries, ...]:
-        group = self._groups[host]
-        if not group:
+        if host not in self._names:
+            raise KeyError(host)
+        if not self._is_open:
             raise ValueError(f"{self._path}: is closed; read its hosts while it is open")
-        with _named(self._path):
-            series = _read_host(host, group)
-        if self._origin == MEASURED:
-            return series
-        return tuple(replace(one, origin=self._origin) for one in series)
+        if self._fatal is not None:
+            raise self._fatal
+        try:
+            return _call(self._path, perun_content.read_host, self._key, host)
+        except InputError as error:
+            if isinstance(error.__cause__, CallFailed):
+                self._fatal = error  # each further host would cost as much as this one
+            raise
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._groups)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self._names)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._is_open = False
+        if self._fatal is None:
+            with suppress(InputError):
+                _call(self._path, perun_content.close_round, self._key)
 
 
-def _read_host(host: str, group: h5py.Group) -> tuple[SensorSeries, ...]:
-    kinds = children(group)
-    reader = SensorReader(host, wholes=children(kinds["socket"]) if "socket" in kinds else ())
-    series = [
-        found
-        for kind in DEVICE_KINDS
-        if kind in kinds
-        for name, sensor in children(kinds[kind]).items()
-        if (found := reader.read(kind, name, sensor)) is not None
-    ]
-    return number_devices(series)
-
-
-@contextmanager
-def _opened(path: Path | str) -> Iterator[tuple[h5py.File, list[Flag]]]:
-    """Open a file for reading; a flag where another process holds it locked."""
-    _require_hdf5(Path(path))
-    problems: list[Flag] = []
+def _call(path: Path | str, function: Callable[..., _Result], *args: Any) -> _Result:
+    """Call a function of `perun_content` in the child process; its errors get the file's path."""
     try:
-        with _named(path):
-            handle = h5py.File(path, "r", locking="best-effort")
-    except BlockingIOError:
-        problems.append(flag("file_locked", None, "another program may be writing the file"))
-        with _named(path, locked=True):
-            handle = h5py.File(path, "r", locking=False)
-    with handle:
-        yield handle, problems
+        return call_limited(function, *args, limits=_limits(path))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    except CallFailed as error:
+        raise InputError(f"{path}: cannot be read ({error}); {EXPECTED}") from error
+
+
+def _limits(path: Path | str) -> Limits:
+    try:
+        size = os.path.getsize(path)
+    except OSError:
+        size = 0
+    return Limits(
+        cpu_s=_CPU_S + size / _CPU_BYTES_A_S,
+        wall_s=_WALL_S + size / _WALL_BYTES_A_S,
+        memory_bytes=_MEMORY_BYTES + _MEMORY_TIMES * size,
+    )
 
 
 def _require_hdf5(path: Path) -> None:
@@ -168,6 +169,15 @@ def _require_hdf5(path: Path) -> None:
         raise InputError(f"{path}: is no HDF5 file ({_what(begin)}); {EXPECTED}")
 
 
+def is_hdf5(path: Path) -> bool:
+    """Return True if a file begins like an HDF5 file."""
+    try:
+        _require_hdf5(path)
+    except InputError:
+        return False
+    return True
+
+
 def _signature_behind_user_block(file: BinaryIO, size: int) -> bool:
     offset = 512
     while offset < size:
@@ -184,18 +194,3 @@ def _what(begin: bytes) -> str:
     if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in begin):
         return "it begins like text"
     return "its first bytes are others"
-
-
-@contextmanager
-def _named(path: Path | str, locked: bool = False) -> Iterator[None]:
-    """Give errors the file's path; h5py's become InputErrors of one line."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    except BlockingIOError:
-        raise
-    except _DAMAGE as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        problem = "is being written by another program" if locked else "cannot be read"
-        raise InputError(f"{path}: {problem} ({reason}); {EXPECTED}") from error

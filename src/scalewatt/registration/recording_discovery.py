@@ -8,13 +8,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import h5py
-
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
 from scalewatt.energy.accounting.node_energy import node_window
 from scalewatt.recordings.journal import is_journal, read_journal
-from scalewatt.recordings.perun_file import holds_runs, list_runs, open_perun_file
+from scalewatt.recordings.perun_file import (
+    holds_runs,
+    is_hdf5,
+    keep_round,
+    list_runs,
+    open_perun_file,
+)
 from scalewatt.recordings.perun_layout import RunInfo, choose_run, run_names
 from scalewatt.recordings.series import Flag, SensorSeries
 
@@ -135,14 +139,14 @@ def place(file: RecordedFile, folder: Path) -> None:
     if file_sha256(target) != file.sha256:
         raise InputError(f"{file.path}: changed while it was registered; register it again")
     if file.part is not None:
-        _keep_part(target, file.part)
+        keep_round(target, file.part)
 
 
 def _is_recording(path: Path) -> bool:
     """Return True if a file is a journal, or HDF5 with a run; InputError if it is damaged HDF5."""
     if is_journal(path):
         return True
-    return (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)) and holds_runs(path)
+    return (path.suffix in (".hdf5", ".h5") or is_hdf5(path)) and holds_runs(path)
 
 
 def _number(path: Path) -> int:
@@ -257,22 +261,3 @@ def _target(number: int, read: _Read, taken: set[str]) -> str:
     host = re.sub(r"[^A-Za-z0-9._-]", "_", read.hosts[0])  # what a file says is no path
     names = (f"{stem}.{host}{f'.{k}' if k else ''}.journal" for k in range(len(taken) + 1))
     return next(name for name in names if name not in taken)
-
-
-def _keep_part(path: Path, part: tuple[str, str, str]) -> None:
-    """Leave one round of one run in a perun file, with all its metadata."""
-    app, run, round_ = part
-    whole = path.with_name(path.name + ".whole")
-    path.rename(whole)
-    with h5py.File(whole, "r") as source, h5py.File(path, "w") as target:
-        target.attrs.update(source.attrs)
-        place, into = source, target
-        for name in (app, run):
-            place, into = place[name], into.create_group(name)
-            into.attrs.update(place.attrs)
-            for beside in set(place) - {"nodes"}:
-                source.copy(place[beside], into, beside)
-            place, into = place["nodes"], into.create_group("nodes")
-            into.attrs.update(place.attrs)
-        source.copy(place[round_], into, round_)
-    whole.unlink()
