@@ -26,6 +26,7 @@ from run_files import make_spec
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
 from scalewatt.energy.views.describe import describe
+from scalewatt.recordings.perun_file import open_perun_file
 
 N = 101
 NODE = {
@@ -288,22 +289,16 @@ def test_a_host_without_a_sample_makes_the_file_unknown(tmp_path: Path) -> None:
 
 
 def test_a_damaged_host_of_a_file_is_an_error_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from scalewatt.recordings import perun_file
-
     write_perun(tmp_path / "a.hdf5", {"n1": NODE, "n2": NODE})
-    whole = perun_file._read_host
-
-    def torn(host: str, *rest: Any) -> Any:
-        if host == "n2":
-            raise OSError("wrong B-tree signature")
-        return whole(host, *rest)
-
-    monkeypatch.setattr(perun_file, "_read_host", torn)
+    before, _, after = (tmp_path / "a.hdf5").read_bytes().rpartition(b"TREE")
+    (tmp_path / "a.hdf5").write_bytes(before + b"TORN" + after)
     assert main(["energy", str(tmp_path / "a.hdf5")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert str(tmp_path / "a.hdf5") in line and "B-tree" in line
+    with open_perun_file(tmp_path / "a.hdf5") as recording:
+        assert recording.nodes["n1"]
 
 
 def test_gpus_that_must_be_there_and_are_not_make_the_energy_unknown(tmp_path: Path) -> None:
