@@ -8,6 +8,8 @@ the prefix scalewatt-slurm. What differs, and why:
   meanwhile is finished. (`run_job`, `report_job_submission`)
 - Where slurmctld does not answer sbatch, it is asked again for a while. It may have accepted the job
   all the same: one that is in the queue is not submitted twice. (`run_job`)
+- Where Slurm refuses a job because there are too many, it waits until others have ended, however long
+  that takes. (`waiting_line`)
 - Whether a training that ended is submitted again is decided by what it left behind, not by its
   number of attempts; one line says why. What sbatch refuses is not tried again. (`handle_job_error`)
 - A job that is still in Slurm's queue has not ended: Slurm may put it back. One that is not is asked
@@ -49,6 +51,8 @@ from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from scalewatt.common.errors import InputError
 from scalewatt.slurm.job_queue import queued_jobs
 from scalewatt.slurm.slurm_commands import NoAnswerError, accounted_states
+from scalewatt.slurm.submit_limits import meaning
+from snakemake_executor_plugin_scalewatt_slurm.waiting_line import WAITS_S, Postponed, WaitingLine
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
@@ -62,15 +66,13 @@ _ENDED = (
 _UNREACHABLE = re.compile(
     r"(?i)timed out|unable to contact|temporarily un|connection refused|zero bytes|standby mode"
 )
-_WAITS_S = (5, 10, 20, 40, 60)
-"""Between two tries; the last is repeated."""
 _PATIENCE_S = 600
 """How long slurmctld is asked again to accept a job."""
 _SLOWEST = 4
 """The longest time between two polls, in units of the first."""
 _NOT_FOR_PEOPLE = ("No job memory information", "MinJobAge", "===== A Job preemption")
 _USED = (
-    *("run_job", "get_account_arg", "check_active_jobs", "cancel", "cancel_jobs"),
+    *("run_job", "get_account_arg", "check_active_jobs", "cancel", "cancel_jobs", "shutdown"),
     "handle_job_success",
     *("report_job_submission", "report_job_success", "report_job_error", "handle_job_error"),
     *("_report_job_error_threadsafe", "_report_job_submission_threadsafe"),
@@ -92,6 +94,8 @@ class _End:
     """None if it was not submitted."""
     log: str | None
     message: str
+    withdrawn: bool = False
+    """It still waited for its submission when Snakemake was told to end."""
 
 
 class Executor(parent.Executor):
@@ -103,7 +107,11 @@ class Executor(parent.Executor):
         self._excluded: frozenset[str] = frozenset()
         self._ends: dict[JobExecutorInterface, _End] = {}
         self._live: dict[str, SubmittedJobInfo] = {}
-        self._unheard: dict[JobExecutorInterface, str] = {}
+        self._known: set[str] = set()
+        self._unheard: dict[JobExecutorInterface, Postponed] = {}
+        self._line = WaitingLine(
+            self._offer, self._refuse, self._withdraw, self._is_ending, logger.warning
+        )
         self._logged: set[str] = set()
         self._cancelled = threading.Event()
         self._submissions = {rule: workflow.globals.get(name) for rule, name in RUNS.items()}
@@ -145,32 +153,43 @@ class Executor(parent.Executor):
     def _submit(self, job: JobExecutorInterface) -> None:
         until_s = time.monotonic() + _PATIENCE_S
         unsettled = None
-        for wait_s in chain((0,), _WAITS_S, repeat(_WAITS_S[-1])):
-            if self._cancelled.wait(wait_s):
+        for wait_s in chain((0,), WAITS_S, repeat(WAITS_S[-1])):
+            if self._cancelled.wait(wait_s) or self._line.holds(job):
                 return
             unsettled = self._try(job, again=unsettled is not None)
             if unsettled is None:
                 return
+            if unsettled.limit is not None:
+                self._line.take(job, _label(job), unsettled)
+                return
             if time.monotonic() > until_s:
-                self._refuse(job, unsettled)
+                self._refuse(job, unsettled.reason)
                 return
             if wait_s == 0:
-                minutes = _PATIENCE_S // 60
-                self.logger.warning(f"{_label(job)}: {unsettled}; tried again for {minutes} min")
+                said = f"{_label(job)}: {unsettled.reason}; tried again for {_PATIENCE_S // 60} min"
+                self.logger.warning(said)
 
-    def _try(self, job: JobExecutorInterface, again: bool) -> str | None:
+    def _offer(self, job: JobExecutorInterface) -> Postponed | None:
+        """Submit a job that waits in line or refuse it, else why it waits on."""
+        try:
+            return self._try(job, again=True)
+        except Exception as error:
+            self._refuse(job, _error_line(error))
+            return None
+
+    def _try(self, job: JobExecutorInterface, again: bool) -> Postponed | None:
         """Submit the job or refuse it; why neither can be done yet."""
         try:
             if again and self._is_adopted(job):
                 return None
         except NoAnswerError as error:
-            return str(error)
+            return Postponed(str(error), None)
         if self._is_run(job):
             if self._of(job).is_published(job.input.spec):
                 super().report_job_success(SubmittedJobInfo(job))
                 return None
             if self._of(job).is_being_published(job.input.spec):
-                return "another job publishes its results"
+                return Postponed("another job publishes its results", None)
         refusal = self._refusal(job)
         if refusal:
             self._refuse(job, refusal)
@@ -181,11 +200,27 @@ class Executor(parent.Executor):
     def _refuse(self, job: JobExecutorInterface, reason: str) -> None:
         super()._report_job_error_threadsafe(SubmittedJobInfo(job), reason)
 
+    def _withdraw(self, jobs: list[JobExecutorInterface]) -> None:
+        """Give back jobs that still wait, as not started: Snakemake ends when its jobs have ended."""
+        self.logger.warning(f"Snakemake ends; not submitted: {'; '.join(map(_label, jobs))}")
+        for job in jobs:
+            self._ends[job] = _End(None, None, "", withdrawn=True)
+            self.workflow.scheduler.error_callback(job)
+
+    def _is_ending(self) -> bool:
+        """Return True if Snakemake starts no further job: it was told to end, or one failed."""
+        scheduler = self.workflow.scheduler
+        failed = getattr(scheduler, "_errors", False) and not getattr(scheduler, "keepgoing", True)
+        return bool(getattr(scheduler, "_user_kill", None) or failed)
+
     def _report_job_error_threadsafe(self, job_info: SubmittedJobInfo, msg: str) -> None:
-        """Keep what sbatch said of a silent slurmctld for `run_job`, which tries again."""
+        """Keep what sbatch said for `run_job`, if the job is to be tried again."""
         message = _words(msg)
-        if _UNREACHABLE.search(message):
-            self._unheard[job_info.job] = message
+        limit = meaning(message)
+        if limit != "final":
+            self._unheard[job_info.job] = Postponed(message, limit)
+        elif _UNREACHABLE.search(message):
+            self._unheard[job_info.job] = Postponed(message, None)
         else:
             super()._report_job_error_threadsafe(job_info, msg)
 
@@ -193,7 +228,7 @@ class Executor(parent.Executor):
         """Take over what slurmctld accepted without saying so; NoAnswerError."""
         ours = (self.run_uuid, self._comment(job))
         for job_id, queued in queued_jobs().items():
-            if (queued.name, queued.comment) == ours and job_id not in self._live:
+            if (queued.name, queued.comment) == ours and job_id not in self._known:
                 kind = "group" if job.is_group() else "rule"
                 folder = self.slurm_logdir / f"{kind}_{job.name}" / get_job_wildcards(job)
                 info = SubmittedJobInfo(job, job_id, {"slurm_logfile": folder / f"{job_id}.log"})
@@ -210,6 +245,7 @@ class Executor(parent.Executor):
     def report_job_submission(self, job_info: SubmittedJobInfo, register_job: bool = True) -> None:
         """Note the submission of a run."""
         self._live[str(job_info.external_jobid)] = job_info
+        self._known.add(str(job_info.external_jobid))
         if self._is_run(job_info.job):
             try:
                 self._of(job_info.job).note(
@@ -246,13 +282,17 @@ class Executor(parent.Executor):
         self._ends[job_info.job] = _End(job_info.external_jobid, _log_of(job_info), message)
         if was_live and self._submissions["train"] is not None:  # a refused one has used nothing
             self._submissions["train"].forget_energy_used()
+        if was_live:
+            self._line.wake()
 
     def handle_job_error(self, job: JobExecutorInterface) -> None:
         """Say how a job ended, and decide whether Snakemake submits it again."""
         super().handle_job_error(job)
         end = self._ends.pop(job, None) or _End(None, None, "its outputs are missing")
         label = _label(job)
-        if end.job_id is None:
+        if end.withdrawn:
+            job.attempt = max(job.attempt, job.restart_times + 1)
+        elif end.job_id is None:
             reason = _words(end.message)
             self._end(job, None, reason, f"{label}: not submitted: {self._once(reason)}")
         elif self._is_run(job):
@@ -301,7 +341,13 @@ class Executor(parent.Executor):
         """Cancel all jobs, those whose submission is under way as well."""
         self._cancelled.set()
         self._job_submission_executor.shutdown(wait=True, cancel_futures=True)
+        self._line.stop()
         super().cancel()
+
+    def shutdown(self) -> None:
+        """End; what waits for its submission is not submitted."""
+        self._line.stop()
+        super().shutdown()
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
         """Cancel every job that has not ended: the parent's list is empty while Slurm is asked."""

@@ -76,7 +76,7 @@ def slurm_conf(base: Path, host: str, ports: dict[str, int]) -> str:
         "AccountingStorageHost=127.0.0.1",
         f"AccountingStoragePass={base}/munge.socket",
         f"AccountingStoragePort={ports['slurmdbd']}",
-        "AccountingStorageEnforce=associations",
+        "AccountingStorageEnforce=associations,limits,qos",
         "AccountingStorageTRES=gres/gpu",
         # Short, so that tests need not wait.
         "SlurmdTimeout=12",

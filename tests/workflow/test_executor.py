@@ -30,6 +30,9 @@ SNAKEFILE = """
 from pathlib import Path
 from scalewatt.scheduling import submissions
 submissions._ANSWER_AGE_S = config.get("answer_age_s", submissions._ANSWER_AGE_S)
+if "wait_s" in config:
+    from snakemake_executor_plugin_scalewatt_slurm import waiting_line
+    waiting_line.WAITS_S, waiting_line.PATIENCE_S = (config["wait_s"],), 2
 def spent():
     with open("asked", "a") as asked:
         asked.write("once ")
@@ -65,6 +68,11 @@ rule other:
 """
 FAKE_RUN = f"{sys.executable} {Path(__file__).parent / 'fake_run.py'}"
 INVALID = "Batch job submission failed: Invalid account"
+POLICY = (
+    "Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size "
+    "and/or time limits)"
+)
+FULL = f"QOSMaxSubmitJobPerUserLimit\nsbatch: error: {POLICY}"
 SILENT = "Batch job submission failed: Socket timed out on send/recv operation"
 
 
@@ -500,6 +508,80 @@ def test_an_error_that_nobody_foresaw_is_said_and_not_waited_for(tmp_path: Path)
     (said,) = last.of("a")
     assert said == "train a: not submitted: ValueError: could not convert string to float: 'much'"
     assert project.slurm.calls("sbatch") == []
+
+
+def runs_that(project: Project, *turns: dict[str, Any], names: str = "abcd") -> list[str]:
+    """Let runs have jobs with these turns, then one that finishes; their targets."""
+    for name in names:
+        project.run(name)
+    project.slurm.plan(
+        {f"rule_train_wildcards_{n}": [*turns, ends(n, state="COMPLETED")] for n in names}
+    )
+    return [f"{name}/done" for name in names]
+
+
+def test_a_limit_on_the_number_of_jobs_is_waited_for_and_said_once(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    targets = runs_that(project, *({"refuse": FULL} for _ in range(3)))
+    project.slurm.holds("77", "RUNNING")
+    last = ended(project.start(*targets, wait_s=0.5), project)
+    assert last.code == 0, last.output
+    assert all(last.is_done(name) for name in "abcd")
+    assert last.output.count("QOSMaxSubmitJobPerUserLimit") == 1
+    assert last.output.count("waits, Slurm takes no further job now") == 1
+    assert last.output.count("Slurm takes jobs again") == 1
+    assert "not submitted" not in last.output
+
+
+def test_a_limit_that_slurm_does_not_name_holds_up_no_other_job(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    for name in "ab":
+        project.run(name)
+    project.slurm.holds("77", "RUNNING")
+    turns = {"a": [{"refuse": POLICY}], "b": [{"refuse": POLICY}, ends("b", state="COMPLETED")]}
+    project.slurm.plan({f"rule_train_wildcards_{name}": turns[name] for name in "ab"})
+    process = project.start("a/done", "b/done", wait_s=0.3)
+    try:
+        while not (tmp_path / "b/done").exists() and process.poll() is None:
+            time.sleep(0.1)
+        assert process.poll() is None, "a still waits"
+        process.send_signal(signal.SIGINT)
+        ended(process, project)
+    finally:
+        process.kill()
+
+
+def test_a_limit_that_holds_without_any_job_in_the_queue_ends_as_a_refusal(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    (target,) = runs_that(project, *({"refuse": FULL} for _ in range(99)), names="a")
+    last = ended(project.start(target, wait_s=0.3), project)
+    assert last.code == 1
+    assert "not submitted: sbatch: error: QOSMaxSubmitJobPerUserLimit" in last.output
+    assert "after your last job has left Slurm's queue" in last.output
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_what_waits_for_a_slot_is_not_submitted_once_snakemake_is_told_to_end(
+    tmp_path: Path, sent: signal.Signals
+) -> None:
+    project = Project(tmp_path)
+    targets = runs_that(project, *({"refuse": FULL} for _ in range(99)))
+    project.slurm.holds("77", "RUNNING")
+    process = project.start(*targets, wait_s=30)
+    try:
+        while not project.slurm.calls("sbatch") and process.poll() is None:
+            time.sleep(0.1)
+        time.sleep(1)
+        began_s = time.monotonic()
+        process.send_signal(sent)
+        last = ended(process, project)
+    finally:
+        process.kill()
+    assert time.monotonic() - began_s < 15
+    assert list(project.slurm.states()) == ["77"]
+    assert last.submitted.total() <= 4, last.output
+    for name in "abcd":
+        assert read_no_retries(tmp_path / "work", project.run(name)) is None
 
 
 def test_ctrl_c_cancels_the_jobs_that_were_submitted(tmp_path: Path) -> None:
