@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from energy_files import codes, counter, gpu, write_perun
 
+from scalewatt.common.errors import InputError
 from scalewatt.energy.views.describe import describe
 from scalewatt.recordings.perun_file import read_perun_file
 
@@ -138,6 +139,18 @@ def spoil_magnitudes(raw: h5py.Group) -> None:
     raw["values"].attrs["mag"] = np.full(5000, 1e-3)
 
 
+def spoil_magnitude_by_a_bit(raw: h5py.Group) -> None:
+    raw["values"].attrs["mag"] = 0.016
+
+
+def spoil_magnitude_of_times(raw: h5py.Group) -> None:
+    raw["timesteps"].attrs["mag"] = 2.0
+
+
+def spoil_unit_by_a_bit(raw: h5py.Group) -> None:
+    raw["values"].attrs["unit"] = "V"
+
+
 SPOILS = [
     (spoil_text, "its values are no list of numbers"),
     (spoil_shape, "its values are no list of numbers"),
@@ -147,6 +160,9 @@ SPOILS = [
     (spoil_unit_by_another, "its values have no unit that perun knows"),
     (spoil_magnitude, "its magnitude is 'some'"),
     (spoil_magnitudes, "its magnitude is '[0.001 0.001 0.001 .'"),
+    (spoil_magnitude_by_a_bit, "its magnitude is 0.016"),
+    (spoil_magnitude_of_times, "its magnitude is 2"),
+    (spoil_unit_by_a_bit, "its unit is none of power of a gpu, but CUDA:1_POWER in V"),
 ]
 
 
@@ -170,10 +186,99 @@ def test_a_sensor_that_cannot_be_read_makes_its_kind_unknown_and_is_named(
 @pytest.mark.parametrize("unit", ["B", "Hz", "°C", "", "RPM", "Unit.HZ"])
 def test_a_sensor_of_something_else_is_passed_over(tmp_path: Path, unit: str) -> None:
     path = tmp_path / "a.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9)}})
-    with changed(path, "gpu/nodes/CUDA:1_POWER/raw_data") as raw:
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:0_MEM": gpu(9)}})
+    with changed(path, "gpu/nodes/CUDA:0_MEM/raw_data") as raw:
         raw["values"].attrs["unit"] = unit
     assert [s.sensor for s in read_perun_file(path).series] == ["CUDA:0_POWER"]
+
+
+@pytest.mark.parametrize("name", ["CUDA:1_QOWER", "CTDA:1_POWER", "CUDA:x_POWER", "anything"])
+def test_power_under_a_name_that_is_none_of_a_power_makes_its_kind_unknown(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9)}})
+    with changed(path, "gpu/nodes") as sensors:
+        sensors.move("CUDA:1_POWER", name)
+    said = describe(path)
+    assert said["gpu_energy_kwh"] is None and "unreadable_sensor" in codes(said["flags"])
+    assert any(
+        f"its name is that of no power of a gpu, but {name}" in f["detail"] for f in said["flags"]
+    )
+
+
+def test_memory_in_joules_is_not_taken_for_energy(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:0_MEM": np.arange(9) * 1e3}})
+    with changed(path, "gpu/nodes/CUDA:0_MEM/raw_data") as raw:
+        raw["values"].attrs["unit"] = "J"
+    said = describe(path)
+    assert said["gpu_energy_j"] in (None, pytest.approx(800)) and said["flags"]
+
+
+MOVES = {
+    "a kind that perun does not know": ("cpu", "cqu"),
+    "a kind of others": ("cpu", "net"),
+    "sensors under another name": ("cpu/nodes", "cpu/oodes"),
+    "kinds under another name": ("../n1/nodes", "../n1/nodew"),
+    "samples under another name": (
+        "cpu/nodes/cpu_0_package-0/raw_data",
+        "cpu/nodes/cpu_0_package-0/raw_dada",
+    ),
+    "a sensor of another kind": (
+        "cpu/nodes/cpu_0_package-0",
+        "gpu/nodes/cpu_0_package-0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), MOVES.values(), ids=MOVES)
+def test_power_where_perun_does_not_put_it_never_leaves_the_total_in_silence(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "cpu_0_package-0": counter(9, 100)}})
+    with h5py.File(path, "a") as handle:
+        host = handle["app/nodes/run/nodes/0/nodes/n1"]
+        if old.startswith("../n1"):
+            host.move(old.removeprefix("../n1/"), new.removeprefix("../n1/"))
+        else:
+            host["nodes"].move(old, new)
+    try:
+        said = describe(path)
+    except InputError as error:
+        assert str(error).startswith(f"{path}: host n1 holds power or energy under '")
+    else:
+        assert said["energy_kwh"] is None and "unreadable_sensor" in codes(said["flags"])
+
+
+def note_totals(path: Path, **totals: float) -> None:
+    """Note energies of host n1 as perun does."""
+    with h5py.File(path, "a") as handle:
+        host = handle["app/nodes/run/nodes/0/nodes/n1"]
+        for name, joules in totals.items():
+            facts = {"value": np.float32(joules), "mag": 1.0, "unit": "J"}
+            host.require_group(f"metrics/{name}").attrs.update(facts)
+
+
+def test_samples_that_do_not_add_up_to_peruns_own_total_are_flagged(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {f"CUDA:{i}_POWER": gpu(1001) + np.arange(1001) % 2 for i in (0, 1)}})
+    note_totals(path, GPU_ENERGY=200_000 * 1.008)
+    assert describe(path)["flags"] == []
+    note_totals(path, GPU_ENERGY=100_000)
+    (found,) = describe(path)["flags"]
+    assert found["code"] == "perun_disagrees"
+    assert "gpu 200001.0 J by its samples, 100000.0 J by perun's own total" in found["detail"]
+
+
+def test_a_device_kind_that_perun_had_a_total_of_is_missed(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CPU_USAGE": np.full(9, 50.0)}})
+    note_totals(path, CPU_ENERGY=900)
+    said = describe(path)
+    assert said["energy_kwh"] is None and said["energy_scope"] == "gpu+cpu"
+    assert "perun computed 900 J" in str(said["flags"])
 
 
 POWER_NAMES = {

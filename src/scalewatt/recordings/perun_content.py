@@ -23,7 +23,12 @@ from scalewatt.recordings.perun_layout import (
     runs_of,
     sampling_period_s,
 )
-from scalewatt.recordings.perun_sensor import SensorReader
+from scalewatt.recordings.perun_sensor import (
+    SensorReader,
+    lost_kind,
+    refuse_unknown,
+    stated_totals,
+)
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
     MEASURED,
@@ -134,6 +139,7 @@ def _opened_round(path: str, run_id: str | None, round_id: str | None) -> _Open:
 
 
 def _read_host(host: str, group: h5py.Group) -> tuple[SensorSeries, ...]:
+    refuse_unknown(host, group)
     kinds = children(group)
     reader = SensorReader(host, wholes=children(kinds["socket"]) if "socket" in kinds else ())
     series = [
@@ -143,7 +149,11 @@ def _read_host(host: str, group: h5py.Group) -> tuple[SensorSeries, ...]:
         for name, sensor in children(kinds[kind]).items()
         if (found := reader.read(kind, name, sensor)) is not None
     ]
-    return number_devices(series)
+    totals = stated_totals(group)
+    held = {one.device_kind for one in series if one.quantity != "utilisation"}
+    lost = [lost_kind(host, kind, total) for kind, total in totals.items() if kind not in held]
+    with_totals = (replace(one, perun_kind_j=totals.get(one.device_kind)) for one in series)
+    return number_devices([*with_totals, *lost])
 
 
 @contextmanager

@@ -19,7 +19,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from scalewatt.recordings.perun_layout import text
+from scalewatt.common.errors import InputError
+from scalewatt.recordings.perun_layout import EXPECTED, children, text
 from scalewatt.recordings.series import (
     NO_INDEX,
     QUANTITIES,
@@ -46,8 +47,20 @@ _MAGNITUDES = {
 _NO_LIMIT_W = 1e5
 # The index of older ROCm names and of a Grace socket; newer ROCm names hold a UUID.
 _INDEX = re.compile(r"^ROCM:(\d{1,2})_|^[a-z_]+_socket_(\d+)_")
-# What perun calls sensors of power and energy, which are missed even where they hold nothing.
-_POWER_NAME = re.compile(r".*_POWER$|cpu_\d+_package|ram_\d+_dram|cpu_power_socket_\d")
+# What perun calls the sensors of power and energy that count, by device kind.
+_POWER_NAMES = {
+    "gpu": re.compile(r"(?:CUDA:\d+|ROCM:[^_]+)_POWER"),
+    "cpu": re.compile(r"cpu_\d+_.*package.*|cpu_power_socket_\d.*"),
+    "ram": re.compile(r"ram_\d+_.*dram.*"),
+}
+OTHER_KINDS = ("rack", "node", "socket", "sysio", "disk", "net", "fan", "other")
+"""Device kinds of perun that do not count."""
+_TOTALS = {"gpu": "GPU_ENERGY", "cpu": "CPU_ENERGY", "ram": "DRAM_ENERGY"}
+
+
+# What perun puts into its groups, beside which nothing may hold power.
+_MEMBERS = {"nodes", "metrics", "regions", "raw_data"}
+_OF_POWER = ("power", "counter")
 
 
 class _Unreadable(Exception):
@@ -64,15 +77,18 @@ class SensorReader:
         self._host = host
         self._wholes = sorted(wholes)
         self._raw_times: NDArray[Any] | None = None
+        self._magnitude = 1.0
         self._time_s: Floats = np.zeros(0)
         self._all_timed = True
 
     def read(self, kind: str, sensor: str, group: h5py.Group) -> SensorSeries | None:
         """Return the series of a sensor; None if it measures neither power nor use.
 
-        A sensor that cannot be read is a series without samples, flagged `unreadable_sensor`.
+        A sensor of power that cannot be read, or has no name of one, is a series without samples,
+        flagged `unreadable_sensor`.
         """
-        if "raw_data" not in group and not _POWER_NAME.match(sensor):
+        named = bool(_POWER_NAMES[kind].fullmatch(sensor))
+        if "raw_data" not in group and not named:
             return None
         empty = SensorSeries(
             node=self._host,
@@ -90,6 +106,9 @@ class SensorReader:
             raw = h5py.Group(h5py.h5g.open(group.id, b"raw_data"))
             data, unit = _data_and_unit(raw)
             quantity = QUANTITIES.get(unit)
+            if named != (quantity in _OF_POWER):
+                what = "its unit is none of power" if named else "its name is that of no power"
+                raise _Unreadable(f"{what} of a {kind}, but {sensor} in {unit[:20] or 'no unit'}")
             # "%" of RAM is the memory in use, which says nothing about power.
             if quantity is None or (quantity == "utilisation" and kind == "ram"):
                 return None
@@ -130,10 +149,11 @@ class SensorReader:
 
     def _times(self, data: h5py.Dataset) -> Floats:
         """Return times in s; the array of the sensor before where the times are the same."""
-        times = _numbers(data)
-        if self._raw_times is None or not np.array_equal(times, self._raw_times):
-            self._raw_times = times
-            self._time_s = _scaled(times, _magnitude(data))
+        times, magnitude = _numbers(data), _magnitude(data)
+        same = self._raw_times is not None and np.array_equal(times, self._raw_times)
+        if not same or magnitude != self._magnitude:
+            self._raw_times, self._magnitude = times, magnitude
+            self._time_s = _scaled(times, magnitude)
             self._all_timed = bool(np.isfinite(self._time_s).all())
         return self._time_s
 
@@ -141,6 +161,71 @@ class SensorReader:
         whole = [name for name in self._wholes if _index(name) == series.device_index]
         detail = "the CPU alone; {}, its socket with memory and I/O, is recorded but not counted"
         return [flag("part_of_socket", series.sensor, detail.format(name)) for name in whole]
+
+
+def refuse_unknown(host: str, group: h5py.Group) -> None:
+    """Raise InputError if a host's power or energy lies where perun does not put it.
+
+    One damaged letter in a name would take a device, or all of a kind, out of the total.
+    """
+    kinds = children(group)
+    for kind, of_kind in kinds.items():
+        sensors = children(of_kind)
+        if kind not in (*_POWER_NAMES, *OTHER_KINDS) and _holds_power(of_kind):
+            raise InputError(_elsewhere(host, kind))
+        for name, sensor in sensors.items():
+            others = (p for other, p in _POWER_NAMES.items() if other != kind)
+            if any(pattern.fullmatch(name) for pattern in others):
+                raise InputError(_elsewhere(host, f"{kind}/{name}"))
+            _refuse_members(host, f"{kind}/{name}", sensor)
+        _refuse_members(host, kind, of_kind)
+    _refuse_members(host, "", group)
+
+
+def _refuse_members(host: str, place: str, group: h5py.Group) -> None:
+    for name in set(group) - _MEMBERS:
+        if _holds_power(group[name]):
+            raise InputError(_elsewhere(host, f"{place}/{name}".strip("/")))
+
+
+def _elsewhere(host: str, place: str) -> str:
+    return f"host {host} holds power or energy under {place!r}; {EXPECTED}"
+
+
+def _holds_power(found: Any) -> bool:
+    """Return True if a dataset in W or J is there or anywhere below."""
+    if isinstance(found, h5py.Dataset):
+        return _unit(found) in (None, "W", "J")
+    return bool(
+        isinstance(found, h5py.Group)
+        and found.visititems(
+            lambda _, one: (
+                (isinstance(one, h5py.Dataset) and _unit(one) in (None, "W", "J")) or None
+            )
+        )
+    )
+
+
+def stated_totals(group: h5py.Group) -> dict[str, float]:
+    """Return what perun itself computed as a host's energy in J, by device kind, as far as it can be read."""
+    totals = {}
+    for kind, name in _TOTALS.items():
+        try:
+            metric = group["metrics"][name]
+            total = float(_scalar(metric.attrs["value"])) * _magnitude(metric)
+        except (_Unreadable, OSError, LookupError, ValueError, TypeError, RuntimeError):
+            continue
+        if 0 < total < np.inf:
+            totals[kind] = total
+    return totals
+
+
+def lost_kind(host: str, kind: str, stated_j: float) -> SensorSeries:
+    """Return the series of a device kind that perun had sensors of, and the file has not."""
+    detail = f"perun computed {stated_j:.0f} J, but the file holds no sensor of it"
+    lost = flag("unreadable_sensor", f"{kind} of {host}", detail)
+    nothing = np.zeros(0)
+    return SensorSeries(host, kind, kind, 0, "power", nothing, nothing, flags=(lost,))
 
 
 def _data_and_unit(raw: h5py.Group) -> tuple[h5py.Dataset, str]:
@@ -224,6 +309,8 @@ def _magnitude(data: h5py.Dataset) -> float:
     """Return a power of ten given as a number, its text, its name or its symbol; 1 where absent."""
     found = _number(data, "mag")
     if found is not None:
+        if found not in _MAGNITUDES.values():
+            raise _Unreadable(f"its magnitude is {found:g}")
         return found
     word = (text(_scalar(data.attrs.get("mag"))) or "").removeprefix("Magnitude.")
     if word not in _MAGNITUDES:

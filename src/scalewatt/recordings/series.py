@@ -69,6 +69,8 @@ class SensorSeries:
     """The device's own identity, where the sensor states one."""
     flags: tuple[Flag, ...] = ()
     """Quality flags from reading the sensor."""
+    perun_kind_j: float | None = None
+    """What perun itself computed in J for all sensors of this kind on this node; None if unknown."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ from scalewatt.energy.accounting.node_energy import (
     JOURNAL_TOLERANCE,
     KindEnergy,
     Window,
+    against_perun,
     node_kinds,
     node_window,
     shared_kinds,
@@ -264,7 +265,7 @@ def _account_node(
         "window": window,
     }
     series = [*recording.series, *gpu_utilisation(recording)]
-    kinds = node_kinds(node, series, **facts)
+    kinds = against_perun(node_kinds(node, series, **facts))
     if recording.journal:
         kinds = _compared(kinds, node_kinds(node, recording.journal, **facts), window)
     shared_s = max(run.shared_s(node, window), recording.shared_s(window))

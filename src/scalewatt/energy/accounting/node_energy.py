@@ -39,6 +39,11 @@ MAX_UNCOVERED = 0.05
 # Up to here perun's file and the journal agree.
 JOURNAL_TOLERANCE = 0.005
 
+# perun adds up the same samples; it lacks a step or two where it computes with powers of counters.
+PERUN_TOLERANCE, PERUN_STEPS = 0.01, 2
+_COUNTED = {"constant", "gap"}
+"""Flags of samples that perun counts as we do."""
+
 Window = tuple[float, float]
 
 
@@ -140,6 +145,35 @@ def node_kinds(
                 _measure(node, UNUSED_GPU, unused, [], window, period_s, None, lost_s, powers)
             )
     return kinds
+
+
+def against_perun(kinds: Sequence[KindEnergy]) -> list[KindEnergy]:
+    """Flag the kinds whose samples do not add up to what perun itself computed of them.
+
+    Only where no other flag says already that perun has counted samples that are none.
+    """
+    found = []
+    for kind in kinds:
+        # GPUs that the run did not hold are in perun's total too.
+        parts = [other for other in kinds if _kind(other) == _kind(kind)]
+        stated = next((one.perun_kind_j for one in kind.series if one.perun_kind_j), None)
+        codes = {one["code"] for part in parts for one in part.flags}
+        if stated is not None and not codes - _COUNTED:
+            recorded = sum(part.recorded_j((-np.inf, np.inf)) for part in parts)
+            steps = max(one.time_s.size for one in kind.series) - 1
+            tolerance = max(PERUN_TOLERANCE, PERUN_STEPS / max(steps, 1))
+            if abs(recorded - stated) > tolerance * stated:
+                detail = (
+                    f"{kind.node}: {kind.device_kind} {recorded:.1f} J by its samples, {stated:.1f} J "
+                    "by perun's own total: one of them is damaged"
+                )
+                kind = replace(kind, flags=(*kind.flags, flag("perun_disagrees", None, detail)))
+        found.append(kind)
+    return found
+
+
+def _kind(energy: KindEnergy) -> str:
+    return energy.device_kind.removeprefix("unused_")
 
 
 def shared_kinds(

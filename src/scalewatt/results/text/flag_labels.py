@@ -37,6 +37,7 @@ FLAG_WORDS = {
     "utilisation_per_core": "utilisation of cores read one after another",
     "from_journal": "read from perun's journal",
     "journal_disagrees": "perun's file and its journal differ by more than 0.5 %",
+    "perun_disagrees": "perun's samples and its own total of them differ by more than 1 %",
     "journal_damaged": "unreadable samples of a journal",
     "journal_unreadable": "a journal without a readable sample",
     "telemetry_damaged": "unreadable records of telemetry",
