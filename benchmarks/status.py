@@ -109,7 +109,7 @@ def _running(path: Path, work: Path, spec: RunSpec, hours: float) -> RecordWrite
         for stage, at_s in (("train", 0), ("evaluate_train", 300), ("validate", 350))
     ]
     (path / "events.jsonl").write_text("".join(json.dumps(mark) + "\n" for mark in marks))
-    header = {"journal": 2, "host": "n1", "sampling_period_s": 1.0, "sensors": SENSORS}
+    header = {"journal": 3, "host": "n1", "sampling_period_s": 1.0, "sensors": SENSORS}
     fields = [Field(name, "<u4" if "CUDA" in name else "<u8") for name in SENSORS]
     writer = RecordWriter(path / "perun", "segment-000.n1", "journal", header, fields)
     write_samples(writer, now - 3600 * hours, int(3600 * hours))

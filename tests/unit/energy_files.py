@@ -107,8 +107,9 @@ def write_record_journal(
     *,
     start: float = T0,
     facts: dict[str, Any] | None = None,
+    version: int = 2,
 ) -> Path:
-    """Write one sample a second as the sampler does (format 2); NaN is a missing value.
+    """Write one sample a second as the sampler does; NaN is a missing value.
 
     `facts` is what the header says of the sensors, else what SENSORS does. Returns `path`.
     """
@@ -118,7 +119,7 @@ def write_record_journal(
             name: {"device_kind": kind, "unit": unit, "mag": mag, "valid_max": top}
             for name, (kind, unit, mag, top, _) in known
         }
-    text = {"journal": 2, "host": host, "sampling_period_s": 1.0, "sensors": facts}
+    text = {"journal": version, "host": host, "sampling_period_s": 1.0, "sensors": facts}
     fields = [Field(name, np.dtype(SENSORS[name][4]).str) for name in sensors]
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = RecordWriter(path.parent, path.stem, path.suffix.removeprefix("."), text, fields)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from energy_files import T0, codes, gpu, write_journal
+from energy_files import T0, codes, counter, gpu, write_journal, write_record_journal
 
+from scalewatt.common.errors import InputError
 from scalewatt.energy.views.describe import describe
 from scalewatt.recordings.journal import is_journal, last_sample_s, read_journal
 from scalewatt.recordings.series import SensorSeries
@@ -113,3 +116,74 @@ def test_a_journal_is_known_by_its_first_words(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         assert is_journal(tmp_path / name) is known, name
     assert not is_journal(tmp_path / "none") and not is_journal(tmp_path)
+
+
+NODE = {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9, 300), "cpu_0_package-0": counter(9, 100)}
+
+
+def without_checksum(path: Path, version: int) -> Path:
+    """Make the header one of format 2, as the sampler wrote it once; or what says that it is of 3."""
+    line, _, rows = path.read_bytes().partition(b"\n")
+    line = re.sub(rb',"header_crc32":"[0-9a-f]+"', b"", line)
+    path.write_bytes(line.replace(b'"journal":2', b'"journal":%d' % version) + b"\n" + rows)
+    return path
+
+
+def meaning(path: Path) -> list[tuple[Any, ...]]:
+    """Return all that energy follows from."""
+    facts = attrgetter(
+        *("node", "sensor", "device_kind", "device_index", "quantity", "valid_max", "limit_w")
+    )
+    return [(*facts(s), s.values.tolist(), s.time_s.tolist()) for s in read_journal(path).series]
+
+
+def test_no_bit_of_a_header_changes_unseen(tmp_path: Path) -> None:
+    path = write_record_journal(tmp_path / "s.journal", "n1", NODE, version=3)
+    content = path.read_bytes()
+    for at in range(content.index(b"\n") + 1):
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << (at % 8)
+        path.write_bytes(flipped)
+        with pytest.raises(InputError):
+            read_journal(path)
+
+
+def test_a_header_of_the_format_before_is_read_without_a_checksum(tmp_path: Path) -> None:
+    path = write_record_journal(tmp_path / "s.journal", "n1", NODE)
+    true = meaning(path)
+    assert meaning(without_checksum(path, 2)) == true
+
+
+def test_a_header_without_the_checksum_of_its_format_is_refused(tmp_path: Path) -> None:
+    path = write_record_journal(tmp_path / "s.journal", "n1", NODE)
+    with pytest.raises(InputError, match="it has no checksum: it is damaged"):
+        read_journal(without_checksum(path, 3))
+
+
+IMPOSSIBLE = {
+    "a magnitude that is no known power of ten": ({"mag": 0.003}, "'mag': 0.003; allowed: a power"),
+    "no magnitude at all": ({"mag": 0}, "'mag': 0; allowed: a power"),
+    "power of an unknown kind": ({"device_kind": "fpu"}, "'device_kind': 'fpu'; allowed: gpu, cpu"),
+    "the kind of another sensor": ({"device_kind": "cpu"}, "'W' of a 'cpu'; allowed by its name"),
+    "a unit that is none of power": (
+        {"unit": "V"},
+        "'V' of a 'gpu'; allowed by its name: W of a gpu",
+    ),
+    "no kind": ({"device_kind": None}, "'device_kind': None; allowed: gpu"),
+}
+
+
+@pytest.mark.parametrize(("says", "words"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_a_header_is_refused_that_says(tmp_path: Path, says: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=re.escape(words)) as caught:
+        read_journal(with_header(tmp_path / "j", **says))
+    assert SENSOR in str(caught.value) and str(tmp_path / "j") in str(caught.value)
+
+
+def test_a_sensor_that_is_described_and_has_no_samples_is_missed(tmp_path: Path) -> None:
+    path = write_record_journal(tmp_path / "s.journal", "n1", NODE)
+    content = without_checksum(path, 2).read_bytes()
+    fields = content.rindex(b"CUDA:1_POWER")
+    path.write_bytes(content[:fields] + b"CUDE" + content[fields + 4 :])
+    with pytest.raises(InputError, match="describes 'CUDA:1_POWER', of which it has no samples"):
+        read_journal(path)

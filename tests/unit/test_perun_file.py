@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tracemalloc
 from dataclasses import replace
@@ -244,3 +245,12 @@ def test_a_recording_is_never_written_to(tmp_path: Path) -> None:
     before = copy.read_bytes()
     describe(copy)
     assert copy.read_bytes() == before
+
+
+def test_names_that_are_no_text_can_be_printed(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"hostname-a": {"CUDA:0_POWER": gpu(9)}}, run_id="run-of-a-kind")
+    content = path.read_bytes().replace(b"hostname-a", b"h\xd5stname-a")
+    path.write_bytes(content.replace(b"run-of-a-kind", b"run-\xd5f-a-kind"))
+    said = json.dumps(describe(path), ensure_ascii=False)
+    assert said.encode() and "stname-a" in said

@@ -23,7 +23,7 @@ from scalewatt.recordings.series import DEVICE_KINDS, NO_INDEX, QUANTITIES, inde
 from scalewatt.recordings.telemetry import TelemetryWriter
 from scalewatt.recordings.telemetry_sources import working_sources
 
-JOURNAL_VERSION = 2
+JOURNAL_VERSION = 3
 
 
 def describe_sensors(backends: Iterable[Any]) -> dict[str, dict[str, Any]]:

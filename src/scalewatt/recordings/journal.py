@@ -1,10 +1,11 @@
 """Reading the journals that the sampler writes sample by sample.
 
-Format 2 is a file of records (`records`): its header {"journal": 2, "host", "sampling_period_s",
-"fields", "sensors": {name: {"device_kind", "device_index", "unit", "mag", "valid_max",
-"uuid", "device_name"}}} describes one field per sensor. Format 1 is JSON lines {"t": unix s,
-"mono": s, "<host>_<sensor>": raw value, …}, with or without a first line {"journal": 1, …}. A
-sensor that the header does not describe is known by its name, as perun 1.0.0 gives it.
+Formats 2 and 3 are files of records (`record_file`), 3 with a checksum of the header: {"journal": 3,
+"host", "sampling_period_s", "fields", "sensors": {name: {"device_kind", "device_index", "unit",
+"mag", "valid_max", "uuid", "device_name"}}} describes one field per sensor. Format 1 is JSON lines
+{"t": unix s, "mono": s, "<host>_<sensor>": raw value, …}, with or without a first line {"journal":
+1, …}. A sensor that the header does not describe is known by its name, as perun 1.0.0 gives it. A header that
+contradicts itself, a sensor's name or what there is in units and magnitudes is refused.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.recordings.record_file import even_clock, last_record_s, read_records
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
+    MAGNITUDES,
     NO_INDEX,
     QUANTITIES,
     Flag,
@@ -39,7 +41,7 @@ from scalewatt.recordings.series import (
 )
 
 CLOCK_JUMP_S = 1.0
-_NEWEST = 2
+_RECORDS, _NEWEST = 2, 3
 _CHECKSUM = "crc32"
 _TAIL_BYTES = 1 << 16
 _MOST_DEVICES = 1 << 16
@@ -47,12 +49,12 @@ _BEGINNINGS = (b'{"t"', b'{"journal"', b'{"mono"')
 
 # Sensor name -> device kind, unit, magnitude of the raw value (perun 1.0.0).
 _KNOWN = (
-    (re.compile(r"CUDA:\d+_POWER$"), "gpu", "W", 1e-3),
-    (re.compile(r"ROCM:[^_]+_POWER$"), "gpu", "W", 1.0),
-    (re.compile(r"cpu_\d+_package.*$"), "cpu", "J", 1e-6),
-    (re.compile(r"ram_\d+_dram.*$"), "ram", "J", 1e-6),
-    (re.compile(r"cpu_power_socket_\d+_hwmon.*$"), "cpu", "W", 1e-6),
-    (re.compile(r"CPU_(?:USAGE|BUSY)\w*$"), "cpu", "%", 1.0),
+    (re.compile(r"CUDA:\d+_POWER$"), ("gpu", "W", 1e-3)),
+    (re.compile(r"ROCM:[^_]+_POWER$"), ("gpu", "W", 1.0)),
+    (re.compile(r"cpu_\d+_package.*$"), ("cpu", "J", 1e-6)),
+    (re.compile(r"ram_\d+_dram.*$"), ("ram", "J", 1e-6)),
+    (re.compile(r"cpu_power_socket_\d+_hwmon.*$"), ("cpu", "W", 1e-6)),
+    (re.compile(r"CPU_(?:USAGE|BUSY)\w*$"), ("cpu", "%", 1.0)),
 )
 _KEY = re.compile(
     r"^(?P<host>.+?)_(?P<sensor>(?:CUDA:|ROCM:|cpu_\d|ram_\d|cpu_power_|CPU_|RAM_|DISK_|NET_).*)$"
@@ -89,10 +91,10 @@ def read_journal(paths: Iterable[Path | str] | Path | str, first: int = 0) -> Re
     for path in files:
         try:
             content = _read(path, first)
+            found, damaged = _series(content, path)
         except InputError as error:
             errors.append(error)
             continue
-        found, damaged = _series(content, path)
         problems += damaged
         if content.period_s:
             periods.append(content.period_s)
@@ -133,7 +135,7 @@ def last_sample_s(path: Path | str) -> float | None:
     """
     path = Path(path)
     try:
-        if _version(path) >= _NEWEST:
+        if _version(path) >= _RECORDS:
             return last_record_s(path)
         with open(path, "rb") as handle:
             handle.seek(max(os.fstat(handle.fileno()).st_size - _TAIL_BYTES, 0))
@@ -155,13 +157,13 @@ def _version(path: Path) -> int:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error}); expected a journal") from error
     version = header.get("journal", 1) if isinstance(header, dict) else 1
-    if version not in (1, _NEWEST):
-        raise InputError(f"{path}: is a journal of format {version}; expected 1 or {_NEWEST}")
+    if version not in range(1, _NEWEST + 1) or isinstance(version, bool):
+        raise InputError(f"{path}: is a journal of format {version}; expected 1 to {_NEWEST}")
     return int(version)
 
 
 def _read(path: Path, first: int) -> _Content:
-    if _version(path) >= _NEWEST:
+    if _version(path) >= _RECORDS:
         records = read_records(path, first)
         header, damaged = records.header, records.damaged
         if not isinstance(header.get("host"), str):
@@ -215,9 +217,17 @@ def _series(content: _Content, path: Path) -> tuple[list[SensorSeries], list[Fla
         detail = f"{path.name}: the wall clock moved by {jump:.1f} s against the monotonic one"
         problems.append(flag("clock_jump", None, detail))
     series = []
+    found = {key: _split(key, content.host) for key in content.columns}
+    held = {*found, *(sensor for _, sensor in found.values())}
+    lost = next((name for name in content.sensors if name not in held), None)
+    if lost is not None and time_s.size:
+        raise InputError(f"{path}: its header describes {lost!r}, of which it has no samples")
     for key, raw in content.columns.items() if time_s.size else ():
-        node, sensor = _split(key, content.host)
-        one = _described(content.sensors.get(key) or content.sensors.get(sensor), sensor)
+        node, sensor = found[key]
+        try:
+            one = _described(content.sensors.get(key) or content.sensors.get(sensor), sensor)
+        except ValueError as error:
+            raise InputError(f"{path}: its header says of {sensor!r} {error}") from error
         if node is not None and one is not None:
             mag, described = one
             values = raw * mag / (100.0 if described.quantity == "utilisation" else 1.0)
@@ -238,7 +248,8 @@ def _split(key: str, host: str | None) -> tuple[str | None, str]:
 def _described(declared: Any, sensor: str) -> tuple[float, SensorSeries] | None:
     """Return the magnitude of a sensor's raw values, and its series without samples; None for one of no use.
 
-    What is declared counts only if its unit and magnitude can be read.
+    What is declared counts only if its unit and magnitude can be read. ValueError, with what it says
+    and what is allowed, if it cannot be true.
     """
     index = index_in_name(sensor)
     index = NO_INDEX if index is None else index
@@ -246,13 +257,16 @@ def _described(declared: Any, sensor: str) -> tuple[float, SensorSeries] | None:
     def empty(kind: str, index: int, quantity: str) -> SensorSeries:
         return SensorSeries("", sensor, kind, index, quantity, np.zeros(0), np.zeros(0))
 
+    known = next((facts for pattern, facts in _KNOWN if pattern.match(sensor)), None)
     if isinstance(declared, dict) and _is_readable(declared):
-        kind, quantity = declared.get("device_kind"), QUANTITIES.get(declared["unit"])
+        kind, unit = declared.get("device_kind"), declared["unit"]
+        quantity = QUANTITIES.get(unit)
+        _check_declared(declared, known)
         if kind not in DEVICE_KINDS or quantity is None:
             return None
         if quantity == "utilisation" and kind == "ram":
             return None
-        mag, uuid = finite_number(declared.get("mag")) or 1.0, declared.get("uuid")
+        mag, uuid = finite_number(declared.get("mag", 1.0)) or 1.0, declared.get("uuid")
         top = (finite_number(declared.get("valid_max")) or 0.0) * mag or None
         return mag, replace(
             empty(kind, _index(declared.get("device_index"), index), quantity),
@@ -260,10 +274,24 @@ def _described(declared: Any, sensor: str) -> tuple[float, SensorSeries] | None:
             limit_w=top if quantity == "power" else None,
             uuid=uuid if isinstance(uuid, str) else None,
         )
-    for pattern, kind, unit, mag in _KNOWN:
-        if pattern.match(sensor):
-            return mag, empty(kind, index, QUANTITIES[unit])
-    return None
+    if known is None:
+        return None
+    kind, unit, mag = known
+    return mag, empty(kind, index, QUANTITIES[unit])
+
+
+def _check_declared(declared: dict[str, Any], known: tuple[str, str, float] | None) -> None:
+    """Raise ValueError if what a header says of a sensor contradicts its name, or what there is."""
+    kind, unit, mag = declared.get("device_kind"), declared["unit"], declared.get("mag")
+    if unit in ("W", "J") and kind not in DEVICE_KINDS:
+        raise ValueError(f"'device_kind': {kind!r}; allowed: {', '.join(DEVICE_KINDS)}")
+    if mag is not None and float(mag) not in MAGNITUDES:
+        raise ValueError(f"'mag': {mag!r}; allowed: a power of ten that perun knows, such as 0.001")
+    if known is None:
+        return
+    units = ("W", "J") if known[1] in ("W", "J") else (known[1],)
+    if kind != known[0] or unit not in units:
+        raise ValueError(f"{unit!r} of a {kind!r}; allowed by its name: {known[1]} of a {known[0]}")
 
 
 def _is_readable(declared: dict[str, Any]) -> bool:

@@ -72,7 +72,7 @@ def children(group: h5py.Group) -> dict[str, h5py.Group]:
         return {}
     found = {name: h5py.h5o.open(nodes, name) for name in nodes}
     return {
-        name.decode("utf-8", "surrogateescape"): h5py.Group(node)
+        name.decode("utf-8", "backslashreplace"): h5py.Group(node)
         for name, node in found.items()
         if isinstance(node, h5py.h5g.GroupID)
     }
@@ -81,7 +81,7 @@ def children(group: h5py.Group) -> dict[str, h5py.Group]:
 def runs_of(handle: h5py.File) -> list[Run]:
     """Return the runs of all applications in the order of their start."""
     runs = [
-        Run(app, run_id, group, text(group.attrs.get("execution_dt")))
+        Run(_printable(app), run_id, group, text(group.attrs.get("execution_dt")))
         for app, node in handle.items()
         if isinstance(node, h5py.Group)
         for run_id, group in children(node).items()
@@ -160,7 +160,12 @@ def text(value: object) -> str | None:
     """Return an attribute as text; None if there is none."""
     if value is None:
         return None
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else _printable(str(value))
+
+
+def _printable(words: str) -> str:
+    """Return a text without the surrogates that stand for bytes that are no UTF-8."""
+    return words.encode("utf-8", "backslashreplace").decode()
 
 
 def _in_order(rounds: dict[str, h5py.Group]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.perun_layout import EXPECTED, children, text
 from scalewatt.recordings.series import (
+    MAGNITUDES,
     NO_INDEX,
     QUANTITIES,
     Flag,
@@ -309,7 +310,7 @@ def _magnitude(data: h5py.Dataset) -> float:
     """Return a power of ten given as a number, its text, its name or its symbol; 1 where absent."""
     found = _number(data, "mag")
     if found is not None:
-        if found not in _MAGNITUDES.values():
+        if found not in MAGNITUDES:
             raise _Unreadable(f"its magnitude is {found:g}")
         return found
     word = (text(_scalar(data.attrs.get("mag"))) or "").removeprefix("Magnitude.")

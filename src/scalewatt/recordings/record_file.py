@@ -1,9 +1,10 @@
 """Files of records of one size, appended one by one and readable whatever tore them.
 
 The first line is a JSON object (UTF-8) that says what the file is, with `fields`: a list of
-[name, numpy type] or [name, numpy type, width]. After it stand packed little-endian records: first
-`t` (unix s) and `mono` (monotonic s), last `crc32` over the bytes before it. A missing value is NaN,
-or an integer with all bits set.
+[name, numpy type] or [name, numpy type, width]; last in it stands `header_crc32`, over the line's
+bytes before its comma (formats before CHECKED_SINCE have none). After it stand packed little-endian
+records: first `t` (unix s) and `mono` (monotonic s), last `crc32` over the bytes before it. A missing
+value is NaN, or an integer with all bits set.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
@@ -30,6 +32,9 @@ _CODES |= {"|u1": "B", "<f4": "f", "<f8": "d"}
 _HEADER_LIMIT = 1 << 20
 _WIDEST = 4096
 _CHECK = "crc32"
+_HEADER_CHECK = re.compile(rb',"header_crc32":"([0-9a-f]{8})"\}\n\Z')
+CHECKED_SINCE = {"journal": 3, "telemetry": 2}
+"""Format of each kind of file from which on its header has a checksum."""
 
 
 class Field(NamedTuple):
@@ -160,7 +165,8 @@ def write_records(
 def _header_line(header: dict[str, Any], fields: Iterable[Field]) -> bytes:
     types = [[f.name, f.dtype, f.width][: 3 if f.width > 1 else 2] for f in fields]
     text = {**header, "missing": "NaN or all bits set", "fields": [*types, [_CHECK, "<u4"]]}
-    return json.dumps(text, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+    line = json.dumps(text, separators=(",", ":"), ensure_ascii=False).encode()[:-1]
+    return line + b',"header_crc32":"%08x"}\n' % zlib.crc32(line)
 
 
 def _dtype(fields: Iterable[Field]) -> np.dtype[Any]:
@@ -197,19 +203,30 @@ def read_header(path: Path) -> tuple[dict[str, Any], np.dtype[Any], int]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error}); expected records") from error
     try:
-        header = json.loads(line)
+        header = _checked_header(line)
         fields = [Field(*field) for field in header["fields"]]
         known = all(f.dtype in _CODES and f.width in range(1, _WIDEST) for f in fields)
         names = [field.name for field in fields]
         if not known or names[:2] != ["t", "mono"] or names[-1] != _CHECK or line[-1:] != b"\n":
             raise ValueError("unknown fields")
         dtype = _dtype(fields)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{path}: its first line is no header of records ({error}); "
             'expected {"fields": [["t", "<f8"], ["mono", "<f8"], …, ["crc32", "<u4"]]}'
         ) from error
     return header, dtype, len(line)
+
+
+def _checked_header(line: bytes) -> dict[str, Any]:
+    """Return the header in a file's first line; ValueError if it is not as it was written."""
+    header = json.loads(line)
+    if (found := _HEADER_CHECK.search(line)) is not None:
+        if int(found[1], 16) != zlib.crc32(line[: found.start()]):
+            raise ValueError("it does not match its checksum: it is damaged")
+    elif any(header.get(word, 0) >= first for word, first in CHECKED_SINCE.items()):
+        raise ValueError("it has no checksum: it is damaged")
+    return header
 
 
 def read_records(path: Path, first: int = 0) -> Records:

@@ -26,7 +26,7 @@ from scalewatt.recordings.telemetry_sources import Source
 
 TELEMETRY_PERIOD_S = 5.0
 TELEMETRY_PERIOD_LIMIT_S = 60.0
-TELEMETRY_VERSION = 1
+TELEMETRY_VERSION = 2
 ENDINGS = ("telemetry", "conditions")
 """Of files of telemetry, and what their header begins with: as written now, and as written before."""
 _COST_SHARE = 1e-3
@@ -186,6 +186,11 @@ def _read_file(path: Path) -> tuple[list[TelemetrySeries], int]:
     host, sensors = records.header.get("host"), records.header.get("sensors")
     if not any(word in records.header for word in ENDINGS) or not isinstance(host, str):
         raise InputError(f'{path}: holds no telemetry; expected a header {{"telemetry": …}}')
+    version = next(records.header[word] for word in ENDINGS if word in records.header)
+    if version not in range(1, TELEMETRY_VERSION + 1):
+        raise InputError(
+            f"{path}: is telemetry of format {version!r}; expected 1 to {TELEMETRY_VERSION}"
+        )
     time_s, _ = even_clock(records.column("t"), records.column("mono"))
     series = []
     try:
