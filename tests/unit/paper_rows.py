@@ -14,7 +14,7 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_requests import table_definition
-from scalewatt.common.schema_validation import read_yaml
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import BREAKDOWN, COPIED, LEARNING, PARETO
 from scalewatt.results.figures.pareto_table import pareto

@@ -10,7 +10,7 @@ from campaign_files import DELETE, DEMO, LOCAL, PAPER, Edits, Refused, demo, edi
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import read_yaml
+from scalewatt.common.yaml_files import read_yaml
 
 
 @pytest.fixture

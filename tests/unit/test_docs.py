@@ -28,7 +28,8 @@ from scalewatt.campaign.load import expand, load_campaign
 from scalewatt.claims import check_claims as listing
 from scalewatt.claims.evidence.claim_types import inconsistencies
 from scalewatt.cli import COMMANDS, command_line, main
-from scalewatt.common.schema_validation import read_yaml, schema
+from scalewatt.common.schema_validation import schema
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.energy.accounting import energy_schema as energy_tables
 from scalewatt.energy.integration.sample_checks import SAMPLE_FLAGS
 from scalewatt.figures.draw_figure import FIGURES, NAMED

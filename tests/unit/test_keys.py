@@ -12,7 +12,7 @@ from campaign_files import ROOT
 
 from scalewatt.cli import main
 from scalewatt.cli.key_reference import KINDS, keys_text, sections
-from scalewatt.common.schema_validation import read_yaml
+from scalewatt.common.yaml_files import read_yaml
 
 DOCUMENTS = {
     "campaign": ROOT / "docs" / "your-campaign.md",
@@ -73,7 +73,7 @@ def test_every_key_says_what_it_is_and_what_it_takes(kind: str) -> None:
 def test_keys_are_told_with_what_they_take_and_their_default() -> None:
     rows = keys_text("campaign").splitlines()
     assert (
-        "| `epochs` | whole number ≥ 1 | `80` (pretrain), `50` (finetune) | Passes over the"
+        "| `epochs` | whole number ≥ 1, ≤ 100000 | `80` (pretrain), `50` (finetune) | Passes over the"
         in "".join(row for row in rows if "`80`" in row)
     )
     assert any(row.startswith("| `protocol` | `paper`, `corrected` | needed |") for row in rows)

@@ -16,7 +16,8 @@ from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand, load_campaign
 from scalewatt.campaign.table_requests import table_definition
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
+from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.figures.figure_schema import PANELS, TABLE1
 from scalewatt.results.figures.figure_tables import overview, points, table1
 from scalewatt.results.figures.footnotes import notes

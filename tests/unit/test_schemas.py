@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -14,7 +16,8 @@ from jsonschema import Draft202012Validator
 from scalewatt.campaign.campaign_types import Cluster, Device
 from scalewatt.campaign.cluster import load_cluster, parse_cluster
 from scalewatt.campaign.load import load_campaign
-from scalewatt.common.schema_validation import read_yaml, schema
+from scalewatt.common.schema_validation import schema
+from scalewatt.common.yaml_files import read_yaml
 
 CAMPAIGNS = [PAPER, *sorted((ROOT / "campaigns").glob("*.yaml"))]
 CLUSTERS = sorted((ROOT / "profiles").glob("*/cluster.yaml"))
@@ -170,3 +173,36 @@ def test_results_only_may_come_as_text_from_the_command_line(given: Any, meant: 
     assert (
         parse_cluster(read_yaml(CLUSTERS[0]) | {"results_only": given}, "x").results_only is meant
     )
+
+
+def _patterns(part: object, place: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(part, dict):
+        for key, one in part.items():
+            if key == "pattern" and isinstance(one, str):
+                yield place, one
+            elif key == "patternProperties":
+                yield from ((place, pattern) for pattern in one)
+            yield from _patterns(one, f"{place}.{key}")
+    elif isinstance(part, list):
+        for n, one in enumerate(part):
+            yield from _patterns(one, f"{place}[{n}]")
+
+
+def test_no_pattern_of_a_schema_takes_a_line_end_behind_what_it_allows() -> None:
+    """Python's `$` does; jsonschema uses Python's expressions, and searches instead of matching."""
+    found = [
+        (path.name, place, pattern)
+        for path in sorted(SCHEMAS.glob("*.json"))
+        for place, pattern in _patterns(json.loads(path.read_text(encoding="utf-8")))
+    ]
+    assert len(found) > 20
+    loose = [
+        one
+        for one in found
+        if re.search(r"(?<!\\)\$", one[2])
+        or not one[2].startswith("^")
+        or not one[2].endswith(r"\Z")
+    ]
+    assert loose == []
+    for _, _, pattern in found:
+        re.compile(pattern)

@@ -18,8 +18,9 @@ from simulated_runs import J_PER_KWH, MODEL, Simulated, cluster, simulate, spec_
 from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
+from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.tabular_files import csv_rows
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.provenance.package_lock import lock_sha256
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.results.tables.frames import records

@@ -16,7 +16,8 @@ from scalewatt.campaign.cluster import known_devices, parse_cluster
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_requests import runs_definition
-from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
+from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.figures.run_page import note_sentences
 from scalewatt.results.build import write_runs
 from scalewatt.results.figures.footnotes import ASSUMED, notes

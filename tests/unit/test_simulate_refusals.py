@@ -14,7 +14,8 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import is_results_only, known_devices
 from scalewatt.campaign.load import check_devices, expand, load_campaign
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
+from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.scaling.model.model_file import ScalingModel, read_model
 from scalewatt.scaling.simulation.simulated_run import check_simulations
 

@@ -10,7 +10,7 @@ from campaign_files import ROOT
 from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.campaign.cluster import parse_cluster, read_source
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import read_yaml
+from scalewatt.common.yaml_files import read_yaml
 
 MD5 = "0123456789abcdefABCDEF0123456789"
 

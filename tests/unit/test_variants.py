@@ -33,7 +33,8 @@ from scalewatt.campaign.table_requests import (
     table_definition,
 )
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import read_yaml, schema
+from scalewatt.common.schema_validation import schema
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.figures import style
 from scalewatt.figures import variants as figure_module
 from scalewatt.figures.draw_figure import draw_figure

@@ -17,6 +17,7 @@ from scalewatt.campaign.registered_campaign import facility_cluster, registered_
 from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.imported_modules import modules_behind
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.run_files.run_inventory import set_aside_notes
 from scalewatt.scheduling.job_request import check_requests
 from scalewatt.targets.obstacles import notices
@@ -45,6 +46,10 @@ if not config:
 # --- the campaign and the cluster -----------------------------------------------------------------
 
 CLUSTER_FILE = " ".join(map(os.path.relpath, workflow.configfiles))
+if not workflow.remote_exec:
+    # Snakemake reads 1:30:00 as 5400, and of a key given twice the last.
+    for path in workflow.configfiles:
+        checked(read_yaml, os.path.relpath(path))
 CLUSTER = checked(parse_cluster, config, CLUSTER_FILE or "cluster file of the profile")
 CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
 CLUSTER = with_imported(CAMPAIGN, CLUSTER)

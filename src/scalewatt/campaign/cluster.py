@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, read_yaml, schema
+from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, schema
+from scalewatt.common.untrusted_text import parse_json
+from scalewatt.common.yaml_files import read_yaml
 
-_PLACEHOLDERS = {"gpus": 1, "nodes": 1, "ranks_per_node": 1, "cpus_per_rank": 1}
+_PLACEHOLDERS = ("gpus", "nodes", "ranks_per_node", "cpus_per_rank")
 
 
 def load_cluster(path: Path | str) -> Cluster:
@@ -35,14 +38,7 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
     check(content, root, where, root)
     for name, source in content.get("sources", {}).items():
         check_source(source, f"{where}: sources.{name}")
-    launcher = content["launcher"]
-    try:
-        launcher.format(**_PLACEHOLDERS)
-    except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
-        allowed = ", ".join(f"{{{name}}}" for name in _PLACEHOLDERS)
-        raise InputError(
-            f"{where}: launcher: {launcher!r}: allowed placeholders: {allowed}"
-        ) from error
+    _check_launcher(content["launcher"], f"{where}: launcher")
     known = {f.name for f in fields(Cluster)}
     devices = {name: Device(name=name, **entry) for name, entry in content["devices"].items()}
     _check_partitions(devices, where)
@@ -59,6 +55,31 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
     rest = {k: v for k, v in content.items() if k in known and k != "devices"}
     lists = {key: tuple(content.get(key, ())) for key in ("setup", "exclude_nodes")}
     return Cluster(name=content["cluster"], devices=devices, **{**rest, **lists})
+
+
+def _check_launcher(launcher: str, where: str) -> None:
+    """Raise InputError unless a launcher is words of a shell that say how many ranks there are."""
+    allowed = ", ".join(f"{{{name}}}" for name in _PLACEHOLDERS)
+    try:
+        fields_ = [found[1:] for found in Formatter().parse(launcher) if found[1] is not None]
+        for name, form, conversion in fields_:
+            if name not in _PLACEHOLDERS or form or conversion:
+                rest = f"{f'!{conversion}' if conversion else ''}{f':{form}' if form else ''}"
+                raise ValueError(f"unknown placeholder {{{name}{rest}}}")
+        words = shlex.split(launcher.format(**dict.fromkeys(_PLACEHOLDERS, 1)))
+    except ValueError as error:
+        raise InputError(
+            f"{where}: {launcher!r}: {error}; allowed: words as in a shell, with the placeholders "
+            f"{allowed}"
+        ) from error
+    named = {name for name, *_ in fields_}
+    if not words or "\0" in launcher:
+        raise InputError(f"{where}: {launcher!r} is no command; allowed: a program, {allowed}")
+    if "gpus" not in named and not named >= {"nodes", "ranks_per_node"} and words != ["false"]:
+        raise InputError(
+            f"{where}: {launcher!r} does not say how many ranks to start; allowed: with {{gpus}}, or "
+            "with {nodes} and {ranks_per_node}; `false` where nothing is ever started"
+        )
 
 
 def _check_partitions(devices: dict[str, Device], where: str) -> None:
@@ -101,9 +122,9 @@ def read_source(text: str) -> str | dict[str, Any]:
     if not text.lstrip().startswith("{"):
         return text
     try:
-        source = json.loads(text)
+        source = parse_json(text)
     except ValueError as error:
-        raise InputError(f"--source: {text!r} is no JSON object ({error})") from error
+        raise InputError(f"--source: {text[:100]!r} is no JSON object ({error})") from error
     check_source(source, "--source")
     return source
 
@@ -134,10 +155,10 @@ def given_cluster(given: str) -> Cluster:
     if not given.lstrip().startswith("{"):
         return load_cluster(given)
     try:
-        content = json.loads(given)
+        content = parse_json(given)
     except ValueError as error:
         raise InputError(
-            f"--cluster: {given!r} is no JSON object ({error}); expected one, or a cluster file"
+            f"--cluster: {given[:100]!r} is no JSON object ({error}); expected one, or a cluster file"
         ) from error
     return parse_cluster(content, "cluster")
 

@@ -22,8 +22,11 @@ from scalewatt.campaign.registered_campaign import expand_registered
 from scalewatt.campaign.series_expansion import Expansion
 from scalewatt.campaign.table_requests import check_variants
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import check, defaults, one_of, read_yaml
+from scalewatt.common.schema_validation import check, defaults, one_of
+from scalewatt.common.yaml_files import read_yaml
 
+MOST_RUNS = 10_000
+"""Of a campaign: as many jobs as Slurm's queue takes by default."""
 SIMULATED = "-simulated"
 """Ends the name of a campaign whose runs are simulated."""
 
@@ -56,6 +59,7 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
     """Expand a campaign's content; InputError names `path`, the key and what is allowed."""
     if content.get("registered"):
         campaign = expand_registered(content, path)
+        _check_count(campaign.repeats, path)
         _check_figures(campaign.figures, campaign.series, str(path))
         return campaign
     root = campaign_schema(content, str(path))
@@ -85,6 +89,7 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
                     f"repeats of the same configuration {configuration.id}; allowed: the same number"
                 )
         series[name] = one.series(name, points)
+    _check_count({id_: count for id_, (_, count) in repeats.items()}, path)
     configurations = _with_initial_weights(configurations, repeats, path)
     _check_figures(content["figures"], series, str(path))
     return Campaign(
@@ -98,6 +103,15 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
         idle_probe=_idle_probe(content, root),
         energy_budget_kwh=content.get("energy_budget_kwh"),
     )
+
+
+def _check_count(repeats: dict[str, int], path: Path) -> None:
+    """Raise InputError for more runs than Slurm's queue takes by default (MaxJobCount)."""
+    total = sum(repeats.values())
+    if total > MOST_RUNS:
+        raise InputError(
+            f"{path}: asks for {total} runs; allowed: at most {MOST_RUNS} in a campaign"
+        )
 
 
 def _idle_probe(content: dict[str, Any], root: dict[str, Any]) -> IdleProbe | None:

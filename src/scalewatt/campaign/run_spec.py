@@ -11,6 +11,7 @@ from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, TrainingDefinition
 from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import parse_json, plain_text
 
 SPEC_VERSION = 1
 _DERIVED = ("samples_per_epoch", "updates_per_epoch", "updates")
@@ -23,6 +24,8 @@ _EXPECTED = {
     "InitialWeights": "an object with configuration, repeat and spec_sha256",
 }
 _TYPES: dict[str, Any] = {"str": str, "int": int, "float": (int, float)}
+_BOUND = 2**63
+"""Numbers of a spec are counted in 64 bits."""
 _POSITIVE = frozenset(
     {
         *("repeat", "gpus", "nodes", "ranks_per_node", "epochs"),
@@ -102,15 +105,10 @@ def text_sha256(text: str) -> str:
 def read_spec(path: Path | str) -> RunSpec:
     """Read a spec.json; InputError if it is none, is of another version, or contradicts itself."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        content = json.loads(text, parse_constant=_refuse_constant)
-    except (OSError, ValueError, RecursionError) as error:
+        content = parse_json(plain_text(path))
+    except (OSError, ValueError) as error:
         raise InputError(f"{path}: is no spec.json ({error})") from error
     return parse_spec(content, str(path))
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def parse_spec(content: Any, where: str) -> RunSpec:
@@ -160,5 +158,7 @@ def _fits(name: str, value: Any, expected: str) -> bool:
     if expected == "dict[str, Any]":
         return isinstance(value, dict)
     if isinstance(value, bool) or not isinstance(value, _TYPES[expected]):
+        return False
+    if isinstance(value, int | float) and abs(value) >= _BOUND:
         return False
     return name not in _POSITIVE or value > 0

@@ -16,6 +16,9 @@ from scalewatt.common.schema_validation import check, defaults, one_of
 EMBEDDED_SCANS, EMBEDDED_CLASSES = 1797, 10
 """What scikit-learn's handwriting scans have."""
 
+LONGEST_ID = 200
+"""Of a configuration: file systems take names of 255 bytes, and files are named by it and more."""
+
 
 class Expansion:
     """One series entry; InputError names the file, the key and what is allowed.
@@ -271,7 +274,13 @@ class Expansion:
 
     def _id(self, gpus: int, local: int, fraction: Fraction, samples: int | None) -> str:
         part = None if fraction == 1 else samples
-        return configuration_id(self.key, self.device.name, gpus, local, part, self.overrides)
+        id_ = configuration_id(self.key, self.device.name, gpus, local, part, self.overrides)
+        if len(id_) > LONGEST_ID:
+            raise InputError(
+                f"{self.where}: its folders would have names of {len(id_)} letters ({id_[:60]}…): "
+                f"model, device and the series' own settings; allowed: at most {LONGEST_ID}"
+            )
+        return id_
 
     def series(self, name: str, points: dict[int, str]) -> Series:
         """Return the series with its points."""

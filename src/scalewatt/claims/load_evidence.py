@@ -26,7 +26,8 @@ from scalewatt.claims.evidence.evidence import (
     pooled,
 )
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import PROJECT_ROOT, read_yaml
+from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.figures.figure_schema import POWER
 from scalewatt.results.tables.frames import read_frame, records
 from scalewatt.results.tables.published import published_configurations

@@ -1,16 +1,15 @@
-"""Read YAML and validate it against a JSON schema, with human-readable messages."""
+"""Hold values against a JSON schema, with human-readable messages."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from scalewatt.common.errors import InputError
 
@@ -18,44 +17,8 @@ from scalewatt.common.errors import InputError
 PROJECT_ROOT = Path(__file__).resolve().parents[3]
 _SHOWN = 100
 """Characters of a wrong value in a message."""
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML's safe loader, which also refuses a key given twice."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        # Here, because constructing a mapping adds to it what it merges (<<).
-        node = super().compose_mapping_node(anchor)
-        own = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        for key in own:
-            if own.count(key) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key '{key}' stands there twice", node.start_mark
-                )
-        return node
-
-
-def read_yaml(path: Path | str) -> dict[str, Any]:
-    """Read a YAML mapping; InputError if the file is missing or is none."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        where = (
-            ""
-            if Path(path).is_absolute()
-            else f"; paths begin in the working directory, {Path.cwd()}"
-        )
-        raise InputError(f"{path}: cannot be read ({reason}){where}") from error
-    try:
-        content = yaml.load(text, Loader=_UniqueKeyLoader)
-    except (yaml.YAMLError, ValueError) as error:
-        raise InputError(f"{path}: {' '.join(str(error).split())}") from error
-    except RecursionError as error:
-        raise InputError(f"{path}: is nested too deeply; expected keys and values") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: expected keys and values (a YAML mapping)")
-    return content
+_SCIENTIFIC = re.compile(r"([-+]?[0-9]+)(e[-+]?[0-9]+)", re.IGNORECASE)
+"""A number for people, a text for YAML: without a point."""
 
 
 @cache
@@ -141,7 +104,7 @@ def _message(error: Any, where: str, root: dict[str, Any]) -> str:
             allowed = rule if error.validator == "enum" else [rule]
             return f"{place}: {value} is not known; {one_of(error.instance, allowed)}"
         case "type":
-            return f"{place}: {value} should be of type {rule}"
+            return f"{place}: {value} should be of type {rule}{_written(error.instance, rule)}"
         case "minimum":
             return f"{place}: {value} is too small; allowed: {rule} or more"
         case "exclusiveMinimum":
@@ -150,6 +113,13 @@ def _message(error: Any, where: str, root: dict[str, Any]) -> str:
             return f"{place}: {value} is too large; allowed: at most {rule}"
         case "exclusiveMaximum":
             return f"{place}: {value} is too large; allowed: less than {rule}"
+        case "uniqueItems":
+            twice = next(one for n, one in enumerate(error.instance) if one in error.instance[:n])
+            return f"{place}: {shown(twice)} stands there twice; allowed: once"
+        case "maxItems" | "maxProperties":
+            return f"{place}: has {len(error.instance)} entries; allowed: at most {rule}"
+        case "maxLength":
+            return f"{place}: has {len(error.instance)} letters; allowed: at most {rule}"
         case "anyOf":
             return (
                 f"{place}: {value} does not fit; allowed: {error.schema.get('description', rule)}"
@@ -159,7 +129,15 @@ def _message(error: Any, where: str, root: dict[str, Any]) -> str:
             return f"{place}: {value} does not fit; allowed: {hint}"
         case _:
             hint = error.schema.get("description", "")
-            return f"{place}: {error.message}{f'; allowed: {hint}' if hint else ''}"
+            said = error.message if len(error.message) <= 2 * _SHOWN else f"{value} does not fit"
+            return f"{place}: {said}{f'; allowed: {hint}' if hint else ''}"
+
+
+def _written(value: Any, rule: Any) -> str:
+    """Return how a number is written that YAML took for a text, or nothing."""
+    found = _SCIENTIFIC.fullmatch(value) if isinstance(value, str) else None
+    wanted = {"number", "integer"} & ({rule} if isinstance(rule, str) else set(rule))
+    return f"; to YAML it is a text: write {found[1]}.0{found[2]}" if found and wanted else ""
 
 
 def _allowed(part: dict[str, Any], key: str, root: dict[str, Any]) -> str:

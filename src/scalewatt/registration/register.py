@@ -21,7 +21,7 @@ from scalewatt.campaign.load import expand
 from scalewatt.campaign.registered_campaign import configuration_id
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
-from scalewatt.common.schema_validation import read_yaml
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.series import short_name
 from scalewatt.registration import campaign_file
 from scalewatt.registration.recording_discovery import Recorded, open_recording

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,8 +12,10 @@ from typing import Any
 from scalewatt.campaign.model_registry import PHASES
 from scalewatt.campaign.registered_campaign import OTHER_PROTOCOL, Point
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import check, one_of, read_yaml, schema
+from scalewatt.common.schema_validation import check, one_of, schema
 from scalewatt.common.tabular_files import Row, Rows, csv_rows, parquet_rows
+from scalewatt.common.untrusted_text import parse_json
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.tables.read_table import check_metric
 from scalewatt.results.text.metric_labels import METRIC_OF_MODEL
 
@@ -251,7 +252,7 @@ def _typed(key: str, value: Any) -> Any:
         return value
     if isinstance(value, str):
         try:
-            value = json.loads(value)
+            value = parse_json(value)
         except (ValueError, RecursionError):
             return value
     if kind == "integer" and isinstance(value, float) and value.is_integer():

@@ -19,7 +19,7 @@ from scalewatt.campaign.model_registry import model_key
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
-from scalewatt.common.schema_validation import read_yaml
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.scaling.model.predict import FAR
 from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
 
