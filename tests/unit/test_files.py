@@ -73,7 +73,7 @@ def test_a_file_system_that_fails_is_no_wrong_input(
     def fail(*_: object, **__: object) -> str:
         raise OSError(code, "for now")
 
-    monkeypatch.setattr(Path, "read_text", fail)
+    monkeypatch.setattr("scalewatt.common.files.plain_text", fail)
     with pytest.raises(OSError, match="for now"):
         read_json(tmp_path / "a.json")
 

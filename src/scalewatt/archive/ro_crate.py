@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.reproduction.manifests import MANIFEST, Entry
 
 METADATA = "ro-crate-metadata.json"
@@ -235,7 +236,7 @@ def check_metadata(text: bytes, files: Mapping[str, Entry], where: str) -> None:
     InputError names `where` and what is wrong.
     """
     try:
-        nodes = {node["@id"]: node for node in json.loads(text)["@graph"]}
+        nodes = {node["@id"]: node for node in parse_json(text)["@graph"]}
         descriptor, root = nodes[METADATA], nodes["./"]
         wrong = [
             f"its root has no {key}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import parse_json, plain_text
 
 Handler = Callable[[argparse.Namespace], int | None]
 """Returns the exit code; null: 0."""
@@ -87,14 +86,17 @@ def profile(help_: str) -> Argument:
 
 def json_of(option: str, text: str) -> Any:
     """Return the value of a JSON text, or of the file of JSON that the text names; InputError."""
-    with suppress(ValueError):
-        return json.loads(text)
     try:
-        return json.loads(Path(text).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{option}: {text[:100]!r} is neither JSON nor a file of it ({error})"
-        ) from error
+        return parse_json(text)
+    except ValueError as error:
+        is_own = text.lstrip()[:1] in ("{", "[")
+        reason: object = error
+    if not is_own:
+        try:
+            return parse_json(plain_text(text))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+    raise InputError(f"{option}: {text[:100]!r} is neither JSON nor a file of it ({reason})")
 
 
 CAMPAIGN = (

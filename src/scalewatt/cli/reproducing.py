@@ -60,7 +60,9 @@ def completion(arguments: argparse.Namespace) -> None:
         "--author", action="append", default=[], metavar="NAME", help="may be given several times"
     ),
     argument(
-        "--allow-private", action="store_true", help="even if files reveal paths on this machine"
+        "--allow-private",
+        action="store_true",
+        help="even if files reveal paths on this machine, or e-mail addresses; never keys",
     ),
     examples=(
         "scalewatt export campaigns/demo.yaml",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scalewatt.cli.command import CLUSTER, argument, command, folder, output
+from scalewatt.cli.command import CLUSTER, argument, command, folder, json_of, output
 from scalewatt.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +16,9 @@ if TYPE_CHECKING:
 
 @command(
     argument(
-        "--definition", type=json.loads, help="JSON; default: what the folder was prepared for"
+        "--definition",
+        metavar="JSON",
+        help="file with JSON, or the JSON itself; default: what the folder was prepared for",
     ),
     argument("--folder", type=Path, required=True, help="where the dataset lies or goes"),
     argument("--source", help="what it is prepared from: a path, a URL, or an object as JSON"),
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     argument("--pack", action="store_true", help="also put all images into one file, for staging"),
     examples=(
         "scalewatt prepare --folder data/imagenet --source /data/imagenet-tars \\\n"
-        '    --definition \'{"name": "imagenet", "format": "imagenet"}\'',
+        '    --definition \'{"name": "imagenet", "format": "imagenet", "source": "data_root", \\\n'
+        '    "train_samples": 1281167, "validation_samples": 50000, "classes": 1000}\'',
         "scalewatt prepare --folder data/imagenet --pack",
     ),
 )
@@ -35,9 +37,12 @@ def prepare(arguments: argparse.Namespace) -> None:
     from scalewatt.campaign.cluster import read_source
     from scalewatt.common.files import write_json
     from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
-    from scalewatt.datasets.prepared_check import definition_of_prepared
+    from scalewatt.datasets.prepared_check import checked_definition, definition_of_prepared
 
-    definition = arguments.definition or definition_of_prepared(arguments.folder)
+    if arguments.definition is None:
+        definition = definition_of_prepared(arguments.folder)
+    else:
+        definition = checked_definition(json_of("--definition", arguments.definition))
     if arguments.pack and definition["format"] != "imagenet":
         raise InputError(
             f"--pack: is for images, dataset {definition['name']} is of format "

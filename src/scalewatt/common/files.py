@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import parse_json, plain_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +77,7 @@ def read_json(path: Path | str) -> Any:
     OSError if its file system fails, which may pass by itself.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return parse_json(plain_text(Path(path)))
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in _PASSING:
             raise
@@ -127,7 +128,7 @@ _TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str}
 def read_content(path: Path) -> Any:
     """Return what a JSON file holds; None if it is missing or damaged."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(plain_text(path))
     except (OSError, ValueError, RecursionError):
         return None
 

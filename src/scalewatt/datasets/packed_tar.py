@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, require_space, waiting_lock, write_at, write_table
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.imagenet.tar_extraction import BLOCK
 
@@ -105,7 +106,7 @@ def _described(folder: Path) -> tuple[dict[str, str], int] | None:
     if not (folder / PLACES).exists():
         return None
     metadata = pq.read_schema(folder / PLACES).metadata
-    return json.loads(metadata[b"indices"]), int(metadata[b"bytes"])
+    return parse_json(metadata[b"indices"]), int(metadata[b"bytes"])
 
 
 # --- packing ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json
+from scalewatt.common.schema_validation import check, one_of, schema, shown
 
 MANIFEST = "manifest.json"
 AGAIN = "prepare it again, on its own: snakemake --profile PROFILE prepare_imagenet prepare_era5 -R dataset"
@@ -27,6 +28,25 @@ def content_of_prepared(folder: Path) -> str:
     if (path := changed_index(folder, manifest)) is not None:
         raise InputError(f"{path}: is not the index that {MANIFEST} describes; {AGAIN}")
     return str(manifest["marker"]["content_sha256"])
+
+
+def checked_definition(given: Any, where: str = "--definition") -> dict[str, Any]:
+    """Return a dataset's definition, a campaign's with its `name`; InputError, which begins with `where`."""
+    root = schema("campaign")
+    if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+        raise InputError(f"{where}: {shown(given)}; expected an object with name and format")
+    check(given["name"], root["properties"]["datasets"]["propertyNames"], f"{where}: name", root)
+    formats = [part["$ref"].rpartition("/")[2] for part in _kinds(root)]
+    if given.get("format") not in formats:
+        named = given.get("format")
+        raise InputError(f"{where}: format: {shown(named)}; {one_of(named, formats)}")
+    rest = {key: value for key, value in given.items() if key != "name"}
+    check(rest, root["$defs"][given["format"]], where, root)
+    return given
+
+
+def _kinds(root: dict[str, Any]) -> list[dict[str, str]]:
+    return root["properties"]["datasets"]["additionalProperties"]["oneOf"]
 
 
 def definition_of_prepared(folder: Path) -> dict[str, Any]:

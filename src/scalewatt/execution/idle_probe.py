@@ -10,7 +10,6 @@ it needs, or not exited CLOSE_LIMIT_S after it, are ended.
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import sys
@@ -24,6 +23,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import read_json, waiting_lock, write_json
 from scalewatt.common.termination import abort, end_within, say
+from scalewatt.common.untrusted_text import parse_json, plain_text
 from scalewatt.execution.launcher_process import (
     CLOSING_MARGIN_S,
     RanksProcess,
@@ -257,7 +257,7 @@ def main(argv: list[str]) -> NoReturn:
     from scalewatt.training.process_group import join_ranks
 
     try:
-        order = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
+        order = parse_json(plain_text(Path(argv[0])))
         run = order["name"]
         ranks = join_ranks(run, order["ranks"], 1)
         work, stem, period_s = Path(order["work"]), segment_name(0), order["sampling_period_s"]

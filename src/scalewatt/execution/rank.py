@@ -6,7 +6,6 @@ Exit codes: 0 finished, 75 stopped at a checkpoint, 64 wrong input, 70 failure.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -29,6 +28,7 @@ from scalewatt.common.termination import (
     end_within,
     say,
 )
+from scalewatt.common.untrusted_text import parse_json, plain_text
 from scalewatt.execution.command_rank import CommandFailed, run_command
 from scalewatt.execution.failure_reason import Failure, is_full, record_failure
 from scalewatt.execution.watchdog import Limits, Watchdog, watch_rank
@@ -208,7 +208,7 @@ def main(argv: list[str]) -> NoReturn:
     stop.install()
     note = None
     try:
-        order = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
+        order = parse_json(plain_text(Path(argv[0])))
         note = failure_path(Path(order["work"]), order["segment"])
         _run(order, stop, started_s)
     except BaseException as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import sys
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.untrusted_text import parse_json, plain_text
 
 LOCK = PROJECT_ROOT / "envs" / "lock.txt"
 ENVIRONMENT_FILE = "scalewatt-environment.json"
@@ -123,7 +123,7 @@ def environment_name(prefix: str | Path = sys.prefix) -> str | None:
 
 def _noted(prefix: str | Path) -> dict[str, Any]:
     try:
-        found = json.loads((Path(prefix) / ENVIRONMENT_FILE).read_text(encoding="utf-8"))
+        found = parse_json(plain_text(Path(prefix) / ENVIRONMENT_FILE))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

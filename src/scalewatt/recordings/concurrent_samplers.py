@@ -24,6 +24,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.untrusted_text import parse_json
+
 FOLDER_VARIABLE = "SCALEWATT_SAMPLERS"
 """Environment variable that names another folder; samplers of other folders are not seen then."""
 
@@ -186,7 +188,7 @@ def _is_free(handle: int) -> bool:
 
 def _facts(text: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
         return {"id": str(value["id"]), **{key: kind(value[key]) for key, kind in _NOTED.items()}}
     except (ValueError, TypeError, KeyError):
         return None
@@ -220,7 +222,7 @@ def read_samplers(paths: Iterable[Path]) -> list[dict[str, Any]]:
 
 def _noted(line: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(line)
+        value = parse_json(line)
         return {"t": float(value["t"]), **{key: kind(value[key]) for key, kind in _NOTED.items()}}
     except (ValueError, TypeError, KeyError):
         return None

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.recordings.series import Floats
 
 _CODES = {"<u1": "B", "<u2": "H", "<u4": "I", "<u8": "Q", "<i4": "i", "<i8": "q"}
@@ -220,7 +221,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], np.dtype[Any], int]:
 
 def _checked_header(line: bytes) -> dict[str, Any]:
     """Return the header in a file's first line; ValueError if it is not as it was written."""
-    header = json.loads(line)
+    header = parse_json(line)
     if (found := _HEADER_CHECK.search(line)) is not None:
         if int(found[1], 16) != zlib.crc32(line[: found.start()]):
             raise ValueError("it does not match its checksum: it is damaged")

@@ -8,6 +8,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.untrusted_text import parse_json
+
 STAGES = (
     "startup",
     "stage_data",
@@ -62,7 +64,7 @@ def _json_lines(text: str) -> list[dict[str, Any]]:
     rows = []
     for line in text.splitlines():
         try:
-            rows.append(json.loads(line))
+            rows.append(parse_json(line))
         except ValueError:
             continue
     return rows

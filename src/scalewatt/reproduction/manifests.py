@@ -18,6 +18,7 @@ from scalewatt import __version__
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json, write_json
 from scalewatt.common.schema_validation import check, schema, shown
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.provenance.package_lock import LOCK, lock_sha256
 from scalewatt.provenance.versions import source_commit
 
@@ -227,7 +228,7 @@ def entries_of(files: Mapping[str, Given]) -> dict[str, Entry]:
 def parse_archive_manifest(text: bytes, where: str) -> ArchiveManifest:
     """Read manifest.json of an archive; InputError if it is none, or of an unknown version."""
     try:
-        content = json.loads(text)
+        content = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: is no readable JSON file ({error})") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:

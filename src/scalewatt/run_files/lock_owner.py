@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import socket
 import time
 import uuid
@@ -25,6 +24,7 @@ from typing import Any
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.processes import machine_id, runs_still
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.run_files.attempt_log import current_job
 from scalewatt.slurm.job_queue import JobState, job_started_s, job_state
 
@@ -95,7 +95,7 @@ def read_record(path: Path) -> LockOwner | None:
         return None
     token = hashlib.sha256(content).hexdigest()[:16]
     try:
-        record = json.loads(content)
+        record = parse_json(content)
         return LockOwner(
             host=str(record["host"]),
             pid=int(record["pid"]),

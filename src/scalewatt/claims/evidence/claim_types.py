@@ -7,7 +7,6 @@ such an outcome.
 from __future__ import annotations
 
 import csv
-import json
 import re
 from dataclasses import dataclass, fields
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.untrusted_text import parse_json
 
 REPRODUCED = "reproduced"
 NOT_REPRODUCED = "not_reproduced"
@@ -318,7 +318,7 @@ class Check:
     @property
     def value(self) -> Any:
         """Return the exact value that `expects` states, as JSON; lists are tuples."""
-        return _frozen(json.loads(self.expects))
+        return _frozen(parse_json(self.expects))
 
     def label(self, **numbers: object) -> str:
         """Return the text with GPU counts and the like filled in."""

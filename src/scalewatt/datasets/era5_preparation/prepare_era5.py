@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.datasets.era5.channels import all_years, part_years, year_times
 from scalewatt.datasets.era5.statistics import (
     rounded_statistics,
@@ -145,7 +146,7 @@ def prepare_year(
 def parse_source(store: Source) -> tuple[str, Any]:
     """Return a source's kind (zarr, files or hdf5) and place: a string, for files a list; else InputError."""
     if isinstance(store, str) and store.lstrip().startswith("{"):
-        store = json.loads(store)
+        store = parse_json(store)
     if isinstance(store, str):
         return "zarr", store
     if len(store) != 1 or next(iter(store)) not in SOURCE_KEYS:

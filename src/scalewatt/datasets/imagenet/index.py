@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.datasets.imagenet.tar_extraction import SUFFIXES
 
 SPLITS = ("train", "val")
@@ -40,7 +41,7 @@ class ImageFolderIndex:
         table = pq.read_table(_existing(folder, split))
         labels = table["label"].to_numpy().astype(np.int32)
         sizes = table["bytes"].to_numpy() if "bytes" in table.column_names else None
-        classes = json.loads(table.schema.metadata[b"classes"])
+        classes = parse_json(table.schema.metadata[b"classes"])
         root = _images_folder(table.schema, folder)
         return cls(root, table["path"].to_pylist(), labels, classes, sizes)
 
@@ -83,7 +84,7 @@ def classes_are_there(folder: Path | str, split: str) -> bool:
     """Return True if there is a folder for each class of a split's index."""
     schema = pq.read_schema(_existing(folder, split))
     root = _images_folder(schema, folder) / split
-    return root.is_dir() and set(json.loads(schema.metadata[b"classes"])) <= set(os.listdir(root))
+    return root.is_dir() and set(parse_json(schema.metadata[b"classes"])) <= set(os.listdir(root))
 
 
 def _existing(folder: Path | str, split: str) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.training.history import PHASES
 
@@ -192,7 +193,7 @@ def check_columns(found: Iterable[str], schema: pa.Schema) -> None:
 def metadata(table: pa.Table) -> dict[str, Any]:
     """Return what is stored with a table (docs/tables.md); an empty object where nothing is."""
     stored = (table.schema.metadata or {}).get(METADATA_KEY)
-    return json.loads(stored) if stored else {}
+    return parse_json(stored) if stored else {}
 
 
 def with_metadata(table: pa.Table, added: dict[str, Any]) -> pa.Table:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.recordings.series import DEVICE_KINDS, Flag
 
 FLAG_WORDS = {
@@ -94,7 +94,7 @@ NULL_ENERGY = (
 def read_flags(text: str | None, where: str = "tables/runs.parquet") -> list[Flag]:
     """Return the flags in a column `flags`; InputError, which begins with `where`, if it has none such."""
     try:
-        found: list[Flag] = json.loads(text or "[]")
+        found: list[Flag] = parse_json(text or "[]")
         if all(one["code"] for one in found):
             return found
     except (ValueError, TypeError, KeyError):

@@ -13,6 +13,7 @@ import numpy as np
 from scalewatt import __version__
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
+from scalewatt.common.untrusted_text import parse_json, plain_text
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.scaling.model.cost_terms import (
     ENERGY_UNITS,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:  # reading needs no readers of tables
 
 VERSION = 2
 _DIGITS = 5
+_LARGEST = 1e18
+"""Of a time in s, an energy in J, or a count: beyond anything that was ever calibrated."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def write_model(
 def read_model(path: Path) -> ScalingModel:
     """Read a model; InputError if the file is not one."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(plain_text(path))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: is no scaling model ({error})") from error
     version = content.get("version") if isinstance(content, dict) else None
@@ -213,6 +216,8 @@ def _short(value: float) -> float:
 
 
 def _kind_model(content: Mapping[str, Any], draws: Mapping[str, Any]) -> KindModel:
+    for name in ("model", "device", "protocol"):
+        _expect(_is_text(content[name]), f"{name}: expected a text")
     kind = kind_from_json(content)
     points = tuple(_read_point(kind, one) for one in content["points"])
     time, energy = content["time"], content["energy"]
@@ -266,15 +271,22 @@ def _read_draws(rows: Sequence[Sequence[float]], terms: int) -> Draws:
     table = np.array(rows, dtype=float)
     if table.ndim != 2 or table.shape[1] != terms + 1 or not np.isfinite(table).all():
         raise ValueError(f"draws: expected rows of {terms + 1} numbers")
-    if (table < 0).any():
-        raise ValueError("draws: expected no negative number")
+    if table.size == 0 or (table < 0).any() or (table > _LARGEST).any():
+        raise ValueError(f"draws: expected numbers of 0 to {_LARGEST:g}")
     return Draws(table[:, :-1], table[:, -1])
 
 
 def _read_point(kind: Kind, content: Mapping[str, Any]) -> Point:
     names = [one.name for one in fields(Load)]
     for name in (*names, "runtime_s"):
-        _expect(_is_number(content[name]), f"points: {name}: expected a number above 0")
+        _expect(
+            _is_number(content[name]), f"points: {name}: expected a number above 0, to {_LARGEST:g}"
+        )
+    energies = [content["energy_j"], *dict(content["joules"]).values()]
+    _expect(
+        all(one is None or one == 0 or _is_number(one) for one in energies),
+        f"points: expected energies of 0 to {_LARGEST:g} J",
+    )
     own = (
         *("source", "campaign", "configuration", "runtime_s", "energy_j", "joules", "origin"),
         *("scope", "n_repeats", "spec_sha256", "assumed_settings"),
@@ -287,7 +299,8 @@ def _read_point(kind: Kind, content: Mapping[str, Any]) -> Point:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 < value <= _LARGEST
 
 
 def _is_text(value: Any) -> bool:
