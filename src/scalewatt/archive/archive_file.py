@@ -35,6 +35,8 @@ from scalewatt.reproduction.manifests import (
 MOST_FILES = 1_000_000
 MOST_MANIFEST = 256 << 20
 """Bytes of manifest.json that are read."""
+_MOST_RATIO = 1100
+"""Of the files' size to the archive's: deflate reaches 1032, where files do not share their bytes."""
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 """Errors of zipfile for damaged content, and for kinds of compression that no export uses."""
 
@@ -72,12 +74,14 @@ class Opened:
 @contextmanager
 def opened(path: Path) -> Iterator[Opened]:
     """Open an archive, a ZIP file or the folder of its content. InputError names what is not allowed."""
-    if path.is_dir():
+    if os.path.isdir(path):  # unlike pathlib's it takes any name
         yield Opened(path, _sizes_of_folder(path), None)
         return
     try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise OSError("it is no plain file")
         archive = zipfile.ZipFile(path)
-    except (*_DAMAGED, OSError) as error:
+    except (*_DAMAGED, OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(
             f"{path}: is not a readable archive ({reason}); expected what `scalewatt export` wrote"
@@ -109,6 +113,11 @@ def _sizes_of_zip(path: Path, archive: zipfile.ZipFile) -> dict[str, int]:
             raise InputError(f"{path}: {name}: is a duplicate; allowed: each file once")
         lower.add(name.lower())
         sizes[name] = one.file_size
+    if sum(sizes.values()) > _MOST_RATIO * (packed := path.stat().st_size):
+        raise InputError(
+            f"{path}: {sum(sizes.values())} bytes in a file of {packed}; allowed: at most "
+            f"{_MOST_RATIO} times as many, which no compression of files reaches"
+        )
     return sizes
 
 
@@ -136,6 +145,8 @@ def read_manifest(one: Opened) -> ArchiveManifest:
             )
     if one.sizes[MANIFEST] > MOST_MANIFEST:
         raise InputError(f"{one.path}: {MANIFEST}: is larger than {MOST_MANIFEST} bytes")
+    if one.sizes[METADATA] > MOST_MANIFEST:
+        raise InputError(f"{one.path}: {METADATA}: is larger than {MOST_MANIFEST} bytes")
     with one.stream(MANIFEST) as stream:
         manifest = parse_archive_manifest(stream.read(MOST_MANIFEST), f"{one.path}: {MANIFEST}")
     there, named = one.sizes.keys() - {MANIFEST}, manifest.files.keys()

@@ -22,8 +22,9 @@ from scalewatt.campaign.imported_campaign import as_imported, imported_content
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.common.redaction import own_paths
+from scalewatt.common.redaction import known_keys, mail_addresses, own_paths
 from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.reproduction.manifests import CAMPAIGN, ArchiveManifest, Given, entries_of
 
 SUFFIX = ".crate.zip"
@@ -67,6 +68,7 @@ def export_campaign(
     own, lacking = _of_campaign(campaign, cluster)
     files = {f"results/{campaign.name}/{path}": given for path, given in content.files.items()}
     files |= own
+    check_keys(files)
     if not options.allow_private:
         check_private(files, private_words(cluster))
     entries = entries_of(files)
@@ -190,6 +192,30 @@ def _account(cluster: Cluster) -> str:
     return "" if "$" in account else account
 
 
+def check_keys(files: Mapping[str, Given]) -> None:
+    """Raise InputError, naming files and lines but no key, for files with a key of a known form.
+
+    There is no option to export it: whoever has the archive could use it.
+    """
+    found = [
+        f"{name}: line {line} ({kind})"
+        for name, given in files.items()
+        if name.endswith(_TEXTS)
+        for line, kind in islice(known_keys(_text(given)), 1)
+    ]
+    if found:
+        rest = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        raise InputError(
+            f"not exported, as whoever has it could use it: {'; '.join(found[:5])}{rest}; allowed: none: "
+            "take it out, and have its provider replace it where others have seen the file"
+        )
+
+
+def _text(given: Given) -> str:
+    content = given if isinstance(given, bytes) else given.read_bytes()
+    return content.decode(errors="replace")
+
+
 def check_private(files: Mapping[str, Given], words: Mapping[str, str]) -> None:
     """Raise InputError, naming files and texts, for files with absolute paths or one of `words`."""
     found = [
@@ -200,26 +226,28 @@ def check_private(files: Mapping[str, Given], words: Mapping[str, str]) -> None:
     if found:
         rest = f" and {len(found) - 5} more" if len(found) > 5 else ""
         raise InputError(
-            f"not exported, as it would reveal this machine:  {'; '.join(found[:5])}{rest}; allowed: "
-            "relative paths, or --allow-private"
+            "not exported, as it would reveal this machine or somebody: "
+            f"{'; '.join(found[:5])}{rest}; allowed: relative paths and no e-mail addresses, or "
+            "--allow-private"
         )
 
 
 def _private(name: str, given: Given, words: Mapping[str, str]) -> Iterator[str]:
     if not name.endswith(_TEXTS):
         return
-    content = given if isinstance(given, bytes) else given.read_bytes()
-    text = content.decode(errors="replace")
+    text = _text(given)
     for word, what in words.items():
         if re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", text):
             yield f"{what}: {word}"
             return
     # Pages and drawings are full of texts that look like paths: end tags, and encoded images.
+    if not name.endswith((".html", ".svg")):
+        yield from (f"line {line}: {kind}" for line, kind in islice(mail_addresses(text), 1))
     if name.endswith((".json", ".csv", ".yaml")):
         looked: Iterable[str] = (text,)
         if name.endswith(".json"):
             with suppress(ValueError):
-                looked = _strings(json.loads(text))
+                looked = _strings(parse_json(text))
         yield from islice((path for one in looked for path in own_paths(one)), 1)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scalewatt.archive.archive_layout import belongs
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.exclusions import exclusions_path
 from scalewatt.common.errors import InputError
@@ -65,7 +66,11 @@ def results_content(
     runs = tuple(finished)
     _check_tables(results, runs, command.format("tables"))
     _check_recorded(results, command.format("all"))
-    files = dict(_files(results, runs))
+    found = dict(_files(results, runs))
+    files = {path: given for path, given in found.items() if belongs(path)}
+    foreign = [
+        f"{path}, which scalewatt does not make" for path in sorted(found.keys() - files.keys())
+    ]
     if traces:
         for run in runs:
             path = RunFiles(results, *run).traces
@@ -75,7 +80,9 @@ def results_content(
                     "--traces"
                 )
             files[path.relative_to(results).as_posix()] = path
-    return Content(dict(sorted(files.items())), runs, tuple(_missing(campaign, results, runs)))
+    return Content(
+        dict(sorted(files.items())), runs, (*_missing(campaign, results, runs), *foreign)
+    )
 
 
 def _check_tables(results: Path, runs: tuple[Run, ...], command: str) -> None:

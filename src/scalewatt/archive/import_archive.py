@@ -21,13 +21,15 @@ from scalewatt.archive.archive_file import (
     read_manifest,
     write_content,
 )
+from scalewatt.archive.archive_layout import ALLOWED, belongs
+from scalewatt.archive.content_checks import check_results
 from scalewatt.archive.ro_crate import METADATA, check_metadata
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.imported_campaign import NAME, SUFFIX, imported_content, read_imported
 from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_text
-from scalewatt.common.schema_validation import read_yaml
+from scalewatt.common.files import require_space, write_text
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.reproduction.manifests import REFERENCE, ArchiveManifest
 
 _OF_CAMPAIGN = (".yaml", SUFFIX, ".exclusions.csv")
@@ -60,10 +62,13 @@ def import_archive(
             raise InputError(f"--name {own}: allowed: lower-case letters, digits and hyphens")
         targets = _targets(path, manifest, own)
         _check_absent(own, results, campaigns)
+        _check_room(path, manifest, results, campaigns)
         with _unpacking(results, own) as folder:
-            write_content(one, manifest, {p: folder / target for p, target in targets.items()})
-            check_metadata((folder / METADATA).read_bytes(), manifest.files, str(path))
-            campaign = _renamed(folder / "campaigns" / f"{own}.yaml", own)
+            with _named_in(path, manifest.name, own, folder):
+                write_content(one, manifest, {p: folder / target for p, target in targets.items()})
+                check_metadata((folder / METADATA).read_bytes(), manifest.files, str(path))
+                campaign = _renamed(folder / "campaigns" / f"{own}.yaml", own)
+                check_results(campaign, folder / "results")
             # One time for all files, later than any code's, so that nothing is re-run.
             now = time.time_ns()
             for file in folder.rglob("*"):
@@ -94,6 +99,10 @@ def _targets(path: Path, manifest: ArchiveManifest, own: str) -> dict[str, Path]
     found: dict[str, Path] = {METADATA: Path(METADATA)}
     stem, results = f"campaigns/{manifest.name}", f"results/{manifest.name}/"
     for name in manifest.files.keys() - {METADATA}:
+        if name.startswith(results) and not belongs(name.removeprefix(results)):
+            raise InputError(
+                f"{path}: {name}: is no file of a campaign's results; allowed: {ALLOWED}"
+            )
         if name.startswith(results):
             found[name] = Path("results", name.removeprefix(results))
         elif name in {stem + end for end in _OF_CAMPAIGN}:
@@ -139,6 +148,32 @@ def _names(file: Path) -> set[str]:
     return {f"{name}", f"{name}{SIMULATED}"}
 
 
+def _check_room(path: Path, manifest: ArchiveManifest, results: Path, campaigns: Path) -> None:
+    """Raise InputError if the archive's content does not fit where it is to lie, before it is read."""
+    total = sum(entry.bytes for entry in manifest.files.values())
+    for folder in (results, campaigns):
+        there = folder.absolute()
+        while not there.exists():
+            there = there.parent
+        require_space(there, total, f"{folder}", f"the files of {path}")
+
+
+@contextmanager
+def _named_in(path: Path, name: str, own: str, folder: Path) -> Iterator[None]:
+    """Let refusals name files as the archive does: the folder of unpacking is gone when they are read."""
+    try:
+        yield
+    except InputError as error:
+        said = str(error)
+        for here, there in (
+            (f"{folder}/campaigns/{own}", f"{path}: campaigns/{name}"),
+            (f"{folder}/results", f"{path}: results/{name}"),
+            (f"{folder}/", f"{path}: "),
+        ):
+            said = said.replace(here, there)
+        raise InputError(said) from error
+
+
 @contextmanager
 def _unpacking(results: Path, own: str) -> Iterator[Path]:
     """Create a folder beside the results, whose content is renamed or deleted."""
@@ -147,7 +182,7 @@ def _unpacking(results: Path, own: str) -> Iterator[Path]:
         folder.mkdir(parents=True)
         yield folder
     except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
+        raise InputError(f"{results}: cannot be written ({error.strerror})") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

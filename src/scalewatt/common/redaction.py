@@ -52,6 +52,58 @@ def _hidden(words: Sequence[str]) -> Iterator[str]:
         before = word
 
 
+# --- keys and addresses in text ---------------------------------------------------------------------
+
+_KEYS = {
+    "a private key (PEM)": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----",
+    "a key of AWS": r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b",
+    "a secret key of AWS": (
+        r"(?i:aws|amazon|secret)[\w.-]{0,40}[\"'\s]{0,3}[=:][\"'\s]{0,3}"
+        r"[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
+    ),
+    "a token of Hugging Face": r"\bhf_[A-Za-z0-9]{30,}",
+    "a token of GitHub": r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})",
+    "a token of GitLab": r"\bgl(?:pat|ptt|rt|dt|ft|oas|soat|cbt|imt|agent)-[A-Za-z0-9_-]{20,}",
+    "a key of OpenAI, Anthropic or the like": r"(?<![\w-])sk-[A-Za-z0-9_-]{20,}",
+    "a token of Slack": r"\bxox[a-z]-[A-Za-z0-9-]{10,}",
+    "a key of Google": r"\bAIza[A-Za-z0-9_-]{35}",
+    "a token of PyPI or npm": r"\b(?:pypi-[A-Za-z0-9_-]{50,}|npm_[A-Za-z0-9]{36})",
+    "a JSON web token": r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
+    "an authorization header": (
+        r"(?i:authorization)[\"'\s]{0,3}:[\"'\s]{0,3}(?i:bearer|basic)\s+[\w.~+/=-]{12,}"
+    ),
+    "a password in an address": r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]+:[^\s/@\"'<>]+@[^\s\"'<>]",
+}
+"""Forms of keys by what they are: each is its provider's own and means nothing else."""
+_KEY = re.compile(
+    "|".join(f"(?P<k{number}>{pattern})" for number, pattern in enumerate(_KEYS.values()))
+)
+_PEM_BODY = r"[\s\S]*?(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----|\Z)"
+_WHOLE_KEY = re.compile(
+    "|".join(
+        f"(?:{pattern}{_PEM_BODY if '-----' in pattern else ''})" for pattern in _KEYS.values()
+    )
+)
+_MAIL = re.compile(r"(?<![\w.+-])(?!git@)[\w.+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}\b")
+
+
+def known_keys(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line, from 1, and the kind of each key or password of a known form, never the key itself."""
+    yield from _found(text, _KEY, tuple(_KEYS))
+
+
+def mail_addresses(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line, from 1, of each e-mail address in a text, and that it is one."""
+    yield from _found(text, _MAIL, ("an e-mail address",))
+
+
+def _found(text: str, pattern: re.Pattern[str], kinds: Sequence[str]) -> Iterator[tuple[int, str]]:
+    line, at = 1, 0
+    for found in pattern.finditer(text):
+        line, at = line + text.count("\n", at, found.start()), found.start()
+        yield line, kinds[int((found.lastgroup or "k0")[1:])]
+
+
 # --- identifying details --------------------------------------------------------------------------
 
 
@@ -118,7 +170,7 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """Return a text without homes, paths outside of the system's own folders, names and addresses."""
-        text = _HOMES.sub(PATH, _DRIVE.sub(PATH, self._relative(text)))
+        text = _HOMES.sub(PATH, _DRIVE.sub(PATH, self._relative(_WHOLE_KEY.sub(HIDDEN, text))))
         text = _ABSOLUTE.sub(lambda one: (one["option"] or "") + _shown(one["path"]), text)
         text = _AT.sub(ADDRESS, text)
         return self._without_names(text)
