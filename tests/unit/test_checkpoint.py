@@ -131,9 +131,72 @@ def test_the_checkpoint_of_another_spec_is_refused(tmp_path: Path) -> None:
     assert str(path) in str(error.value)
 
 
-class Unpicklable:
+class RunsCode:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
     def __reduce__(self) -> Any:
-        raise RuntimeError("the disk is full")
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("sha", [SHA, "b" * 64])
+def test_a_checkpoint_that_would_run_code_is_refused_and_runs_nothing(
+    tmp_path: Path, sha: str
+) -> None:
+    path, ran = tmp_path / "checkpoint.pt", tmp_path / "ran"
+    for content in (RunsCode(ran), {"spec_sha256": SHA, "epoch": RunsCode(ran)}):
+        torch.save(content, path)
+        with pytest.raises(
+            InputError, match=r"checkpoint\.pt: has more in it .* run code"
+        ) as error:
+            load_checkpoint(path, sha)
+        assert not ran.exists()
+        assert "\n" not in str(error.value) and "weights_only" not in str(error.value)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    torch.save({"spec_sha256": SHA, "random_states": [{"numpy": np.random.get_state()}]}, path)
+    with pytest.raises(InputError, match=r"earlier version .* or delete the folder"):
+        load_checkpoint(path, SHA)
+
+
+@pytest.mark.parametrize("content", [[1, 2], {"epoch": 3}, {"spec_sha256": 5}])
+def test_a_file_of_something_else_is_no_checkpoint(tmp_path: Path, content: Any) -> None:
+    path = tmp_path / "checkpoint.pt"
+    torch.save(content, path)
+    with pytest.raises(InputError, match=r"checkpoint\.pt: is no checkpoint"):
+        load_checkpoint(path, SHA)
+
+
+def test_what_could_not_be_read_back_is_not_saved(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    schedule = {"base": [0.1, {"f": len}]}
+    with pytest.raises(TypeError, match=r"schedule\.base\[1\]\.f is of type builtin_function"):
+        save_checkpoint(path, {"spec_sha256": SHA, "schedule": schedule}, ranks(), CPU)
+    assert os.listdir(tmp_path) == []
+
+
+def test_numbers_of_numpy_are_saved_as_the_same_numbers(tmp_path: Path) -> None:
+    path, third = tmp_path / "checkpoint.pt", np.float64(1) / 3
+    state = {"spec_sha256": SHA, "history": [{"loss": third, "n": np.int64(2**60), "bad": np.nan}]}
+    save_checkpoint(path, state, ranks(), CPU)
+    found = load_checkpoint(path, SHA)
+    assert found is not None
+    row = found["history"][0]
+    assert (row["loss"], row["n"]) == (1 / 3, 2**60) and np.isnan(row["bad"])
+    assert {type(value) for value in row.values()} == {float, int}
+
+
+def test_a_networks_state_keeps_the_versions_of_its_modules(tmp_path: Path) -> None:
+    path, network = tmp_path / "checkpoint.pt", torch.nn.BatchNorm1d(3)
+    state = network.state_dict()
+    save_checkpoint(path, {"spec_sha256": SHA, "model": state}, ranks(), CPU)
+    found = load_checkpoint(path, SHA)
+    assert found is not None
+    assert found["model"]._metadata == state._metadata  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("kept", [0, 10, 700, -40])
@@ -161,11 +224,18 @@ def test_a_flipped_bit_anywhere_in_a_tensor_is_noticed(tmp_path: Path) -> None:
     assert torch.equal(load_checkpoint(path, SHA)["model"]["w"], weights)  # type: ignore[index]
 
 
-def test_a_failed_save_keeps_the_checkpoint_before(tmp_path: Path) -> None:
+def test_a_failed_save_keeps_the_checkpoint_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(state: Any, file: Path) -> None:
+        file.write_bytes(b"half of it")
+        raise RuntimeError("the disk is full")
+
     path = tmp_path / "checkpoint.pt"
     save_checkpoint(path, {"spec_sha256": SHA, "epoch": 1}, ranks(), CPU)
+    monkeypatch.setattr(torch, "save", fails)
     with pytest.raises(RuntimeError, match="disk is full"):
-        save_checkpoint(path, {"spec_sha256": SHA, "epoch": Unpicklable()}, ranks(), CPU)
+        save_checkpoint(path, {"spec_sha256": SHA, "epoch": 2}, ranks(), CPU)
     found = load_checkpoint(path, SHA)
     assert found is not None and found["epoch"] == 1
     assert os.listdir(tmp_path) == ["checkpoint.pt"]

@@ -127,10 +127,19 @@ class Trainer:
         restore_random_state(own, self.device)
 
     def resume(self) -> None:
-        """Resume from the run's checkpoint, if there is one."""
-        state = load_checkpoint(self.job.work / "checkpoint.pt", self.job.spec_sha256)
+        """Resume from the run's checkpoint, if there is one; InputError if it does not fit the run."""
+        path = self.job.work / "checkpoint.pt"
+        state = load_checkpoint(path, self.job.spec_sha256)
         if state is None:
             return
+        try:
+            self._restore(state)
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise InputError(f"{path}: does not fit the run ({error!r})") from error
+        if self.notes:  # a killed rank may not have written it
+            self.notes.at_checkpoint(self.epoch, self.step)
+
+    def _restore(self, state: dict[str, Any]) -> None:
         self.network.weights.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
@@ -142,8 +151,6 @@ class Trainer:
         self.phases.restore(state["phases"][self.ranks.rank])
         self.history = state["history"]
         restore_random_state(state["random_states"][self.ranks.rank], self.device)
-        if self.notes:  # a killed rank may not have written it
-            self.notes.at_checkpoint(self.epoch, self.step)
 
     def provenance(self) -> dict[str, Any]:
         """Return the provenance of the computation and of the model's data."""

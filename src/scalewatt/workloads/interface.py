@@ -43,7 +43,10 @@ class Schedule:
             self.scheduler.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is needed to resume; the rate itself is in the optimiser's state."""
+        """Return what is needed to resume; the rate itself is in the optimiser's state.
+
+        A checkpoint takes tensors, numbers, text, and lists and dictionaries of these only.
+        """
         return {} if self.scheduler is None else self.scheduler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
