@@ -32,6 +32,7 @@ from scalewatt.execution.segment_description import describe_segment
 from scalewatt.provenance.versions import Gpu, visible_gpu
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.work_directory import FINISHED, STOPPED, Job, segment_name
+from scalewatt.training.process_group import wait_for_ranks
 
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks
@@ -171,8 +172,6 @@ class Signals:
 
 # --- the rank -------------------------------------------------------------------------------------
 
-_LOOK_S = 0.05
-
 
 def run_command(
     job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_s: float
@@ -200,7 +199,8 @@ def run_command(
             code = wait_for_child(command, signals)
     if code not in (ExitCode.FINISHED, ExitCode.STOPPED):
         raise CommandFailed(f"the command of rank {ranks.rank} on {ranks.host} {how_ended(code)}")
-    codes = _gathered(ranks, code)
+    wait_for_ranks(ranks)
+    codes = ranks.comm.allgather(code)
     events.enter("shutdown")
     outcome = STOPPED if ExitCode.STOPPED in codes else FINISHED
     if outcome == FINISHED and ranks.rank == 0:
@@ -273,14 +273,6 @@ def child_environment(
         STOP_VARIABLE: str(stop_file),
         **marks,
     }
-
-
-def _gathered(ranks: Ranks, code: int) -> list[int]:
-    """Return all ranks' exit codes, without the busy waiting of MPI's own collectives."""
-    request = ranks.comm.Ibarrier()
-    while not request.Test():
-        time.sleep(_LOOK_S)
-    return ranks.comm.allgather(code)
 
 
 def _write_result(job: Job) -> None:

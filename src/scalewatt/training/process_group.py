@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
+_LOOK_S = 0.05
 
 
 def join_ranks(name: str, expected: int, expected_nodes: int) -> Ranks:
@@ -37,6 +39,13 @@ def join_ranks(name: str, expected: int, expected_nodes: int) -> Ranks:
     if nodes != expected_nodes:
         raise InputError(f"{name}: runs on {nodes} nodes, the spec asks for {expected_nodes}")
     return Ranks(comm, comm.Get_rank(), size, local_rank, host, nodes)
+
+
+def wait_for_ranks(ranks: Ranks) -> None:
+    """Wait asleep until all ranks have called this, for long: MPI's own collectives keep a core busy."""
+    request = ranks.comm.Ibarrier()
+    while not request.Test():
+        time.sleep(_LOOK_S)
 
 
 def choose_device(torch_device: str, ranks: Ranks) -> torch.device:

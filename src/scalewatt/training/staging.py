@@ -13,6 +13,7 @@ from scalewatt.datasets.prepared_check import is_staged
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.work_directory import Job
+from scalewatt.training.process_group import wait_for_ranks
 from scalewatt.workloads import workload_class
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> Iterator[Job]:
     """Yield the job with its images on this node's scratch, if the cluster names one.
 
-    One rank of a node unpacks what the run reads and removes it at the end; the others wait.
+    One rank of a node unpacks what the run reads and removes it at the end. The others sleep
+    meanwhile, so that no rank closes while another still removes images, which takes minutes.
     """
     if job.scratch is None or not is_staged(job.spec, job.scratch):
         yield job
@@ -34,6 +36,7 @@ def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> It
         lists = workload_class(job.spec.model)(job.spec, job.data_folder, device).index_lists()
         wanted = {split: lists.get(split) for split in SPLITS}
         folder = str(stage_images(job.data_folder, job.scratch, wanted))
+    wait_for_ranks(ranks)
     folders = dict(ranks.comm.allgather((ranks.host, folder) if folder else (None, None)))
     events.enter("startup")
     try:
@@ -42,3 +45,4 @@ def staged(job: Job, ranks: Ranks, device: torch.device, events: EventLog) -> It
         events.enter("stage_data")  # its end belongs to it, too
         if folder:
             remove_staged(folder)
+    wait_for_ranks(ranks)
