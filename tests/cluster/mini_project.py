@@ -40,7 +40,12 @@ DEVICES = {
 
 def slow_updates(update_s: float) -> list[str]:
     """What jobs do first so that each update of their training waits so long (key `setup`)."""
-    return [f"export {shlex.join(f'{k}={v}' for k, v in slowed(update_s).items())}"]
+    return exported(slowed(update_s))
+
+
+def exported(environment: dict[str, str]) -> list[str]:
+    """What jobs do first so that their ranks have further variables (key `setup`)."""
+    return [f"export {shlex.join(f'{k}={v}' for k, v in environment.items())}"]
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ CLUSTER = {
     },
 }
 SLOW_UPDATES = Path(__file__).parent / "slow_updates"
+SLOW_REMOVAL = Path(__file__).parent / "slow_removal"
 UPDATE_S = 0.05
 """How long each update of a training waits to which something is to happen meanwhile."""
 NOT_LEARNT = ("segment", "peak_memory_bytes")
@@ -42,7 +43,17 @@ def slowed(update_s: float) -> dict[str, str]:
 
 def slow_launcher(launcher: str, update_s: float) -> str:
     """The launcher of such a training."""
-    return f"env {shlex.join(f'{k}={v}' for k, v in slowed(update_s).items())} {launcher}"
+    return launcher_in(slowed(update_s), launcher)
+
+
+def slow_removal(removal_s: float) -> dict[str, str]:
+    """The environment in which removing a node's copy of the images takes so long."""
+    return {"PYTHONPATH": str(SLOW_REMOVAL), "REMOVAL_S": str(removal_s)}
+
+
+def launcher_in(environment: dict[str, str], launcher: str) -> str:
+    """The launcher of ranks with further variables in their environment."""
+    return f"env {shlex.join(f'{k}={v}' for k, v in environment.items())} {launcher}"
 
 
 WRONG_CLOCK = Path(__file__).parent / "wrong_clock"
@@ -69,6 +80,7 @@ class Training:
     spec: RunSpec
     launcher: str = CLUSTER["launcher"]  # type: ignore[assignment]
     scratch: Path | None = None
+    closing_s: float | None = None
 
     @classmethod
     def of(cls, folder: Path, data: Path, configuration: str, **changes: Any) -> Training:
@@ -86,6 +98,7 @@ class Training:
             **CLUSTER,
             "launcher": self.launcher,
             **({"scratch": str(self.scratch)} if self.scratch else {}),
+            **({"closing_s": self.closing_s} if self.closing_s else {}),
             "data_roots": {name: str(self.data / name) for name in ("scans", "waves")},
         }
         return [

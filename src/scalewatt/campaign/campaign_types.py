@@ -62,6 +62,7 @@ class Cluster:
     """As the file has it: `scheduling.job_request.account_of` expands its environment variables."""
     exclude_nodes: tuple[str, ...] = ()
     stop_warning_s: int = 600
+    closing_s: float = 120
     crash_retries: int = 3
     min_free_gib: float = 1
     pue: dict[str, Any] | None = None

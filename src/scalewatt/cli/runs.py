@@ -98,6 +98,7 @@ def _train_noted(arguments: argparse.Namespace, spec: RunSpec, note: AttemptNote
     from scalewatt.campaign.cluster import cluster_of_run
     from scalewatt.campaign.external_command import is_command_spec
     from scalewatt.execution.launch import LaunchOptions, run_training
+    from scalewatt.execution.watchdog import Limits
 
     cluster, device = cluster_of_run(arguments.cluster, spec.device, spec.configuration)
     if arguments.budget_of is not None:
@@ -115,6 +116,7 @@ def _train_noted(arguments: argparse.Namespace, spec: RunSpec, note: AttemptNote
         cluster.launcher,
         device.torch_device,
         device.cpus_per_rank,
+        Limits(closing_s=cluster.closing_s),
         scratch=cluster.scratch,
         initial_weights=arguments.initial_weights,
         max_updates=arguments.max_updates,

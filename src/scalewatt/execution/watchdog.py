@@ -6,7 +6,8 @@ What may hang ends within these times (defaults of `Limits`; checks run every se
   else 60 s after training begins. One that stops writing (frozen, disk full): 30 s. Both times are ten
   sampling periods if that is longer. One that has ended: at once. The rank that started it ends it
   and asks the training to stop at a checkpoint.
-- perun after training: 120 s, by the rank itself; `launch` ends what is left 10 s later.
+- perun after training: 120 s (`closing_s` of the cluster file), by the rank itself; `launch` ends
+  what is left 10 s later. The time begins when the images on the nodes' own disks are removed.
 - Ranks of which another on the same node has died: 2 s to notice, and at most 10 s more to end.
 - Ranks of which another node has died or is frozen: mpiexec ends them, and so does srun, which
   `launch` asks to. Under a launcher that does neither, a broken gloo connection ends them at once;
@@ -56,7 +57,7 @@ class Limits:
     journal_silence_s: float = 30.0
     """Without a new sample; ten sampling periods if that is longer."""
     closing_s: float = 120.0
-    """From the training's return to the end of the ranks."""
+    """From the training's return to the end of the ranks; `closing_s` of the cluster file."""
     heartbeat_s: float = 120.0
     """Without a heartbeat of another node. Shared file systems may show it late."""
 
