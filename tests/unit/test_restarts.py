@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from scalewatt.common.files import NO_ROOM, write_json
 from scalewatt.common.termination import StopRequest
 from scalewatt.execution import launch
 from scalewatt.execution.failure_reason import Failure, record_failure
+from scalewatt.execution.launcher_process import CLOSING_MARGIN_S
 from scalewatt.execution.rank import End, exit_code, outcome_of, outcome_path, report_loss
+from scalewatt.execution.watchdog import Limits
 from scalewatt.run_files.attempt_log import noted_attempt
 from scalewatt.run_files.work_directory import WorkDir, failure_path, open_workdir
 
@@ -126,6 +129,33 @@ def test_a_person_who_asks_twice_ends_the_ranks_and_a_scheduler_that_warns_twice
         assert segment.stop_file.exists()
         assert segment.times_asked_to_stop == times
         assert segment._must_end() is (times > 1)
+
+
+def test_the_shared_file_system_is_asked_for_a_segments_outcome_once_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, asked = [100.0], []
+    exists = Path.exists
+
+    def noted(path: Path) -> bool:
+        asked.append(path)
+        return exists(path)
+
+    limits = Limits(closing_s=20)
+    options = launch.LaunchOptions(tmp_path, tmp_path, "mpiexec", "cpu", 1, limits)
+    with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
+        segment = launch._Segment(work, options)
+        monkeypatch.setattr(time, "monotonic", lambda: now[0])
+        monkeypatch.setattr(Path, "exists", noted)
+        for _ in range(50):
+            assert not segment._must_end()
+            now[0] += 0.1
+        assert 5 <= len(asked) <= 6
+        write_json(outcome_path(work.path, segment.number), {})
+        while not segment._must_end():
+            now[0] += 0.1
+        assert 105 + 20 + CLOSING_MARGIN_S <= now[0] <= 107 + 20 + CLOSING_MARGIN_S
+        assert len(asked) <= 7, "what has been seen is not looked for again"
 
 
 def test_a_full_disk_does_not_end_the_ranks_when_they_are_asked_to_stop(

@@ -26,6 +26,7 @@ from scalewatt.common.termination import abort, end_within, say
 from scalewatt.common.untrusted_text import parse_json, plain_text
 from scalewatt.execution.launcher_process import (
     CLOSING_MARGIN_S,
+    Arrival,
     RanksProcess,
     last_lines,
     require_launcher,
@@ -129,7 +130,7 @@ class _Attempt:
         )
         rank = [sys.executable, "-m", "scalewatt.execution.idle_probe", str(self.order.resolve())]
         self.command = [*shlex.split(placed), *rank]
-        self._closing = False
+        self._result = Arrival(work / RESULT)
         self._deadline_s = time.monotonic() + START_LIMIT_S + probe.settle_s + probe.seconds
 
     def run(self) -> int:
@@ -146,12 +147,11 @@ class _Attempt:
 
     def _exceeded_limit(self) -> bool:
         """Return True if the ranks have exceeded their time limit."""
-        if not self._closing and (self.work / RESULT).exists():
-            self._closing = True
-            self._deadline_s = time.monotonic() + CLOSE_LIMIT_S + CLOSING_MARGIN_S
-        if time.monotonic() <= self._deadline_s:
+        what, deadline_s = "the ranks did not finish", self._deadline_s
+        if (written_s := self._result.seen_s()) is not None:
+            what, deadline_s = "perun did not close", written_s + CLOSE_LIMIT_S + CLOSING_MARGIN_S
+        if time.monotonic() <= deadline_s:
             return False
-        what = "perun did not close" if self._closing else "the ranks did not finish"
         say(f"{self.probe.name}: {what}; they are ended")
         return True
 

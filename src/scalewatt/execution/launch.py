@@ -35,6 +35,7 @@ from scalewatt.execution.failure_reason import (
 )
 from scalewatt.execution.launcher_process import (
     CLOSING_MARGIN_S,
+    Arrival,
     RanksProcess,
     last_lines,
     log_text,
@@ -260,7 +261,7 @@ class _Segment:
             },
         )
         self.times_asked_to_stop = 0
-        self._returned_s: float | None = None
+        self._outcome = Arrival(outcome_path(work.path, self.number))
         self._log_start = 0
 
     def run(self) -> int:
@@ -317,11 +318,9 @@ class _Segment:
 
     def _must_end(self) -> bool:
         """Return True if the ranks were asked twice to end, or perun does not close."""
-        now = time.monotonic()
-        if self._returned_s is None and outcome_path(self.work.path, self.number).exists():
-            self._returned_s = now
+        returned_s = self._outcome.seen_s()
         closing_s = self.options.limits.closing_s + CLOSING_MARGIN_S
-        hangs = self._returned_s is not None and now - self._returned_s > closing_s
+        hangs = returned_s is not None and time.monotonic() - returned_s > closing_s
         return hangs or self.times_asked_to_stop > 1
 
     def _conclude(self, code: int) -> int:

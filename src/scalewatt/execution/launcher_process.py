@@ -31,6 +31,9 @@ CLOSING_MARGIN_S = 10.0
 GRACE_S = 10.0
 """How long all may take to end after TERM, or after the launcher's end, and then after KILL."""
 _LOOK_S = 0.1
+"""How often this machine's processes are looked at."""
+_SHARED_LOOK_S = 1.0
+"""How often a shared file system is: many jobs ask its one server."""
 _MARK = "SCALEWATT_RANKS"
 CALLERS_PATH = "SCALEWATT_CALLERS_PATH"
 """PATH as it was before this Python's commands were put first, for what is not ours."""
@@ -125,6 +128,23 @@ class RanksProcess:
             return process.environ().get(_MARK) == self.mark
         except (psutil.Error, OSError):  # it has just ended, or is another user's
             return False
+
+
+class Arrival:
+    """When a file appeared, by this process's monotonic clock; to be asked as often as one likes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen_s: float | None = None
+        self._next_look_s = 0.0
+
+    def seen_s(self) -> float | None:
+        """Return when the file was first seen, within a second of its appearance; None before."""
+        now = time.monotonic()
+        if self._seen_s is None and now >= self._next_look_s:
+            self._next_look_s = now + _SHARED_LOOK_S
+            self._seen_s = now if self.path.exists() else None
+        return self._seen_s
 
 
 def command_path() -> str:
