@@ -171,6 +171,26 @@ def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(
     assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
+@pytest.mark.parametrize(("batch", "expected"), [(1, 1), (5, 2)])
+def test_the_warm_up_takes_no_more_samples_than_a_step_and_leaves_no_peak_of_memory(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int, expected: int
+) -> None:
+    one = replace(spec("pil", "corrected"), local_batch_size=batch, global_batch_size=batch)
+    job = Job(one, "digest", str(folder), tmp_path, 0)
+    trainer = Trainer(job, RANKS, CPU, StopRequest(), EventLog(None, 0))
+    calls: list[Any] = []
+    loss = trainer.workload.loss
+
+    def noted(network: nn.Module, batch: Any) -> Any:
+        calls.append(len(batch[0]))
+        return loss(network, batch)
+
+    monkeypatch.setattr(trainer.workload, "loss", noted)
+    monkeypatch.setattr(loop, "forget_peak_memory", lambda _: calls.append("reset"), raising=False)
+    trainer.warm_up()
+    assert calls == [expected, expected, "reset"]
+
+
 class Telling(EventLog):
     """Does something when a stage begins."""
 

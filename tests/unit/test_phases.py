@@ -8,9 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from stand_in_cuda import StandInGpu
 
 from scalewatt.training.history import HISTORY_SCHEMA, PHASES, history_table
-from scalewatt.training.step_timer import PhaseTimer, mean_phases, peak_memory_bytes, timed
+from scalewatt.training.step_timer import (
+    PhaseTimer,
+    forget_peak_memory,
+    mean_phases,
+    peak_memory_bytes,
+    timed,
+)
 
 CPU = torch.device("cpu")
 ROW = {"epoch": 0, "segment": 0, "samples": 8, "updates": 2}
@@ -57,6 +64,58 @@ def test_waiting_for_data_is_timed_in_every_step(clock) -> None:
     assert timer.sums()[0].tolist() == [0.75, 3]
 
 
+STEP_S = {"copy": 0.02, "forward": 0.3, "backward": 0.6, "optimizer": 0.08}
+"""What a step takes on the stand-in GPU: 1 s."""
+LAUNCH_S = 0.001
+"""What the processor needs to start each of its parts."""
+
+
+def means_of_epoch(gpu: StandInGpu, loading_s: float, steps: int = 200) -> dict[str, float | None]:
+    """Times per step of an epoch whose batches are loaded beside, one each `loading_s`."""
+    begin_s = gpu.now_s
+
+    def loader():
+        for number in range(steps):
+            gpu.wait_until(begin_s + (number + 1) * loading_s)
+            yield number
+
+    timer = PhaseTimer(gpu.device)
+    timer.begin_epoch(steps)
+    for step in timed(loader(), timer):
+        timer.begin_step(step)
+        for phase, seconds in STEP_S.items():
+            with timer.phase(phase):
+                gpu.wait(LAUNCH_S)
+                gpu.work(seconds)
+    assert gpu.calls == [], "no step may wait for the GPU"
+    assert len(timer._pending) < 40, "what the GPU has done is not kept"
+    return mean_phases(timer.sums()[None])
+
+
+@pytest.mark.parametrize(("loading_s", "share"), [(0.5, 0.0), (1.0, 0.0), (2.0, 0.5), (4.0, 0.75)])
+def test_a_step_waits_for_data_as_long_as_the_gpu_has_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch, loading_s: float, share: float
+) -> None:
+    gpu = StandInGpu.put_in(monkeypatch)
+    means = means_of_epoch(gpu, loading_s)
+    seconds = {name: s or 0.0 for name, s in means.items()}
+    assert seconds["step_data_s"] / sum(seconds.values()) == pytest.approx(share, abs=0.02)
+    for phase, expected in STEP_S.items():
+        assert seconds[f"step_{phase}_s"] == pytest.approx(expected, abs=2 * LAUNCH_S)
+
+
+def test_what_a_gpu_did_before_a_stop_counts_in_the_resumed_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = StandInGpu.put_in(monkeypatch)
+    timer = PhaseTimer(gpu.device)
+    timer.begin_step(0)
+    with timer.phase("backward"):
+        gpu.work(3)
+    assert timer.sums()[PHASES.index("backward")].tolist() == [3, 1]
+    assert gpu.calls == ["synchronize"]
+
+
 def test_a_long_epoch_is_sampled_evenly(clock) -> None:
     timer = PhaseTimer(CPU)
     timer.begin_epoch(5000)
@@ -96,6 +155,17 @@ def test_peak_memory_is_what_the_kernel_says_of_this_process() -> None:
         if line.startswith("VmHWM")
     ]
     assert peak == pytest.approx(int(line.split()[1]) * 1024, rel=0.01)
+
+
+def test_the_peak_of_a_gpus_memory_begins_anew_when_it_is_forgotten_and_when_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = StandInGpu.put_in(monkeypatch)
+    forget_peak_memory(gpu.device)
+    assert gpu.calls == ["reset_peak_memory_stats"]
+    peak_memory_bytes(gpu.device)
+    assert gpu.calls[1:] == ["max_memory_allocated", "reset_peak_memory_stats"]
+    forget_peak_memory(CPU)
 
 
 def test_what_a_model_adds_becomes_a_column() -> None:

@@ -83,11 +83,10 @@ def train(
     """
     if is_command_spec(job.spec):
         return run_command(job, ranks, torch_device, stop, started_s)
-    import torch
-
     from scalewatt.recordings.stage_log import EventLog
     from scalewatt.training.process_group import choose_device, start_process_group
     from scalewatt.training.staging import staged
+    from scalewatt.training.step_timer import finish
     from scalewatt.training.trainer import Trainer
 
     events = EventLog(
@@ -103,8 +102,7 @@ def train(
         _describe(job, ranks, device, trainer.provenance())
         trained = trainer.run()
         events.enter("shutdown")
-        if device.type == "cuda":
-            torch.cuda.synchronize()
+        finish(device)
         trainer.close()
     events.end()
     return trained, job.max_updates is not None and trainer.updates_here >= job.max_updates

@@ -289,7 +289,8 @@ def _note_sentences(frame: pd.DataFrame) -> list[str]:
     return [
         f"{prose.origin_sentence(frame)} {prose.device_sentence(frame)}",
         f"Baselines (dashed lines): {'; '.join(baselines)}." if baselines else "",
-        f"{_interval_sentence(rows)} Power: mean over the run. Waiting for data: share of a step."
+        f"{_interval_sentence(rows)} Power: mean over the run. Waiting for data: share of a "
+        "step in which the GPU (on CPUs the process) has nothing to compute."
         if rows
         else "",
         "Loader synthetic computes on random data that is on the device from the start: it has no "

@@ -131,7 +131,10 @@ COLUMNS = {
         Column("smallest_gpus", "n₀"),
         Column("speedup", "speed-up"),
         Column("spread_source", "spread from"),
-        Column("step_data_share", "share of a step waiting for data"),
+        Column(
+            "step_data_share",
+            "share of a step in which the GPU (on CPUs the process) waits for data",
+        ),
         Column("tost_p", "p of equivalence"),
         Column("unknown_runs", "runs not predicted"),
     )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from scalewatt.campaign.run_spec import RunSpec
 
 PHASES = ("data", "copy", "forward", "backward", "optimizer")
 """What a training step's time divides into."""
@@ -53,6 +57,20 @@ def history_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(
         [{name: row.get(name) for name in schema.names} for row in rows], schema
     )
+
+
+def finite(value: float | None) -> float | None:
+    """Return None for NaN or infinity: a diverged training has no loss."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def epoch_line(spec: RunSpec, row: Mapping[str, Any]) -> str:
+    """Return an epoch's row in one line, for the log."""
+    names = ("train_loss", "validation_loss", "metric", "epoch_s")
+    values = ", ".join(
+        f"{name} {'-' if row[name] is None else format(row[name], '.4g')}" for name in names
+    )
+    return f"{spec.configuration} epoch {row['epoch'] + 1}/{spec.epochs}: {values}"
 
 
 def subsets_table(lists: Mapping[str, np.ndarray]) -> pa.Table:

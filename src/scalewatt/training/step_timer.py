@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,19 +15,21 @@ from scalewatt.training.history import PHASES
 
 SAMPLED_STEPS = 100
 """About how many steps of an epoch are timed; waiting for data is timed in every step."""
+_DATA = PHASES.index("data")
 
 
 class PhaseTimer:
     """Sums of one epoch's phases on one rank, in seconds.
 
-    On a GPU sampled steps are bracketed by CUDA events, which are read once at the epoch's end:
-    no step waits for another. On a CPU the clock is read.
+    On a GPU phases are bracketed by CUDA events, so that each is the GPU's own time: it waits for data
+    only while it has nothing left to do, however long the processor, which runs ahead, waits. Events
+    are read when the GPU has passed them: no step waits for another. On a CPU the clock is read.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._on_gpu = device.type == "cuda"
+        self._device = device
         self._sums = np.zeros((len(PHASES), 2))  # seconds, steps
-        self._events: list[tuple[int, torch.cuda.Event, torch.cuda.Event]] = []
+        self._pending: deque[tuple[int, torch.cuda.Event, torch.cuda.Event]] = deque()
         self._stride, self._sampled = 1, False
 
     def begin_epoch(self, steps: int) -> None:
@@ -37,9 +40,17 @@ class PhaseTimer:
         """Decide by the step's number whether it is timed."""
         self._sampled = step % self._stride == 0
 
-    def waited(self, seconds: float) -> None:
-        """Record how long a step waited for its batch."""
-        self._sums[0] += seconds, 1
+    def mark(self) -> Any:
+        """Return this moment: on a GPU the one at which it has done all it was given, as an event."""
+        if self._device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def waited(self, began: Any) -> None:
+        """Record that a step waited for its batch from the mark `began` until now."""
+        self._add(_DATA, began)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -47,30 +58,34 @@ class PhaseTimer:
         if not self._sampled:
             yield
             return
-        index = PHASES.index(name)
-        if self._on_gpu:
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            yield
-            end.record()
-            self._events.append((index, begin, end))
-        else:
-            began = time.perf_counter()
-            yield
-            self._sums[index] += time.perf_counter() - began, 1
+        began = self.mark()
+        yield
+        self._add(PHASES.index(name), began)
+
+    def _add(self, index: int, began: Any) -> None:
+        ended = self.mark()
+        if self._device.type != "cuda":
+            self._sums[index] += ended - began, 1
+            return
+        self._pending.append((index, began, ended))
+        while self._pending and self._pending[0][2].query():
+            self._read_first()
+
+    def _read_first(self) -> None:
+        index, began, ended = self._pending.popleft()
+        self._sums[index] += began.elapsed_time(ended) / 1000, 1
 
     def sums(self) -> np.ndarray:
         """Return seconds and steps of every phase so far, float64 (phases, 2)."""
-        if self._events:
-            torch.cuda.synchronize()
-            for index, begin, end in self._events:
-                self._sums[index] += begin.elapsed_time(end) / 1000, 1
-            self._events.clear()
+        if self._pending:
+            finish(self._device)
+        while self._pending:
+            self._read_first()
         return self._sums.copy()
 
     def restore(self, sums: np.ndarray | None) -> None:
         """Continue from `sums`, or from zero."""
-        self._events.clear()
+        self._pending.clear()
         self._sums = np.zeros((len(PHASES), 2)) if sums is None else np.array(sums)
 
 
@@ -83,11 +98,23 @@ def mean_phases(ranks: np.ndarray) -> dict[str, float | None]:
     }
 
 
+def finish(device: torch.device) -> None:
+    """Wait until the device has done all it was given: a GPU computes on while the loop goes on."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def forget_peak_memory(device: torch.device) -> None:
+    """Let a GPU's peak of memory begin anew; that of a process cannot."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
 def peak_memory_bytes(device: torch.device) -> int:
-    """Return this rank's peak memory: of the GPU since the last call, else of the process."""
+    """Return this rank's peak memory: of the GPU since it was last forgotten or read, else of the process."""
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
+        forget_peak_memory(device)
         return int(peak)
     import resource
 
@@ -97,10 +124,10 @@ def peak_memory_bytes(device: torch.device) -> int:
 def timed(batches: Iterator[Any], timer: PhaseTimer) -> Iterator[Any]:
     """Yield the batches, and record the time waited for each."""
     while True:
-        began = time.perf_counter()
+        began = timer.mark()
         try:
             batch = next(batches)
         except StopIteration:
             return
-        timer.waited(time.perf_counter() - began)
+        timer.waited(began)
         yield batch

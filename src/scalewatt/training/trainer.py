@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +11,6 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader
 
-from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, write_json, write_table
 from scalewatt.common.processes import ignore_stop_signals
@@ -27,11 +25,18 @@ from scalewatt.training.checkpoint import (
     save_checkpoint,
     save_to,
 )
-from scalewatt.training.history import SUBSETS, subsets_table
+from scalewatt.training.history import SUBSETS, epoch_line, finite, subsets_table
 from scalewatt.training.network import Network, Precision
 from scalewatt.training.progress import ProgressNotes
 from scalewatt.training.samplers import EvaluationBatches, TrainingBatches
-from scalewatt.training.step_timer import PhaseTimer, mean_phases, peak_memory_bytes, timed
+from scalewatt.training.step_timer import (
+    PhaseTimer,
+    finish,
+    forget_peak_memory,
+    mean_phases,
+    peak_memory_bytes,
+    timed,
+)
 from scalewatt.workloads import workload_class
 
 _UPDATES_DONE, _REQUESTED = 1, 2
@@ -108,13 +113,16 @@ class Trainer:
     def warm_up(self) -> None:
         """Process zeros twice before the real work, and undo all that this changed.
 
+        The peak of a GPU's memory is that of the steps that follow.
+
         DDP regroups its gradient buckets after the first backward pass, which changes the order
         of summation: without this, a resumed run would differ from an uninterrupted one.
         """
         own = random_state(self.device)
         kept = {k: v.clone() for k, v in self.network.weights.state_dict().items()}
         # A graph is compiled for each shape, so best at once for the one that counts.
-        size = self.spec.local_batch_size if self.spec.settings["compile"] else 2
+        batch = self.spec.local_batch_size
+        size = batch if self.spec.settings["compile"] else min(2, batch)
         example = next(iter(self._loader(self.loader.dataset, [[(0, 0)] * size], workers=0)))
         zeros = self.network.inputs(torch.zeros_like(part) for part in example)
         self.network.trained.train()
@@ -125,6 +133,8 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.network.weights.load_state_dict(kept)
         restore_random_state(own, self.device)
+        del kept, loss, zeros
+        forget_peak_memory(self.device)
 
     def resume(self) -> None:
         """Resume from the run's checkpoint, if there is one; InputError if it does not fit the run."""
@@ -148,7 +158,7 @@ class Trainer:
         sums = state["sums"][self.ranks.rank] if state["sums"] else None
         self.sums = None if sums is None else torch.as_tensor(sums, device=self.device)
         self.epoch_s, self.train_s = state["epoch_s"], state["train_s"]
-        self.phases.restore(state["phases"][self.ranks.rank])
+        self.phases.restore(state["phases"][self.ranks.rank].numpy())
         self.history = state["history"]
         restore_random_state(state["random_states"][self.ranks.rank], self.device)
 
@@ -192,8 +202,10 @@ class Trainer:
         while self.epoch < self.spec.epochs:
             began = time.monotonic()
             finished = self._train_epoch()
-            self.train_s += time.monotonic() - began
-            self.epoch_s += time.monotonic() - began
+            finish(self.device)
+            elapsed_s = time.monotonic() - began
+            self.train_s += elapsed_s
+            self.epoch_s += elapsed_s
             finished = finished and self._end_epoch()
             self.checkpoint()
             if not finished:
@@ -283,7 +295,7 @@ class Trainer:
             {
                 "epoch": self.epoch,
                 "segment": self.job.segment,
-                **{name: _finite(value) for name, value in results.items()},
+                **{name: finite(value) for name, value in results.items()},
                 "learning_rate": self.optimizer.param_groups[0]["lr"],
                 "samples": samples,
                 "updates": self.step,
@@ -299,7 +311,7 @@ class Trainer:
         self.epoch_s = self.train_s = 0.0
         self.phases.restore(None)
         if self.ranks.rank == 0:
-            _print_epoch(self.spec, self.history[-1])
+            print(epoch_line(self.spec, self.history[-1]), flush=True)
         return True
 
     def _evaluate_all(self, sums: dict[str, np.ndarray], stages: dict[str, float]) -> bool:
@@ -382,16 +394,3 @@ def batches_of(loader: DataLoader[Any]) -> Iterator[Any]:
         last_line = str(error).strip().splitlines()[-1]
         kind = f"{InputError.__module__}.{InputError.__name__}: "
         raise InputError(last_line.removeprefix(kind)) from error
-
-
-def _finite(value: float | None) -> float | None:
-    """Return None for NaN or infinity: a diverged training has no loss."""
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _print_epoch(spec: RunSpec, row: dict[str, Any]) -> None:
-    names = ("train_loss", "validation_loss", "metric", "epoch_s")
-    values = ", ".join(
-        f"{name} {'-' if row[name] is None else format(row[name], '.4g')}" for name in names
-    )
-    print(f"{spec.configuration} epoch {row['epoch'] + 1}/{spec.epochs}: {values}", flush=True)

@@ -229,7 +229,11 @@ def _without_loading(evidence: Evidence, check: Check) -> Outcome:
 
 def _of_twins(real: Point, twin: Point) -> Outcome:
     share = real.mean("step_data_share")
-    waits = "" if share is None else f" Waiting for data takes {share:.0%} of a step with loading."
+    waits = (
+        ""
+        if share is None
+        else f" With loading the device waits for data for {share:.0%} of a step."
+    )
     power, energy = (
         quantity(twin, name) / quantity(real, name) for name in ("mean_gpu_power_w", "energy_kwh")
     )
