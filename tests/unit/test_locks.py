@@ -1,16 +1,23 @@
-"""Locks: waited for where another holds them, an error where there can be none."""
+"""Locks: waited for where another holds them, on file systems without any as well."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
+import json
 import os
+import subprocess
+import sys
+import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from no_flock import no_flock
 
+from scalewatt.common import file_locks
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import waiting_lock
+from scalewatt.common.file_locks import waiting_lock
 
 
 def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
@@ -23,23 +30,110 @@ def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
         pass
 
 
-def test_a_file_system_without_locks_is_named_and_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def none_left(descriptor: int, operation: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", none_left)
-    with (
-        pytest.raises(InputError, match=r"lock: cannot be locked \(No locks available\)"),
-        waiting_lock(tmp_path / "lock", "waiting"),
-    ):
-        pass
-    assert capsys.readouterr().err == ""
-
-
 def test_an_error_inside_is_not_taken_for_the_locks(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), waiting_lock(tmp_path / "lock", "waiting"):
         (tmp_path / "nowhere").stat()
     with waiting_lock(tmp_path / "lock", "it was released"):
         pass
+
+
+# --- file systems without locks -------------------------------------------------------------------
+
+# A round is a forked process: it holds, adds one to a number, and half of them die as they hold.
+TAKERS = """
+import os, random, signal, sys, time
+from pathlib import Path
+from scalewatt.common import file_locks
+file_locks._LOOK_S = 0.01
+folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+for number in range(rounds):
+    child = os.fork()
+    if child == 0:
+        with file_locks.waiting_lock(folder / "lock", "waiting"):
+            count = int((folder / "count").read_text())
+            time.sleep(random.random() / 200)
+            (folder / "count").write_text(str(count + 1))
+            if number % 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if status not in (0, signal.SIGKILL):
+        print("failed", status, flush=True)
+"""
+HOLDS = """
+import sys, time
+from pathlib import Path
+from scalewatt.common.file_locks import waiting_lock
+with waiting_lock(Path(sys.argv[1]), "waiting for the other"):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.EINVAL])
+def test_on_a_file_system_without_locks_one_holds_at_a_time(tmp_path: Path, number: int) -> None:
+    (tmp_path / "count").write_text("0")
+    command = [sys.executable, "-c", TAKERS, str(tmp_path), "10"]
+    environment = no_flock(tmp_path / "stub", number)
+    takers = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert [taker.communicate(timeout=60)[0] for taker in takers] == [""] * 3
+    assert (tmp_path / "count").read_text() == "30"
+    left = {path.name for path in tmp_path.iterdir() if path.is_file()}
+    assert left <= {"count", "lock", "lock.held"}, "a killed one's record, at most"
+
+
+def test_without_locks_a_living_owner_is_waited_for_and_said(tmp_path: Path) -> None:
+    environment = no_flock(tmp_path / "stub", errno.ENOSYS)
+    start = partial(
+        subprocess.Popen, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    command = [sys.executable, "-c", HOLDS, str(tmp_path / "lock")]
+    first = start([*command, "1.5"])
+    try:
+        assert first.stdout is not None and first.stdout.readline() == "held\n"
+        began_s = time.monotonic()
+        second = start([*command, "0"])
+        output, said = second.communicate(timeout=30)
+        assert output == "held\n" and said == "waiting for the other\n"
+        assert time.monotonic() - began_s > 1
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_an_owner_on_another_machine_is_dead_after_ten_minutes_of_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_locks, "flock", lambda *_: False)
+    record = tmp_path / "lock.held"
+    record.write_text(json.dumps({"host": "n9", "pid": 1, "machine": "other", "token": "t"}))
+    old_s = time.time() - file_locks.SILENT_S
+    os.utime(record, (old_s + 30, old_s + 30))
+    assert not file_locks._is_dead(file_locks._owner(record) or {}, record)
+    os.utime(record, (old_s - 30, old_s - 30))
+    with waiting_lock(tmp_path / "lock", "waiting"):
+        assert json.loads(record.read_text())["pid"] == os.getpid()
+    assert not record.exists()
+
+
+def test_a_stale_handle_of_a_network_file_system_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [OSError(errno.ESTALE, "Stale file handle"), OSError(errno.ESTALE, "Stale")]
+    real = Path.stat
+
+    def stale(self: Path, **options: Any) -> os.stat_result:
+        if answers:
+            raise answers.pop()
+        return real(self, **options)
+
+    monkeypatch.setattr(Path, "stat", stale)
+    monkeypatch.setattr(file_locks, "_STALE_S", 0)
+    assert file_locks.exists(tmp_path) is True
+    assert file_locks.exists(tmp_path / "nothing") is False
+    answers += [OSError(errno.ESTALE, "Stale file handle")] * 9
+    assert file_locks.exists(tmp_path) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -22,6 +23,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from imagenet_files import Official, contents
+from no_flock import no_flock
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
@@ -316,6 +318,33 @@ def test_a_killed_process_leaves_nothing_to_the_next_and_a_living_one_keeps_its_
             holder.kill()
             holder.communicate()
     remove_staged(mine)
+
+
+def test_where_there_are_no_locks_staging_knows_the_killed_by_their_processes(
+    data: Path, scratch: Path, tmp_path: Path
+) -> None:
+    environment = no_flock(tmp_path / "stub", errno.ENOSYS)
+    holders = []
+    try:
+        for _ in range(2):
+            command = [sys.executable, "-c", HOLD, str(data), str(scratch)]
+            holders.append(
+                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+            )
+            assert holders[-1].stdout is not None
+        killed, kept = (Path(holder.stdout.readline().strip()) for holder in holders)
+        assert killed.parent == kept.parent == scratch
+        holders[0].kill()
+        holders[0].wait()
+        code = HOLD.replace("time.sleep(100)", "")
+        command = [sys.executable, "-c", code, str(data), str(scratch)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert sorted(scratch.iterdir()) == sorted([kept, Path(done.stdout.strip())])
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.communicate()
 
 
 FORK = """

@@ -21,7 +21,8 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.load import SIMULATED
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import waiting_lock, write_text
+from scalewatt.common.file_locks import waiting_lock
+from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import nearest, one_of
 from scalewatt.common.tabular_files import Row, csv_rows
 

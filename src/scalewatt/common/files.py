@@ -1,17 +1,15 @@
-"""Files: written whole or not at all, small JSON notes, locks that are waited for, and free space."""
+"""Files: written whole or not at all, small JSON notes, and free space."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
-import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -157,36 +155,6 @@ def _fits(value: Any, kind: str) -> bool:
     if isinstance(value, bool):
         return False
     return isinstance(value, _TYPES[kind.split(" ")[0]])
-
-
-# --- locks ----------------------------------------------------------------------------------------
-
-
-@contextmanager
-def waiting_lock(path: Path, text: str) -> Iterator[int]:
-    """Hold a lock file and yield its descriptor; say `text` before waiting for another holder.
-
-    InputError if the file cannot be written or its file system has no locks.
-    """
-    try:
-        lock = open(path, "a", encoding="utf-8")  # noqa: SIM115
-    except OSError as error:
-        raise InputError(f"{path}: cannot be opened for locking ({error.strerror})") from error
-    with lock:
-        try:
-            _take(lock.fileno(), text)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be locked ({error.strerror})") from error
-        yield lock.fileno()
-
-
-def _take(descriptor: int, text: str) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        with suppress(OSError, ValueError):  # nobody reads it any more
-            print(text, file=sys.stderr, flush=True)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 # --- free space -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ do not keep the lock. A folder's name ends in a random part; the part before nam
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import tempfile
@@ -22,7 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import require_space
+from scalewatt.common.file_locks import flock, has_ended, this_process
+from scalewatt.common.files import read_content, require_space
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.imagenet.tar_extraction import write_file
 from scalewatt.datasets.packed_tar import Packed, how_to_pack, load_packed
@@ -100,7 +102,8 @@ def _own_folder(base: Path) -> Path:
     """Create a folder, and lock it before it gets the name by which others look for it."""
     new = Path(tempfile.mkdtemp(prefix=_prefix(_NEW), dir=base))
     lock = os.open(new / _OWNER, os.O_WRONLY | os.O_CREAT, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.write(lock, json.dumps(this_process()).encode())
+    flock(lock, fcntl.LOCK_EX)  # where there are no locks, the process in it tells
     folder = base / (PREFIX + new.name.removeprefix(_NEW))
     new.rename(folder)
     _held[folder] = lock
@@ -116,8 +119,8 @@ def _remove_left_behind(base: Path) -> None:
         with suppress(OSError):  # another user's, gone, or locked: in use
             lock = os.open(folder / _OWNER, os.O_WRONLY)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                if flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB) or _owner_has_ended(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(lock)
     for folder in _of_this_node(base, _NEW):
@@ -125,6 +128,12 @@ def _remove_left_behind(base: Path) -> None:
             if time.time() - folder.stat().st_mtime > _NEW_S:
                 (folder / _OWNER).unlink(missing_ok=True)
                 folder.rmdir()
+
+
+def _owner_has_ended(folder: Path) -> bool:
+    """Return True if the process that a folder names was one of this machine and is gone."""
+    found = read_content(folder / _OWNER)
+    return isinstance(found, dict) and has_ended(found) is True
 
 
 def _of_this_node(base: Path, kind: str) -> list[Path]:

@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import atomic_path, require_space, waiting_lock, write_at, write_table
+from scalewatt.common.file_locks import waiting_lock
+from scalewatt.common.files import atomic_path, require_space, write_at, write_table
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.imagenet.tar_extraction import BLOCK

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalewatt.campaign.external_command import command_words
 from scalewatt.common.exit_codes import ExitCode
+from scalewatt.common.file_locks import exists
 from scalewatt.common.files import write_json
 from scalewatt.common.processes import die_with
 from scalewatt.common.redaction import Redaction, without_secrets
@@ -167,7 +168,7 @@ class Signals:
         if now < self._next_look_s:
             return False
         self._next_look_s = now + 5 * _POLL_S
-        return self.file.exists()
+        return bool(exists(self.file))
 
 
 # --- the rank -------------------------------------------------------------------------------------

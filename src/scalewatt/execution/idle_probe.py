@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from scalewatt.campaign.campaign_types import Device
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.files import read_json, waiting_lock, write_json
+from scalewatt.common.file_locks import waiting_lock
+from scalewatt.common.files import read_json, write_json
 from scalewatt.common.termination import abort, end_within, say
 from scalewatt.common.untrusted_text import parse_json, plain_text
 from scalewatt.execution.launcher_process import (

@@ -23,6 +23,7 @@ from scalewatt.campaign.external_command import check_unchanged, command_words, 
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
+from scalewatt.common.file_locks import exists
 from scalewatt.common.files import NO_ROOM, full_text, has_room, read_json, write_json
 from scalewatt.common.termination import say
 from scalewatt.datasets.prepared_check import content_of_prepared, is_staged
@@ -325,7 +326,7 @@ class _Segment:
 
     def _conclude(self, code: int) -> int:
         outcome = outcome_path(self.work.path, self.number)
-        if outcome.exists():
+        if exists(outcome):
             return self._end_as(read_json(outcome), code)
         path = self.work.path / "train.log"
         failure = read_failure(failure_path(self.work.path, self.number))

@@ -23,6 +23,7 @@ from typing import BinaryIO
 import psutil
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.file_locks import exists
 from scalewatt.common.processes import signal_at_parents_death
 from scalewatt.common.termination import say
 
@@ -143,7 +144,7 @@ class Arrival:
         now = time.monotonic()
         if self._seen_s is None and now >= self._next_look_s:
             self._next_look_s = now + _SHARED_LOOK_S
-            self._seen_s = now if self.path.exists() else None
+            self._seen_s = now if exists(self.path) else None
         return self._seen_s
 
 

@@ -9,6 +9,7 @@ files nor network with this one. Those that were met are noted, a JSON object a 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -24,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.file_locks import flock
 from scalewatt.common.untrusted_text import parse_json
 
 FOLDER_VARIABLE = "SCALEWATT_SAMPLERS"
@@ -106,7 +108,7 @@ class ConcurrentSamplers:
         # Locked before it can be seen, or another sampler would presume its owner dead.
         handle, hidden = tempfile.mkstemp(prefix=".", dir=self._folder)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _require_lock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(handle, json.dumps(facts).encode()[:_LIMIT_BYTES])
             os.fchmod(handle, 0o644)
             os.rename(hidden, self._folder / name)
@@ -178,12 +180,18 @@ def _make_shared(folder: Path) -> None:
 
 
 def _is_free(handle: int) -> bool:
-    """Return True if nobody holds the lock of a file."""
+    """Return True if nobody holds the lock of a file; OSError if it cannot be told."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        _require_lock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
+
+
+def _require_lock(handle: int, operation: int) -> None:
+    """Lock a file; OSError also where the file system has no locks: nobody is seen there."""
+    if not flock(handle, operation):
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
 
 def _facts(text: bytes) -> dict[str, Any] | None:

@@ -5,11 +5,10 @@ Everything is read and checked before anything is written.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -20,6 +19,7 @@ import pyarrow as pa
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.registered_campaign import configuration_id
 from scalewatt.common.errors import InputError
+from scalewatt.common.file_locks import held
 from scalewatt.common.files import file_sha256
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.series import short_name
@@ -112,9 +112,8 @@ def _alone_in(campaigns: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"{campaigns}: cannot be written ({error.strerror})") from error
     try:
-        with suppress(OSError):  # not every network file system knows locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        with held(handle, campaigns / ".register", f"{campaigns}: in use by another; waiting"):
+            yield
     finally:
         os.close(handle)
 

@@ -14,15 +14,14 @@ import fcntl
 import hashlib
 import socket
 import time
-import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
+from scalewatt.common.file_locks import SILENT_S, flock, silence_s
 from scalewatt.common.processes import machine_id, runs_still
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.run_files.attempt_log import current_job
@@ -30,10 +29,6 @@ from scalewatt.slurm.job_queue import JobState, job_started_s, job_state
 
 OWNER = "holder.json"
 LOCK = "lock"
-BEAT_S = 10.0
-"""How often an owner renews the time of its record."""
-SILENT_S = 600.0
-"""A owner on another machine is dead after this silence if nothing else is known of it."""
 GONE_SILENT_S = 45.0
 """The same if its job is gone: processes of a node that Slurm has lost may live on."""
 
@@ -163,29 +158,11 @@ def _process_lives(owner: LockOwner) -> bool:
     return runs_still(owner.pid, owner.pid_started_s)
 
 
-def silence_s(record: Path) -> float:
-    """Seconds since a record was renewed, in the time of its file system; infinite without one."""
-    probe = record.with_name(f".{record.name}.{uuid.uuid4().hex[:8]}.now")
-    try:
-        renewed_s = record.stat().st_mtime
-    except OSError:
-        return float("inf")
-    try:
-        probe.touch()
-        now_s = probe.stat().st_mtime
-    except OSError:  # it may not be written to by whoever only looks
-        now_s = time.time()
-    finally:
-        with suppress(OSError):
-            probe.unlink()
-    return now_s - renewed_s
-
-
 def _is_locked(path: Path) -> bool:
     """Return True if a process of this machine (or of any, where flock reaches so far) holds the lock."""
     try:
         with open(path, encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:

@@ -19,13 +19,12 @@ from typing import TextIO
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
+from scalewatt.common.file_locks import BEAT_S, SILENT_S, exists, flock
 from scalewatt.common.processes import machine_id, process_started_s
 from scalewatt.run_files.attempt_log import current_job
 from scalewatt.run_files.lock_owner import (
-    BEAT_S,
     LOCK,
     OWNER,
-    SILENT_S,
     LockedError,
     LockOwner,
     read_owner,
@@ -37,7 +36,6 @@ PATIENCE_S = 60.0
 """How long a Slurm job waits for an owner that lives, which may be ending."""
 LOCK_LOOK_S = 0.5
 RECORD_LOOK_S = 3.0
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _OF_THE_USER = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
 
@@ -187,7 +185,7 @@ def _take(target: Target, wait: _Wait) -> str:
             if _linked(mine, target.record):
                 return token
             owner = read_record(target.record)
-            if owner is None and not target.record.exists():  # it has just ended
+            if owner is None and exists(target.record) is False:  # it has just ended
                 continue
             if owner is not None:
                 lives = wait.owner_is_alive(owner)
@@ -346,15 +344,13 @@ def _flocked(lock: TextIO, wait: _Wait) -> str | None:
     """Take the lock, waiting as long as another has it; None, or why there is none to be had."""
     while True:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return None
+            locked = flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return None if locked else "its file system has no locks"
         except BlockingIOError:
             if _blocked_by_dead(wait):
                 return "a dead owner on another node has left it locked"
         except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise _failed(error, Path(lock.name), "cannot be locked") from error
-            return "its file system has no locks"
+            raise _failed(error, Path(lock.name), "cannot be locked") from error
 
 
 def _blocked_by_dead(wait: _Wait) -> bool:

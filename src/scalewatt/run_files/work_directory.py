@@ -15,6 +15,7 @@ from typing import Any
 
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.common.file_locks import exists
 from scalewatt.common.files import read_json, write_json, write_text
 from scalewatt.run_files.attempt_log import current_job
 from scalewatt.run_files.progress_files import read_position
@@ -46,7 +47,7 @@ class WorkDir:
     @property
     def finished(self) -> bool:
         """Return True if training has come to its end."""
-        return (self.path / "result.json").exists()
+        return bool(exists(self.path / "result.json"))
 
     def segments(self) -> list[dict[str, Any]]:
         """Return the segments so far: segment, started_s, ended_s (Unix s, null if unknown), outcome.
@@ -58,7 +59,7 @@ class WorkDir:
         the exit code, both null if there is none.
         """
         path = self.path / "segments.json"
-        return read_json(path) if path.exists() else []
+        return [] if exists(path) is False else read_json(path)
 
     def begin_segment(self) -> int:
         """Note the start of a new segment; one left open before is closed."""
@@ -90,7 +91,7 @@ class WorkDir:
         if not segments or segments[-1]["outcome"] != "running":
             return
         outcome_file = outcome_path(self.path, segments[-1]["segment"])
-        if outcome_file.exists():  # its ranks came to their end without the launching process
+        if exists(outcome_file):  # its ranks came to their end without the launching process
             self._close(str(read_json(outcome_file)["outcome"]), None, None, None)
         else:
             self._close("killed", None, None, None)
@@ -116,7 +117,7 @@ class WorkDir:
             return None
         position = read_position(self.path)
         if position is None:
-            return None if (self.path / "checkpoint.pt").exists() else 0
+            return 0 if exists(self.path / "checkpoint.pt") is False else None
         return position.updates
 
     def _updates_after(self, segment: dict[str, Any]) -> int | None:

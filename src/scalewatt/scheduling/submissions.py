@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from scalewatt.campaign.run_spec import RunSpec, read_spec
+from scalewatt.common.file_locks import exists
 from scalewatt.common.files import read_content
 from scalewatt.run_files.attempt_log import note_no_retries, note_submission, read_submission
 from scalewatt.run_files.lock_owner import LockOwner, owner_is_alive, read_owner
@@ -119,7 +120,7 @@ class Submissions:
 
     def is_trained(self, spec: RunSpec) -> bool:
         """Return True if the run is trained to its end: only its results are still to be published."""
-        return any((path / "result.json").exists() for path in find_workdirs(self.work, spec))
+        return any(exists(path / "result.json") for path in find_workdirs(self.work, spec))
 
     def over_budget(self) -> str | None:
         """Return why nothing of the campaign is to be submitted any more; None if energy is left."""
@@ -245,7 +246,7 @@ class Submissions:
     def log(self, spec_path: Path | str) -> Path | None:
         """Return the run's training log, where there is one."""
         logs = [path / "train.log" for path in find_workdirs(self.work, read_spec(spec_path))]
-        return next((path for path in logs if path.exists()), None)
+        return next((path for path in logs if exists(path)), None)
 
     def _held(self, spec: RunSpec) -> str | None:
         for workdir in find_workdirs(self.work, spec):

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json, waiting_lock, write_json
+from scalewatt.common.file_locks import waiting_lock
+from scalewatt.common.files import read_json, write_json
 from scalewatt.datasets.era5.channels import ALOFT, SHORT_NAMES
 from scalewatt.datasets.era5_preparation.labelled_fields import FieldSource, Index, Piece
 

@@ -20,7 +20,8 @@ import h5py
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import atomic_path, waiting_lock
+from scalewatt.common.file_locks import waiting_lock
+from scalewatt.common.files import atomic_path
 from scalewatt.datasets.era5.channels import CHANNELS, Z500
 from scalewatt.datasets.era5.statistics import Moments, store_moments
 from scalewatt.datasets.era5_preparation.field_checks import check_field

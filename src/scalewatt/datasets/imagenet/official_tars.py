@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json, require_space, waiting_lock, write_json
+from scalewatt.common.file_locks import waiting_lock
+from scalewatt.common.files import read_json, require_space, write_json
 from scalewatt.common.termination import say
 from scalewatt.datasets.imagenet.devkit import Devkit, read_devkit
 from scalewatt.datasets.imagenet.tar_extraction import (
