@@ -1,6 +1,7 @@
 # make demo   set up, then the whole study at small scale, on this machine
 # make test   set up, then the tests          make lint   style and types
 # make test-cluster   the long tests, and those on a Slurm of their own (root, Debian packages of .ci/run)
+# make test-versions   the tests of make test on other Pythons with the newest packages: PYTHONS="python3.13"
 # make paper-simulated   the paper's campaign, simulated with the scaling model, to all figures, in minutes
 # make setup  only the environment, .venv     make clean  remove results, never data or .venv
 
@@ -10,7 +11,7 @@ READY := .venv/.ready
 DEMO := results/demo
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup demo paper-simulated test test-cluster lint clean lock
+.PHONY: setup demo paper-simulated test test-cluster test-versions lint clean lock
 
 setup: $(READY)
 
@@ -56,6 +57,16 @@ test: $(READY)
 # The tests on Slurm share one Slurm and one worker; the long tests run beside them.
 test-cluster: $(READY)
 	@$(BIN)/python -m pytest -n 3 --dist loadfile tests -m "cluster or long" --durations=15
+
+# Each Python gets an environment of its own. Tests of the lock itself have no meaning there.
+PYTHONS ?= python3.12 python3.13
+test-versions:
+	@for python in $(PYTHONS); do \
+	  prefix=$(CURDIR)/.venv-$$(basename $$python); \
+	  envs/newest.sh $$python $$prefix && \
+	  PATH=$$prefix/bin:$$PATH $$prefix/bin/python -m pytest -n 3 --dist loadfile -m "not long and not lock" \
+	  || exit 1; \
+	done
 
 lint: $(READY)
 	@ruff check src tests

@@ -142,6 +142,7 @@ def test_what_is_noted_of_the_lock_says_which_one_and_what_differs(tmp_path: Pat
     }
 
 
+@pytest.mark.lock
 def test_what_is_installed_is_found_under_its_one_name() -> None:
     found = installed_versions()
     assert found["typing-extensions"] and found["torch"].startswith("2.7.0")

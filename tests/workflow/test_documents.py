@@ -106,6 +106,7 @@ NO_TEST = {
     "make lint": ".ci/run",
     "make test": ".ci/run",
     "make lock": "a person, now and then: it asks the package index for the newest",
+    'make test-versions PYTHONS="python3.12 python3.13"': "a person: it runs the tests twice more",
 }
 PAGES = {
     # Documents whose commands another test runs with the page's own blocks.
