@@ -64,3 +64,23 @@ def test_no_profile_is_an_error_that_names_one(tmp_path: Path) -> None:
     assert code == 1
     assert "give a profile" in output
     assert "Traceback" not in output
+
+
+def test_a_checkout_in_a_folder_with_braces_is_refused_by_a_line(tmp_path: Path) -> None:
+    """Snakemake would take what stands in them for a wildcard, and end in a traceback."""
+    workspace = Workspace.create(tmp_path / "a{br}b" / "project")
+    code, output = workspace.snakemake("-n", "all")
+    assert code == 1
+    assert "scalewatt: error: " in output and "a{br}b" in output and "brace" in output
+    assert "Traceback" not in output
+
+
+def test_a_time_of_day_in_a_cluster_file_is_refused_though_snakemake_takes_it_for_a_number(
+    tmp_path: Path,
+) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    workspace.edit("profiles/local/cluster.yaml", "work_root: work", "stop_warning_s: 1:30:00")
+    code, output = workspace.snakemake("-n", "all")
+    assert code == 1
+    assert "profiles/local/cluster.yaml: line " in output and "1:30:00" in output
+    assert "5400" in output and "Traceback" not in output

@@ -38,6 +38,10 @@ def checked(function, *arguments):
         refuse(error)
 
 
+for folder in (Path(workflow.basedir), Path.cwd()):
+    # Snakemake formats the paths of files beside the Snakefile.
+    if set("{}") & set(str(folder)):
+        refuse(f"{folder}: has a brace in its path; allowed: folders without {{ and }}")
 if not config:
     refuse(
         "no cluster is configured: give a profile, e.g. snakemake --profile profiles/local"

@@ -21,7 +21,7 @@ from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.imported_campaign import as_imported, imported_content
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json
+from scalewatt.common.files import read_json_object
 from scalewatt.common.redaction import known_keys, mail_addresses, own_paths
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.untrusted_text import parse_json
@@ -107,7 +107,7 @@ def _description_of(
 ) -> Description:
     base = f"results/{campaign.name}"
     provenances = [
-        read_json(
+        read_json_object(
             results / campaign.name / "runs" / configuration / str(repeat) / "provenance.json"
         )
         for configuration, repeat in content.runs

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import re
 import sys
 from typing import NoReturn
@@ -40,7 +42,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; an input error is one line and exit code 1."""
+    """Run one command; an input error, or one of the system, is one line and exit code 1."""
     arguments = command_line().parse_args(argv)
     try:
         return COMMANDS[arguments.command].handler(arguments) or 0
@@ -48,6 +50,12 @@ def main(argv: list[str] | None = None) -> int:
         print(f"scalewatt: error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
+        return 1
+    except OSError as error:  # a full disk, a folder that is read-only, a name that is too long
+        place = error.filename2 or error.filename
+        code = error.errno if error.errno in errno.errorcode else None
+        reason = " ".join(str(error).split()) if code is None else os.strerror(code)
+        print(f"scalewatt: error: {f'{place}: ' if place else ''}{reason}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

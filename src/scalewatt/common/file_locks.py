@@ -24,6 +24,7 @@ from typing import Any, TextIO
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.processes import machine_id, process_started_s, runs_still
+from scalewatt.common.untrusted_text import parse_json, plain_text
 
 NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
 """What flock says on file systems that have no locks."""
@@ -181,7 +182,7 @@ class _Record:
 def _owner(path: Path) -> dict[str, Any] | None:
     """Return what a record says, nothing of one that is just being written; None without one."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(plain_text(path))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError):

@@ -9,7 +9,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,8 +45,12 @@ def atomic_path(path: Path | str, check: Check | None = None) -> Iterator[Path]:
         raise NoFolderError(
             f"{path}: cannot be written, {error.filename} cannot be made a folder ({error.strerror})"
         ) from None
-    # The suffix stays last, because some writers choose the format by it.
-    temporary = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:8]}.tmp{path.suffix}")
+    if not path.name or os.path.isdir(path):
+        raise NoFolderError(f"{path}: is a folder; expected a file")
+    # The suffix stays last, because some writers choose the format by it. The name is cut: with
+    # what is added to it, one that a file system takes would be too long.
+    stem = path.stem[:100]
+    temporary = path.with_name(f".{stem}.{uuid.uuid4().hex[:8]}.tmp{path.suffix[:30]}")
     try:
         yield temporary
         with open(temporary, "rb") as handle:
@@ -54,8 +58,14 @@ def atomic_path(path: Path | str, check: Check | None = None) -> Iterator[Path]:
         if check is not None:
             check()
         os.replace(temporary, path)
+    except OSError as error:
+        # A full disk's error names no file, another's the temporary one, which is gone.
+        if not isinstance(error, InputError) and error.filename in (None, str(temporary)):
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # not in place of the error that led here
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path | str, text: str, check: Check | None = None) -> None:
@@ -80,6 +90,17 @@ def read_json(path: Path | str) -> Any:
         if isinstance(error, OSError) and error.errno in _PASSING:
             raise
         raise InputError(f"{path}: is no readable JSON file ({error})") from error
+
+
+def read_json_object(path: Path | str, *required: str) -> dict[str, Any]:
+    """Read a JSON file that holds an object with the keys `required`; errors as of `read_json`."""
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: is no JSON object; expected keys and values")
+    missing = [key for key in required if key not in found]
+    if missing:
+        raise InputError(f"{path}: lacks {', '.join(missing)}: it is damaged, or of something else")
+    return found
 
 
 def write_at(descriptor: int, content: Any, offset: int) -> None:
@@ -112,6 +133,8 @@ def write_table_with_csv(table: pa.Table, path: Path | str) -> None:
     import pyarrow.csv as pc
 
     path = Path(path)
+    if not path.name or os.path.isdir(path):
+        raise NoFolderError(f"{path}: is a folder; expected a file")
     with atomic_path(path.with_suffix(".csv")) as temporary:
         pc.write_csv(table, temporary)
     write_table(table, path)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import file_sha256, read_json, write_json
+from scalewatt.common.files import file_sha256, read_json_object, write_json
 from scalewatt.datasets.imagenet.sources import (
     image_sizes,
     index_files,
@@ -41,7 +41,7 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
     folder = Path(folder)
     definition = json.loads(json.dumps(definition))  # as it reads in the manifest
     _make_folder(folder)
-    manifest = read_json(folder / MANIFEST) if (folder / MANIFEST).exists() else None
+    manifest = read_json_object(folder / MANIFEST) if (folder / MANIFEST).exists() else None
     embedded = definition["source"] == "embedded"
     of_images = definition["format"] == "imagenet" and not embedded
     if (

@@ -7,7 +7,7 @@ from typing import Any
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import file_sha256, read_json
+from scalewatt.common.files import file_sha256, read_json_object
 from scalewatt.common.schema_validation import check, one_of, schema, shown
 
 MANIFEST = "manifest.json"
@@ -22,8 +22,8 @@ def content_of_prepared(folder: Path) -> str:
     """
     if not (folder / MANIFEST).exists():
         raise InputError(f"{folder}: has no prepared dataset (any more); {AGAIN}")
-    manifest = read_json(folder / MANIFEST)
-    if not manifest["marker"]:
+    manifest = read_json_object(folder / MANIFEST, "marker", "files")
+    if not isinstance(manifest["marker"], dict):
         raise InputError(f"{folder}: the preparation of the dataset is unfinished; {AGAIN}")
     if (path := changed_index(folder, manifest)) is not None:
         raise InputError(f"{path}: is not the index that {MANIFEST} describes; {AGAIN}")
@@ -53,14 +53,16 @@ def definition_of_prepared(folder: Path) -> dict[str, Any]:
     """Return the definition that a folder was prepared for; InputError if it was not prepared."""
     if not (folder / MANIFEST).exists():
         raise InputError(f"{folder}: is not prepared yet; expected --definition")
-    return dict(read_json(folder / MANIFEST)["definition"])
+    return checked_definition(
+        read_json_object(folder / MANIFEST, "definition")["definition"], str(folder / MANIFEST)
+    )
 
 
 def source_warning(folder: Path, source: str | dict[str, Any] | None) -> str | None:
     """Return a warning about prepared data that are gone or from another source; None if there is none."""
     if not (folder / MANIFEST).exists():
         return f"{folder}: has no prepared dataset any more; {AGAIN}"
-    made_from = read_json(folder / MANIFEST).get("made_from", source)
+    made_from = read_json_object(folder / MANIFEST).get("made_from", source)
     if source is None or made_from == source:
         return None
     return (

@@ -24,7 +24,14 @@ from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.file_locks import exists
-from scalewatt.common.files import NO_ROOM, full_text, has_room, read_json, write_json
+from scalewatt.common.files import (
+    NO_ROOM,
+    full_text,
+    has_room,
+    read_json,
+    read_json_object,
+    write_json,
+)
 from scalewatt.common.termination import say
 from scalewatt.datasets.prepared_check import content_of_prepared, is_staged
 from scalewatt.execution.failure_reason import (
@@ -221,7 +228,7 @@ def _check_initial_weights(spec: RunSpec, spec_path: Path, weights: Path | None)
             f"{spec_path}: --initial-weights is {'needed' if source else 'not used by this run'}"
         )
     if source is not None and weights is not None:
-        found = read_json(weights.parent / "provenance.json")["spec_sha256"]
+        found = read_json_object(weights.parent / "provenance.json", "spec_sha256")["spec_sha256"]
         if found != source.spec_sha256:
             raise InputError(
                 f"{weights}: are of another run than {spec_path} starts from "

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.external_command import is_command_spec
-from scalewatt.common.files import atomic_path, read_json, write_json, write_table
+from scalewatt.common.files import atomic_path, read_json, read_json_object, write_json, write_table
 from scalewatt.common.redaction import Redaction
 from scalewatt.execution.script_events import joined_events
 from scalewatt.provenance.node_description import joined
@@ -30,7 +30,7 @@ def already_published(out: Path, work: WorkDir) -> bool:
     path = out / "provenance.json"
     if not path.exists():
         return False
-    found = read_json(path)
+    found = read_json_object(path)
     return all(found.get(name) == getattr(work, name) for name in ("spec_sha256", "dataset_sha256"))
 
 

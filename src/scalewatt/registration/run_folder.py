@@ -16,7 +16,7 @@ import pyarrow as pa
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec, text_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json, write_json, write_table, write_text
+from scalewatt.common.files import read_json_object, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
 from scalewatt.energy.accounting.run_inputs import concurrent_runs
 from scalewatt.recordings.series import short_name
@@ -48,21 +48,29 @@ def known_runs(results: Path) -> list[Registered]:
     for path in sorted(results.glob("runs/*/*/provenance.json")):
         if path.parent.name.startswith("."):
             continue
-        provenance = read_json(path)
+        provenance = read_json_object(path)
         if not provenance.get("registered"):
             raise InputError(f"{path.parent}: is a trained run; allowed: another campaign name")
-        found.append(
-            Registered(
-                folder=path.parent,
-                configuration=path.parents[1].name,
-                repeat=int(path.parent.name),
-                identity=provenance["identity"],
-                description=provenance["description"],
-                windows=tuple(Window(**window) for window in provenance["windows"]),
-                concurrent_runs=concurrent_runs(provenance),
-            )
-        )
+        try:
+            found.append(_registered(path.parent, provenance))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{path}: is not what `scalewatt register` wrote ({error!r}); expected identity, "
+                "description and windows"
+            ) from error
     return found
+
+
+def _registered(folder: Path, provenance: dict[str, Any]) -> Registered:
+    return Registered(
+        folder=folder,
+        configuration=folder.parent.name,
+        repeat=int(folder.name),
+        identity=provenance["identity"],
+        description=provenance["description"],
+        windows=tuple(Window(**window) for window in provenance["windows"]),
+        concurrent_runs=concurrent_runs(provenance),
+    )
 
 
 def write_run(
@@ -152,7 +160,7 @@ def write_concurrent_runs(results: Path) -> None:
     for one in runs:
         found = [met for other in runs if other is not one for met in _met(one, other)]
         if found != one.concurrent_runs:
-            provenance = read_json(one.folder / "provenance.json")
+            provenance = read_json_object(one.folder / "provenance.json")
             write_json(one.folder / "provenance.json", {**provenance, "concurrent_runs": found})
 
 

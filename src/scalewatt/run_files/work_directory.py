@@ -15,6 +15,7 @@ from typing import Any
 
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import exists
 from scalewatt.common.files import read_json, write_json, write_text
 from scalewatt.run_files.attempt_log import current_job
@@ -59,7 +60,10 @@ class WorkDir:
         the exit code, both null if there is none.
         """
         path = self.path / "segments.json"
-        return [] if exists(path) is False else read_json(path)
+        found = [] if exists(path) is False else read_json(path)
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            raise InputError(f"{path}: is no list of segments: it is damaged, or of something else")
+        return found
 
     def begin_segment(self) -> int:
         """Note the start of a new segment; one left open before is closed."""

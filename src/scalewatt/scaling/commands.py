@@ -15,7 +15,7 @@ from scalewatt.campaign.cluster import given_cluster
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json, write_text
+from scalewatt.common.files import read_json_object, write_text
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import records, write_frame
@@ -166,7 +166,7 @@ def used_by(campaign: Campaign, results: Path) -> dict[tuple[str, int], dict[str
         for one in files
         if one.configuration in campaign.configurations
         and one.energy.is_file()
-        and not read_json(one.folder / "provenance.json").get("simulated")
+        and not read_json_object(one.folder / "provenance.json").get("simulated")
     ]
     return {
         (row["configuration"], row["repeat"]): row

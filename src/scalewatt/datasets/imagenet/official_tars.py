@@ -19,7 +19,7 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
-from scalewatt.common.files import read_json, require_space, write_json
+from scalewatt.common.files import read_json_object, require_space, write_json
 from scalewatt.common.termination import say
 from scalewatt.datasets.imagenet.devkit import Devkit, read_devkit
 from scalewatt.datasets.imagenet.tar_extraction import (
@@ -105,7 +105,7 @@ def check_recorded(tars: Tars, folder: Path) -> None:
             f"{folder / RECORD}: missing, so the images cannot be checked against the md5 in the "
             "cluster file; expected images that were extracted from the tars, or no md5"
         )
-    record = read_json(folder / RECORD)
+    record = read_json_object(folder / RECORD, *tars.md5)
     for kind, given in tars.md5.items():
         if (found := record[kind]["md5"]) != given.lower():
             splits = " and ".join(str(folder / split) for split in _SPLITS_OF[kind])
@@ -246,7 +246,7 @@ def _begin(tars: Tars, folder: Path) -> dict[str, dict[str, Any]]:
     """
     root = folder / EXTRACTING
     records = [path for path in (root / RECORD, folder / RECORD) if path.exists()]
-    old = read_json(records[0]) if records else {}
+    old = read_json_object(records[0]) if records else {}
     record: dict[str, dict[str, Any]] = {}
     outdated: set[str] = set()
     for kind, name in TARS.items():

@@ -47,24 +47,28 @@ class TraceWriter:
         self._waiting: deque[Future[None]] = deque()
 
     def __enter__(self) -> TraceWriter:
-        temporary = self._files.enter_context(atomic_path(self._path))
-        words = [f.name for f in self._schema if pa.types.is_dictionary(f.type)]
-        self._writer = self._files.enter_context(
-            pq.ParquetWriter(
-                temporary,
-                self._schema,
-                compression="zstd",
-                compression_level=-5,
-                use_dictionary=words,
-                # Adjacent samples differ little: in time by a period, in power in low bits.
-                column_encoding={"time": "DELTA_BINARY_PACKED", "power_w": "BYTE_STREAM_SPLIT"},
-                write_batch_size=1 << 20,
-                data_page_size=8 << 20,
-                write_statistics=["segment", "time"],
-            )
-        )
-        self._thread = self._files.enter_context(ThreadPoolExecutor(max_workers=1))
+        # What is opened is closed again where the next cannot be: on a full disk, for example.
+        with ExitStack() as files:
+            temporary = files.enter_context(atomic_path(self._path))
+            self._writer = files.enter_context(self._opened(temporary))
+            self._thread = files.enter_context(ThreadPoolExecutor(max_workers=1))
+            self._files = files.pop_all()
         return self
+
+    def _opened(self, path: Path) -> pq.ParquetWriter:
+        words = [f.name for f in self._schema if pa.types.is_dictionary(f.type)]
+        return pq.ParquetWriter(
+            path,
+            self._schema,
+            compression="zstd",
+            compression_level=-5,
+            use_dictionary=words,
+            # Adjacent samples differ little: in time by a period, in power in low bits.
+            column_encoding={"time": "DELTA_BINARY_PACKED", "power_w": "BYTE_STREAM_SPLIT"},
+            write_batch_size=1 << 20,
+            data_page_size=8 << 20,
+            write_statistics=["segment", "time"],
+        )
 
     def __exit__(
         self,
