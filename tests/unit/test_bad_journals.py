@@ -70,7 +70,9 @@ def test_a_period_that_is_no_number_is_unknown(tmp_path: Path, period: str) -> N
     assert read_journal(path).sampling_period_s is None
 
 
-@pytest.mark.parametrize("time", ["Infinity", "-Infinity", "NaN", HUGE, '"now"', "[]", "true"])
+@pytest.mark.parametrize(
+    "time", ["Infinity", "-Infinity", "NaN", HUGE, "1e200", '"now"', "[]", "true"]
+)
 def test_a_line_without_a_time_is_counted_and_left_out(tmp_path: Path, time: str) -> None:
     path = tmp_path / "j"
     write_journal(path, "n1", {SENSOR: gpu(5, WATTS)})

@@ -319,7 +319,7 @@ def test_a_sensor_without_samples_makes_its_kind_unknown(tmp_path: Path) -> None
 def test_samples_without_a_time_are_left_out_and_flagged(tmp_path: Path) -> None:
     path = tmp_path / "a.hdf5"
     sensors = {"CUDA:0_POWER": gpu(4), "CUDA:1_POWER": gpu(4)}
-    write_perun(path, {"n1": sensors}, time_s=[0, np.nan, np.inf, 3])
+    write_perun(path, {"n1": sensors}, time_s=[0, np.nan, 1e30, 3])
     for series in read_perun_file(path).series:
         assert series.time_s.tolist() == [0, 3] and series.values.tolist() == [100, 100]
         assert codes(series.flags) == {"missing_times"}

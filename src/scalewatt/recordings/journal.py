@@ -24,6 +24,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.recordings.record_file import even_clock, last_record_s, read_records
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
+    LATEST_S,
     MAGNITUDES,
     NO_INDEX,
     QUANTITIES,
@@ -197,7 +198,7 @@ def _lines(path: Path) -> tuple[dict[str, Any], dict[str, Floats], int]:
         value = _json(line)
         if isinstance(value, dict) and "journal" in value:
             header = value
-        elif isinstance(value, dict) and finite_number(value.get("t")) is not None:
+        elif isinstance(value, dict) and abs(finite_number(value.get("t")) or LATEST_S) < LATEST_S:
             samples.append(value)
         else:
             bad.append(number)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.perun_layout import EXPECTED, children, text
 from scalewatt.recordings.series import (
+    LATEST_S,
     MAGNITUDES,
     NO_INDEX,
     QUANTITIES,
@@ -130,7 +131,7 @@ class SensorReader:
             detail = f"{values.size} values but {time_s.size} times; the longer one is cut"
             flags.append(flag("length_mismatch", series.sensor, detail))
             values, time_s = values[: time_s.size], time_s[: values.size]
-        if not self._all_timed and not (timed := np.isfinite(time_s)).all():
+        if not self._all_timed and not (timed := _is_time(time_s)).all():
             detail = (
                 f"{np.count_nonzero(~timed)} of {timed.size} samples without a time are left out"
             )
@@ -155,7 +156,7 @@ class SensorReader:
         if not same or magnitude != self._magnitude:
             self._raw_times, self._magnitude = times, magnitude
             self._time_s = _scaled(times, magnitude)
-            self._all_timed = bool(np.isfinite(self._time_s).all())
+            self._all_timed = bool(_is_time(self._time_s).all())
         return self._time_s
 
     def _part_flags(self, series: SensorSeries) -> list[Flag]:
@@ -265,6 +266,10 @@ def _scaled(raw: NDArray[Any], scale: float) -> Floats:
     if scale != 1:
         values *= scale
     return values
+
+
+def _is_time(time_s: Floats) -> NDArray[np.bool_]:
+    return np.abs(time_s) < LATEST_S  # False for NaN
 
 
 # As with groups, h5py's own ways to datasets and numbers take several times as long.

@@ -23,6 +23,9 @@ QUANTITIES = {"W": "power", "J": "counter", "%": "utilisation"}
 MAGNITUDES = (1e-12, 1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e9, 1e12)
 """Powers of ten that recordings state for their raw values."""
 
+LATEST_S = 1e11
+"""No clock shows more seconds, in the year 5138."""
+
 # No device draws more than this (one GPU, one CPU package, one package's memory). Well above the
 # largest sold, well below what a failed counter read appears to add: 65 kJ or 262 kJ in one period.
 PLAUSIBLE_W = {"gpu": 3000.0, "cpu": 2000.0, "ram": 1000.0}
