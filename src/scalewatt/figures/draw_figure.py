@@ -57,6 +57,7 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     # Imported here: matplotlib costs half a second, which other commands need not pay.
     module: Any = import_module(f"scalewatt.{module_of(name)}")
     frame = read_frame(table_path, SCHEMAS[name], unique=KEYS.get(name, ()))
+    _check_figure(table_path, frame, name)
     frame.attrs["figure"] = name
     from scalewatt.figures import style
 
@@ -66,3 +67,15 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     with atomic_path(csv_path) as temporary:
         pc.write_csv(to_table(points, getattr(module, "PLOTTED", SCHEMAS[name])), temporary)
     return [*paths, csv_path]
+
+
+def _check_figure(path: Path, frame: Any, name: str) -> None:
+    """Raise InputError if a table is that of another figure, whose columns may be the same."""
+    if "figure" not in frame.columns:
+        return
+    for row, figure in enumerate(frame["figure"], 1):
+        if figure != name:
+            raise InputError(
+                f"{path}: row {row}: figure is {figure!r}, so this is no table of {name}; "
+                f"expected: tables/{name}.parquet, or to draw {figure}"
+            )
