@@ -17,7 +17,13 @@ from hypothesis import strategies as st
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.results.figures.figure_schema import POINTS
-from scalewatt.results.tables.read_table import POINT_KEY, RUN_KEY, metric_range, read_checked
+from scalewatt.results.tables.read_table import (
+    POINT_KEY,
+    RUN_KEY,
+    check_table,
+    metric_range,
+    read_checked,
+)
 
 Row = dict[str, Any]
 RUNS = pa.schema(
@@ -123,7 +129,7 @@ def test_numbers_of_another_width_and_dictionaries_fit(tmp_path: Path) -> None:
             {
                 "configuration": st.text(st.characters(codec="utf-8", categories=("L", "N")), min_size=1),
                 "gpus": st.integers(1, 2**31 - 1),
-                "energy_kwh": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+                "energy_kwh": st.none() | st.floats(0, 1e9),
                 "compile": st.none() | st.booleans(),
             }
         ),
@@ -335,3 +341,45 @@ def test_published_points_and_other_series_may_differ_in_origin(tmp_path: Path) 
     ]
     path = written(tmp_path / "figure2.parquet", *rows, schema=POINTS)
     assert len(read_checked(path, POINTS, unique=POINT_KEY)) == 4
+
+
+def impossible(column: str, value: float) -> pa.Table:
+    return pa.table({column: [1.0, value, None]})
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "expected"),
+    [
+        ("energy_kwh", -5.0, "0 or more"),
+        ("energy_j", 1e300, "3.6e+18 at most"),
+        ("gpu_energy_kwh_mean", -1e-3, "0 or more"),
+        ("energy_kwh_sd", -1.0, "0 or more"),
+        ("net_energy_kwh", 1e300, "1e+12 at most"),
+        ("mean_gpu_power_w", -300.0, "0 or more"),
+        ("p_gpuh_kw", 1e30, "1e+09 at most"),
+        ("coverage", 1.5, "1 at most"),
+        ("gpu_energy_share", -0.1, "0 or more"),
+        ("runtime_s", -1.0, "0 or more"),
+    ],
+)
+def test_an_energy_power_or_time_that_cannot_be_is_named_with_its_row(
+    column: str, value: float, expected: str
+) -> None:
+    with pytest.raises(
+        InputError, match=re.escape(f"t: row 2: {column} is {value:g}; expected: ")
+    ) as caught:
+        check_table("t", impossible(column, value))
+    assert str(caught.value).endswith(expected)
+
+
+@pytest.mark.parametrize(
+    "column", ["net_energy_kwh", "energy_kwh_low", "difference", "metric_last"]
+)
+def test_what_may_be_negative_is_taken(column: str) -> None:
+    check_table("t", impossible(column, -0.5))
+
+
+def test_an_impossible_energy_is_refused_in_a_figures_points(tmp_path: Path) -> None:
+    path = written(tmp_path / "figure2.csv", point(), point(panel="B", y=-4.0), schema=POINTS)
+    with pytest.raises(InputError, match="row 2: energy_kwh is -4; expected: 0 or more"):
+        read_checked(path, POINTS)

@@ -34,6 +34,18 @@ _SHARES = ("accuracy", "hits", "precision", "rate", "recall")
 _TOP = re.compile(r"top\d+")
 _DISTANCES = {"rmse", "mse", "mae", "error"}
 _ROUNDING = 1e-9
+_MOST = {"kwh": 1e12, "j": 3.6e18, "kw": 1e9, "w": 1e12, "share": 1.0, "coverage": 1.0}
+"""By a column's last word, more than anything here can be: in energy, a PWh."""
+_DURATIONS = {
+    "runtime_s",
+    "duration_s",
+    "unrecorded_s",
+    "covered_s",
+    "node_s",
+    "runtime_h",
+    "gpu_hours",
+}
+_SUMMARY = re.compile(r"_(mean|sd|high|low|population_sd)$")
 
 
 def read_checked(
@@ -49,8 +61,9 @@ def read_checked(
     Columns that say where a row belongs must have a value in every row, but for those in `empty`.
 
     InputError, with file and row: a column is missing or of another type, `unique` columns repeat, a
-    number is NaN or infinite, a metric is out of the range that its name allows, or a series has
-    energies of several origins (published ones beside the campaign's own are allowed).
+    number is NaN or infinite, an energy, a power or a duration is below 0 or beyond all bounds, a
+    metric is out of the range that its name allows, or a series has energies of several origins
+    (published ones beside the campaign's own are allowed).
     """
     path = Path(path)
     if not path.is_file():
@@ -67,6 +80,7 @@ def check_table(
     """Raise InputError as `read_checked` does, for a table in memory; `path` is for the messages."""
     _check_present(path, table, empty)
     _check_finite(path, table)
+    _check_ranges(path, table)
     _check_metrics(path, table)
     if unique:
         _check_unique(path, table, unique)
@@ -221,6 +235,52 @@ def _check_finite(path: Path | str, table: pa.Table) -> None:
                 f"{path}: row {row + 1}: {field.name} is {kind}; expected a number, "
                 "or an empty cell (null) where it is not known"
             )
+
+
+def _check_ranges(path: Path | str, table: pa.Table) -> None:
+    """Raise InputError for an energy, power, share or duration that cannot be."""
+    import pyarrow.compute as pc
+
+    for field in table.schema:
+        if not pa.types.is_floating(field.type):
+            continue
+        low, high = value_range(field.name)
+        if math.isinf(high) and math.isinf(low):
+            continue
+        column = table[field.name]
+        outside = pc.or_(pc.less(column, low), pc.greater(column, high))
+        row = outside.index(True).as_py()
+        if row >= 0:
+            _check_range(f"{path}: row {row + 1}: {field.name}", column[row].as_py(), low, high)
+    for name, axis in (("x_name", "x"), ("y_name", "y")):
+        if {name, axis} <= set(table.column_names):
+            pairs = zip(table[name].to_pylist(), table[axis].to_pylist(), strict=True)
+            for row, (called, value) in enumerate(pairs, 1):
+                _check_range(f"{path}: row {row}: {called}", value, *value_range(called or ""))
+
+
+def _check_range(where: str, value: float | None, low: float, high: float) -> None:
+    if value is not None and not low <= value <= high:
+        expected = f"{max(low, 0.0):g} or more" if value < low else f"{high:g} at most"
+        raise InputError(f"{where} is {value:g}; expected: {expected}")
+
+
+def value_range(name: str) -> tuple[float, float]:
+    """Return the least and largest value of a column, by its name; infinite where unknown.
+
+    What is net of the idle power, and the lower end of an interval, may be below 0.
+    """
+    plain = _SUMMARY.sub("", name)
+    unit = plain.rpartition("_")[2]
+    if plain in _DURATIONS:
+        low, high = 0.0, math.inf
+    elif unit in _MOST:
+        low, high = 0.0, _MOST[unit] * (1 + _ROUNDING)
+    else:
+        return -math.inf, math.inf
+    if name.startswith("net_") or name.endswith("_low"):
+        return -math.inf, math.inf if unit == "share" else high
+    return low - _ROUNDING, high
 
 
 def _check_metrics(path: Path | str, table: pa.Table) -> None:
