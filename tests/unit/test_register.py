@@ -394,6 +394,15 @@ def test_problems_of_a_recording_are_reported(place: Place) -> None:
     assert "n1: power of fewer GPUs was recorded than the run held (2)" in out
 
 
+def test_more_gpus_than_were_recorded_make_the_energy_null(place: Place) -> None:
+    out = place.done(place.describe(place.perun("a.hdf5", gpus=2), gpus=3))
+    assert "n1: power of fewer GPUs was recorded than the run held (3)" in out
+    ((id_, _),) = place.runs()
+    row = place.row(id_)
+    assert row["energy_kwh"] is None
+    assert "power of 2 GPUs, 3 expected" in row["flags"]
+
+
 def test_a_node_that_was_not_recorded_makes_the_energy_null(place: Place) -> None:
     out = place.done(place.describe(place.perun("a.hdf5"), gpus=2, nodes=2))
     assert "1 of 2 nodes were recorded" in out
