@@ -11,6 +11,7 @@ from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.common.errors import InputError
+from scalewatt.common.rated_powers import check_idle_powers
 from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, schema
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.common.yaml_files import read_yaml
@@ -42,6 +43,8 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
     known = {f.name for f in fields(Cluster)}
     devices = {name: Device(name=name, **entry) for name, entry in content["devices"].items()}
     _check_partitions(devices, where)
+    for name, entry in content["devices"].items():
+        check_idle_powers(entry, f"{where}: devices.{name}")
     if content.get("mode") == "simulate" and not content.get("scaling_model"):
         raise InputError(
             f"{where}: mode simulate: missing key 'scaling_model'; expected the file that "

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from scalewatt.common.rated_powers import check_rated_powers
 from scalewatt.energy.accounting.cross_checks import (
     cross_check_flags,
     node_cross_checks,
@@ -107,6 +108,7 @@ def write_energy(
     `powers` = {"cpu", "gpu", "ram"}: the rated powers used where nothing was measured, or None.
     `energy_path` = <repeat>.parquet; `Accounts.write` names the others.
     """
+    check_rated_powers(powers, "--powers")
     spec = read_planned_run(spec_path)
     run = Run.of(run_dir, spec, powers)
     with TraceWriter(traces_path, spec, run.provenance.get("device_name")) as traces:

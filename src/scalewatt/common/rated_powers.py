@@ -1,0 +1,34 @@
+"""The rated powers of a device's parts, idle and full, from which energy is estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import check, schema
+
+
+def check_rated_powers(powers: Any, where: str) -> None:
+    """Raise InputError, which begins with `where`, for anything but {"cpu", "gpu", "ram"} in W.
+
+    Each may be empty or null.
+    """
+    root = schema("cluster")
+    parts = root["$defs"]["device"]["properties"]
+    kinds = {kind: parts[kind] for kind in ("cpu", "gpu", "ram")}
+    allowed = {"type": "object", "additionalProperties": False, "properties": kinds}
+    known = {k: v for k, v in powers.items() if v} if isinstance(powers, dict) else powers
+    check(known, allowed, where, {**root, **allowed})
+    check_idle_powers(known, where)
+
+
+def check_idle_powers(powers: Mapping[str, Any], where: str) -> None:
+    """Raise InputError if a part draws more when idle than at full load."""
+    for kind in ("cpu", "gpu"):
+        found = powers.get(kind)
+        if found and found["rated_w"] < found["idle_w"]:
+            raise InputError(
+                f"{where}: {kind}.rated_w: {found['rated_w']:g} is below its idle_w "
+                f"{found['idle_w']:g}; allowed: {found['idle_w']:g} or more"
+            )
