@@ -38,6 +38,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, repeat
 from typing import Any
 
@@ -71,6 +72,8 @@ _PATIENCE_S = 600
 _SLOWEST = 4
 """The longest time between two polls, in units of the first."""
 _NOT_FOR_PEOPLE = ("No job memory information", "MinJobAge", "===== A Job preemption")
+MADE_FOR = {"snakemake-executor-plugin-slurm": "2.8", "snakemake-interface-executor-plugins": "9"}
+"""The packages whose inner workings this module relies on, with the versions (2.8 is every 2.8.x)."""
 _USED = (
     *("run_job", "get_account_arg", "check_active_jobs", "cancel", "cancel_jobs", "shutdown"),
     "handle_job_success",
@@ -102,6 +105,7 @@ class Executor(parent.Executor):
     """See the module."""
 
     def __init__(self, workflow: Any, logger: Any) -> None:
+        _require_versions()
         _require(parent.Executor, _USED)
         # All before the parent's: it starts the thread that asks Slurm.
         self._excluded: frozenset[str] = frozenset()
@@ -418,12 +422,26 @@ class Executor(parent.Executor):
         return text
 
 
+def _require_versions() -> None:
+    """WorkflowError for a package of another version than the one that this module is made for."""
+    for package, expected in MADE_FOR.items():
+        try:
+            found = version(package)
+        except PackageNotFoundError:
+            found = "without a version"
+        if found != expected and not found.startswith(f"{expected}."):
+            raise WorkflowError(
+                f"{package} is {found}: the executor scalewatt-slurm is made for {expected}.x, and no job is "
+                "submitted with another; install the one of envs/lock.txt"
+            )
+
+
 def _require(owner: object, names: Any) -> None:
     missing = [name for name in names if not hasattr(owner, name)]
     if missing:
         raise WorkflowError(
-            f"snakemake-executor-plugin-slurm has no {', '.join(missing)}: scalewatt-slurm was written for "
-            "its version 2.8.0 (envs/lock.txt); expected that one"
+            f"snakemake-executor-plugin-slurm has no {', '.join(missing)}: scalewatt-slurm is made for "
+            f"its version {MADE_FOR['snakemake-executor-plugin-slurm']}.x; install the one of envs/lock.txt"
         )
 
 

@@ -602,6 +602,38 @@ def test_ctrl_c_cancels_the_jobs_that_were_submitted(tmp_path: Path) -> None:
 
 
 def test_another_parent_than_it_was_written_for_is_refused() -> None:
-    with pytest.raises(WorkflowError, match=r"has no run_job: .* version 2\.8\.0"):
+    with pytest.raises(WorkflowError, match=r"has no run_job: .* version 2\.8\.x"):
         plugin._require(object(), ["__init__", "run_job"])
     plugin._require(plugin.parent.Executor, plugin._USED)
+
+
+@pytest.mark.parametrize(
+    ("package", "found", "expected"),
+    [
+        ("snakemake-executor-plugin-slurm", "2.9.0", "2.8.x"),
+        ("snakemake-executor-plugin-slurm", "2.80.1", "2.8.x"),
+        ("snakemake-interface-executor-plugins", "10.0.0", "9.x"),
+    ],
+)
+def test_another_version_than_the_executor_was_made_for_is_named_before_any_job_is_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, found: str, expected: str
+) -> None:
+    project = Project(tmp_path / "project")
+    (target,) = runs_that(project, names="a")
+    metadata = tmp_path / "newer" / f"{package.replace('-', '_')}-{found}.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {found}\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "newer"))
+    last = ended(project.start(target), project)
+    assert last.code == 1
+    assert (
+        f"{package} is {found}: the executor scalewatt-slurm is made for {expected}" in last.output
+    )
+    assert "Traceback" not in last.output
+    assert project.slurm.calls("sbatch") == []
+
+
+def test_the_lock_has_the_versions_that_the_executor_was_made_for() -> None:
+    lock = (Path(__file__).parents[2] / "envs" / "lock.txt").read_text()
+    for package, expected in plugin.MADE_FOR.items():
+        assert re.search(rf"(?m)^{package}=={re.escape(expected)}\.", lock), package
