@@ -106,6 +106,39 @@ monitored(work, (folder / "calls",), folder, "segment-000", 0.1, "a test")
 """
 
 
+SLOW_SAMPLER = """
+import os, sys, threading, time
+from pathlib import Path
+from multiprocessing.queues import Queue
+put = Queue.put
+def slowly(self, value, *rest, **options):
+    time.sleep(3)
+    put(self, value, *rest, **options)
+Queue.put = slowly
+from scalewatt.monitoring.perun_session import monitored
+closing_s = float(sys.argv[2])
+def work():
+    time.sleep(1)
+    timer = threading.Timer(closing_s + 4, os._exit, (3,))  # without its data perun hangs
+    timer.daemon = True
+    timer.start()
+monitored(work, (), Path(sys.argv[1]), "segment-000", 0.1, "a test", closing_s)
+"""
+
+
+@pytest.mark.parametrize(("closing_s", "is_written"), [(1, False), (30, True)])
+def test_perun_waits_for_its_sampler_as_long_as_the_cluster_file_says(
+    tmp_path: Path, closing_s: int, is_written: bool
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SLOW_SAMPLER, str(tmp_path), str(closing_s)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (tmp_path / "segment-000.hdf5").exists() is is_written, done.stderr
+
+
 def test_a_user_s_own_settings_of_perun_reach_no_training(tmp_path: Path) -> None:
     home, here, out = (tmp_path / name for name in ("home", "here", "50% out"))
     (home / ".config").mkdir(parents=True)

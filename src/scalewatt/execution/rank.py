@@ -254,7 +254,9 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
     on_loss = partial(report_loss, ranks.host, stop)
     watch = watch_rank(ranks, work, stem, period_s, limits, on_loss)
     args = (watch, limits, job, ranks, order["torch_device"], stop, started_s)
-    outcome = monitored(guarded_train, args, work / "perun", stem, period_s, spec.name)
+    outcome = monitored(
+        guarded_train, args, work / "perun", stem, period_s, spec.name, limits.closing_s
+    )
     leave(watch, ranks, exit_code(outcome))  # once rank 0 has written perun's file
 
 

@@ -6,10 +6,12 @@ lowest rank of the host name.
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from collections.abc import Callable
 from configparser import ConfigParser
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,12 @@ from typing import Any
 EXCLUDED_SENSORS = (
     r"CPU_FREQ_ CPU_USAGE_ RAM_USAGE DISK_ NET_ CUDA:\d+_(?:MEM|CLOCK) ROCM:[^_]+_MEM"
 )
+SAMPLER_S = 60
+"""How long perun waits after a run for its sampler's data, unless `monitored` is told otherwise."""
 # All that perun 1.0.0 asks its configuration for. What it prints is not used.
 SETTINGS: dict[str, dict[str, Any]] = {
     "monitor": {
-        "queue_timeout": 60,
+        "queue_timeout": SAMPLER_S,
         "include_backends": "",
         "include_sensors": "",
         "exclude_backends": "",
@@ -55,11 +59,13 @@ def monitored(
     stem: str,
     period_s: float,
     run: str,
+    closing_s: float = SAMPLER_S,
 ) -> Any:
     """Run `function(*args)` under perun on every rank and return its result.
 
     perun's file (`<stem>.hdf5`) and the journals of the nodes go to `folder`. `run` names the
-    run for other samplers of the node. perun catches what `function` raises.
+    run for other samplers of the node. After it perun waits for its sampler's data for `closing_s`;
+    without them there is no file of perun's. perun catches what `function` raises.
     """
     import cpuinfo
     import perun
@@ -78,9 +84,24 @@ def monitored(
     journal = JournalWriter(folder, stem, period_s, os.getpid(), sensors, run)
     perun.register_live_callback(journal, "scalewatt-journal")
     pin(config, folder, stem, period_s)
+    wait_for_sampler(config, closing_s)
     decorate = perun.perun(configuration_file=os.devnull)
     _, result = decorate(function)(*args)
     return result
+
+
+def wait_for_sampler(config: ConfigParser, seconds: float) -> None:
+    """Have perun wait so long for its sampler's data after every run.
+
+    perun 1.0.0 takes `queue_timeout` for runs that failed, and 60 s for all others: a sampler that had
+    recorded for days on many sensors lost its data for taking longer to put them together.
+    """
+    from perun.monitoring.monitor import PerunMonitor
+
+    whole_s = max(1, math.ceil(seconds))
+    config.set("monitor", "queue_timeout", str(whole_s))
+    monitor: Any = PerunMonitor
+    monitor._process_single_run = partialmethod(monitor._process_single_run, queue_timeout=whole_s)
 
 
 _PERSONAL = ("data_out", "log_file", "starttime")
