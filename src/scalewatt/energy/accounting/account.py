@@ -35,6 +35,7 @@ from scalewatt.energy.accounting.node_energy import (
     node_window,
     shared_kinds,
 )
+from scalewatt.energy.accounting.remote_ranks import remote_flags
 from scalewatt.energy.accounting.rows import EnergyRows
 from scalewatt.energy.accounting.run_inputs import Run, read_planned_run
 from scalewatt.energy.accounting.segment_recordings import (
@@ -186,6 +187,7 @@ def account_segment(
         rows.cross_checks += [one.row(segment.number) for one in checks]
         rows.telemetry.append(telemetry_table(one.recording, segment.number))
     flags += _outcome_flags(run, segment.number, lost_s)
+    flags += remote_flags(segment.number, run.segment(segment.number).get("ranks") or [])
     absent, of_hosts = _missing_hosts(run, nodes, segment)
     flags += of_hosts
     for node in absent:

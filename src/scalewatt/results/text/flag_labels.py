@@ -66,6 +66,7 @@ FLAG_WORDS = {
     "slurm_energy_unreadable": "Slurm's figure cannot be read",
     "segment_not_started": "a start that failed before its first update",
     "segment_killed": "a segment was killed, failed or refused its input",
+    "gpu_remote": "ranks on CPUs of another NUMA node than their GPU's",
     "gpus_shared": "several ranks shared a GPU: n counts processes",
     "cost_assumed": "simulated with a cost that was assumed",
     "extrapolated": "simulated far beyond what the scaling model was calibrated on",
