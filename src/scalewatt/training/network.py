@@ -107,7 +107,11 @@ class Precision:
         return cls(used, autocast, convolutions, products)
 
     def set_flags(self) -> None:
-        """Set torch's flags for TF32."""
+        """Set torch's flags for TF32.
+
+        Not by `fp32_precision`, which torch has from 2.9 on: what compiles networks still reads these,
+        and refuses a mixture.
+        """
         torch.backends.cudnn.allow_tf32 = self.cudnn_tf32
         torch.backends.cuda.matmul.allow_tf32 = self.matmul_tf32
 
