@@ -224,6 +224,35 @@ def test_a_flipped_bit_anywhere_in_a_tensor_is_noticed(tmp_path: Path) -> None:
     assert torch.equal(load_checkpoint(path, SHA)["model"]["w"], weights)  # type: ignore[index]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_damaged_a_checkpoint_is_refused_or_read_as_it_was(
+    tmp_path: Path, seed: int
+) -> None:
+    path, rng = tmp_path / "checkpoint.pt", random.Random(seed)
+    weights = torch.arange(40, dtype=torch.float32)
+    state = {"spec_sha256": SHA, "model": {"w": weights, "v": 2 * weights}, "epoch": 3}
+    save_checkpoint(path, state, ranks(), CPU)
+    whole = path.read_bytes()
+    refused = 0
+    for _ in range(50):
+        damaged, at = bytearray(whole), rng.randrange(len(whole))
+        if rng.random() < 0.7:
+            damaged[at] ^= 1 << rng.randrange(8)
+        else:
+            end = min(at + rng.choice([4, 64, 512]), len(whole))
+            damaged[at:end] = bytes(end - at)
+        path.write_bytes(damaged)
+        try:
+            found = load_checkpoint(path, SHA)
+        except InputError as error:
+            assert "\n" not in str(error)
+            refused += 1
+            continue
+        assert found is not None and found["epoch"] == 3
+        assert all(torch.equal(found["model"][k], v) for k, v in state["model"].items())
+    assert refused > 5
+
+
 def test_a_failed_save_keeps_the_checkpoint_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

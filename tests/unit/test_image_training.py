@@ -191,6 +191,18 @@ def test_the_warm_up_takes_no_more_samples_than_a_step_and_leaves_no_peak_of_mem
     assert calls == [expected, expected, "reset"]
 
 
+@pytest.mark.parametrize("lacks", ["model", "optimizer", "phases", "random_states"])
+def test_a_checkpoint_that_does_not_fit_the_run_is_refused_by_name(
+    folder: Path, tmp_path: Path, lacks: str
+) -> None:
+    assert train(spec("pil", "corrected"), folder, tmp_path, 2) is None
+    path = tmp_path / "checkpoint.pt"
+    state = torch.load(path, weights_only=True)
+    torch.save({**state, lacks: {} if lacks == "model" else []}, path)
+    with pytest.raises(InputError, match=r"checkpoint\.pt: does not fit the run"):
+        train(spec("pil", "corrected"), folder, tmp_path, 2)
+
+
 class Telling(EventLog):
     """Does something when a stage begins."""
 
