@@ -186,9 +186,12 @@ def test_the_warm_up_takes_no_more_samples_than_a_step_and_leaves_no_peak_of_mem
         return loss(network, batch)
 
     monkeypatch.setattr(trainer.workload, "loss", noted)
+    monkeypatch.setattr(loop, "finish", lambda _: calls.append("finish"))
     monkeypatch.setattr(loop, "forget_peak_memory", lambda _: calls.append("reset"), raising=False)
     trainer.warm_up()
-    assert calls == [expected, expected, "reset"]
+    assert calls == [expected, expected, "finish", "reset"], (
+        "its work is no part of the first epoch"
+    )
 
 
 @pytest.mark.parametrize("lacks", ["model", "optimizer", "phases", "random_states"])

@@ -134,6 +134,7 @@ class Trainer:
         self.network.weights.load_state_dict(kept)
         restore_random_state(own, self.device)
         del kept, loss, zeros
+        finish(self.device)  # before the first epoch
         forget_peak_memory(self.device)
 
     def resume(self) -> None:
