@@ -16,7 +16,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import NO_ROOM, write_json
 from scalewatt.common.termination import StopRequest
-from scalewatt.execution import launch
+from scalewatt.execution import launch, launcher_process
 from scalewatt.execution.failure_reason import Failure, record_failure
 from scalewatt.execution.launcher_process import CLOSING_MARGIN_S
 from scalewatt.execution.rank import End, exit_code, outcome_of, outcome_path, report_loss
@@ -135,18 +135,17 @@ def test_the_shared_file_system_is_asked_for_a_segments_outcome_once_a_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, asked = [100.0], []
-    exists = Path.exists
 
     def noted(path: Path) -> bool:
         asked.append(path)
-        return exists(path)
+        return path.exists()
 
     limits = Limits(closing_s=20)
     options = launch.LaunchOptions(tmp_path, tmp_path, "mpiexec", "cpu", 1, limits)
     with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
         segment = launch._Segment(work, options)
         monkeypatch.setattr(time, "monotonic", lambda: now[0])
-        monkeypatch.setattr(Path, "exists", noted)
+        monkeypatch.setattr(launcher_process, "exists", noted)
         for _ in range(50):
             assert not segment._must_end()
             now[0] += 0.1
