@@ -36,6 +36,10 @@ from scalewatt.datasets.packed_tar import PACKED, PLACES, check_packed, pack
 from scalewatt.datasets.prepare import prepare_dataset
 
 ALL = {"train": None, "val": None}
+WAVES = {
+    "name": "waves", "format": "era5", "source": "embedded", "grid": [16, 32],
+    "samples_per_year": 21, "train_years": [1979, 1979], "validation_years": [1980, 1980], "test_years": [1981, 1981],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +137,7 @@ def test_prepare_packs_if_asked(
             ]
         )
 
-    assert prepare(official.definition | {"format": "era5"}) == 1
+    assert prepare(WAVES) == 1
     assert "--pack: is for images" in capsys.readouterr().err
     assert prepare(official.definition) == 0
     assert (tmp_path / "d" / PACKED).exists()
