@@ -38,7 +38,8 @@ from scalewatt.datasets.prepare import prepare_dataset
 ALL = {"train": None, "val": None}
 WAVES = {
     "name": "waves", "format": "era5", "source": "embedded", "grid": [16, 32],
-    "samples_per_year": 21, "train_years": [1979, 1979], "validation_years": [1980, 1980], "test_years": [1981, 1981],
+    "samples_per_year": 21, "train_years": [1979, 1979], "validation_years": [1980, 1980],
+    "test_years": [1981, 1981],
 }  # fmt: skip
 
 
