@@ -48,6 +48,7 @@ from scalewatt.energy.accounting.node_energy import node_kinds, node_window
 from scalewatt.energy.integration.counter_series import LAG_S
 from scalewatt.energy.integration.integrate import validate
 from scalewatt.energy.integration.sample_checks import BRIDGE_S, SAMPLE_FLAGS
+from scalewatt.energy.integration.work_signs import WorkSign
 from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
 
 LIMIT_W = PLAUSIBLE_W["cpu"]
@@ -101,7 +102,9 @@ def test_a_frozen_power_sensor_is_left_out_or_costs_what_its_time_allows(
     begin = data.draw(st.integers(35, time.size - 40))
     end = data.draw(st.integers(begin, time.size - 1))
     power[begin : end + 1] = power[begin]
-    validated = validate(gpu(UNIX + time, power), period)
+    # A counter that had another mean power, as far as it is asked.
+    counter = WorkSign(UNIX + time, 1e9 + (power[begin] + 500) * time)
+    validated = validate(gpu(UNIX + time, power), period, (counter,))
     held = time[end] - time[begin]
     if held >= 60 and end - begin >= 30:
         assert codes(validated.flags) == {"frozen"}

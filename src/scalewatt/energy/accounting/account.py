@@ -254,7 +254,9 @@ def _account_node(
         flags.append(flag("segments_overlap", None, f"{detail}; they count once"))
     period_s = recording.period_s or run.spec.sampling_period_s
     flags += clock.flags(period_s or 1.0)
-    lost_s = _lost_seconds(events, recorded, period_s or 1.0)
+    apart = run.uncounted_stages
+    counted = [event for event in events if event["stage"] not in apart]
+    lost_s = _lost_seconds(counted, recorded, period_s or 1.0)
     if lost_s:
         detail = f"{node}: {lost_s:.1f} s of the run lie outside of the recording"
         flags.append(flag("recording_short", None, detail))
@@ -267,6 +269,8 @@ def _account_node(
         "has_gpus": bool(run.gpus_per_node),
         "lost_s": lost_s,
         "window": window,
+        "telemetry": recording.telemetry,
+        "uncounted": intervals.spans_of(apart),
     }
     series = [*recording.series, *gpu_utilisation(recording)]
     kinds = against_perun(node_kinds(node, series, **facts))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from scalewatt.energy.integration.sample_checks import (
     sampling_period,
 )
 from scalewatt.energy.integration.stage_intervals import StageIntervals
+from scalewatt.energy.integration.work_signs import WorkSign, signs_of
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
     ESTIMATED,
@@ -32,6 +34,7 @@ from scalewatt.recordings.series import (
     SensorSeries,
     flag,
 )
+from scalewatt.recordings.telemetry import TelemetrySeries
 
 UNUSED_GPU = "unused_gpu"
 # More of the window than this without a known power, and the kind's energy is null.
@@ -67,6 +70,8 @@ class KindEnergy:
     """True if another run was measured on the node at the same time."""
     period_s: float = 0.0
     """What its series resolve in time: the longest sampling period; 0 without any."""
+    uncounted_known: bool = True
+    """True if the energy of the time that does not count may be stated."""
 
     @property
     def known(self) -> bool:
@@ -86,6 +91,24 @@ class KindEnergy:
         """Return what was recorded in each interval, (k,), all devices together."""
         energies = [intervals.energy_j(curve) for curve in self.curves]
         return np.sum(energies, axis=0) if energies else np.zeros(intervals.start_s.shape)
+
+
+@dataclass(frozen=True)
+class _Spans:
+    """The time of a node that counts: a window and what is lost beside it, but for some spans."""
+
+    window: Window
+    lost_s: float
+    uncounted: tuple[Window, ...]
+    """Spans in the window that do not count."""
+
+    @property
+    def uncounted_s(self) -> float:
+        return sum(end - begin for begin, end in self.uncounted)
+
+    @property
+    def counted_s(self) -> float:
+        return self.window[1] - self.window[0] + self.lost_s - self.uncounted_s
 
 
 def node_window(series: Sequence[SensorSeries]) -> Window | None:
@@ -111,6 +134,8 @@ def node_kinds(
     has_gpus: bool = False,
     lost_s: float = 0.0,
     window: Window | None = None,
+    telemetry: Sequence[TelemetrySeries] = (),
+    uncounted: Sequence[Window] = (),
 ) -> list[KindEnergy]:
     """Return gpu, cpu, ram and, where there are such, unused_gpu of one node.
 
@@ -118,10 +143,13 @@ def node_kinds(
     there must be (`has_gpus`: there are some, even if none was recorded); a GPU that should be
     there and is not counts as uncovered. `lost_s` is known run time outside of the node's
     recording, uncovered for every kind. `window` is the time that counts (None: all that was
-    recorded).
+    recorded), but for the spans `uncounted` in it. `telemetry` tells steady devices from sensors that
+    stand still.
     """
     window = window or node_window(series) or (0.0, 0.0)
     kinds = []
+    signs = partial(signs_of, beside=series, telemetry=telemetry)
+    spans = _Spans(window, lost_s, tuple(uncounted))
     for kind in DEVICE_KINDS:
         found, flags = _energy_series(node, kind, series, powers)
         unused: list[SensorSeries] = []
@@ -136,13 +164,13 @@ def node_kinds(
             flags += _gpu_count_flags(node, len(found), expected_gpus, exists)
         if found:
             kinds.append(
-                _measure(node, kind, found, flags, window, period_s, expected, lost_s, powers)
+                _measure(node, kind, found, flags, spans, period_s, expected, powers, signs)
             )
         else:
             kinds.append(_without_series(node, kind, flags, exists))
         if unused:
             kinds.append(
-                _measure(node, UNUSED_GPU, unused, [], window, period_s, None, lost_s, powers)
+                _measure(node, UNUSED_GPU, unused, [], spans, period_s, None, powers, signs)
             )
     return kinds
 
@@ -244,21 +272,23 @@ def _measure(
     kind: str,
     series: list[SensorSeries],
     flags: list[Flag],
-    window: Window,
+    spans: _Spans,
     period_s: float | None,
     expected: int | None,
-    lost_s: float,
     powers: dict[str, Any],
+    signs: Callable[[SensorSeries], tuple[WorkSign, ...]],
 ) -> KindEnergy:
-    validated = tuple(validate(one, period_s) for one in series)
+    window = spans.window
+    validated = tuple(validate(one, period_s, signs(one)) for one in series)
     curves = [one.curve for one in validated]
     for own, one in zip(series, validated, strict=True):
         found = (*own.flags, *one.flags, *_short_flags(own, window, period_s))
         flags = [*flags, *({**each, "detail": f"{node}: {each['detail']}"} for each in found)]
-    length = window[1] - window[0] + lost_s
-    device_s = max(len(series), expected or 0) * length
-    covered = sum(float(curve.covered_s(*window)) for curve in curves)
-    coverage = min(covered / device_s, 1.0) if device_s > 0 else 0.0
+    length, devices = spans.counted_s, max(len(series), expected or 0)
+    device_s = devices * length
+    apart_s = sum(float(curve.covered_s(*span)) for curve in curves for span in spans.uncounted)
+    covered = sum(float(curve.covered_s(*window)) for curve in curves) - apart_s
+    coverage = min(covered / device_s, 1.0) if device_s > 0 else float(spans.uncounted_s > 0)
     if coverage < 1 - MAX_UNCOVERED:
         recorded = sum(float(curve.between(*window)) for curve in curves)
         detail = (
@@ -267,6 +297,7 @@ def _measure(
         )
         flags = [*flags, flag("coverage", None, detail)]
     origin = series[0].origin
+    apart = devices * spans.uncounted_s
     devices = len(series)
     if origin == "estimated" and kind == "cpu":
         devices = int(powers["cpu"]["sockets"])
@@ -281,6 +312,7 @@ def _measure(
         tuple(flags),
         device_s,
         period_s=_resolved_s(series, period_s),
+        uncounted_known=apart_s >= (1 - MAX_UNCOVERED) * apart,
     )
 
 

@@ -238,8 +238,9 @@ class _Stated:
     def rows(self, parts: Iterable[_Part], name: str) -> Iterator[Row]:
         """Yield the rows of the parts (`stages`, `epochs` or `devices`) with what may be stated."""
         for part in parts:
-            absent, known = self._is_absent(part), self._is_known(part)
+            absent, counted = self._is_absent(part), self._is_known(part)
             for row in getattr(part, name):
+                known = counted and (row["stage"] != "stage_data" or part.kind.uncounted_known)
                 yield {
                     **part.place,
                     **row,

@@ -32,6 +32,8 @@ class Planned(Protocol):
     def ranks_per_node(self) -> int | None: ...
     @property
     def sampling_period_s(self) -> float | None: ...
+    @property
+    def protocol(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class PlannedRun:
     nodes: int | None = None
     ranks_per_node: int | None = None
     sampling_period_s: float | None = None
+    protocol: str | None = None
 
 
 _TEXT = {"type": ["string", "null"]}
@@ -51,7 +54,7 @@ _COUNT = {"type": ["integer", "null"], "minimum": 1}
 _SPEC = {
     "type": "object",
     "properties": {
-        **dict.fromkeys(("configuration", "device"), _TEXT),
+        **dict.fromkeys(("configuration", "device", "protocol"), _TEXT),
         **dict.fromkeys(("repeat", "nodes", "ranks_per_node"), _COUNT),
         "sampling_period_s": {"type": ["number", "null"]},
     },
@@ -92,6 +95,11 @@ class Run:
             provenance,
             read_stages(events, own=True) if events.exists() else None,
         )
+
+    @property
+    def uncounted_stages(self) -> tuple[str, ...]:
+        """Return the stages that are no part of its totals, and need not be covered."""
+        return ("stage_data",) if self.spec.protocol == "paper" else ()
 
     @property
     def recordings(self) -> Path:

@@ -11,11 +11,13 @@ over_limit         more than the device can draw: left out; of mean powers, whic
                    with the last one before and the first one after it that are not 0, and all
                    between: the same failed reads may have corrupted them
 counter_zero       a failed read: left out, the difference over it is exact
-frozen             of a power: a stretch repeating one value for longer than chance allows, its
-                   samples after the first left out. Of a counter: a stretch over GAP_PERIODS times
-                   its usual step without a change. If the next difference makes up for it (mean
-                   power at least half of the power on both sides) it is exact, else unknown
-constant           as frozen, where it may as well be a steady device: counted
+frozen             of a power: a stretch repeating one value for longer than chance allows though
+                   the device's energy counter, or else its load or clock, says that its power was
+                   another (work_signs): its samples after the first left out. Of a counter: a
+                   stretch over GAP_PERIODS times its usual step without a change. If the next
+                   difference makes up for it (mean power at least half of the power on both sides)
+                   it is exact, else unknown
+constant           as frozen, where nothing says that the device's power was another: counted
 counter_reset      a difference that the counter cannot have made: unknown
 counter_ambiguous  a difference that a further wrap could hide in: left out
 gap                samples over GAP_PERIODS periods apart
@@ -27,11 +29,12 @@ A difference of a counter is exact over any time in which its range leaves only 
 A counter that changes less often than it is read is exact from its first change to its last; its
 lag before and after is bridged.
 
-What is not detected. A frozen power sensor of under 60 s or 30 samples. A counter that lost up to
-GAP_PERIODS usual steps. A reset whose apparent difference is possible: at most limit ·
-(step + LAG_S), over long steps twice the largest power of the usual ones · step. Of mean powers the
-same holds of failed reads at the beginning or the end; four or more in a row during a wrap may cost
-limit · their time, up to the longest time that is bridged.
+What is not detected. A frozen power sensor of under 60 s or 30 samples, or whose energy counter
+differs by less than 10 % or 5 W; without a counter, load and clock it is flagged and counted. A
+counter that lost up to GAP_PERIODS usual steps. A reset whose apparent difference is possible: at
+most limit · (step + LAG_S), over long steps twice the largest power of the usual ones · step. Of
+mean powers the same holds of failed reads at the beginning or the end; four or more in a row during
+a wrap may cost limit · their time, up to the longest time that is bridged.
 """
 
 from __future__ import annotations
@@ -60,6 +63,7 @@ from scalewatt.energy.integration.sample_checks import (
     sampling_period,
     standing_still,
 )
+from scalewatt.energy.integration.work_signs import WorkSign
 from scalewatt.recordings.series import ESTIMATED, PLAUSIBLE_W, Floats, SensorSeries
 
 # Short peaks above a device's limit are real; twice the limit is not.
@@ -75,7 +79,7 @@ def clean_power(time_s: Floats, power_w: Floats, device: Device) -> Validated | 
     lowest = float(power_w.min())
     if not lowest >= 0 or (lowest == 0 and device.measured):
         return None
-    if device.measured and any(m.any() for m in standing_still(time_s, power_w)):
+    if device.measured and any(m.any() for m in standing_still(time_s, power_w, device.signs)):
         return None
     energy = power_w[1:] + power_w[:-1]
     energy *= step
@@ -96,7 +100,7 @@ def validate_power(time_s: Floats, power_w: Floats, device: Device) -> Validated
     marks.mark_where("over_limit", power_w > device.limit_w)
     knots = marks.usable()
     if device.measured:
-        frozen, unsure = standing_still(time_s[knots], power_w[knots])
+        frozen, unsure = standing_still(time_s[knots], power_w[knots], device.signs)
         constant = knots[unsure]
         marks.mark("frozen", knots[frozen])
         knots = knots[~frozen]
@@ -127,10 +131,12 @@ _PATHS = {
 }
 
 
-def validate(series: SensorSeries, period_s: float | None = None) -> Validated:
+def validate(
+    series: SensorSeries, period_s: float | None = None, signs: tuple[WorkSign, ...] = ()
+) -> Validated:
     """Return energy, power and quality flags of a series of power, mean power or a counter.
 
-    `period_s` is the declared sampling period.
+    `period_s` is the declared sampling period, `signs` what else says whether the device worked.
     """
     device = Device(
         sensor=series.sensor,
@@ -138,6 +144,7 @@ def validate(series: SensorSeries, period_s: float | None = None) -> Validated:
         measured=series.origin != ESTIMATED,
         valid_max=series.valid_max,
         period_s=period_s,
+        signs=signs,
     )
     time = np.asarray(series.time_s, dtype=np.float64)
     values = np.asarray(series.values, dtype=np.float64)

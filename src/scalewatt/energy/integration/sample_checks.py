@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalewatt.energy.integration.work_signs import WorkSign, work_went_on
 from scalewatt.recordings.series import Flag, Floats, flag
 
 Bools = NDArray[np.bool_]
@@ -98,6 +99,8 @@ class Device:
     """Range of the counter in J; None if unknown or no counter."""
     period_s: float | None
     """The declared sampling period; None if unknown."""
+    signs: tuple[WorkSign, ...] = ()
+    """What else says whether it worked."""
 
 
 def sampling_period(time_s: Floats, declared_s: float | None = None) -> float:
@@ -222,13 +225,16 @@ def may_repeat_long(values: Floats) -> bool:
     return bool((same[2:] & same[1:-1] & same[:-2]).any()) or some.size < 4
 
 
-def standing_still(time_s: Floats, power_w: Floats) -> tuple[Bools, Bools]:
+def standing_still(
+    time_s: Floats, power_w: Floats, signs: Sequence[WorkSign] = ()
+) -> tuple[Bools, Bools]:
     """Mark the samples that repeat one power too long: surely frozen, and undecidable.
 
     A stretch of one value, FROZEN_S and FROZEN_SAMPLES long or longer, is improbable where
     r**k < CHANCE: k repeats, r the share of repeats among all other adjacent samples. It is
-    frozen where the sensor shows elsewhere, in as many samples at least, that it tells steps of
-    less than FINE_W apart. Whole watts and a sensor that never moves cannot be decided.
+    frozen where the device cannot have drawn one power meanwhile: by its energy counter, or, of a
+    sensor that tells steps of less than FINE_W apart elsewhere, by its load or clock. It is neither
+    where the counter confirms it. All other stretches cannot be decided.
     """
     size = power_w.size
     frozen = np.zeros(size, dtype=np.bool_)
@@ -242,12 +248,15 @@ def standing_still(time_s: Floats, power_w: Floats) -> tuple[Bools, Bools]:
     long = (repeats + 1 >= FROZEN_SAMPLES) & (time_s[last] - time_s[first] >= FROZEN_S)
     moving = np.abs(steps[steps != 0])
     fine = moving.size > 0 and float(moving.min()) < FINE_W
+    deciding = [sign for sign in signs if fine or sign.change is None]
     for begin, end, count in zip(first[long], last[long], repeats[long], strict=True):
         others = size - 1 - count
         share = (repeats.sum() - count + 1) / (others + 2)
         if count * np.log(share) < np.log(CHANCE):
-            sure = fine and others >= FROZEN_SAMPLES
-            (frozen if sure else unsure)[begin + 1 : end + 1] = True
+            span = float(time_s[begin]), float(time_s[end])
+            worked = work_went_on(deciding, *span, float(power_w[begin]))
+            if worked is not False:
+                (frozen if worked else unsure)[begin + 1 : end + 1] = True
     return frozen, unsure
 
 

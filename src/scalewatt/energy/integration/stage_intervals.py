@@ -50,6 +50,11 @@ class StageIntervals:
         first = np.clip(self.start_s, start_s, end_s)
         return replace(self, start_s=first, end_s=np.maximum(first, np.minimum(self.end_s, end_s)))
 
+    def spans_of(self, stages: Sequence[str]) -> list[tuple[float, float]]:
+        """Return start and end of the intervals of some stages."""
+        spans = zip(self.stage, self.start_s.tolist(), self.end_s.tolist(), strict=True)
+        return [(start, end) for stage, start, end in spans if stage in stages]
+
     def by_stage(self, values: Floats) -> dict[str, float]:
         """Return the sums of one value an interval, by stage."""
         return dict(zip(self._stages[0], self._sums(values, self._stages[1]), strict=True))
