@@ -18,7 +18,7 @@ from scalewatt.datasets.era5_preparation import labelled_fields as era5_pieces
 from scalewatt.datasets.era5_preparation import prepare_era5 as era5_prepare
 from scalewatt.datasets.era5_preparation import zarr as era5_zarr
 from scalewatt.datasets.era5_preparation.prepare_era5 import prepare, prepare_year
-from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
+from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_years
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +193,7 @@ def test_years_with_humidity_of_different_kinds_are_refused(tmp_path, prepared, 
     store = marked_store()
     store["relative_humidity"] = store["relative_humidity"] / 100
     fraction = write(store, tmp_path / "fraction.zarr")
-    prepare_dataset_year(DEFINITION, tmp_path / "mixed", fraction, 2000)
+    prepare_dataset_years(DEFINITION, tmp_path / "mixed", fraction, "2000")
     message = r"mixed: .*1999\.h5 over unknown, 2000\.h5 over water .*from one source"
     with pytest.raises(InputError, match=message):
         prepare_dataset(DEFINITION, tmp_path / "mixed", url)

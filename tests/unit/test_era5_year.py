@@ -32,7 +32,7 @@ from scalewatt.datasets.era5.statistics import (
 from scalewatt.datasets.era5_preparation import write_year as era5_year
 from scalewatt.datasets.era5_preparation.partial_file import Progress
 from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
-from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
+from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_years
 
 STEPS = 260  # to the beginning of March
 SLOW = """
@@ -341,7 +341,7 @@ def small(tmp_path_factory):
 
 
 def make_year(folder, source, year):
-    return prepare_dataset_year(DEFINITION, folder, source, year)
+    return prepare_dataset_years(DEFINITION, folder, source, str(year))
 
 
 def test_years_made_in_parallel_are_the_dataset_made_at_once(tmp_path, small):
@@ -388,7 +388,9 @@ def test_years_of_an_older_version_are_read_once(tmp_path, small):
 
 
 def test_only_years_of_such_a_dataset_are_made_alone(tmp_path, small):
-    with pytest.raises(InputError, match="dataset era has no year 1990"):
+    with pytest.raises(
+        InputError, match="--year: 1990: the dataset has no such year; its years: 1999, 2000"
+    ):
         make_year(tmp_path, small, 1990)
     with pytest.raises(InputError, match="era is not prepared year by year"):
-        prepare_dataset_year(DEFINITION | {"source": "embedded"}, tmp_path, None, 1999)
+        prepare_dataset_years(DEFINITION | {"source": "embedded"}, tmp_path, None, "1999")

@@ -3,20 +3,28 @@
 #   out  datasets/<name>.json: what the prepared dataset is, without any path, so that moving the
 #        data re-runs nothing; the data themselves are no outputs and are never deleted;
 #        beside it what the preparation printed (.log) and took (.benchmark.tsv)
-# ERA5 is prepared by one job a year (datasets/<name>/<year>.json), then its statistics are merged.
+# ERA5 is prepared by jobs of one year each, or of era5_years_per_job of the cluster file
+# (datasets/<name>/<year>.json or <first>-<last>.json), then its statistics are merged.
 from scalewatt.datasets.era5.channels import all_years
+from scalewatt.datasets.era5.year_jobs import year_jobs, years_of_job
 from scalewatt.datasets.prepared_check import is_staged, source_warning
 
 
 def years_of(wildcards):
-    """What the jobs of single years leave, of a dataset that is prepared year by year."""
+    """What the jobs of years leave, of a dataset that is prepared year by year."""
     definition = CAMPAIGN.datasets()[wildcards.dataset]
     if definition["format"] != "era5" or definition["source"] == "embedded":
         return []
-    return [
-        f"{RESULTS}/datasets/{wildcards.dataset}/{year}.json"
-        for year in all_years(definition)
-    ]
+    folder = Path(f"{RESULTS}/datasets/{wildcards.dataset}")
+    done = [path.stem for path in folder.glob("*.json")]
+    jobs = year_jobs(all_years(definition), CLUSTER.era5_years_per_job, done)
+    return [f"{folder}/{job}.json" for job in jobs]
+
+
+def number_of_years(wildcards):
+    """How many years a job prepares, one process each."""
+    definition = CAMPAIGN.datasets()[wildcards.dataset]
+    return len(years_of_job(wildcards.year, all_years(definition)))
 
 
 # Snakemake knows of prepared data only what it once noted: say so where they are gone or changed.
@@ -95,25 +103,27 @@ rule era5_year:
     benchmark:
         f"{RESULTS}/datasets/{{dataset}}/{{year}}.benchmark.tsv"
     wildcard_constraints:
-        year="[0-9]{4}",
+        year="[0-9]{4}(-[0-9]{4})?",
     priority: 100
     retries: JOB_RETRIES
     conda:
         "../../envs/training.yaml"
+    threads: number_of_years
     resources:
         **ACCOUNT,
         data_folder=lambda wildcards: CLUSTER.data_folder(
             CAMPAIGN.datasets()[wildcards.dataset]
         ),
         data_source=lambda wildcards: CLUSTER.source_text(wildcards.dataset),
-        mem_mb=2500,
+        mem_mb=lambda wildcards: 2500 * number_of_years(wildcards),
     params:
         definition=lambda wildcards: canonical(CAMPAIGN.datasets()[wildcards.dataset]),
     message:
         "prepare {wildcards.year} of dataset {wildcards.dataset}"
     shell:
         "scalewatt prepare --definition {params.definition:q} --folder {resources.data_folder:q}"
-        " --source={resources.data_source:q} --year {wildcards.year} --out {output:q}"
+        " --source={resources.data_source:q} --year {wildcards.year} --processes {threads}"
+        " --out {output:q}"
         " 2>&1 | tee -i {log:q}"
 
 

@@ -64,6 +64,7 @@ class Cluster:
     stop_warning_s: int = 600
     closing_s: float = 120
     crash_retries: int = 3
+    era5_years_per_job: int = 1
     min_free_gib: float = 1
     pue: dict[str, Any] | None = None
     carbon_intensity: dict[str, Any] | None = None

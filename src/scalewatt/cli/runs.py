@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     ),
     argument("--folder", type=Path, required=True, help="where the dataset lies or goes"),
     argument("--source", help="what it is prepared from: a path, a URL, or an object as JSON"),
-    argument("--year", type=int, help="only this year, of a dataset in ERA5's format"),
+    argument("--year", help="only this year of a dataset in ERA5's format, or years as 1979-1988"),
+    argument("--processes", type=int, default=1, help="years prepared side by side"),
     argument("--out", type=Path, help="JSON file that describes it"),
     argument("--pack", action="store_true", help="also put all images into one file, for staging"),
     examples=(
@@ -36,7 +37,7 @@ def prepare(arguments: argparse.Namespace) -> None:
     """Prepare a dataset and describe it."""
     from scalewatt.campaign.cluster import read_source
     from scalewatt.common.files import write_json
-    from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_year
+    from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_years
     from scalewatt.datasets.prepared_check import checked_definition, definition_of_prepared
 
     if arguments.definition is None:
@@ -51,7 +52,10 @@ def prepare(arguments: argparse.Namespace) -> None:
     source = read_source(arguments.source) if arguments.source else None
     given = (definition, arguments.folder, source)
     year = arguments.year
-    marker = prepare_dataset(*given) if year is None else prepare_dataset_year(*given, year)
+    if year is None:
+        marker = prepare_dataset(*given)
+    else:
+        marker = prepare_dataset_years(*given, year, arguments.processes)
     if arguments.pack:
         from scalewatt.datasets.packed_tar import pack
 

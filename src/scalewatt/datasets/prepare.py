@@ -10,13 +10,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json_object, write_json
+from scalewatt.common.processes import die_with
 from scalewatt.datasets.imagenet.sources import (
     image_sizes,
     index_files,
@@ -87,24 +94,57 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
     return marker
 
 
-def prepare_dataset_year(
-    definition: dict[str, Any], folder: Path, source: Source, year: int
+def prepare_dataset_years(
+    definition: dict[str, Any], folder: Path, source: Source, job: str, processes: int = 1
 ) -> dict[str, Any]:
-    """Prepare one year of a dataset in ERA5's format, which `prepare_dataset` will find; describe it.
+    """Prepare years of a dataset in ERA5's format, which `prepare_dataset` will find; describe them.
 
-    The result has neither path nor time. Years may be prepared at the same time.
+    `job` is one year, or the first and last such as "1979-1988", prepared by so many processes at a
+    time. The result has neither path nor time. A year that fails stops no other; finished ones stay.
     """
     from scalewatt.datasets.era5.channels import all_years
-    from scalewatt.datasets.era5_preparation.prepare_era5 import describe_year, make_year
+    from scalewatt.datasets.era5.year_jobs import years_of_job
 
     if definition["format"] != "era5" or definition["source"] == "embedded":
         raise InputError(f"dataset {definition['name']} is not prepared year by year")
+    years = years_of_job(job, all_years(definition))
     _make_folder(folder)
-    if year not in all_years(definition):
-        raise InputError(f"dataset {definition['name']} has no year {year}")
+    prepared = partial(_prepare_year, definition, folder, source)
+    if len(years) > 1:
+        described = _side_by_side(prepared, years, max(1, processes), folder)
+    else:
+        described = [prepared(years[0])]
+    if job == str(years[0]):
+        return {"name": definition["name"], **described[0]}
+    return {"name": definition["name"], "years": described}
+
+
+def _prepare_year(
+    definition: dict[str, Any], folder: Path, source: Source, year: int
+) -> dict[str, Any]:
+    from scalewatt.datasets.era5_preparation.prepare_era5 import describe_year, make_year
+
     make_year(definition, folder, source, year)
-    described = describe_year(folder, definition, year)
-    return {"name": definition["name"], "year": year, **described}
+    return {"year": year, **describe_year(folder, definition, year)}
+
+
+def _side_by_side(
+    prepared: Callable[[int], dict[str, Any]], years: list[int], processes: int, folder: Path
+) -> list[dict[str, Any]]:
+    """Return what `prepared` says of each year, from processes that end with this one."""
+    pool = ProcessPoolExecutor(
+        min(processes, len(years)), get_context("spawn"), die_with, (os.getpid(),)
+    )
+    with pool:
+        going = [pool.submit(prepared, year) for year in years]
+        try:
+            wait(going)
+            return [one.result() for one in going]
+        except BrokenProcessPool as error:
+            raise InputError(
+                f"{folder}: a process that prepared a year was killed, often for lack of memory; finished "
+                "years stay; allowed: more mem_mb for the job, or a smaller era5_years_per_job"
+            ) from error
 
 
 def _make_folder(folder: Path) -> None:
