@@ -20,6 +20,7 @@ from campaign_files import DEMO, PAPER, ROOT
 from jinja2 import Template
 from jsonschema import Draft202012Validator
 from snakemake.cli import get_argument_parser, parse_config
+from snakemake.utils import update_config
 
 from scalewatt import __version__
 from scalewatt.campaign.campaign_types import Campaign
@@ -302,17 +303,18 @@ def test_a_snakemake_command_is_right(words: list[str]) -> None:
     forced = set(arguments.forcerun or ())
     allotted = {str(entry).partition(":")[0] for entry in arguments.set_resources or {}}
     assert set(arguments.targets) | forced | allotted <= set(rules)
-    content = read_yaml(profile / "cluster.yaml") | parse_config(arguments.config)
+    content = read_yaml(profile / "cluster.yaml")
+    update_config(content, parse_config(arguments.config))  # as Snakemake does, key by key
     campaign = parse_cluster(content, "command line").campaign
     assert (ROOT / campaign).exists() or campaign in MADE_BY_THE_USER
 
 
-def test_snakemake_is_shown_with_results_only_and_another_campaign() -> None:
+def test_snakemake_is_shown_with_results_only_another_campaign_and_another_partition() -> None:
     shown = [
         get_argument_parser().parse_args(words).config or [] for words in commands("snakemake")
     ]
     keys = {key for config in shown for key in parse_config(config)}
-    assert keys == {"results_only", "campaign"}
+    assert keys == {"results_only", "campaign", "devices"}
 
 
 @pytest.mark.parametrize("words", commands("scalewatt"), ids=" ".join)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 from workspace import Workspace
 
 pytestmark = pytest.mark.slow
@@ -163,3 +165,29 @@ def test_the_profile_to_copy_plans_the_paper_as_it_is(tmp_path: Path) -> None:
     code, output = workspace.snakemake("-n", "all", profile="slurm")
     assert code == 0, output
     assert len(JOB.findall(output)) == 175
+
+
+def test_the_first_cheap_point_goes_to_the_partition_for_short_tries(tmp_path: Path) -> None:
+    """By the campaign and the command that docs/horeka.md shows."""
+    workspace = Workspace.create(tmp_path / "project")
+    page = (Path(__file__).parents[2] / "docs" / "horeka.md").read_text()
+    (campaign,) = re.findall(r"```yaml\n(name: first\n.*?)```", page, re.DOTALL)
+    (workspace.path / "campaigns" / "first.yaml").write_text(campaign)
+    (shown,) = re.findall(r"^snakemake (.* -n all .*first\.yaml.*)$", page, re.MULTILINE)
+    code, output = workspace.snakemake(*shlex.split(shown), profile=None)
+    assert code == 0, output
+    (job,) = JOB.finditer(output)
+    assert (job["partition"], job["nodes"], job["ranks"]) == ("dev_accelerated", "1", "4")
+    assert int(job["minutes"]) <= 60, "short tries are short"
+    (there,) = re.findall(r"^snakemake (.* all .*first\.yaml.*\S) +# on the cluster$", page, re.M)
+    assert there == shown.replace(" -n all", " all")
+
+
+def test_the_cluster_file_says_where_its_facts_are_from() -> None:
+    text = (Path(__file__).parents[2] / "profiles" / "horeka" / "cluster.yaml").read_text()
+    assert "public\n# launch scripts of HoreKa's users" in text
+    content = yaml.safe_load(text)
+    known = {"a100": ("accelerated", 152, 4, 2880), "h100": ("accelerated-h100", 128, 4, 2880)}
+    keys = ("partition", "cpus_per_node", "gpus_per_node", "time_limit_min")
+    found = {name: tuple(one[key] for key in keys) for name, one in content["devices"].items()}
+    assert found == known
