@@ -18,7 +18,7 @@ import pytest
 from test_simulated import CAMPAIGN as SIMULATED
 from workspace import Workspace, environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lock, pytest.mark.slow, pytest.mark.timeout(900)]
 
 HERE = Path(__file__).parent
 LINKED = f'#!/bin/sh\nexec {sys.executable} {HERE / "linked_install.py"} "$@"\n'

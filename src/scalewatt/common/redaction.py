@@ -54,6 +54,7 @@ def _hidden(words: Sequence[str]) -> Iterator[str]:
 
 # --- keys and addresses in text ---------------------------------------------------------------------
 
+_PASSWORD = "a password in an address"
 _KEYS = {
     "a private key (PEM)": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----",
     "a key of AWS": r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b",
@@ -72,7 +73,7 @@ _KEYS = {
     "an authorization header": (
         r"(?i:authorization)[\"'\s]{0,3}:[\"'\s]{0,3}(?i:bearer|basic)\s+[\w.~+/=-]{12,}"
     ),
-    "a password in an address": r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]+:[^\s/@\"'<>]+@[^\s\"'<>]",
+    _PASSWORD: r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]+:[^\s/@\"'<>]+@[^\s\"'<>]",
 }
 """Forms of keys by what they are: each is its provider's own and means nothing else."""
 _KEY = re.compile(
@@ -81,7 +82,9 @@ _KEY = re.compile(
 _PEM_BODY = r"[\s\S]*?(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----|\Z)"
 _WHOLE_KEY = re.compile(
     "|".join(
-        f"(?:{pattern}{_PEM_BODY if '-----' in pattern else ''})" for pattern in _KEYS.values()
+        f"(?:{pattern}{_PEM_BODY if '-----' in pattern else ''})"
+        for kind, pattern in _KEYS.items()
+        if kind != _PASSWORD  # Redaction takes out the whole address
     )
 )
 _MAIL = re.compile(r"(?<![\w.+-])(?!git@)[\w.+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}\b")
