@@ -289,3 +289,31 @@ def test_whatever_stands_in_a_row_is_a_stage_or_one_line(
     else:
         assert table.schema == STAGES_SCHEMA and len(table) > 0
         assert all(row["start_s"] <= row["end_s"] for row in table.to_pylist())
+
+
+def marks(*stages: tuple[int, str | None]) -> list[str]:
+    return [
+        json.dumps({"segment": n, "stage": stage, "epoch": None, "start_s": 100.0 + i})
+        for i, (n, stage) in enumerate(stages)
+    ]
+
+
+TORN = '{"segment": 0, "sta'
+
+
+def test_a_torn_mark_is_left_out_where_a_segment_may_have_died_writing_it(tmp_path: Path) -> None:
+    first, second = marks((0, "startup"), (0, "train")), marks((1, "startup"), (1, None))
+    path = tmp_path / "events.jsonl"
+    path.write_text("\n".join([*first, TORN, *second, TORN]))
+    assert [row["stage"] for row in read_stages(path).to_pylist()] == [
+        "startup",
+        "train",
+        "startup",
+    ]
+
+
+def test_a_damaged_mark_within_a_segment_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text("\n".join([*marks((0, "startup")), TORN, *marks((0, "train"), (0, None))]))
+    with pytest.raises(InputError, match="line 2: is no readable JSON"):
+        read_stages(path)

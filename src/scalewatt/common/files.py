@@ -121,11 +121,11 @@ def file_sha256(path: Path) -> str:
 
 
 def write_table(table: pa.Table, path: Path | str, check: Check | None = None) -> None:
-    """Write an Arrow table as Parquet (zstd); `check` as in `atomic_path`."""
+    """Write an Arrow table as Parquet (zstd, checksums in its pages); `check` as in `atomic_path`."""
     import pyarrow.parquet as pq
 
     with atomic_path(path, check) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
 
 
 def write_table_with_csv(table: pa.Table, path: Path | str) -> None:

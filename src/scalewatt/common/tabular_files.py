@@ -34,7 +34,7 @@ def parquet_rows(path: Path) -> Rows:
     import pyarrow.parquet as pq
 
     try:
-        rows = pq.read_table(path).to_pylist()
+        rows = pq.read_table(path, page_checksum_verification=True).to_pylist()
     except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: is no readable Parquet file ({reason})") from error

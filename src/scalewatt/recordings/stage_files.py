@@ -117,12 +117,19 @@ def _json_lines(text: str, path: Path) -> Rows:
             raise InputError(f"{where}: is nested too deeply") from error
         except ValueError as error:
             if line.strip():
-                torn.append(f"{where}: is no readable JSON ({error})")
-    if rows and all(row.keys() == _MARK for _, row in rows):
-        return _from_marks(rows, path)
-    if torn:
-        raise InputError(torn[0])
-    return rows
+                torn.append((len(rows), f"{where}: is no readable JSON ({error})"))
+    marks = rows and all(row.keys() == _MARK for _, row in rows)
+    damaged = [why for place, why in torn if not marks or not _may_be_torn(rows, place)]
+    if damaged:
+        raise InputError(damaged[0])
+    return _from_marks(rows, path) if marks else rows
+
+
+def _may_be_torn(marks: Rows, place: int) -> bool:
+    """Return True if a line before the mark at `place` may be what a segment wrote when it died."""
+    if place in (0, len(marks)):
+        return place > 0
+    return bool(marks[place - 1][1]["segment"] != marks[place][1]["segment"])
 
 
 def _object(value: Any, where: str) -> Row:

@@ -18,6 +18,9 @@ STEP_S = STEP_H * 3600
 CHANNEL_COUNTS = (len(CHANNELS), len(CHANNELS) + 1)
 """The original project's later files have one channel more, at the end, which is not used."""
 
+# What h5py raises for damaged files, whatever the damage is.
+_DAMAGE = (OSError, LookupError, ValueError, TypeError, AttributeError, RuntimeError, MemoryError)
+
 
 @dataclass(frozen=True)
 class YearFile:
@@ -44,7 +47,7 @@ class YearFile:
                 stored_in = Path(fields.file.filename)
         except FileNotFoundError:
             raise InputError(f"{path}: prepared ERA5 year is missing") from None
-        except (OSError, KeyError, ValueError) as error:
+        except _DAMAGE as error:
             raise InputError(f"{path}: no prepared ERA5 year ({error})") from error
         expected = year_times(year)[: len(time)].astype("datetime64[s]").astype(np.int64)
         if len(time) > steps or not np.array_equal(time, expected):

@@ -62,6 +62,7 @@ class TraceWriter:
             self._schema,
             compression="zstd",
             compression_level=-5,
+            write_page_checksum=True,
             use_dictionary=words,
             # Adjacent samples differ little: in time by a period, in power in low bits.
             column_encoding={"time": "DELTA_BINARY_PACKED", "power_w": "BYTE_STREAM_SPLIT"},
