@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 from no_flock import no_flock
+from run_files import make_spec
 
 from scalewatt.common import file_locks
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
+from scalewatt.scheduling.submissions import Submissions
 
 
 def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
@@ -137,3 +139,28 @@ def test_a_stale_handle_of_a_network_file_system_is_looked_at_again(
     assert file_locks.exists(tmp_path / "nothing") is False
     answers += [OSError(errno.ESTALE, "Stale file handle")] * 9
     assert file_locks.exists(tmp_path) is None
+
+
+def test_a_stale_handle_of_a_working_directory_refuses_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The executor would take any error for a reason not to submit the run."""
+    spec = make_spec()
+    workdir = tmp_path / f"{spec.key}-data"
+    workdir.mkdir()
+    (tmp_path / "spec.json").write_text(spec.text)
+    (tmp_path / "provenance.json").write_text(json.dumps({"spec_sha256": spec.sha256}))
+
+    real = Path.stat
+
+    def stale(self: Path, **options: Any) -> os.stat_result:
+        if self in (workdir, tmp_path / "provenance.json") or workdir in self.parents:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return real(self, **options)
+
+    monkeypatch.setattr(Path, "stat", stale)
+    monkeypatch.setattr(file_locks, "_STALE_S", 0)
+    submissions = Submissions(tmp_path, crash_retries=3)
+    assert not submissions.is_published(tmp_path / "spec.json")
+    assert not submissions.is_trained(spec)
+    assert submissions._held(spec) is None

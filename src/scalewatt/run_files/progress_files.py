@@ -57,7 +57,7 @@ def find_workdirs(work: Path, spec: RunSpec) -> list[Path]:
 
     A run has one for each content of its dataset: in most cases one, or none before its first job.
     """
-    found = [path for path in work.glob(f"{spec.key}-*") if path.is_dir()]
+    found = [path for path in work.glob(f"{spec.key}-*") if _is_folder(path)]
     return sorted(found, key=_last_used_s, reverse=True)
 
 
@@ -110,6 +110,14 @@ def read_segments(workdir: Path) -> list[dict[str, Any]]:
 def read_run_segments(work: Path, spec: RunSpec) -> list[dict[str, Any]]:
     """Return the segments of the working directory that a run used last."""
     return [one for path in find_workdirs(work, spec)[:1] for one in read_segments(path)]
+
+
+def _is_folder(path: Path) -> bool:
+    """Return True for a folder, and for what its file system does not tell of just now (NFS)."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return True
 
 
 def _last_used_s(workdir: Path) -> float:

@@ -106,12 +106,13 @@ class Submissions:
         """Return True if a job that is not this Snakemake's has published the run since it started."""
         spec, path = read_spec(spec_path), Path(spec_path).with_name("provenance.json")
         found = read_content(path)
-        return (
-            isinstance(found, dict)
-            and found.get("spec_sha256") == spec.sha256
-            and path.stat().st_mtime >= self.since_s
-            and not self._jobs.get(spec.key)
-        )
+        if not isinstance(found, dict) or self._jobs.get(spec.key):
+            return False
+        try:
+            is_new = path.stat().st_mtime >= self.since_s
+        except OSError:  # a network's file system; the run's own lock decides then
+            return False
+        return is_new and found.get("spec_sha256") == spec.sha256
 
     def is_being_published(self, spec_path: Path | str) -> bool:
         """Return True if the run is trained to its end and a process still has its lock."""
