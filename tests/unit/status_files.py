@@ -60,7 +60,7 @@ CAMPAIGN = {
 }
 CLUSTER = {
     "cluster": "made",
-    "launcher": "srun --mpi=pmi2",
+    "launcher": "srun --mpi=pmi2 --ntasks={gpus}",
     "devices": {
         "a100": {
             "gpus_per_node": 4,

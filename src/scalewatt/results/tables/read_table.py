@@ -46,6 +46,8 @@ _DURATIONS = {
     "gpu_hours",
 }
 _SUMMARY = re.compile(r"_(mean|sd|high|low|population_sd)$")
+_LARGEST = 1e100
+"""Of any number: nothing is so large, and the square of a larger one may be no number."""
 
 
 def read_checked(
@@ -235,6 +237,12 @@ def _check_finite(path: Path | str, table: pa.Table) -> None:
             raise InputError(
                 f"{path}: row {row + 1}: {field.name} is {kind}; expected a number, "
                 "or an empty cell (null) where it is not known"
+            )
+        row = pc.less_equal(pc.abs(table[field.name]), _LARGEST).index(False).as_py()
+        if row >= 0:
+            raise InputError(
+                f"{path}: row {row + 1}: {field.name} is {table[field.name][row].as_py():g}; expected a "
+                f"number of at most {_LARGEST:g}"
             )
 
 
