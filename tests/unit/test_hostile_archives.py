@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -314,6 +316,24 @@ def test_names_that_differ_only_in_case_are_refused(
     bad = resealed(sound, put("results/small/tables/RUNS.parquet", b"x"), tmp_path / "bad.zip")
     with pytest.raises(InputError, match="is a duplicate"):
         other.import_(bad)
+
+
+def test_of_several_imports_at_a_time_one_wins_and_none_harms_it(
+    sound: Path, other: Project
+) -> None:
+    command = [sys.executable, "-m", "scalewatt.cli", "import", str(sound)]
+    started = [
+        subprocess.Popen(command, cwd=other.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    said = [process.communicate(timeout=100)[1].decode() for process in started]
+    assert sorted(process.returncode for process in started) == [0, 1, 1]
+    assert all("Traceback" not in text for text in said), said
+    assert sum("exists already" in text for text in said) == 2, said
+    for name, data in content(sound).items():
+        if name not in (MANIFEST, METADATA):
+            assert (other.path / name).read_bytes() == data, name
+    assert sorted(path.name for path in (other.path / "results").iterdir()) == ["small"]
 
 
 # --- keys -----------------------------------------------------------------------------------------

@@ -201,6 +201,12 @@ def _renamed(file: Path, own: str) -> Campaign:
 
 def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
     """Move everything to its place, or nothing: the results last, in one step."""
+    try:
+        (
+            results / own
+        ).mkdir()  # whoever makes it has the name; renaming onto an empty folder is allowed
+    except FileExistsError:
+        raise InputError(f"{results / own}: exists already: another import was faster") from None
     placed = []
     try:
         for source in sorted((folder / "campaigns").iterdir()):
@@ -211,6 +217,7 @@ def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
     except BaseException:
         for path in placed:
             path.unlink(missing_ok=True)
+        (results / own).rmdir()
         raise
 
 

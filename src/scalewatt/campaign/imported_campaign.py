@@ -34,6 +34,8 @@ def imported_path(campaign: Path) -> Path:
 
 def read_imported(campaign: Path) -> Imported | None:
     """Return what the file beside a campaign file says; None if there is none. InputError."""
+    if not campaign.name:  # "", "." or "/": a folder
+        return None
     path = imported_path(campaign)
     return parse_imported(read_json(path), str(path)) if path.exists() else None
 

@@ -32,7 +32,7 @@ from scalewatt.claims.numbers.uncertain_number import shown
 from scalewatt.claims.rules.run_checks import checks_of_claims
 from scalewatt.claims.simulated import basis_of_simulated, verdicts_on
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_json, write_table_with_csv, write_text
+from scalewatt.common.files import with_ending, write_json, write_table_with_csv, write_text
 from scalewatt.results.tables.table_schema import with_metadata
 
 
@@ -56,9 +56,9 @@ def write_claims(evidence: Evidence, out: Path) -> None:
     """Write what the evidence says of all claims to `out`.{parquet,csv,md,json}."""
     claims = listed_claims()
     found = verdicts(evidence, claims)
-    write_table_with_csv(as_table(found, claims, evidence), out.with_name(f"{out.name}.parquet"))
-    write_text(out.with_name(f"{out.name}.md"), as_markdown(found, claims, evidence))
-    write_json(out.with_name(f"{out.name}.json"), as_json(found))
+    write_table_with_csv(as_table(found, claims, evidence), with_ending(out, ".parquet"))
+    write_text(with_ending(out, ".md"), as_markdown(found, claims, evidence))
+    write_json(with_ending(out, ".json"), as_json(found))
 
 
 def _evidence(results: Path, campaign: Path | None, cluster: str | None) -> Evidence:

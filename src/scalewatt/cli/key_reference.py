@@ -12,6 +12,7 @@ from typing import Any
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import schema
+from scalewatt.common.untrusted_text import plain_text
 
 KINDS = ("campaign", "cluster")
 UNREFERENCED = {
@@ -58,8 +59,8 @@ def keys_text(kind: str) -> str:
 def write_keys(kind: str, document: Path) -> None:
     """Put the keys of `kind` between the markers of `document`; InputError if these are missing."""
     try:
-        text = document.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = plain_text(document)
+    except (OSError, ValueError) as error:
         raise InputError(f"{document}: cannot be read; expected a Markdown document") from error
     before, begun, rest = text.partition(_begin(kind))
     _, ended, after = rest.partition(_end(kind) + "\n")

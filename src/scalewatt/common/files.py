@@ -45,8 +45,7 @@ def atomic_path(path: Path | str, check: Check | None = None) -> Iterator[Path]:
         raise NoFolderError(
             f"{path}: cannot be written, {error.filename} cannot be made a folder ({error.strerror})"
         ) from None
-    if not path.name or os.path.isdir(path):
-        raise NoFolderError(f"{path}: is a folder; expected a file")
+    _check_name(path)
     # The suffix stays last, because some writers choose the format by it. The name is cut: with
     # what is added to it, one that a file system takes would be too long.
     stem = path.stem[:100]
@@ -66,6 +65,23 @@ def atomic_path(path: Path | str, check: Check | None = None) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # not in place of the error that led here
             temporary.unlink(missing_ok=True)
+
+
+def _check_name(path: Path) -> None:
+    """Raise NoFolderError for what cannot be a file: a folder, or a name that libraries cannot encode."""
+    if not path.name or os.path.isdir(path):
+        raise NoFolderError(f"{path}: is a folder; expected a file")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise NoFolderError(f"{str(path)!r}: is no name in UTF-8; expected one") from None
+
+
+def with_ending(stem: Path, ending: str) -> Path:
+    """Return `stem` with an ending added, dots in its name kept; InputError for a folder without a name."""
+    if not stem.name:
+        raise NoFolderError(f"{stem}: is a folder; expected a path without suffix")
+    return stem.with_name(f"{stem.name}{ending}")
 
 
 def write_text(path: Path | str, text: str, check: Check | None = None) -> None:
@@ -133,8 +149,7 @@ def write_table_with_csv(table: pa.Table, path: Path | str) -> None:
     import pyarrow.csv as pc
 
     path = Path(path)
-    if not path.name or os.path.isdir(path):
-        raise NoFolderError(f"{path}: is a folder; expected a file")
+    _check_name(path)
     with atomic_path(path.with_suffix(".csv")) as temporary:
         pc.write_csv(table, temporary)
     write_table(table, path)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import atomic_path
+from scalewatt.common.files import atomic_path, with_ending
 
 MODULES = {
     "figure1": "figure1",
@@ -62,7 +62,7 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     from scalewatt.figures import style
 
     paths = style.save(module.draw(frame), stem)
-    csv_path = stem.with_name(f"{stem.name}.csv")
+    csv_path = with_ending(stem, ".csv")
     points = module.plotted(frame)
     with atomic_path(csv_path) as temporary:
         pc.write_csv(to_table(points, getattr(module, "PLOTTED", SCHEMAS[name])), temporary)

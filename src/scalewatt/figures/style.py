@@ -23,7 +23,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 from matplotlib.transforms import Bbox
 
-from scalewatt.common.files import atomic_path
+from scalewatt.common.files import atomic_path, with_ending
 
 MM_PER_INCH = 25.4
 GREY = "#666666"
@@ -162,7 +162,7 @@ def new_figure(height_mm: float, width_mm: float = WIDTH_MM) -> Figure:
 
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write `stem`.pdf, .svg and .png, each whole or not at all; the same bytes each time."""
-    paths = [stem.with_name(f"{stem.name}.{suffix}") for suffix in _METADATA]
+    paths = [with_ending(stem, f".{suffix}") for suffix in _METADATA]
     with applied(preset_of(figure).width_mm):
         # Laid out once: less time, and the same geometry in all three.
         figure.draw_without_rendering()
