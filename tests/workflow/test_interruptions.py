@@ -143,7 +143,8 @@ def test_two_trainings_of_one_run_never_meet(tmp_path: Path, data: Path) -> None
 
 def test_a_launcher_that_starts_too_few_ranks_is_named(tmp_path: Path, data: Path) -> None:
     training = Training.of(tmp_path / "run", data, WAVES)
-    alone = Training(training.folder, training.data, training.spec, launcher="mpiexec -n 1")
+    one = """sh -c 'exec mpiexec -n 1 "$@"' {gpus}"""
+    alone = Training(training.folder, training.data, training.spec, launcher=one)
     code, output = alone.run()
     assert code == 64
     assert "MPI has 1 ranks, the spec asks for 2" in output

@@ -75,6 +75,10 @@ class Opened:
 def opened(path: Path) -> Iterator[Opened]:
     """Open an archive, a ZIP file or the folder of its content. InputError names what is not allowed."""
     if os.path.isdir(path):  # unlike pathlib's it takes any name
+        if not os.path.isfile(path / MANIFEST):  # before all that is in some other folder is listed
+            raise InputError(
+                f"{path}: has no {MANIFEST}; expected an archive that `scalewatt export` wrote"
+            )
         yield Opened(path, _sizes_of_folder(path), None)
         return
     try:

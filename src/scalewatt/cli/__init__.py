@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import os
 import re
 import sys
@@ -43,6 +44,9 @@ def command_line() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; an input error, or one of the system, is one line and exit code 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files need not be text in its encoding
+            stream.reconfigure(errors="backslashreplace")
     arguments = command_line().parse_args(argv)
     try:
         return COMMANDS[arguments.command].handler(arguments) or 0
@@ -56,6 +60,11 @@ def main(argv: list[str] | None = None) -> int:
         code = error.errno if error.errno in errno.errorcode else None
         reason = " ".join(str(error).split()) if code is None else os.strerror(code)
         print(f"scalewatt: error: {f'{place}: ' if place else ''}{reason}", file=sys.stderr)
+        return 1
+    except RuntimeError as error:
+        if not str(error).startswith("Symlink loop"):  # as Python before 3.13 says it
+            raise
+        print(f"scalewatt: error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -101,7 +101,7 @@ def account(arguments: argparse.Namespace) -> None:
     if len(set(counts.values())) > 1:
         summary = ", ".join(f"{count} {name}" for name, count in counts.items())
         raise InputError(f"account: {summary}; expected as many of each, in the same order")
-    powers = json_of("--powers", arguments.powers)
+    powers = _powers(json_of("--powers", arguments.powers))
     for folder, traces, energy in zip(
         arguments.folders, arguments.traces, arguments.energy, strict=True
     ):
@@ -240,6 +240,21 @@ def report(arguments: argparse.Namespace) -> int:
 
     write_report(arguments.results, arguments.out, parse_definition(_definition(arguments)))
     return 0
+
+
+def _powers(given: Any) -> dict[str, Any]:
+    """Return rated powers as a device of the cluster file has them, null for a kind without; InputError."""
+    from scalewatt.common.schema_validation import check, schema
+
+    of_device = schema("cluster")["$defs"]["device"]["properties"]
+    kinds = {
+        kind: {**of_device[kind], "type": ["object", "null"]} for kind in ("cpu", "gpu", "ram")
+    }
+    root = {"type": "object", "additionalProperties": False, "properties": kinds}
+    # {}: a registered run's device, of which nothing is known.
+    known = {k: v for k, v in given.items() if v != {}} if isinstance(given, dict) else given
+    check(known, root, "--powers", root)
+    return dict(given)
 
 
 def _definition(arguments: argparse.Namespace) -> Any:

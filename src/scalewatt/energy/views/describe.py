@@ -60,6 +60,10 @@ def describe(
     path = Path(path)
     events = read_stages(stages) if stages else None
     named = run_id is not None or round_id is not None
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for
+        raise InputError(
+            f"{path}: is no plain file; expected a perun file, a journal or a run folder"
+        )
     if path.is_dir():
         _refuse_run(path, named, "a folder")
         return {"path": str(path), **_of_folder(path, events, gpus_per_node, powers)}
