@@ -15,9 +15,11 @@ from scalewatt.common.errors import InputError
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.training.checkpoint import (
     load_checkpoint,
+    load_weights,
     random_state,
     restore_random_state,
     save_checkpoint,
+    save_to,
 )
 
 CPU = torch.device("cpu")
@@ -169,6 +171,24 @@ def test_a_file_of_something_else_is_no_checkpoint(tmp_path: Path, content: Any)
     torch.save(content, path)
     with pytest.raises(InputError, match=r"checkpoint\.pt: is no checkpoint"):
         load_checkpoint(path, SHA)
+
+
+@pytest.mark.parametrize("kind", ["code", "damaged", "text", "others"])
+def test_weights_that_are_not_the_networks_are_named_and_run_nothing(
+    tmp_path: Path, kind: str
+) -> None:
+    path, ran, network = tmp_path / "weights.pt", tmp_path / "ran", torch.nn.Linear(2, 1)
+    save_to(path, network.state_dict())
+    load_weights(path, network)
+    if kind == "damaged":
+        path.write_bytes(path.read_bytes()[:-60])
+    else:
+        others = torch.nn.Linear(3, 1).state_dict()
+        torch.save({"code": RunsCode(ran), "text": "weights", "others": others}[kind], path)
+    with pytest.raises(InputError, match=r"weights\.pt: cannot be used as weights \(") as error:
+        load_weights(path, network)
+    assert "\n" not in str(error.value) and "weights_only" not in str(error.value)
+    assert not ran.exists()
 
 
 def test_what_could_not_be_read_back_is_not_saved(tmp_path: Path) -> None:

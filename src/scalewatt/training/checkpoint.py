@@ -142,6 +142,18 @@ def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
     return state
 
 
+def load_weights(path: Path, network: torch.nn.Module) -> None:
+    """Load what `save_to` wrote of a network's state; InputError if it is damaged or of another one."""
+    try:
+        network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    except pickle.UnpicklingError as error:
+        raise InputError(
+            f"{path}: cannot be used as weights (it has more in it than tensors, which could run code)"
+        ) from error
+    except Exception as error:  # whatever reading what is damaged may raise
+        raise InputError(f"{path}: cannot be used as weights ({_first_line(error)})") from error
+
+
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 

@@ -20,6 +20,7 @@ from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.work_directory import FINISHED, STOPPED, Job
 from scalewatt.training.checkpoint import (
     load_checkpoint,
+    load_weights,
     random_state,
     restore_random_state,
     save_checkpoint,
@@ -60,8 +61,7 @@ class Trainer:
         self.precision.set_flags()
         network = self.workload.model()
         if job.initial_weights is not None:
-            weights = torch.load(job.initial_weights, map_location="cpu", weights_only=True)
-            network.load_state_dict(weights)
+            load_weights(job.initial_weights, network)
         self.parameters = sum(p.numel() for p in network.parameters())
         self.network = Network.of(network, spec.settings, device)
         self.optimizer = self.workload.optimizer(network)
