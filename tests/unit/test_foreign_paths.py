@@ -207,8 +207,16 @@ def test_what_is_printed_of_a_name_that_is_no_text_ends_in_no_traceback(tmp_path
         assert b"\\udcff.yaml: campaign 'demo'" in done.stdout
 
 
+@pytest.mark.parametrize("reasons", ["[1]", "1", "null", '{"1": []}', '{"1": null}'])
+def test_reasons_of_exclusions_are_texts_by_repeat(
+    reasons: str, made: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = ["--results", str(made.results)]
+    _refused(["run-pages", FOUR, "1", *results, "--excluded", reasons], capsys)
+
+
 POWERS = [
-    *({"cpu": {"idle_w": "a"}}, {"gpu": []}, {"tpu": {}}, {"ram": {"power_w": -1}}),
+    *({"cpu": {"idle_w": "a"}}, {"gpu": []}, {"tpu": {"idle_w": 1}}, {"ram": {"power_w": -1}}),
     {"gpu": {"idle_w": 1, "rated_w": 1e999}},
 ]
 

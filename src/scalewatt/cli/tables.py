@@ -174,7 +174,16 @@ def run_pages(arguments: argparse.Namespace) -> None:
     from scalewatt.results.figures.run_page_table import read_pages
 
     given = arguments.results, arguments.configuration, arguments.repeats
-    save_pages(read_pages(*given, json_of("--excluded", arguments.excluded)), arguments.results)
+    save_pages(read_pages(*given, _reasons(arguments.excluded)), arguments.results)
+
+
+def _reasons(text: str) -> dict[str, str]:
+    given = json_of("--excluded", text)
+    if not isinstance(given, dict) or not all(isinstance(one, str) for one in given.values()):
+        raise InputError(
+            f"--excluded: {text[:100]!r}; expected an object: repeat to reason, a text"
+        )
+    return given
 
 
 @command(
