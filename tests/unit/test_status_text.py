@@ -34,7 +34,7 @@ def test_the_text_says_what_runs_and_what_failed_and_fits_the_width(made: Made) 
 
 
 def test_long_names_give_way_to_numbers(tmp_path: Path) -> None:
-    series = {f"{'images' * 20}{i}": CAMPAIGN["series"]["images"] for i in range(2)}  # type: ignore[index]
+    series = {f"{'images' * 16}{i}": CAMPAIGN["series"]["images"] for i in range(2)}  # type: ignore[index]
     made = Made.create(tmp_path, series=series, figures={"figure2": {"series": list(series)}})
     for line in status_text(made.status()).splitlines():
         assert len(line) <= WIDTH
