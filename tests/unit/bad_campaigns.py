@@ -302,6 +302,14 @@ VALUES = {
         {("datasets", "waves", "test_years"): [1985, 1984]},
         ["test_years", "1985", "1984"],
     ),
+    "validation on years of the training": (
+        {("datasets", "waves", "validation_years"): [1982, 1983]},
+        ["waves", "validation_years", "[1982, 1983]", "train_years [1979, 1982]", "not trained on"],
+    ),
+    "a test on years of the training": (
+        {("datasets", "waves", "test_years"): [1970, 1979]},
+        ["test_years", "[1970, 1979]", "train_years [1979, 1982]"],
+    ),
     "fine-tuning another network than was pre-trained": (
         {("models", "fourcastnet.finetune", "embed_dim"): 128},
         ["fine-tun", "embed_dim", "128", "64"],

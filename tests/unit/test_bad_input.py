@@ -154,6 +154,40 @@ CLUSTERS = {
         {("launcher",): "mpiexec -n {ranks}"},
         ["launcher", "{ranks}", "{gpus}", "{nodes}"],
     ),
+    "a name that leads out of its folder": (
+        {("cluster",): "../other"},
+        ["cluster", '"../other"'],
+    ),
+    "a site that takes less than its computers": (
+        {("pue", "value"): 0.5},
+        ["pue.value", "0.5", "1 or more"],
+    ),
+    "a PUE in percent": ({("pue", "value"): 105}, ["pue.value", "105", "10"]),
+    "a rated power in milliwatts": (
+        {("devices", "local", "cpu", "rated_w"): 150000},
+        ["devices.local.cpu.rated_w", "150000", "10000"],
+    ),
+    "a price in no currency": (
+        {("price",): {"value": 0.2, "currency": "", "source": "x"}},
+        ["price.currency"],
+    ),
+    "no folder of work": ({("work_root",): ""}, ["work_root"]),
+    "a partition that is an option of Slurm": (
+        {("devices", "local", "partition"): "--wrap=x"},
+        ["devices.local.partition", "--wrap=x"],
+    ),
+    "a GPU's name with a space": (
+        {("devices", "local", "gres"): "gpu --x"},
+        ["devices.local.gres", "gpu --x"],
+    ),
+    "an account that is an option of Slurm": (
+        {("account",): "--uid=0"},
+        ["account", "--uid=0"],
+    ),
+    "a time of an update that never ends": (
+        {("devices", "local", "step_time"): {"resnet50": {"base_s": 1e308, "per_sample_s": 1}}},
+        ["step_time", "base_s", "86400"],
+    ),
     "a launcher's unbalanced brace": ({("launcher",): "mpiexec -n {gpus"}, ["launcher"]),
     "a launcher's part of a placeholder": (
         {("launcher",): "mpiexec -n {gpus.count} {nodes[0]}"},

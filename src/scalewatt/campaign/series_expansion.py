@@ -111,6 +111,7 @@ class Expansion:
                     f"{self.where}: dataset '{name}': {key}: [{first}, {last}] is the wrong way "
                     "round; allowed: first and last year"
                 )
+        _check_apart(f"{self.where}: dataset '{name}'", datasets[name])
         self._check_embedded(name, datasets[name])
         needed = known_models()[self.model].data_format
         if datasets[name]["format"] != needed:
@@ -343,3 +344,15 @@ def _sample_counts(dataset: dict[str, Any]) -> tuple[int, int]:
         return (last - first + 1) * dataset["samples_per_year"]
 
     return samples("train_years"), samples("validation_years")
+
+
+def _check_apart(where: str, dataset: dict[str, Any]) -> None:
+    """Refuse years that are trained on and validated or tested on: the errors would be too small."""
+    first, last = dataset.get("train_years", (0, -1))
+    for key in ("validation_years", "test_years"):
+        begin, end = dataset.get(key, (0, -1))
+        if begin <= end and begin <= last and first <= end:
+            raise InputError(
+                f"{where}: {key}: [{begin}, {end}] shares years with train_years [{first}, {last}]; "
+                "allowed: years that are not trained on"
+            )

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from scalewatt import __version__
 from scalewatt.cli import campaigns, reproducing, runs, tables  # noqa: F401 (they add to COMMANDS)
-from scalewatt.cli.command import COMMANDS
+from scalewatt.cli.command import COMMANDS, print_error
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of
 
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return COMMANDS[arguments.command].handler(arguments) or 0
     except InputError as error:
-        print(f"scalewatt: error: {error}", file=sys.stderr)
+        print_error(error)
         return 1
     except BrokenPipeError:
         return 1
@@ -59,12 +59,12 @@ def main(argv: list[str] | None = None) -> int:
         place = error.filename2 or error.filename
         code = error.errno if error.errno in errno.errorcode else None
         reason = " ".join(str(error).split()) if code is None else os.strerror(code)
-        print(f"scalewatt: error: {f'{place}: ' if place else ''}{reason}", file=sys.stderr)
+        print_error(f"{f'{place}: ' if place else ''}{reason}")
         return 1
     except RuntimeError as error:
         if not str(error).startswith("Symlink loop"):  # as Python before 3.13 says it
             raise
-        print(f"scalewatt: error: {error}", file=sys.stderr)
+        print_error(error)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.untrusted_text import parse_json, plain_text
+from scalewatt.common.untrusted_text import parse_json, plain_text, printable
 
 Handler = Callable[[argparse.Namespace], int | None]
 """Returns the exit code; null: 0."""
@@ -58,6 +60,18 @@ def command(*arguments: Argument, examples: tuple[str, ...]) -> Callable[[Handle
 def argument(*names: str, **options: Any) -> Argument:
     """Return an argument; it takes what `add_argument` takes."""
     return lambda parser: parser.add_argument(*names, **options)
+
+
+def print_error(problem: object) -> None:
+    """Print what is wrong, in one line whatever the names in it hold."""
+    print(f"scalewatt: error: {printable(str(problem))}", file=sys.stderr)
+
+
+def count(text: str) -> int:
+    """Return an option's whole number from 1 to 1,000,000; argparse says what is allowed."""
+    if not re.fullmatch(r"[0-9]{1,7}", text) or not 1 <= int(text) <= 10**6:
+        raise argparse.ArgumentTypeError(f"'{text[:40]}'; allowed: a whole number from 1")
+    return int(text)
 
 
 # --- arguments of several commands ----------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,10 @@ from scalewatt.cli.command import (
     argument,
     as_json,
     command,
+    count,
     json_of,
     output,
+    print_error,
 )
 from scalewatt.common.errors import InputError
 from scalewatt.figures.draw_figure import FIGURES, NAMED
@@ -37,7 +38,10 @@ ONE_EACH: dict[str, Any] = {
         "--stages", type=Path, metavar="EVENTS", help="stage events (Parquet, CSV, JSON lines)"
     ),
     argument(
-        "--gpus-per-node", type=int, metavar="N", help="how many GPUs each node must have recorded"
+        "--gpus-per-node",
+        type=count,
+        metavar="N",
+        help="how many GPUs each node must have recorded",
     ),
     argument("--run", dest="run_id", metavar="RUN", help="which run of a file; default: the last"),
     argument(
@@ -73,7 +77,7 @@ def energy(arguments: argparse.Namespace) -> int:
                 powers if arguments.cluster else None,
             )
         except InputError as error:
-            print(f"scalewatt: error: {error}", file=sys.stderr)
+            print_error(error)
             failed += 1
             continue
         if arguments.json:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import shown
 
 Row = dict[str, Any]
 Rows = list[tuple[str, Row]]
@@ -20,6 +21,10 @@ def csv_rows(path: Path) -> Rows:
             rows = [(f"{path}: line {reader.line_num}", row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: is no readable CSV file ({error})") from error
+    names = [name.strip() for name in reader.fieldnames or ()]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{path}: the column {shown(twice)} stands there twice; allowed: once")
     for where, row in rows:
         if None in row or any(value is None for value in row.values()):
             raise InputError(

@@ -20,6 +20,16 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 """What may be half a character, which no file and no terminal takes."""
 
 
+def printable(text: str) -> str:
+    """Return a text with everything escaped that would move a terminal's cursor or break its line.
+
+    Names in foreign files and paths may hold such characters, and halves of characters too.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def plain_text(path: Path | str, most: int = MOST_BYTES) -> str:
     """Return the UTF-8 text of a plain file of at most `most` bytes, without a byte order mark.
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import printable
 from scalewatt.recordings.record_file import even_clock, last_record_s, read_records
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
@@ -175,7 +176,7 @@ def _read(path: Path, first: int) -> _Content:
         header, columns, damaged = _lines(path)
     sensors, host = header.get("sensors"), header.get("host")
     return _Content(
-        host=host if isinstance(host, str) else None,
+        host=printable(host) if isinstance(host, str) else None,
         period_s=finite_number(header.get("sampling_period_s")),
         sensors=sensors if isinstance(sensors, dict) else {},
         wall=columns.pop("t"),

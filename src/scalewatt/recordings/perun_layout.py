@@ -6,6 +6,7 @@ called "0", "1", … or, where the program failed, "failed".
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TypeVar
 import h5py
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import printable
 from scalewatt.recordings.series import Flag, flag
 
 EXPECTED = "expected an HDF5 file written by perun 0.3 to 1.0, with nodes/<run>/nodes/<round>"
@@ -72,7 +74,7 @@ def children(group: h5py.Group) -> dict[str, h5py.Group]:
         return {}
     found = {name: h5py.h5o.open(nodes, name) for name in nodes}
     return {
-        name.decode("utf-8", "backslashreplace"): h5py.Group(node)
+        printable(name.decode("utf-8", "backslashreplace")): h5py.Group(node)
         for name, node in found.items()
         if isinstance(node, h5py.h5g.GroupID)
     }
@@ -81,7 +83,7 @@ def children(group: h5py.Group) -> dict[str, h5py.Group]:
 def runs_of(handle: h5py.File) -> list[Run]:
     """Return the runs of all applications in the order of their start."""
     runs = [
-        Run(_printable(app), run_id, group, text(group.attrs.get("execution_dt")))
+        Run(printable(app), run_id, group, text(group.attrs.get("execution_dt")))
         for app, node in handle.items()
         if isinstance(node, h5py.Group)
         for run_id, group in children(node).items()
@@ -150,9 +152,11 @@ def sampling_period_s(run: h5py.Group) -> float | None:
     """Return the period that a run was recorded with, in s; None if it does not say."""
     for key in _PERIOD_KEYS:
         try:
-            return float(text(run.attrs.get(key)) or "")
+            period_s = float(text(run.attrs.get(key)) or "")
         except ValueError:
             continue
+        if math.isfinite(period_s) and period_s > 0:
+            return period_s
     return None
 
 
@@ -160,12 +164,7 @@ def text(value: object) -> str | None:
     """Return an attribute as text; None if there is none."""
     if value is None:
         return None
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else _printable(str(value))
-
-
-def _printable(words: str) -> str:
-    """Return a text without the surrogates that stand for bytes that are no UTF-8."""
-    return words.encode("utf-8", "backslashreplace").decode()
+    return printable(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
 
 
 def _in_order(rounds: dict[str, h5py.Group]) -> tuple[str, ...]:

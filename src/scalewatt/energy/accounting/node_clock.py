@@ -54,7 +54,7 @@ class NodeClock:
 
     def flags(self, period_s: float) -> list[Flag]:
         """Return a flag if its offset is more than half a sampling period."""
-        if max(map(abs, self.ahead_s), default=0.0) <= LARGEST_SHARE * period_s:
+        if not self.ahead_s or max(map(abs, self.ahead_s)) <= LARGEST_SHARE * period_s:
             return []
         words = [f"{abs(s):.3f} s {'ahead' if s > 0 else 'behind'}" for s in self.ahead_s]
         how = words[0] if len(words) == 1 else f"{words[0]}, at the end {words[-1]}"

@@ -1,0 +1,83 @@
+"""Names and numbers in files and options that are odd but can be read: escaped, or refused in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import pytest
+from campaign_files import DEMO
+from energy_files import counter, gpu, write_journal, write_perun
+
+from scalewatt.cli import main
+from scalewatt.common.errors import InputError
+from scalewatt.common.tabular_files import csv_rows
+
+EVIL = "n1\x1b[2J\nenergy  0 kWh"
+
+
+def recording(path: Path, host: str = "n1") -> Path:
+    """Write a perun file of 20 s."""
+    sensors = {"CUDA:0_POWER": gpu(20), "cpu_0_package-0": counter(20, 50)}
+    write_perun(path, {host: sensors})
+    return path
+
+
+def test_a_host_of_a_perun_file_cannot_steer_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["energy", str(recording(tmp_path / "a.hdf5", EVIL))]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "\nenergy" not in out
+    assert "n1\\x1b[2J\\nenergy" in out
+
+
+def test_a_host_of_a_journal_cannot_steer_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.journal"
+    write_journal(path, EVIL, {"CUDA:0_POWER": gpu(20)})
+    main(["energy", str(path)])
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out + err and "\nenergy  0" not in out + err
+
+
+def test_a_message_is_one_line_whatever_a_key_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(DEMO.read_text() + '"a\\e[2J\\nb": 1\n')
+    assert main(["campaign", str(path)]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "\x1b" not in err
+    assert "a\\x1b[2J\\nb" in err
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf", "0", "-1"])
+def test_a_sampling_period_that_is_none_counts_as_not_stated(
+    rate: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = recording(tmp_path / "a.hdf5")
+    with h5py.File(path, "a") as handle:
+        handle["app/nodes/run"].attrs["monitor.sampling_period"] = rate
+    assert main(["energy", str(path)]) == 0
+    assert "clock_offset" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", ["-1", "0", "9" * 30, "2.0", "two"])
+def test_gpus_of_a_node_are_counted_from_one(
+    number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = recording(tmp_path / "a.hdf5")
+    with pytest.raises(SystemExit) as ended:
+        main(["energy", f"--gpus-per-node={number}", str(path)])
+    assert ended.value.code == 2
+    err = capsys.readouterr().err
+    assert "--gpus-per-node" in err and "allowed: a whole number from 1" in err
+
+
+def test_a_column_of_a_csv_table_stands_there_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("start_s,end_s,start_s \n1,2,3\n")
+    with pytest.raises(InputError, match='column "start_s" stands there twice'):
+        csv_rows(path)
