@@ -48,3 +48,15 @@ def test_the_queue_says_state_end_nodes_and_reason(made: Made) -> None:
     assert (found.reason("7"), found.reason("8")) == (None, "QOSMaxJobs")
     assert found.ends_s("7") == time.mktime((2026, 11, 22, 10, 0, 0, 0, 0, -1))
     assert found.ends_s("8") is None is found.ends_s(None)
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_a_node_of_any_name_is_listed(
+    made: Made, monkeypatch: pytest.MonkeyPatch, locale: str
+) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    queue(made)
+    (made.folder / "bin" / "answer").write_bytes(b"7|RUNNING|N/A|n\xff1|None\n")
+    found = ask_queue(["7"])
+    assert found is not None
+    assert (found.state("7"), found.place("7")) == ("running", "n\\xff1")

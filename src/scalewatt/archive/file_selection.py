@@ -138,7 +138,16 @@ def _named(results: Path, paths: Any) -> Iterator[tuple[str, Given]]:
     for path in paths:
         relative = path.relative_to(results)
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):
+            _refuse_foreign(results, path)
             yield relative.as_posix(), path
+
+
+def _refuse_foreign(results: Path, path: Path) -> None:
+    """Refuse a link to a file elsewhere: whoever may write here could have anything exported."""
+    if path.is_symlink() and not path.resolve().is_relative_to(results.resolve()):
+        raise InputError(
+            f"{path}: is a link to a file outside of {results}; allowed: plain files, so copy it there"
+        )
 
 
 def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterator[str]:

@@ -123,6 +123,9 @@ def _targets(path: Path, manifest: ArchiveManifest, own: str) -> dict[str, Path]
 
 
 def _check_absent(own: str, results: Path, campaigns: Path) -> None:
+    for folder in (results, campaigns):
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder}: is no folder; expected one, or nothing there")
     there = [results / own, *(campaigns / f"{own}{end}" for end in _OF_CAMPAIGN)]
     for path in there:
         if path.exists() or path.is_symlink():

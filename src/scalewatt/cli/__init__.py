@@ -16,6 +16,9 @@ from scalewatt.cli.command import COMMANDS, print_error
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of
 
+_DRAWING = ("figure", "run-pages", "report", "reproduce")
+"""Commands that write pictures to files: matplotlib needs no display's backend, and fails for one unknown."""
+
 
 class _Parser(argparse.ArgumentParser):
     """A parser that suggests the word which was probably meant."""
@@ -48,6 +51,8 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # names of files need not be text in its encoding
             stream.reconfigure(errors="backslashreplace")
     arguments = command_line().parse_args(argv)
+    if arguments.command in _DRAWING:
+        os.environ.pop("MPLBACKEND", None)
     try:
         return COMMANDS[arguments.command].handler(arguments) or 0
     except InputError as error:

@@ -18,18 +18,18 @@ def csv_rows(path: Path) -> Rows:
     try:
         with open(path, encoding="utf-8-sig", newline="") as handle:
             reader = csv.DictReader(handle, skipinitialspace=True, strict=True)
+            names = [name.strip() for name in reader.fieldnames or ()]
             rows = [(f"{path}: line {reader.line_num}", row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: is no readable CSV file ({error})") from error
-    names = [name.strip() for name in reader.fieldnames or ()]
+    if not names:
+        raise InputError(f"{path}: is empty; expected the names of columns in its first line")
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"{path}: the column {shown(twice)} stands there twice; allowed: once")
     for where, row in rows:
         if None in row or any(value is None for value in row.values()):
-            raise InputError(
-                f"{where}: expected {len(reader.fieldnames or ())} cells, as in the first line"
-            )
+            raise InputError(f"{where}: expected {len(names)} cells, as in the first line")
     return [(where, {k.strip(): v.strip() for k, v in row.items()}) for where, row in rows]
 
 

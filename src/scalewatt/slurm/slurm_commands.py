@@ -19,7 +19,13 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
         raise NoAnswerError(f"{command[0]} is not found")
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL
+            command,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="backslashreplace",  # a job's name or comment may be anything
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired as error:
         raise NoAnswerError(f"{command[0]} gave no answer in {timeout_s:g} s") from error

@@ -101,6 +101,7 @@ def _ask(steps: Sequence[str]) -> list[dict[str, str]]:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="backslashreplace",
             timeout=CALL_S,
             env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ _DURATIONS = {
     "runtime_h",
     "gpu_hours",
 }
+_COUNTS = frozenset({"gpus", "nodes", "local_batch_size", "global_batch_size", "dataset_samples"})
 _SUMMARY = re.compile(r"_(mean|sd|high|low|population_sd)$")
 _LARGEST = 1e100
 """Of any number: nothing is so large, and the square of a larger one may be no number."""
@@ -80,9 +81,12 @@ def check_table(
     path: Path | str, table: pa.Table, unique: Sequence[str] = (), empty: Sequence[str] = ()
 ) -> None:
     """Raise InputError as `read_checked` does, for a table in memory; `path` is for the messages."""
+    _check_described(path, table)
     _check_present(path, table, empty)
     _check_finite(path, table)
     _check_ranges(path, table)
+    _check_counts(path, table)
+    _check_intervals(path, table)
     _check_metrics(path, table)
     if unique:
         _check_unique(path, table, unique)
@@ -266,6 +270,34 @@ def _check_ranges(path: Path | str, table: pa.Table) -> None:
             pairs = zip(table[name].to_pylist(), table[axis].to_pylist(), strict=True)
             for row, (called, value) in enumerate(pairs, 1):
                 _check_range(f"{path}: row {row}: {called}", value, *value_range(called or ""))
+
+
+def _check_described(path: Path | str, table: pa.Table) -> None:
+    with suppress(ValueError):
+        if isinstance(metadata(table), dict):
+            return
+    raise InputError(f"{path}: its metadata are damaged; expected an object as JSON")
+
+
+def _check_counts(path: Path | str, table: pa.Table) -> None:
+    """Raise InputError for a run on no GPU, or a batch of no sample."""
+    for name in _COUNTS.intersection(table.column_names):
+        for row, value in enumerate(table[name].to_pylist(), 1):
+            if value is not None and value < 1:
+                raise InputError(f"{path}: row {row}: {name} is {value}; expected: 1 or more")
+
+
+def _check_intervals(path: Path | str, table: pa.Table) -> None:
+    """Raise InputError for an interval whose lower end is above its upper one."""
+    for low in (name for name in table.column_names if name.endswith("_low")):
+        if (high := f"{low.removesuffix('_low')}_high") not in table.column_names:
+            continue
+        pairs = zip(table[low].to_pylist(), table[high].to_pylist(), strict=True)
+        for row, (begin, end) in enumerate(pairs, 1):
+            if None not in (begin, end) and begin > end:
+                raise InputError(
+                    f"{path}: row {row}: {low} {begin:g} is above {high} {end:g}; expected: at most it"
+                )
 
 
 def _check_range(where: str, value: float | None, low: float, high: float) -> None:
