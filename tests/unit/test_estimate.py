@@ -55,9 +55,10 @@ def test_gpu_and_ram_are_estimated_from_their_rated_powers() -> None:
     assert ram.values == pytest.approx(30) and ram.device_kind == "ram"
 
 
-def test_an_unknown_utilisation_stays_unknown() -> None:
+@pytest.mark.parametrize("busy", [np.nan, -0.05, -np.inf])
+def test_an_unknown_utilisation_stays_unknown(busy: float) -> None:
     series = share("CPU_BUSY", 0.5)
-    series.values[3] = np.nan
+    series.values[3] = busy
     assert np.isnan(estimated_cpu(series, CPU).values[3])
 
 

@@ -81,3 +81,35 @@ def test_a_column_of_a_csv_table_stands_there_once(tmp_path: Path) -> None:
     path.write_text("start_s,end_s,start_s \n1,2,3\n")
     with pytest.raises(InputError, match='column "start_s" stands there twice'):
         csv_rows(path)
+
+
+SOURCES = {
+    "a Zarr store": '{"zarr": "https://u:hunter2@127.0.0.1:9/z"}',
+    "files": '{"files": ["https://u:hunter2@127.0.0.1:9/*"]}',
+    "a folder": '{"hdf5": "https://u:hunter2@127.0.0.1:9/z"}',
+}
+ERA5 = (
+    '{"name": "era5", "format": "era5", "source": "data_root", "grid": [32, 64], "train_years": '
+    '[1979, 1979], "validation_years": [1980, 1980], "test_years": [1981, 1981], '
+    '"samples_per_year": 10}'
+)
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_a_password_in_a_source_is_not_shown(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["prepare", "--folder", str(tmp_path / "f"), "--definition", ERA5, "--source", source]
+    assert main(asked) == 1
+    out, err = capsys.readouterr()
+    assert "hunter2" not in out + err
+    assert "@127.0.0.1:9/" in err
+
+
+@pytest.mark.parametrize("number", ["-1", "0", "x"])
+def test_years_are_prepared_by_one_process_or_more(
+    number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["prepare", "--folder", str(tmp_path), f"--processes={number}"])
+    assert "allowed: a whole number from 1" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.redaction import HIDDEN
 from scalewatt.common.untrusted_text import parse_json, plain_text, printable
 
 Handler = Callable[[argparse.Namespace], int | None]
@@ -62,9 +63,14 @@ def argument(*names: str, **options: Any) -> Argument:
     return lambda parser: parser.add_argument(*names, **options)
 
 
+_LOGIN = re.compile(r"(\w:/{1,2})[^\s/@]+@")
+"""Name and password in an address; a path of it has one slash."""
+
+
 def print_error(problem: object) -> None:
-    """Print what is wrong, in one line whatever the names in it hold."""
-    print(f"scalewatt: error: {printable(str(problem))}", file=sys.stderr)
+    """Print what is wrong, in one line whatever the names in it hold, without passwords in addresses."""
+    said = _LOGIN.sub(rf"\1{HIDDEN}@", str(problem))
+    print(f"scalewatt: error: {printable(said)}", file=sys.stderr)
 
 
 def count(text: str) -> int:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scalewatt.cli.command import CLUSTER, argument, command, folder, json_of, output
+from scalewatt.cli.command import CLUSTER, argument, command, count, folder, json_of, output
 from scalewatt.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     argument("--folder", type=Path, required=True, help="where the dataset lies or goes"),
     argument("--source", help="what it is prepared from: a path, a URL, or an object as JSON"),
     argument("--year", help="only this year of a dataset in ERA5's format, or years as 1979-1988"),
-    argument("--processes", type=int, default=1, help="years prepared side by side"),
+    argument("--processes", type=count, default=1, help="years prepared side by side"),
     argument("--out", type=Path, help="JSON file that describes it"),
     argument("--pack", action="store_true", help="also put all images into one file, for staging"),
     examples=(

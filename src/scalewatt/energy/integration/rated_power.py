@@ -67,5 +67,7 @@ def estimated_ram(like: SensorSeries, ram: dict[str, Any]) -> SensorSeries:
 
 def _between(utilisation: SensorSeries, powers: dict[str, Any]) -> np.ndarray:
     idle, rated = float(powers["idle_w"]), float(powers["rated_w"])
-    # Above 1 is rounding of the counters behind it, not more than the rated power.
-    return idle + np.clip(utilisation.values, 0.0, 1.0) * (rated - idle)
+    # Above 1 is rounding of the counters behind it, not more than the rated power. Below 0 it is not
+    # idle but unknown.
+    share = np.where(utilisation.values < 0, np.nan, np.minimum(utilisation.values, 1.0))
+    return idle + share * (rated - idle)
