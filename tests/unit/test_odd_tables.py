@@ -118,3 +118,34 @@ def test_a_link_to_a_file_elsewhere_is_not_exported(made: Project, tmp_path: Pat
     with pytest.raises(InputError, match=r"claims\.csv: is a link to a file outside of"):
         project.export()
     assert not list(project.path.glob("*.zip"))
+
+
+OUTPUTS = {
+    "one file for both": ("{out}/x.parquet", "{out}/x.parquet", "is named twice"),
+    "a run's own history": ("{out}/t.parquet", "{run}/history.parquet", "lies in the run folder"),
+    "a run's own stages": (
+        "{run}/../1/events.parquet",
+        "{out}/e.parquet",
+        "lies in the run folder",
+    ),
+}
+
+
+@pytest.mark.parametrize(("traces", "energy", "words"), OUTPUTS.values(), ids=OUTPUTS)
+def test_accounting_overwrites_no_other_table_with(
+    traces: str,
+    energy: str,
+    words: str,
+    made: Project,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    project = made.copy(tmp_path / "project")
+    run = next(project.results.glob("runs/*/1"))
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    into = [one.format(out=tmp_path, run=run) for one in (traces, energy)]
+    asked = ["account", str(run), "--powers", "{}", "--traces", into[0], "--energy", into[1]]
+    assert main(asked) == 1
+    assert words in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert not list(tmp_path.glob("*.parquet"))

@@ -105,11 +105,25 @@ def account(arguments: argparse.Namespace) -> None:
     if len(set(counts.values())) > 1:
         summary = ", ".join(f"{count} {name}" for name, count in counts.items())
         raise InputError(f"account: {summary}; expected as many of each, in the same order")
+    _check_outputs(arguments.folders, [*arguments.traces, *arguments.energy])
     powers = _powers(json_of("--powers", arguments.powers))
     for folder, traces, energy in zip(
         arguments.folders, arguments.traces, arguments.energy, strict=True
     ):
         write_energy(folder, folder / "spec.json", powers, traces, energy)
+
+
+def _check_outputs(folders: list[Path], outputs: list[Path]) -> None:
+    """Refuse two tables in one file, and tables in place of a run's own files."""
+    found = [path.resolve() for path in outputs]
+    for number, path in enumerate(found):
+        if path in found[:number]:
+            raise InputError(f"account: {outputs[number]} is named twice; expected a file each")
+        for folder in folders:
+            if path.is_relative_to(folder.resolve()):
+                raise InputError(
+                    f"account: {outputs[number]} lies in the run folder {folder}; expected files elsewhere"
+                )
 
 
 @command(
