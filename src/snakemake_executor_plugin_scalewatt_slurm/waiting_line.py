@@ -86,6 +86,7 @@ class WaitingLine:
             if self._stopped.is_set():
                 return
             if not self._waiting:
+                self._without_jobs_since_s = None
                 self._say(
                     f"{label}: waits, Slurm takes no further job now ({postponed.reason}); it and what "
                     "follows are submitted when others have ended"
@@ -123,10 +124,13 @@ class WaitingLine:
             tries = 0 if ended else tries + 1
             if self._stopped.is_set():
                 return
-            if self._is_ending():
-                self._withdraw(self._take_all())
-            else:
-                self._round()
+            try:
+                if self._is_ending():
+                    self._withdraw(self._take_all())
+                else:
+                    self._round()
+            except Exception as error:  # those that wait would wait for ever
+                self._say(f"jobs that wait for Slurm are offered again: {error!r}")
             with self._state:
                 if not self._waiting:
                     self._thread = None
@@ -181,6 +185,8 @@ class WaitingLine:
                 first.job,
                 f"{postponed.reason} (also {minutes} min after your last job has left Slurm's queue)",
             )
+        else:
+            self._without_jobs_since_s = None
         with self._state:
             self._waiting.remove(first)
         return True

@@ -189,3 +189,22 @@ def test_a_sensor_that_is_described_and_has_no_samples_is_missed(tmp_path: Path)
     path.write_bytes(content[:fields] + b"CUDE" + content[fields + 4 :])
     with pytest.raises(InputError, match="describes 'CUDA:1_POWER', of which it has no samples"):
         read_journal(path)
+
+
+def test_a_sensor_that_lines_of_json_describe_and_lack_is_flagged_and_the_others_are_read(
+    tmp_path: Path,
+) -> None:
+    path = with_header(tmp_path / "j")
+    text = path.read_text()
+    path.write_text(text.replace(SENSOR, "CUDA:2_POWER", 1))
+    recording = read_journal(path)
+    assert recording.series[0].sensor == SENSOR
+    (found,) = recording.problems
+    assert (found["code"], found["device"]) == ("unreadable_sensor", "CUDA:2_POWER")
+
+
+def test_a_sample_at_the_beginning_of_all_time_is_a_sample(tmp_path: Path) -> None:
+    write_journal(tmp_path / "j", "n1", {SENSOR: gpu(3, WATTS)}, start=0.0)
+    recording = read_journal(tmp_path / "j")
+    assert (recording.series[0].time_s == [0.0, 1.0, 2.0]).all()
+    assert recording.problems == ()

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import SECRET, Redaction, without_secrets
+from scalewatt.execution import segment_description
 from scalewatt.execution.segment_description import (
     cudnn_version,
     flags,
@@ -477,3 +478,13 @@ def test_flags_are_those_of_the_process_and_its_variables() -> None:
     assert found["deterministic_algorithms"] is torch.are_deterministic_algorithms_enabled()
     unknown = flags({}, None)
     assert unknown.keys() == found.keys() and set(unknown.values()) == {None}
+
+
+def test_a_training_that_has_ended_is_not_lost_where_clocks_cannot_be_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [{"host": "n2", "at_s": 1.0, "offset_s": 0.0, "uncertainty_s": 0.0}]
+    monkeypatch.setattr(segment_description, "measured_clock_offsets", lambda _: found)
+    job = SimpleNamespace(work=tmp_path, segment=0, require_lock=lambda: None)
+    segment_description.add_clock_offsets(job, None)  # type: ignore[arg-type]
+    assert "the clocks' offsets at the end are not noted" in capsys.readouterr().err

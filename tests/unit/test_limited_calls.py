@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,3 +79,17 @@ def test_a_forked_process_starts_a_child_of_its_own() -> None:
         os._exit(0)
     os.waitpid(forked, 0)
     assert int(os.read(read, 20)) != ours == pid()
+
+
+def test_an_answer_that_was_broken_off_is_not_taken_for_the_next_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken_off(_: Any) -> Any:
+        raise MemoryError
+
+    before = pid()
+    with monkeypatch.context() as broken:
+        broken.setattr("scalewatt.common.limited_calls._receive", broken_off)
+        with pytest.raises(MemoryError):
+            pid()
+    assert pid() != before

@@ -73,7 +73,7 @@ with waiting_lock(Path(sys.argv[1]), "waiting for the other"):
 """
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.EINVAL])
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.EBADF])
 def test_on_a_file_system_without_locks_one_holds_at_a_time(tmp_path: Path, number: int) -> None:
     (tmp_path / "count").write_text("0")
     command = [sys.executable, "-c", TAKERS, str(tmp_path), "10"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,24 @@ def test_an_offset_below_half_a_sampling_period_is_corrected_without_a_flag(tmp_
     joules = training_j(found)
     assert joules["n2"] == pytest.approx(joules["n1"], rel=1e-6)
     assert "clock_offset" not in found.codes()
+
+
+def test_a_clock_that_was_set_during_the_run_is_flagged_and_corrects_nothing(
+    tmp_path: Path,
+) -> None:
+    run = two_nodes(tmp_path, 0.0, [offset(0.0), offset(-2.0, at_s=40.0)])
+    journal = run / "perun" / "segment-000.n2.journal"
+    header, *lines = journal.read_text().splitlines()
+    samples = [json.loads(line) for line in lines]
+    for sample in samples[30:]:
+        sample["t"] -= 2.0
+    journal.write_text("\n".join([header, *map(json.dumps, samples)]) + "\n")
+    found = account_of(run)
+    joules = training_j(found)
+    assert joules["n2"] == pytest.approx(joules["n1"], rel=1e-6)
+    assert "clock_jump" in found.codes()
+    (one,) = found.flags("clock_offset")
+    assert one["detail"].endswith("its stages are not corrected: a clock was set meanwhile")
 
 
 def test_clocks_that_agree_change_nothing(tmp_path: Path) -> None:

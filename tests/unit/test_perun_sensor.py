@@ -272,6 +272,15 @@ def test_samples_that_do_not_add_up_to_peruns_own_total_are_flagged(tmp_path: Pa
     assert "gpu 200001.0 J by its samples, 100000.0 J by perun's own total" in found["detail"]
 
 
+def test_a_gap_that_perun_bridges_and_we_do_not_is_no_disagreement(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    time_s = np.arange(2001.0)
+    time_s[1000:] += 60.0
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(2001) + np.arange(2001) % 2}}, time_s=time_s)
+    note_totals(path, GPU_ENERGY=206_000)
+    assert codes(describe(path)["flags"]) == {"gap"}
+
+
 def test_a_device_kind_that_perun_had_a_total_of_is_missed(tmp_path: Path) -> None:
     path = tmp_path / "a.hdf5"
     write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CPU_USAGE": np.full(9, 50.0)}})

@@ -26,8 +26,10 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.processes import machine_id, process_started_s, runs_still
 from scalewatt.common.untrusted_text import parse_json, plain_text
 
-NO_LOCKS = frozenset((errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
-"""What flock says on file systems that have no locks."""
+NO_LOCKS = frozenset(
+    (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
+)
+"""What flock says on file systems that have no locks; EBADF is NFS's, of a folder."""
 BEAT_S = 10.0
 """How often an owner renews the time of its record."""
 SILENT_S = 600.0

@@ -140,8 +140,12 @@ def call_limited(function: Callable[..., _Result], *args: Any, limits: Limits) -
                 raise CallFailed(f"no process can be started: {error.strerror}") from error
         try:
             return _child.call(function, args, limits)
-        except (_Died, KeyboardInterrupt):
-            _child.end()
+        except InputError:
+            raise
+        except BaseException as error:
+            if type(error) is CallFailed:
+                raise
+            _child.end()  # dead, or in the middle of an answer
             _child = None
             raise
 

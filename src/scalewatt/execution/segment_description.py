@@ -7,8 +7,10 @@ import platform
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.redaction import Redaction, is_secret
+from scalewatt.common.termination import say
 from scalewatt.execution.clock_offsets import measured_clock_offsets
 from scalewatt.monitoring.perun_session import settings_in_effect
 from scalewatt.provenance.rank_placement import gathered_placement
@@ -54,13 +56,20 @@ def describe_segment(
 
 
 def add_clock_offsets(job: Job, ranks: Ranks) -> None:
-    """Add the offsets of the nodes' clocks as they are now to the description; all ranks must call this."""
+    """Add the offsets of the nodes' clocks as they are now to the description; all ranks must call this.
+
+    A training that has ended well is not lost because its description cannot be written: this is said.
+    """
     found = measured_clock_offsets(ranks)
+    if not found:
+        return
     path = description_path(job.work, job.segment)
-    if found:
+    try:
         content = read_json(path)
         content["clock_offsets"] += found
-        write_json(path, content)
+        write_json(path, content, job.require_lock)
+    except (OSError, InputError) as error:
+        say(f"scalewatt: the clocks' offsets at the end are not noted: {error}")
 
 
 _FLAGS = (

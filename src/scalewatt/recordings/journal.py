@@ -75,6 +75,7 @@ class _Content:
     columns: dict[str, Floats]
     damaged: int
     origin: str
+    is_records: bool
 
 
 def read_journal(paths: Iterable[Path | str] | Path | str, first: int = 0) -> Recording:
@@ -165,7 +166,8 @@ def _version(path: Path) -> int:
 
 
 def _read(path: Path, first: int) -> _Content:
-    if _version(path) >= _RECORDS:
+    is_records = _version(path) >= _RECORDS
+    if is_records:
         records = read_records(path, first)
         header, damaged = records.header, records.damaged
         if not isinstance(header.get("host"), str):
@@ -184,6 +186,7 @@ def _read(path: Path, first: int) -> _Content:
         columns=columns,
         damaged=damaged,
         origin=origin_stated(header),
+        is_records=is_records,
     )
 
 
@@ -199,7 +202,7 @@ def _lines(path: Path) -> tuple[dict[str, Any], dict[str, Floats], int]:
         value = _json(line)
         if isinstance(value, dict) and "journal" in value:
             header = value
-        elif isinstance(value, dict) and abs(finite_number(value.get("t")) or LATEST_S) < LATEST_S:
+        elif isinstance(value, dict) and _is_time(value.get("t")):
             samples.append(value)
         else:
             bad.append(number)
@@ -207,6 +210,11 @@ def _lines(path: Path) -> tuple[dict[str, Any], dict[str, Floats], int]:
     keys = dict.fromkeys(("t", "mono", *(key for sample in samples for key in sample)))
     keys.pop(_CHECKSUM, None)
     return header, {key: _column(samples, key) for key in keys}, len(bad) - torn
+
+
+def _is_time(value: Any) -> bool:
+    seconds = finite_number(value)
+    return seconds is not None and abs(seconds) < LATEST_S
 
 
 def _series(content: _Content, path: Path) -> tuple[list[SensorSeries], list[Flag]]:
@@ -223,7 +231,10 @@ def _series(content: _Content, path: Path) -> tuple[list[SensorSeries], list[Fla
     held = {*found, *(sensor for _, sensor in found.values())}
     lost = next((name for name in content.sensors if name not in held), None)
     if lost is not None and time_s.size:
-        raise InputError(f"{path}: its header describes {lost!r}, of which it has no samples")
+        detail = f"its header describes {lost!r}, of which it has no samples"
+        if content.is_records:  # a record has a field for each sensor
+            raise InputError(f"{path}: {detail}")
+        problems.append(flag("unreadable_sensor", lost, f"{path.name}: {detail}"))
     for key, raw in content.columns.items() if time_s.size else ():
         node, sensor = found[key]
         try:

@@ -229,9 +229,9 @@ def _node_accounts(
             begin = min(max(begin, end), window[1])
             rows.ends[short_name(host)] = max(window[1], end)
         held = run.used_gpus(recording.node, recording.series, segment.number)
-        clock = NodeClock.of(recording.node, run.segment(segment.number).get("clock_offsets") or ())
-        if not recording.clock_known:
-            clock = NodeClock(recording.node)
+        offsets = run.segment(segment.number).get("clock_offsets") or ()
+        known = offsets if recording.clock_known else ()
+        clock = NodeClock.of(recording.node, known, segment.flags)
         yield _account_node(run, recording, events, clock, window, begin, held)
 
 

@@ -24,24 +24,32 @@ class NodeClock:
     node: str
     at_s: tuple[float, ...] = ()
     ahead_s: tuple[float, ...] = ()
+    is_even: bool = True
+    """False if a clock of the segment was set meanwhile: nothing is corrected, nobody knows by how much when."""
 
     @classmethod
-    def of(cls, node: str, offsets: Iterable[Mapping[str, Any]]) -> NodeClock:
-        """Take from a segment's `clock_offsets` those of the node."""
+    def of(
+        cls, node: str, offsets: Iterable[Mapping[str, Any]], flags: Iterable[Flag] = ()
+    ) -> NodeClock:
+        """Take from a segment's `clock_offsets` those of the node; `flags` are the segment's."""
         own = [one for one in offsets if short_name(one["host"]) == short_name(node)]
         pairs = sorted((float(one["at_s"]), float(one["offset_s"])) for one in own)
-        return cls(node, tuple(at_s for at_s, _ in pairs), tuple(ahead for _, ahead in pairs))
+        at_s, ahead_s = tuple(at for at, _ in pairs), tuple(ahead for _, ahead in pairs)
+        is_even = not any(one["code"] == "clock_jump" for one in flags)
+        return cls(
+            node, at_s, ahead_s, is_even and bool(np.all(np.diff(np.add(at_s, ahead_s)) > 0))
+        )
 
     def of_rank_0(self, node_s: Floats) -> Floats:
         """Return times of the node's clock by rank 0's."""
-        if not self.at_s:
+        if not self.at_s or not self.is_even:
             return node_s
         known_at = np.add(self.at_s, self.ahead_s)
         return node_s - np.interp(node_s, known_at, self.ahead_s)
 
     def of_node(self, rank_0_s: float) -> float:
         """Return a time of rank 0's clock by the node's; infinite ones stay."""
-        if not self.at_s:
+        if not self.at_s or not self.is_even:
             return rank_0_s
         return rank_0_s + float(np.interp(rank_0_s, self.at_s, self.ahead_s))
 
@@ -58,5 +66,6 @@ class NodeClock:
             return []
         words = [f"{abs(s):.3f} s {'ahead' if s > 0 else 'behind'}" for s in self.ahead_s]
         how = words[0] if len(words) == 1 else f"{words[0]}, at the end {words[-1]}"
-        detail = f"{self.node}: its clock was {how}; its stages are corrected by that"
+        done = "corrected by that" if self.is_even else "not corrected: a clock was set meanwhile"
+        detail = f"{self.node}: its clock was {how}; its stages are {done}"
         return [flag("clock_offset", None, detail)]

@@ -45,7 +45,8 @@ JOURNAL_TOLERANCE = 0.005
 # perun adds up the same samples; it lacks a step or two where it computes with powers of counters.
 PERUN_TOLERANCE, PERUN_STEPS = 0.01, 2
 _COUNTED = {"constant", "gap"}
-"""Flags of samples that perun counts as we do."""
+"""Flags of samples that perun counts as we do, where gaps are bridged."""
+_ROUNDING = 1e-9
 
 Window = tuple[float, float]
 
@@ -186,7 +187,9 @@ def against_perun(kinds: Sequence[KindEnergy]) -> list[KindEnergy]:
         parts = [other for other in kinds if _kind(other) == _kind(kind)]
         stated = next((one.perun_kind_j for one in kind.series if one.perun_kind_j), None)
         codes = {one["code"] for part in parts for one in part.flags}
-        if stated is not None and not codes - _COUNTED:
+        # perun bridges a gap of any length.
+        known = all(part.coverage is None or part.coverage > 1 - _ROUNDING for part in parts)
+        if stated is not None and known and not codes - _COUNTED:
             recorded = sum(part.recorded_j((-np.inf, np.inf)) for part in parts)
             # Of power perun takes the same trapezoids.
             steps = [one.time_s.size - 1 for one in kind.series if one.quantity != "power"]

@@ -309,7 +309,8 @@ def _check_range(where: str, value: float | None, low: float, high: float) -> No
 def value_range(name: str) -> tuple[float, float]:
     """Return the least and largest value of a column, by its name; infinite where unknown.
 
-    What is net of the idle power, and the lower end of an interval, may be below 0.
+    Differences, what is net of the idle power, and the lower end of an interval may be below 0; the
+    upper end of a share's interval may be above 1.
     """
     plain = _SUMMARY.sub("", name)
     unit = plain.rpartition("_")[2]
@@ -319,7 +320,9 @@ def value_range(name: str) -> tuple[float, float]:
         low, high = 0.0, _MOST[unit] * (1 + _ROUNDING)
     else:
         return -math.inf, math.inf
-    if name.startswith("net_") or name.endswith("_low"):
+    if unit == "share" and name.endswith("_high"):
+        high = math.inf
+    if name.startswith(("net_", "extra_", "low_")) or name.endswith("_low"):
         return -math.inf, math.inf if unit == "share" else high
     return low - _ROUNDING, high
 
