@@ -25,7 +25,7 @@ class NodeClock:
     at_s: tuple[float, ...] = ()
     ahead_s: tuple[float, ...] = ()
     is_even: bool = True
-    """False if a clock of the segment was set meanwhile: nothing is corrected, nobody knows by how much when."""
+    """False if a clock of the segment was set meanwhile. Nothing is corrected: when is not known."""
 
     @classmethod
     def of(

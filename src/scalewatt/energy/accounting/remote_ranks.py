@@ -1,4 +1,4 @@
-"""Ranks that worked across sockets: their CPUs are of other NUMA nodes than their GPU."""
+"""Ranks whose CPUs are of other NUMA nodes than their GPU."""
 
 from __future__ import annotations
 
