@@ -184,6 +184,10 @@ CLUSTERS = {
         {("account",): "--uid=0"},
         ["account", "--uid=0"],
     ),
+    "a pattern of nodes that does not close": (
+        {("exclude_nodes",): ["n0117", "n[0203-"]},
+        ["exclude_nodes[1]", "n[0203-"],
+    ),
     "a time of an update that never ends": (
         {("devices", "local", "step_time"): {"resnet50": {"base_s": 1e308, "per_sample_s": 1}}},
         ["step_time", "base_s", "86400"],
