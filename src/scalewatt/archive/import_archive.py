@@ -152,13 +152,17 @@ def _names(file: Path) -> set[str]:
 
 
 def _check_room(path: Path, manifest: ArchiveManifest, results: Path, campaigns: Path) -> None:
-    """Raise InputError if the archive's content does not fit where it is to lie, before it is read."""
+    """Raise InputError if the archive's content does not fit where it is to lie, before it is read.
+
+    All of it is unpacked beside the results; beside campaigns lies the campaign's own file and few more.
+    """
     total = sum(entry.bytes for entry in manifest.files.values())
-    for folder in (results, campaigns):
+    own = sum(one.bytes for name, one in manifest.files.items() if name.startswith("campaigns/"))
+    for folder, needed in ((results, total), (campaigns, own)):
         there = folder.absolute()
         while not there.exists():
             there = there.parent
-        require_space(there, total, f"{folder}", f"the files of {path}")
+        require_space(there, needed, f"{folder}", f"the files of {path}")
 
 
 @contextmanager

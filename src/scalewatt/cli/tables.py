@@ -99,6 +99,7 @@ def energy(arguments: argparse.Namespace) -> int:
 )
 def account(arguments: argparse.Namespace) -> None:
     """Turn the recordings of runs into traces and energy tables."""
+    from scalewatt.common.rated_powers import check_rated_powers
     from scalewatt.energy.accounting.account import write_energy
 
     counts = {name: len(getattr(arguments, name)) for name in ("folders", "traces", "energy")}
@@ -106,7 +107,8 @@ def account(arguments: argparse.Namespace) -> None:
         summary = ", ".join(f"{count} {name}" for name, count in counts.items())
         raise InputError(f"account: {summary}; expected as many of each, in the same order")
     _check_outputs(arguments.folders, [*arguments.traces, *arguments.energy])
-    powers = _powers(json_of("--powers", arguments.powers))
+    powers = json_of("--powers", arguments.powers)
+    check_rated_powers(powers, "--powers")
     for folder, traces, energy in zip(
         arguments.folders, arguments.traces, arguments.energy, strict=True
     ):
@@ -267,21 +269,6 @@ def report(arguments: argparse.Namespace) -> int:
 
     write_report(arguments.results, arguments.out, parse_definition(_definition(arguments)))
     return 0
-
-
-def _powers(given: Any) -> dict[str, Any]:
-    """Return rated powers as a device of the cluster file has them, null for a kind without; InputError."""
-    from scalewatt.common.schema_validation import check, schema
-
-    of_device = schema("cluster")["$defs"]["device"]["properties"]
-    kinds = {
-        kind: {**of_device[kind], "type": ["object", "null"]} for kind in ("cpu", "gpu", "ram")
-    }
-    root = {"type": "object", "additionalProperties": False, "properties": kinds}
-    # {}: a registered run's device, of which nothing is known.
-    known = {k: v for k, v in given.items() if v != {}} if isinstance(given, dict) else given
-    check(known, root, "--powers", root)
-    return dict(given)
 
 
 def _definition(arguments: argparse.Namespace) -> Any:

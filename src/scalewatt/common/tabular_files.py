@@ -14,23 +14,32 @@ Rows = list[tuple[str, Row]]
 
 
 def csv_rows(path: Path) -> Rows:
-    """Return the rows of a CSV file, all cells as stripped text; InputError if the cells do not fit."""
+    """Return the rows of a CSV file, all cells as stripped text; InputError if the cells do not fit.
+
+    Columns without a name and without content, as spreadsheets leave them at the end, are left out.
+    """
     try:
         with open(path, encoding="utf-8-sig", newline="") as handle:
-            reader = csv.DictReader(handle, skipinitialspace=True, strict=True)
-            names = [name.strip() for name in reader.fieldnames or ()]
-            rows = [(f"{path}: line {reader.line_num}", row) for row in reader]
+            reader = csv.reader(handle, skipinitialspace=True, strict=True)
+            names = [name.strip() for name in next(reader, ())]
+            rows = [
+                (f"{path}: line {reader.line_num}", [cell.strip() for cell in row])
+                for row in reader
+                if row
+            ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: is no readable CSV file ({error})") from error
-    if not names:
+    if not any(names):
         raise InputError(f"{path}: is empty; expected the names of columns in its first line")
+    while not names[-1] and not any(any(row[len(names) - 1 :]) for _, row in rows):
+        names.pop()
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"{path}: the column {shown(twice)} stands there twice; allowed: once")
     for where, row in rows:
-        if None in row or any(value is None for value in row.values()):
+        if len(row) < len(names) or any(row[len(names) :]):
             raise InputError(f"{where}: expected {len(names)} cells, as in the first line")
-    return [(where, {k.strip(): v.strip() for k, v in row.items()}) for where, row in rows]
+    return [(where, dict(zip(names, row, strict=False))) for where, row in rows]
 
 
 def parquet_rows(path: Path) -> Rows:
