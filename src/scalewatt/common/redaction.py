@@ -18,12 +18,16 @@ SECRET = (
 """A variable, option or assignment with one of these in its name may be one."""
 HIDDEN = "<secret>"
 """What stands in place of a value."""
-_NAME = rf"[\w.+/@-]*(?:{'|'.join(SECRET)})[\w.+/@\[\]-]*"
-_VALUE = r"""(?:"(?:\\.|[^"])*"|'[^']*'|\\.|[^\s"'\\;&|<>])+"""
-_ASSIGNED = re.compile(rf"(?P<name>{_NAME}=){_VALUE}", re.IGNORECASE)
-_BEHIND = re.compile(rf"(?P<name>(?<!\S)-{_NAME}\s+)(?!-){_VALUE}", re.IGNORECASE)
-_OPTION = re.compile(rf"-{_NAME}", re.IGNORECASE)
-_ASSIGNMENT = re.compile(rf"({_NAME}=).+", re.IGNORECASE | re.DOTALL)
+_IN_NAME = r"[\w.+/@\[\]-]"
+_IS_SECRET = rf"(?={_IN_NAME}*?(?:{'|'.join(SECRET)}))"
+_VALUE = r"""(?:"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)|\\.|[^\s"'\\;&|<>])+"""
+# Each begins where a name does and gives nothing of it back (++): linear in the text's length.
+_ASSIGNED = re.compile(
+    rf"(?<!{_IN_NAME})(?={_IN_NAME}*+=){_IS_SECRET}(?P<name>{_IN_NAME}++=){_VALUE}", re.IGNORECASE
+)
+_BEHIND = re.compile(rf"(?P<name>(?<!\S)-{_IS_SECRET}{_IN_NAME}++\s++)(?!-){_VALUE}", re.IGNORECASE)
+_OPTION = re.compile(rf"-{_IS_SECRET}{_IN_NAME}++", re.IGNORECASE)
+_ASSIGNMENT = re.compile(rf"({_IS_SECRET}{_IN_NAME}++=).+", re.IGNORECASE | re.DOTALL)
 
 
 def is_secret(name: str) -> bool:
@@ -60,20 +64,24 @@ _KEYS = {
     "a key of AWS": r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b",
     "a secret key of AWS": (
         r"(?i:aws|amazon|secret)[\w.-]{0,40}[\"'\s]{0,3}[=:][\"'\s]{0,3}"
-        r"[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
+        r"(?![0-9A-Fa-f]{40})[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"  # hex: a commit
     ),
     "a token of Hugging Face": r"\bhf_[A-Za-z0-9]{30,}",
     "a token of GitHub": r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})",
     "a token of GitLab": r"\bgl(?:pat|ptt|rt|dt|ft|oas|soat|cbt|imt|agent)-[A-Za-z0-9_-]{20,}",
-    "a key of OpenAI, Anthropic or the like": r"(?<![\w-])sk-[A-Za-z0-9_-]{20,}",
+    "a key of OpenAI, Anthropic or the like": (
+        r"(?<![\w-])sk-(?=[A-Za-z_-]*\d)(?=[a-z0-9_-]*[A-Z])[A-Za-z0-9_-]{20,}"
+    ),
     "a token of Slack": r"\bxox[a-z]-[A-Za-z0-9-]{10,}",
     "a key of Google": r"\bAIza[A-Za-z0-9_-]{35}",
     "a token of PyPI or npm": r"\b(?:pypi-[A-Za-z0-9_-]{50,}|npm_[A-Za-z0-9]{36})",
-    "a JSON web token": r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
+    "a JSON web token": (r"\beyJ[A-Za-z0-9_-]{10,1000}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
     "an authorization header": (
         r"(?i:authorization)[\"'\s]{0,3}:[\"'\s]{0,3}(?i:bearer|basic)\s+[\w.~+/=-]{12,}"
     ),
-    _PASSWORD: r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>]+:[^\s/@\"'<>]+@[^\s\"'<>]",
+    _PASSWORD: (  # none is $NAME or ${NAME}, which a shell fills in
+        r"[A-Za-z0-9+.-]://[^\s/:@\"'<>]+:(?!\$(?:\w+|\{\w+\})@)[^\s/@\"'<>]+@[^\s\"'<>]"
+    ),
 }
 """Forms of keys by what they are: each is its provider's own and means nothing else."""
 _KEY = re.compile(
@@ -128,10 +136,10 @@ _DRIVE = re.compile(rf"(?:(?<![A-Za-z0-9])[A-Za-z]:|\\)\\[^{_END}]*")
 """Windows' own: C:\\x, \\\\server\\x."""
 _BLANKS = re.compile(r"(?P<option>[\w.+-]*=)?(?P<path>(?:/|[A-Za-z]:\\).*\s.*)", re.DOTALL)
 """A word that is one path with blanks in it."""
-_AT = re.compile(r"[^\s,;]+@[^\s,;]*")
+_AT = re.compile(r"(?<![^\s,;])[^\s,;]+@[^\s,;]*")
 _KEPT = re.compile("|".join(re.escape(one) for one in (HOME, PATH, NAME, ADDRESS, HIDDEN)))
 _TAKEN = re.compile(rf"(?:{_KEPT.pattern})[^{_END}]*")
-_WEB = re.compile(rf"\b(?!file:)[A-Za-z][A-Za-z0-9+.-]+://[^{_END}]*")
+_WEB = re.compile(rf"\b(?!file:)[A-Za-z][A-Za-z0-9+.-]{{1,30}}://[^{_END}]*")
 _SHORT = 4
 """Characters of a name; a shorter one is looked for as a whole word only."""
 _NOBODY = {"root", "nobody"}
