@@ -12,8 +12,10 @@ import pytest
 from bad_campaigns import series
 from campaign_files import DEMO, LOCAL, Edits, Refused, demo, edited, write_yaml
 
+from scalewatt.campaign.load import MOST_RUNS
 from scalewatt.common.errors import InputError
-from scalewatt.common.yaml_files import MOST_VALUES, read_yaml
+from scalewatt.common.yaml_files import MOST_REPEATED, read_yaml
+from scalewatt.registration.campaign_file import write_campaign
 
 NAME = "resnet50-full-lbs64"
 
@@ -51,18 +53,14 @@ TEXTS: dict[str, tuple[str, list[str]]] = {
     "half a character": (_with('seed: "\\ud800"'), ["line", "half a character"]),
     "half a character in a key": (_with('"\\ud800": 1'), ["half a character"]),
     "a character beyond Unicode": (_with('seed: "\\U00110000"'), ["mine.yaml"]),
-    "aliases of aliases": (_LAUGHS, [f"{MOST_VALUES}", "aliases"]),
-    "aliases of aliases in mappings": (_MERGED, [f"{MOST_VALUES}", "aliases"]),
+    "aliases of aliases": (_LAUGHS, [f"{MOST_REPEATED}", "aliases"]),
+    "aliases of aliases in mappings": (_MERGED, [f"{MOST_REPEATED}", "aliases"]),
     "merges of merges": (
         "a0: &a0 {k: 1}\n"
         + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 12)),
-        [f"{MOST_VALUES}"],
+        [f"{MOST_REPEATED}"],
     ),
     "an alias of what it stands in": ("a: &a [*a]\n", ["itself"]),
-    "200,000 GPU counts": (
-        f"series: {{a: {{gpus: [{', '.join(map(str, range(1, 200_001)))}]}}}}\n",
-        ["mine.yaml", f"{MOST_VALUES}"],
-    ),
     "sexagesimal": (_with("energy_budget_kwh: 1:30:00"), ["line", "1:30:00", "5400", "quotes"]),
     "sexagesimal of two parts": (_with("seed: 1:30"), ["1:30", "90", "quotes"]),
     "sexagesimal with a point": (_with("energy_budget_kwh: 1:30.5"), ["1:30.5", "quotes"]),
@@ -93,6 +91,33 @@ def test_a_campaign_file_is_refused_within_seconds_for(
     assert len(message) < 1000, message
     missing = [word for word in words if word not in message]
     assert not missing, f"{missing} not in: {message}"
+
+
+def test_more_values_than_any_campaign_has_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scalewatt.common.yaml_files.MOST_VALUES", 1000)
+    path = tmp_path / "a.yaml"
+    path.write_text(f"a: [{', '.join(map(str, range(997)))}]\n")
+    assert len(read_yaml(path)["a"]) == 997
+    path.write_text(f"a: [{', '.join(map(str, range(998)))}]\n")
+    with pytest.raises(InputError, match="line 1: here it has more than 1000 values"):
+        read_yaml(path)
+
+
+def test_10000_registered_runs_can_be_read(tmp_path: Path) -> None:
+    points = [
+        {"gpus": n, "nodes": 1, "local_batch_size": 32, "dataset_samples": 1_281_167, "epochs": 90}
+        | {"precision": "bf16", "variant": "a", "protocol": "other", "repeats": 1}
+        for n in range(1, MOST_RUNS + 1)
+    ]
+    one = {"label": "a", "model": "mine", "device": "a100", "points": points}
+    content = {"registered": True, "name": "mine", "series": {"a": one}, "figures": {}}
+    path = tmp_path / "mine.yaml"
+    write_campaign(path, content)
+    began = time.process_time()
+    assert read_yaml(path) == content
+    assert time.process_time() - began < 15
 
 
 def test_a_time_of_day_in_quotes_is_a_text(tmp_path: Path) -> None:
