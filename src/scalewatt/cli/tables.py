@@ -106,9 +106,9 @@ def account(arguments: argparse.Namespace) -> None:
     if len(set(counts.values())) > 1:
         summary = ", ".join(f"{count} {name}" for name, count in counts.items())
         raise InputError(f"account: {summary}; expected as many of each, in the same order")
-    _check_outputs(arguments.folders, [*arguments.traces, *arguments.energy])
     powers = json_of("--powers", arguments.powers)
     check_rated_powers(powers, "--powers")
+    _check_outputs(arguments.folders, [*arguments.traces, *arguments.energy])
     for folder, traces, energy in zip(
         arguments.folders, arguments.traces, arguments.energy, strict=True
     ):
