@@ -213,9 +213,20 @@ VALUES: dict[str, tuple[Edits, list[str]]] = {
         {("datasets", "../../evil"): edited({})["datasets"]["scans"]},
         ["datasets", "../../evil", "letters"],
     ),
-    "a dataset's name that Snakemake could not ask for": (
-        {("datasets", "a.b"): edited({})["datasets"]["scans"]},
-        ["datasets", "a.b"],
+    "a dataset's name of a hidden file": (
+        {("datasets", ".a"): edited({})["datasets"]["scans"]},
+        ["datasets", ".a", "letters"],
+    ),
+    "a dataset's name with a wildcard of Snakemake": (
+        {("datasets", "{br}"): edited({})["datasets"]["scans"]},
+        ["datasets", "{br}"],
+    ),
+    "a dataset's name of 200 letters of two bytes": (
+        {
+            ("datasets", "ä" * 200): edited({})["datasets"]["scans"],
+            ("models", "resnet50", "dataset"): "ä" * 200,
+        },
+        ["dataset", "400 bytes", "at most 200"],
     ),
     "a campaign's name of 300 letters": ({("name",): "a" * 300}, ["name"]),
     "a name with a line break behind it": ({("name",): "demo\n"}, ["name", "letters"]),

@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from campaign_files import LOCAL, Edits, demo, edited
 
+from scalewatt.archive.archive_layout import belongs
 from scalewatt.archive.import_archive import _check_room
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.imported_campaign import parse_imported
+from scalewatt.campaign.load import check_devices
 from scalewatt.common.errors import InputError
 from scalewatt.common.rated_powers import check_rated_powers
 from scalewatt.common.tabular_files import csv_rows
@@ -62,3 +67,38 @@ def test_an_import_needs_room_for_the_campaigns_file_only_where_campaigns_lie(
     _check_room(tmp_path / "a.zip", manifest, tmp_path / "results", tmp_path / "campaigns")
     total = sum(files.values())
     assert asked == {str(tmp_path / "results"): total, str(tmp_path / "campaigns"): 3500}
+
+
+NAMES = ("a b", "größer", "scans.v2", "a+b=c", "x" * 200, "-a", "(new)")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_series_and_datasets_are_named_freely(name: str) -> None:
+    content = edited({})
+    series = content["series"]["resnet50-full-lbs64"]
+    edits: Edits = {
+        ("series", name): series | {"label": "ResNet50\nscaled"},
+        ("datasets", name): content["datasets"]["scans"],
+        ("models", "resnet50", "dataset"): name,
+    }
+    campaign = demo(edits)
+    assert name in campaign.datasets() and campaign.series[name].label == "ResNet50\nscaled"
+    assert belongs(f"datasets/{name}.json") and belongs(f"datasets/{name}/1979.json")
+
+
+@pytest.mark.parametrize("name", ["..", ".a", "a/b/c", "a\\b", "a\nb", "a\0", "{a}", "x" * 201, ""])
+def test_archives_bring_no_dataset_of_a_dangerous_name(name: str) -> None:
+    assert not belongs(f"datasets/{name}.json") and not belongs(f"datasets/{name}/../1979.json")
+    with pytest.raises(InputError):
+        demo({("datasets", name): edited({})["datasets"]["scans"]})
+
+
+def test_years_that_overlap_are_refused_only_where_something_is_to_be_trained() -> None:
+    campaign = demo({("datasets", "waves", "test_years"): [1979, 1979]})
+    with pytest.raises(InputError, match=r"datasets\.waves: test_years.*results_only=true"):
+        check_devices(campaign, load_cluster(LOCAL))
+
+
+def test_an_imported_pue_below_1_stays_as_it_was_recorded() -> None:
+    pue = {"value": 0.9, "source": "a meter"}
+    assert parse_imported({"name": "a", "devices": {}, "pue": pue}, "a").pue == pue

@@ -122,7 +122,7 @@ NONE = "(?!)"
 wildcard_constraints:
     configuration=ANY,
     repeat=r"[1-9][0-9]*",
-    dataset=r"[A-Za-z0-9_-]+",
+    dataset=r"[^/.][^/]*",
 
 
 def canonical(value):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._+=-]{0,199}"
+_DATASET = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029/\\{}.][^\x00-\x1f\x7f-\x9f\u2028\u2029/\\{}]{0,199}"
+"""As the campaign's schema has them."""
 _REPEAT = r"[1-9][0-9]{0,8}"
 _RUN = rf"{_NAME}/{_REPEAT}"
 _SPECS = r"spec\.json|provenance\.json"
@@ -19,7 +21,7 @@ _PLACES = (
     rf"requests/{_NAME}\.json",
     rf"tables/{_NAME}\.(?:parquet|csv|md|tex|json)",
     rf"figures/(?:runs/{_NAME}/)?{_NAME}\.(?:pdf|svg|png|csv)",
-    rf"datasets/(?:{_NAME}/)?{_NAME}\.json",
+    rf"datasets/(?:{_DATASET}\.json|{_DATASET}/{_NAME}\.json)",
     rf"idle/(?:{_NAME}/){{0,2}}{_NAME}\.json",
     rf"superseded/{_RUN}/{_REPEAT}/(?:set-aside\.json|energy\.parquet|run/(?:{_SPECS}))",
     rf"report\.html|{_NAME}\.json",

@@ -45,7 +45,7 @@ def parse_imported(content: Any, where: str) -> Imported:
     root, cluster = schema("imported"), schema("cluster")
     device = cluster["$defs"]["device"]
     told = {key: device["properties"][key] for key in DEVICE_KEYS}
-    factors = {key: cluster["properties"][key] for key in FACTORS}
+    factors = {key: _as_recorded(cluster["properties"][key]) for key in FACTORS}
     root = {
         **root,
         "properties": {**root["properties"], **factors},
@@ -54,6 +54,14 @@ def parse_imported(content: Any, where: str) -> Imported:
     check(content, root, where, root)
     devices = {name: Device(name=name, **entry) for name, entry in content["devices"].items()}
     return Imported(**{"cluster": "", **content, "devices": devices})
+
+
+def _as_recorded(factor: dict[str, Any]) -> dict[str, Any]:
+    """Return a factor's schema without the bounds for new ones: what is recorded stays as it was."""
+    properties = factor["properties"]
+    value = {**properties["value"], "minimum": 0}
+    value.pop("maximum", None)
+    return {**factor, "properties": {**properties, "value": value}}
 
 
 def imported_content(one: Imported) -> dict[str, Any]:

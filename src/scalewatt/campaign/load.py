@@ -19,7 +19,7 @@ from scalewatt.campaign.external_command import CommandExpansion, is_command
 from scalewatt.campaign.imported_campaign import read_imported
 from scalewatt.campaign.model_registry import campaign_schema, known_models
 from scalewatt.campaign.registered_campaign import expand_registered
-from scalewatt.campaign.series_expansion import Expansion
+from scalewatt.campaign.series_expansion import Expansion, check_apart
 from scalewatt.campaign.table_requests import check_variants
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, defaults, one_of
@@ -122,8 +122,20 @@ def _idle_probe(content: dict[str, Any], root: dict[str, Any]) -> IdleProbe | No
     return IdleProbe(float(given["seconds"]), given["repeats"], period_s)
 
 
+def check_years(campaign: Campaign) -> None:
+    """Raise InputError if years are trained on and tested on; finished runs from elsewhere may be so."""
+    if campaign.registered or campaign.imported:
+        return
+    for name, dataset in campaign.datasets().items():
+        check_apart(f"{campaign.path}: datasets.{name}", dataset)
+
+
 def check_devices(campaign: Campaign, cluster: Cluster) -> None:
-    """Raise InputError if a series' device is not one of the cluster's; registered runs need none."""
+    """Raise InputError if a series cannot be trained: its device is not the cluster's, or years overlap.
+
+    Registered runs are trained elsewhere.
+    """
+    check_years(campaign)
     if campaign.registered:
         return
     for name, series in campaign.series.items():

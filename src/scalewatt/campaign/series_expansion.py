@@ -104,6 +104,11 @@ class Expansion:
             raise InputError(
                 f"{self.where}: dataset '{name}' is not among `datasets`; {one_of(name, datasets)}"
             )
+        if len(name.encode()) > LONGEST_ID:
+            raise InputError(
+                f"{self.where}: the dataset's name has {len(name.encode())} bytes "
+                f"({name[:60]}…); allowed: at most {LONGEST_ID}, as files are named by it"
+            )
         for key in ("train_years", "validation_years", "test_years"):
             first, last = datasets[name].get(key, (0, 0))
             if first > last:
@@ -111,7 +116,6 @@ class Expansion:
                     f"{self.where}: dataset '{name}': {key}: [{first}, {last}] is the wrong way "
                     "round; allowed: first and last year"
                 )
-        _check_apart(f"{self.where}: dataset '{name}'", datasets[name])
         self._check_embedded(name, datasets[name])
         needed = known_models()[self.model].data_format
         if datasets[name]["format"] != needed:
@@ -346,13 +350,17 @@ def _sample_counts(dataset: dict[str, Any]) -> tuple[int, int]:
     return samples("train_years"), samples("validation_years")
 
 
-def _check_apart(where: str, dataset: dict[str, Any]) -> None:
-    """Refuse years that are trained on and validated or tested on: the errors would be too small."""
+def check_apart(where: str, dataset: dict[str, Any]) -> None:
+    """Refuse years that are trained on and validated or tested on: the errors would be too small.
+
+    For what is yet to be trained: what is finished can be drawn and exported nevertheless.
+    """
     first, last = dataset.get("train_years", (0, -1))
     for key in ("validation_years", "test_years"):
         begin, end = dataset.get(key, (0, -1))
         if begin <= end and begin <= last and first <= end:
             raise InputError(
                 f"{where}: {key}: [{begin}, {end}] shares years with train_years [{first}, {last}]; "
-                "allowed: years that are not trained on"
+                "allowed: years that are not trained on; to draw from finished runs only: "
+                "--config results_only=true"
             )

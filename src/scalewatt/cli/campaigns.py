@@ -34,7 +34,7 @@ def campaign(arguments: argparse.Namespace) -> None:
     """Check a campaign and print it as a table."""
     from scalewatt.campaign.cluster import load_cluster
     from scalewatt.campaign.external_command import check_commands, told_secrets
-    from scalewatt.campaign.load import check_devices, load_campaign
+    from scalewatt.campaign.load import check_devices, check_years, load_campaign
 
     cluster = load_cluster(arguments.cluster) if arguments.cluster else None
     campaigns = [load_campaign(path, cluster) for path in arguments.files]
@@ -42,6 +42,7 @@ def campaign(arguments: argparse.Namespace) -> None:
         for campaign in campaigns:
             check_devices(campaign, cluster)
     for campaign in campaigns:
+        check_years(campaign)
         check_commands(campaign)
         for where in told_secrets(campaign):
             print(
