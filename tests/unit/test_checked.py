@@ -21,12 +21,11 @@ from scalewatt.results.tables.read_table import (
     POINT_KEY,
     RUN_KEY,
     check_table,
-    metric_range,
     read_checked,
-    value_range,
 )
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
+from scalewatt.results.tables.value_ranges import metric_range, value_range
 
 Row = dict[str, Any]
 RUNS = pa.schema(

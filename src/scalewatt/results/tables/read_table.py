@@ -6,7 +6,6 @@ Rows count from 1, the first row of data. A table that a person has edited is ex
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import nearest
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.results.tables.table_schema import metadata
+from scalewatt.results.tables.value_ranges import ROUNDING, metric_range, value_range
 
 Row = dict[str, Any]
 
@@ -30,23 +30,7 @@ PUBLISHED = "published"
 _NEVER_NULL = ("figure", "panel", "series", "configuration", "repeat", "gpus")
 _METRICS = ("metric_last", "metric_best", "metric_persistence", "metric_climatology")
 _METRIC_COLUMNS = {f"{name}{end}" for name in _METRICS for end in ("", "_mean")}
-_SHARES = ("accuracy", "hits", "precision", "rate", "recall")
-_TOP = re.compile(r"top\d+")
-_DISTANCES = {"rmse", "mse", "mae", "error"}
-_ROUNDING = 1e-9
-_MOST = {"kwh": 1e12, "j": 3.6e18, "kw": 1e9, "w": 1e12, "share": 1.0, "coverage": 1.0}
-"""By a column's last word, more than anything here can be: in energy, a PWh."""
-_DURATIONS = {
-    "runtime_s",
-    "duration_s",
-    "unrecorded_s",
-    "covered_s",
-    "node_s",
-    "runtime_h",
-    "gpu_hours",
-}
 _COUNTS = frozenset({"gpus", "nodes", "local_batch_size", "global_batch_size", "dataset_samples"})
-_SUMMARY = re.compile(r"_(mean|sd|high|low|population_sd)$")
 _LARGEST = 1e100
 """Of any number: nothing is so large, and the square of a larger one may be no number."""
 
@@ -306,27 +290,6 @@ def _check_range(where: str, value: float | None, low: float, high: float) -> No
         raise InputError(f"{where} is {value:g}; expected: {expected}")
 
 
-def value_range(name: str) -> tuple[float, float]:
-    """Return the least and largest value of a column, by its name; infinite where unknown.
-
-    Differences, what is net of the idle power, and the lower end of an interval may be below 0; the
-    upper end of a share's interval may be above 1.
-    """
-    plain = _SUMMARY.sub("", name)
-    unit = plain.rpartition("_")[2]
-    if plain in _DURATIONS:
-        low, high = 0.0, math.inf
-    elif unit in _MOST:
-        low, high = 0.0, _MOST[unit] * (1 + _ROUNDING)
-    else:
-        return -math.inf, math.inf
-    if unit == "share" and name.endswith("_high"):
-        high = math.inf
-    if name.startswith(("net_", "extra_", "low_")) or name.endswith("_low"):
-        return -math.inf, math.inf if unit == "share" else high
-    return low - _ROUNDING, high
-
-
 def _check_metrics(path: Path | str, table: pa.Table) -> None:
     found = [name for name in table.column_names if name in _METRIC_COLUMNS]
     if {"y", "y_name"} <= set(table.column_names):
@@ -347,21 +310,11 @@ def _check_metrics(path: Path | str, table: pa.Table) -> None:
 def check_metric(where: str, value: float | None, metric: str) -> None:
     """Raise InputError, which begins with `where`, for a metric out of the range of its name."""
     low, high = metric_range(metric)
-    if value is not None and not low - _ROUNDING <= value <= high + _ROUNDING:
+    if value is not None and not low - ROUNDING <= value <= high + ROUNDING:
         expected = f"{low:g} to {high:g}" if high < math.inf else f"{low:g} or more"
         raise InputError(
             f"{where} is {value:g}, but {metric} is {expected}; expected: a metric in that range"
         )
-
-
-def metric_range(name: str) -> tuple[float, float]:
-    """Return the least and largest value that a metric of this name can have; infinite where unknown."""
-    words = name.lower().split("_")
-    if "percent" in words and any(word in _SHARES or _TOP.fullmatch(word) for word in words):
-        return 0.0, 100.0
-    if "log" not in words and not _DISTANCES.isdisjoint(words):
-        return 0.0, math.inf
-    return -math.inf, math.inf
 
 
 def _check_unique(path: Path | str, table: pa.Table, unique: Sequence[str]) -> None:
