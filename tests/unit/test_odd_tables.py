@@ -122,11 +122,11 @@ def test_a_link_to_a_file_elsewhere_is_not_exported(made: Project, tmp_path: Pat
 
 OUTPUTS = {
     "one file for both": ("{out}/x.parquet", "{out}/x.parquet", "is named twice"),
-    "a run's own history": ("{out}/t.parquet", "{run}/history.parquet", "lies in the run folder"),
+    "a run's own history": ("{out}/t.parquet", "{run}/history.parquet", "is a file of the run"),
     "a run's own stages": (
         "{run}/../1/events.parquet",
         "{out}/e.parquet",
-        "lies in the run folder",
+        "is a file of the run",
     ),
 }
 

@@ -207,7 +207,7 @@ def csv_text(cell: str) -> str:
         ("s.jsonl", b"3", ["line 1: 3 should be an object"]),
         ("s.jsonl", b'{"stage": ' + DEEP.encode(), ["line 1: is nested too deeply"]),
         ("s.jsonl", b'{"stage": "train"}\n', ["line 1: missing key 'start_s'"]),
-        ("s.csv", b"", ["has no row"]),
+        ("s.csv", b"", ["is empty", "expected segment, stage"]),
         ("s.csv", b"stage,start_s,end_s\n", ["has no row"]),
         ("s.csv", b"stage,start_s\ntrain,1\n", ["line 2: missing key 'end_s'"]),
         ("s.csv", b"stage,start_s,end_s\ntrain,1\n", ["line 2: expected 3 cells"]),

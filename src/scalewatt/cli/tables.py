@@ -115,6 +115,13 @@ def account(arguments: argparse.Namespace) -> None:
         write_energy(folder, folder / "spec.json", powers, traces, energy)
 
 
+_OF_RUN = {
+    *("spec.json", "provenance.json", "history.parquet", "events.parquet", "weights.pt"),
+    *("train.log", "subsets.parquet", "perun"),
+}
+"""What a finished run's folder holds."""
+
+
 def _check_outputs(folders: list[Path], outputs: list[Path]) -> None:
     """Refuse two tables in one file, and tables in place of a run's own files."""
     found = [path.resolve() for path in outputs]
@@ -122,9 +129,14 @@ def _check_outputs(folders: list[Path], outputs: list[Path]) -> None:
         if path in found[:number]:
             raise InputError(f"account: {outputs[number]} is named twice; expected a file each")
         for folder in folders:
-            if path.is_relative_to(folder.resolve()):
+            inside = (
+                path.relative_to(folder.resolve())
+                if path.is_relative_to(folder.resolve())
+                else None
+            )
+            if inside is not None and inside.parts and inside.parts[0] in _OF_RUN:
                 raise InputError(
-                    f"account: {outputs[number]} lies in the run folder {folder}; expected files elsewhere"
+                    f"account: {outputs[number]} is a file of the run {folder}; expected another name"
                 )
 
 

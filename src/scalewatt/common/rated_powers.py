@@ -18,7 +18,11 @@ def check_rated_powers(powers: Any, where: str) -> None:
     parts = root["$defs"]["device"]["properties"]
     kinds = {kind: parts[kind] for kind in ("cpu", "gpu", "ram")}
     allowed = {"type": "object", "additionalProperties": False, "properties": kinds}
-    known = {k: v for k, v in powers.items() if v} if isinstance(powers, dict) else powers
+    known = (
+        {k: v for k, v in powers.items() if v not in (None, {})}
+        if isinstance(powers, dict)
+        else powers
+    )
     check(known, allowed, where, {**root, **allowed})
     check_idle_powers(known, where)
 

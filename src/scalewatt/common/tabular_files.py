@@ -31,13 +31,14 @@ def csv_rows(path: Path) -> Rows:
         raise InputError(f"{path}: is no readable CSV file ({error})") from error
     if not any(names):
         raise InputError(f"{path}: is empty; expected the names of columns in its first line")
+    width = len(names)
     while not names[-1] and not any(any(row[len(names) - 1 :]) for _, row in rows):
         names.pop()
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"{path}: the column {shown(twice)} stands there twice; allowed: once")
     for where, row in rows:
-        if len(row) < len(names) or any(row[len(names) :]):
+        if not len(names) <= len(row) <= width:
             raise InputError(f"{where}: expected {len(names)} cells, as in the first line")
     return [(where, dict(zip(names, row, strict=False))) for where, row in rows]
 
