@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dying_takers import dying_takers
 from no_flock import no_flock
 from run_files import make_spec
 
@@ -41,28 +42,10 @@ def test_an_error_inside_is_not_taken_for_the_locks(tmp_path: Path) -> None:
 
 # --- file systems without locks -------------------------------------------------------------------
 
-# A round is a forked process: it holds, adds one to a number, and half of them die as they hold.
-TAKERS = """
-import os, random, signal, sys, time
-from pathlib import Path
-from scalewatt.common import file_locks
-file_locks._LOOK_S = 0.01
-folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
-os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-for number in range(rounds):
-    child = os.fork()
-    if child == 0:
-        with file_locks.waiting_lock(folder / "lock", "waiting"):
-            count = int((folder / "count").read_text())
-            time.sleep(random.random() / 200)
-            (folder / "count").write_text(str(count + 1))
-            if number % 2:
-                os.kill(os.getpid(), signal.SIGKILL)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if status not in (0, signal.SIGKILL):
-        print("failed", status, flush=True)
-"""
+TAKERS = dying_takers(
+    "from scalewatt.common import file_locks\nfile_locks._LOOK_S = 0.01\n",
+    'file_locks.waiting_lock(folder / "lock", "waiting")',
+)
 HOLDS = """
 import sys, time
 from pathlib import Path

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from dying_takers import dying_takers
 from holder_records import (
     DEAD_PID,
     on_this_machine,
@@ -27,31 +28,15 @@ from scalewatt.run_files.run_lock import locked, run_target
 pytestmark = pytest.mark.usefixtures("outside_of_slurm")
 
 
-# A round is a forked process: it holds, adds one to a number, and half of them die as they hold.
-TAKERS = """
-import errno, fcntl, os, random, signal, sys, time
-from pathlib import Path
-from scalewatt.run_files import run_lock as hold
+TAKERS = dying_takers(
+    """from scalewatt.run_files import run_lock as hold
 def none(descriptor, operation):
     raise OSError(errno.ENOLCK, "no locks")
 fcntl.flock = none
 hold.RECORD_LOOK_S = 0.01
-folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
-os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-for number in range(rounds):
-    child = os.fork()
-    if child == 0:
-        with hold.locked(hold.run_target(folder)):
-            count = int((folder / "count").read_text())
-            time.sleep(random.random() / 200)
-            (folder / "count").write_text(str(count + 1))
-            if number % 2:
-                os.kill(os.getpid(), signal.SIGKILL)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if status not in (0, signal.SIGKILL):
-        print("failed", status, flush=True)
-"""
+""",
+    "hold.locked(hold.run_target(folder))",
+)
 
 
 def test_of_many_takers_without_locks_one_holds_at_a_time(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 from run_files import NAME, make_spec
 
 from scalewatt.campaign.run_spec import read_spec
+from scalewatt.common import file_locks
 from scalewatt.common.files import write_json
 from scalewatt.run_files import lock_owner
-from scalewatt.run_files import run_lock as hold
 from scalewatt.run_files import work_directory as workdir
 from scalewatt.run_files.lock_owner import LockedError, read_owner
 from scalewatt.run_files.progress_files import note_position
@@ -63,7 +63,7 @@ def pid_of_owner(path: Path) -> int | None:
 def on_machine(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Have this process take itself for one of another machine, whose flock does not reach here."""
     monkeypatch.setattr(socket, "gethostname", lambda: name)
-    for module in (lock_owner, hold):
+    for module in (lock_owner, file_locks):
         monkeypatch.setattr(module, "machine_id", lambda: f"{name}/1")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -203,12 +203,11 @@ def check_keys(files: Mapping[str, Given]) -> None:
         if name.endswith(_TEXTS)
         for line, kind in islice(known_keys(_text(given)), 1)
     ]
-    if found:
-        rest = f" and {len(found) - 5} more" if len(found) > 5 else ""
-        raise InputError(
-            f"not exported, as whoever has it could use it: {'; '.join(found[:5])}{rest}; allowed: none: "
-            "take it out, and have its provider replace it where others have seen the file"
-        )
+    _refuse(
+        "whoever has it could use it",
+        found,
+        "none: take it out, and have its provider replace it where others have seen the file",
+    )
 
 
 def _text(given: Given) -> str:
@@ -223,12 +222,19 @@ def check_private(files: Mapping[str, Given], words: Mapping[str, str]) -> None:
         for name, given in files.items()
         for problem in _private(name, given, words)
     ]
+    _refuse(
+        "it would reveal this machine or somebody",
+        found,
+        "relative paths and no e-mail addresses, or --allow-private",
+    )
+
+
+def _refuse(why: str, found: Sequence[str], allowed: str) -> None:
+    """Raise InputError, naming the first of what was found, if anything was."""
     if found:
         rest = f" and {len(found) - 5} more" if len(found) > 5 else ""
         raise InputError(
-            "not exported, as it would reveal this machine or somebody: "
-            f"{'; '.join(found[:5])}{rest}; allowed: relative paths and no e-mail addresses, or "
-            "--allow-private"
+            f"not exported, as {why}: {'; '.join(found[:5])}{rest}; allowed: {allowed}"
         )
 
 

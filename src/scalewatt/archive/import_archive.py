@@ -209,9 +209,8 @@ def _renamed(file: Path, own: str) -> Campaign:
 def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
     """Move everything to its place, or nothing: the results last, in one step."""
     try:
-        (
-            results / own
-        ).mkdir()  # whoever makes it has the name; renaming onto an empty folder is allowed
+        # Whoever makes it has the name; renaming onto an empty folder is allowed.
+        (results / own).mkdir()
     except FileExistsError:
         raise InputError(f"{results / own}: exists already: another import was faster") from None
     placed = []

@@ -129,12 +129,7 @@ def _check_outputs(folders: list[Path], outputs: list[Path]) -> None:
         if path in found[:number]:
             raise InputError(f"account: {outputs[number]} is named twice; expected a file each")
         for folder in folders:
-            inside = (
-                path.relative_to(folder.resolve())
-                if path.is_relative_to(folder.resolve())
-                else None
-            )
-            if inside is not None and inside.parts and inside.parts[0] in _OF_RUN:
+            if any(path.is_relative_to(folder.resolve() / name) for name in _OF_RUN):
                 raise InputError(
                     f"account: {outputs[number]} is a file of the run {folder}; expected another name"
                 )

@@ -187,7 +187,7 @@ def _owner(path: Path) -> dict[str, Any] | None:
         found = parse_json(plain_text(path))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 

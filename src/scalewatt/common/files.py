@@ -165,7 +165,7 @@ def read_content(path: Path) -> Any:
     """Return what a JSON file holds; None if it is missing or damaged."""
     try:
         return parse_json(plain_text(path))
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return None
 
 

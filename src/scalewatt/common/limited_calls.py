@@ -42,10 +42,6 @@ class CallFailed(Exception):
     """The call did not return; the message is the reason, in a few words."""
 
 
-class _Died(CallFailed):
-    """The child has died, or has to."""
-
-
 @dataclass(frozen=True)
 class Limits:
     """What one call may take."""
@@ -76,21 +72,19 @@ class _Child:
                 env={**os.environ, **threads},
             )
 
-    def call(self, function: Callable[..., _Result], args: Any, limits: Limits) -> _Result:
-        """Return the function's result, or raise what it raised; CallFailed where it does not return."""
+    def call(self, function: Callable[..., Any], args: Any, limits: Limits) -> tuple[str, Any]:
+        """Return the answer, as `_serve` gives it; after any exception the child cannot be called again.
+
+        CallFailed where there is no answer.
+        """
         until = time.monotonic() + limits.wall_s + _START_S
         try:
             _send(self._socket, (function, args, limits))
             if not select.select([self._socket], [], [], until - time.monotonic())[0]:
-                raise _Died(f"it takes over {limits.wall_s:.0f} s")
-            outcome, value = _receive(self._socket)
+                raise CallFailed(f"it takes over {limits.wall_s:.0f} s")
+            return _receive(self._socket)
         except (OSError, EOFError) as error:
-            raise _Died(self._reason(limits)) from error
-        if outcome == "refused":
-            raise InputError(value)
-        if outcome == "failed":
-            raise CallFailed(value)
-        return value
+            raise CallFailed(self._reason(limits)) from error
 
     def end(self, grace_s: float = 0.0) -> None:
         """End the process, where this one has started it."""
@@ -139,15 +133,16 @@ def call_limited(function: Callable[..., _Result], *args: Any, limits: Limits) -
             except OSError as error:
                 raise CallFailed(f"no process can be started: {error.strerror}") from error
         try:
-            return _child.call(function, args, limits)
-        except InputError:
-            raise
-        except BaseException as error:
-            if type(error) is CallFailed:
-                raise
+            outcome, value = _child.call(function, args, limits)
+        except BaseException:
             _child.end()  # dead, or in the middle of an answer
             _child = None
             raise
+    if outcome == "refused":
+        raise InputError(value)
+    if outcome == "failed":
+        raise CallFailed(value)
+    return value
 
 
 @atexit.register

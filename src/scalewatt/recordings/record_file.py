@@ -211,7 +211,7 @@ def read_header(path: Path) -> tuple[dict[str, Any], np.dtype[Any], int]:
         if not known or names[:2] != ["t", "mono"] or names[-1] != _CHECK or line[-1:] != b"\n":
             raise ValueError("unknown fields")
         dtype = _dtype(fields)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"{path}: its first line is no header of records ({error}); "
             'expected {"fields": [["t", "<f8"], ["mono", "<f8"], …, ["crc32", "<u4"]]}'

@@ -253,7 +253,7 @@ def _typed(key: str, value: Any) -> Any:
     if isinstance(value, str):
         try:
             value = parse_json(value)
-        except (ValueError, RecursionError):
+        except ValueError:
             return value
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)  # a column of integers with empty cells is one of floats

@@ -229,7 +229,7 @@ def parse_archive_manifest(text: bytes, where: str) -> ArchiveManifest:
     """Read manifest.json of an archive; InputError if it is none, or of an unknown version."""
     try:
         content = parse_json(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"{where}: is no readable JSON file ({error})") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InputError(

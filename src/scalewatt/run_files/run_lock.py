@@ -19,8 +19,7 @@ from typing import TextIO
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.file_locks import BEAT_S, SILENT_S, exists, flock
-from scalewatt.common.processes import machine_id, process_started_s
+from scalewatt.common.file_locks import BEAT_S, SILENT_S, exists, flock, this_process
 from scalewatt.run_files.attempt_log import current_job
 from scalewatt.run_files.lock_owner import (
     LOCK,
@@ -242,12 +241,9 @@ def _own_record(target: Target) -> Iterator[tuple[Path, str]]:
     """Return a complete record of this process under a name of its own, and its token."""
     path = target.record.with_name(f".{target.record.stem}.{uuid.uuid4().hex[:8]}.tmp")
     record = {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "pid_started_s": process_started_s(os.getpid()),
+        **this_process(),
         "job": current_job(),
         "since_s": time.time(),
-        "machine": machine_id(),
         "id": uuid.uuid4().hex,
     }
     try:
