@@ -1,0 +1,107 @@
+"""Student's t: intervals of means, the probability that one decides, and how many repeats would.
+
+A number is an estimate with a standard error that `freedom` degrees of freedom tell. It is said to lie
+within bounds where its whole 95 % interval does, outside of them where its whole interval is on the
+other side of one, and else nothing is said. So each is wrong with a probability of 2.5 % at most for a
+truth on the bound (two one-sided tests: Schuirmann 1987).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+CONFIDENCE = 0.95
+POWER = 0.8
+"""Probability of a verdict for which repeats are counted."""
+MOST_REPEATS = 1000
+_PROBABILITIES = (np.arange(400) + 0.5) / 400
+"""Those of the standard errors that stand for their distribution."""
+_MANY = 1e6
+"""Degrees of freedom from which the normal distribution is meant."""
+
+
+def quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
+    """Return half the width of an interval of this confidence, over its standard error."""
+    from scipy.special import stdtrit  # scipy.stats takes a second to import
+
+    return float(stdtrit(min(freedom, _MANY), (1 + confidence) / 2))
+
+
+def below(value: float, bound: float, error: float, freedom: float) -> float:
+    """Return the probability of an estimate as low as `value` or lower, were the truth at `bound`.
+
+    With an `error` of 0 it is 0 or 1.
+    """
+    from scipy.special import stdtr
+
+    if not error:
+        return float(value >= bound)
+    return float(stdtr(min(freedom, _MANY), (value - bound) / error))
+
+
+def chance_inside(
+    truth: float,
+    low: float,
+    high: float,
+    error: float,
+    freedom: float,
+    confidence: float = CONFIDENCE,
+) -> float:
+    """Return the probability that an estimate's whole interval lies within bounds, for this truth.
+
+    `error` is the true standard error; the one found varies about it as `freedom` says.
+    """
+    from scipy.special import ndtr
+
+    if not error:
+        return float(low <= truth <= high)
+    half = _halves(error, freedom, confidence)
+    room = ndtr((high - half - truth) / error) - ndtr((low + half - truth) / error)
+    return float(np.mean(np.maximum(room, 0.0)))
+
+
+def chance_outside(
+    truth: float,
+    low: float,
+    high: float,
+    error: float,
+    freedom: float,
+    confidence: float = CONFIDENCE,
+) -> float:
+    """Return the probability that an estimate's whole interval lies outside of bounds, for this truth."""
+    from scipy.special import ndtr
+
+    if not error:
+        return float(not low <= truth <= high)
+    half = _halves(error, freedom, confidence)
+    apart = ndtr((low - half - truth) / error) + ndtr((truth - high - half) / error)
+    return float(np.mean(apart))
+
+
+def _halves(error: float, freedom: float, confidence: float) -> npt.NDArray[np.float64]:
+    """Return half the widths of intervals, each as probable: the error found is chi-distributed."""
+    from scipy.special import gammaincinv
+
+    freedom = min(freedom, _MANY)
+    spreads = np.sqrt(gammaincinv(freedom / 2, _PROBABILITIES) * 2 / freedom)
+    return np.asarray(quantile(freedom, confidence) * error * spreads)
+
+
+def first_with_power(chance: Callable[[int], float], least: int = 2) -> int | None:
+    """Return the smallest number of repeats from `least` on whose chance of a verdict is POWER.
+
+    `chance` must not fall with their number. Null for more than MOST_REPEATS.
+    """
+    if chance(MOST_REPEATS) < POWER:
+        return None
+    low, high = least, MOST_REPEATS
+    while low < high:
+        middle = (low + high) // 2
+        if chance(middle) >= POWER:
+            high = middle
+        else:
+            low = middle + 1
+    return low
