@@ -1,0 +1,69 @@
+"""How much single runs of one training scatter: pooled over repeats, and as published for each model.
+
+Published are the repeats of Huber et al. (2025): three of FourCastNet's pre-training on 64 A100 (section
+3.3.1), five of each training of ResNet50 (its authors' figure 3), in reference/published_results.csv.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from scalewatt.results.tables.frames import records
+from scalewatt.results.tables.published import published_configurations
+from scalewatt.results.tables.repeat_statistics import Summary, summary_of
+
+CORRELATION = 0.8
+"""Assumed between the logarithms of energy and run time over repeats of one training: a run that takes
+longer takes more energy. The paper does not publish it."""
+WIDEST = "fourcastnet"
+"""The model whose spread is taken for models of which none is published."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Relative sample standard deviation of one run, and how many degrees of freedom tell it."""
+
+    relative: float
+    freedom: int
+
+
+def pooled(summaries: Iterable[Summary]) -> Spread | None:
+    """Return the spread that repeats of several configurations share; null if none has two, or all are equal.
+
+    Repeats that are all equal share their seed: they do not tell what another run would give.
+    """
+    known = [one for one in summaries if one.n > 1 and one.mean and one.sd is not None]
+    freedom = sum(one.n - 1 for one in known)
+    square = math.fsum((s.n - 1) * ((s.sd or 0.0) / (s.mean or 1.0)) ** 2 for s in known)
+    return Spread(math.sqrt(square / freedom), freedom) if square else None
+
+
+@cache
+def published_spread(model: str, name: str) -> Spread | None:
+    """Return the published spread of a quantity of `configurations`; null of errors, of which none is.
+
+    Times and rates have that of GPU hours, energies that of the energy; powers and shares that of the
+    energy per GPU hour, which follows from both by CORRELATION. Of a model without published repeats
+    it is the WIDEST one's.
+    """
+    if name.startswith("metric_"):
+        return None
+    if any(part in name for part in ("power", "p_gpuh", "share")):
+        energy, time = _published(model, "energy_kwh"), _published(model, "gpu_hours")
+        square = energy.relative**2 + time.relative**2
+        both = square - 2 * CORRELATION * energy.relative * time.relative
+        return Spread(math.sqrt(both), min(energy.freedom, time.freedom))
+    is_energy = any(part in name for part in ("energy", "carbon", "cost"))
+    return _published(model, "energy_kwh" if is_energy else "gpu_hours")
+
+
+@cache
+def _published(model: str, name: str) -> Spread:
+    rows = records(published_configurations())
+    own = pooled(summary_of(row, name) for row in rows if row["model"] == model)
+    if own is None:
+        return _published(WIDEST, name)
+    return own
