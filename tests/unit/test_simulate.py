@@ -365,6 +365,27 @@ def test_provenance_names_the_model_and_what_is_assumed(short: Simulated) -> Non
     assert {"device_shares", "power_profile", "metric"} <= set(said["by_hand"])
 
 
+def test_provenance_says_whether_the_model_was_calibrated_on_this_training(
+    short: Simulated, tmp_path: Path
+) -> None:
+    assert short.provenance["simulated"]["calibrated"] is True
+    others = (
+        spec_of(SHORT, epochs=3),
+        spec_of("resnet50-a100-n008-lbs0256-full", epochs=3),
+        spec_of("fourcastnet.finetune-a100-n064-lbs0001-full", epochs=3),
+    )
+    for number, spec in enumerate(others):
+        one = simulate(tmp_path / str(number), spec)
+        assert one.provenance["simulated"]["calibrated"] is False
+
+
+def test_a_fine_tuning_of_the_load_of_a_calibrated_pretraining_was_not_calibrated_on() -> None:
+    spec = spec_of("fourcastnet.finetune-a100-n064-lbs0001-full", epochs=80)
+    model = read_model(MODEL).of(kind_of_spec(spec))
+    assert load_of_spec(spec) in {point.load for point in model.points}
+    assert not simulation(spec, cluster(), model).calibrated
+
+
 def test_energies_that_the_model_has_by_device_kind_are_not_assumed(
     tmp_path: Path,
 ) -> None:

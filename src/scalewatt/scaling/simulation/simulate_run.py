@@ -233,6 +233,7 @@ def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
             "model_sha256": hashlib.sha256(model_path.read_bytes()).hexdigest(),
             "kind": one.model.kind.name,
             "assumed": one.model.assumed,
+            "calibrated": one.calibrated,
             "warnings": warnings_of(one.model, load_of_spec(spec)),
             "seed": one.draw.seed,
             "sampling_period_s": nodes.periods.usual_s,

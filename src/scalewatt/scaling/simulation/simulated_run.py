@@ -8,6 +8,7 @@ from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.stage_log import EVALUATIONS
+from scalewatt.scaling.model.cost_terms import load_of_spec
 from scalewatt.scaling.model.kind_model import KindModel
 from scalewatt.scaling.model.model_file import ScalingModel
 from scalewatt.scaling.model.training_kind import kind_of_spec
@@ -30,6 +31,15 @@ class Simulation:
     draw: RunDraw
     nodes: Nodes
     segments: tuple[Segment, ...]
+
+    @property
+    def calibrated(self) -> bool:
+        """Return True if the model was calibrated on this training, of whichever campaign.
+
+        The same kind with the same load: GPUs, nodes, LBS, samples, updates and epochs.
+        """
+        own = kind_of_spec(self.spec), load_of_spec(self.spec)
+        return own in {(point.kind, point.load) for point in self.model.points}
 
     def started_s(self, segment: Segment) -> float:
         """Return the Unix time at which a segment begins."""
