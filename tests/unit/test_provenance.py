@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -121,6 +123,47 @@ def test_a_copy_without_git_has_no_commit_nor_that_of_a_clone_around_it(
     (tmp_path / "copy").mkdir()
     monkeypatch.setattr(provenance, "PROJECT_ROOT", tmp_path / "copy")
     assert provenance.source_commit() is None
+
+
+CLAIMS = ("claims.csv", "claim_checks.csv", "inconsistencies.csv", "tolerances.csv")
+
+
+@pytest.fixture
+def reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder in place of `reference`."""
+    monkeypatch.setattr(provenance, "PROJECT_ROOT", tmp_path)
+    provenance.claims_hash.cache_clear()
+    yield tmp_path / "reference"
+    provenance.claims_hash.cache_clear()
+
+
+@pytest.mark.parametrize("names", [CLAIMS, CLAIMS[:3]])
+def test_the_hash_of_the_claims_is_that_of_the_bytes_of_their_tables_in_order(
+    names: tuple[str, ...], reference: Path
+) -> None:
+    reference.mkdir()
+    for name in reversed(names):
+        (reference / name).write_bytes(name.encode() + b"\xff\r\n")
+    (reference / "published_results.csv").write_text("no claim")
+    every = b"".join(name.encode() + b"\xff\r\n" for name in names)
+    assert provenance.claims_hash() == hashlib.sha256(every).hexdigest()
+
+
+def test_a_changed_tolerance_changes_the_hash_of_the_claims(reference: Path) -> None:
+    reference.mkdir()
+    found = []
+    for margin in ("0.10", "0.15"):
+        (reference / "claim_checks.csv").write_text(f"id,margin\nF20,{margin}\n")
+        provenance.claims_hash.cache_clear()
+        found.append(provenance.claims_hash())
+    assert None not in found and found[0] != found[1]
+
+
+def test_an_installation_without_claims_has_no_hash_of_them(reference: Path) -> None:
+    assert provenance.claims_hash() is None
+    reference.mkdir()
+    provenance.claims_hash.cache_clear()
+    assert provenance.claims_hash() is None
 
 
 def test_a_container_says_the_commit_that_was_noted_when_it_was_built(

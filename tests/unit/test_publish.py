@@ -144,12 +144,25 @@ def test_each_segment_records_the_commit_that_it_was_started_from(work: WorkDir,
     assert {name: found[name] for name in packages} == packages
 
 
+@pytest.mark.parametrize(("noted", "recorded"), [(("ab", "cd"), "ab"), ((None, "cd"), None)])
+def test_the_claims_of_a_run_are_those_that_stood_when_its_first_segment_began(
+    noted: tuple[str | None, str], recorded: str | None, work: WorkDir, out: Path
+) -> None:
+    for number, one in enumerate(noted):
+        write_json(made_with_path(work.path, number), {"commit": "4567", "claims_sha256": one})
+    publish(work, out)
+    assert read_provenance(out / "provenance.json")["claims_sha256"] == recorded
+
+
+_SINCE = ("packages_installed", "lock", "nodes", "claims_sha256")
+
+
 def test_a_run_of_an_older_version_is_published_with_what_it_noted(
     work: WorkDir, out: Path
 ) -> None:
     publish(work, out)
     found = read_json(out / "provenance.json")
-    assert [found[name] for name in ("packages_installed", "lock", "nodes")] == [None] * 3
+    assert [found[name] for name in _SINCE] == [None] * len(_SINCE)
     assert read_provenance(out / "provenance.json") == found
 
 

@@ -22,6 +22,7 @@ from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.provenance.package_lock import lock_sha256
+from scalewatt.provenance.versions import claims_hash
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
@@ -350,6 +351,7 @@ def test_provenance_has_the_simulators_packages_and_nothing_that_only_a_training
     assert found["packages_installed"]["numpy"] == np.__version__
     assert found["lock"]["sha256"] == lock_sha256()
     assert {"commit", "commit_clean"} <= found.keys()
+    assert found["claims_sha256"] == claims_hash()
     for name in ("nodes", "software", "perun", "environment_variables"):
         assert found[name] is None
 

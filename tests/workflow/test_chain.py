@@ -16,7 +16,7 @@ from workspace import PROJECT, Workspace
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.provenance.package_lock import installed_versions, lock_sha256
-from scalewatt.provenance.versions import is_clean
+from scalewatt.provenance.versions import claims_hash, is_clean
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -90,6 +90,7 @@ def test_provenance_says_what_a_stranger_needs_to_make_the_run_again(finished: W
         assert all(one["locked"] != one["installed"] for one in found["lock"]["differences"])
         assert found["commit_clean"] is is_clean(found["commit"])
         (segment,) = found["segments"]
+        assert found["claims_sha256"] == claims_hash()
         assert {"commit", "commit_clean"} <= segment.keys()
         (node,) = found["nodes"]
         assert node["hosts"] == found["hostnames"]

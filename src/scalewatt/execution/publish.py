@@ -80,6 +80,7 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
         "commit": commit,
         "commit_clean": is_clean(commit),
         **{name: software.get(numbers[-1], {}).get(name) for name in _OF_PACKAGES},
+        "claims_sha256": software.get(numbers[0], {}).get("claims_sha256"),
         **last,
         **joined_gpus(described),
         "nodes": joined(one.get("nodes") for one in described),

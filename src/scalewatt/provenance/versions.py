@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -16,6 +17,8 @@ from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.provenance.package_lock import installed_versions, lock_note
 
 PACKAGES = ("scalewatt", "torch", "torchvision", "perun", "mpi4py", "mpich", "numpy", "h5py")
+CLAIMS_TABLES = ("claims.csv", "claim_checks.csv", "inconsistencies.csv", "tolerances.csv")
+"""Those of `reference` that decide verdicts, in the order of their hash."""
 
 
 def package_versions() -> dict[str, str | None]:
@@ -51,8 +54,21 @@ def is_clean(commit: str | None) -> bool | None:
 
 
 @cache
+def claims_hash() -> str | None:
+    """Return the SHA-256 over the claims' tables, one after the other; None without any.
+
+    So a run says by which tolerances it was going to be judged.
+    """
+    tables = [PROJECT_ROOT / "reference" / name for name in CLAIMS_TABLES]
+    found = [path.read_bytes() for path in tables if path.is_file()]
+    return hashlib.sha256(b"".join(found)).hexdigest() if found else None
+
+
+@cache
 def made_with() -> dict[str, Any]:
-    """Return the code and packages of this process: commit, commit_clean, packages_installed, lock.
+    """Return the code and packages of this process, by the keys of a run's provenance.
+
+    commit, commit_clean, packages_installed, lock, claims_sha256.
 
     Looked up once a process: it reads the metadata of a hundred packages.
     """
@@ -62,6 +78,7 @@ def made_with() -> dict[str, Any]:
         "commit_clean": is_clean(commit),
         "packages_installed": installed,
         "lock": lock_note(installed),
+        "claims_sha256": claims_hash(),
     }
 
 
