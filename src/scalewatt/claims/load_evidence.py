@@ -23,7 +23,7 @@ from scalewatt.claims.evidence.evidence import (
     Row,
     Trace,
     key_of_line,
-    pooled,
+    pooled_spreads,
 )
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
@@ -33,7 +33,7 @@ from scalewatt.results.tables.frames import read_frame, records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.read_table import CONFIGURATION_KEY, PUBLISHED, RUN_KEY
 from scalewatt.results.tables.run_row import read_provenances
-from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
 PAPER_CAMPAIGN = PROJECT_ROOT / "config.yaml"
 
@@ -70,7 +70,6 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
             campaign.recorded_name,
             lines=lines_of(campaign, records(configurations)),
             runs=runs,
-            comparisons=tuple(records(read_frame(tables / "comparisons.parquet", COMPARISONS))),
             traces=() if traces is None else traces_of(traces),
             trace_metadata={} if traces is None else traces.attrs,
             specs=specs_of(campaign),
@@ -163,7 +162,13 @@ def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
             modes[name],
             constant_of(campaign, series),
             tuple(
-                Point(by_id[id_], of_point[id_], _total(campaign, id_), _chance(campaign, id_))
+                Point(
+                    by_id[id_],
+                    of_point[id_],
+                    _total(campaign, id_),
+                    _chance(campaign, id_),
+                    varies_seeds=getattr(campaign.configurations[id_], "seeds", "same") == "varied",
+                )
                 for _, id_ in sorted(series.points.items())
                 if id_ in by_id
             ),
@@ -200,7 +205,7 @@ def _chance(campaign: Campaign, id_: str) -> float | None:
 def with_points(evidence: Evidence) -> Evidence:
     """Return the same with `points`: those of all lines, each once, with what repeats say of their spread."""
     there = {point.id: point for line in evidence.lines for point in line.points}
-    spreads = {} if evidence.published else pooled(point.row for point in there.values())
+    spreads = {} if evidence.published else pooled_spreads(p.row for p in there.values())
     whole = replace(evidence, points=tuple(there.values()))
     return whole.changed(lambda point: replace(point, spreads=spreads))
 

@@ -13,9 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalewatt.claims.evidence.claim_types import INCONSISTENCY, NOT_TESTABLE, Claim, Verdict
+from scalewatt.claims.evidence.claim_types import (
+    BY_CONSTRUCTION,
+    CONTRADICTED,
+    INCONSISTENCY,
+    NOT_TESTABLE,
+    TESTED,
+    Claim,
+    Verdict,
+)
 from scalewatt.claims.evidence.evidence import Evidence, Point, Row
-from scalewatt.claims.rules.run_checks import verdict_of
+from scalewatt.claims.numbers.decisions import holm
+from scalewatt.claims.rules.run_checks import verdict_and_basis, verdict_of
 from scalewatt.provenance.versions import SIMULATION_SUBJECTS
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.tables.frames import records
@@ -50,6 +59,10 @@ QUANTITIES_OF = {
 
 SPREADS = tuple(f"{name}_{part}" for name in QUANTITIES for part in PARTS if part != "mean")
 """Columns of `configurations` that follow from how repeats scatter."""
+GIVEN_AGAIN = (
+    "The scaling model was calibrated on these configurations, and gives them again: no test. As one it "
+    "would read {}."
+)
 ON_SCATTER = f"It rests on intervals of repeats, whose scatter is assumed ({DOCUMENTED})."
 
 
@@ -78,6 +91,11 @@ class Simulated:
         return next((text for text in found if text), None)
 
     @property
+    def is_calibrated(self) -> bool:
+        """Return True if the scaling model was calibrated on it, or nothing says that it was not."""
+        return all(one.get("calibrated", True) for one in self.statements)
+
+    @property
     def is_assumed(self) -> bool:
         """Return True if its costs are known to be assumed."""
         return bool(self.statements) and self.assumption(COSTS) is not None
@@ -103,11 +121,12 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
     """Return the verdict on every claim, in their order; the checks alone decide on results that ran."""
     found = simulated_in(evidence)
     if not found:
-        return [verdict_of(claim, evidence) for claim in claims]
+        return together([verdict_of(claim, evidence) for claim in claims])
     seen = without_assumptions(evidence, found)
     assumed = {id_ for id_, one in found.items() if one.is_assumed}
     rest = seen.changed(lambda p: None if p.id in assumed else p) if assumed else seen
     bare = without_scatter(rest, found)
+    calibrated = {id_ for id_, one in found.items() if one.is_calibrated}
 
     def verdict(claim: Claim) -> Verdict:
         """Return the verdict by `rest`, with sentences on what it rests on."""
@@ -116,7 +135,7 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
             first = Verdict(claim.id, NOT_TESTABLE, None, claim.expected, text)
             sentences = [text]
         else:
-            first = verdict_of(claim, rest)
+            first, looked_at = verdict_and_basis(claim, rest)
             sentences = [first.detail]
             if first != verdict_of(claim, bare):
                 sentences.append(ON_SCATTER)
@@ -128,13 +147,29 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
                 sentences.append(
                     "It is the published error that simulated runs are made to end at."
                 )
+                looked_at = set()
+            if first.verdict in TESTED and looked_at <= calibrated:
+                sentences.append(GIVEN_AGAIN.format(first.verdict))
+                first = replace(first, verdict=BY_CONSTRUCTION, p=None, chances=None)
         # The origin is named, unless no result decides the claim or its energies are named already.
         named = f"Origin of the energy: {SIMULATED}." in first.detail
         if first.verdict != INCONSISTENCY and not named:
             sentences.append(f"Origin of the runs: {SIMULATED}.")
         return replace(first, detail=" ".join(sentences))
 
-    return [verdict(claim) for claim in claims]
+    return together([verdict(claim) for claim in claims])
+
+
+def together(found: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts, of which contradictions say whether they stand among all that was tested."""
+    tested = [one for one in found if one.verdict in TESTED and one.p is not None]
+    stands = dict(
+        zip((one.id for one in tested), holm([one.p or 0.0 for one in tested]), strict=True)
+    )
+    return [
+        replace(one, stands=stands.get(one.id, True)) if one.verdict == CONTRADICTED else one
+        for one in found
+    ]
 
 
 def assumption_of(claim: Claim, found: Mapping[str, Simulated]) -> str | None:
@@ -179,14 +214,7 @@ def without_assumptions(evidence: Evidence, found: Mapping[str, Simulated]) -> E
         unknown = {f"{name}_{part}": None for name in names for part in PARTS}
         return replace(point, row={**point.row, **unknown}) if unknown else point
 
-    def whole(row: Row) -> bool:
-        """Return True for whole energies: over fewer device kinds, parts are assumed."""
-        ids = (row["configuration"], row["baseline"])
-        apart = [id_ for id_ in ids if id_ in found and found[id_].assumption(SHARES)]
-        return all(found[id_].row.get("energy_scope") == row["energy_scope"] for id_ in apart)
-
-    kept = tuple(row for row in evidence.comparisons if whole(row))
-    return replace(evidence.changed(seen), comparisons=kept)
+    return evidence.changed(seen)
 
 
 def without_scatter(evidence: Evidence, found: Mapping[str, Simulated]) -> Evidence:
@@ -199,10 +227,7 @@ def without_scatter(evidence: Evidence, found: Mapping[str, Simulated]) -> Evide
             return point
         return replace(point, row={**point.row, **unknown}, spreads={})
 
-    kept = tuple(
-        row for row in evidence.comparisons if not {row["configuration"], row["baseline"]} & ids
-    )
-    return replace(evidence.changed(seen), comparisons=kept)
+    return evidence.changed(seen)
 
 
 def basis_of_simulated(evidence: Evidence) -> str:

@@ -1,6 +1,6 @@
 """Claims, their checks and the paper's inconsistencies as reference/ lists them; what a check answers.
 
-Where the evidence lacks something, a rule may raise `NotTestable` or `Unresolved` in place of returning
+Where the evidence lacks something, a rule may raise `NotTestable` or `TooFew` in place of returning
 such an outcome.
 """
 
@@ -18,14 +18,18 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.untrusted_text import parse_json
 
-REPRODUCED = "reproduced"
-NOT_REPRODUCED = "not_reproduced"
-UNRESOLVED = "unresolved"
+SET_UP = "set_up_as_stated"
+BY_CONSTRUCTION = "identical_by_construction"
+SUPPORTED = "supported"
+CONTRADICTED = "contradicted"
+UNDECIDED = "undecided"
 NOT_TESTABLE = "not_testable"
-INCONSISTENCY = "inconsistency"
+INCONSISTENCY = "inconsistency_of_the_paper"
 NOTHING = "nothing: an inconsistency"
 """What is expected of an inconsistency."""
-VERDICTS = (REPRODUCED, NOT_REPRODUCED, UNRESOLVED, NOT_TESTABLE, INCONSISTENCY)
+TESTED = (SUPPORTED, CONTRADICTED, UNDECIDED)
+"""Verdicts on claims that results could have refuted."""
+VERDICTS = (*TESTED, BY_CONSTRUCTION, SET_UP, NOT_TESTABLE, INCONSISTENCY)
 
 CHECKED_KINDS = ("numeric", "trend", "threshold", "table", "derived", "identity")
 """Kinds of claim that tables of results decide; `hypothesis` where the campaign has the experiment."""
@@ -104,17 +108,26 @@ class Outcome:
     detail: str
     expected: str | None = None
     """In place of the claim's own, where the check reads it in another way."""
+    p: float | None = None
+    """The probability of such data, or any further off, were the claim true; null where nothing was tested,
+    or exact numbers were."""
+    chances: tuple[float, ...] | None = None
+    """The probability to be supported, were the truth 0, 5, 10 and 15 % off (see `decisions.OFF`)."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on one claim."""
+    """The verdict on one claim; `p` and `chances` as of its outcome."""
 
     id: str
     verdict: str
     value: Value
     expected: str
     detail: str
+    p: float | None = None
+    chances: tuple[float, ...] | None = None
+    stands: bool | None = None
+    """Of a contradiction: True if it is one too when all tested claims are taken together (Holm)."""
 
 
 class Undecided(Exception):
@@ -134,10 +147,10 @@ class NotTestable(Undecided):
     verdict = NOT_TESTABLE
 
 
-class Unresolved(Undecided):
-    """Too few repeats or points; the message says how many are needed."""
+class TooFew(Undecided):
+    """Too few points; the message says how many are needed."""
 
-    verdict = UNRESOLVED
+    verdict = UNDECIDED
 
 
 _OTHER_NAMES = {
@@ -251,8 +264,11 @@ class Check:
     against: str
     """What a slope or a rank is taken against: a column, `n`, `log2 n` or `samples`."""
     expects: str
-    """A range `low..high`, a number with its tolerance, OF_CLAIM, or JSON."""
+    """A tolerance's name, a range `low..high`, a number with its tolerance, OF_CLAIM, or JSON."""
+    stated_in: str
+    """Which source of the published results has the very number that is claimed; empty: none."""
     margin: str
+    """Of an onset what leaves the base; else a tolerance that its rule has beside the bounds."""
     least: int
     """How many points are needed."""
     unit: str
@@ -287,11 +303,29 @@ class Check:
         """Return lower and upper bound, null if there is none; InputError for what is no range."""
         if self.expects == OF_CLAIM:
             return around(_claims()[self.id])
-        if found := _RANGE.fullmatch(self.expects):
-            low, high = (None if end is None else float(end) for end in found.groups())
-            return low, high
+        if (found := _range_of(self.expects)) is not None:
+            return found
         value, *tolerance = self.expects.split(maxsplit=1)
         return _around(self.id, value, " ".join(tolerance))
+
+    @property
+    def target(self) -> Target:
+        """Return the number that is claimed, with its tolerance; InputError for what is none."""
+        if self.expects == OF_CLAIM:
+            claim = _claims()[self.id]
+            return _target(self.id, claim.value, claim.tolerance.strip())
+        value, *tolerance = self.expects.split(maxsplit=1)
+        return _target(self.id, value, " ".join(tolerance))
+
+    @property
+    def most(self) -> float:
+        """Return the bound that `margin` names in the list of tolerances."""
+        found = _range_of(self.margin)
+        if found is None or found[1] is None:
+            raise InputError(
+                f"{CHECK_TABLE.name}: {self.id}: margin {self.margin!r} is no tolerance"
+            )
+        return found[1]
 
     @property
     def low(self) -> float:
@@ -347,12 +381,62 @@ def _check(path: Path, number: int, row: dict[str, str]) -> Check:
         raise InputError(f"{path}: line {number}: {row['id']}: {error}") from error
 
 
+@dataclass(frozen=True)
+class Tolerance:
+    """A row of reference/tolerances.csv: bounds that several checks share."""
+
+    name: str
+    expects: str
+    """A range `low..high`."""
+    reason: str
+
+
+TOLERANCE_TABLE = REFERENCE / "tolerances.csv"
+
+
+@cache
+def tolerances() -> dict[str, Tolerance]:
+    """Return the tolerances by name; InputError for a missing column."""
+    rows = read_rows(TOLERANCE_TABLE, [field.name for field in fields(Tolerance)])
+    return {row["name"]: Tolerance(**row) for row in rows}
+
+
+def _range_of(text: str) -> tuple[float | None, float | None] | None:
+    """Return the bounds of a range, or of a tolerance's name; null for what is neither."""
+    named = tolerances().get(text)
+    found = _RANGE.fullmatch(text if named is None else named.expects)
+    if found is None:
+        return None
+    low, high = (None if end is None else float(end) for end in found.groups())
+    return low, high
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number that is claimed, and how far off another may be."""
+
+    value: float
+    room: float
+    """In the value's unit, or a part of it where it is relative."""
+    is_relative: bool
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Return the value less and plus its tolerance."""
+        size = self.room * (abs(self.value) if self.is_relative else 1)
+        return self.value - size, self.value + size
+
+
 def around(claim: Claim) -> tuple[float, float]:
     """Return a claim's value less and plus its tolerance: `+-5 %` of the value, `+-3 pp`, or `+-0.03`."""
     return _around(claim.id, claim.value, claim.tolerance.strip())
 
 
 def _around(id_: str, value: str, tolerance: str) -> tuple[float, float]:
+    return _target(id_, value, tolerance).bounds
+
+
+def _target(id_: str, value: str, tolerance: str) -> Target:
     found = _TOLERANCE.fullmatch(tolerance)
     try:
         number = float(value)
@@ -363,8 +447,8 @@ def _around(id_: str, value: str, tolerance: str) -> tuple[float, float]:
             f"reference/claims.csv: {id_}: value {value!r}, tol_same_hardware "
             f"{tolerance!r}; expected a number and +-x %, +-x pp or +-x"
         )
-    size = float(found[1]) * (abs(number) / 100 if found[2] == "%" else 1)
-    return number - size, number + size
+    is_relative = found[2] == "%"
+    return Target(number, float(found[1]) / (100 if is_relative else 1), is_relative)
 
 
 @cache

@@ -15,7 +15,6 @@ and `fd_gbs`, `fd`, `sd` in a question mean all that begin so.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -30,16 +29,28 @@ from scalewatt.claims.evidence.claim_types import NotTestable
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.published import FULL_SAMPLES
 from scalewatt.results.tables.published import GPUS_PER_NODE as PAPER_GPUS_PER_NODE
+from scalewatt.results.tables.published_spread import Spread, pooled
 from scalewatt.results.tables.repeat_statistics import Summary, summary_of
 from scalewatt.results.tables.table_schema import QUANTITIES, RUNS
 
-_SEEN: ContextVar[set[str] | None] = ContextVar("origins of energies looked at", default=None)
+
+@dataclass
+class LookedAt:
+    """What a check has looked at."""
+
+    origins: set[str] = field(default_factory=set)
+    """Of energies."""
+    configurations: set[str] = field(default_factory=set)
+    """Whose quantities are in its numbers."""
+
+
+_SEEN: ContextVar[LookedAt | None] = ContextVar("what is looked at", default=None)
 
 
 @contextmanager
-def origins_looked_at() -> Iterator[set[str]]:
-    """Collect the origins of all energies that are looked at in the block."""
-    found: set[str] = set()
+def looking() -> Iterator[LookedAt]:
+    """Collect what is looked at in the block."""
+    found = LookedAt()
     token = _SEEN.set(found)
     try:
         yield found
@@ -51,7 +62,14 @@ def look_at(origin: str | None) -> None:
     """Note the origin of an energy."""
     seen = _SEEN.get()
     if seen is not None:
-        seen.add(str(origin))
+        seen.origins.add(str(origin))
+
+
+def use(configuration: str) -> None:
+    """Note a configuration whose quantity is in a number."""
+    seen = _SEEN.get()
+    if seen is not None:
+        seen.configurations.add(configuration)
 
 
 def is_of_energy(name: str) -> bool:
@@ -65,23 +83,16 @@ def is_of_power(name: str) -> bool:
 
 
 Row = Mapping[str, Any]
-Key = tuple[str, str | None]
-"""A quantity, and what its values share: of an energy the origin, of a metric its name."""
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Relative sample standard deviation of one run, and how many repeats beyond the first tell it."""
-
-    relative: float
-    freedom: int
+Key = tuple[str | None, ...]
+"""A quantity, model and phase, and what its values share: of an energy the origin, of a metric its name."""
 
 
 def key_of(row: Row, name: str) -> Key:
-    """Return what a quantity's spread is pooled over."""
+    """Return what a quantity's spread is pooled over: other trainings scatter otherwise."""
+    training = name, row["model"], row["phase"]
     if is_metric(name):
-        return name, row["metric_name"]
-    return name, row["energy_origin"] if is_of_energy(name) else None
+        return *training, row["metric_name"]
+    return *training, row["energy_origin"] if is_of_energy(name) else None
 
 
 def is_metric(name: str) -> bool:
@@ -89,25 +100,13 @@ def is_metric(name: str) -> bool:
     return name.startswith("metric_")
 
 
-def pooled(rows: Iterable[Row]) -> dict[Key, Spread]:
-    """Return the spread of each quantity over all configurations (rows of the table) with repeats.
-
-    None if all repeats are equal: they share their seed, and do not tell what another run would give.
-    """
-    squares: dict[Key, float] = {}
-    freedom: dict[Key, int] = {}
+def pooled_spreads(rows: Iterable[Row]) -> dict[Key, Spread]:
+    """Return the spread of each quantity over configurations (rows) with repeats, by `key_of`."""
+    repeats: dict[Key, list[Summary]] = {}
     for row in rows:
         for name in QUANTITIES:
-            found = summary_of(row, name)
-            if found.n > 1 and found.mean and found.sd is not None:
-                key = key_of(row, name)
-                squares[key] = squares.get(key, 0.0) + (found.n - 1) * (found.sd / found.mean) ** 2
-                freedom[key] = freedom.get(key, 0) + found.n - 1
-    return {
-        key: Spread(math.sqrt(square / freedom[key]), freedom[key])
-        for key, square in squares.items()
-        if square
-    }
+            repeats.setdefault(key_of(row, name), []).append(summary_of(row, name))
+    return {key: spread for key, own in repeats.items() if (spread := pooled(own)) is not None}
 
 
 PAPER_DEVICES = ("a100", "h100")
@@ -143,6 +142,8 @@ class Point:
     """The error in percent from which a classifier is no better than chance; null of other models."""
     spreads: Mapping[Key, Spread] = field(default_factory=dict)
     """What the campaign's repeats say of single runs."""
+    varies_seeds: bool = False
+    """True if each repeat has a seed of its own."""
 
     id = _column("configuration")
     model = _column("model")
@@ -242,7 +243,6 @@ class Evidence:
     lines: tuple[Line, ...] = ()
     runs: pd.DataFrame = field(default_factory=no_runs)
     """RUN_COLUMNS of the table `runs` without the excluded ones; empty for the published results."""
-    comparisons: tuple[Row, ...] = ()
     traces: tuple[Trace, ...] = ()
     trace_metadata: Mapping[Any, Any] = field(default_factory=dict)
     """What figure 5's table says of itself."""

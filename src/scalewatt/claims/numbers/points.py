@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from scalewatt.claims.evidence.claim_types import PER_SAMPLE, NotTestable, Unresolved
+from scalewatt.claims.evidence.claim_types import PER_SAMPLE, NotTestable, TooFew
 from scalewatt.claims.evidence.evidence import (
     Evidence,
     Line,
@@ -15,9 +15,10 @@ from scalewatt.claims.evidence.evidence import (
     is_of_power,
     unlike_paper,
 )
-from scalewatt.claims.numbers.tolerance import enough
+from scalewatt.claims.numbers.decisions import enough
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
+    Variance,
     basis,
     quantity,
     refuse_estimates,
@@ -43,7 +44,7 @@ def grouped(points: Iterable[Point], key: Callable[[Point], str]) -> dict[str, l
 def known(line: Line, *names: str, at_least: int = 0, least: int = 3) -> Sequence[Point]:
     """Return at least `least` points of a line that know these quantities, with n ≥ `at_least`.
 
-    NotTestable for none, or where energies are of several origins or scopes; Unresolved for too few.
+    NotTestable for none, or where energies are of several origins or scopes; TooFew for too few.
     """
     points = line.having(*names, at_least=at_least)
     if any(map(is_of_power, names)):
@@ -109,10 +110,10 @@ def whole_nodes(evidence: Evidence, line: Line) -> int:
 
 
 def points_at(line: Line, counts: Sequence[int], name: str) -> list[Point]:
-    """Return the points at these n; Unresolved if one has no result, NotTestable if one lacks it."""
+    """Return the points at these n; TooFew if one has no result, NotTestable if one lacks it."""
     found = {point.gpus: point for point in line.points}
     if missing := [n for n in counts if n not in found]:
-        raise Unresolved(
+        raise TooFew(
             f"{line.title}: no finished run with {' or '.join(map(str, missing))} GPUs; {len(missing)} "
             "more needed."
         )
@@ -161,7 +162,7 @@ def doublings(points: Sequence[Point]) -> list[float]:
 def efficiency(first: Point, point: Point) -> Number:
     """Return GPU hours at n0 over those at n; exactly 1 for n0 itself."""
     if first is point:
-        return Number(1.0, 0.0, 0.0)
+        return Number(1.0)
     return quantity(first, "gpu_hours") / quantity(point, "gpu_hours")
 
 
@@ -172,13 +173,11 @@ def samples_of(point: Point) -> int:
     return point.samples
 
 
-def logarithms(numbers: Sequence[Number]) -> list[Number]:
-    """Return the logarithms of energies; NotTestable for an energy of 0."""
-    if not all(one.value for one in numbers):
-        raise NotTestable("An energy of 0 kWh has no logarithm.")
-    return [
-        Number(math.log(e.value), e.half / e.value, e.spread / e.value, e.assumed) for e in numbers
-    ]
+def all_positive(numbers: Sequence[Number]) -> Sequence[Number]:
+    """Return numbers that have logarithms; NotTestable if one has none."""
+    if any(one.value <= 0 for one in numbers):
+        raise NotTestable("A quantity of 0 has no logarithm.")
+    return numbers
 
 
 def with_ram(evidence: Evidence, least: int = 1) -> list[Point]:
@@ -231,9 +230,12 @@ def _over_kinds(point: Point, kinds: Sequence[str]) -> Number:
     if not kinds:
         raise NotTestable("No device kind has energy everywhere.")
     parts = [quantity(point, f"{kind}_energy_kwh") for kind in kinds]
-    return Number(
-        sum(part.value for part in parts),
-        sum(part.half for part in parts),
-        sum(part.spread for part in parts),
-        basis(*parts),
-    )
+    return in_step(f"parts of {point.id}", parts)
+
+
+def in_step(source: str, parts: Sequence[Number]) -> Number:
+    """Return the sum of numbers of the same runs, whose errors add up."""
+    error, spread = (math.fsum(getattr(one, name) for one in parts) for name in ("error", "spread"))
+    freedom = min(one.freedom for one in parts)
+    variance = Variance(error**2, freedom, spread**2)
+    return Number(math.fsum(one.value for one in parts), {source: variance}, basis(*parts))

@@ -1,15 +1,16 @@
-"""Numbers with an interval: that of repeats, or of a single run a convention. Arithmetic and words."""
+"""Numbers with an interval, by their own repeats or what other runs scatter: arithmetic and words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from scalewatt.claims.evidence.claim_types import NotTestable, Unresolved
-from scalewatt.claims.evidence.evidence import Point, Spread, is_metric, is_of_power, unlike_paper
-from scalewatt.results.tables.comparisons import MOST_REPEATS, PUBLISHED_SPREAD
-from scalewatt.results.tables.repeat_statistics import CONFIDENCE, Summary
+from scalewatt.claims.evidence.claim_types import NotTestable, TooFew
+from scalewatt.claims.evidence.evidence import Point, is_metric, is_of_power, unlike_paper, use
+from scalewatt.results.tables.published_spread import WIDEST, Spread, published_spread
+from scalewatt.results.tables.repeat_statistics import Summary
+from scalewatt.results.tables.t_tests import quantile
 
 _LABELS = {
     "runtime_h": "run time",
@@ -29,43 +30,136 @@ _LABELS = {
     "metric_last": "quality metric",
 }
 
-ASSUMED_HALF = 2 * PUBLISHED_SPREAD
-BY_CAMPAIGN = "by the campaign's repeats"
-BY_PUBLISHED = "by the published spread"
-UNKNOWN = "of unknown spread, without repeats"
+BY_CAMPAIGN = "by the campaign's repeats of this model"
+UNKNOWN = "of unknown spread"
+UNTOLD = "of unknown spread: its repeats share one seed"
+_WEAKEST = (UNKNOWN, UNTOLD)
+MODELS = {"fourcastnet": "FourCastNet", "resnet50": "ResNet50"}
+"""Names of the models whose repeats are published."""
+
+
+@dataclass(frozen=True)
+class Variance:
+    """The square of a standard error, from one source of spread."""
+
+    square: float
+    freedom: float
+    single: float = 0.0
+    """The part that repeats would divide, as of single runs."""
+    fixed: float = 0.0
+    """The part of `square` that no further run changes: that of a published number."""
+
+    def times(self, factor: float) -> Variance:
+        """Return that of a multiple, by the square of its factor."""
+        return Variance(
+            self.square * factor, self.freedom, self.single * factor, self.fixed * factor
+        )
+
+    def __add__(self, other: Variance) -> Variance:
+        """Return that of a sum of independent numbers whose spread is one estimate."""
+        return Variance(
+            self.square + other.square,
+            min(self.freedom, other.freedom),
+            self.single + other.single,
+            self.fixed + other.fixed,
+        )
 
 
 @dataclass(frozen=True)
 class Number:
-    """A value with half its interval."""
+    """An estimate with its standard error, by the sources of spread that tell it.
+
+    Numbers that share a source are independent of each other, but how much they scatter is one estimate:
+    two single runs by the three repeats of a third have two degrees of freedom, not four.
+    """
 
     value: float
-    half: float
-    """Half the 95 % interval; of a single run see `number`."""
-    spread: float
-    """Standard deviation of a single run, in the value's unit."""
+    variances: Mapping[str, Variance] = field(default_factory=dict)
     assumed: str = ""
     """What the interval rests on where a value has no repeats of its own."""
+    is_ratio: bool = False
+    """True if the variances are those of its logarithm."""
+
+    @property
+    def error(self) -> float:
+        """Return the standard error; of a ratio that of its logarithm."""
+        return math.sqrt(math.fsum(one.square for one in self.variances.values()))
+
+    @property
+    def freedom(self) -> float:
+        """Return the degrees of freedom of the error (Welch 1947, Satterthwaite 1946)."""
+        return _freedom([(one.square, one.freedom) for one in self.variances.values()])
 
     @property
     def low(self) -> float:
-        """Return the lower end of the interval; likewise `high`."""
-        return self.value - self.half
+        """Return the lower end of the 95 % interval; likewise `high`."""
+        return self._end(-1)
 
     @property
     def high(self) -> float:
-        return self.value + self.half
+        return self._end(1)
+
+    def _end(self, side: int) -> float:
+        if not self.error:
+            return self.value
+        half = side * quantile(self.freedom) * self.error
+        if not self.is_ratio:
+            return self.value + half
+        return self.value * math.exp(half) if half < 700 else math.inf
+
+    @property
+    def half(self) -> float:
+        """Return half the width of the interval."""
+        return (self.high - self.low) / 2
+
+    @property
+    def spread(self) -> float:
+        """Return the standard deviation were each number that it is made of a single run, in its unit."""
+        parts = self.variances.values()
+        single = math.fsum(one.single + one.fixed for one in parts)
+        return math.sqrt(single) * (abs(self.value) if self.is_ratio else 1.0)
+
+    def with_repeats(self, count: int) -> tuple[float, float]:
+        """Return standard error and degrees of freedom were each number the mean of so many repeats."""
+        parts = [
+            part
+            for one in self.variances.values()
+            for part in (
+                (one.fixed, one.freedom),
+                (one.single / count, max(one.freedom, count - 1)),
+            )
+        ]
+        return math.sqrt(math.fsum(square for square, _ in parts)), _freedom(parts)
+
+    def linear(self) -> Number:
+        """Return the same number with the variances of itself, to first order."""
+        if not self.is_ratio:
+            return self
+        return replace(self, variances=_times(self.variances, self.value**2), is_ratio=False)
+
+    def logarithm(self) -> Number:
+        """Return the logarithm of a positive number."""
+        return Number(math.log(self.value), self._relative(), self.assumed)
+
+    def _relative(self) -> Mapping[str, Variance]:
+        if self.is_ratio:
+            return self.variances
+        return _times(self.variances, 1 / self.value**2)
 
     def __truediv__(self, other: Number | float) -> Number:
-        """Return the ratio of independent numbers; NotTestable for a divisor of 0."""
-        divisor = other if isinstance(other, Number) else Number(float(other), 0.0, 0.0)
+        """Return the ratio of independent numbers, with its interval by logarithms; NotTestable for 0.
+
+        To first order where one of both is not positive.
+        """
+        divisor = other if isinstance(other, Number) else Number(float(other))
         if not divisor.value:
             raise NotTestable("A quantity that is divided by is 0.")
-        value = self.value / divisor.value
-        own = (self.half / self.value, self.spread / self.value) if self.value else (0.0, 0.0)
-        theirs = (divisor.half / divisor.value, divisor.spread / divisor.value)
-        half, spread = (abs(value) * math.hypot(*both) for both in zip(own, theirs, strict=True))
-        return Number(value, half, spread, basis(self, divisor))
+        value, rests = self.value / divisor.value, basis(self, divisor)
+        if self.value > 0 and divisor.value > 0:
+            return Number(value, _sum(self._relative(), divisor._relative()), rests, True)
+        own = _times(self.linear().variances, 1 / divisor.value**2)
+        theirs = _times(divisor.linear().variances, value**2 / divisor.value**2)
+        return Number(value, _sum(own, theirs), rests)
 
     def __sub__(self, other: Number) -> Number:
         """Return the difference of independent numbers."""
@@ -73,40 +167,98 @@ class Number:
 
     def __mul__(self, factor: float) -> Number:
         """Return a multiple."""
+        if self.is_ratio and factor > 0:
+            return replace(self, value=self.value * factor)
         return weighted((factor,), (self,))
 
     def __neg__(self) -> Number:
         return self * -1
 
 
-def number(summary: Summary, spread: Spread | None = None, published: bool = True) -> Number:
+def _freedom(parts: Sequence[tuple[float, float]]) -> float:
+    total = math.fsum(square for square, _ in parts)
+    if not total:
+        return math.inf
+    if math.isinf(total):
+        return 1.0
+    weights = [(square / total) ** 2 / freedom for square, freedom in parts if square]
+    found = math.fsum(weights)
+    return 1 / found if found else math.inf
+
+
+def _times(variances: Mapping[str, Variance], factor: float) -> dict[str, Variance]:
+    return {source: one.times(factor) for source, one in variances.items()}
+
+
+def _sum(*all_of: Mapping[str, Variance]) -> dict[str, Variance]:
+    found: dict[str, Variance] = {}
+    for variances in all_of:
+        for source, one in variances.items():
+            found[source] = found[source] + one if source in found else one
+    return found
+
+
+def own_repeats(source: str, value: float, sd: float, n: int) -> Number:
+    """Return the mean of `n` repeats of a standard deviation of their own."""
+    return Number(value, {source: Variance(sd**2 / n, n - 1, sd**2)})
+
+
+def single_run(value: float, spread: Spread, source: str, words: str, n: int = 1) -> Number:
+    """Return the mean of `n` runs whose spread others tell, with that spread's degrees of freedom."""
+    square = (spread.relative * value) ** 2
+    return Number(value, {source: Variance(square / n, spread.freedom, square)}, words)
+
+
+def number(
+    summary: Summary,
+    name: str,
+    model: str,
+    source: str,
+    spread: Spread | None = None,
+) -> Number:
     """Return a quantity's mean with its interval; NotTestable if the mean is unknown.
 
-    That of its repeats; of a single run the t interval by `spread`, the campaign's repeats; without
-    these ASSUMED_HALF of the value, or no bound where no spread of the quantity is `published`.
+    That of its repeats, at `source`; else by `spread`, that of the campaign's repeats of the same model
+    and phase; else by the published spread of the model; of an error without these there is none.
     """
     if summary.mean is None:
         raise NotTestable("A quantity is not known.")
     if summary.sd is not None and summary.high is not None:
-        return Number(summary.mean, summary.high - summary.mean, summary.sd)
-    size = abs(summary.mean)
+        return own_repeats(source, summary.mean, summary.sd, summary.n)
     if spread is not None:
-        from scipy.special import stdtrit
+        return single_run(summary.mean, spread, f"campaign {name}", BY_CAMPAIGN, summary.n)
+    published = published_spread(model, name)
+    if published is None:
+        return unknown(summary.mean, UNKNOWN)
+    whose = MODELS.get(model, MODELS[WIDEST])
+    words = f"by {whose}'s published repeats"
+    return single_run(summary.mean, published, f"published {whose} {name}", words, summary.n)
 
-        sd = spread.relative * size
-        quantile = float(stdtrit(spread.freedom, (1 + CONFIDENCE) / 2))
-        return Number(summary.mean, quantile * sd, sd, BY_CAMPAIGN)
-    if published:
-        return Number(summary.mean, ASSUMED_HALF * size, PUBLISHED_SPREAD * size, BY_PUBLISHED)
-    return Number(summary.mean, math.inf, math.inf, UNKNOWN)
+
+def stated(value: float, spread: Spread | None, whose: object, runs: int) -> Number:
+    """Return a published number of so many runs, which no further run makes more certain.
+
+    Exact where no spread of it is published.
+    """
+    if spread is None:
+        return Number(value)
+    square = (spread.relative * value) ** 2 / runs
+    return Number(value, {f"stated {whose}": Variance(square, spread.freedom, 0.0, square)})
+
+
+def unknown(value: float, words: str) -> Number:
+    """Return a number that nothing bounds."""
+    return Number(value, {words: Variance(math.inf, 1, math.inf)}, words)
 
 
 def quantity(point: Point, name: str) -> Number:
     """Return a point's quantity as a number; NotTestable names what is unknown of which configuration.
 
-    An error as of guessing is refused, unless it is what the paper's training comes to.
+    An error as of guessing is refused, unless it is what the paper's training comes to. Repeats of one
+    seed do not tell how errors scatter.
     """
     summary = point.stat(name)
+    use(point.id)
     if summary.mean is None:
         raise NotTestable(f"The {word(name)} of {point.id} is not known.")
     if is_of_power(name):
@@ -118,7 +270,9 @@ def quantity(point: Point, name: str) -> Number:
                 f"The error of {point.id}, {shown(error)} %, is that of guessing (from "
                 f"{shown(chance)} %): it is not trained."
             )
-    return number(summary, point.spread(name), published=not is_metric(name))
+        if not point.varies_seeds:
+            return unknown(error, UNTOLD if summary.n > 1 else UNKNOWN)
+    return number(summary, name, point.model, f"{point.id} {name}", point.spread(name))
 
 
 def refuse_estimates(points: Sequence[Point]) -> None:
@@ -135,17 +289,17 @@ def refuse_estimates(points: Sequence[Point]) -> None:
 
 def basis(*numbers: Number) -> str:
     """Return on what the interval of something made of these numbers rests: the weakest there is."""
-    there = {one.assumed for one in numbers}
-    return next((one for one in (UNKNOWN, BY_PUBLISHED, BY_CAMPAIGN) if one in there), "")
+    there = {one.assumed for one in numbers} - {""}
+    weakest = [one for one in _WEAKEST if one in there]
+    return (weakest or sorted(there - {BY_CAMPAIGN}) or sorted(there) or [""])[0]
 
 
 def weighted(weights: Iterable[float], numbers: Sequence[Number]) -> Number:
     """Return the weighted sum of independent numbers."""
-    parts = list(zip(weights, numbers, strict=True))
+    parts = [(weight, one.linear()) for weight, one in zip(weights, numbers, strict=True)]
     return Number(
         math.fsum(weight * one.value for weight, one in parts),
-        math.hypot(*(weight * one.half for weight, one in parts)),
-        math.hypot(*(weight * one.spread for weight, one in parts)),
+        _sum(*(_times(one.variances, weight**2) for weight, one in parts if weight)),
         basis(*numbers),
     )
 
@@ -155,24 +309,18 @@ def mean_of(numbers: Sequence[Number]) -> Number:
     return weighted([1 / len(numbers)] * len(numbers), numbers)
 
 
-def repeats_to_tell(distance: float, spread: float) -> int | None:
-    """Return from how many repeats half a 95 % interval is less than `distance`; null beyond 1000."""
-    from scipy.special import stdtrit
-
-    for n in range(2, MOST_REPEATS + 1):
-        if float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * spread / math.sqrt(n) < distance:
-            return n
-    return None
-
-
 def text(own: Number, unit: str = "") -> str:
-    """Return a number with its interval, and on what it rests."""
+    """Return a number with its 95 % interval, and on what that rests."""
     unit = f" {unit}" if unit else ""
-    if not own.half:
+    if not own.error:
         return f"{shown(own.value)}{unit}"
     rests = f" ({own.assumed})" if own.assumed else ""
-    half = "" if math.isinf(own.half) else f" ± {shown(own.half)}"
-    return f"{shown(own.value)}{half}{unit}{rests}"
+    if math.isinf(own.error):
+        return f"{shown(own.value)}{unit}{rests}"
+    if not own.is_ratio:
+        return f"{shown(own.value)} ± {shown(own.half)}{unit}{rests}"
+    rests = f"; {own.assumed}" if own.assumed else ""
+    return f"{shown(own.value)}{unit} ({shown(own.low)} to {shown(own.high)}{rests})"
 
 
 def shown(value: float) -> str:
@@ -180,27 +328,6 @@ def shown(value: float) -> str:
     if 1e4 <= abs(value) < 1e10:
         return f"{float(f'{value:.4g}'):.0f}"
     return f"{value:.4g}"
-
-
-def needed(own: Number, distance: float) -> str:
-    """Return the repeats from which half the interval is less than this distance, as a phrase."""
-    if not distance:
-        return "it lies on the bound, where no number of repeats would tell"
-    if math.isinf(own.spread):
-        return "about 2 repeats, with seeds of their own, would tell the spread"
-    return repeats_text(repeats_to_tell(distance, own.spread))
-
-
-def repeats_text(repeats: int | None) -> str:
-    """Return so many repeats as a phrase."""
-    if repeats is None:
-        return f"more than {MOST_REPEATS} repeats of each point would tell"
-    return f"about {repeats} repeats of each point would tell"
-
-
-def told(own: Number) -> str:
-    """Return the repeats that would tell a number from 0."""
-    return needed(own, abs(own.value))
 
 
 def word(name: str) -> str:
@@ -228,10 +355,10 @@ class Fit:
 
 
 def line_fit(x: Sequence[float], y: Sequence[float]) -> Fit:
-    """Fit a line to at least two points that differ in x (Unresolved otherwise)."""
+    """Fit a line to at least two points that differ in x (TooFew otherwise)."""
     n = len(x)
     if n < 2 or max(x) == min(x):
-        raise Unresolved("A line needs two points that differ in x.")
+        raise TooFew("A line needs two points that differ in x.")
     mx, my = math.fsum(x) / n, math.fsum(y) / n
     sxx = math.fsum((a - mx) ** 2 for a in x)
     syy = math.fsum((b - my) ** 2 for b in y)
@@ -242,9 +369,7 @@ def line_fit(x: Sequence[float], y: Sequence[float]) -> Fit:
     origin_rest = math.fsum((b - through * a) ** 2 for a, b in zip(x, y, strict=True))
     halves: tuple[float | None, float | None] = (None, None)
     if n > 2:
-        from scipy.special import stdtrit
-
-        t = float(stdtrit(n - 2, (1 + CONFIDENCE) / 2))
+        t = quantile(n - 2)
         error = math.sqrt(rest / (n - 2))
         halves = (t * error / math.sqrt(sxx), t * error * math.sqrt(1 / n + mx * mx / sxx))
     r2, origin_r2 = (1 - one / syy if syy else 0.0 for one in (rest, origin_rest))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from scalewatt.claims.evidence.claim_types import (
-    NOT_REPRODUCED,
-    REPRODUCED,
-    UNRESOLVED,
-    Check,
-    NotTestable,
-    Outcome,
+from scalewatt.claims.evidence.claim_types import Check, NotTestable, Outcome
+from scalewatt.claims.evidence.evidence import Evidence, Point, unlike_paper
+from scalewatt.claims.numbers.decisions import (
+    MINIMUM_POINTS,
+    all_of,
+    attempt,
+    band,
+    combine,
+    enough,
+    sign,
 )
-from scalewatt.claims.evidence.evidence import Evidence, Point, Row, look_at, unlike_paper
 from scalewatt.claims.numbers.points import (
     MODEL,
     energies_alike,
@@ -24,31 +25,22 @@ from scalewatt.claims.numbers.points import (
     pretrainings,
     values,
 )
-from scalewatt.claims.numbers.tolerance import (
-    MINIMUM_POINTS,
-    all_of,
-    attempt,
-    band,
-    combine,
-    enough,
-    linear,
-    sign,
-)
+from scalewatt.claims.numbers.trends import straight
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
     mean_of,
-    needed,
     quantity,
     refuse_estimates,
-    repeats_text,
     text,
 )
 from scalewatt.claims.rules.regime_rules import energy_slope, known_energies
-from scalewatt.results.tables.comparisons import MARGIN, repeats_needed, same_training
+from scalewatt.results.tables.comparisons import MARGIN, same_training
+
+P = "p_gpuh_kw"
 
 
 def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether energy is linear in GPU hours at constant GBS, and steeper on H100 by at least `low`.
+    """Check whether energy is linear in GPU hours at constant GBS, and steeper on H100.
 
     Where no series of a device has three points, all its points at constant GBS are one. The slopes are
     of the energy of the device kinds that both measured, where these are known apart.
@@ -57,10 +49,11 @@ def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
     parts = [
         (
             "",
-            linear(
+            straight(
                 f"{name}, energy (kWh) against GPU hours",
                 [one.value for one in values(points, "gpu_hours")],
                 values(points, "energy_kwh"),
+                check.most,
             ),
         )
         for of_device in groups.values()
@@ -75,8 +68,8 @@ def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
         for device, of_device in groups.items()
     }
     ratio = slopes["h100"] / slopes["a100"]
-    within = band(f"Slope of h100 over a100{scope}", ratio, *check.bounds)
-    return all_of([("", within), ("", sign("That ratio", ratio, rises=True)), *parts])
+    steeper = sign(f"Slope of h100 over a100{scope}", ratio, check.rises)
+    return all_of([("", steeper), *parts])
 
 
 def _groups(evidence: Evidence, device: str) -> dict[str, Sequence[Point]]:
@@ -122,10 +115,8 @@ def _saved_on_h100(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the part of the GPU hours that H100 saves is within the bounds in every pair."""
 
     def compare(h100: Point, a100: Point) -> Outcome:
-        saved = Number(1.0, 0.0, 0.0) - quantity(h100, check.quantity) / quantity(
-            a100, check.quantity
-        )
-        return band(check.text, saved, *check.bounds)
+        left = quantity(h100, check.quantity) / quantity(a100, check.quantity)
+        return band(check.text, Number(1.0) - left, *check.bounds)
 
     return _each_pair(evidence, compare)
 
@@ -136,72 +127,34 @@ def _higher_power(evidence: Evidence, check: Check) -> Outcome:
     def compare(h100: Point, a100: Point) -> Outcome:
         refuse_estimates([h100, a100])
         energies, scope = energies_alike([h100, a100])
-        # The spread of the hours is in that of the energies.
+        # The spread is that of P, in which energy and time of a run go together.
         own, other = (
-            energy / quantity(point, "gpu_hours").value
+            quantity(point, P) * (energy.value / quantity(point, "energy_kwh").value)
             for energy, point in zip(energies, (h100, a100), strict=True)
         )
-        return band(f"{check.text}{scope}", own / other, *check.bounds)
+        return sign(f"{check.text}{scope}", own / other, check.rises)
 
     return _each_pair(evidence, compare)
 
 
 def _equivalent(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether energies of a pair are equivalent: by the table comparisons where there is one."""
-    devices = {"a100", "h100"}
-    ids = {point.id for device in devices for point in _as_paper(evidence, device)}
-    rows = [
-        row
-        for row in evidence.comparisons
-        if (row["model"], row["phase"], row["quantity"]) == (MODEL, "pretrain", check.quantity)
-        and {row["device"], row["baseline_device"]} == devices
-        and {row["configuration"], row["baseline"]} <= ids
-    ]
-    if rows:
-        return combine((f"{row['gpus']} GPUs", _compared(row)) for row in rows)
-    return _each_pair(evidence, _alike)
+    """Check whether energies of each pair are equivalent: the interval of their ratio within MARGIN.
 
+    That the numbers found differ by less, as the sentence says, is told beside.
+    """
 
-def _compared(row: Row) -> Outcome:
-    look_at(row["energy_origin"])
-    ratio, low, high = row["ratio"], row["ratio_low"], row["ratio_high"]
-    interval = "" if low is None else f" ({low:.3f} to {high:.3f})"
-    sentence = (
-        f"Energy of {row['device']} over {row['baseline_device']} is {ratio:.3f}{interval}, over "
-        f"{row['energy_scope']}, which both have"
-    )
-    if row["verdict"] == "equivalent":
-        return Outcome(REPRODUCED, ratio, f"{sentence}: equivalent within 5 %.")
-    if low is not None and (low > 1 + MARGIN or high < 1 / (1 + MARGIN)):
-        return Outcome(NOT_REPRODUCED, ratio, f"{sentence}: they differ by more than 5 %.")
-    if row["verdict"] == "different":
-        more = _by_how_much(Number(ratio, 0.0, math.sqrt(2) * (row["spread"] or 0.0) * ratio))
-    else:
-        more = repeats_text(row["repeats_needed"])
-    return Outcome(UNRESOLVED, ratio, f"{sentence}; {more}.")
+    def compare(h100: Point, a100: Point) -> Outcome:
+        (own, other), scope = energies_alike([h100, a100])
+        ratio = own / other
+        low, high = 1 / (1 + MARGIN), 1 + MARGIN
+        less = "less" if low < ratio.value < high else "more"
+        shows = (
+            f"Energy of h100 over a100{scope} is {text(ratio)}: the numbers themselves differ by {less} than "
+            f"{MARGIN:.0%}; of equivalent devices the interval is within {low:.3f} to {high:.3f}"
+        )
+        return band(check.text, ratio, low, high, shows=shows)
 
-
-def _alike(h100: Point, a100: Point) -> Outcome:
-    (own, other), scope = energies_alike([h100, a100])
-    ratio = own / other
-    sentence = f"Energy of h100 over a100{scope} is {text(ratio)}"
-    low, high = 1 / (1 + MARGIN), 1 + MARGIN
-    if low < ratio.low and ratio.high < high:
-        return Outcome(REPRODUCED, ratio.value, f"{sentence}: within 5 %.")
-    if ratio.low > high or ratio.high < low:
-        return Outcome(NOT_REPRODUCED, ratio.value, f"{sentence}: they differ by more than 5 %.")
-    if ratio.low > 1 or ratio.high < 1:
-        return Outcome(UNRESOLVED, ratio.value, f"{sentence}; {_by_how_much(ratio)}.")
-    repeats = repeats_needed(ratio.spread / ratio.value / math.sqrt(2), MARGIN, ratio.value)
-    if repeats is not None:
-        repeats = max(repeats, min(h100.n_repeats, a100.n_repeats) + 1)
-    return Outcome(UNRESOLVED, ratio.value, f"{sentence}; {repeats_text(repeats)}.")
-
-
-def _by_how_much(ratio: Number) -> str:
-    """Return how many repeats would tell a ratio that is not 1 from the margin: the table counts others."""
-    distance = min(abs(ratio.value - end) for end in (1 / (1 + MARGIN), 1 + MARGIN))
-    return f"they differ; whether by more than 5 %, {needed(ratio, distance)}"
+    return _each_pair(evidence, compare)
 
 
 # --- loading ------------------------------------------------------------------------------------

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise, permutations
+from dataclasses import replace
+from itertools import permutations
 
 from scalewatt.claims.evidence.claim_types import (
-    REPRODUCED,
-    UNRESOLVED,
+    SUPPORTED,
+    UNDECIDED,
     Check,
     NotTestable,
     Outcome,
-    Unresolved,
+    TooFew,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, unlike_paper
+from scalewatt.claims.numbers.decisions import (
+    all_of,
+    attempt,
+    band,
+    combine,
+    enough,
+    positive,
+    repeats_to_tell,
+    told,
+)
 from scalewatt.claims.numbers.points import (
     PROBE_EPOCHS,
     grouped,
@@ -24,30 +35,20 @@ from scalewatt.claims.numbers.points import (
     whole_nodes,
     with_ram,
 )
-from scalewatt.claims.numbers.tolerance import (
-    all_of,
-    attempt,
-    band,
-    combine,
-    enough,
-    positive,
-    ranked,
-    within_noise,
-)
+from scalewatt.claims.numbers.trends import ranked, within_noise
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
     mean_of,
+    own_repeats,
     quantity,
     refuse_estimates,
-    repeats_to_tell,
     shown,
     text,
-    told,
 )
-from scalewatt.claims.rules.series_rules import linear_in
+from scalewatt.claims.rules.series_rules import straight_in
 from scalewatt.recordings.series import DEVICE_KINDS
-from scalewatt.results.tables.comparisons import MOST_REPEATS
 from scalewatt.results.tables.repeat_statistics import summarise
+from scalewatt.results.tables.t_tests import MOST_REPEATS
 
 P = "p_gpuh_kw"
 BOUNDS = 0.05
@@ -72,7 +73,7 @@ def _points_within(evidence: Evidence, check: Check) -> Outcome:
     below = [p for p in points if p.gpus < least]
     named = ", ".join(f"n = {p.gpus}: {shown(p.mean(P) or 0.0)}" for p in below)
     rest = f" Left out, below n = {least}, in kW: {named}." if below else ""
-    return Outcome(found.verdict, found.value, found.detail + rest)
+    return replace(found, detail=found.detail + rest)
 
 
 def _means_within(evidence: Evidence, check: Check) -> Outcome:
@@ -126,19 +127,18 @@ def all_within(
     ends = sorted(one.value for _, one in numbers)
     span = f"{what} of {len(numbers)}: {shown(ends[0])} to {shown(ends[-1])} {unit}".rstrip()
     value = f"{shown(ends[0])}-{shown(ends[-1])}"
-    outside = [
-        attempt(name, band, name, one, low, high, unit)
-        for name, one in numbers
-        if not low <= one.value <= high
-    ]
-    if not outside:
-        return Outcome(REPRODUCED, value, f"{span}, expected {shown(low)} to {shown(high)}.")
-    found = combine(outside)
+    parts = [attempt(name, band, name, one, low, high, unit) for name, one in numbers]
+    found = combine(parts)
+    beyond = [one for _, one in parts if one.verdict != SUPPORTED]
+    if not beyond:
+        sentence = f"{span}, expected {shown(low)} to {shown(high)}."
+        return replace(found, value=value, detail=sentence)
     # Those that decide first; all would fill a page.
-    ordered = sorted(outside, key=lambda one: one[1].verdict != found.verdict)
-    detail = " ".join(one.detail for _, one in ordered[:NAMED])
-    rest = f" {len(outside) - NAMED} more are outside." if len(outside) > NAMED else ""
-    return Outcome(found.verdict, value, f"{span}. {detail}{rest}")
+    ordered = sorted(beyond, key=lambda one: one.verdict != found.verdict)
+    detail = " ".join(one.detail for one in ordered[:NAMED])
+    left = len(beyond) - NAMED
+    rest = f" Of {left} more the interval is not within." if left > 0 else ""
+    return replace(found, value=value, detail=f"{span}. {detail}{rest}")
 
 
 def _ram_shares_within(evidence: Evidence, check: Check) -> Outcome:
@@ -155,7 +155,7 @@ def _largest_ram_share(evidence: Evidence, check: Check) -> Outcome:
     share, room = (float(part) for part in check.expects.removeprefix("..").split(" +"))
     what = f"the largest share of RAM in {len(own)} configurations ({worst.id})"
     found = band(what, quantity(worst, check.quantity), None, share + room)
-    return Outcome(found.verdict, found.value, f"{found.detail} The claim says {shown(share)}.")
+    return replace(found, detail=f"{found.detail} The claim says {shown(share)}.")
 
 
 # --- all series ---------------------------------------------------------------------------------
@@ -174,12 +174,12 @@ def _linear_everywhere(evidence: Evidence, check: Check) -> Outcome:
     def of_line(line: Line) -> Outcome:
         refuse_estimates(line.having(check.quantity))
         points = known(line, *check.columns, at_least=whole_nodes(evidence, line))
-        return linear_in(check, evidence, line, points)
+        return straight_in(check, evidence, line, points)
 
     found = combine(attempt(line.title, of_line, line) for line in long)
     left = len(lines) - len(long)
     more = f" {left} series with fewer than {check.least} such points do not count." if left else ""
-    return Outcome(found.verdict, found.value, found.detail + more)
+    return replace(found, detail=found.detail + more)
 
 
 def _of_whole_nodes(evidence: Evidence, line: Line, names: Iterable[str]) -> Sequence[Point]:
@@ -260,7 +260,7 @@ def _rates_explain(evidence: Evidence, check: Check) -> Outcome:
     large = {key: points for key, points in groups.items() if len(points) >= needed}
     if not large:
         most = max(map(len, groups.values()))
-        raise Unresolved(
+        raise TooFew(
             f"{most} of the {needed} points that leaving one out needs; {needed - most} more needed."
         )
     return combine(attempt(key, _left_out, points, names) for key, points in large.items())
@@ -273,37 +273,40 @@ def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
         ordered = sorted(own, key=lambda one: one.value)
         apart = ordered[-1] - ordered[0]
         sentence = f"all {len(own)} P_GPUh are within their spread; {told(apart)}."
-        return Outcome(UNRESOLVED, None, sentence)
+        return Outcome(UNDECIDED, None, sentence, p=1.0)
     powers = [one.value for one in own]
     if not all(powers):
         raise NotTestable("An energy per GPU hour is 0.")
-    errors = [leave_one_out(powers, rates[:count]) for count in range(3)]
+    samples, passes = rates
+    errors = [leave_one_out(powers, terms) for terms in ([], [samples], [passes], rates)]
     means = [math.fsum(each) / len(each) for each in errors]
     sentence = (
         f"leaving one of {len(points)} points out, the mean error of P_GPUh is "
-        f"{100 * means[0]:.1f} % by a constant, {100 * means[1]:.1f} % with samples per GPUh, "
-        f"{100 * means[2]:.1f} % with passes per GPUh too"
+        f"{100 * means[0]:.1f} % by a constant, {100 * means[1]:.1f} % with samples per GPUh alone, "
+        f"{100 * means[2]:.1f} % with passes per GPUh alone, {100 * means[3]:.1f} % with both"
     )
+    # Each is dropped from both: what one adds first, the other may hold as well.
     parts = [
-        (f"fall with {name}", error_fall(before, after))
-        for name, (before, after) in zip(("samples", "passes"), pairwise(errors), strict=True)
+        (f"without {name}", error_fall(without, errors[3]))
+        for name, without in (("samples", errors[2]), ("passes", errors[1]))
     ]
     found = all_of(parts)
-    return Outcome(found.verdict, means[2] / means[0], f"{sentence}; {found.detail}")
+    return replace(found, value=means[3] / means[0], detail=f"{sentence}; {found.detail}")
 
 
 def error_fall(before: Sequence[float], after: Sequence[float]) -> Outcome:
     """Return whether errors of the same points fall, in percentage points, by a paired t interval."""
     falls = summarise([100 * (a - b) for a, b in zip(before, after, strict=True)])
-    assert falls.mean is not None and falls.high is not None and falls.sd is not None
-    own = Number(falls.mean, falls.high - falls.mean, falls.sd)
-    what = "the mean fall"
-    if abs(own.value) > own.half:
-        return positive(what, own, "pp")
-    points = repeats_to_tell(abs(own.value), own.spread)
+    assert falls.mean is not None and falls.sd is not None
+    own = own_repeats("points", falls.mean, falls.sd, falls.n)
+    what = "the rise of the mean error"
+    found = positive(what, own, "pp")
+    if found.verdict != UNDECIDED:
+        return found
+    points = repeats_to_tell(own, *((-math.inf, 0.0) if own.value > 0 else (0.0, math.inf)))
     more = f"more than {MOST_REPEATS}" if points is None else f"about {points}"
     sentence = f"{what} is {text(own, 'pp')}, expected above 0; {more} points are needed."
-    return Outcome(UNRESOLVED, own.value, sentence)
+    return replace(found, detail=sentence)
 
 
 def leave_one_out(y: Sequence[float], terms: Sequence[Sequence[float]]) -> list[float]:

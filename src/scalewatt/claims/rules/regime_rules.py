@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from scalewatt.claims.evidence.claim_types import Check, NotTestable, Outcome, Unresolved
+from scalewatt.claims.evidence.claim_types import Check, NotTestable, Outcome, TooFew
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point
-from scalewatt.claims.numbers.points import MODEL, known, like, samples_of, values
-from scalewatt.claims.numbers.tolerance import (
+from scalewatt.claims.numbers.decisions import (
     all_of,
     attempt,
     band,
@@ -16,8 +15,9 @@ from scalewatt.claims.numbers.tolerance import (
     enough,
     positive,
     sign,
-    slope,
 )
+from scalewatt.claims.numbers.points import MODEL, known, like, samples_of, values
+from scalewatt.claims.numbers.trends import slope
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
     mean_of,
@@ -93,7 +93,7 @@ def _at_equal_data(small: Line, large: Line) -> Outcome:
         if abs(samples_of(one) / samples_of(other) - 1) <= SAME_SAMPLES
     ]
     if len(pairs) < 2:
-        raise Unresolved(
+        raise TooFew(
             f"{len(pairs)} dataset sizes that both regimes trained on; {2 - len(pairs)} more needed."
         )
     one, other = pairs[0]

@@ -21,16 +21,21 @@ from functools import cache
 from itertools import groupby
 
 from scalewatt.claims.evidence.claim_types import (
+    BY_CONSTRUCTION,
     CHECK_TABLE,
     INCONSISTENCY,
     NOT_TESTABLE,
     NOTHING,
+    SET_UP,
+    SPECIFIED_KINDS,
+    SUPPORTED,
+    UNDECIDED,
     Check,
     Claim,
     NotTestable,
     Outcome,
+    TooFew,
     Undecided,
-    Unresolved,
     Verdict,
     read_checks,
     reading_of,
@@ -41,9 +46,10 @@ from scalewatt.claims.evidence.evidence import (
     Point,
     is_of_energy,
     is_of_power,
-    origins_looked_at,
+    looking,
     unlike_paper,
 )
+from scalewatt.claims.numbers.decisions import all_of, attempt, combine, enough
 from scalewatt.claims.numbers.points import (
     PROBE_EPOCHS,
     as_in_paper,
@@ -57,7 +63,6 @@ from scalewatt.claims.numbers.points import (
     values,
     whole_nodes,
 )
-from scalewatt.claims.numbers.tolerance import all_of, attempt, combine, enough
 from scalewatt.claims.numbers.uncertain_number import refuse_estimates
 from scalewatt.claims.rules.device_rules import DEVICE_RULES
 from scalewatt.claims.rules.power_rules import POWER_RULES
@@ -99,7 +104,7 @@ def on_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
 
 
 def select(check: Check, evidence: Evidence, line: Line) -> Sequence[Point]:
-    """Return the points of a line that a check names; NotTestable or Unresolved if they are missing."""
+    """Return the points of a line that a check names; NotTestable or TooFew if they are missing."""
     if "/" in check.n and check.n not in ("first/last", "last/first"):
         counts = [
             whole_nodes(evidence, line) if n == "node" else int(n) for n in check.n.split("/")
@@ -130,7 +135,7 @@ def _with_gbs(check: Check, points: Sequence[Point]) -> Sequence[Point]:
     points = [point for point in points if point.gbs <= size]
     if len(points) < check.least or points[-1].gbs < size:
         there = ", ".join(str(point.gbs) for point in points) or "none"
-        raise Unresolved(
+        raise TooFew(
             f"{len(points)} points up to GBS {size} (GBS {there}); {check.least} are needed, one at "
             f"GBS {size}."
         )
@@ -156,7 +161,7 @@ def each_line(evidence: Evidence, lines: Iterable[Line], checks: Sequence[Check]
     """Combine the checks of every line that has enough points with the first one's quantity.
 
     Lines with fewer are named; they decide nothing if another has enough. NotTestable if no
-    point of any line has the quantity, Unresolved if no line has enough points.
+    point of any line has the quantity, TooFew if no line has enough points.
     """
     name, least = checks[0].quantity, checks[0].least
     counted = sorted(((line, line.having(name)) for line in lines), key=lambda one: -len(one[1]))
@@ -178,7 +183,7 @@ def each_line(evidence: Evidence, lines: Iterable[Line], checks: Sequence[Check]
     few = [f"{line.title} ({len(points)})" for line, points in counted if len(points) < least]
     rest = f" Too few points: {', '.join(few)}; {least} are needed." if few else ""
     alone = f"{ready[0][0].title}: " if len(ready) == 1 else ""
-    return Outcome(found.verdict, found.value, alone + found.detail + rest)
+    return replace(found, detail=alone + found.detail + rest)
 
 
 def on_paper(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
@@ -259,8 +264,10 @@ RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
     **TRACE_RULES,
 }
 """Rules that look at more than the points of one series, by the name that the table calls them."""
-SETTINGS = {*SPEC_RULES, "profiles"}
+SETTINGS = {*SPEC_RULES, "profiles", "updates_per_epoch"}
 """Rules on what a campaign sets: one that is none of the paper's departs by its own choice."""
+IDENTITIES = {"population_spread", "sum_of_parts", "sum_of_powers"}
+"""Rules on numbers of the same samples, which agree if the program's arithmetic is right."""
 OTHER_CLAIMS = "claims"
 """The rule of a claim that holds where others do: `quantity` names them."""
 
@@ -288,14 +295,44 @@ def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
     The detail says of which origin the energies are that the check looked at, unless they are measured
     or the paper's.
     """
-    with origins_looked_at() as origins:
-        outcome = _outcome(claim, evidence)
+    return verdict_and_basis(claim, evidence)[0]
+
+
+def verdict_and_basis(claim: Claim, evidence: Evidence) -> tuple[Verdict, set[str]]:
+    """Return the verdict on a claim, and the configurations whose quantities it rests on."""
+    with looking() as seen:
+        outcome = _classed(claim, _outcome(claim, evidence))
     expected = claim.expected if outcome.expected is None else outcome.expected
     names = {name for line in evidence.lines for name in (line.model, line.device)}
     detail = _sentence(outcome.detail, names)
-    if odd := sorted(origins - {"measured", "published"}):
+    if odd := sorted(seen.origins - {"measured", "published"}):
         detail += f" Origin of the energy: {', '.join(odd)}."
-    return Verdict(claim.id, outcome.verdict, outcome.value, expected, detail)
+    found = Verdict(
+        claim.id,
+        outcome.verdict,
+        outcome.value,
+        expected,
+        detail,
+        p=outcome.p,
+        chances=outcome.chances,
+    )
+    return found, seen.configurations
+
+
+def _classed(claim: Claim, outcome: Outcome) -> Outcome:
+    """Return the outcome with the verdict of what it is: only what data could refute is supported.
+
+    What a campaign sets is set up as stated; arithmetic of the same samples is identical by construction;
+    and where no number was compared with a bound, nothing was tested.
+    """
+    rules = {check.rule for check in checks_of_claims().get(claim.id, ())}
+    if outcome.verdict == SUPPORTED and rules & IDENTITIES:
+        return replace(outcome, verdict=BY_CONSTRUCTION)
+    if outcome.verdict == SUPPORTED and (claim.kind in SPECIFIED_KINDS or rules & SETTINGS):
+        return replace(outcome, verdict=SET_UP)
+    if outcome.verdict == UNDECIDED and outcome.p is None:
+        return replace(outcome, verdict=NOT_TESTABLE)
+    return outcome
 
 
 def _sentence(detail: str, names: set[str]) -> str:
@@ -317,7 +354,7 @@ def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
 
 
 def check_claim(checks: Sequence[Check], evidence: Evidence) -> Outcome:
-    """Return what the rows of a claim say together; NotTestable and Unresolved as of its rules."""
+    """Return what the rows of a claim say together; NotTestable and TooFew as of its rules."""
     groups = [list(rows) for _, rows in groupby(checks, key=lambda check: check.selector)]
     if len(groups) > 1:
         return all_of(attempt("", _together, rows, evidence) for rows in groups)

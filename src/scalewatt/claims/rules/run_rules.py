@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.claims.evidence.claim_types import (
-    NOT_REPRODUCED,
-    REPRODUCED,
+    CONTRADICTED,
+    SUPPORTED,
     Check,
     NotTestable,
     Outcome,
 )
 from scalewatt.claims.evidence.evidence import PAPER_DEVICES, Evidence, look_at
-from scalewatt.claims.numbers.tolerance import all_of, attempt, decided
+from scalewatt.claims.numbers.decisions import all_of, attempt, decided
 from scalewatt.claims.rules.spec_rules import exactly, specs_of
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.tables.published import SOCKETS_PER_NODE as SOCKETS
@@ -276,11 +276,11 @@ def _no_ram(evidence: Evidence, check: Check) -> Outcome:
         if p.mean(check.quantity) is not None or "ram" in (p.scope or "").split("+")
     ]
     if bad:
-        return Outcome(NOT_REPRODUCED, bad[0], f"{bad[0]} on {check.device} has energy of RAM.")
+        return Outcome(CONTRADICTED, bad[0], f"{bad[0]} on {check.device} has energy of RAM.")
     detail = (
         f"Energy of RAM is null and outside of the scope in all {len(known)} on {check.device}."
     )
-    return Outcome(REPRODUCED, None, detail)
+    return Outcome(SUPPORTED, None, detail)
 
 
 RUN_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {

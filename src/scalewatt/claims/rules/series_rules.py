@@ -4,36 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
-from math import log
 
 import pandas as pd
 
-from scalewatt.claims.evidence.claim_types import Check, NotTestable, Outcome, Unresolved
+from scalewatt.claims.evidence.claim_types import (
+    BY_CONSTRUCTION,
+    Check,
+    NotTestable,
+    Outcome,
+    TooFew,
+)
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, is_full_size
+from scalewatt.claims.numbers.decisions import all_of, band, combine, decided, positive, sign
 from scalewatt.claims.numbers.points import (
+    all_positive,
     doublings,
     efficiency,
-    logarithms,
     samples_of,
     value,
     values,
     whole_nodes,
 )
-from scalewatt.claims.numbers.tolerance import (
-    all_of,
-    band,
-    combine,
-    decided,
+from scalewatt.claims.numbers.trends import (
+    constant,
+    elasticity,
     knee,
-    linear,
     monotone,
     onset,
-    positive,
     ranked,
-    sign,
     slope,
-    steady,
+    straight,
 )
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
@@ -41,14 +43,23 @@ from scalewatt.claims.numbers.uncertain_number import (
     quantity,
     refuse_estimates,
     shown,
+    single_run,
+    stated,
+    text,
     weighted,
 )
+from scalewatt.results.tables.published_spread import CORRELATION, Spread, published_spread
 
 Points = Sequence[Point]
 SeriesRule = Callable[[Check, Evidence, Line, Points], Outcome]
 Labelled = tuple[str, Number]
 """A number, and what the detail calls it."""
 Measure = Callable[[Check, Points], Labelled]
+PUBLISHED_RUNS = {"resnet50": 5, "fourcastnet": 1}
+"""How many runs a number of the paper is of, but for the probe's PROBE_RUNS."""
+PROBE_RUNS = 3
+MOST_RAM = 0.06
+"""The share of the energy that RAM has at most (claim B03)."""
 SPLIT = 32
 """GPUs up to which the paper calls a speed-up near-optimal, and a rise of energy slow (D03, D04, D06)."""
 PAPER_GPUS_PER_NODE = 4
@@ -110,28 +121,6 @@ def _first_over_least(check: Check, points: Points) -> Labelled:
     return check.label(first=first.gpus, best=best.gpus), _over(check, first, best)
 
 
-def _ends(check: Check, points: Points) -> tuple[Number, Number]:
-    """Return the largest and the smallest value."""
-    own = values(points, check.quantity)
-    return max(own, key=lambda one: one.value), min(own, key=lambda one: one.value)
-
-
-def _span(check: Check, points: Points) -> Labelled:
-    largest, smallest = _ends(check, points)
-    return f"largest less smallest {check.text}", largest - smallest
-
-
-def _constant(check: Check, points: Points) -> Labelled:
-    largest, smallest = _ends(check, points)
-    return f"largest over smallest {check.text}", largest / smallest
-
-
-def _relative_span(check: Check, points: Points) -> Labelled:
-    """Return the range of the values over their mean."""
-    largest, smallest = _ends(check, points)
-    return check.text, (largest - smallest) / mean_of(values(points, check.quantity))
-
-
 def _slope(check: Check, points: Points) -> Labelled:
     """Return the slope against `against`."""
     return check.text, slope(_abscissa(check, points), values(points, check.quantity))
@@ -141,20 +130,10 @@ def _lowest_efficiency(check: Check, points: Points) -> Labelled:
     """Return the lowest efficiency up to SPLIT GPUs."""
     points = [point for point in points if point.gpus <= SPLIT]
     if len(points) < check.least:
-        raise Unresolved(f"{len(points)} of {check.least} points up to {SPLIT} GPUs.")
+        raise TooFew(f"{len(points)} of {check.least} points up to {SPLIT} GPUs.")
     worst = min(points[1:], key=lambda point: efficiency(points[0], point).value)
     label = check.label(first=points[0].gpus, last=points[-1].gpus, n=worst.gpus)
     return label, efficiency(points[0], worst)
-
-
-def _quadrupled(check: Check, points: Points) -> Labelled:
-    """Return the efficiency from the smallest n that has a point at 4·n."""
-    for first in points:
-        fourth = next((p for p in points if p.gpus == 4 * first.gpus), None)
-        if fourth is not None:
-            what = f"Efficiency from {first.gpus} to {fourth.gpus} GPUs"
-            return what, efficiency(first, fourth)
-    raise NotTestable("No two points at n and 4·n have a known run time.")
 
 
 def _within(measure: Measure) -> SeriesRule:
@@ -174,6 +153,63 @@ def _above_zero(measure: Measure) -> SeriesRule:
     return lambda check, evidence, line, points: positive(*measure(check, points), check.unit)
 
 
+# --- a number of the paper -------------------------------------------------------------------------
+
+
+def _is_the(measure: Measure) -> SeriesRule:
+    """Return the rule that a number is the paper's, within the tolerance.
+
+    The paper's own has an interval as well: that of as many runs as it is of. It is no test where the
+    published number is compared with itself.
+    """
+
+    def rule(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+        label, own = measure(check, points)
+        if evidence.published and check.stated_in:
+            same = f"{label} is {shown(own.value)} {check.unit}: the number that is claimed itself."
+            return Outcome(BY_CONSTRUCTION, own.value, " ".join(same.split()))
+        return _compared(check, evidence, label, own)
+
+    return rule
+
+
+def _compared(check: Check, evidence: Evidence, label: str, own: Number) -> Outcome:
+    target = check.target
+    runs = PROBE_RUNS if check.scope == "probe" else PUBLISHED_RUNS[check.model]
+    # Published points are of the same runs as the number in the text: their spread counts once.
+    spread = None if evidence.published else published_spread(check.model, check.quantity)
+    paper = stated(target.value, spread, "the claim", runs)
+    if target.is_relative:
+        ratio = own / paper
+        low, high = 1 - target.room, 1 + target.room
+        beside = f"over the paper's {text(paper, check.unit)}: {text(ratio)}"
+        expected = f"{low:g} to {high:g}"
+    else:
+        ratio, (low, high) = own - paper, (-target.room, target.room)
+        beside = f"less the paper's {text(paper, check.unit)}: {text(ratio, check.unit)}"
+        expected = f"{low:g} to {high:g}"
+    shows = f"{label} is {text(own, check.unit)}, {beside}, expected {expected}"
+    return band(label, ratio, low, high, check.unit, shows, own.value)
+
+
+def _share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the share of CPU energy is the paper's; with 0 to MOST_RAM of RAM, if that is unknown."""
+    (point,) = points
+    if point.mean(check.quantity) is not None:
+        return _is_the(_only)(check, evidence, line, points)
+    gpu, cpu = (quantity(point, f"{kind}_energy_kwh") for kind in ("gpu", "cpu"))
+    # Energies of devices in one run go together, as energy and time do.
+    ratio = math.sqrt(2 * (1 - CORRELATION)) * (cpu.spread / cpu.value)
+    share = cpu.value / (cpu.value + gpu.value)
+    spread = Spread((1 - share) * ratio, max(round(cpu.freedom), 1))
+    parts = []
+    for ram in (0.0, MOST_RAM):
+        own = single_run(share * (1 - ram), spread, "share", cpu.assumed, point.n_repeats)
+        what = f"{check.label(n=point.gpus)}, were that of RAM {ram:.0%},"
+        parts.append(("", _compared(check, evidence, what, own)))
+    return all_of(parts)
+
+
 # --- what takes more than one number --------------------------------------------------------------
 
 
@@ -191,28 +227,66 @@ def _monotone(rises: bool) -> SeriesRule:
     )
 
 
-def _elasticity(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the slope of the logarithm against that of the samples is within the bounds."""
-    x = [log(samples_of(point)) for point in points]
+def _proportional(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the exponent of the quantity as a power of `against` is within the bounds."""
+    x = _against(check, points)
     if max(x) == min(x):
-        raise NotTestable(f"{line.title}: all points have the same dataset.")
-    return band(check.text, slope(x, logarithms(values(points, check.quantity))), *check.bounds)
+        raise NotTestable(f"{line.title}: all points have the same {check.against}.")
+    own = all_positive(values(points, check.quantity))
+    return band(check.text, elasticity(x, own), *check.bounds)
 
 
-def _steady(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the coefficient of variation is within the bound."""
-    return steady(check.text, values(points, check.quantity), check.high)
-
-
-def linear_in(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the quantity is a line of `against` with an R² of at least `low`.
-
-    Raises NotTestable for energies from rated powers against GPU hours.
-    """
+def _against(check: Check, points: Points) -> list[float]:
+    """Return `against` of the points; NotTestable for energies from rated powers against GPU hours."""
     if check.against == "gpu_hours":
         refuse_estimates(points)
+    return _abscissa(check, points)
+
+
+def _constant(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the quantity neither drifts along n nor scatters, by more than the bound."""
     own = values(points, check.quantity)
-    return linear(check.text, _abscissa(check, points), own, check.low)
+    if not check.unit:
+        all_positive(own)
+    return constant(check.text, doublings(points), own, check.high, check.unit)
+
+
+def straight_in(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the quantity is on a straight line of `against`."""
+    own = values(points, check.quantity)
+    return straight(check.text, _against(check, points), own, check.high)
+
+
+def _slight_rise(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the quantity rises with the samples, by powers of these within the bounds."""
+    label, ratio = _ratio(check, points)
+    times = samples_of(points[-1]) / samples_of(points[0])
+    if times <= 1:
+        raise NotTestable(f"{line.title}: the dataset does not grow.")
+    return band(label, ratio, times**check.low, times**check.high)
+
+
+def _quadrupled(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check the efficiency after quadrupling the fewest GPUs of the series."""
+    first = line.planned[0]
+    there = {point.gpus: point for point in points}
+    if missing := [n for n in (first, 4 * first) if n not in there]:
+        lacking = " and ".join(map(str, missing))
+        raise NotTestable(
+            f"The sentence is about going from {first} to {4 * first} GPUs; no run time is known with "
+            f"{lacking}."
+        )
+    what = f"Efficiency from {first} to {4 * first} GPUs"
+    return band(what, efficiency(there[first], there[4 * first]), *check.bounds)
+
+
+def _first_is_least(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether the quantity of the smallest n is below the least of all others."""
+    found = sign(*_first_over_least(check, points), check.rises)
+    counts = ", ".join(str(point.gpus) for point in points)
+    left = [n for n in line.planned if n not in {point.gpus for point in points}]
+    rest = f"; without results: {', '.join(map(str, left))}" if left else ""
+    return replace(found, detail=f"{found.detail} (Compared were n = {counts}{rest}.)")
 
 
 def _efficiency_beyond(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
@@ -220,7 +294,7 @@ def _efficiency_beyond(check: Check, evidence: Evidence, line: Line, points: Poi
     few = [point for point in points if point.gpus <= SPLIT]
     many = [point for point in points if point.gpus > SPLIT]
     if not many or len(few) < 2:
-        raise Unresolved(
+        raise TooFew(
             f"{line.title}: two points up to {SPLIT} GPUs and one beyond are compared; there are n = "
             f"{', '.join(str(p.gpus) for p in points)}; {max(0, 2 - len(few)) + (not many)} more needed."
         )
@@ -241,7 +315,7 @@ def _slope_change(check: Check, evidence: Evidence, line: Line, points: Points) 
     few = [point for point in points if point.gpus <= SPLIT]
     many = [point for point in points if point.gpus >= SPLIT]
     if len(few) < 2 or len(many) < 2:
-        raise Unresolved(
+        raise TooFew(
             f"{line.title}: slopes need two points each up to and from {SPLIT} GPUs; "
             f"{max(0, 2 - len(few))} and {max(0, 2 - len(many))} more needed."
         )
@@ -260,16 +334,17 @@ def _least_at_node(check: Check, evidence: Evidence, line: Line, points: Points)
         )
     node = line.at(whole)
     if node is None:
-        raise Unresolved(f"{line.title}: no finished run with {whole} GPUs; 1 more needed.")
+        raise TooFew(f"{line.title}: no finished run with {whole} GPUs; 1 more needed.")
     lowest = quantity(node, check.quantity)
     if points[0] is node or points[-1] is node:
-        raise Unresolved(f"{line.title}: a point below and one above {whole} GPUs are needed.")
+        raise TooFew(f"{line.title}: a point below and one above {whole} GPUs are needed.")
     least = min(points, key=lambda point: quantity(point, check.quantity).value)
     gaps = [quantity(p, check.quantity) - lowest for p in points if p is not node]
     nearest = min([gap for gap in gaps if gap.high < 0] or gaps, key=lambda gap: gap.low)
-    found = positive("the nearest other energy less that there", nearest, check.unit)
+    tells = positive("the nearest other energy less that there", nearest, check.unit)
     where = f"the least energy is at {least.gpus} GPUs, expected at {whole}"
-    return Outcome(found.verdict, float(least.gpus), f"{where}; {found.detail}")
+    found = all_of(("", positive("", gap, check.unit)) for gap in gaps)
+    return replace(found, value=float(least.gpus), detail=f"{where}; {tells.detail}")
 
 
 def _fall_to_node(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
@@ -365,32 +440,31 @@ def _knee(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
 
 
 SERIES_RULES: dict[str, SeriesRule] = {
-    "constant": _within(_constant),
+    "constant": _constant,
     "convex": _convex,
-    "efficiency_after_quadrupling": _within(_quadrupled),
+    "efficiency_after_quadrupling": _quadrupled,
     "efficiency_falls_beyond": _efficiency_beyond,
-    "elasticity": _elasticity,
     "fall_to_node": _fall_to_node,
     "falls": _monotone(rises=False),
-    "first_is_least": _beside_one(_first_over_least),
-    "furthest": _within(_furthest),
+    "first_is_least": _first_is_least,
+    "furthest": _is_the(_furthest),
     "knee": _knee,
     "least_at_node": _least_at_node,
-    "linear": linear_in,
     "lowest_efficiency": _within(_lowest_efficiency),
-    "mean": _within(_mean),
+    "mean": _is_the(_mean),
     "onset": _onset,
+    "proportional": _proportional,
     "rank": _rank,
     "ratio": _within(_ratio),
-    "relative_span": _within(_relative_span),
     "rises": _monotone(rises=True),
+    "share_of_cpu": _share_of_cpu,
     "sign": _beside_one(_ratio),
+    "slight_rise": _slight_rise,
     "slope_changes": _slope_change,
     "slope": _above_zero(_slope),
-    "span": _within(_span),
     "stagnates": _stagnates,
-    "steady": _steady,
+    "straight": straight_in,
     "updates_per_epoch": _updates,
-    "value": _within(_only),
+    "value": _is_the(_only),
 }
 """The rules by the name that the table calls them."""

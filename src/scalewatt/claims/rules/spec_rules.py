@@ -14,15 +14,15 @@ from typing import Any
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.claims.evidence.claim_types import (
-    NOT_REPRODUCED,
+    CONTRADICTED,
     NOT_TESTABLE,
-    REPRODUCED,
+    SUPPORTED,
     Check,
     NotTestable,
     Outcome,
 )
 from scalewatt.claims.evidence.evidence import PAPER_DEVICES, Evidence, Line, Row, Trace, has_mode
-from scalewatt.claims.numbers.tolerance import all_of, attempt, decided
+from scalewatt.claims.numbers.decisions import all_of, attempt, decided
 from scalewatt.claims.rules.trace_rules import averaged_s
 from scalewatt.results.tables.published import FULL_SAMPLES
 
@@ -72,7 +72,7 @@ def _begun(evidence: Evidence, lines: Iterable[Line]) -> list[Line]:
 
 def unless_departing(found: Outcome, evidence: Evidence, model: str) -> Outcome:
     """Return what a check of settings found; one that is none of the paper's contradicts nothing."""
-    if found.verdict != NOT_REPRODUCED or _is_of_paper(evidence, model):
+    if found.verdict != CONTRADICTED or _is_of_paper(evidence, model):
         return found
     more = "The campaign is none of the paper's: it departs, and contradicts nothing."
     return Outcome(NOT_TESTABLE, None, f"{found.detail} {more}")
@@ -176,7 +176,7 @@ def exactly(
     if others:
         id_, value = others[0]
         return Outcome(
-            NOT_REPRODUCED,
+            CONTRADICTED,
             _text(value),
             f"{what}: {_text(value)} in {id_}, and in {len(others)} of {_counted(len(found), noun)} "
             f"another value than {_text(wanted)}.",
@@ -184,7 +184,7 @@ def exactly(
     if unsaid:
         raise NotTestable(f"{what}: {len(unsaid)} of {len(found)} do not say it.")
     every = f"{'all ' if found[1:] else ''}{_counted(len(found), noun)}"
-    return Outcome(REPRODUCED, _text(wanted), f"{what}: {_text(wanted)} in {every}.")
+    return Outcome(SUPPORTED, _text(wanted), f"{what}: {_text(wanted)} in {every}.")
 
 
 def _counted(number: int, noun: str) -> str:
@@ -264,7 +264,7 @@ def _repeats_of_one_seed(evidence: Evidence, check: Check) -> Outcome:
         raise NotTestable("Repeats with one seed: the seed is not known of all configurations.")
     if len(seeds) > 1:
         named = _text(sorted(map(str, seeds)))
-        return Outcome(NOT_REPRODUCED, named, f"Seeds are {named}; one is claimed.")
+        return Outcome(CONTRADICTED, named, f"Seeds are {named}; one is claimed.")
     return _spec(evidence, check)
 
 
@@ -333,12 +333,12 @@ def _versions(evidence: Evidence, check: Check) -> Outcome:
                     deviating.append(f"{told} {version}")
     if deviating:
         named = ", ".join(dict.fromkeys(deviating))
-        return Outcome(NOT_REPRODUCED, named, f"Recorded deviations: {named}.")
+        return Outcome(CONTRADICTED, named, f"Recorded deviations: {named}.")
     if unknown:
         names = ", ".join(dict.fromkeys(unknown))
         return Outcome(NOT_TESTABLE, None, f"Not every provenance says the version of {names}.")
     runs = len(evidence.provenance)
-    return Outcome(REPRODUCED, None, f"All versions are the paper's in {runs} runs.")
+    return Outcome(SUPPORTED, None, f"All versions are the paper's in {runs} runs.")
 
 
 def _version(provenance: Row, name: str) -> str | None:

@@ -17,17 +17,17 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.claims.evidence.claim_types import (
-    NOT_REPRODUCED,
-    REPRODUCED,
-    UNRESOLVED,
+    CONTRADICTED,
+    SUPPORTED,
+    UNDECIDED,
     Check,
     NotTestable,
     Outcome,
-    Unresolved,
+    TooFew,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Trace
-from scalewatt.claims.numbers.tolerance import all_of, attempt, combine, decided, sign
-from scalewatt.claims.numbers.uncertain_number import Number, quantity, text
+from scalewatt.claims.numbers.decisions import all_of, attempt, combine, decided, sign
+from scalewatt.claims.numbers.uncertain_number import Number, Variance, quantity, text
 
 WINDOW_S = 10.0
 LEAST_SAMPLES = 100
@@ -63,24 +63,24 @@ def averaged_s(evidence: Evidence) -> Any:
 
 
 def _samples(trace: Trace) -> list[float]:
-    """Return known powers; Unresolved for too few."""
+    """Return known powers; TooFew for too few."""
     known = [watts for watts in trace.power_w if watts is not None]
     if len(known) < LEAST_SAMPLES:
-        raise Unresolved(
+        raise TooFew(
             f"{len(known)} samples of power; {LEAST_SAMPLES - len(known)} more are needed."
         )
     return known
 
 
 def in_windows(trace: Trace, width_s: float = WINDOW_S) -> Any:
-    """Return powers in W grouped by windows of equal width that have any; Unresolved for too few."""
+    """Return powers in W grouped by windows of equal width that have any; TooFew for too few."""
     powers = pd.Series(
         trace.power_w, index=pd.Index(trace.time_s, dtype="float64"), dtype="float64"
     )
     powers = powers.dropna()
     windows = powers.groupby(powers.index // width_s)
     if len(windows) < LEAST_WINDOWS:
-        raise Unresolved(
+        raise TooFew(
             f"{len(windows)} windows of {width_s:g} s have power; {LEAST_WINDOWS - len(windows)} more are "
             "needed."
         )
@@ -115,8 +115,8 @@ def fifth_over_median(powers: Sequence[float]) -> float:
     return float(fifth / median)
 
 
-def fluctuation(powers: Sequence[float], less: float = 0.0) -> Number:
-    """Return the coefficient of variation, with an interval as if windows were independent.
+def fluctuation(powers: Sequence[float], less: float = 0.0, source: str = "windows") -> Number:
+    """Return the coefficient of variation, with an interval as if windows (of `source`) were independent.
 
     `less`: a part of the variance that does not count. NotTestable for a mean of 0.
     """
@@ -126,7 +126,11 @@ def fluctuation(powers: Sequence[float], less: float = 0.0) -> Number:
     whole = float(np.var(powers, ddof=1))
     kept = math.sqrt(max(whole - less, 0.0))
     error = whole / (kept * abs(mean) * math.sqrt(2 * (len(powers) - 1))) if kept else 0.0
-    return Number(kept / abs(mean), 2 * error, error)
+    return Number(kept / abs(mean), {source: Variance(error**2, len(powers) - 1, error**2)})
+
+
+def _fluctuation(trace: Trace, less: float = 0.0) -> Number:
+    return fluctuation(window_means(trace), less, f"windows of {_name(trace)}")
 
 
 def _falls_back(evidence: Evidence, check: Check) -> Outcome:
@@ -171,20 +175,24 @@ def _narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
 
     def lower(h100: Trace, a100: Trace) -> Outcome:
         instants = variance_of_instants(a100) * (SMOOTHED if averaged_s(evidence) else 1.0)
-        own = fluctuation(window_means(h100))
-        whole, without = (fluctuation(window_means(a100), less) / own for less in (0, instants))
+        own = _fluctuation(h100)
+        whole, without = (_fluctuation(a100, less) / own for less in (0, instants))
         what = f"Coefficient of variation on a100 over h100, of means over {WINDOW_S:g} s on both,"
         found, at_least = (sign(what, one, rises=True) for one in (whole, without))
         sentence = (
             f"{what} is {text(whole)}, and {text(without)} without what instants in place of means may "
             "make, expected above 1"
         )
-        if found.verdict == at_least.verdict != UNRESOLVED:
-            return Outcome(found.verdict, whole.value, f"{sentence}.")
-        if found.verdict == UNRESOLVED:
+        if found.verdict == at_least.verdict != UNDECIDED:
+            p = max(found.p or 0.0, at_least.p or 0.0)
+            return Outcome(found.verdict, whole.value, f"{sentence}.", p=p)
+        if found.verdict == UNDECIDED:
             return found
         return Outcome(
-            UNRESOLVED, whole.value, f"{sentence}; 10 samples a second on a100 would tell."
+            UNDECIDED,
+            whole.value,
+            f"{sentence}; 10 samples a second on a100 would tell.",
+            p=max(found.p or 0.0, at_least.p or 0.0),
         )
 
     def stays_up(h100: Trace) -> Outcome:
@@ -220,7 +228,7 @@ def _narrower_with_lower_batch(evidence: Evidence, check: Check) -> Outcome:
     """Check whether of two pre-trainings with the same GBS power fluctuates less with the lower LBS."""
 
     def lower(small: Trace, large: Trace) -> Outcome:
-        ratio = fluctuation(window_means(large)) / fluctuation(window_means(small))
+        ratio = _fluctuation(large) / _fluctuation(small)
         sizes = f"LBS {large.row['local_batch_size']} over LBS {small.row['local_batch_size']}"
         what = f"Coefficient of variation at {sizes}, means over {WINDOW_S:g} s,"
         return sign(what, ratio, rises=True)
@@ -251,7 +259,7 @@ def _profiles(evidence: Evidence, check: Check) -> Outcome:
         raise NotTestable(f"The runs of figure 5 trained for {last:.0f} s: {runs}.")
     holds = last <= SHOWN_S and set(counts) == {2}
     return Outcome(
-        REPRODUCED if holds else NOT_REPRODUCED,
+        SUPPORTED if holds else CONTRADICTED,
         f"{last:g}",
         f"Figure 5 shows {last:.0f} s of runs: {runs}; claimed are 300 s of two on each device.",
     )

@@ -1,0 +1,270 @@
+"""The one rule of all checks: where a number's whole 95 % interval lies (docs/statistics.md).
+
+Within the claimed bounds: supported. Outside of them: contradicted. Else: undecided, with the repeats that
+would tell. Each outcome says how probable such data were if the claim were true, and how probable it was
+that the check would support the claim, were the truth 0, 5, 10 or 15 % off.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from scalewatt.claims.evidence.claim_types import (
+    BY_CONSTRUCTION,
+    CONTRADICTED,
+    NOT_TESTABLE,
+    SUPPORTED,
+    UNDECIDED,
+    NotTestable,
+    Outcome,
+    TooFew,
+    Undecided,
+    Value,
+)
+from scalewatt.claims.evidence.evidence import Point
+from scalewatt.claims.numbers.uncertain_number import UNTOLD, Number, shown, text
+from scalewatt.results.tables.t_tests import (
+    CONFIDENCE,
+    MOST_REPEATS,
+    below,
+    chance_inside,
+    chance_outside,
+    first_with_power,
+)
+
+MINIMUM_POINTS = 3
+LEVEL = (1 - CONFIDENCE) / 2
+"""The probability of a wrong verdict for a truth on a bound, at most."""
+OFF = (0.0, 0.05, 0.1, 0.15)
+"""How far off the truth may be, as parts, for the chances that an outcome states."""
+
+
+def band(
+    what: str,
+    own: Number,
+    low: float | None,
+    high: float | None,
+    unit: str = "",
+    shows: str | None = None,
+    value: Value = None,
+) -> Outcome:
+    """Decide whether a number lies within bounds, these included; null: no bound on that side.
+
+    `shows` is its sentence in place of the usual one, `value` what is told as its value.
+    """
+    sentence = shows or f"{what} is {text(own, unit)}, expected {bounds_text(low, high, unit)}"
+    ends = (-math.inf if low is None else low, math.inf if high is None else high)
+    value = own.value if value is None else value
+    p, chances = against(own, *ends), chances_of(own, *ends)
+    if ends[0] <= own.low and own.high <= ends[1]:
+        return Outcome(SUPPORTED, value, f"{sentence}.", p=p, chances=chances)
+    if own.high < ends[0] or own.low > ends[1]:
+        return Outcome(CONTRADICTED, value, f"{sentence}.", p=p, chances=chances)
+    more = needed(own, *ends)
+    return Outcome(UNDECIDED, value, f"{sentence}; {more}.", p=p, chances=chances)
+
+
+def sign(what: str, ratio: Number, rises: bool) -> Outcome:
+    """Decide whether a ratio is above 1 (`rises`) or below it."""
+    low, high = (1.0, None) if rises else (None, 1.0)
+    side = "above" if rises else "below"
+    return band(what, ratio, low, high, shows=f"{what} is {text(ratio)}, expected {side} 1")
+
+
+def positive(what: str, own: Number, unit: str = "") -> Outcome:
+    """Decide whether a number is above 0."""
+    return band(what, own, 0.0, None, shows=f"{what} is {text(own, unit)}, expected above 0")
+
+
+def against(own: Number, low: float, high: float) -> float:
+    """Return the probability of a number as far outside of the bounds as this, were the truth within.
+
+    One-sided, for a truth on the nearer bound; 1 within them.
+    """
+    value, low, high = (_on_scale(own, one) for one in (own.value, low, high))
+    if low <= value <= high:
+        return 1.0
+    if value < low:
+        return below(value, low, own.error, own.freedom)
+    return below(-value, -high, own.error, own.freedom)
+
+
+def _on_scale(own: Number, value: float) -> float:
+    if not own.is_ratio:
+        return value
+    return math.log(value) if value > 0 else -math.inf
+
+
+def chances_of(own: Number, low: float, high: float) -> tuple[float, ...] | None:
+    """Return the probability to be supported if the truth is OFF, for an error as of this number.
+
+    Between two bounds: off their middle, the mean of both sides. With one bound: beyond it on its right
+    side. Null where the bounds give no size, as of a sign.
+    """
+    if (math.isinf(low) and math.isinf(high)) or 0 in (low, high):
+        return None
+    if math.isinf(own.error):
+        return (0.0,) * len(OFF)
+    if math.isinf(low) or math.isinf(high):
+        bound, side = (high, -1) if math.isinf(low) else (low, 1)
+        truths = [[bound + side * off * abs(bound)] for off in OFF]
+    else:
+        middle = (low + high) / 2
+        size = abs(middle) or 1.0
+        truths = [[middle - off * size, middle + off * size] for off in OFF]
+    return tuple(
+        math.fsum(_chance(own, truth, low, high, own.error, own.freedom) for truth in each)
+        / len(each)
+        for each in truths
+    )
+
+
+def _chance(
+    own: Number, truth: float, low: float, high: float, error: float, freedom: float
+) -> float:
+    truth, low, high = (_on_scale(own, one) for one in (truth, low, high))
+    return chance_inside(truth, low, high, error, freedom)
+
+
+def needed(own: Number, low: float, high: float) -> str:
+    """Return the repeats that would probably tell (80 %), were this value the truth, as a phrase."""
+    if math.isinf(own.error):
+        if own.assumed == UNTOLD:
+            return "repeats with seeds of their own (`seeds: varied`) would tell, 3 or more"
+        return "about 3 repeats, with seeds of their own, would tell the spread"
+    if own.value in (low, high):
+        return "it lies on the bound, where no number of repeats would tell"
+    return repeats_text(repeats_to_tell(own, low, high))
+
+
+def repeats_to_tell(own: Number, low: float, high: float) -> int | None:
+    """Return from how many repeats of each point a verdict is 80 % probable, were this value the truth.
+
+    Null for more than MOST_REPEATS: where a published number's own interval is too wide, for any.
+    """
+    truth, low, high = (_on_scale(own, one) for one in (own.value, low, high))
+
+    def chance(count: int) -> float:
+        error, freedom = own.with_repeats(count)
+        return max(
+            decide(truth, low, high, error, freedom) for decide in (chance_inside, chance_outside)
+        )
+
+    return first_with_power(chance)
+
+
+def repeats_text(repeats: int | None) -> str:
+    """Return so many repeats as a phrase."""
+    if repeats is None:
+        return f"more than {MOST_REPEATS} repeats of each point would tell, if any number does"
+    return f"about {repeats} repeats of each point would tell"
+
+
+def told(own: Number) -> str:
+    """Return the repeats that would tell a number from 0."""
+    return needed(own, -math.inf, 0.0) if own.value > 0 else needed(own, 0.0, math.inf)
+
+
+def bounds_text(low: float | None, high: float | None, unit: str) -> str:
+    """Return bounds in words."""
+    unit = f" {unit}" if unit else ""
+    if low is None:
+        return f"at most {shown(high or 0)}{unit}"
+    if high is None:
+        return f"at least {shown(low)}{unit}"
+    return f"{shown(low)} to {shown(high)}{unit}"
+
+
+def decided(holds: bool, value: Value, detail: str) -> Outcome:
+    """Return supported or contradicted, by what is exact."""
+    return Outcome(SUPPORTED if holds else CONTRADICTED, value, detail, p=None)
+
+
+# --- several outcomes ------------------------------------------------------------------------------
+
+
+def combine(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
+    """Return one outcome of alike parts (devices, lines): contradicted if one is, then undecided.
+
+    Parts that are not testable are named; they decide only where all are. The value is that of the
+    part that decides. NotTestable if there are no parts.
+    """
+    order = (CONTRADICTED, UNDECIDED, SUPPORTED, BY_CONSTRUCTION, NOT_TESTABLE)
+    return _deciding(parts, order)
+
+
+def all_of(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
+    """Return one outcome of all that a claim names (quantities, series, models): none may be lacking.
+
+    Contradicted if one is; then not testable, then undecided, if one is; else supported.
+    """
+    order = (CONTRADICTED, NOT_TESTABLE, UNDECIDED, SUPPORTED, BY_CONSTRUCTION)
+    return _deciding(parts, order)
+
+
+def _deciding(given: Iterable[tuple[str, Outcome]], order: Sequence[str]) -> Outcome:
+    """Return the outcome that comes first in `order`, with the probabilities of all.
+
+    The more parts, the more probable it is that one lies outside by chance: a contradiction must be so
+    rare that it is below LEVEL times their number (Bonferroni), else it leaves the claim undecided.
+    """
+    parts = list(given)
+    if not parts:
+        raise NotTestable("There is nothing to check.")
+    tests = [one.p for _, one in parts if one.p is not None]
+    p = min(1.0, len(tests) * min(tests)) if tests else None
+    decides = min((outcome for _, outcome in parts), key=lambda one: order.index(one.verdict))
+    detail = " ".join(
+        f"{name}: {one.detail}"
+        if name and len(parts) > 1 and not one.detail.casefold().startswith(name.casefold())
+        else one.detail
+        for name, one in parts
+    )
+    verdict = decides.verdict
+    exact = any(one.verdict == CONTRADICTED and one.p is None for _, one in parts)
+    if verdict == CONTRADICTED and p is not None and p > LEVEL and not exact:
+        verdict = UNDECIDED
+        detail += (
+            f" Of {len(tests)} comparisons one may lie so far outside by chance (p = {p:.2g})."
+        )
+    chances = [one.chances for _, one in parts if one.verdict != NOT_TESTABLE]
+    least = None
+    if chances and None not in chances:
+        least = tuple(map(min, zip(*(one for one in chances if one), strict=True)))
+    return Outcome(verdict, decides.value, detail, p=p, chances=least)
+
+
+def attempt(name: str, run: Callable[..., Outcome], *arguments: object) -> tuple[str, Outcome]:
+    """Return a part for `combine`: the outcome of a function that may raise NotTestable or TooFew."""
+    try:
+        return name, run(*arguments)
+    except Undecided as missing:
+        return name, missing.outcome
+
+
+def enough(points: Sequence[Point], what: str, least: int = MINIMUM_POINTS) -> Sequence[Point]:
+    """Return the points, if a trend can be seen in them; NotTestable for none, TooFew for too few."""
+    if not points:
+        raise NotTestable(f"{what}: known at no point.")
+    if len(points) < least:
+        there = ", ".join(str(point.gpus) for point in points)
+        raise TooFew(
+            f"{what}: known at {len(points)} of the {least} points that a trend needs (n = {there}); "
+            f"{least - len(points)} more needed."
+        )
+    return points
+
+
+def holm(tests: Sequence[float], level: float = 2 * LEVEL) -> list[bool]:
+    """Return which of several contradictions stand when all of them are true with a probability of 95 %.
+
+    `tests` are the probabilities of all claims that were tested (Holm 1979).
+    """
+    ordered = sorted(range(len(tests)), key=lambda index: tests[index])
+    stands = [False] * len(tests)
+    for rank, index in enumerate(ordered):
+        if tests[index] > level / (len(tests) - rank):
+            break
+        stands[index] = True
+    return stands
