@@ -14,10 +14,15 @@ import pyarrow as pa
 
 from scalewatt.campaign.cluster import given_cluster
 from scalewatt.claims.evidence.claim_types import (
-    CHECKED_KINDS,
+    BY_CONSTRUCTION,
+    CONTRADICTED,
     INCONSISTENCY,
+    NOT_TESTABLE,
     REFERENCE,
-    SPECIFIED_KINDS,
+    SET_UP,
+    SUPPORTED,
+    TESTED,
+    UNDECIDED,
     VERDICTS,
     Claim,
     Value,
@@ -28,11 +33,13 @@ from scalewatt.claims.evidence.claim_types import (
 )
 from scalewatt.claims.evidence.evidence import Evidence
 from scalewatt.claims.load_evidence import campaign_evidence, find_campaign, published_evidence
+from scalewatt.claims.numbers.decisions import OFF
 from scalewatt.claims.numbers.uncertain_number import shown
 from scalewatt.claims.rules.run_checks import checks_of_claims
 from scalewatt.claims.simulated import basis_of_simulated, verdicts_on
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import with_ending, write_json, write_table_with_csv, write_text
+from scalewatt.provenance.versions import claims_hash
 from scalewatt.results.tables.table_schema import with_metadata
 
 
@@ -74,19 +81,37 @@ def _evidence(results: Path, campaign: Path | None, cluster: str | None) -> Evid
     return campaign_evidence(find_campaign(results, campaign, given), tables)
 
 
+CHANCES = [f"chance_{100 * off:.0f}" for off in OFF]
+"""The columns of the probability to be supported, were the truth so many per cent off."""
 TABLE = pa.schema(
     [
         *((name, pa.string()) for name in ("id", "verdict", "value", "expected", "detail")),
         *((name, pa.string()) for name in ("section", "figure", "kind", "model", "claim")),
+        ("p", pa.float64()),
+        *((name, pa.float64()) for name in CHANCES),
+        ("stands", pa.bool_()),
     ]
 )
 WORDS = {
-    "reproduced": "Reproduced",
-    "not_reproduced": "Not reproduced",
-    "unresolved": "Cannot be resolved",
-    "not_testable": "Not testable here",
-    "inconsistency": "Inconsistencies of the paper, with the reading chosen",
+    SUPPORTED: "Supported",
+    CONTRADICTED: "Contradicted",
+    UNDECIDED: "Undecided",
+    BY_CONSTRUCTION: "Identical by construction",
+    SET_UP: "Set up as stated",
+    NOT_TESTABLE: "Not testable",
+    INCONSISTENCY: "Inconsistency of the paper, with the reading chosen",
 }
+MEANINGS = {
+    SUPPORTED: "The whole 95 % interval is within what is claimed.",
+    CONTRADICTED: "The whole 95 % interval is outside of what is claimed.",
+    UNDECIDED: "The interval reaches across a bound.",
+    BY_CONSTRUCTION: "No test: a number is compared with itself, or with what was made of it.",
+    SET_UP: "No test: the campaign sets, or records, what the paper states.",
+    NOT_TESTABLE: "Something is missing, or too few points are there.",
+    INCONSISTENCY: "The paper contradicts itself, or the facts.",
+}
+PLAIN = {name: words.split(",")[0].lower() for name, words in WORDS.items()}
+"""The verdicts in words, in a sentence."""
 FURTHER_WORDS = "Inconsistencies without a row among the claims"
 
 
@@ -106,7 +131,10 @@ def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[
 
 
 def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Return a list of {id, verdict, value, expected, detail}, one for each row of reference/claims.csv."""
+    """Return a list of objects, one for each row of reference/claims.csv.
+
+    Of each id, verdict, value, expected, detail, and of tests p, chances and stands (docs/claims.md).
+    """
     further = unlisted_inconsistencies()
     return [asdict(one) for one in found if one.id not in further]
 
@@ -118,12 +146,13 @@ def as_table(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Eviden
             {**asdict(one), "value": value_text(one.value)}
             | {"section": claim.section, "figure": claim.figure, "kind": claim.kind}
             | {"model": claim.model, "claim": claim.text}
+            | dict(zip(CHANCES, one.chances or (None,) * len(OFF), strict=True))
             for one, claim in zip(found, claims, strict=True)
         ],
         schema=TABLE,
     )
     absent = {name: evidence.table_metadata.get(name, []) for name in ("missing", "excluded")}
-    notes = [basis(evidence), counts(found, claims)]
+    notes = [basis(evidence), counts(found), *frozen(evidence)]
     return with_metadata(built, {"campaign": evidence.source, **absent, "notes": notes})
 
 
@@ -154,34 +183,61 @@ def basis(evidence: Evidence) -> str:
     )
 
 
-def counts(found: Sequence[Verdict], claims: Sequence[Claim]) -> str:
-    """Return one line: how many have each verdict, of those that results decide, or specs."""
-    of_kind = {claim.id: claim.kind for claim in claims}
+def counts(found: Sequence[Verdict]) -> str:
+    """Return a few sentences: how many have each verdict, first of those that were tested."""
     further = unlisted_inconsistencies()
-    own = [v for v in found if v.id not in further]
+    each = Counter(one.verdict for one in found if one.id not in further)
 
-    def number_of(kinds: Sequence[str] | None, noun: str = "") -> str:
-        chosen = [v for v in own if kinds is None or of_kind[v.id] in kinds]
-        each = Counter(v.verdict for v in chosen)
-        text = ", ".join(f"{each[v]} {v.replace('_', ' ')}" for v in VERDICTS if each[v])
-        return f"{len(chosen)}{noun}: {text}." if text else f"{len(chosen)}{noun}."
+    def of(verdicts: Sequence[str]) -> str:
+        return ", ".join(f"{each[v]} {PLAIN[v]}" for v in verdicts if each[v])
 
-    return (
-        f"{number_of(None, ' claims')} "
-        f"Decided by results are {number_of((*CHECKED_KINDS, 'hypothesis'))} "
-        f"By specs and provenance {number_of(SPECIFIED_KINDS)} "
-        f"{FURTHER_WORDS}: {len(found) - len(own)}."
+    tested = sum(each[verdict] for verdict in TESTED)
+    rest = of([verdict for verdict in VERDICTS if verdict not in TESTED])
+    stand = [one.id for one in found if one.stands]
+    names = f" ({', '.join(stand)})" if stand else ""
+    family = (
+        f" Taken together (Holm, 5 % over all that were tested), {len(stand)} of {each[CONTRADICTED]} "
+        f"contradictions stand{names}."
+        if each[CONTRADICTED]
+        else ""
     )
+    return (
+        f"{sum(each.values())} claims, of which {tested} were tested"
+        f"{f': {of(TESTED)}' if tested else ''}.{family} No tests: {rest or 'none'}. {FURTHER_WORDS}: "
+        f"{len(found) - sum(each.values())}."
+    )
+
+
+def frozen(evidence: Evidence) -> list[str]:
+    """Return which list of claims and tolerances decided, and whether it is that from before the runs."""
+    own = claims_hash()
+    if own is None:
+        return []
+    sentence = f"Claims, checks and tolerances (reference/): SHA-256 {own[:16]}"
+    recorded = Counter(one.get("claims_sha256") for one in evidence.provenance.values())
+    if not recorded:
+        return [f"{sentence}."]
+    runs = sum(recorded.values())
+    unknown, same = recorded[None], recorded[own]
+    parts = [f"{same} of {runs} runs began when they were the same"]
+    if other := runs - same - unknown:
+        parts.append(
+            f"{other} when they were others: tolerances may have been chosen knowing these"
+        )
+    if unknown:
+        parts.append(f"{unknown} do not say")
+    return [f"{sentence}; {', '.join(parts)}."]
 
 
 def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> str:
     """Return all verdicts by kind, for a terminal."""
     of_id = {claim.id: claim for claim in claims}
-    lines = [basis(evidence), counts(found, claims)]
-    for words, chosen in _by_verdict(found):
-        lines += ["", f"{words} ({len(chosen)})"]
+    lines = [basis(evidence), counts(found), *frozen(evidence)]
+    for words, meaning, chosen in _by_verdict(found):
+        lines += ["", f"{words} ({len(chosen)}). {meaning}".rstrip()]
         for one in chosen:
-            for text in (f"{one.id:<4} {of_id[one.id].text}", f"     {one.detail}"):
+            detail = " ".join([one.detail, *power_text(one)])
+            for text in (f"{one.id:<4} {of_id[one.id].text}", f"     {detail}"):
                 lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent=" " * 7)
     return "\n".join(lines)
 
@@ -189,16 +245,20 @@ def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidenc
 def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> str:
     """Return all verdicts by kind, one table each."""
     of_id = {claim.id: claim for claim in claims}
-    lines = ["# Claims", "", basis(evidence), "", counts(found, claims)]
-    for words, chosen in _by_verdict(found):
-        lines += ["", f"## {words} ({len(chosen)})", ""]
+    lines = ["# Claims", "", basis(evidence), "", counts(found)]
+    lines += [line for note in frozen(evidence) for line in ("", note)]
+    for words, meaning, chosen in _by_verdict(found):
+        lines += ["", f"## {words} ({len(chosen)})", "", *([meaning, ""] if meaning else [])]
         if all(one.verdict == INCONSISTENCY for one in chosen):
             lines += ["| id | claim | reading chosen |", "| --- " * 3 + "|"]
             rows = [[one.id, of_id[one.id].text, one.detail] for one in chosen]
         else:
             lines += ["| id | claim | value | expected | what was found |", "| --- " * 5 + "|"]
             rows = [
-                [v.id, of_id[v.id].text, value_text(v.value) or "–", v.expected, v.detail]
+                [
+                    *(v.id, of_id[v.id].text, value_text(v.value) or "–", v.expected),
+                    " ".join([v.detail, *power_text(v)]),
+                ]
                 for v in chosen
             ]
         for row in rows:
@@ -207,10 +267,24 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
     return "\n".join(lines) + "\n"
 
 
-def _by_verdict(found: Sequence[Verdict]) -> list[tuple[str, list[Verdict]]]:
-    """Return the verdicts under their headings, those without a row in claims.csv last; none empty."""
+def power_text(one: Verdict) -> list[str]:
+    """Return in a sentence how probable it is that the check supports the claim, by how far the truth is."""
+    if one.chances is None:
+        return []
+    chances = ", ".join(f"{100 * chance:.0f}" for chance in one.chances)
+    offs = ", ".join(f"{100 * off:.0f}" for off in OFF)
+    return [
+        f"Chances to be supported for a truth {offs} % off what is claimed, or beyond its bound: {chances} %."
+    ]
+
+
+def _by_verdict(found: Sequence[Verdict]) -> list[tuple[str, str, list[Verdict]]]:
+    """Return the verdicts under headings, with what these mean; those without a row last; none empty."""
     further = unlisted_inconsistencies()
     own = [one for one in found if one.id not in further]
-    groups = [(WORDS[name], [one for one in own if one.verdict == name]) for name in VERDICTS]
-    groups.append((FURTHER_WORDS, [one for one in found if one.id in further]))
-    return [(words, chosen) for words, chosen in groups if chosen]
+    groups = [
+        (WORDS[name], MEANINGS[name], [one for one in own if one.verdict == name])
+        for name in VERDICTS
+    ]
+    groups.append((FURTHER_WORDS, "", [one for one in found if one.id in further]))
+    return [group for group in groups if group[2]]

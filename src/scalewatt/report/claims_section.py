@@ -7,24 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from scalewatt.claims.check_claims import FURTHER_WORDS, WORDS
-from scalewatt.claims.evidence.claim_types import (
-    CHECKED_KINDS,
-    SPECIFIED_KINDS,
-    unlisted_inconsistencies,
-)
+from scalewatt.claims.check_claims import CHANCES, FURTHER_WORDS, MEANINGS, OFF, WORDS
+from scalewatt.claims.evidence.claim_types import TESTED, unlisted_inconsistencies
 from scalewatt.report.html_tables import Cell, Part, texts
 from scalewatt.results.tables.frames import records
 from scalewatt.results.text.number_format import count
 
 Row = dict[str, Any]
-_DECIDED_BY = {
-    **dict.fromkeys((*CHECKED_KINDS, "hypothesis"), "results"),
-    **dict.fromkeys(SPECIFIED_KINDS, "specs"),
-}
-
-
 _FURTHER = "further"
+_PROBABLE = [f"chance if {f'{off:.0%} off' if off else 'true'}" for off in OFF]
 
 
 def claims_of(frame: pd.DataFrame) -> list[Part]:
@@ -43,14 +34,27 @@ def claims_of(frame: pd.DataFrame) -> list[Part]:
 def _part(verdict: str, rows: Sequence[Row]) -> Part:
     heading = FURTHER_WORDS if verdict == _FURTHER else WORDS.get(verdict, verdict)
     kind = ("inconsistency", "inconsistencies") if verdict == _FURTHER else ("claim", "claims")
-    headings = ["claim", "in words", "decided by", "found", "expected", "detail"]
-    grid = texts(f"claims-{verdict}", f"Claims, {heading.lower()}", headings, map(_cells, rows))
-    return Part(heading, count(len(rows), *kind), grid, verdict)
+    is_test = verdict in TESTED
+    headings = ["claim", "in words", "found", "expected", "detail"]
+    headings += ["p", *_PROBABLE] if is_test else []
+    cells = [(*_cells(row), *(_of_test(row) if is_test else ())) for row in rows]
+    grid = texts(f"claims-{verdict}", f"Claims, {heading.lower()}", headings, cells)
+    meaning = MEANINGS.get(verdict, "")
+    says = f"{count(len(rows), *kind)}. {meaning}" if meaning else count(len(rows), *kind)
+    return Part(heading, says, grid, verdict)
 
 
 def _cells(row: Row) -> tuple[Any, ...]:
-    by = _DECIDED_BY.get(row["kind"])
-    return row["id"], row["claim"], by, _found(row["value"]), row["expected"], row["detail"]
+    return row["id"], row["claim"], _found(row["value"]), row["expected"], row["detail"]
+
+
+def _of_test(row: Row) -> list[Cell | None]:
+    """Return the probability of such data were the claim true, and those to be supported by the truth."""
+    p = row["p"]
+    stands = "" if row["stands"] is None else (" (stands)" if row["stands"] else " (falls)")
+    first = None if p is None else Cell(f"{p:.2g}{stands}", p)
+    chances = [row[name] for name in CHANCES]
+    return [first, *(None if one is None else Cell(f"{one:.0%}", one) for one in chances)]
 
 
 def _found(value: str | None) -> Cell | None:
