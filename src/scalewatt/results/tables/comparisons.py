@@ -2,7 +2,8 @@
 
 Two one-sided t tests of the mean logarithms (Schuirmann 1987; variances may differ, Welch), by which
 the ratio of two devices lies within the margin, at 5 %. Energies are compared over the device kinds
-that both have.
+that both have. How many repeats would tell is counted from the spread of one run: that of these runs,
+else of other trainings of the same model and phase, else the published one.
 """
 
 from __future__ import annotations
@@ -15,35 +16,24 @@ from itertools import combinations
 from operator import add, itemgetter
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.series_expansion import without_device
 from scalewatt.recordings.series import DEVICE_KINDS
+from scalewatt.results.tables import t_tests
 from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.frames import column_of, frame_of, records, values
-from scalewatt.results.tables.repeat_statistics import CONFIDENCE
+from scalewatt.results.tables.published_spread import Spread, published_spread
 from scalewatt.results.tables.table_schema import COMPARISONS
 
 Row = dict[str, Any]
+Kind = tuple[str, str | None]
 MARGIN = 0.05
 """Two devices are equivalent where their ratio is within 1/(1 + MARGIN) … 1 + MARGIN."""
 LEVEL = 0.05
-POWER = 0.8
-"""Probability of a verdict for which `repeats_needed` is counted."""
-MOST_REPEATS = 1000
-_PROBE_RUNS = 3
-_SAMPLE = math.sqrt(_PROBE_RUNS / (_PROBE_RUNS - 1))
-PUBLISHED_SPREADS = {
-    "energy_kwh": _SAMPLE * 2 / 52,
-    "runtime_h": _SAMPLE * 9 / 263,
-    "gpu_hours": _SAMPLE * 9 / 263,
-}
-"""Relative sample standard deviation over three runs of the same training, FourCastNet on 64 A100:
-52 ± 2 kWh and 263 ± 9 min (Huber et al. 2025, section 3.3.1), printed with n in place of n − 1. Taken
-where a campaign has no repeats; of other quantities none is published."""
-PUBLISHED_SPREAD = PUBLISHED_SPREADS["energy_kwh"]
+MOST_REPEATS = t_tests.MOST_REPEATS
+PUBLISHED_SPREAD = math.sqrt(3 / 2) * 2 / 52
 _SAME = (
     *("campaign", "model", "phase", "gpus", "local_batch_size", "global_batch_size"),
     *("dataset_samples", "epochs", "protocol", "precision", "loader", "channels_last", "compile"),
@@ -85,22 +75,31 @@ def comparisons_of(runs: pd.DataFrame) -> pd.DataFrame:
     counted = counted.assign(nameless=column_of(nameless, pa.string(), counted.index))
     trainings = counted.groupby([*_SAME, "nameless"], sort=False, dropna=False)
     devices = [[own for _, own in training.groupby("device")] for _, training in trainings]
-    everything = [own for by_device in devices for own in by_device]
+    by_kind: dict[Kind, list[pd.DataFrame]] = {}
+    for own in (own for by_device in devices for own in by_device):
+        by_kind.setdefault(_kind(own), []).append(own)
     rows = [
         row
         for by_device in devices
         for baseline, own in combinations(by_device, 2)
-        for row in _pair(own, baseline, everything)
+        for row in _pair(own, baseline, by_kind[_kind(own)])
     ]
     return frame_of(rows, COMPARISONS)
 
 
-def _pair(own: pd.DataFrame, baseline: pd.DataFrame, everything: list[pd.DataFrame]) -> list[Row]:
+def _kind(runs: pd.DataFrame) -> Kind:
+    """Return what runs share whose repeats may scatter alike: the model and its phase."""
+    first = records(runs[:1])[0]
+    return first["model"], first["phase"]
+
+
+def _pair(own: pd.DataFrame, baseline: pd.DataFrame, alike: list[pd.DataFrame]) -> list[Row]:
+    """Return a row per quantity; `alike`: the campaign's runs of the same kind, by configuration."""
     both = pd.concat([own, baseline])
     scopes = [(scope or "").split("+") for scope in values(both["energy_scope"])]
     kinds = [kind for kind in DEVICE_KINDS if all(kind in scope for scope in scopes)]
     origins = set(values(both["energy_origin"]))
-    alike = [group for group in everything if set(values(group["energy_origin"])) == origins]
+    powered = [group for group in alike if set(values(group["energy_origin"])) == origins]
     first, usual = records(own[:1])[0], records(baseline[:1])[0]
     rows = []
     for quantity, value in _quantities(kinds if len(origins) == 1 else []).items():
@@ -108,8 +107,10 @@ def _pair(own: pd.DataFrame, baseline: pd.DataFrame, everything: list[pd.DataFra
         if not ones or not others:
             continue
         of_energy = quantity in _OF_ENERGY
-        repeats = [_known(value(group)) for group in (alike if of_energy else everything)]
-        spread, source = _spread(ones, others, repeats, PUBLISHED_SPREADS.get(quantity))
+        repeats = [_known(value(group)) for group in (powered if of_energy else alike)]
+        spread, source = _spread(
+            [ones, others], repeats, published_spread(first["model"], quantity)
+        )
         found = equivalence(ones, others, MARGIN)
         rows.append(
             {
@@ -130,23 +131,22 @@ def _pair(own: pd.DataFrame, baseline: pd.DataFrame, everything: list[pd.DataFra
                 "tost_p": found.p,
                 "verdict": found.verdict,
                 "repeats_needed": _needed(found, spread, min(len(ones), len(others))),
-                "spread": spread,
+                "spread": spread.relative if spread else None,
+                "spread_freedom": spread.freedom if spread else None,
                 "spread_source": source,
             }
         )
     return rows
 
 
-def _needed(found: Equivalence, spread: float | None, present: int) -> int | None:
+def _needed(found: Equivalence, spread: Spread | None, present: int) -> int | None:
     """Return the repeats for a verdict; at least one more than those that gave none."""
-    count = None if spread is None else repeats_needed(spread, MARGIN, found.ratio)
+    count = None if spread is None else repeats_needed(spread.relative, MARGIN, found.ratio)
     return max(count, present + 1) if count and found.verdict == "unresolved" else count
 
 
 def equivalence(ones: Sequence[float], others: Sequence[float], margin: float) -> Equivalence:
     """Compare the means of positive values by their logarithms; single values cannot be resolved."""
-    from scipy.special import stdtr, stdtrit
-
     (mean, square), (usual, other_square) = _logarithms(ones), _logarithms(others)
     difference = mean - usual
     if square is None or other_square is None:
@@ -159,9 +159,8 @@ def equivalence(ones: Sequence[float], others: Sequence[float], margin: float) -
             ratio, ratio, ratio, float(not inside), _verdict(not inside, ratio, ratio)
         )
     freedom = error**4 / (square**2 / (len(ones) - 1) + other_square**2 / (len(others) - 1))
-    room = math.log1p(margin) - abs(difference)
-    p = float(stdtr(freedom, -room / error))
-    half = float(stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
+    p = t_tests.below(abs(difference), math.log1p(margin), error, freedom)
+    half = t_tests.quantile(freedom) * error
     low, high = math.exp(difference - half), math.exp(difference + half)
     return Equivalence(math.exp(difference), low, high, p, _verdict(p, low, high))
 
@@ -173,22 +172,19 @@ def _verdict(p: float, low: float, high: float) -> str:
 
 
 def repeats_needed(spread: float, margin: float, ratio: float = 1.0) -> int | None:
-    """Return how many repeats of each device give a verdict with POWER, were `ratio` the true one.
+    """Return how many repeats of each device give a verdict with a probability of 80 %.
 
-    The verdict is `equivalent`, or `different`. `spread` is the relative standard deviation of a single
-    run. None for more than MOST_REPEATS.
+    Were `ratio` the true one, and `spread` the true relative standard deviation of a single run. The
+    verdict is `equivalent`, or `different`. None for more than MOST_REPEATS.
     """
-    from scipy.special import stdtr, stdtrit
+    apart, room = math.log(ratio), math.log1p(margin)
 
-    n = np.arange(2, MOST_REPEATS + 1)
-    freedom, error = 2 * n - 2, max(spread, 1e-12) * np.sqrt(2 / n)
-    apart = abs(math.log(ratio))
-    critical = stdtrit(freedom, 1 - LEVEL)
-    ends = [(math.log1p(margin) + sign * apart) / error - critical for sign in (1, -1)]
-    equivalent = stdtr(freedom, ends[0]) + stdtr(freedom, ends[1]) - 1
-    different = stdtr(freedom, apart / error - stdtrit(freedom, (1 + CONFIDENCE) / 2))
-    enough = np.maximum(equivalent, different) >= POWER
-    return int(n[enough.argmax()]) if enough.any() else None
+    def chance(n: int) -> float:
+        error = spread * math.sqrt(2 / n)
+        freedom = 2 * n * (n - 1) / (n + 1)  # what Welch's test finds where spreads are equal
+        return t_tests.chance_equivalent_or_different(apart, room, error, freedom, LEVEL)
+
+    return t_tests.first_with_power(chance)
 
 
 def _logarithms(values: Sequence[float]) -> tuple[float, float | None]:
@@ -202,21 +198,22 @@ def _logarithms(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def _spread(
-    ones: list[float], others: list[float], everything: list[list[float]], published: float | None
-) -> tuple[float | None, str | None]:
+    own: list[list[float]], alike: list[list[float]], published: Spread | None
+) -> tuple[Spread | None, str | None]:
     """Return the relative standard deviation of one run, pooled, and whose; None without any.
 
-    It is that of other trainings where these have no repeats.
+    It is that of other trainings of the same kind where these have no repeats. Repeats that are all
+    equal do not tell what another run would give.
     """
-    for groups, source in (([ones, others], "these runs"), (everything, "the campaign's repeats")):
+    for groups, source in ((own, "these runs"), (alike, "the campaign's repeats")):
         repeated = [group for group in groups if len(group) > 1]
         freedom = sum(len(group) - 1 for group in repeated)
-        if freedom:
-            squares = sum(
-                (len(group) - 1) * len(group) * (_logarithms(group)[1] or 0.0) for group in repeated
-            )
-            return math.sqrt(squares / freedom), source
-    return published, None if published is None else "published probe"
+        squares = sum(
+            (len(group) - 1) * len(group) * (_logarithms(group)[1] or 0.0) for group in repeated
+        )
+        if squares:
+            return Spread(math.sqrt(squares / freedom), freedom), source
+    return published, None if published is None else "published repeats"
 
 
 def _quantities(kinds: list[str]) -> dict[str, Callable[[pd.DataFrame], pd.Series]]:

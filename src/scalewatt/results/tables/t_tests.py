@@ -54,13 +54,9 @@ def chance_inside(
 
     `error` is the true standard error; the one found varies about it as `freedom` says.
     """
-    from scipy.special import ndtr
-
     if not error:
         return float(low <= truth <= high)
-    half = _halves(error, freedom, confidence)
-    room = ndtr((high - half - truth) / error) - ndtr((low + half - truth) / error)
-    return float(np.mean(np.maximum(room, 0.0)))
+    return float(np.mean(_insides(truth, low, high, error, freedom, confidence)))
 
 
 def chance_outside(
@@ -72,13 +68,44 @@ def chance_outside(
     confidence: float = CONFIDENCE,
 ) -> float:
     """Return the probability that an estimate's whole interval lies outside of bounds, for this truth."""
-    from scipy.special import ndtr
-
     if not error:
         return float(not low <= truth <= high)
+    return float(np.mean(_outsides(truth, low, high, error, freedom, confidence)))
+
+
+def chance_equivalent_or_different(
+    truth: float, room: float, error: float, freedom: float, level: float
+) -> float:
+    """Return the probability that two one-sided tests at `level` place an estimate within ± room, or that
+    its 95 % interval leaves out 0, for this truth.
+    """
+    if not error:
+        return float(truth != 0.0 or room > 0.0)
+    inside = _insides(truth, -room, room, error, freedom, 1 - 2 * level)
+    apart = _outsides(truth, 0.0, 0.0, error, freedom, CONFIDENCE)
+    # For one standard error both together are all estimates, or they exclude each other.
+    return float(np.mean(np.minimum(inside + apart, 1.0)))
+
+
+def _insides(
+    truth: float, low: float, high: float, error: float, freedom: float, confidence: float
+) -> npt.NDArray[np.float64]:
+    """Return the probability that an interval lies within bounds, for each standard error found."""
+    from scipy.special import ndtr
+
     half = _halves(error, freedom, confidence)
-    apart = ndtr((low - half - truth) / error) + ndtr((truth - high - half) / error)
-    return float(np.mean(apart))
+    room = ndtr((high - half - truth) / error) - ndtr((low + half - truth) / error)
+    return np.asarray(np.maximum(room, 0.0))
+
+
+def _outsides(
+    truth: float, low: float, high: float, error: float, freedom: float, confidence: float
+) -> npt.NDArray[np.float64]:
+    """Return the probability that an interval lies outside of bounds, for each standard error found."""
+    from scipy.special import ndtr
+
+    half = _halves(error, freedom, confidence)
+    return np.asarray(ndtr((low - half - truth) / error) + ndtr((truth - high - half) / error))
 
 
 def _halves(error: float, freedom: float, confidence: float) -> npt.NDArray[np.float64]:

@@ -170,6 +170,7 @@ COMPARISONS = pa.schema(
         ("verdict", pa.string()),
         ("repeats_needed", pa.int32()),
         ("spread", pa.float64()),
+        ("spread_freedom", pa.int32()),
         ("spread_source", pa.string()),
     ]
 )
