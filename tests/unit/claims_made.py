@@ -65,6 +65,7 @@ def line(
     values: Mapping[int, Values],
     n_repeats: int = REPEATS,
     spread: float = SPREAD,
+    varies_seeds: bool = True,
     **columns: Any,
 ) -> Line:
     """A line from quantities (means) by GPU count; `columns` are those of all its rows.
@@ -96,7 +97,12 @@ def line(
         }
         quantities = _derived({**identity, **columns}, given)
         points.append(
-            Point(row(n_repeats, spread, **{**identity, **columns, **quantities}), (mode,), total)
+            Point(
+                row(n_repeats, spread, **{**identity, **columns, **quantities}),
+                (mode,),
+                total,
+                varies_seeds=varies_seeds,
+            )
         )
     return Line(name, name, model, phase, device, mode, constant, tuple(points), tuple(values))
 

@@ -39,19 +39,20 @@ def _fixed() -> list[Line]:
     first = {"gpu_energy_kwh": 17.6, "cpu_energy_kwh": 18.9, "ram_energy_kwh": 2.07}
     full[1] = _point(88, 38.57, 28) | first
     full[2] = _point(89, 30, 28, cpu_energy_kwh=10.8)
+    full[256] |= {"gpu_energy_kwh": 20.3}
     small = {
         n: _point(hours, energy, 27.5)
         for n, hours, energy in (
-            (1, 88, 38.6),
-            (2, 89, 31),
+            (1, 104, 38.6),
+            (2, 100, 31),
             (4, 95, 27),
-            (8, 102.4, 29.5),
-            (16, 113.7, 33.3),
+            (8, 104, 29.5),
+            (16, 113.7, 32.3),
         )
     }
     large = {
-        n: _point(94 + (energy - 25.7) * 2.6, energy, 28.4)
-        for n, energy in ((32, 25.7), (64, 27.5), (128, 30), (256, 33.3))
+        n: _point(94 * energy / 25.7, energy, 28.4)
+        for n, energy in ((32, 25.7), (64, 26.5), (128, 27.3), (256, 28.1))
     }
     return [
         _line("fd_lbs", 256, full),

@@ -10,9 +10,9 @@ from typing import Any
 from claims_made import changed, evidence, line
 
 from scalewatt.claims.evidence.claim_types import (
-    NOT_REPRODUCED,
-    REPRODUCED,
-    UNRESOLVED,
+    CONTRADICTED,
+    SUPPORTED,
+    UNDECIDED,
     Verdict,
     read_claims,
 )
@@ -272,7 +272,7 @@ class Cases:
 
     def all(self) -> Iterator[tuple[str, Case]]:
         """Expected verdict and case."""
-        yield REPRODUCED, self.satisfied
-        yield NOT_REPRODUCED, self.violated
+        yield SUPPORTED, self.satisfied
+        yield CONTRADICTED, self.violated
         if self.unresolved is not None:
-            yield UNRESOLVED, self.unresolved
+            yield UNDECIDED, self.unresolved

@@ -70,57 +70,72 @@ from claims_study import (
 from claims_study import times as of_study
 
 from scalewatt.campaign.load import load_campaign
-from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, SPECIFIED_KINDS, read_claims
+from scalewatt.claims.evidence.claim_types import (
+    BY_CONSTRUCTION,
+    CHECKED_KINDS,
+    CONTRADICTED,
+    NOT_TESTABLE,
+    SET_UP,
+    SPECIFIED_KINDS,
+    SUPPORTED,
+    UNDECIDED,
+    Verdict,
+    read_claims,
+)
 from scalewatt.claims.evidence.evidence import Evidence, Point, Trace
 from scalewatt.claims.load_evidence import published_evidence, with_points
-from scalewatt.results.tables.comparisons import PUBLISHED_SPREAD, repeats_needed
-from scalewatt.results.tables.table_schema import COMPARISONS
 
 ALL = {**CASES, **SETTING_CASES}
-OPEN, YES, NO, UNTESTED = "unresolved", "reproduced", "not_reproduced", "not_testable"
+OPEN, YES, NO, UNTESTED = UNDECIDED, SUPPORTED, CONTRADICTED, NOT_TESTABLE
+SAME, SET = BY_CONSTRUCTION, SET_UP
 
 PUBLISHED = {
     # Of the fixed dataset parts of energy at n = 1, 4, 256 are published, errors there, time and energy
     # at n = 256 alone (and of GBS 256 at n = 16): no trend. Of the scaled dataset all but the errors.
-    **dict.fromkeys(("A01", "A02", "A03", "D08", "D09", "D10", "D11", "D12", "D18"), YES),
-    **dict.fromkeys(("F02", "F03", "F05", "F06", "F07", "F12", "F13", "F14", "F15"), YES),
-    **dict.fromkeys(("F16", "F17", "F18", "F19"), YES),
-    "F20": NO,  # The small regime's elasticity is 1.13: its energy grows faster than its dataset.
+    **dict.fromkeys(("A02", "A03", "D10"), YES),
+    "A01": OPEN,  # ResNet50's series are straight; three single runs of FourCastNet do not tell.
+    "D13": YES,  # 0.487 to 0.518, with 6 to 0 % of RAM
+    # The published number itself.
+    **dict.fromkeys(("D08", "D09", "D11", "D12", "D18", "G08", "G09", "G10"), SAME),
+    **dict.fromkeys(("H17", "H18", "T1", "T2", "T3", "T4", "T5", "T6"), SAME),
+    "F02": SET,
+    **dict.fromkeys(("F05", "F06", "F07", "F12", "F13", "F14", "F15", "F16", "F17"), YES),
+    **dict.fromkeys(("F18", "F19", "F20"), YES),
+    # The run time drifts by 10.2 % (9.5 to 10.9) over n = 1 to 256; 10 % is constant.
+    **dict.fromkeys(("F03", "L05"), OPEN),
     # One or two of the points that a trend needs.
     **dict.fromkeys(("D03", "D04", "D05", "D06", "D07", "D16", "D17", "D19"), OPEN),
     **dict.fromkeys(("E05", "E06", "E07", "E08", "E09", "F04"), OPEN),
-    # No total beside the parts at n = 1 and 4, no energy of RAM, no error of GBS 8192 or on scaled data.
-    **dict.fromkeys(("B03", "D13", "D14", "D15", "E03", "E04", "F10", "F11"), UNTESTED),
-    **dict.fromkeys(("G08", "G09", "G10", "H17", "H18", "T1", "T2", "T3", "T4", "T5", "T6"), YES),
-    # GPU hours at LBS 1: 692.55 on 16, 1034 on 64; at GBS 64: 651 to 1034; H100: 421.26 to 516.18.
-    **dict.fromkeys(("H03", "H14"), YES),
-    # 144.87, 175.72, 195 kWh: R² 0.983 against log2 n, and the smallest n takes least.
-    **dict.fromkeys(("H07", "H19"), YES),
-    "H16": OPEN,  # Slopes 0.239 and 0.156, R² 0.983 and 0.9998; each point ± 9.4 %.
+    # No total beside the parts at n = 4, no energy of RAM, no error of GBS 8192 or on scaled data.
+    **dict.fromkeys(("B03", "D14", "D15", "E03", "E04", "F10", "F11"), UNTESTED),
+    "H03": UNTESTED,  # from 4 to 16 GPUs; on 4 no run time at LBS 1 is published
+    # Single runs by three repeats: ± 29 % between two.
+    **dict.fromkeys(("H07", "H14", "H16", "H19", "T7", "T8"), OPEN),
+    "T9": YES,  # 1.273, 1.346, 1.360: P scatters less than energy and time
     # No error and no fine-tuning is published.
     **dict.fromkeys(("H04", "H05", "H06", "H08", "H09", "H10", "H11", "H15"), UNTESTED),
-    "T7": YES,  # 24.7, 25.5, 27.1 %
-    "T8": OPEN,  # single runs
-    "T9": YES,  # 1.273, 1.346, 1.360
     # Power against time, GPU power and memory's part are not published point by point.
     **dict.fromkeys(("J02", "J03", "J04", "J05", "J06", "L06", "K04", "K05", "K06"), UNTESTED),
     **dict.fromkeys(("K09", "K10", "K11", "K12"), UNTESTED),
-    # 0.186 to 0.216, 0.263 to 0.282; ResNet50 from n = 4 on 0.262 to 0.316 kW.
-    **dict.fromkeys(("K01", "K02", "K03", "L01", "L02", "L03"), YES),
+    # ResNet50 from n = 4 on 0.262 to 0.316 kW; FourCastNet's single runs ± 12 %.
+    **dict.fromkeys(("K03", "L01"), YES),
+    **dict.fromkeys(("K01", "K02", "L02", "L03"), OPEN),
     # Samples and passes per GPU hour fall, and are constant; GPU power is not known.
     **dict.fromkeys(("K07", "K13"), UNTESTED),
     "K08": OPEN,  # two points at most of each series
     # 1.56 to 1.13 million samples per GPU hour are not constant; 1.121, 1.178, 1.180, 1.124 do not fall.
     **dict.fromkeys(("K14", "K15"), NO),
     "K16": OPEN,  # GPU power follows from the text at LBS 256, n = 256 alone.
-    "L04": OPEN,  # FourCastNet 0.67 after quadrupling; of ResNet50 one run time of each series.
-    "L05": YES,  # 1.12, 0.998 and 1.295, 1.053
+    "L04": OPEN,  # one run time of each series
     # Specs of the paper's campaign say the rest, but not what only runs record.
-    **dict.fromkeys(SETTING_CASES, YES),
+    **dict.fromkeys(SETTING_CASES, SET),
     **dict.fromkeys(("B02", "B04", "B05", "B06", "C10", "C12", "G05", "J01"), UNTESTED),
 }
 NEVER_OPEN = {"F02", "K04", *SETTING_CASES}
 """Claims on exact numbers."""
+IDENTITIES = {"B02", "C10", "K04"}
+OF_FEW_RUNS = {*("T1", "T2", "T3", "T4", "T5", "T6", "H17", "H18", "G08", "G09", "G10")}
+"""Numbers of the paper that are themselves known to 12 or 20 % alone: nothing can be equal to within 10 %."""
 
 
 @pytest.fixture(scope="module")
@@ -128,11 +143,30 @@ def published() -> Evidence:
     return published_evidence()
 
 
+def expected(id_: str, verdict: str) -> str:
+    """What a claim that holds is called."""
+    if verdict != YES:
+        return verdict
+    if id_ in IDENTITIES:
+        return SAME
+    if id_ in OF_FEW_RUNS:
+        return OPEN
+    return SET if id_ in SETTING_CASES or id_ == "F02" else YES
+
+
+def agree(found: Verdict, verdict: str) -> None:
+    """A verdict is as expected; one that is open says what it needs, and was tested or is not testable."""
+    if verdict == OPEN:
+        assert found.verdict == (UNTESTED if found.p is None else OPEN), found.detail
+        assert NEEDED.search(found.detail), found.detail
+    else:
+        assert found.verdict == verdict, found.detail
+
+
 def check(id_: str, given: Evidence, verdict: str, *texts: str) -> None:
     found = judged(id_, given)
-    assert found.verdict == verdict, found.detail
+    agree(found, expected(id_, verdict))
     assert found.detail.endswith((".", ".)")) and "None" not in found.detail
-    assert verdict != OPEN or NEEDED.search(found.detail), found.detail
     for one in texts:
         assert one in found.detail
 
@@ -164,9 +198,7 @@ def test_without_results_nothing_can_be_tested(id_: str) -> None:
 
 @pytest.mark.parametrize("id_", PUBLISHED)
 def test_the_published_rows_say_what_was_thought_through(id_: str, published: Evidence) -> None:
-    found = judged(id_, published)
-    assert found.verdict == PUBLISHED[id_], found.detail
-    assert found.verdict != OPEN or NEEDED.search(found.detail), found.detail
+    agree(judged(id_, published), PUBLISHED[id_])
 
 
 @pytest.mark.parametrize(
@@ -186,12 +218,11 @@ def test_details_on_the_published_rows_name_numbers_and_scopes(
     check(id_, published, PUBLISHED[id_], *texts)
 
 
-def test_the_equivalence_of_published_energies_needs_as_many_repeats_as_the_table_says(
-    published: Evidence,
-) -> None:
-    ratios = (115.63 / 120.7, 145.31 / 144.87, 174.25 / 175.72)
-    needed = [repeats_needed(PUBLISHED_SPREAD, 0.05, ratio) for ratio in ratios]
-    check("T8", published, OPEN, *(f"about {n} repeats" for n in needed))
+@pytest.mark.parametrize("id_", sorted(OF_FEW_RUNS))
+def test_a_published_single_run_cannot_be_met_to_ten_percent(id_: str) -> None:
+    found = judged(id_, ALL[id_].satisfied())
+    assert found.chances is not None and found.chances[0] < 0.5
+    assert "if any number does" in found.detail
 
 
 # --- the same study elsewhere ---------------------------------------------------------------------
@@ -386,22 +417,6 @@ def with_parts(memory: float) -> Case:
     return lambda: with_columns(study(), parts)
 
 
-def compared(
-    verdict: str, ratio: float, low: float | None, high: float | None, **more: Any
-) -> Case:
-    """The study with a row of the table comparisons."""
-    h100, a100 = (
-        next(p for p in study().points if p.device == device and sizes_of(p) == (4, 4, 16))
-        for device in ("h100", "a100")
-    )
-    own: dict[str, Any] = dict.fromkeys(COMPARISONS.names)
-    own |= {"model": F, "phase": "pretrain", "quantity": "energy_kwh", "gpus": 4}
-    own |= {"device": "h100", "configuration": h100.id, "energy_scope": "gpu+cpu"}
-    own |= {"baseline_device": "a100", "baseline": a100.id, "spread": 0.02, "repeats_needed": 23}
-    own |= {"ratio": ratio, "ratio_low": low, "ratio_high": high, "verdict": verdict}
-    return lambda: replace(study(), comparisons=(own | more,))
-
-
 AGAINST: Numbers = {
     16: (800, 160, 150, 740),
     32: (700, 150, 160, 900),
@@ -577,7 +592,7 @@ FURTHER: dict[str, Further] = {
     "factors that differ by what both have": Further("A02", two_scopes(cpu_energy_share=0.5), YES),
     # 0.2745/0.2157 kW is 1.27 of the totals; without a memory of 20 % of the A100's it is 1.59.
     "powers without the memory of one": Further(
-        "T9", with_parts(0.2), NO, ("over gpu+cpu, which all have", "1.591")
+        "T9", with_parts(0.2), YES, ("over gpu+cpu, which all have", "1.591")
     ),
     "powers with little memory": Further("T9", with_parts(0.03), YES),
     "slopes without the memory of one": Further(
@@ -730,33 +745,8 @@ FURTHER: dict[str, Further] = {
         UNTESTED,
         ("as in the paper",),
     ),
-    # The table comparisons.
-    "compared: equivalent": Further(
-        "T8", compared("equivalent", 1.01, 0.98, 1.04), YES, ("over gpu+cpu, which both have",)
-    ),
-    "compared: different": Further(
-        "T8", compared("different", 1.2, 1.1, 1.3), NO, ("over gpu+cpu, which both have",)
-    ),
-    "compared: different by less": Further(
-        "T8",
-        compared("different", 1.04, 1.01, 1.07),
-        OPEN,
-        ("over gpu+cpu, which both have", "they differ; whether by more than 5 %, about"),
-    ),
-    "compared: open": Further(
-        "T8",
-        compared("unresolved", 1.0, None, None),
-        OPEN,
-        ("over gpu+cpu, which both have", "about 23 repeats"),
-    ),
-    "compared: estimated": Further(
-        "T8",
-        compared("equivalent", 1.01, 0.98, 1.04, energy_origin="estimated"),
-        YES,
-        ("Origin of the energy: estimated.",),
-    ),
     "energies that differ by less": Further(
-        "T8", like_a100(1.047), OPEN, ("they differ; whether by more than 5 %, about",)
+        "T8", like_a100(1.047), OPEN, ("the numbers themselves differ by less than 5%",)
     ),
     # Sums of powers.
     "powers without a sensor of memory": Further(
@@ -934,8 +924,7 @@ FURTHER: dict[str, Further] = {
 def test_a_special_case_gets_its_verdict(name: str, id_: str) -> None:
     one = FURTHER[name]
     found = judged(id_, one.case())
-    assert found.verdict == one.verdict, found.detail
-    assert found.verdict != OPEN or NEEDED.search(found.detail), found.detail
+    agree(found, expected(id_, one.verdict))
     for text in one.texts:
         assert text in found.detail
 
@@ -968,9 +957,9 @@ def test_a_claim_that_is_read_in_another_way_says_how(id_: str, expected: str) -
 
 def test_a_single_run_has_the_published_spread() -> None:
     single = changed(
-        resnet_world(), at("fd_lbs", 1), n_repeats=1, cpu_energy_kwh=lambda p: 18.9 * 1.1
+        resnet_world(), at("fd_lbs", 1), n_repeats=1, cpu_energy_kwh=lambda p: 18.9 * 1.045
     )
-    check("D08", single, OPEN, "published spread")
+    check("D08", single, OPEN, "ResNet50's published repeats")
 
 
 # --- what explains P ------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 # The paper's claims, checked on the campaign's results.
 #   in   tables/{runs,configurations,scaling,comparisons}.parquet, tables/figure5.parquet where the
-#        campaign has it, provenance.json of the runs, reference/{claims,claim_checks,inconsistencies}.csv
+#        campaign has it, provenance.json of the runs, reference/{claims,claim_checks,inconsistencies,tolerances}.csv
 #   out  tables/claims.{parquet,csv,md,json}
 from scalewatt.campaign.table_requests import runs_definition
 
 CLAIMS = multiext(f"{RESULTS}/tables/claims", ".csv", ".parquet", ".md", ".json")
 
 CLAIMS_DATA = [
-    f"reference/{name}.csv" for name in ("claims", "claim_checks", "inconsistencies")
+    f"reference/{name}.csv" for name in ("claims", "claim_checks", "inconsistencies", "tolerances")
 ]
 
 

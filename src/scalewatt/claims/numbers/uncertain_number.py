@@ -223,7 +223,7 @@ def number(
     """
     if summary.mean is None:
         raise NotTestable("A quantity is not known.")
-    if summary.sd is not None and summary.high is not None:
+    if summary.n > 1 and summary.sd is not None:
         return own_repeats(source, summary.mean, summary.sd, summary.n)
     if spread is not None:
         return single_run(summary.mean, spread, f"campaign {name}", BY_CAMPAIGN, summary.n)
@@ -348,9 +348,6 @@ class Fit:
     origin_slope: float
     """Of the line through the origin; likewise `origin_r2`, about the mean like `r2`."""
     origin_r2: float
-    slope_half: float | None
-    """Half the 95 % interval; null for two points. Likewise `intercept_half`."""
-    intercept_half: float | None
     n: int
 
 
@@ -367,13 +364,8 @@ def line_fit(x: Sequence[float], y: Sequence[float]) -> Fit:
     rest = math.fsum((b - slope * a - intercept) ** 2 for a, b in zip(x, y, strict=True))
     through = math.fsum(a * b for a, b in zip(x, y, strict=True)) / math.fsum(a * a for a in x)
     origin_rest = math.fsum((b - through * a) ** 2 for a, b in zip(x, y, strict=True))
-    halves: tuple[float | None, float | None] = (None, None)
-    if n > 2:
-        t = quantile(n - 2)
-        error = math.sqrt(rest / (n - 2))
-        halves = (t * error / math.sqrt(sxx), t * error * math.sqrt(1 / n + mx * mx / sxx))
     r2, origin_r2 = (1 - one / syy if syy else 0.0 for one in (rest, origin_rest))
-    return Fit(slope, intercept, r2, through, origin_r2, *halves, n)
+    return Fit(slope, intercept, r2, through, origin_r2, n)
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> float:
@@ -381,14 +373,6 @@ def spearman(x: Sequence[float], y: Sequence[float]) -> float:
     a, b = ranks(x), ranks(y)
     fit = line_fit(a, b)
     return math.copysign(math.sqrt(max(fit.r2, 0.0)), fit.slope) if fit.slope else 0.0
-
-
-def variation(values: Sequence[float]) -> float:
-    """Return coefficient of variation: sample standard deviation over mean; NotTestable for a mean of 0."""
-    mean = math.fsum(values) / len(values)
-    if not mean:
-        raise NotTestable("A coefficient of variation needs a mean that is not 0.")
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1)) / abs(mean)
 
 
 def ranks(values: Iterable[float]) -> list[float]:

@@ -264,8 +264,10 @@ RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
     **TRACE_RULES,
 }
 """Rules that look at more than the points of one series, by the name that the table calls them."""
-SETTINGS = {*SPEC_RULES, "profiles", "updates_per_epoch"}
+SETTINGS = {*SPEC_RULES, "profiles"}
 """Rules on what a campaign sets: one that is none of the paper's departs by its own choice."""
+COUNTS = {"updates_per_epoch"}
+"""Rules on what follows from settings alone."""
 IDENTITIES = {"population_spread", "sum_of_parts", "sum_of_powers"}
 """Rules on numbers of the same samples, which agree if the program's arithmetic is right."""
 OTHER_CLAIMS = "claims"
@@ -328,7 +330,7 @@ def _classed(claim: Claim, outcome: Outcome) -> Outcome:
     rules = {check.rule for check in checks_of_claims().get(claim.id, ())}
     if outcome.verdict == SUPPORTED and rules & IDENTITIES:
         return replace(outcome, verdict=BY_CONSTRUCTION)
-    if outcome.verdict == SUPPORTED and (claim.kind in SPECIFIED_KINDS or rules & SETTINGS):
+    if outcome.verdict == SUPPORTED and (claim.kind in SPECIFIED_KINDS or rules & {*SETTINGS, *COUNTS}):
         return replace(outcome, verdict=SET_UP)
     if outcome.verdict == UNDECIDED and outcome.p is None:
         return replace(outcome, verdict=NOT_TESTABLE)
