@@ -28,7 +28,11 @@ from scalewatt.claims.check_claims import (
 )
 from scalewatt.claims.evidence.claim_types import (
     CHECKED_KINDS,
+    CONTRADICTED,
+    INCONSISTENCY,
+    NOT_TESTABLE,
     SPECIFIED_KINDS,
+    SUPPORTED,
     VERDICTS,
     NotTestable,
     Verdict,
@@ -46,7 +50,7 @@ from scalewatt.claims.rules.run_checks import _sentence, verdict_of
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
-from scalewatt.results.tables.table_schema import COMPARISONS, CONFIGURATIONS, RUNS, metadata, table
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS, metadata, table
 
 CLAIMS = read_claims()
 LISTED = listed_claims()
@@ -230,13 +234,58 @@ def test_series_of_a_campaign_that_are_alike_know_it() -> None:
 
 @pytest.mark.parametrize(
     ("id_", "value"),
-    [("F03", 1.122), ("F05", 0.01134), ("F06", 0.0235), ("F14", 0.02165), ("F13", 1.053)],
+    [("F06", 0.0235), ("F14", 0.02165), ("F20", 1.005), ("K14", -0.2749)],
 )
 def test_values_on_the_published_rows_are_those_of_the_notes(
     id_: str, value: float, of_published: list[Verdict]
 ) -> None:
     (found,) = (one.value for one in of_published if one.id == id_)
     assert found == pytest.approx(value, rel=0.01)
+
+
+CONFIRMED = {
+    "A01": "R² of a line with intercept is 0.9999",
+    "A02": "1.379",
+    "A03": "5.7 %, 3.7 %, 1.7 %",
+    "D10": "2.821",
+    "F03": "largest over smallest 1.122",
+    "F05": "coefficient of variation 1.13%",
+    "F07": "coefficient of variation 0.88%",
+    "F12": "0.9976, 1.295",
+    "F13": "largest over smallest 1.053",
+    "F15": "0.02597",
+    "F16": "0.02377",
+    "F17": "0.02596",
+    "F18": "1.2 (, 1.092",
+    "F19": "0.9994, 1.0000",
+    "F20": "1.005, 1.131, 1.042",
+    "H07": "0.9826, slope 25.06",
+    "H14": "0.6296, 0.8161",
+    "H16": "1.53",
+    "H19": "0.8244",
+    "K01": "0.1857 to 0.2157",
+    "K02": "0.2628 to 0.2815",
+    "K03": "0.2621 to 0.3161",
+    "K14": "1558000, 1562000, 1460000, 1336000, 1127000",
+    "K15": "1121000, 1178000, 1180000, 1124000",
+    "L01": "0.2662 to 0.3073",
+    "L03": "0.2628 to 0.278",
+    "T7": "0.2473, 0.2547, 0.2707",
+    "T8": "0.958, 1.003, 0.9916",
+    "T9": "1.273, 1.346, 1.36",
+    **{"D08": "18.9", "D09": "6.7", "D11": "17.6", "D12": "20.3", "D18": "42"},
+    **{"G08": "4.383", "G09": "280", "G10": "52", "H17": "136, 651", "H18": "195, 1034"},
+    **{"T1": "115.6, 105.3, 421.3", "T2": "120.7, 139.9, 559.7", "T3": "145.3, 32.26, 516.2"},
+    **{"T4": "144.9, 43.28, 692.5", "T5": "174.2, 20.72, 663.1", "T6": "175.7, 28.42, 909.3"},
+}
+"""Numbers of the published rows that an independent computation confirmed."""
+
+
+@pytest.mark.parametrize("id_", CONFIRMED)
+def test_numbers_that_were_confirmed_are_still_told(id_: str, of_published: list[Verdict]) -> None:
+    (found,) = (one for one in of_published if one.id == id_)
+    for number in CONFIRMED[id_].split(", "):
+        assert number in found.detail, found.detail
 
 
 def test_every_claim_gets_one_verdict_with_a_sentence(of_published: list[Verdict]) -> None:
@@ -272,7 +321,7 @@ def test_the_papers_contradictions_are_inconsistencies_and_nothing_else_is(
     of_published: list[Verdict],
 ) -> None:
     kinds = {claim.id: claim.kind for claim in LISTED}
-    found = {one.id for one in of_published if one.verdict == "inconsistency"}
+    found = {one.id for one in of_published if one.verdict == INCONSISTENCY}
     assert found == {id_ for id_, kind in kinds.items() if kind == "inconsistency"}
 
 
@@ -301,7 +350,7 @@ def test_the_two_inconsistencies_without_a_row_are_listed_as_well() -> None:
 def test_an_inconsistency_is_told_with_its_reading_on_any_evidence() -> None:
     for given in (Evidence("nothing"), study()):
         found = judged("X14", given)
-        assert found.verdict == "inconsistency" and found.value is None
+        assert found.verdict == INCONSISTENCY and found.value is None
         assert "missing, not 0" in found.detail and "table1" in found.detail
 
 
@@ -319,9 +368,10 @@ def test_an_estimated_energy_is_said_in_the_verdict() -> None:
     assert ["Origin of the energy: estimated" in detail for detail in details] == [False, True]
 
 
-def test_the_json_is_a_list_of_five_keys(of_published: list[Verdict]) -> None:
+def test_the_json_has_the_verdict_and_what_the_test_could_tell(of_published: list[Verdict]) -> None:
     found = json.loads(json.dumps(as_json(of_published), allow_nan=False))
-    assert {tuple(one) for one in found} == {("id", "verdict", "value", "expected", "detail")}
+    keys = ("id", "verdict", "value", "expected", "detail", "p", "chances", "stands")
+    assert {tuple(one) for one in found} == {keys}
 
 
 def test_the_table_has_each_verdict_beside_its_claim(
@@ -342,17 +392,19 @@ def test_text_and_markdown_name_every_claim_under_its_verdict(
         assert f"| {claim.id} |" in markdown
     for said in (text, markdown):
         assert "published" in said.splitlines()[0] + said.splitlines()[2]
-        places = [said.index(words) for words in ("Not reproduced", "Cannot be", "Not testable")]
+        order = ("Supported (", "Contradicted (", "Undecided (", "Identical by construction (")
+        places = [said.index(words) for words in (*order, "Set up as stated (", "Not testable (")]
         assert places == sorted(places)
     rows = [one for one in markdown.splitlines() if one.startswith("| ")]
     assert {one.replace("\\|", "").count("|") for one in rows} == {4, 6}
-    assert "160 claims: 79 reproduced," in text and "Decided by results are 99: " in text
+    assert "160 claims, of which 35 were tested: 19 supported, 2 contradicted, 14" in text
+    assert "16 identical by construction, 34 set up as stated" in text
 
 
 def test_inconsistencies_have_a_reading_and_nothing_that_is_expected(
     of_published: list[Verdict],
 ) -> None:
-    found = {one.id: one for one in of_published if one.verdict == "inconsistency"}
+    found = {one.id: one for one in of_published if one.verdict == INCONSISTENCY}
     assert {(one.value, one.expected) for one in found.values()} == {
         (None, "nothing: an inconsistency")
     }
@@ -372,8 +424,8 @@ def test_inconsistencies_without_a_row_are_listed_apart(
         as_text(of_published, LISTED, published),
         as_markdown(of_published, LISTED, published),
     ):
-        assert "Inconsistencies of the paper, with the reading chosen (20)" in said
-        assert "Y01" in said.split("Inconsistencies without a row among the claims (2)")[1]
+        assert "Inconsistency of the paper, with the reading chosen (20)" in said
+        assert "Y01" in said.split("Inconsistencies without a row among the claims (3)")[1]
 
 
 def test_excluded_runs_are_named_with_their_reasons() -> None:
@@ -390,7 +442,7 @@ def test_the_guide_names_what_the_published_rows_contradict(of_published: list[V
     guide = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
     section = guide.split("## What the paper's own numbers say")[1].split("##")[0]
     named = re.findall(r"^\| ([A-Z]\d+) \|", section, flags=re.MULTILINE)
-    assert named == [one.id for one in of_published if one.verdict == "not_reproduced"]
+    assert named == [one.id for one in of_published if one.verdict == CONTRADICTED]
 
 
 def test_the_guide_counts_the_kinds_of_claims() -> None:
@@ -447,7 +499,6 @@ def results(tmp_path: Path) -> Path:
         )
     write_table(table(rows, CONFIGURATIONS), tables / "configurations.parquet")
     write_table(table([], RUNS), tables / "runs.parquet")
-    write_table(table([], COMPARISONS), tables / "comparisons.parquet")
     return tables.parent
 
 
@@ -461,7 +512,7 @@ def test_the_command_checks_a_campaigns_tables_and_writes_them_four_times(
     written = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
     found = {one["id"]: one["verdict"] for one in written}
     assert list(found) == [claim.id for claim in read_claims()]
-    assert (found["D03"], found["D08"]) == ("reproduced", "not_testable")
+    assert (found["D03"], found["D08"]) == (SUPPORTED, NOT_TESTABLE)
     assert (found["D16"], found["F07"]) == ("not_testable", "not_testable"), (
         "too few points besides"
     )
@@ -571,6 +622,6 @@ def test_a_cluster_that_is_no_json_is_refused_in_one_line(
 
 
 def test_a_missing_table_is_named(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (results / "tables" / "comparisons.parquet").unlink()
+    (results / "tables" / "runs.parquet").unlink()
     assert main(["claims", "--results", str(results), "--campaign", str(DEMO)]) == 1
-    assert "comparisons.parquet" in capsys.readouterr().err
+    assert "runs.parquet" in capsys.readouterr().err

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from campaign_files import PAPER, ROOT
 from claims_cases import OF_FOURCASTNET, OF_POWER
+from claims_expected import YES, agree, expected
 from claims_made import changed, without
 from claims_resnet_made import resnet_world
 from claims_setting_cases import SETTING_CASES
@@ -21,7 +22,18 @@ from simulated_runs import campaign, simulate, spec_of
 
 from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.claims.check_claims import basis, verdicts
-from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, Verdict, read_checks, read_claims
+from scalewatt.claims.evidence.claim_types import (
+    BY_CONSTRUCTION,
+    CHECKED_KINDS,
+    INCONSISTENCY,
+    NOT_TESTABLE,
+    SET_UP,
+    SUPPORTED,
+    UNDECIDED,
+    Verdict,
+    read_checks,
+    read_claims,
+)
 from scalewatt.claims.evidence.evidence import Evidence, Point, Row
 from scalewatt.claims.load_evidence import find_campaign, published_evidence
 from scalewatt.claims.simulated import (
@@ -49,6 +61,7 @@ CASES: Mapping[str, Cases] = {**SETTING_CASES, **OF_FOURCASTNET, **OF_POWER}
 ALL_BY_HAND = {
     "model": "model.json",
     "model_sha256": "abc",
+    "calibrated": False,
     "assumed": None,
     "by_hand": SIMULATION_SUBJECTS,
 }
@@ -91,7 +104,6 @@ def as_simulated(given: Evidence, **said: Any) -> Evidence:
         points=tuple(map(point, given.points)),
         runs=_simulated_runs(given),
         traces=tuple(replace(one, row=row(one.row)) for one in given.traces),
-        comparisons=tuple(map(row, given.comparisons)),
         provenance=provenance,
     )
 
@@ -130,9 +142,9 @@ def test_what_was_assumed_is_not_testable_though_the_same_measured_numbers_decid
     id_: str,
 ) -> None:
     measured = judged(id_, satisfied(id_))
-    assert measured.verdict == "reproduced", measured.detail
+    agree(measured, expected(id_, YES))
     found = judged(id_, as_simulated(satisfied(id_)))
-    assert (found.verdict, found.value) == ("not_testable", None)
+    assert (found.verdict, found.value) == (NOT_TESTABLE, None)
     assert "assumed" in found.detail and DOCUMENTED in found.detail
     assert ABOUT_ASSUMPTIONS[id_].assumed_about[1:] in found.detail
     assert "simulated." in found.detail and found.expected == CLAIMS[id_].expected
@@ -143,7 +155,7 @@ def test_what_was_assumed_is_not_testable_though_the_same_measured_numbers_decid
 )
 def test_what_the_model_or_a_spec_says_is_decided(id_: str) -> None:
     found = judged(id_, as_simulated(satisfied(id_)))
-    assert found.verdict == "reproduced", found.detail
+    agree(found, expected(id_, YES))
     assert found.detail.endswith(("simulated.", f"({DOCUMENTED})."))
 
 
@@ -223,7 +235,7 @@ def test_a_model_that_knows_device_kinds_decides_on_them() -> None:
     calibrated = as_simulated(resnet_world(), by_hand=by_hand_but("device_shares"))
     for id_ in ("D08", "D10", "D15"):
         found = judged(id_, calibrated)
-        assert found.verdict == "reproduced"
+        assert found.verdict == SUPPORTED
         assert found.detail.endswith(f"Origin of the energy: simulated. {ON_SCATTER}")
 
 
@@ -233,21 +245,21 @@ def test_a_published_error_is_testable_and_said_to_be_given() -> None:
     last = {(p.id, 1): known for p in given.points if p.gbs == 65536}
     published = replace(given, provenance={**given.provenance, **last})
     found = judged("D18", published)
-    assert found.verdict == "reproduced" and "published error" in found.detail
-    assert judged("D17", published).verdict == judged("D19", published).verdict == "not_testable"
+    assert found.verdict == BY_CONSTRUCTION and "published error" in found.detail
+    assert judged("D17", published).verdict == judged("D19", published).verdict == NOT_TESTABLE
 
 
 def test_errors_at_constant_gbs_stay_untestable_though_each_value_is_published() -> None:
     given = as_simulated(resnet_world(), by_hand=by_hand_but("metric"))
-    assert judged("D17", given).verdict == "reproduced"
+    assert judged("D17", given).verdict == BY_CONSTRUCTION
     assert CLAIMS["E03"].assumed == CLAIMS["E04"].assumed == "batch"
-    assert judged("E03", given).verdict == judged("E04", given).verdict == "not_testable"
+    assert judged("E03", given).verdict == judged("E04", given).verdict == NOT_TESTABLE
 
 
 def test_a_calibrated_fine_tuning_is_testable_and_an_assumed_one_counts_nowhere() -> None:
     calibrated, assumed = as_simulated(study(), assumed=None), as_simulated(study())
     for id_ in ("H08", "H09", "H10", "H11"):
-        assert judged(id_, calibrated).verdict == "reproduced"
+        assert judged(id_, calibrated).verdict == SUPPORTED
         assert SENTENCE in judged(id_, assumed).detail
     assert "Left out: 5 configurations" in judged("A01", assumed).detail
     assert "finetune" not in judged("A01", assumed).detail
@@ -259,36 +271,37 @@ def test_without_provenance_everything_may_have_been_assumed() -> None:
     given = replace(as_simulated(study()), provenance={})
     assert simulated_in(given)
     for id_ in ("B03", "H05", "H08", "K05", "K10"):
-        assert judged(id_, given).verdict == "not_testable"
-    assert judged("T1", given).verdict == "reproduced"
+        assert judged(id_, given).verdict == NOT_TESTABLE
+    assert judged("T1", given).verdict == BY_CONSTRUCTION  # it may have been calibrated on it
+
+
+def test_what_a_model_gives_again_that_it_was_calibrated_on_is_no_test() -> None:
+    given = as_simulated(resnet_world(), calibrated=True)
+    found, test = judged("D03", given), judged("D03", as_simulated(resnet_world()))
+    assert (found.verdict, test.verdict) == (BY_CONSTRUCTION, SUPPORTED)
+    assert found.value == test.value and found.p is found.chances is None
+    assert "no test. As one it would read supported." in found.detail
+    assert judged("C04", as_simulated(satisfied("C04"), calibrated=True)).verdict == SET_UP
+
+
+def test_a_claim_on_points_that_were_not_all_calibrated_on_stays_a_test() -> None:
+    given = as_simulated(resnet_world(), calibrated=True)
+    id_ = next(p.id for p in given.points if p.gpus == 2 and "fd_lbs" in p.modes)
+    said = {"simulated": given.provenance[id_, 1]["simulated"] | {"calibrated": False}}
+    other = replace(given, provenance={**given.provenance, (id_, 1): said})
+    assert judged("D03", other).verdict == SUPPORTED
+    assert judged("F03", other).verdict == BY_CONSTRUCTION
 
 
 def test_claims_on_another_model_are_not_blamed_on_simulations() -> None:
     resnet = without(resnet_world(), lambda point: point.model != "resnet50")
     found = judged("H05", as_simulated(resnet))
-    assert found.verdict == "not_testable" and "by hand" not in found.detail
+    assert found.verdict == NOT_TESTABLE and "by hand" not in found.detail
 
 
 def test_energies_are_compared_in_whole_as_parts_are_by_hand() -> None:
     found = judged("T9", as_simulated(study()))
     assert "parts are not known" in found.detail
-    parts = {
-        "configuration": "x",
-        "model": "fourcastnet",
-        "phase": "pretrain",
-        "quantity": "energy_kwh",
-        "energy_scope": "gpu+cpu",
-        "energy_origin": "measured",
-    }
-    by_id = {point.id: point for point in study().points}
-    h100 = next(i for i, p in by_id.items() if p.device == "h100")
-    a100 = next(i for i, p in by_id.items() if p.device == "a100" and p.phase == "pretrain")
-    row = parts | {"configuration": h100, "baseline": a100}
-    for scope, kept in (("gpu+cpu", 0), ("gpu+cpu+ram", 1)):
-        given = as_simulated(
-            replace(study(), comparisons=(row | {"energy_scope": scope, "configuration": a100},))
-        )
-        assert len(without_assumptions(given, simulated_in(given)).comparisons) == kept
 
 
 # --- what is said -------------------------------------------------------------------------------
@@ -298,7 +311,7 @@ def test_every_detail_and_the_basis_name_the_origin() -> None:
     given = as_simulated(study())
     for one in verdicts(given):
         origins = re.findall(r"Origin of the (?:energy|runs): simulated\.", one.detail)
-        assert len(origins) == (one.verdict != "inconsistency"), one.id
+        assert len(origins) == (one.verdict != INCONSISTENCY), one.id
     said = basis(given)
     assert "origin simulated" in said and "model.json (abc)" in said and DOCUMENTED in said
     assert "by the origin of their energy: simulated" in said
@@ -315,7 +328,7 @@ def test_measured_and_published_results_are_told_as_before() -> None:
         assert not simulated_in(given)
         assert "simulat" not in basis(given)
         assert not any(
-            "simulat" in one.detail for one in verdicts(given) if one.verdict != "inconsistency"
+            "simulat" in one.detail for one in verdicts(given) if one.verdict != INCONSISTENCY
         )
 
 
@@ -359,12 +372,15 @@ def test_a_simulated_campaign_decides_what_the_model_says(
 ) -> None:
     assert main(["claims", "--results", str(played), "--campaign", str(PAPER), "--json"]) == 0
     found = {one["id"]: one for one in json.loads(capsys.readouterr().out)}
-    for id_ in ("F03", "F05", "T3", "T4", "D18"):
-        assert found[id_]["verdict"] == "reproduced", found[id_]["detail"]
+    for id_ in ("F12", "T3", "T4", "D18"):
+        assert found[id_]["verdict"] == BY_CONSTRUCTION, found[id_]["detail"]
+    assert (
+        found["F03"]["verdict"] == UNDECIDED
+    )  # n = 2, 4 and 8 with scaled data are no published rows
     for id_ in set(ABOUT_ASSUMPTIONS) - {"D18"}:
-        assert found[id_]["verdict"] == "not_testable", found[id_]["detail"]
+        assert found[id_]["verdict"] == NOT_TESTABLE, found[id_]["detail"]
         assert "assumed" in found[id_]["detail"], found[id_]["detail"]
     assert SENTENCE in found["H09"]["detail"]
     assert all(
-        "simulated" in one["detail"] for one in found.values() if one["verdict"] != "inconsistency"
+        "simulated" in one["detail"] for one in found.values() if one["verdict"] != INCONSISTENCY
     )

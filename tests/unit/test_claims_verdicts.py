@@ -30,7 +30,8 @@ from claims_cases import (
     twins,
     with_power_runs,
 )
-from claims_made import NEEDED, changed, evidence, line, row, runs_of, stat, without
+from claims_expected import NO, OF_FEW_RUNS, OPEN, SAME, SET, UNTESTED, YES, agree, expected
+from claims_made import changed, evidence, line, row, runs_of, stat, without
 from claims_resnet_made import (
     DOUBLING,
     Change,
@@ -71,24 +72,14 @@ from claims_study import times as of_study
 
 from scalewatt.campaign.load import load_campaign
 from scalewatt.claims.evidence.claim_types import (
-    BY_CONSTRUCTION,
     CHECKED_KINDS,
-    CONTRADICTED,
-    NOT_TESTABLE,
-    SET_UP,
     SPECIFIED_KINDS,
-    SUPPORTED,
-    UNDECIDED,
-    Verdict,
     read_claims,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Point, Trace
 from scalewatt.claims.load_evidence import published_evidence, with_points
 
 ALL = {**CASES, **SETTING_CASES}
-OPEN, YES, NO, UNTESTED = UNDECIDED, SUPPORTED, CONTRADICTED, NOT_TESTABLE
-SAME, SET = BY_CONSTRUCTION, SET_UP
-
 PUBLISHED = {
     # Of the fixed dataset parts of energy at n = 1, 4, 256 are published, errors there, time and energy
     # at n = 256 alone (and of GBS 256 at n = 16): no trend. Of the scaled dataset all but the errors.
@@ -133,34 +124,11 @@ PUBLISHED = {
 }
 NEVER_OPEN = {"F02", "K04", *SETTING_CASES}
 """Claims on exact numbers."""
-IDENTITIES = {"B02", "C10", "K04"}
-OF_FEW_RUNS = {*("T1", "T2", "T3", "T4", "T5", "T6", "H17", "H18", "G08", "G09", "G10")}
-"""Numbers of the paper that are themselves known to 12 or 20 % alone: nothing can be equal to within 10 %."""
 
 
 @pytest.fixture(scope="module")
 def published() -> Evidence:
     return published_evidence()
-
-
-def expected(id_: str, verdict: str) -> str:
-    """What a claim that holds is called."""
-    if verdict != YES:
-        return verdict
-    if id_ in IDENTITIES:
-        return SAME
-    if id_ in OF_FEW_RUNS:
-        return OPEN
-    return SET if id_ in SETTING_CASES or id_ == "F02" else YES
-
-
-def agree(found: Verdict, verdict: str) -> None:
-    """A verdict is as expected; one that is open says what it needs, and was tested or is not testable."""
-    if verdict == OPEN:
-        assert found.verdict == (UNTESTED if found.p is None else OPEN), found.detail
-        assert NEEDED.search(found.detail), found.detail
-    else:
-        assert found.verdict == verdict, found.detail
 
 
 def check(id_: str, given: Evidence, verdict: str, *texts: str) -> None:

@@ -1,5 +1,5 @@
 # The paper's claims, checked on the campaign's results.
-#   in   tables/{runs,configurations,scaling,comparisons}.parquet, tables/figure5.parquet where the
+#   in   tables/{runs,configurations}.parquet, tables/figure5.parquet where the
 #        campaign has it, provenance.json of the runs, reference/{claims,claim_checks,inconsistencies,tolerances}.csv
 #   out  tables/claims.{parquet,csv,md,json}
 from scalewatt.campaign.table_requests import runs_definition

@@ -133,10 +133,11 @@ def constant(
     parts = [("drift", drift), *(("", rest) for rest in rests)]
     furthest = max(rests, key=lambda one: abs(one.value))
     margin = _in_words(most, unit, "± ")
+    values = [one.value for one in numbers]
     sentence = (
-        f"{what} goes {', '.join(shown(one.value) for one in numbers)}: by the slope it drifts by "
-        f"{_change(drift, unit)} in all, and lies at most {_change(furthest, unit)} off its mean; "
-        f"expected {margin}"
+        f"{what} goes {', '.join(map(shown, values))} ({_extremes(values, unit)}): by the slope it "
+        f"drifts by {_change(drift, unit)} in all, and lies at most {_change(furthest, unit)} off its "
+        f"mean; expected {margin}"
     )
     return _all_within(sentence, parts, low, high, drift if unit else _expm1(drift))
 
@@ -150,6 +151,19 @@ def _all_within(
         return replace(found, value=tells.value, detail=f"{sentence}.")
     open_ = max((one for _, one in parts), key=lambda one: max(low - one.low, one.high - high))
     return replace(found, value=tells.value, detail=f"{sentence}; {needed(open_, low, high)}.")
+
+
+def _extremes(values: Sequence[float], unit: str) -> str:
+    """Return what the values range over, which does not decide."""
+    largest, smallest = max(values), min(values)
+    if unit:
+        return f"largest less smallest {shown(largest - smallest)} {unit}"
+    mean = math.fsum(values) / len(values)
+    spread = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+    return (
+        f"largest over smallest {shown(largest / smallest)}, coefficient of variation "
+        f"{spread / mean:.2%}"
+    )
 
 
 def _expm1(own: Number) -> Number:

@@ -330,7 +330,9 @@ def _classed(claim: Claim, outcome: Outcome) -> Outcome:
     rules = {check.rule for check in checks_of_claims().get(claim.id, ())}
     if outcome.verdict == SUPPORTED and rules & IDENTITIES:
         return replace(outcome, verdict=BY_CONSTRUCTION)
-    if outcome.verdict == SUPPORTED and (claim.kind in SPECIFIED_KINDS or rules & {*SETTINGS, *COUNTS}):
+    if outcome.verdict == SUPPORTED and (
+        claim.kind in SPECIFIED_KINDS or rules & {*SETTINGS, *COUNTS}
+    ):
         return replace(outcome, verdict=SET_UP)
     if outcome.verdict == UNDECIDED and outcome.p is None:
         return replace(outcome, verdict=NOT_TESTABLE)
