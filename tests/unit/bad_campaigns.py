@@ -62,6 +62,27 @@ GEOMETRY = {
         series("resnet50-full-lbs64", dataset_fraction="1/1000"),
         ["series.resnet50-full-lbs64.dataset_fraction", "1 training samples", "at least one"],
     ),
+    "two series that disagree on the seeds": (
+        series("resnet50-full-gbs128", seeds="varied"),
+        [
+            "series.resnet50-full-gbs128.seeds: varied",
+            "series.resnet50-full-lbs64",
+            "same",
+            "resnet50-local-n002-lbs0064-full",
+            "allowed",
+        ],
+    ),
+    "varied seeds beyond the largest": (
+        {
+            **series("resnet50-scaled-gbs128", repeats=3, seeds="varied", gpus=[1]),
+            ("seed",): 4294967294,
+        },
+        ["series.resnet50-scaled-gbs128.seeds", "4294967296", "at most 4294967293"],
+    ),
+    "seeds of another word": (
+        series("resnet50-full-lbs64", seeds="different"),
+        ["series.resnet50-full-lbs64.seeds", "different", "same", "varied"],
+    ),
     "two series that disagree on the repeats": (
         series("resnet50-full-gbs128", repeats=2),
         [

@@ -246,6 +246,7 @@ def test_an_id_shows_a_protocol_that_departs_from_the_campaigns() -> None:
         {"settings": {}},
         {"protocol": "corrected"},
         {"repeats": 1},
+        {"seeds": "same"},
         {"dataset_fraction": "1/1"},
         {"label": "another label"},
         {"phase": "train"},

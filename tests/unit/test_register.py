@@ -25,6 +25,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
+from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json
 from scalewatt.common.schema_validation import schema
 from scalewatt.energy.views.describe import describe
@@ -571,6 +572,26 @@ def test_figures_grow_until_the_user_edits_them(place: Place) -> None:
     assert again["series"][first]["label"] == "As I call it"
     assert again["series"][first]["points"][0]["repeats"] == 2
     assert "series 'second' is in no curve" in out
+
+
+def test_a_registered_series_says_its_seeds_if_the_user_does_and_keeps_them(place: Place) -> None:
+    place.done(place.describe(place.perun("a.hdf5")))
+
+    def seeds() -> list[str | None]:
+        return [one.seeds for one in load_campaign(place.campaign).configurations.values()]
+
+    assert seeds() == [None]
+    content = yaml.safe_load(place.campaign.read_text())
+    (name,) = content["series"]
+    content["series"][name]["seeds"] = "varied"
+    place.campaign.write_text(yaml.safe_dump(content, sort_keys=False))
+    place.done(place.describe(place.perun("b.hdf5", watts=302)))
+    assert seeds() == ["varied"]
+    content = yaml.safe_load(place.campaign.read_text())
+    content["series"]["second"] = {**content["series"][name], "seeds": "same"}
+    place.campaign.write_text(yaml.safe_dump(content, sort_keys=False))
+    with pytest.raises(InputError, match=f"second.seeds: same, but series.{name} has varied"):
+        load_campaign(place.campaign)
 
 
 def test_each_model_has_its_own_figures(place: Place) -> None:

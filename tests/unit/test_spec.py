@@ -133,6 +133,40 @@ def test_repeats_differ_in_their_number_only() -> None:
     assert replace(first, repeat=2) == second
 
 
+def varied(repeats: int, seed: int = 0, name: str = "resnet50-full-lbs64") -> Campaign:
+    """The demo whose series varies its seeds."""
+    own = {("series", name, "repeats"): repeats, ("series", name, "seeds"): "varied"}
+    alone = {("series",): {name: edited(own)["series"][name]}, ("figures",): {}}
+    return demo({**alone, ("seed",): seed})
+
+
+def test_repeats_with_varied_seeds_count_them_up_from_the_campaigns() -> None:
+    campaign = varied(3, seed=7)
+    (id_, *_) = campaign.configurations
+    specs = [run_spec(campaign, id_, repeat) for repeat in (1, 2, 3)]
+    assert [spec.seed for spec in specs] == [7, 8, 9]
+    assert replace(specs[0], repeat=3, seed=9) == specs[2]
+    assert campaign.configurations[id_].seeds == "varied"
+    assert "seeds" not in specs[0].as_json()
+
+
+def test_varied_seeds_leave_the_first_repeat_and_all_other_series_as_they_are() -> None:
+    name = "fourcastnet-pretrain-gbs12"
+    before, after = specs(), specs({("series", name, "seeds"): "varied"})
+    assert before.keys() == after.keys()
+    different = {run for run in before if before[run] != after[run]}
+    assert different == {(id_, r) for id_ in demo().series[name].points.values() for r in (2, 3)}
+
+
+def test_fine_tuning_with_varied_seeds_starts_from_its_own_repeat() -> None:
+    both = ("fourcastnet-pretrain-lbs4", "fourcastnet-finetune-lbs4")
+    keys = {"repeats": 2, "seeds": "varied"}
+    campaign = demo({("series", name, key): v for name in both for key, v in keys.items()})
+    second = run_spec(campaign, TUNED, 2)
+    assert second.seed == 1 and second.initial_weights is not None
+    assert second.initial_weights.spec_sha256 == run_spec(campaign, TRAINED, 2).sha256
+
+
 def test_fine_tuning_names_the_very_run_whose_weights_it_starts_from() -> None:
     weights = run_spec(demo(), TUNED, 1).initial_weights
     assert weights == InitialWeights(TRAINED, 1, run_spec(demo(), TRAINED, 1).sha256)

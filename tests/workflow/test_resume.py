@@ -9,6 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from training import Training
+from workspace import TINY
+
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import run_spec
+from scalewatt.common.files import read_json
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -87,6 +92,27 @@ def test_data_loader_workers_change_nothing(tmp_path: Path, data: Path) -> None:
         code, output = training.run()
         assert code == 0, output
     assert_same_training(alone, helped)
+
+
+def test_repeats_with_varied_seeds_learn_each_its_own(tmp_path: Path, data: Path) -> None:
+    usual = "gpus: [1, 2], local_batch_size: 2, repeats: 2}"
+    text = TINY.read_text()
+    assert usual in text
+    campaign = tmp_path / "varied.yaml"
+    campaign.write_text(text.replace(usual, f"{usual[:-1]}, seeds: varied}}"))
+    runs = []
+    for repeat in (1, 2):
+        spec = run_spec(load_campaign(campaign), ALONE, repeat)
+        own = Training.of(tmp_path / f"{repeat}", data, ALONE, repeat=repeat, seed=spec.seed)
+        assert own.spec == spec
+        code, output = own.run()
+        assert code == 0, output
+        assert read_json(own.out / "provenance.json")["seed"] == repeat - 1
+        runs.append(own)
+    losses = [[row["train_loss"] for row in one.history()] for one in runs]
+    assert all(one != other for one, other in zip(*losses, strict=True))
+    weights, others = (torch.load(one.out / "weights.pt", map_location="cpu") for one in runs)
+    assert weights and not any(torch.equal(weights[name], others[name]) for name in weights)
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path: Path, data: Path) -> None:

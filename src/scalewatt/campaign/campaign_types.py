@@ -114,6 +114,10 @@ def epoch_work(dataset_samples: int, gpus: int, local_batch_size: int) -> EpochW
     return EpochWork(share, gpus * share, -(-share // local_batch_size))
 
 
+SAME, VARIED = "same", "varied"
+"""Seeds of a configuration's repeats."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingDefinition:
     """A training: model, data, batch and schedule. Batch sizes and counts are in samples."""
@@ -173,6 +177,14 @@ class Configuration(TrainingDefinition):
     id: str
     initial_weights: str | None = None
     """Id of the configuration whose weights it starts from."""
+    seeds: str | None = SAME
+    """`same`: all its repeats have `seed`; `varied`: repeat r has seed + r − 1. None if not known."""
+
+    def seed_of(self, repeat: int) -> int | None:
+        """Return the seed of a repeat; None if it is not known."""
+        if self.seed is None or self.seeds != VARIED:
+            return self.seed
+        return self.seed + repeat - 1
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.external_command import CommandExpansion, is_command
 from scalewatt.campaign.imported_campaign import read_imported
 from scalewatt.campaign.model_registry import campaign_schema, known_models
-from scalewatt.campaign.registered_campaign import expand_registered
+from scalewatt.campaign.registered_campaign import check_seeds, expand_registered
 from scalewatt.campaign.series_expansion import Expansion, check_apart
 from scalewatt.campaign.table_requests import check_variants
 from scalewatt.common.errors import InputError
@@ -76,12 +76,14 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
             configuration = one.configuration(gpus)
             points[gpus] = configuration.id
             first, count = repeats.setdefault(configuration.id, (name, entry.get("repeats", 1)))
-            if configurations.setdefault(configuration.id, configuration) != configuration:
+            there = configurations.setdefault(configuration.id, configuration)
+            check_seeds(configuration, there, where, first)
+            if there != configuration:
                 raise InputError(
                     f"{where}: at {gpus} GPUs differs from series.{first} in what the id "
                     f"{configuration.id} does not show (dataset_fraction "
-                    f"{configuration.dataset_fraction}, there "
-                    f"{configurations[configuration.id].dataset_fraction}); allowed: the same"
+                    f"{configuration.dataset_fraction}, there {there.dataset_fraction}); allowed: the "
+                    "same"
                 )
             if count != entry.get("repeats", 1):
                 raise InputError(

@@ -42,13 +42,14 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
                     "number of GPUs (put the other to a series of its own)"
                 )
             points[gpus] = one.id
-            configurations[one.id] = one
+            there = configurations.setdefault(one.id, one)
             first, known = repeats.setdefault(one.id, (name, count))
             if known != count:
                 raise InputError(
                     f"{where}.points: {count} repeats of {one.id}, but series.{first} says {known}; "
                     "allowed: the same number"
                 )
+            check_seeds(one, there, where, first)
         series[name] = _series(name, entry, points, configurations)
     protocols = sorted({c.protocol for c in configurations.values()})
     return Campaign(
@@ -61,6 +62,15 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
         figures=content["figures"],
         registered=True,
     )
+
+
+def check_seeds(one: Configuration, there: Configuration, where: str, series: str) -> None:
+    """Raise InputError if a configuration has other seeds in another series."""
+    if there.seeds != one.seeds:
+        raise InputError(
+            f"{where}.seeds: {one.seeds or 'not given'}, but series.{series} has "
+            f"{there.seeds or 'none'} for the same configuration {one.id}; allowed: the same in both"
+        )
 
 
 def registered_schema() -> dict[str, Any]:
@@ -93,6 +103,7 @@ def configuration(entry: dict[str, Any], point: Point, where: str) -> Configurat
         dataset_samples=point["dataset_samples"],
         protocol=point.get("protocol", OTHER_PROTOCOL),
         epochs=point["epochs"],
+        seeds=entry.get("seeds"),
         settings={"precision": point.get("precision"), "variant": point.get("variant")},
     )
 

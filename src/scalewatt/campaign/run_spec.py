@@ -94,6 +94,7 @@ def run_spec(campaign: Campaign, configuration: str, repeat: int) -> RunSpec:
         source = run_spec(campaign, own.initial_weights, repeat)
         weights = InitialWeights(source.configuration, repeat, source.sha256)
     definition = {f.name: getattr(own, f.name) for f in fields(TrainingDefinition)}
+    definition["seed"] = own.seed_of(repeat)
     return RunSpec(configuration=own.id, repeat=repeat, initial_weights=weights, **definition)
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import floor
 from typing import Any
 
-from scalewatt.campaign.campaign_types import Configuration, Device, Series
+from scalewatt.campaign.campaign_types import SAME, VARIED, Configuration, Device, Series
 from scalewatt.campaign.model_registry import known_models, model_key
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, defaults, one_of
@@ -16,6 +16,8 @@ from scalewatt.common.schema_validation import check, defaults, one_of
 EMBEDDED_SCANS, EMBEDDED_CLASSES = 1797, 10
 """What scikit-learn's handwriting scans have."""
 
+LARGEST_SEED = 2**32 - 1
+"""As the schema has it."""
 LONGEST_ID = 200
 """Of a configuration: file systems take names of 255 bytes, and files are named by it and more."""
 
@@ -51,6 +53,7 @@ class Expansion:
         self.device = devices[entry["device"]]
         self.settings, self.overrides = self._settings()
         self.dataset = self._dataset()
+        self.seed, self.seeds = self._seeds()
 
     def _phase(self) -> str:
         allowed = self._phases()
@@ -163,6 +166,18 @@ class Expansion:
                 f"{times} times of the test years; allowed: at most {(times - 1) // spacing + 1}"
             )
 
+    def _seeds(self) -> tuple[int, str]:
+        """Return the first repeat's seed, and whether the others have the same."""
+        first, repeats = self.content.get("seed", 0), self.entry.get("repeats", 1)
+        seeds: str = self.entry.get("seeds", SAME)
+        last = first + repeats - 1
+        if seeds == VARIED and last > LARGEST_SEED:
+            raise InputError(
+                f"{self.where}.seeds: {VARIED}: its {repeats} repeats have seeds up to {last}; allowed: "
+                f"up to {LARGEST_SEED}, so a `seed` of at most {LARGEST_SEED - repeats + 1}"
+            )
+        return first, seeds
+
     def _batch_sizes(self, gpus: int) -> tuple[int, int]:
         size = self.entry[self.constant]
         if self.constant == "local_batch_size":
@@ -272,7 +287,8 @@ class Expansion:
             validation_samples=validation,
             protocol=self.protocol,
             epochs=self.settings["epochs"],
-            seed=self.content.get("seed", 0),
+            seed=self.seed,
+            seeds=self.seeds,
             sampling_period_s=self.content.get("sampling_period_s", 1),
             settings=settings,
         )

@@ -30,7 +30,10 @@ GROUPS = {
     "compile": "Layout and compilation",
 }
 """What a variant is shown under, by the setting it departs in."""
-_FIELDS = ("protocol", "epochs", "device", "gpus", "local_batch_size", "dataset_fraction", "seed")
+_FIELDS = (
+    *("protocol", "epochs", "device", "gpus", "local_batch_size", "dataset_fraction"),
+    *("seed", "seeds"),
+)
 _FOLLOWS = {"dataset_samples": {"dataset", "dataset_fraction"}, "nodes": {"device", "gpus"}}
 """Said only where nothing that they follow from differs."""
 _FLAGS = {
