@@ -92,7 +92,7 @@ def _handles(points: pd.DataFrame, looks: layout.Looks, width_mm: float) -> list
     handles = layout.series_entries(points, looks, linestyle="none")
     if not points.empty:
         band: Any = {"color": style.NOT_KNOWN, "linewidth": 3}
-        handles.append(layout.entry("90 % interval of the prediction", **band))
+        handles.append(layout.entry("nominal 90 % interval of the prediction", **band))
     return handles + layout.origin_entries(points, width_mm)
 
 

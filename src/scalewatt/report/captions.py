@@ -297,7 +297,7 @@ def _best(rows: pd.DataFrame, name: str) -> dict[str, Any]:
 
 def _prediction(rows: pd.DataFrame, _word: str) -> list[str]:
     """Return how far the scaling model was off, and how many of its intervals contain what was found."""
-    lines = "Dashed: found as predicted; bars: 90 % intervals of the predictions."
+    lines = "Dashed: found as predicted; bars: nominal 90 % intervals of the predictions."
     accuracy = prose.accuracy_sentence(rows, {"runtime_h": "run time", "energy_kwh": "energy"})
     return [lines, accuracy] if accuracy else [lines]
 

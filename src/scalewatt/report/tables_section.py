@@ -105,7 +105,7 @@ _KINDS = (
         "plan",
         "Plan in sum",
         "The whole campaign as the scaling model predicts it before anything is submitted: medians "
-        "with the 90 % intervals of the sums.",
+        "with the nominal 90 % intervals of the sums.",
         (
             *("device", "runs", "unknown_runs", "gpu_hours", "energy_kwh", "gpu_energy_kwh"),
             *("cpu_energy_kwh", "ram_energy_kwh", "facility_energy_kwh", "carbon_kg", "cost"),
@@ -120,7 +120,7 @@ _KINDS = (
         "plan",
         "plan",
         "Plan by point",
-        "One run of each point, as predicted, with 90 % intervals; beside the next smaller n of "
+        "One run of each point, as predicted, with nominal 90 % intervals; beside the next smaller n of "
         "its series: how many times as fast, and what that costs.",
         (
             *("series", "device", "gpus", "local_batch_size", "runs", *_COST, "segments"),

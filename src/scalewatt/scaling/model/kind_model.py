@@ -21,7 +21,7 @@ FINETUNE, PRETRAIN = ".finetune", ".pretrain"
 STEPS = 2
 """Forecast steps of a sample in fine-tuning, to one in pre-training."""
 HALF_WIDTH = 0.3
-"""Relative half width of the 90 % interval of the assumption."""
+"""Relative half width of the nominal 90 % interval of the assumption."""
 SENTENCE = (
     "fine-tuning is assumed to cost twice the pre-training for each sample, update and pass (two "
     f"forecast steps), ± {100 * HALF_WIDTH:.0f} %: it was not calibrated on any fine-tuning"

@@ -14,7 +14,7 @@ from scalewatt.scaling.model.kind_model import KindModel
 from scalewatt.scaling.model.posterior import Draws
 
 INTERVAL = (0.05, 0.95)
-"""Quantiles of the 90 % intervals."""
+"""Quantiles of the nominal 90 % intervals."""
 FAR = 4
 """Beyond so many times the calibrated n a prediction carries a warning."""
 NEAR = 1.0
@@ -27,7 +27,7 @@ _SEED = 2
 
 @dataclass(frozen=True)
 class Estimate:
-    """A median with its 90 % interval."""
+    """A median with its nominal 90 % interval."""
 
     median: float
     low: float
@@ -39,7 +39,7 @@ class Estimate:
 
 
 def estimate(draws: Array) -> Estimate:
-    """Return median and 90 % interval of draws (draws,)."""
+    """Return median and nominal 90 % interval of draws (draws,)."""
     low, median, high = np.quantile(draws, [INTERVAL[0], 0.5, INTERVAL[1]])
     return Estimate(float(median), float(low), float(high))
 

@@ -26,7 +26,7 @@ from scalewatt.scaling.planning.plan import (
 )
 
 MARGINALS = ("speedup", "extra_gpu_hours", "extra_energy_kwh", "extra_kwh_per_hour_saved")
-"""What more GPUs buy and cost, each with the ends of its 90 % interval."""
+"""What more GPUs buy and cost, each with the ends of its nominal 90 % interval."""
 ENDS = ("", "_low", "_high")
 """Endings of a quantity's columns: its median, and the ends of its interval."""
 

@@ -29,7 +29,7 @@ QUANTITIES = (
     *(f"{kind}_energy_kwh" for kind in DEVICE_KINDS),
     *("facility_energy_kwh", "carbon_kg", "cost"),
 )
-"""The quantities of a plan, each with the ends of its 90 % interval."""
+"""The quantities of a plan, each with the ends of its nominal 90 % interval."""
 
 
 POINT, RUN, DEVICE, CAMPAIGN = "point", "run", "device", "campaign"
@@ -281,7 +281,7 @@ def of_configuration(configuration: Configuration) -> Row:
 
 
 def stated(amounts: Amounts) -> Row:
-    """Return medians and the ends of the 90 % intervals of what is known."""
+    """Return medians and the ends of the nominal 90 % intervals of what is known."""
     found: Row = {}
     for name, draws in amounts.items():
         found |= interval_columns(name, draws)
@@ -292,7 +292,7 @@ def stated(amounts: Amounts) -> Row:
 
 
 def interval_columns(name: str, draws: Array | None) -> Row:
-    """Return the median of draws and the ends of its 90 % interval, as columns; null of None."""
+    """Return the median of draws and the ends of its nominal 90 % interval, as columns; null of None."""
     found = None if draws is None else estimate(draws)
     ends = {"": "median", "_low": "low", "_high": "high"}
     return {f"{name}{end}": getattr(found, which, None) for end, which in ends.items()}

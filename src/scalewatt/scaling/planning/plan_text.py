@@ -29,10 +29,10 @@ _COLUMNS = (
     _Column("n", 5, "gpus"),
     _Column("LBS", 6, "local_batch_size"),
     _Column("hours", 8, "runtime_h"),
-    _Column("90 %", 14, "runtime_h", interval=True),
+    _Column("nominal 90 %", 14, "runtime_h", interval=True),
     _Column("GPUh", 8, "gpu_hours"),
     _Column("kWh", 8, "energy_kwh"),
-    _Column("90 %", 14, "energy_kwh", interval=True),
+    _Column("nominal 90 %", 14, "energy_kwh", interval=True),
     _Column("jobs", 6, "segments"),
     _Column("faster", 8, "speedup"),
     _Column("+GPUh", 8, "extra_gpu_hours"),
@@ -102,7 +102,7 @@ def plan_markdown(plan: Plan) -> str:
     ]
     paragraphs = [
         f"# Plan of {plan.table.attrs['campaign']}",
-        "One run of each point, with 90 % intervals. `faster`, `+GPUh`, `+kWh` and `kWh/h` (kWh for "
+        "One run of each point, with nominal 90 % intervals. `faster`, `+GPUh`, `+kWh` and `kWh/h` (kWh for "
         "each hour saved) are beside the next smaller n of the series.",
         "\n".join(table),
         "## In sum",
