@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -27,15 +28,17 @@ from scalewatt.common.files import write_table_with_csv
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
+from scalewatt.scaling import validate_again as validate_again_module
 from scalewatt.scaling.commands import calibrate_sources
 from scalewatt.scaling.model import posterior
 from scalewatt.scaling.model.calibrate import calibrate
 from scalewatt.scaling.model.calibration_points import points_of
 from scalewatt.scaling.model.cost_terms import Load, TimeTerms, load_of_spec
-from scalewatt.scaling.model.kind_model import HALF_WIDTH, assumed_finetuning, pretraining_of
+from scalewatt.scaling.model.cross_validate import HeldOut
+from scalewatt.scaling.model.kind_model import HALF_WIDTH, Point, assumed_finetuning, pretraining_of
 from scalewatt.scaling.model.model_file import ScalingModel, read_model
 from scalewatt.scaling.model.posterior import DRAWS, SEED
-from scalewatt.scaling.model.predict import estimate, predict
+from scalewatt.scaling.model.predict import Estimate, estimate, predict
 from scalewatt.scaling.model.training_kind import Kind
 from scalewatt.scaling.planning.forecast import Forecaster
 
@@ -496,3 +499,56 @@ def test_beyond_its_knee_input_takes_the_place_of_computing(
     update = excess * knee
     expected = load.updates * max(update + sample * lbs, (sample + excess) * lbs)
     assert found == pytest.approx(expected)
+
+
+# --- the validation of a file that is there -------------------------------------------------------
+
+
+def test_validating_a_file_again_leaves_its_costs_and_says_when(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that plans do not change with the way that errors are stated."""
+    path = tmp_path / "model.json"
+    shutil.copyfile(MODEL, path)
+    asked = []
+
+    def validated(points: Sequence[Point]) -> list[HeldOut]:
+        asked.append(len(points))
+        known = Estimate(1.1, 1.0, 1.2)
+        return [HeldOut("point", "a", "a", 4, "time", 1.0, known, {"without first_batch": 1.5})]
+
+    monkeypatch.setattr(validate_again_module, "validate", validated)
+    validate_again_module.validate_again(path)
+    before, after = json.loads(MODEL.read_text()), json.loads(path.read_text())
+    assert asked == [17, 3, 6]
+    assert after["provenance"].pop("validated")["seed"] == SEED
+    before["provenance"].pop("validated", None)
+    for kind in after["kinds"]:
+        (score,) = kind.pop("validation")
+        assert score["mean_error"] == pytest.approx(0.1)
+        assert score["baseline_errors"] == {"without first_batch": 0.5}
+    for kind in before["kinds"]:
+        kind.pop("validation")
+    assert after == before
+
+
+def _error(kind: Row) -> None:
+    kind["validation"][0]["mean_error"] = "none"
+
+
+def _no_errors(kind: Row) -> None:
+    del kind["validation"][0]["baseline_errors"]
+
+
+def _unnamed(kind: Row) -> None:
+    kind["validation"][0]["left_out"] = 5
+
+
+@pytest.mark.parametrize("damage", [_error, _no_errors, _unnamed])
+def test_a_damaged_validation_is_refused(tmp_path: Path, damage: Callable[[Row], None]) -> None:
+    content = json.loads(MODEL.read_text())
+    damage(content["kinds"][0])
+    path = tmp_path / "damaged.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="is no scaling model"):
+        read_model(path)

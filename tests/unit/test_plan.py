@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from plan_files import (
 from request_files import horeka, paper
 
 from scalewatt.campaign.load import expand
-from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.derived_quantities import Facility
@@ -42,6 +42,7 @@ from scalewatt.results.tables.published import published_configurations
 from scalewatt.scaling.model.calibrate import KindModel
 from scalewatt.scaling.model.cost_terms import load_of_spec
 from scalewatt.scaling.model.kind_model import SENTENCE
+from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.predict import FAR, Predicted, estimate, warnings_of
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.planning.forecast import Forecaster
@@ -743,3 +744,63 @@ def test_the_same_plan_has_the_same_numbers() -> None:
     campaign = small({"known": KNOWN})
     one, other = (make_plan(campaign, horeka(), forecaster()).table for _ in range(2))
     pd.testing.assert_frame_equal(one, other)
+
+
+def percent(part: float) -> str:
+    return f"{100 * part:.1f} %" if part < 0.0995 else f"{100 * part:.0f} %"
+
+
+def test_the_size_of_the_models_error_stands_beside_a_plan() -> None:
+    """By the validation in the model's file: one point left out, and the worst of several."""
+    plan = paper_plan()
+    (note,) = (one for one in plan.notes if "no real run has confirmed" in one)
+    assert note in " ".join(plan_text(plan).split()) and note in plan_markdown(plan)
+    for kind in json.loads(MODEL.read_text())["kinds"]:
+        times = {one["left_out"]: one for one in kind["validation"] if one["quantity"] == "time"}
+        single = times.pop("point")["mean_error"]
+        assert f"{kind['name']} {percent(single)} (one point left out)" in note
+        worst = max(times.values(), key=lambda one: one["mean_error"], default=None)
+        if worst:
+            assert f"{percent(worst['mean_error'])} ({worst['left_out']} left out)" in note
+    assert "nominal 90 % intervals" in " ".join(plan.notes)
+    assert "nominal 90 %" in plan_text(plan).splitlines()[4]
+
+
+def test_a_plan_by_a_model_without_validation_says_only_that_intervals_are_nominal() -> None:
+    bare = Forecaster(replace(read_model(MODEL), scores={}))
+    plan = make_plan(small({"known": KNOWN}), horeka(), bare)
+    assert any(one.endswith("no real run has confirmed them.") for one in plan.notes)
+
+
+def pretrained(specs: Sequence[RunSpec]) -> set[tuple[str, str]]:
+    found = {(f"{one.model}.pretrain", one.device) for one in specs}
+    assert found
+    return found
+
+
+def test_a_plan_of_fine_tuning_states_the_error_of_the_pre_training_it_is_assumed_from() -> None:
+    specs = [
+        run_spec(paper(), id_, 1)
+        for id_, one in paper().configurations.items()
+        if one.phase == "finetune"
+    ]
+    said = forecaster().stated_error(specs)
+    assert {f"{key} on {device}" for key, device in pretrained(specs)} == set(
+        re.findall(r"fourcastnet\.\w+ on \w+", said)
+    )
+    assert "resnet50" not in said
+
+
+def test_every_interval_of_a_prediction_is_called_nominal_where_users_read_of_it() -> None:
+    """Until real runs have shown how many they hold."""
+    texts = [
+        *(ROOT / "docs").glob("*.md"),
+        ROOT / "README.md",
+        *(ROOT / "workflow" / "report").glob("*.rst"),
+        *(ROOT / "src" / "scalewatt").rglob("*.py"),
+    ]
+    said = {path: " ".join(path.read_text().split()) for path in texts}
+    assert sum("nominal 90 % interval" in text for text in said.values()) > 10
+    for path, text in said.items():
+        bare = re.findall(r"(?<!nominal )90 % interval|\(90 %\)|\"90 %\"", text)
+        assert not bare, path

@@ -23,10 +23,11 @@ from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
 from scalewatt.run_files.run_inventory import published_runs
 from scalewatt.scaling.model.calibrate import calibratable, calibrate_kind
 from scalewatt.scaling.model.calibration_points import points_of, table_of
-from scalewatt.scaling.model.cross_validate import Score, scores, validate
+from scalewatt.scaling.model.cross_validate import scores, validate
 from scalewatt.scaling.model.kind_model import KindModel, Point
 from scalewatt.scaling.model.model_file import ScalingModel, write_model
 from scalewatt.scaling.model.posterior import DRAWS, SEED
+from scalewatt.scaling.model.scores import Score, score_tables
 from scalewatt.scaling.model.training_kind import Kind
 from scalewatt.scaling.planning.forecast import Forecaster, forecaster_of, no_model
 from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan
@@ -43,9 +44,9 @@ def calibrate_sources(sources: Sequence[Path], out: Path) -> str:
     _check_once(points)
     kinds, left_out = calibratable(points)
     models = [calibrate_kind(kind, own) for kind, own in kinds.items()]
-    found = {kind: scores(validate(own)) for kind, own in kinds.items()}
-    model = ScalingModel(tuple(models), tuple(map(str, sources)), left_out=left_out)
-    write_model(out, model, found, provenance_of(sources, points))
+    found = {kind: tuple(scores(validate(own))) for kind, own in kinds.items()}
+    model = ScalingModel(tuple(models), tuple(map(str, sources)), left_out=left_out, scores=found)
+    write_model(out, model, provenance_of(sources, points))
     blocks = [_text(one, found[one.kind]) for one in models]
     return "\n\n".join([*blocks, *(f"left out: {one}" for one in left_out), f"{out}: written"])
 
@@ -133,16 +134,8 @@ def _text(model: KindModel, found: Sequence[Score]) -> str:
     title = (
         f"{model.kind.name}: {len(model.points)} configurations, n = {counts[0]} to {counts[-1]}"
     )
-    head = f"{'left out':<16}{'quantity':<24}{'points':>6}{'mean':>8}{'largest':>9}{'in 90 %':>9}"
-    rows = [
-        f"{one.scheme:<16}{one.quantity:<24}{one.points:>6}{one.mean_error:>8.1%}"
-        f"{one.largest_error:>9.1%}{one.covered:>9.0%}"
-        + "".join(f"   {name} {error:.1%}" for name, error in one.baseline_errors.items())
-        for one in found
-    ]
-    table = [head, *rows] if rows else ["too few points to leave any out"]
     notes = [f"note: {one}" for one in (model.assumed, model.no_energy, _one_size(model)) if one]
-    return "\n".join([title, *table, *notes])
+    return "\n".join([title, *score_tables(found), *notes])
 
 
 def _one_size(model: KindModel) -> str | None:
@@ -194,6 +187,19 @@ def provenance_of(sources: Sequence[Path], points: Iterable[Point]) -> dict[str,
     """Return when, with which versions and sampler settings, and from which tables and specs, as JSON."""
     specs = sorted({one.spec_sha256 for one in points if one.spec_sha256 is not None})
     return {
+        **sampler_provenance(),
+        "tables_sha256": {
+            str(source): hashlib.sha256(table_of(source).read_bytes()).hexdigest()
+            for source in sources
+        },
+        "specs": len(specs),
+        "specs_sha256": text_sha256("\n".join(specs)) if specs else None,
+    }
+
+
+def sampler_provenance() -> dict[str, Any]:
+    """Return when, with which versions and with which settings something was sampled."""
+    return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {
             "python": platform.python_version(),
@@ -201,10 +207,4 @@ def provenance_of(sources: Sequence[Path], points: Iterable[Point]) -> dict[str,
         },
         "seed": SEED,
         "draws": DRAWS,
-        "tables_sha256": {
-            str(source): hashlib.sha256(table_of(source).read_bytes()).hexdigest()
-            for source in sources
-        },
-        "specs": len(specs),
-        "specs_sha256": text_sha256("\n".join(specs)) if specs else None,
     }

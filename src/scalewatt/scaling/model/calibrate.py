@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -12,7 +13,7 @@ from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.scaling.model.calibration_points import by_kind
 from scalewatt.scaling.model.cost_terms import Array, EnergyTerms, Load, TimeTerms
 from scalewatt.scaling.model.kind_model import KindModel, Point, assumed_of
-from scalewatt.scaling.model.posterior import Draws, best, draw, widened
+from scalewatt.scaling.model.posterior import LENGTHS, Draws, draw, left_out_error, widened
 from scalewatt.scaling.model.training_kind import Kind
 
 MIN_POINTS = 3
@@ -22,10 +23,25 @@ FOR_MEDIANS = 8
 """Autocorrelation lengths of a chain of which only medians are used."""
 BASE = ("epoch", "sample", "update")
 OPTIONAL = ("startup", "first_batch", "straggler", "synchronisation")
+FIRST = tuple(name for name in OPTIONAL if name != "first_batch")
+"""Without the term that was added in view of the errors of the published points."""
 SHORT_S = 3600.0
 """In shorter runs the start, half a minute or more, is a considerable part."""
 WORTH = 0.95
 """A further term must reduce the mean leave-one-out error to this part of what it was."""
+
+
+@dataclass(frozen=True)
+class TermList:
+    """The terms of a run time that are chosen among."""
+
+    required: tuple[str, ...] = BASE
+    optional: tuple[str, ...] = OPTIONAL
+    knee: bool = True
+    """Whether a maximum may replace a constant update."""
+
+
+ALL = TermList()
 
 
 def calibrate(points: Iterable[Point]) -> list[KindModel]:
@@ -65,12 +81,17 @@ def lacking(points: Sequence[Point]) -> str | None:
     )
 
 
-def calibrate_kind(kind: Kind, points: Sequence[Point], few: bool = False) -> KindModel:
-    """Return the model of one kind's points. `few`: accept fewer points with energies (for validation)."""
-    terms, time = fit_time(points)
+def calibrate_kind(
+    kind: Kind, points: Sequence[Point], few: bool = False, lengths: int = LENGTHS
+) -> KindModel:
+    """Return the model of one kind's points.
+
+    For validation: `few`: accept fewer points with energies; `lengths`: of the chains, as LENGTHS.
+    """
+    terms, time = fit_time(points, lengths)
     known = [point for point in points if point.energy_j is not None]
     lack = None if few and known else lacking(known)
-    energies = {} if lack else fit_energy(known)
+    energies = {} if lack else fit_energy(known, lengths)
     return KindModel(
         kind=kind,
         points=tuple(points),
@@ -85,22 +106,23 @@ def calibrate_kind(kind: Kind, points: Sequence[Point], few: bool = False) -> Ki
     )
 
 
-def fit_time(points: Sequence[Point]) -> tuple[TimeTerms, Draws]:
+def fit_time(points: Sequence[Point], lengths: int = LENGTHS) -> tuple[TimeTerms, Draws]:
     """Return the selected terms of the run time, and draws of their costs."""
     loads = [point.load for point in points]
     values = np.array([point.runtime_s for point in points])
     terms = choose_terms(loads, values)
-    return terms, _robust(terms.columns(loads), values)
+    return terms, _robust(terms.columns(loads), values, lengths)
 
 
-def fit_energy(points: Sequence[Point]) -> dict[str, Draws]:
+def fit_energy(points: Sequence[Point], lengths: int = LENGTHS) -> dict[str, Draws]:
     """Return draws of costs by device kind where every point has them, else of the total."""
     terms = EnergyTerms()
     columns = terms.columns([p.load for p in points], np.array([p.runtime_s for p in points]))
-    return {name: _robust(columns, np.array(values)) for name, values in _energies(points).items()}
+    energies = _energies(points).items()
+    return {name: _robust(columns, np.array(values), lengths) for name, values in energies}
 
 
-def _robust(columns: Array, values: Array) -> Draws:
+def _robust(columns: Array, values: Array, lengths: int) -> Draws:
     """Return draws whose spread is at least the leave-one-out error, where the points are few.
 
     With hardly more points than terms any costs fit, and residuals are meaningless. Then the
@@ -108,7 +130,7 @@ def _robust(columns: Array, values: Array) -> Draws:
     times (points - 1) / points, because each fit lacks one of the points. It is a factor that all
     predictions of a draw share.
     """
-    found = draw(columns, values)
+    found = draw(columns, values, lengths=lengths)
     points, terms = columns.shape
     if points - terms >= SURE:
         return found
@@ -141,53 +163,50 @@ def _energies(points: Sequence[Point]) -> dict[str, list[float]]:
 # --- which terms ----------------------------------------------------------------------------------
 
 
-def choose_terms(loads: Sequence[Load], values: Array) -> TimeTerms:
+def choose_terms(loads: Sequence[Load], values: Array, among: TermList = ALL) -> TimeTerms:
     """Return the fewest terms that predict points left out well.
 
     Of all sets of one size, that with the smallest mean leave-one-out error is considered; a larger
     size is chosen where the error falls to WORTH of it. A set beyond the minimal one has at least two
-    terms less than points; the minimal one, BASE and a considerable start-up, is always allowed.
+    terms less than points; the minimal one, what is required and a considerable start-up, is always
+    allowed.
     """
-    least = _least(loads, values)
+    least = _least(loads, values, among.required)
     chosen = TimeTerms(least)
-    error = _left_out_error(chosen, loads, values)
-    for size in range(1, min(len(OPTIONAL) + 1, len(values) - len(least) - 1)):
-        found = [
-            (_left_out_error(terms, loads, values), terms) for terms in _sets(least, size, loads)
-        ]
+    error = left_out_error(chosen.columns(loads), values)
+    further = len({*among.optional, *BASE} - {*among.required})
+    for size in range(1, min(further + 1, len(values) - len(least) - 1)):
+        sets = _sets(least, size, loads, among)
+        found = [(left_out_error(terms.columns(loads), values), terms) for terms in sets]
         smallest, terms = min(found, key=lambda one: one[0], default=(np.inf, chosen))
         if smallest <= WORTH * error:
             chosen, error = terms, smallest
     return chosen
 
 
-def _least(loads: Sequence[Load], values: Array) -> tuple[str, ...]:
+def _least(loads: Sequence[Load], values: Array, required: tuple[str, ...]) -> tuple[str, ...]:
     """Return the minimal terms. Short runs have a start-up, which would else be attributed to epochs."""
     short = values.min() < SHORT_S and len({load.epochs for load in loads}) > 1
-    return ("startup", *BASE) if short and len(loads) > len(BASE) else BASE
+    return ("startup", *required) if short and len(loads) > len(BASE) else required
 
 
-def _sets(least: Sequence[str], size: int, loads: Sequence[Load]) -> Iterator[TimeTerms]:
+def _sets(
+    least: Sequence[str], size: int, loads: Sequence[Load], among: TermList
+) -> Iterator[TimeTerms]:
     """Yield all sets with `size` terms beyond `least`; a maximum replaces a constant update."""
     same_epochs = len({load.epochs for load in loads}) == 1
     allowed = [
-        name for name in OPTIONAL if name not in least and not (same_epochs and name == "startup")
+        name
+        for name in dict.fromkeys((*BASE, *among.optional))
+        if name not in least and not (same_epochs and name == "startup")
     ]
     for extra in combinations(allowed, size):
         yield TimeTerms((*least, *extra))
+    if not among.knee:
+        return
     knees = sorted({load.local_batch_size for load in loads})[1:-1]
-    for extra in combinations(allowed, size - 1):
+    names = tuple(name for name in least if name != "update")
+    others = [name for name in allowed if name != "update"]
+    for extra in combinations(others, size - 1):
         for knee in knees:
-            names = tuple(name for name in least if name != "update")
             yield TimeTerms((*names, "input_excess", *extra), float(knee))
-
-
-def _left_out_error(terms: TimeTerms, loads: Sequence[Load], values: Array) -> float:
-    """Return the mean relative leave-one-out error."""
-    columns = terms.columns(loads)
-    errors = []
-    for number, value in enumerate(values):
-        others = np.arange(len(values)) != number
-        costs = best(columns[others], values[others])
-        errors.append(abs(columns[number] @ costs / value - 1))
-    return float(np.mean(errors))

@@ -1,24 +1,35 @@
-"""Cross-validate the scaling model, and compare it with two simple rules."""
+"""Cross-validate the scaling model, and compare it with simple rules and other lists of terms."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from scalewatt.scaling.model.calibrate import MIN_POINTS, calibrate_kind
+from scalewatt.scaling.model.baselines import baselines
+from scalewatt.scaling.model.calibrate import FOR_MEDIANS, MIN_POINTS, calibrate_kind
 from scalewatt.scaling.model.cost_terms import Array
 from scalewatt.scaling.model.kind_model import DEVIATIONS, KindModel, Point, repeated
-from scalewatt.scaling.model.posterior import best
+from scalewatt.scaling.model.posterior import LENGTHS
 from scalewatt.scaling.model.predict import Estimate, energies_at, estimate, predict
+from scalewatt.scaling.model.scores import (
+    ENERGY,
+    ENERGY_AT_TIME,
+    LARGEST,
+    POINT,
+    SCHEMES,
+    SERIES,
+    TIME,
+    UPPER,
+    Score,
+)
+from scalewatt.scaling.model.term_lists import LISTS, times_by_list
 
-POINT, SERIES, UPPER, LARGEST = "point", "series", "upper half of n", "largest n"
-"""Folds: each point; each series of one LBS or GBS; all n above the middle; the largest n."""
-SCHEMES = (POINT, SERIES, UPPER, LARGEST)
-TIME, ENERGY, ENERGY_AT_TIME = "time", "energy", "energy at known time"
-PER_GPUH, PER_SAMPLE = "constant per GPUh", "constant per sample"
 SERIES_POINTS = 3
+LONG = 100
+"""Autocorrelation lengths of chains where more than a point is left out: the rest may hardly separate
+terms, and shorter chains differ (25 to 46 % where GBS 256 is left out; long ones 29 to 39 %)."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +45,9 @@ class HeldOut:
     value: float
     """In s or J, as measured."""
     predicted: Estimate
-    baselines: dict[str, float]
-    """Of energies: the predictions of the two rules, fitted on the same points."""
+    baselines: Mapping[str, float]
+    """What others predict, fitted on the same points: of times the model with other lists of terms, of
+    energies at known times simple rules."""
 
     @property
     def error(self) -> float:
@@ -43,14 +55,24 @@ class HeldOut:
         return self.predicted.median / self.value - 1
 
 
-def validate(points: Sequence[Point], schemes: Sequence[str] = SCHEMES) -> list[HeldOut]:
-    """Leave points out, calibrate on the rest with newly selected terms, and predict what was left out."""
-    found = []
+def validate(
+    points: Sequence[Point],
+    schemes: Sequence[str] = SCHEMES,
+    lists: Sequence[str] = tuple(LISTS),
+) -> list[HeldOut]:
+    """Leave points out, calibrate on the rest with newly selected terms, and predict what was left out.
+
+    `lists`: names of LISTS, from which terms are selected as well, to compare.
+    """
+    found: list[HeldOut] = []
     for scheme, group, left_out in _folds(points):
         rest = [point for point in points if point not in left_out]
         if scheme in schemes and len(rest) >= MIN_POINTS - (scheme == POINT):
-            model = calibrate_kind(points[0].kind, rest, few=True)
-            found += [one for point in left_out for one in held_out(scheme, group, model, point)]
+            lengths, for_medians = (LENGTHS, FOR_MEDIANS) if scheme == POINT else (LONG, LONG)
+            model = calibrate_kind(points[0].kind, rest, few=True, lengths=lengths)
+            medians = times_by_list(rest, left_out, lists, for_medians)
+            for point, times in zip(left_out, medians, strict=True):
+                found += held_out(scheme, group, model, point, times)
     return found
 
 
@@ -75,10 +97,19 @@ def _series(points: Sequence[Point]) -> dict[str, list[Point]]:
     return {name: own for name, own in found.items() if SERIES_POINTS <= len(own) < len(points)}
 
 
-def held_out(scheme: str, group: str, model: KindModel, point: Point) -> Iterator[HeldOut]:
-    """Yield a model's predictions of a point that it was not calibrated on, by quantity."""
+def held_out(
+    scheme: str,
+    group: str,
+    model: KindModel,
+    point: Point,
+    times: Mapping[str, float] | None = None,
+) -> Iterator[HeldOut]:
+    """Yield a model's predictions of a point that it was not calibrated on, by quantity.
 
-    def held(quantity: str, value: float, draws: Array, rules: dict[str, float]) -> HeldOut:
+    `times`: the run time in s with other lists of terms, by name.
+    """
+
+    def held(quantity: str, value: float, draws: Array, rules: Mapping[str, float]) -> HeldOut:
         found = estimate(draws)
         return HeldOut(
             scheme,
@@ -93,58 +124,31 @@ def held_out(scheme: str, group: str, model: KindModel, point: Point) -> Iterato
 
     model = repeated(model, DEVIATIONS)
     predicted = predict(model, [point.load])
-    yield held(TIME, point.runtime_s, predicted.runtime_s[:, 0], {})
+    yield held(TIME, point.runtime_s, predicted.runtime_s[:, 0], times or {})
     if point.energy_j is None or predicted.total_j is None:
         return
-    rules = _baselines(model.points, point)
+    rules = baselines(model.points, point)
     yield held(ENERGY, point.energy_j, predicted.total_j[:, 0], {})
     known = energies_at(model, [point.load], np.array([point.runtime_s]), np.random.default_rng(1))
     yield held(ENERGY_AT_TIME, point.energy_j, sum(known.values())[:, 0], rules)  # type: ignore[index]
 
 
-def _baselines(points: Sequence[Point], point: Point) -> dict[str, float]:
-    """Return the energy in J of a point at its known time, by the two rules fitted on `points`."""
-    known = [one for one in points if one.energy_j is not None]
-    values = np.array([one.energy_j for one in known])
-    amounts = {
-        PER_GPUH: lambda one: one.load.gpus * one.runtime_s,
-        PER_SAMPLE: lambda one: one.load.samples,
-    }
-    return {
-        name: float(best(np.array([[amount(one)] for one in known], float), values)[0])
-        * amount(point)
-        for name, amount in amounts.items()
-    }
-
-
-@dataclass(frozen=True)
-class Score:
-    """The errors of one scheme and quantity; relative."""
-
-    scheme: str
-    quantity: str
-    points: int
-    mean_error: float
-    largest_error: float
-    covered: float
-    """Share of the points in their 90 % intervals."""
-    half_width: float
-    """Mean half width of the intervals, as a part of the median."""
-    baseline_errors: dict[str, float]
-
-
 def scores(held_out: Sequence[HeldOut]) -> list[Score]:
-    """Return a score for each scheme and quantity."""
+    """Return a score for each scheme and quantity, and of the times of each series if there are several."""
     grouped: dict[tuple[str, str], list[HeldOut]] = {}
+    single: dict[tuple[str, str], list[HeldOut]] = {}
     for one in held_out:
         grouped.setdefault((one.scheme, one.quantity), []).append(one)
-    return [_score(scheme, quantity, own) for (scheme, quantity), own in grouped.items()]
+        if (one.scheme, one.quantity) == (SERIES, TIME):
+            single.setdefault((f"{SERIES} {one.group}", TIME), []).append(one)
+    every = {**grouped, **(single if len(single) > 1 else {})}
+    return [_score(scheme, quantity, own) for (scheme, quantity), own in every.items()]
 
 
 def _score(scheme: str, quantity: str, held_out: Sequence[HeldOut]) -> Score:
     errors = [abs(one.error) for one in held_out]
     widths = [(o.predicted.high - o.predicted.low) / 2 / o.predicted.median for o in held_out]
-    rules = held_out[0].baselines
+    rules = [name for name in held_out[0].baselines if all(name in o.baselines for o in held_out)]
     return Score(
         scheme,
         quantity,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,10 +31,8 @@ from scalewatt.scaling.model.kind_model import (
 )
 from scalewatt.scaling.model.posterior import Draws
 from scalewatt.scaling.model.predict import INTERVAL, TOTAL, estimate
+from scalewatt.scaling.model.scores import Score
 from scalewatt.scaling.model.training_kind import Kind, kind_from_json
-
-if TYPE_CHECKING:  # reading needs no readers of tables
-    from scalewatt.scaling.model.cross_validate import Score
 
 VERSION = 2
 _DIGITS = 5
@@ -52,6 +50,15 @@ class ScalingModel:
     """Where it was read from."""
     left_out: tuple[str, ...] = ()
     """Kinds of which the sources had too few points, each with what is missing."""
+    scores: Mapping[Kind, tuple[Score, ...]] = field(default_factory=dict)
+    """Of its cross-validation, where it had enough points."""
+
+    def scores_of(self, kind: Kind) -> tuple[Kind | None, tuple[Score, ...]]:
+        """Return the calibrated kind that a kind is predicted by, and its scores; None, of none."""
+        for one in (kind, pretraining_of(kind)):
+            if one is not None and one in self.scores:
+                return one, self.scores[one]
+        return None, ()
 
     def of(self, kind: Kind) -> KindModel:
         """Return the model of a kind; InputError, with what would make it possible, where it has none.
@@ -80,12 +87,9 @@ class ScalingModel:
 
 
 def write_model(
-    path: Path,
-    model: ScalingModel,
-    scores: Mapping[Kind, Sequence[Score]],
-    provenance: Mapping[str, Any] | None = None,
+    path: Path, model: ScalingModel, provenance: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a model, with the scores of its validation by kind, and its provenance."""
+    """Write a model, with the scores of its validation, and its provenance."""
     content = {
         "version": VERSION,
         "what": "scalewatt's scaling model of time and energy; docs/scaling.md explains it",
@@ -94,10 +98,26 @@ def write_model(
         "provenance": dict(provenance or {}),
         "left_out": list(model.left_out),
         "interval": list(INTERVAL),
-        "kinds": [_described(one, scores.get(one.kind, ())) for one in model.kinds],
+        "kinds": [_described(one, model.scores.get(one.kind, ())) for one in model.kinds],
     }
+    _write(path, content, {str(n): _draws(one) for n, one in enumerate(model.kinds)})
+
+
+def replace_scores(
+    path: Path, scores: Mapping[Kind, Sequence[Score]], provenance: Mapping[str, Any]
+) -> None:
+    """Replace the scores in a model's file; its costs stay. `provenance`: of the validation."""
+    model = read_model(path)
+    content = parse_json(plain_text(path))
+    draws = content.pop("draws")
+    content["provenance"]["validated"] = dict(provenance)
+    for one, own in zip(content["kinds"], model.kinds, strict=True):
+        one["validation"] = [_score(score) for score in scores[own.kind]]
+    _write(path, content, draws)
+
+
+def _write(path: Path, content: Mapping[str, Any], draws: Mapping[str, Any]) -> None:
     text = json.dumps(content, indent=1, allow_nan=False)
-    draws = {str(n): _draws(one) for n, one in enumerate(model.kinds)}
     lines = ",\n".join(f'  "{n}": {json.dumps(own, allow_nan=False)}' for n, own in draws.items())
     write_text(path, f'{text[:-2]},\n "draws": {{\n{lines}\n }}\n}}\n')
 
@@ -116,7 +136,11 @@ def read_model(path: Path) -> ScalingModel:
             _kind_model(one, content["draws"][str(n)]) for n, one in enumerate(content["kinds"])
         ]
         sources, left_out = (tuple(map(str, content[name])) for name in ("sources", "left_out"))
-        return ScalingModel(tuple(kinds), sources, str(path), left_out)
+        scores = {
+            model.kind: tuple(map(_read_score, one.get("validation", ())))
+            for model, one in zip(kinds, content["kinds"], strict=True)
+        }
+        return ScalingModel(tuple(kinds), sources, str(path), left_out, scores)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             f"{path}: is no scaling model ({type(error).__name__}: {error}); expected what "
@@ -274,6 +298,26 @@ def _read_draws(rows: Sequence[Sequence[float]], terms: int) -> Draws:
     if table.size == 0 or (table < 0).any() or (table > _LARGEST).any():
         raise ValueError(f"draws: expected numbers of 0 to {_LARGEST:g}")
     return Draws(table[:, :-1], table[:, -1])
+
+
+def _read_score(content: Mapping[str, Any]) -> Score:
+    errors = {str(name): error for name, error in dict(content["baseline_errors"]).items()}
+    numbers = {
+        name: content[name] for name in ("mean_error", "largest_error", "covered", "half_width")
+    }
+    _expect(
+        all(one == 0 or _is_number(one) for one in (*numbers.values(), *errors.values())),
+        f"validation: expected errors of 0 to {_LARGEST:g}",
+    )
+    for name in ("left_out", "quantity"):
+        _expect(_is_text(content[name]), f"validation: {name}: expected a text")
+    return Score(
+        scheme=content["left_out"],
+        quantity=content["quantity"],
+        points=int(content["points"]),
+        **numbers,
+        baseline_errors=errors,
+    )
 
 
 def _read_point(kind: Kind, content: Mapping[str, Any]) -> Point:

@@ -26,7 +26,7 @@ PRIOR_POINTS = 2.0
 MOST_SPREAD = 0.5
 """Without it the spread would be unbounded where there are as many terms as points."""
 MOST_UNSURE = 0.3
-"""Relative standard deviation that `widened` gives at most: its 90 % interval is ± 50 %."""
+"""Relative standard deviation that `widened` gives at most: its nominal 90 % interval is ± 50 %."""
 DRAWS = 500
 LENGTHS = 25
 """A chain is continued until it has so many autocorrelation lengths of each parameter, per walker."""
@@ -59,6 +59,16 @@ def best(columns: Array, values: Array) -> Array:
     relative = columns / values[:, None]
     scale = _scale(relative)
     return nnls(relative / scale, np.ones(len(values)))[0] / scale
+
+
+def left_out_error(columns: Array, values: Array) -> float:
+    """Return the mean relative error of values (points,), each predicted by `best` of the others."""
+    errors = []
+    for number, value in enumerate(values):
+        others = np.arange(len(values)) != number
+        costs = best(columns[others], values[others])
+        errors.append(abs(columns[number] @ costs / value - 1))
+    return float(np.mean(errors))
 
 
 def draw(columns: Array, values: Array, seed: int = SEED, lengths: int = LENGTHS) -> Draws:

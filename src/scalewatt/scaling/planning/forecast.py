@@ -7,7 +7,7 @@ sum of runs is the sum within each sample; summing ends of intervals would overs
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from scalewatt.scaling.model.cost_terms import Array, Load, load_of_spec
 from scalewatt.scaling.model.kind_model import DEVIATIONS, KindModel, repeated
 from scalewatt.scaling.model.model_file import ScalingModel, read_model
 from scalewatt.scaling.model.predict import Predicted, energies_at, estimate, predict, warnings_of
+from scalewatt.scaling.model.scores import stated_error
 from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
 
 _SEED = 5
@@ -78,6 +79,11 @@ class Forecaster:
         except InputError:
             return None
         return None if total is None else float(np.median(total)) / J_PER_KWH
+
+    def stated_error(self, specs: Iterable[RunSpec]) -> str:
+        """Return what is known of the errors of forecasts of `specs`, in a sentence or more."""
+        known = (self.model.scores_of(kind_of_spec(spec)) for spec in specs)
+        return stated_error({kind.name: scores for kind, scores in known if kind is not None})
 
     def warnings(self, spec: RunSpec) -> list[str]:
         """Return the warnings about a forecast of a spec's runs."""

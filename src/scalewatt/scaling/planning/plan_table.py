@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import basis
+from scalewatt.campaign.run_spec import run_spec
 from scalewatt.results.tables.derived_quantities import facility_of
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.scaling.model.predict import estimate
+from scalewatt.scaling.model.scores import NOMINAL
 from scalewatt.scaling.planning import marginal
 from scalewatt.scaling.planning.forecast import Forecaster
 from scalewatt.scaling.planning.marginal import ENDS, MARGINALS, point_rows, steps
@@ -24,6 +26,7 @@ from scalewatt.scaling.planning.plan import (
     FINISHED,
     MIXED,
     POINT,
+    PREDICTED,
     QUANTITIES,
     RUN,
     PlannedRun,
@@ -227,8 +230,16 @@ def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
     origin = f", energies {' and '.join(origins)}" if origins else ""
     notes = [
         f"Predicted by the scaling model {model.path} (calibrated on {', '.join(model.sources)}"
-        f"{origin}): medians and 90 % intervals. Waiting in a queue and preparing data are not in it."
+        f"{origin}): medians and {NOMINAL} intervals. Waiting in a queue and preparing data are not "
+        "in it.",
     ]
+    specs = {
+        run.configuration.id: run_spec(planner.campaign, run.configuration.id, 1)
+        for run in runs
+        if run.basis in (PREDICTED, MIXED)
+    }
+    if specs:
+        notes.append(planner.forecaster.stated_error(specs.values()))
     # What rated powers would estimate has no part in a prediction.
     notes += basis(planner.cluster, [])
     if planner.campaign.idle_probe is not None:
