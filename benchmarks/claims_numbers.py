@@ -1,0 +1,233 @@
+"""Single numbers against bounds: wrong verdicts, stated chances, families of tests, failing assumptions.
+
+The decisions of the claims are applied to numbers drawn one by one. The paper's own number, which a claim
+is compared with, is drawn too: it is as uncertain as a campaign's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from claims_intervals import PROBE, Covered, covered
+from claims_worlds import CORRELATION, published_scatter
+
+from scalewatt.claims.evidence.claim_types import CONTRADICTED, Outcome
+from scalewatt.claims.numbers.decisions import band, chances_of, holm
+from scalewatt.claims.numbers.uncertain_number import (
+    Number,
+    Variance,
+    own_repeats,
+    single_run,
+    stated,
+)
+from scalewatt.results.tables.published_spread import Spread
+from scalewatt.results.tables.repeat_statistics import summarise
+from scalewatt.results.tables.t_tests import quantile
+
+ROWS, FREEDOM = 17, 68
+"""Published rows of ResNet50 with repeats, and their degrees of freedom together."""
+REPEATS = 5
+FAMILY = 30
+"""Claims that are tested at once."""
+
+Draw = Callable[[np.random.Generator, float], Number]
+"""Draws a number whose truth is given."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of number, and the bounds that it is held against."""
+
+    name: str
+    draw: Draw
+    low: float
+    high: float
+    typical: Number
+    """One whose error is the true one."""
+
+    def outcomes(self, truth: float, count: int, seed: object) -> Iterator[Outcome]:
+        """Yield the outcomes of so many numbers of this truth."""
+        random = np.random.default_rng([*repr((self.name, truth, seed)).encode()])
+        for _ in range(count):
+            yield band("it", self.draw(random, truth), self.low, self.high)
+
+
+def _single(random: np.random.Generator, truth: float, sd: float) -> Number:
+    """A single run of FourCastNet, whose spread three other runs tell."""
+    value = truth * math.exp(sd * random.standard_normal())
+    return single_run(value, _spread(random, sd, PROBE - 1), "campaign", "")
+
+
+def _five(random: np.random.Generator, truth: float, sd: float, source: str = "own") -> Number:
+    """A mean of five repeats of ResNet50."""
+    found = summarise((truth * np.exp(sd * random.standard_normal(REPEATS))).tolist())
+    assert found.mean is not None and found.sd is not None
+    return own_repeats(source, found.mean, found.sd, REPEATS)
+
+
+def _spread(random: np.random.Generator, sd: float, freedom: int) -> Spread:
+    return Spread(sd * math.sqrt(random.chisquare(freedom) / freedom), freedom)
+
+
+def _paper(random: np.random.Generator, sd: float, runs: int, freedom: int) -> Number:
+    """The paper's number of so many runs, whose true value is 1."""
+    value = math.exp(sd / math.sqrt(runs) * random.standard_normal())
+    return stated(value, _spread(random, sd, freedom), "the claim", runs)
+
+
+def cases() -> list[Case]:
+    """Return kinds of numbers as claims have them, each held against ± 10 % or ± 5 %."""
+    fcn, resnet = (published_scatter()[model].energy for model in ("fourcastnet", "resnet50"))
+
+    def single_beside_paper(random: np.random.Generator, truth: float) -> Number:
+        return _single(random, truth, fcn) / _paper(random, fcn, 1, PROBE - 1)
+
+    def five_beside_paper(random: np.random.Generator, truth: float) -> Number:
+        return _five(random, truth, resnet) / _paper(random, resnet, REPEATS, FREEDOM)
+
+    def two_singles(random: np.random.Generator, truth: float) -> Number:
+        spread = _spread(random, fcn, PROBE - 1)
+        one, other = (
+            single_run(size * math.exp(fcn * random.standard_normal()), spread, "campaign", "")
+            for size in (truth, 1.0)
+        )
+        return one / other
+
+    def two_fives(random: np.random.Generator, truth: float) -> Number:
+        return _five(random, truth, resnet, "one") / _five(random, 1.0, resnet, "other")
+
+    def typical(first: float, second: float, freedom: tuple[float, float]) -> Number:
+        errors = zip(("one", "other"), (first, second), freedom, strict=True)
+        return Number(1.0, {k: Variance(sd**2, own) for k, sd, own in errors}, is_ratio=True)
+
+    mean, few, four = resnet / math.sqrt(REPEATS), PROBE - 1, REPEATS - 1
+    both = Number(1.0, {"campaign": Variance(2 * fcn**2, few)}, is_ratio=True)
+    by_paper = (
+        "FourCastNet: a single run over the paper's",
+        "ResNet50: a mean of five over the paper's",
+    )
+    return [
+        Case(by_paper[0], single_beside_paper, 0.9, 1.1, typical(fcn, fcn, (few, few))),
+        Case("FourCastNet: two single runs", two_singles, 0.9, 1.1, both),
+        Case(by_paper[1], five_beside_paper, 0.95, 1.05, typical(mean, mean, (four, FREEDOM))),
+        Case(
+            "ResNet50: two means of five", two_fives, 0.95, 1.05, typical(mean, mean, (four, four))
+        ),
+    ]
+
+
+def verdicts(case: Case, truth: float, count: int, seed: object) -> Counter[str]:
+    """Return how often each verdict is given."""
+    return Counter(one.verdict for one in case.outcomes(truth, count, seed))
+
+
+def chances_with_true_error(case: Case) -> list[float]:
+    """Return the chances that an outcome states whose error is the true one."""
+    found = chances_of(case.typical, case.low, case.high)
+    assert found is not None
+    return list(found)
+
+
+def supported_when_off(case: Case, off: float, count: int, seed: object) -> Counter[str]:
+    """Return the verdicts where the truth is off the middle, as often below as above."""
+    middle = (case.low + case.high) / 2
+    sides = (verdicts(case, middle * (1 + side * off), count // 2, seed) for side in (-1, 1))
+    return sum(sides, Counter())
+
+
+def families(count: int, seed: object) -> dict[str, Covered]:
+    """Return in how many of so many families of claims one is contradicted though all are true.
+
+    Each of FAMILY independent claims is on its bound: the worst case.
+    """
+    case = cases()[-1]
+    found = {"a contradiction is wrong": 0, "one that stands by Holm is wrong": 0}
+    outcomes = case.outcomes(case.high, count * FAMILY, seed)
+    for _ in range(count):
+        own = [next(outcomes) for _ in range(FAMILY)]
+        stand = holm([1.0 if one.p is None else one.p for one in own])
+        wrong = [one.verdict == CONTRADICTED for one in own]
+        found["a contradiction is wrong"] += any(wrong)
+        found["one that stands by Holm is wrong"] += any(
+            w and s for w, s in zip(wrong, stand, strict=True)
+        )
+    return {name: Covered(hits, count) for name, hits in found.items()}
+
+
+# --- where assumptions fail -----------------------------------------------------------------------
+
+
+def failing(count: int, seed: int) -> dict[str, Covered]:
+    """Return how often 95 % intervals hold the truth where what they assume is wrong."""
+    random = np.random.default_rng([seed, 2])
+    return {
+        **{
+            f"energy per GPU hour of a single run, correlation {rho:g} (assumed "
+            f"{CORRELATION:g})": _by_correlation(random, rho, count)
+            for rho in (0.0, 0.5, 0.8, 0.95)
+        },
+        **{
+            f"single run by a probe of three, {name}": _single_of(draw, count)
+            for name, draw in _distributions(random).items()
+        },
+        **{
+            f"mean of five, {name}": _mean_of(draw, count)
+            for name, draw in _distributions(random).items()
+        },
+        **{
+            f"mean of five on one batch of nodes that is {part:g} of a run's spread off": _batch(
+                random, part, count
+            )
+            for part in (0.0, 0.5, 1.0)
+        },
+    }
+
+
+def _by_correlation(random: np.random.Generator, rho: float, count: int) -> Covered:
+    own = published_scatter()["fourcastnet"]
+    z = random.standard_normal((2, count, PROBE + 1))
+    time, energy = own.time * z[0], own.energy * (rho * z[0] + math.sqrt(1 - rho**2) * z[1])
+    in_time, in_energy = (one[:, 1:].std(axis=1, ddof=1) for one in (time, energy))
+    square = in_time**2 + in_energy**2 - 2 * CORRELATION * in_time * in_energy
+    half = quantile(PROBE - 1) * np.sqrt(square)
+    return covered(np.abs(energy[:, 0] - time[:, 0]) <= half)
+
+
+Draws = Callable[[tuple[int, ...]], np.ndarray]
+
+
+def _distributions(random: np.random.Generator) -> dict[str, Draws]:
+    """Return logarithms of mean 0 that are normal, or are not."""
+    return {
+        "normal": random.standard_normal,
+        "heavy tails (t of 3 degrees of freedom)": lambda shape: random.standard_t(3, shape),
+        "one run in ten 3 deviations slower": lambda shape: (
+            random.standard_normal(shape) + 3.0 * (random.random(shape) < 0.1) - 0.3
+        ),
+        "exponential": lambda shape: random.exponential(1.0, shape) - 1,
+    }
+
+
+def _single_of(draw: Draws, count: int) -> Covered:
+    runs = draw((count, PROBE + 1))
+    half = quantile(PROBE - 1) * runs[:, 1:].std(axis=1, ddof=1)
+    return covered(np.abs(runs[:, 0]) <= half)
+
+
+def _mean_of(draw: Draws, count: int) -> Covered:
+    return _mean_holds(draw((count, REPEATS)))
+
+
+def _mean_holds(runs: np.ndarray) -> Covered:
+    n = runs.shape[1]
+    half = quantile(n - 1) * runs.std(axis=1, ddof=1) / math.sqrt(n)
+    return covered(np.abs(runs.mean(axis=1)) <= half)
+
+
+def _batch(random: np.random.Generator, part: float, count: int) -> Covered:
+    runs = random.standard_normal((count, REPEATS))
+    return _mean_holds(runs + part * random.standard_normal((count, 1)))
