@@ -30,8 +30,8 @@ from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
 from scalewatt.scaling import validate_again as validate_again_module
 from scalewatt.scaling.commands import calibrate_sources
-from scalewatt.scaling.model import posterior
-from scalewatt.scaling.model.calibrate import calibrate
+from scalewatt.scaling.model import cross_validate, posterior
+from scalewatt.scaling.model.calibrate import FOR_MEDIANS, calibrate
 from scalewatt.scaling.model.calibration_points import points_of
 from scalewatt.scaling.model.cost_terms import Load, TimeTerms, load_of_spec
 from scalewatt.scaling.model.cross_validate import HeldOut
@@ -313,7 +313,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         del rows[4:]
 
     out = folder / "model.json"
-    said = calibrate_sources([results(folder, four)], out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cross_validate, "LONG", FOR_MEDIANS)  # no number matters
+        said = calibrate_sources([results(folder, four)], out)
     return out, said
 
 
@@ -337,6 +339,8 @@ def test_the_command_prints_the_errors_beside_those_of_the_simple_rules(
     said = written[1]
     assert "fourcastnet.pretrain on a100: 4 configurations" in said
     assert "energy at known time" in said and "constant per GPUh" in said
+    assert "regression" in said and "without first_batch" in said
+    assert "in nominal 90 %" in said
     assert f"{written[0]}: written" in said
 
 

@@ -134,8 +134,9 @@ def test_only_errors_of_uncalibrated_configurations_are_shown() -> None:
     ]
     rows = pd.DataFrame(made)
     said = (
-        "Run time: 1 of 2 in their interval, mean error 6.0 %; energy: 1 of 1 in their interval, mean "
-        "error 4.0 %; not judged: 1 of 3 configurations, which the model was calibrated on."
+        "Run time: 1 of 2 in their nominal interval, mean error 6.0 %; energy: 1 of 1 in their "
+        "nominal interval, mean error 4.0 %; not judged: 1 of 3 configurations, which the model was "
+        "calibrated on."
     )
     assert accuracy_sentence(rows, figure_module.PANELS) == said
     assert said in caption("prediction", rows)
@@ -269,7 +270,7 @@ def test_the_notes_say_which_model_predicted_and_how_well(tmp_path: Path, width_
     judged = [r for r in found.to_pylist() if r["quantity"] == "runtime_h" and r["error"]]
     inside = sum(row["in_interval"] for row in judged)
     assert len(judged) >= 25 and not any(row["calibrated_on"] for row in judged)
-    assert f"{inside} of {len(judged)} in their interval" in said
+    assert f"{inside} of {len(judged)} in their nominal interval" in said
     assert "x-n004-y" in said
 
 

@@ -242,7 +242,7 @@ def accuracy_sentence(rows: pd.DataFrame, quantities: Mapping[str, str]) -> str:
         if len(compared):
             inside, mean = int(compared["in_interval"].sum()), 100 * compared["error"].abs().mean()
             parts.append(
-                f"{word}: {inside} of {len(compared)} in their interval, mean error {mean:.1f} %"
+                f"{word}: {inside} of {len(compared)} in their nominal interval, mean error {mean:.1f} %"
             )
     if known.any():
         of = rows["configuration"]
