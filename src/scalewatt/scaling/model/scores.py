@@ -89,7 +89,9 @@ def _errors(scores: Iterable[Score]) -> str:
     worst = max(times.values(), key=lambda one: one.mean_error, default=None)
     parts = []
     if single:
-        parts.append(f"{_percent(single.mean_error)} (one point left out)")
+        others = max(single.baseline_errors.values(), default=0.0)
+        by = f"; {_percent(others)} by another list of terms" if others > single.mean_error else ""
+        parts.append(f"{_percent(single.mean_error)} (one point left out{by})")
     if worst:
         parts.append(f"{_percent(worst.mean_error)} ({worst.scheme} left out)")
     return ", ".join(parts)
