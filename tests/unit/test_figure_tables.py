@@ -15,6 +15,7 @@ import pytest
 from campaign_files import demo
 from run_files import make_run, part, write_energy
 
+from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import run_spec
@@ -25,7 +26,7 @@ from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS
 from scalewatt.results.figures.figure_tables import overview, points
-from scalewatt.results.figures.footnotes import notes
+from scalewatt.results.figures.footnotes import SCATTER, notes, seed_notes
 from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, IDENTITY, QUANTITIES
@@ -303,7 +304,13 @@ def test_the_overview_says_what_n_counts_as_far_as_the_campaign_settles_it(
 
 def finished_demo_runs(results: Path, figure: str, skip: int = 0) -> tuple[Row, list[list[Any]]]:
     """Made runs of a figure of the demo's campaign, all but the first `skip`."""
-    campaign = demo()
+    return finished_runs(results, demo(), figure, skip)
+
+
+def finished_runs(
+    results: Path, campaign: Campaign, figure: str, skip: int = 0
+) -> tuple[Row, list[list[Any]]]:
+    """Made runs of a figure, all but the first `skip`."""
     ids = campaign.figure_configurations(figure)
     runs = [[id_, r] for id_ in ids for r in range(1, campaign.repeats[id_] + 1)][skip:]
     for id_, repeat in runs:
@@ -330,6 +337,57 @@ def test_a_figures_table_is_written_from_its_own_runs_and_no_others(tmp_path: Pa
     assert metadata["gpu_word"] == "processes"
     with open(out.with_suffix(".csv"), newline="") as file:
         assert len(list(csv.DictReader(file))) == len(found)
+
+
+ONE_SEED = f"Repeats share one seed: {SCATTER}"
+
+
+@pytest.mark.parametrize("figure", ["figure4", "pareto", "table1"])
+def test_where_errors_of_repeats_are_shown_it_is_said_that_they_share_one_seed(
+    figure: str, tmp_path: Path
+) -> None:
+    content = read_yaml(PROJECT_ROOT / "campaigns" / "demo.yaml")
+    shown = {"series": ["fourcastnet-pretrain-gbs12"]}
+    if figure == "table1":
+        shown = {"points": [{"series": "fourcastnet-pretrain-gbs12", "gpus": 2}]}  # type: ignore[dict-item]
+    content["figures"] = {figure: shown}
+    for seeds, note in (("same", ONE_SEED), ("varied", None)):
+        content["series"]["fourcastnet-pretrain-gbs12"]["seeds"] = seeds
+        campaign = expand(content, Path("demo.yaml"), known_devices())
+        made, _ = finished_runs(tmp_path / seeds, campaign, figure)
+        out = tmp_path / seeds / f"{figure}.parquet"
+        write_figure_table(made, tmp_path / seeds, out)
+        said = [one for one in metadata_of(out)["notes"] if one.endswith(SCATTER)]
+        assert said == ([note] if note else [])
+
+
+@pytest.mark.parametrize("figure", ["figure2", "figure3", "learning", "variants", None])
+def test_every_table_with_errors_says_it(figure: str | None) -> None:
+    assert notes({"figure": figure, "series": []}, [], {"a": "same"})[-1] == ONE_SEED
+
+
+def test_nothing_is_said_of_seeds_without_errors_of_repeats(tmp_path: Path) -> None:
+    for figure in ("figure2", "figure7"):  # single runs; no errors
+        made, _ = finished_demo_runs(tmp_path / figure, figure)
+        write_figure_table(made, tmp_path / figure, tmp_path / "out.parquet")
+        assert not [one for one in metadata_of(tmp_path / "out.parquet")["notes"] if "seed" in one]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"),
+    [
+        ({"a": "same", "b": "same"}, [ONE_SEED]),
+        (
+            {"a": "same", "b": "varied"},
+            [f"Repeats of 1 of 2 configurations share one seed: {SCATTER}"],
+        ),
+        ({"a": None}, [f"Whether repeats share a seed is not known; if so, {SCATTER}"]),
+        ({"a": "varied"}, []),
+        ({}, []),
+    ],
+)
+def test_what_is_said_of_seeds(seeds: dict[str, str | None], said: list[str]) -> None:
+    assert seed_notes(seeds) == said
 
 
 def test_a_figures_table_names_the_configurations_that_are_missing(tmp_path: Path) -> None:

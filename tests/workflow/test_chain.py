@@ -17,6 +17,7 @@ from workspace import PROJECT, Workspace
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.provenance.package_lock import installed_versions, lock_sha256
 from scalewatt.provenance.versions import claims_hash, is_clean
+from scalewatt.results.figures.footnotes import SCATTER
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -159,6 +160,17 @@ def test_repeats_with_one_seed_learn_the_same(finished: Workspace) -> None:
     folder = finished.results / "runs" / PRETRAIN
     first, second = (rows(folder / str(repeat) / "history.parquet") for repeat in (1, 2))
     assert [r["train_loss"] for r in first] == [r["train_loss"] for r in second]
+
+
+def test_where_errors_of_repeats_are_shown_their_one_seed_is_named(finished: Workspace) -> None:
+    said = f"Repeats share one seed: {SCATTER}"
+    for name, shown in (("figure4", True), ("figure7", False), ("configurations", True)):
+        metadata = pq.read_schema(finished.results / "tables" / f"{name}.parquet").metadata
+        assert (said in json.loads(metadata[b"scalewatt"])["notes"]) == shown
+    page = (finished.results / "report.html").read_text()
+    table = page.partition(">Configurations<")[2].partition("<table")[0]
+    assert said in table
+    assert said in (finished.results / "tables" / "table1.md").read_text()
 
 
 def test_a_second_call_has_nothing_to_do(finished: Workspace) -> None:

@@ -14,6 +14,7 @@ from scalewatt.report.html_tables import Column, Part, grid
 from scalewatt.report.report_inputs import Results
 from scalewatt.report.report_request import Definition
 from scalewatt.report.table_columns import COLUMNS, COMPARED, PREDICTED, metric_text, words_of
+from scalewatt.results.figures.footnotes import SCATTER
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 
 Row = dict[str, Any]
@@ -83,6 +84,12 @@ def _scope_note(results: Results) -> str:
     """Return that totals of unequal scope are not comparable, where devices of the plan differ in scope."""
     scopes = _levels(results, "device")["energy_scope"]
     return UNEQUAL_SCOPES if scopes.nunique() > 1 else ""
+
+
+def _seed_note(results: Results) -> str:
+    """Return which repeats do not tell how errors scatter."""
+    found = results.metadata("configurations").get("notes") or []
+    return " ".join(str(note) for note in found if str(note).endswith(SCATTER))
 
 
 def _model_note(results: Results) -> str:
@@ -169,6 +176,7 @@ _KINDS = (
         ),
         title="Comparisons",
         rows=_comparisons,
+        notes=_seed_note,
     ),
     _Kind(
         "variants-table",
@@ -193,6 +201,7 @@ _KINDS = (
             *("energy_per_sample_j", "metric_label", "metric_last", *_ORIGIN),
         ),
         headings={"metric_label": "quality metric", "metric_last": "its value"},
+        notes=_seed_note,
     ),
     _Kind(
         "runs",

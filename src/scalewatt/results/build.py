@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from scalewatt.campaign.campaign_types import SAME, VARIED
+from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import check, schema
@@ -121,7 +123,7 @@ def _metadata(definition: dict[str, Any], runs: pd.DataFrame, results: Path) -> 
         "excluded": definition.get("excluded", []) if of_runs else [],
         "options": definition.get("options", {}),
         "notes": [
-            *notes(definition, rows),
+            *notes(definition, rows, _seeds(rows, results)),
             *(f"No idle baseline of {device}: {why}." for device, why in of_idle.items()),
         ],
         "gpu_word": _gpu_word(definition, rows),
@@ -131,6 +133,21 @@ def _metadata(definition: dict[str, Any], runs: pd.DataFrame, results: Path) -> 
         **_of_figure5(definition, rows),
         # All that the table depends on besides its runs: whoever has those can make it again.
         "definition": definition,
+    }
+
+
+def _seeds(rows: list[dict[str, Any]], results: Path) -> dict[str, str | None]:
+    """Return the seeds of repeats that count and have an error, by configuration: same, varied, or null."""
+    found: dict[str, list[int | None]] = {}
+    for row in rows:
+        if row["excluded"] is None and row["metric_last"] is not None:
+            files = RunFiles(results, row["configuration"], row["repeat"])
+            seed = read_spec(files.folder / "spec.json").seed
+            found.setdefault(row["configuration"], []).append(seed)
+    return {
+        configuration: None if None in seeds else SAME if len(set(seeds)) == 1 else VARIED
+        for configuration, seeds in found.items()
+        if len(seeds) > 1
     }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from scalewatt.campaign.campaign_types import SAME
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.figures.figure_schema import PANELS
 from scalewatt.results.tables.published import (
@@ -33,17 +34,49 @@ ASSUMED = (
 )
 
 
-def notes(definition: Row, rows: Sequence[Row]) -> list[str]:
-    """Return notes on series, speed-ups, published points and simulations.
+SCATTER = "how their errors scatter says nothing of how another seed would do."
+_WITH_ERRORS = ("learning", "pareto", "table1", "variants")
+"""Tables that show errors, besides curve figures with a panel of them and the tables of all runs."""
 
-    `rows` are those of the runs.
+
+def notes(
+    definition: Row, rows: Sequence[Row], seeds: Mapping[str, str | None] | None = None
+) -> list[str]:
+    """Return notes on series, speed-ups, published points, simulations and seeds.
+
+    `rows` are those of the runs, `seeds` as of `seed_notes`.
     """
     return [
         *_empty_notes(definition, rows),
         *_speedup_notes(definition, rows),
         *_overlay_notes(definition, rows),
         *_simulated_notes(rows),
+        *(seed_notes(seeds or {}) if _shows_errors(definition.get("figure")) else []),
     ]
+
+
+def seed_notes(seeds: Mapping[str, str | None]) -> list[str]:
+    """Say which repeats do not tell how errors scatter.
+
+    `seeds` of the repeats' errors, by configuration: same, varied, or null where they are not known.
+    """
+    same, unknown = (sum(word == one for word in seeds.values()) for one in (SAME, None))
+
+    def of_some(number: int) -> str:
+        return "" if number == len(seeds) else f" of {number} of {len(seeds)} configurations"
+
+    found = [f"Repeats{of_some(same)} share one seed: {SCATTER}"] if same else []
+    if unknown:
+        found.append(
+            f"Whether repeats{of_some(unknown)} share a seed is not known; if so, {SCATTER}"
+        )
+    return found
+
+
+def _shows_errors(figure: str | None) -> bool:
+    panels = PANELS.get(figure or "", ())
+    shown = any(panel.y_name.startswith("metric_") for panel in panels)
+    return figure is None or figure in _WITH_ERRORS or shown
 
 
 def _empty_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
