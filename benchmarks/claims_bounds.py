@@ -181,7 +181,7 @@ def bounds_of(id_: str) -> list[Bound]:
     moves = {
         Move(_lever(check), pattern, check.model): None for check in checks for pattern in PATTERNS
     }
-    found = [bound for move in moves if _concerns(id_, move) for bound in _along(id_, move)]
+    found = [bound for move in moves if _concerns(id_, move) for bound in along(id_, move)]
     near = sorted(found, key=lambda one: abs(one.at))
     first: dict[tuple[str, bool], Bound] = {}
     for one in near:
@@ -197,7 +197,8 @@ def _concerns(id_: str, move: Move) -> bool:
     return len(details) > 1
 
 
-def _along(id_: str, move: Move) -> Iterator[Bound]:
+def along(id_: str, move: Move) -> Iterator[Bound]:
+    """Yield the bounds that a move comes to, upwards and downwards."""
     claim, keep = claims_on_results()[id_], concerned(id_)
 
     def verdict(by: float) -> str:

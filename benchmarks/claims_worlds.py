@@ -162,14 +162,14 @@ class Measured(Mapping[str, Any]):
 
     def __init__(self, identity: Mapping[str, Any], runs: Mapping[str, list[float]]):
         self._found = {**identity, "n_repeats": len(runs["runtime_h"]) if runs else 1}
-        self._runs = runs
+        self.runs = runs
 
     def __getitem__(self, column: str) -> Any:
         try:
             return self._found[column]
         except KeyError:
             name, _ = _COLUMNS[column]
-        summary = summarise(self._runs.get(name) or [None])
+        summary = summarise(self.runs.get(name) or [None])
         for part in PARTS:
             self._found[f"{name}_{part}"] = getattr(summary, part)
         return self._found[column]
