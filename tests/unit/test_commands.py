@@ -114,6 +114,13 @@ def test_the_words_of_a_command_are_those_of_its_run() -> None:
     assert command_words(spec(shell)) == ["sh", "-c", "exec python train.py 2; { true; }"]
 
 
+def test_a_command_is_given_the_seed_of_its_own_repeat() -> None:
+    varied = own({"command": "python train.py {seed}"}, repeats=3, seeds="varied")
+    assert [command_words(spec(varied, repeat=r))[-1] for r in (1, 2, 3)] == ["0", "1", "2"]
+    same = own({"command": "python train.py {seed}"}, repeats=3)
+    assert [command_words(spec(same, repeat=r))[-1] for r in (1, 2, 3)] == ["0", "0", "0"]
+
+
 def test_every_placeholder_stands_for_a_field_of_the_spec() -> None:
     text = " ".join(f"{{{name}}}" for name in PLACEHOLDERS)
     one = spec(own({"command": text, "samples": 64}))

@@ -12,7 +12,7 @@ from scalewatt.figures import prose
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.report.report_request import Definition
 from scalewatt.results.figures.footnotes import ASSUMED
-from scalewatt.results.tables.comparisons import MOST_REPEATS
+from scalewatt.results.tables.t_tests import MOST_REPEATS
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 from scalewatt.results.text.number_format import MISSING, count, listed, number, with_unit
 

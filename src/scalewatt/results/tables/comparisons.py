@@ -32,8 +32,6 @@ Kind = tuple[str, str | None]
 MARGIN = 0.05
 """Two devices are equivalent where their ratio is within 1/(1 + MARGIN) … 1 + MARGIN."""
 LEVEL = 0.05
-MOST_REPEATS = t_tests.MOST_REPEATS
-PUBLISHED_SPREAD = math.sqrt(3 / 2) * 2 / 52
 _SAME = (
     *("campaign", "model", "phase", "gpus", "local_batch_size", "global_batch_size"),
     *("dataset_samples", "epochs", "protocol", "precision", "loader", "channels_last", "compile"),
