@@ -26,6 +26,7 @@ from scalewatt.claims.check_claims import (
     basis,
     verdicts,
 )
+from scalewatt.claims.evidence.check_table import around, read_checks
 from scalewatt.claims.evidence.claim_types import (
     CHECKED_KINDS,
     CONTRADICTED,
@@ -36,10 +37,8 @@ from scalewatt.claims.evidence.claim_types import (
     VERDICTS,
     NotTestable,
     Verdict,
-    around,
     inconsistencies,
     listed_claims,
-    read_checks,
     read_claims,
     unlisted_inconsistencies,
 )

@@ -22,6 +22,7 @@ from simulated_runs import campaign, simulate, spec_of
 
 from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.claims.check_claims import basis, verdicts
+from scalewatt.claims.evidence.check_table import read_checks
 from scalewatt.claims.evidence.claim_types import (
     BY_CONSTRUCTION,
     CHECKED_KINDS,
@@ -31,7 +32,6 @@ from scalewatt.claims.evidence.claim_types import (
     SUPPORTED,
     UNDECIDED,
     Verdict,
-    read_checks,
     read_claims,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Point, Row
@@ -372,7 +372,7 @@ def test_a_simulated_campaign_decides_what_the_model_says(
 ) -> None:
     assert main(["claims", "--results", str(played), "--campaign", str(PAPER), "--json"]) == 0
     found = {one["id"]: one for one in json.loads(capsys.readouterr().out)}
-    for id_ in ("F12", "T3", "T4", "D18"):
+    for id_ in ("F03", "F05", "T3", "T4", "D18"):
         assert found[id_]["verdict"] == BY_CONSTRUCTION, found[id_]["detail"]
     assert (
         found["F03"]["verdict"] == UNDECIDED

@@ -9,14 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.claims.evidence.claim_types import (
-    CHECK_TABLE,
-    CHECKED_KINDS,
-    OF_CLAIM,
-    Check,
-    read_checks,
-    read_claims,
-)
+from scalewatt.claims.evidence.check_table import CHECK_TABLE, OF_CLAIM, Check, read_checks
+from scalewatt.claims.evidence.claim_types import CHECKED_KINDS, read_claims
 from scalewatt.claims.rules.run_checks import RULES, SCOPES, checks_of_claims
 from scalewatt.claims.rules.series_rules import SERIES_RULES
 from scalewatt.common.errors import InputError

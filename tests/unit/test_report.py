@@ -33,7 +33,11 @@ from report_results import (
 from run_files import make_spec
 
 from scalewatt.campaign.cluster import load_cluster
-from scalewatt.claims.evidence.claim_types import inconsistencies, unlisted_inconsistencies
+from scalewatt.claims.evidence.claim_types import (
+    INCONSISTENCY,
+    inconsistencies,
+    unlisted_inconsistencies,
+)
 from scalewatt.claims.load_evidence import campaign_evidence
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
@@ -517,32 +521,32 @@ def test_every_run_says_where_its_page_is(page: Page) -> None:
 
 def test_claims_stand_by_verdict_with_their_words(own: Path, tmp_path: Path) -> None:
     assert "claims" not in report(own, tmp_path / "a.html").ids
-    write_claims(own, [("A01", "reproduced"), ("A02", "not_testable"), ("A03", "not_testable")])
+    write_claims(own, [("A01", "supported"), ("A02", "not_testable"), ("A03", "not_testable")])
     page = report(own, tmp_path / "b.html")
-    assert "Reproduced : 1 claim Not testable here : 2 claims" in page.text
+    assert "Supported : 1 claim. The whole 95 % interval is within" in page.text
+    assert "Not testable : 2 claims. Something is missing" in page.text
     assert "Energy is approximately linear in consumed GPU hours within one series" in page.text
-    assert "Claims, not testable here as CSV" in page.text
+    assert "Claims, not testable as CSV" in page.text
     assert [row["claim"] for row in page.rows("demo-claims-not_testable.csv")] == ["A02", "A03"]
 
 
-def test_claims_say_on_what_they_were_checked_and_what_decides_them(
+def test_claims_say_on_what_they_were_checked_and_which_are_tests(
     own: Path, tmp_path: Path
 ) -> None:
-    write_claims(own, [("A01", "reproduced"), ("B01", "reproduced"), ("X01", "inconsistency")])
+    write_claims(own, [("A01", "supported"), ("B01", "set_up_as_stated"), ("X01", INCONSISTENCY)])
     page = report(own, tmp_path / "report.html")
     assert "Checked on campaign demo. 3 claims; by results 1; by specs 1." in page.text
-    by = {row["claim"]: row["decided by"] for row in page.rows("demo-claims-reproduced.csv")}
-    assert by == {"A01": "results", "B01": "specs"}
-    (one,) = page.rows("demo-claims-inconsistency.csv")
-    assert one["decided by"] == ""
+    (test,) = page.rows("demo-claims-supported.csv")
+    (setting,) = page.rows("demo-claims-set_up_as_stated.csv")
+    assert "chance if 5% off" in test and "chance if 5% off" not in setting
 
 
 def test_slips_without_a_row_among_the_claims_are_on_the_page(own: Path, tmp_path: Path) -> None:
     write_claims(
         own,
         [
-            ("X01", "inconsistency"),
-            *((id_, "inconsistency") for id_ in sorted(unlisted_inconsistencies())),
+            ("X01", INCONSISTENCY),
+            *((id_, INCONSISTENCY) for id_ in sorted(unlisted_inconsistencies())),
         ],
     )
     page = report(own, tmp_path / "report.html")
@@ -550,7 +554,7 @@ def test_slips_without_a_row_among_the_claims_are_on_the_page(own: Path, tmp_pat
         f"Inconsistencies without a row among the claims : {len(unlisted_inconsistencies())} inconsistencies"
         in page.text
     )
-    assert [row["claim"] for row in page.rows("demo-claims-inconsistency.csv")] == ["X01"]
+    assert [row["claim"] for row in page.rows(f"demo-claims-{INCONSISTENCY}.csv")] == ["X01"]
     assert [row["in words"] for row in page.rows("demo-claims-further.csv")] == [
         inconsistencies()[id_].statement for id_ in sorted(unlisted_inconsistencies())
     ]
@@ -558,16 +562,16 @@ def test_slips_without_a_row_among_the_claims_are_on_the_page(own: Path, tmp_pat
 
 def test_what_was_found_is_sorted_by_its_number() -> None:
     made = claims_of(
-        to_frame(claims_table([("A01", "reproduced", value) for value in ("0.5", "0.45", "a")]))
+        to_frame(claims_table([("A01", "supported", value) for value in ("0.5", "0.45", "a")]))
     )
     assert made[0].grid is not None
-    assert [row[3] for row in made[0].grid.rows] == [
+    assert [row[2] for row in made[0].grid.rows] == [
         Cell("0.5", 0.5), Cell("0.45", 0.45), Cell("a"),
     ]  # fmt: skip
 
 
 def test_a_table_of_claims_that_is_none_is_named(own: Path, tmp_path: Path) -> None:
-    table = claims_table([("A01", "reproduced"), ("A02", "inconsistency")])
+    table = claims_table([("A01", "supported"), ("A02", INCONSISTENCY)])
     path = own / "tables" / "claims.parquet"
     pq.write_table(table.drop_columns(["verdict"]), path)
     with pytest.raises(InputError, match=r"claims\.parquet: lacks the column verdict"):

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field, replace
 
 from scalewatt.claims.evidence.claim_types import NotTestable, TooFew
 from scalewatt.claims.evidence.evidence import Point, is_metric, is_of_power, unlike_paper, use
-from scalewatt.results.tables.published_spread import WIDEST, Spread, published_spread
+from scalewatt.results.tables.published_spread import (
+    CORRELATION,
+    WIDEST,
+    Spread,
+    published_spread,
+)
 from scalewatt.results.tables.repeat_statistics import Summary
 from scalewatt.results.tables.t_tests import quantile
 
@@ -232,6 +237,8 @@ def number(
         return unknown(summary.mean, UNKNOWN)
     whose = MODELS.get(model, MODELS[WIDEST])
     words = f"by {whose}'s published repeats"
+    if is_of_power(name):
+        words += f", where energy and time are taken to correlate by {CORRELATION}"
     return single_run(summary.mean, published, f"published {whose} {name}", words, summary.n)
 
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from scalewatt.claims.evidence.claim_types import Check, NotTestable, Outcome
+from scalewatt.claims.evidence.check_table import Check
+from scalewatt.claims.evidence.claim_types import NotTestable, Outcome
 from scalewatt.claims.evidence.evidence import Evidence, Point, unlike_paper
 from scalewatt.claims.numbers.decisions import (
     MINIMUM_POINTS,

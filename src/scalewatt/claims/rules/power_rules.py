@@ -7,14 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import permutations
 
-from scalewatt.claims.evidence.claim_types import (
-    SUPPORTED,
-    UNDECIDED,
-    Check,
-    NotTestable,
-    Outcome,
-    TooFew,
-)
+from scalewatt.claims.evidence.check_table import Check
+from scalewatt.claims.evidence.claim_types import SUPPORTED, UNDECIDED, NotTestable, Outcome, TooFew
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, unlike_paper
 from scalewatt.claims.numbers.decisions import (
     all_of,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from scalewatt.claims.evidence.claim_types import Check, NotTestable, Outcome, TooFew
+from scalewatt.claims.evidence.check_table import Check
+from scalewatt.claims.evidence.claim_types import NotTestable, Outcome, TooFew
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point
 from scalewatt.claims.numbers.decisions import (
     all_of,

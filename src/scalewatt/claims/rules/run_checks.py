@@ -20,9 +20,9 @@ from dataclasses import replace
 from functools import cache
 from itertools import groupby
 
+from scalewatt.claims.evidence.check_table import CHECK_TABLE, Check, read_checks
 from scalewatt.claims.evidence.claim_types import (
     BY_CONSTRUCTION,
-    CHECK_TABLE,
     INCONSISTENCY,
     NOT_TESTABLE,
     NOTHING,
@@ -30,14 +30,12 @@ from scalewatt.claims.evidence.claim_types import (
     SPECIFIED_KINDS,
     SUPPORTED,
     UNDECIDED,
-    Check,
     Claim,
     NotTestable,
     Outcome,
     TooFew,
     Undecided,
     Verdict,
-    read_checks,
     reading_of,
 )
 from scalewatt.claims.evidence.evidence import (

@@ -8,13 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from scalewatt.claims.evidence.claim_types import (
-    CONTRADICTED,
-    SUPPORTED,
-    Check,
-    NotTestable,
-    Outcome,
-)
+from scalewatt.claims.evidence.check_table import Check
+from scalewatt.claims.evidence.claim_types import CONTRADICTED, SUPPORTED, NotTestable, Outcome
 from scalewatt.claims.evidence.evidence import PAPER_DEVICES, Evidence, look_at
 from scalewatt.claims.numbers.decisions import all_of, attempt, decided
 from scalewatt.claims.rules.spec_rules import exactly, specs_of

@@ -9,19 +9,13 @@ from itertools import pairwise
 
 import pandas as pd
 
-from scalewatt.claims.evidence.claim_types import (
-    BY_CONSTRUCTION,
-    Check,
-    NotTestable,
-    Outcome,
-    TooFew,
-)
+from scalewatt.claims.evidence.check_table import Check
+from scalewatt.claims.evidence.claim_types import BY_CONSTRUCTION, NotTestable, Outcome, TooFew
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, is_full_size
 from scalewatt.claims.numbers.decisions import all_of, band, combine, decided, positive, sign
 from scalewatt.claims.numbers.points import (
     all_positive,
     doublings,
-    efficiency,
     samples_of,
     value,
     values,
@@ -43,25 +37,21 @@ from scalewatt.claims.numbers.uncertain_number import (
     quantity,
     refuse_estimates,
     shown,
-    single_run,
-    stated,
-    text,
     weighted,
 )
-from scalewatt.results.tables.published_spread import CORRELATION, Spread, published_spread
+from scalewatt.claims.rules.efficiency_rules import (
+    SPLIT,
+    after_quadrupling,
+    falls_beyond,
+    lowest_efficiency,
+)
+from scalewatt.claims.rules.paper_numbers import compared, share_of_cpu
 
 Points = Sequence[Point]
 SeriesRule = Callable[[Check, Evidence, Line, Points], Outcome]
 Labelled = tuple[str, Number]
 """A number, and what the detail calls it."""
 Measure = Callable[[Check, Points], Labelled]
-PUBLISHED_RUNS = {"resnet50": 5, "fourcastnet": 1}
-"""How many runs a number of the paper is of, but for the probe's PROBE_RUNS."""
-PROBE_RUNS = 3
-MOST_RAM = 0.06
-"""The share of the energy that RAM has at most (claim B03)."""
-SPLIT = 32
-"""GPUs up to which the paper calls a speed-up near-optimal, and a rise of energy slow (D03, D04, D06)."""
 PAPER_GPUS_PER_NODE = 4
 BENDS = (4, 3)
 """Of how many points at the beginning and at the end the slopes are compared (F04)."""
@@ -126,16 +116,6 @@ def _slope(check: Check, points: Points) -> Labelled:
     return check.text, slope(_abscissa(check, points), values(points, check.quantity))
 
 
-def _lowest_efficiency(check: Check, points: Points) -> Labelled:
-    """Return the lowest efficiency up to SPLIT GPUs."""
-    points = [point for point in points if point.gpus <= SPLIT]
-    if len(points) < check.least:
-        raise TooFew(f"{len(points)} of {check.least} points up to {SPLIT} GPUs.")
-    worst = min(points[1:], key=lambda point: efficiency(points[0], point).value)
-    label = check.label(first=points[0].gpus, last=points[-1].gpus, n=worst.gpus)
-    return label, efficiency(points[0], worst)
-
-
 def _within(measure: Measure) -> SeriesRule:
     """Return the rule that a number is within the bounds."""
     return lambda check, evidence, line, points: band(
@@ -168,46 +148,9 @@ def _is_the(measure: Measure) -> SeriesRule:
         if evidence.published and check.stated_in:
             same = f"{label} is {shown(own.value)} {check.unit}: the number that is claimed itself."
             return Outcome(BY_CONSTRUCTION, own.value, " ".join(same.split()))
-        return _compared(check, evidence, label, own)
+        return compared(check, evidence, label, own)
 
     return rule
-
-
-def _compared(check: Check, evidence: Evidence, label: str, own: Number) -> Outcome:
-    target = check.target
-    runs = PROBE_RUNS if check.scope == "probe" else PUBLISHED_RUNS[check.model]
-    # Published points are of the same runs as the number in the text: their spread counts once.
-    spread = None if evidence.published else published_spread(check.model, check.quantity)
-    paper = stated(target.value, spread, "the claim", runs)
-    if target.is_relative:
-        ratio = own / paper
-        low, high = 1 - target.room, 1 + target.room
-        beside = f"over the paper's {text(paper, check.unit)}: {text(ratio)}"
-        expected = f"{low:g} to {high:g}"
-    else:
-        ratio, (low, high) = own - paper, (-target.room, target.room)
-        beside = f"less the paper's {text(paper, check.unit)}: {text(ratio, check.unit)}"
-        expected = f"{low:g} to {high:g}"
-    shows = f"{label} is {text(own, check.unit)}, {beside}, expected {expected}"
-    return band(label, ratio, low, high, check.unit, shows, own.value)
-
-
-def _share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the share of CPU energy is the paper's; with 0 to MOST_RAM of RAM, if that is unknown."""
-    (point,) = points
-    if point.mean(check.quantity) is not None:
-        return _is_the(_only)(check, evidence, line, points)
-    gpu, cpu = (quantity(point, f"{kind}_energy_kwh") for kind in ("gpu", "cpu"))
-    # Energies of devices in one run go together, as energy and time do.
-    ratio = math.sqrt(2 * (1 - CORRELATION)) * (cpu.spread / cpu.value)
-    share = cpu.value / (cpu.value + gpu.value)
-    spread = Spread((1 - share) * ratio, max(round(cpu.freedom), 1))
-    parts = []
-    for ram in (0.0, MOST_RAM):
-        own = single_run(share * (1 - ram), spread, "share", cpu.assumed, point.n_repeats)
-        what = f"{check.label(n=point.gpus)}, were that of RAM {ram:.0%},"
-        parts.append(("", _compared(check, evidence, what, own)))
-    return all_of(parts)
 
 
 # --- what takes more than one number --------------------------------------------------------------
@@ -266,20 +209,6 @@ def _slight_rise(check: Check, evidence: Evidence, line: Line, points: Points) -
     return band(label, ratio, times**check.low, times**check.high)
 
 
-def _quadrupled(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check the efficiency after quadrupling the fewest GPUs of the series."""
-    first = line.planned[0]
-    there = {point.gpus: point for point in points}
-    if missing := [n for n in (first, 4 * first) if n not in there]:
-        lacking = " and ".join(map(str, missing))
-        raise NotTestable(
-            f"The sentence is about going from {first} to {4 * first} GPUs; no run time is known with "
-            f"{lacking}."
-        )
-    what = f"Efficiency from {first} to {4 * first} GPUs"
-    return band(what, efficiency(there[first], there[4 * first]), *check.bounds)
-
-
 def _first_is_least(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the quantity of the smallest n is below the least of all others."""
     found = sign(*_first_over_least(check, points), check.rises)
@@ -287,27 +216,6 @@ def _first_is_least(check: Check, evidence: Evidence, line: Line, points: Points
     left = [n for n in line.planned if n not in {point.gpus for point in points}]
     rest = f"; without results: {', '.join(map(str, left))}" if left else ""
     return replace(found, detail=f"{found.detail} (Compared were n = {counts}{rest}.)")
-
-
-def _efficiency_beyond(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the efficiency falls beyond SPLIT GPUs, and is within the bounds at the last point."""
-    few = [point for point in points if point.gpus <= SPLIT]
-    many = [point for point in points if point.gpus > SPLIT]
-    if not many or len(few) < 2:
-        raise TooFew(
-            f"{line.title}: two points up to {SPLIT} GPUs and one beyond are compared; there are n = "
-            f"{', '.join(str(p.gpus) for p in points)}; {max(0, 2 - len(few)) + (not many)} more needed."
-        )
-    last = many[-1]
-    falls = quantity(last, "gpu_hours") / quantity(few[-1], "gpu_hours")
-    what = f"efficiency at n = {last.gpus}"
-    beside = f"efficiency at n = {few[-1].gpus} over n = {last.gpus}"
-    return all_of(
-        [
-            ("bound", band(what, efficiency(few[0], last), *check.bounds)),
-            ("fall", sign(beside, falls, True)),
-        ]
-    )
 
 
 def _slope_change(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
@@ -442,22 +350,22 @@ def _knee(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
 SERIES_RULES: dict[str, SeriesRule] = {
     "constant": _constant,
     "convex": _convex,
-    "efficiency_after_quadrupling": _quadrupled,
-    "efficiency_falls_beyond": _efficiency_beyond,
+    "efficiency_after_quadrupling": after_quadrupling,
+    "efficiency_falls_beyond": falls_beyond,
     "fall_to_node": _fall_to_node,
     "falls": _monotone(rises=False),
     "first_is_least": _first_is_least,
     "furthest": _is_the(_furthest),
     "knee": _knee,
     "least_at_node": _least_at_node,
-    "lowest_efficiency": _within(_lowest_efficiency),
+    "lowest_efficiency": _within(lowest_efficiency),
     "mean": _is_the(_mean),
     "onset": _onset,
     "proportional": _proportional,
     "rank": _rank,
     "ratio": _within(_ratio),
     "rises": _monotone(rises=True),
-    "share_of_cpu": _share_of_cpu,
+    "share_of_cpu": share_of_cpu,
     "sign": _beside_one(_ratio),
     "slight_rise": _slight_rise,
     "slope_changes": _slope_change,

@@ -13,11 +13,11 @@ from statistics import median
 from typing import Any
 
 from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.claims.evidence.check_table import Check
 from scalewatt.claims.evidence.claim_types import (
     CONTRADICTED,
     NOT_TESTABLE,
     SUPPORTED,
-    Check,
     NotTestable,
     Outcome,
 )

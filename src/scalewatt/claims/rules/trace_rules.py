@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from scalewatt.claims.evidence.check_table import Check
 from scalewatt.claims.evidence.claim_types import (
     CONTRADICTED,
     SUPPORTED,
     UNDECIDED,
-    Check,
     NotTestable,
     Outcome,
     TooFew,

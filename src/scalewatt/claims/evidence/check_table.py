@@ -1,0 +1,255 @@
+"""The table of checks: the rows of reference/claim_checks.csv, and the tolerances that they name.
+
+docs/claims.md has its columns.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from scalewatt.claims.evidence.claim_types import (
+    PER_SAMPLE,
+    REFERENCE,
+    Claim,
+    read_claims,
+    read_rows,
+)
+from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import parse_json
+
+CHECK_TABLE = REFERENCE / "claim_checks.csv"
+OF_CLAIM = "claim"
+"""In `expects`: the value and the tolerance that claims.csv gives."""
+_TOLERANCE = re.compile(r"\+-\s*([0-9.]+)\s*(%|pp)?")
+_RANGE = re.compile(r"(-?[0-9.]*?[0-9])?\.\.(-?[0-9.]*[0-9])?")
+_NO_COLUMNS = ("n", "samples", "log2 n", "")
+
+
+@dataclass(frozen=True)
+class Check:
+    """A row of the table: one part of what decides a claim."""
+
+    id: str
+    """The claim's."""
+    part: str
+    """What a claim of several parts calls this one in its detail."""
+    rule: str
+    scope: str
+    """Which series, points or runs are looked at."""
+    model: str
+    phase: str
+    device: str
+    mode: str
+    """Of series: several, separated by semicolons, must all be there."""
+    batch: str
+    """The LBS or GBS that is constant along a series; of a row of Table 1 its LBS."""
+    n: str
+    """GPU counts: `node` (whole nodes), a number, or two that are compared (`16/4`, `last/first`)."""
+    gbs: str
+    """Global batch sizes: a number, or `<=` one."""
+    training: str
+    """`paper`: all points must be trained as in the paper; `paper points`: others are left out."""
+    quantity: str
+    """A column of configurations, a path into specs or provenance, or another claim."""
+    against: str
+    """What a slope or a rank is taken against: a column, `n`, `log2 n` or `samples`."""
+    expects: str
+    """A tolerance's name, a range `low..high`, a number with its tolerance, OF_CLAIM, or JSON."""
+    stated_in: str
+    """Which source of the published results has the very number that is claimed; empty: none."""
+    margin: str
+    """Of an onset what leaves the base; else a tolerance that its rule has beside the bounds."""
+    least: int
+    """How many points are needed."""
+    unit: str
+    text: str
+    """What the detail calls the number."""
+    expected_text: str
+    """What is expected, where the claim's own value is read in another way."""
+
+    @property
+    def selector(self) -> tuple[str, ...]:
+        """Return what rows have in common that are checked on the same points."""
+        return (self.scope, self.model, self.phase, self.device, self.mode)
+
+    @property
+    def modes(self) -> list[str]:
+        """Return the modes of series."""
+        return self.mode.split(";")
+
+    @property
+    def series(self) -> tuple[str, str, str]:
+        """Return model, phase and device."""
+        return self.model, self.phase, self.device
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the columns of configurations that points must know."""
+        quantity = "energy_kwh" if self.quantity == PER_SAMPLE else self.quantity
+        return [quantity] if self.against in _NO_COLUMNS else [quantity, self.against]
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Return lower and upper bound, null if there is none; InputError for what is no range."""
+        if self.expects == OF_CLAIM:
+            return around(_claims()[self.id])
+        if (found := _range_of(self.expects)) is not None:
+            return found
+        value, *tolerance = self.expects.split(maxsplit=1)
+        return _around(self.id, value, " ".join(tolerance))
+
+    @property
+    def target(self) -> Target:
+        """Return the number that is claimed, with its tolerance; InputError for what is none."""
+        if self.expects == OF_CLAIM:
+            claim = _claims()[self.id]
+            return _target(self.id, claim.value, claim.tolerance.strip())
+        value, *tolerance = self.expects.split(maxsplit=1)
+        return _target(self.id, value, " ".join(tolerance))
+
+    @property
+    def most(self) -> float:
+        """Return the bound that `margin` names in the list of tolerances."""
+        found = _range_of(self.margin)
+        if found is None or found[1] is None:
+            raise InputError(
+                f"{CHECK_TABLE.name}: {self.id}: margin {self.margin!r} is no tolerance"
+            )
+        return found[1]
+
+    @property
+    def low(self) -> float:
+        """Return the lower bound, which must be there; likewise `high`."""
+        return self._bound(0)
+
+    @property
+    def high(self) -> float:
+        return self._bound(1)
+
+    def _bound(self, side: int) -> float:
+        bound = self.bounds[side]
+        if bound is None:
+            raise InputError(
+                f"{CHECK_TABLE.name}: {self.id}: expects {self.expects!r} lacks a bound"
+            )
+        return bound
+
+    @property
+    def rises(self) -> bool:
+        """Return True if a sign or a rank is claimed to be at least `low`, not at most `high`."""
+        return self.bounds[0] is not None
+
+    @property
+    def value(self) -> Any:
+        """Return the exact value that `expects` states, as JSON; lists are tuples."""
+        return _frozen(parse_json(self.expects))
+
+    def label(self, **numbers: object) -> str:
+        """Return the text with GPU counts and the like filled in."""
+        return self.text.format(**numbers)
+
+
+@cache
+def read_checks(path: Path = CHECK_TABLE) -> dict[str, tuple[Check, ...]]:
+    """Read the checks of all claims, by the claims' ids in the table's order.
+
+    InputError for a table that cannot be read, a missing column or a number that is none.
+    """
+    rows = read_rows(path, [field.name for field in fields(Check)])
+    checks = [_check(path, number, row) for number, row in enumerate(rows, 2)]
+    found = {id_: tuple(group) for id_, group in groupby(checks, key=lambda check: check.id)}
+    if len(found) < len(list(groupby(checks, key=lambda check: check.id))):
+        raise InputError(f"{path}: the rows of a claim must follow each other")
+    return found
+
+
+def _check(path: Path, number: int, row: dict[str, str]) -> Check:
+    least = row.pop("least")
+    try:
+        return Check(**row, least=int(least or 3))
+    except ValueError as error:
+        raise InputError(f"{path}: line {number}: {row['id']}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """A row of reference/tolerances.csv: bounds that several checks share."""
+
+    name: str
+    expects: str
+    """A range `low..high`."""
+    reason: str
+
+
+TOLERANCE_TABLE = REFERENCE / "tolerances.csv"
+
+
+@cache
+def tolerances() -> dict[str, Tolerance]:
+    """Return the tolerances by name; InputError for a missing column."""
+    rows = read_rows(TOLERANCE_TABLE, [field.name for field in fields(Tolerance)])
+    return {row["name"]: Tolerance(**row) for row in rows}
+
+
+def _range_of(text: str) -> tuple[float | None, float | None] | None:
+    """Return the bounds of a range, or of a tolerance's name; null for what is neither."""
+    named = tolerances().get(text)
+    found = _RANGE.fullmatch(text if named is None else named.expects)
+    if found is None:
+        return None
+    low, high = (None if end is None else float(end) for end in found.groups())
+    return low, high
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number that is claimed, and how far off another may be."""
+
+    value: float
+    room: float
+    """In the value's unit, or a part of it where it is relative."""
+    is_relative: bool
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Return the value less and plus its tolerance."""
+        size = self.room * (abs(self.value) if self.is_relative else 1)
+        return self.value - size, self.value + size
+
+
+def around(claim: Claim) -> tuple[float, float]:
+    """Return a claim's value less and plus its tolerance: `+-5 %` of the value, `+-3 pp`, or `+-0.03`."""
+    return _around(claim.id, claim.value, claim.tolerance.strip())
+
+
+def _around(id_: str, value: str, tolerance: str) -> tuple[float, float]:
+    return _target(id_, value, tolerance).bounds
+
+
+def _target(id_: str, value: str, tolerance: str) -> Target:
+    found = _TOLERANCE.fullmatch(tolerance)
+    try:
+        number = float(value)
+    except ValueError:
+        found = None
+    if found is None:
+        raise InputError(
+            f"reference/claims.csv: {id_}: value {value!r}, tol_same_hardware "
+            f"{tolerance!r}; expected a number and +-x %, +-x pp or +-x"
+        )
+    is_relative = found[2] == "%"
+    return Target(number, float(found[1]) / (100 if is_relative else 1), is_relative)
+
+
+@cache
+def _claims() -> dict[str, Claim]:
+    return {claim.id: claim for claim in read_claims()}
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

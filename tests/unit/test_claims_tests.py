@@ -1,0 +1,238 @@
+"""What is a test of a claim and what is not, on the published rows; tolerances that agree with each other."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from campaign_files import ROOT
+from claims_expected import OF_FEW_RUNS
+from claims_made import evidence, line
+from claims_resnet_made import resnet_world
+from claims_study import judged, study
+
+from scalewatt.claims.check_claims import as_table, as_text, counts, frozen, verdicts
+from scalewatt.claims.evidence.check_table import Check, read_checks, tolerances
+from scalewatt.claims.evidence.claim_types import (
+    BY_CONSTRUCTION,
+    CONTRADICTED,
+    NOT_TESTABLE,
+    SET_UP,
+    SUPPORTED,
+    TESTED,
+    UNDECIDED,
+    Verdict,
+    listed_claims,
+)
+from scalewatt.claims.load_evidence import published_evidence
+from scalewatt.provenance.versions import claims_hash
+from scalewatt.report.claims_section import claims_of
+from scalewatt.results.tables.frames import frame_of
+from scalewatt.results.tables.table_schema import metadata
+
+CHECKS: list[Check] = [check for checks in read_checks().values() for check in checks]
+
+
+@pytest.fixture(scope="module")
+def published() -> dict[str, Verdict]:
+    return {one.id: one for one in verdicts(published_evidence())}
+
+
+# --- what is a test ---------------------------------------------------------------------------------
+
+
+def test_reading_the_projects_own_settings_is_no_test(published: dict[str, Verdict]) -> None:
+    found = {id_ for id_, one in published.items() if one.verdict == SET_UP}
+    assert len(found) == 34 and {"C04", "D01", "F02", "G03", "H12"} <= found
+
+
+def test_a_published_number_compared_with_itself_is_no_test(
+    published: dict[str, Verdict],
+) -> None:
+    found = {id_ for id_, one in published.items() if one.verdict == BY_CONSTRUCTION}
+    assert found == {"D08", "D09", "D11", "D12", "D18", *OF_FEW_RUNS}
+    assert len(found) == 16
+    assert all(published[id_].p is None for id_ in found)
+
+
+def test_a_number_said_to_stand_in_a_published_row_does() -> None:
+    with open(ROOT / "reference" / "published_results.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    columns = {"metric_last": "metric_value"}
+    stated = [check for check in CHECKS if check.stated_in]
+    assert len({check.id for check in stated}) == 16
+    for check in stated:
+        column = columns.get(check.quantity, check.quantity)
+        there = {float(r[column]) for r in rows if r["source"] == check.stated_in and r[column]}
+        assert check.target.value in there, check.id
+
+
+def test_the_count_of_claims_begins_with_those_that_were_tested(
+    published: dict[str, Verdict],
+) -> None:
+    each = Counter(one.verdict for one in published.values())
+    tested = sum(each[verdict] for verdict in TESTED)
+    sentence = counts(list(published.values()))
+    assert sentence.startswith(f"160 claims, of which {tested} were tested: {each[SUPPORTED]}")
+    assert sentence.index("No tests:") > sentence.index(f"{each[UNDECIDED]} undecided")
+
+
+def test_a_contradiction_says_whether_it_stands_among_all_tests(
+    published: dict[str, Verdict],
+) -> None:
+    assert published["K14"].stands is True
+    assert published["K15"].stands is False
+    assert {one.stands for one in published.values() if one.verdict != CONTRADICTED} == {None}
+    assert "1 of 2 contradictions stand (K14)" in counts(list(published.values()))
+
+
+def test_the_report_has_each_verdict_apart_with_the_chances_of_its_tests(
+    published: dict[str, Verdict],
+) -> None:
+    table = as_table(list(published.values()), listed_claims(), published_evidence())
+    parts = {part.name: part for part in claims_of(frame_of(table.to_pylist(), table.schema))}
+    assert [*parts][:5] == [*TESTED, BY_CONSTRUCTION, SET_UP]
+    for name, part in parts.items():
+        assert part.grid is not None
+        assert ("chance if 10% off" in part.grid.headings) == (name in TESTED)
+    assert "No test" in parts[SET_UP].says and "No test" in parts[BY_CONSTRUCTION].says
+
+
+# --- tolerances -------------------------------------------------------------------------------------
+
+
+def test_every_tolerance_is_used_and_has_a_reason() -> None:
+    used = {check.expects for check in CHECKS} | {check.margin for check in CHECKS}
+    assert set(tolerances()) <= used
+    assert all(len(one.reason) > 20 for one in tolerances().values())
+
+
+def bounds(name: str) -> tuple[float | None, float | None]:
+    return replace(CHECKS[0], expects=name).bounds
+
+
+def test_tolerances_of_neighbouring_words_meet() -> None:
+    assert bounds("near_optimal")[0] == bounds("below_optimal")[1] == 0.9
+    assert bounds("slightly_below_optimal")[1] == bounds("near_optimal")[0]
+    most = bounds("constant")[1] or 0
+    assert bounds("unchanged") == pytest.approx((1 - most, 1 + most))
+    assert bounds("growing")[0] == pytest.approx(1 + most)
+
+
+def test_one_word_has_one_bound_wherever_the_paper_uses_it() -> None:
+    expects = {check.id: check.expects for check in CHECKS if check.expects in tolerances()}
+    assert expects["D03"] == expects["E05"] == "near_optimal"
+    assert expects["F03"] == expects["F13"] == expects["F05"] == "constant"
+    assert expects["E08"] == expects["F20"] == "proportional"
+
+
+def test_a_slight_rise_within_a_regime_is_about_proportional_energy() -> None:
+    low, high = bounds("proportional")
+    assert bounds("slight_rise") == (0, pytest.approx((high or 0) - 1))
+    printed = 1 + math.log(0.0260 / 0.0221) / math.log(4)
+    assert printed == pytest.approx(1.117, abs=1e-3) and (low or 0) < printed < (high or 0)
+
+
+def test_outputs_say_by_which_list_of_tolerances_they_decided() -> None:
+    own = claims_hash()
+    assert own is not None
+    sentence = frozen(published_evidence())[0]
+    assert sentence.endswith(f"SHA-256 {own[:16]}.")
+    given = published_evidence()
+    table = as_table(verdicts(given), listed_claims(), given)
+    assert sentence in metadata(table)["notes"]
+
+
+def test_runs_that_began_with_other_tolerances_are_counted() -> None:
+    hashes = [claims_hash(), claims_hash(), "other", None]
+    provenance = {("one", n): {"claims_sha256": one} for n, one in enumerate(hashes, 1)}
+    (sentence,) = frozen(replace(study(), provenance=provenance))
+    assert "2 of 4 runs began when they were the same" in sentence
+    assert "1 when they were others" in sentence and "1 do not say" in sentence
+
+
+# --- single claims ----------------------------------------------------------------------------------
+
+
+def test_a_sentence_on_four_to_sixteen_gpus_is_not_tested_on_sixteen_to_sixty_four(
+    published: dict[str, Verdict],
+) -> None:
+    found = published["H03"]
+    assert found.verdict == NOT_TESTABLE
+    assert "from 4 to 16 GPUs; no run time is known with 4" in found.detail
+    assert judged("H03", study()).verdict == SUPPORTED
+
+
+def test_the_printed_start_of_the_small_regime_is_an_inconsistency_of_its_own(
+    published: dict[str, Verdict],
+) -> None:
+    found = next(claim for claim in listed_claims() if claim.id == "Y03")
+    assert "0.02165" in found.text and "20.0 %" in found.text and "17.6 %" in found.text
+    assert published["F14"].value == pytest.approx(0.02165, abs=1e-5)
+    assert published["F18"].value == pytest.approx(1.200, abs=1e-3)
+
+
+def test_the_share_of_the_cpu_is_tested_with_any_share_of_memory(
+    published: dict[str, Verdict],
+) -> None:
+    found = published["D13"]
+    assert found.verdict == SUPPORTED
+    assert "RAM 0%, is 0.5178" in found.detail and "RAM 6%, is 0.4867" in found.detail
+
+
+def test_a_difference_below_five_percent_is_said_and_equivalence_is_left_open(
+    published: dict[str, Verdict],
+) -> None:
+    found = published["T8"]
+    assert found.verdict == UNDECIDED
+    assert found.detail.count("the numbers themselves differ by less than 5%") == 3
+
+
+def test_few_gpus_are_best_says_which_were_compared(published: dict[str, Verdict]) -> None:
+    found = published["H19"]
+    assert found.verdict == UNDECIDED and "n = 16 over that at n = 32" in found.detail
+    assert "Compared were n = 16, 32, 64; without results: 4, 8, 128, 256." in found.detail
+
+
+def test_each_rate_is_dropped_from_both_whatever_their_order(
+    published: dict[str, Verdict],
+) -> None:
+    detail = published["A03"].detail
+    assert "without samples: the rise of the mean error is 2.637" in detail
+    assert "without passes: the rise of the mean error is 2 " in detail
+
+
+def test_the_spread_of_a_power_is_not_that_of_an_energy(published: dict[str, Verdict]) -> None:
+    assert "1.273 (1.068 to 1.518; " in published["T9"].detail
+    assert "taken to correlate by 0.8" in published["T9"].detail
+
+
+def test_single_runs_of_the_probes_model_do_not_decide_by_two_standard_deviations(
+    published: dict[str, Verdict],
+) -> None:
+    assert {published[id_].verdict for id_ in ("H14", "H19", "T7", "K01", "K02")} == {UNDECIDED}
+
+
+def test_a_fall_of_the_power_is_no_straight_proportion() -> None:
+    hours, power = (8.0, 21.0, 75.0), (1.0, 0.82, 0.70)
+    values = {
+        8 * 8**i: {"runtime_h": h / (8 * 8**i), "gpu_hours": h, "energy_kwh": h * p}
+        for i, (h, p) in enumerate(zip(hours, power, strict=True))
+    }
+    series = [
+        line("resnet50", "train", "a100", mode, size, values)
+        for mode, size in (("fd_gbs_s", 512), ("fd_gbs_l", 8192))
+    ]
+    found = judged("E08", evidence(series))
+    assert found.verdict != SUPPORTED and "exponent" in found.detail
+
+
+def test_the_text_states_the_chances_of_every_test_with_a_size() -> None:
+    given = resnet_world()
+    found = verdicts(given)
+    text = " ".join(as_text(found, listed_claims(), given).split())
+    sized = [one for one in found if one.chances is not None and one.verdict in TESTED]
+    assert text.count("Chances to be supported for a truth 0, 5, 10, 15 % off") >= len(sized) > 20
