@@ -26,8 +26,8 @@ from scalewatt.claims.evidence.claim_types import (
 )
 from scalewatt.claims.evidence.evidence import Evidence
 from scalewatt.claims.load_evidence import lines_of, with_points
+from scalewatt.claims.numbers import batch_sizes, trends
 from scalewatt.claims.numbers import decisions as rules
-from scalewatt.claims.numbers import trends
 from scalewatt.claims.numbers import uncertain_number as uncertain
 from scalewatt.claims.numbers.uncertain_number import Number, Variance
 from scalewatt.claims.rules import power_rules
@@ -282,16 +282,15 @@ def test_a_slope_carries_the_errors_of_its_points(
     assert own.error == pytest.approx(error / np.sqrt(np.sum((xs - xs.mean()) ** 2)), rel=1e-6)
 
 
-def test_monotony_allows_a_step_back_of_a_standard_deviation() -> None:
-    steps = [1.0, 2.0, 1.95, 3.0]
-    assert trends.monotone("x", numbers(steps, 0.1), rises=True).verdict == "supported"
-    assert trends.monotone("x", numbers(steps, 0.01), rises=True).verdict == "contradicted"
-    assert trends.monotone("x", numbers(steps, 2), rises=False).verdict == "undecided"
+def test_monotony_allows_steps_back_within_its_tolerance_alone() -> None:
+    steps = [100.0, 200.0, 199.0, 300.0]
+    assert trends.monotone("x", numbers(steps, 0.1), True, 0.02).verdict == "supported"
+    assert trends.monotone("x", numbers(steps, 0.1), True, 0.001).verdict == "contradicted"
+    assert trends.monotone("x", numbers(steps, 200), False, 0.02).verdict == "undecided"
 
 
 def test_a_step_back_within_its_interval_leaves_monotony_open() -> None:
-    own = numbers([1.0, 2.0, 1.65, 3.0], 0.1)
-    found = trends.monotone("x", own, rises=True)
+    found = trends.monotone("x", numbers([100.0, 200.0, 185.0, 300.0], 4), True, 0.02)
     assert found.verdict == "undecided"
     assert re.search(r"about \d+ repeats", found.detail)
 
@@ -305,7 +304,7 @@ def test_values_that_happen_to_be_ordered_within_their_spread_show_nothing(
 ) -> None:
     own, x = numbers(sorted(values), 3.0), list(range(len(values)))
     for rises in (True, False):
-        assert trends.monotone("x", own, rises).verdict == "undecided"
+        assert trends.monotone("x", own, rises, 0.02).verdict == "undecided"
     for found in (trends.ranked("x", x, own, True, 0.9), trends.straight("x", x, own, 0.1)):
         assert found.verdict == "undecided"
         assert re.search(r"\d+ repeats", found.detail)
@@ -316,17 +315,19 @@ def test_ranks_beyond_all_spread_decide(values: list[float], rises: bool) -> Non
     own, x = numbers(values, 0.0), list(range(len(values)))
     rho = round(float(stats.spearmanr(x, values).statistic), 9)
     found = trends.ranked("x", x, own, rises, 0.5)
-    if (rho if rises else -rho) < 0.5:
-        assert found.verdict == "contradicted"
-    else:
-        slope = float(np.polyfit(x, values, 1)[0])
-        assert found.verdict == ("supported" if (slope > 0) == rises else "undecided")
+    holds = (rho if rises else -rho) >= 0.5
+    assert found.verdict == ("supported" if holds else "contradicted")
+    assert found.value == pytest.approx(rho)
 
 
-def test_a_low_rank_correlation_within_the_spread_is_left_open() -> None:
+def test_a_rank_correlation_has_the_interval_that_its_pairs_allow() -> None:
     x, values = [1, 2, 3, 4, 5, 6], [10.0, 9.0, 12.0, 11.0, 14.0, 13.0]
-    assert trends.ranked("x", x, numbers(values, 0.1), True, 0.9).verdict == "contradicted"
-    assert trends.ranked("x", x, numbers(values, 1.0), True, 0.9).verdict == "undecided"
+    sure = trends.ranked("x", x, numbers(values, 0.01), True, 0.9)
+    assert sure.verdict == "contradicted" and "0.83 (0.83 to 0.83)" in sure.detail
+    assert sure.p is not None and sure.p < 1e-6
+    assert trends.ranked("x", x, numbers(values, 0.01), True, 0.8).verdict == "supported"
+    few = trends.ranked("x", x, numbers(values, 0.3), True, 0.9)
+    assert few.verdict == "undecided" and "to 1.00)" in few.detail
 
 
 @pytest.mark.parametrize(
@@ -345,13 +346,13 @@ def test_an_onset_is_within_the_range_with_its_whole_step(
     sizes = [256, 4096, 8192, 16384, 32768]
     if values[-2] == 28:
         sizes = [256, 4096, 8192, 32768, 65536]
-    found = trends.onset("error", sizes, numbers(values, spread), 2.0, 8192, 32768)
+    found = batch_sizes.onset("error", sizes, numbers(values, spread), 2.0, 8192, 32768)
     assert found.verdict == verdict
 
 
 def test_an_onset_between_far_points_names_the_points_that_are_needed() -> None:
     own = numbers([28, 28, 42], 0.1)
-    found = trends.onset("error", [256, 1024, 65536], own, 2.0, 8192, 32768)
+    found = batch_sizes.onset("error", [256, 1024, 65536], own, 2.0, 8192, 32768)
     assert found.verdict == "undecided"
     assert "points at GBS 8192 and 32768 are needed" in found.detail
 
@@ -359,7 +360,7 @@ def test_an_onset_between_far_points_names_the_points_that_are_needed() -> None:
 @pytest.mark.parametrize("sizes", [[8192, 16384, 32768], [16384, 32768, 65536]])
 def test_an_onset_of_a_series_that_begins_in_the_range_has_no_base(sizes: list[int]) -> None:
     with pytest.raises(TooFew, match="1 more needed, at a GBS below 8192"):
-        trends.onset("error", sizes, numbers([40, 47, 50], 0.1), 2.0, 8192, 32768)
+        batch_sizes.onset("error", sizes, numbers([40, 47, 50], 0.1), 2.0, 8192, 32768)
 
 
 def test_a_part_whose_detail_begins_with_its_name_gets_it_once() -> None:
@@ -433,8 +434,8 @@ def test_constant_is_what_neither_drifts_nor_scatters(
 @given(st.lists(st.floats(0.1, 100), min_size=3, max_size=8, unique=True))
 def test_ordered_values_are_monotone_and_their_reverse_is_not(values: list[float]) -> None:
     ordered = numbers(sorted(values), 0.0)
-    assert trends.monotone("x", ordered, rises=True).verdict == "supported"
-    assert trends.monotone("x", ordered, rises=False).verdict == "contradicted"
+    assert trends.monotone("x", ordered, True, 0.02).verdict == "supported"
+    assert trends.monotone("x", ordered, False, 0.0).verdict == "contradicted"
 
 
 def test_one_line_that_fails_decides_over_several() -> None:

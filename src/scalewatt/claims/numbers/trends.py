@@ -1,4 +1,4 @@
-"""What several numbers show together: an order, constancy, a straight line, an onset, a knee.
+"""What several numbers show together: an order, constancy, a straight line, a power law.
 
 Each is made of numbers with intervals, to which the one rule of `decisions` applies.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, pairwise, takewhile
+from dataclasses import replace
+from itertools import combinations, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,9 @@ from scalewatt.claims.evidence.claim_types import (
     SUPPORTED,
     UNDECIDED,
     Outcome,
-    TooFew,
 )
 from scalewatt.claims.numbers.decisions import (
     LEVEL,
-    against,
     all_of,
     band,
     needed,
@@ -32,12 +30,12 @@ from scalewatt.claims.numbers.decisions import (
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
     line_fit,
-    ranks,
     shown,
     spearman,
     text,
     weighted,
 )
+from scalewatt.results.tables.t_tests import quantile
 
 
 def slope(x: Sequence[float], numbers: Sequence[Number]) -> Number:
@@ -53,31 +51,26 @@ def within_noise(numbers: Sequence[Number]) -> bool:
     return all((gap := one - other).low <= 0 <= gap.high for one, other in combinations(numbers, 2))
 
 
-def _backward(numbers: Sequence[Number]) -> float:
-    """Return the probability of numbers so far below 0, were all of them above: the least, by Bonferroni."""
-    return min(1.0, len(numbers) * min(against(one, 0.0, math.inf) for one in numbers))
+def monotone(what: str, numbers: Sequence[Number], rises: bool, most: float) -> Outcome:
+    """Check whether numbers, all positive, go the claimed way as a whole, and back by `most` at no step.
 
-
-def monotone(what: str, numbers: Sequence[Number], rises: bool) -> Outcome:
-    """Check whether each step goes the claimed way, or back by one standard deviation at most; and the whole.
-
-    Contradicted where a step back, or the slope of the whole against it, is more than its interval;
-    undecided where the slope is within its interval. The value is the step furthest back.
+    The whole is the slope along their places, a step the ratio to the number before. The value is the
+    step furthest back.
     """
-    steps = [b - a if rises else a - b for a, b in pairwise(numbers)]
-    whole = _way(range(len(numbers)), numbers, rises)
-    back = [step for step in steps if step.value < -step.spread]
-    worst = min(steps, key=lambda step: step.value)
+    steps = [b / a if rises else a / b for a, b in pairwise(numbers)]
+    whole = slope(range(len(numbers)), numbers) * (1 if rises else -1)
+    parts = [positive("", whole), *(band("", step, 1 / (1 + most), None) for step in steps)]
+    found = all_of(("", part) for part in parts)
+    back = min((b - a if rises else a - b for a, b in pairwise(numbers)), key=lambda one: one.value)
     way = "rising" if rises else "falling"
     sentence = f"{what} go {', '.join(shown(one.value) for one in numbers)}"
-    p = _backward([whole, *steps])
-    if p <= LEVEL:
-        return Outcome(CONTRADICTED, worst.value, f"{sentence}: not {way}.", p=p)
-    if whole.low > 0 and not back:
-        return Outcome(SUPPORTED, worst.value, f"{sentence}: {way}.", p=p)
-    open_ = max(back, key=lambda step: -step.value) if whole.low > 0 else whole
-    more = f"{way} or not within their spread; {told(open_)}"
-    return Outcome(UNDECIDED, worst.value, f"{sentence}: {more}.", p=p)
+    says = {SUPPORTED: f"{way}, by no step back {100 * most:g} %", CONTRADICTED: f"not {way}"}
+    if found.verdict in says:
+        detail = f"{sentence}: {says[found.verdict]}."
+        return replace(found, value=back.value, detail=detail, chances=None)
+    open_ = next(part.detail for part in parts if part.verdict != SUPPORTED)
+    more = f"{way} or not within their spread; {open_.split('; ')[-1]}"
+    return replace(found, value=back.value, detail=f"{sentence}: {more}", chances=None)
 
 
 def ranked(
@@ -85,29 +78,65 @@ def ranked(
 ) -> Outcome:
     """Check whether Spearman's correlation with x is at least `least` (`rises`), or at most its negative.
 
-    Undecided if the slope against the ranks is within its interval, or no pair that goes the other
-    way is further apart than its interval.
+    Its interval is that of all numbers within their own intervals, which hold all of them together with
+    95 %: from the most reversed to the most ordered that these allow.
     """
-    rho = round(spearman(x, [one.value for one in numbers]), 9)
+    sense = 1 if rises else -1
+    found = sense * round(spearman(x, [one.value for one in numbers]), 9)
     bound = f"at least {least:g}" if rises else f"at most {-least:g}"
-    sentence = f"Spearman's correlation of {what} is {rho:.2f}, expected {bound}"
-    whole = _way(ranks(x), numbers, rises)
-    ordered = [one for _, one in sorted(zip(x, numbers, strict=True), key=lambda pair: pair[0])]
-    pairs = [b - a if rises else a - b for a, b in combinations(ordered, 2)]
-    is_low = (rho if rises else -rho) < least
-    p = _backward(pairs) if is_low else 1.0
-    if is_low and p <= LEVEL:
-        return Outcome(CONTRADICTED, rho, f"{sentence}.", p=p)
-    if not is_low and whole.low > 0:
-        return Outcome(SUPPORTED, rho, f"{sentence}.", p=p)
-    open_ = min(pairs, key=lambda pair: pair.value) if is_low else whole
-    more = f"which their spread may make; {told(open_)}"
-    return Outcome(UNDECIDED, rho, f"{sentence}, {more}.", p=p)
+    low, high = _ranks_within(x, numbers, sense, 2 * LEVEL)
+    rho = sense * found
+    ends = sorted((sense * low, sense * high))
+    sentence = (
+        f"Spearman's correlation of {what} is {rho:.2f} ({ends[0]:.2f} to {ends[1]:.2f}), expected "
+        f"{bound}"
+    )
+    if low >= least:
+        return Outcome(SUPPORTED, rho, f"{sentence}.", p=1.0)
+    if high < least:
+        return Outcome(CONTRADICTED, rho, f"{sentence}.", p=_rank_p(x, numbers, sense, least))
+    gaps = [gap for _, _, gap in _gaps(x, numbers, sense)]
+    open_ = min(gaps, key=lambda gap: gap.low)
+    return Outcome(UNDECIDED, rho, f"{sentence}; {told(open_)}.", p=1.0)
 
 
-def _way(x: Sequence[float], numbers: Sequence[Number], rises: bool) -> Number:
-    """Return the slope against x along the claimed way."""
-    return slope(x, numbers) * (1 if rises else -1)
+def _gaps(
+    x: Sequence[float], numbers: Sequence[Number], sense: int
+) -> list[tuple[int, int, Number]]:
+    """Return each pair of places that differ in x, and how much more the latter has along the claimed way."""
+    order = sorted(range(len(x)), key=lambda index: x[index])
+    return [
+        (one, other, (numbers[other] - numbers[one]) * sense)
+        for one, other in combinations(order, 2)
+        if x[one] != x[other]
+    ]
+
+
+def _ranks_within(
+    x: Sequence[float], numbers: Sequence[Number], sense: int, level: float
+) -> tuple[float, float]:
+    """Return the least and the largest rank correlation that the pairs allow, all with 1 − `level`.
+
+    A pair whose difference is within its interval counts as reversed, and as ordered.
+    """
+    gaps = _gaps(x, numbers, sense)
+    below = np.ones((2, len(x)))
+    for one, other, gap in gaps:
+        half = quantile(gap.freedom, 1 - level / len(gaps)) * gap.error if gap.error else 0.0
+        for row, counts_as_ordered in enumerate((gap.value - half > 0, gap.value + half > 0)):
+            below[row, other if counts_as_ordered else one] += 1
+    low, high = (round(spearman(x, list(ranks)), 9) for ranks in below)
+    return low, high
+
+
+def _rank_p(x: Sequence[float], numbers: Sequence[Number], sense: int, least: float) -> float:
+    """Return the level, halved, from which on intervals leave a correlation of `least` out."""
+    low, high = -30.0, math.log10(2 * LEVEL)
+    for _ in range(40):
+        middle = (low + high) / 2
+        _, most = _ranks_within(x, numbers, sense, 10.0**middle)
+        low, high = (low, middle) if most < least else (middle, high)
+    return 10.0**high / 2
 
 
 # --- constancy ------------------------------------------------------------------------------------
@@ -201,9 +230,9 @@ def straight(what: str, x: Sequence[float], numbers: Sequence[Number], most: flo
     do not decide: R² is high for many exponents.
     """
     z = (np.array(x) - min(x)) / (max(x) - min(x) or 1.0)
-    errors = np.array([one.linear().error for one in numbers])
-    usable = bool(np.all(np.isfinite(errors)) and np.all(errors > 0))
-    weights = 1 / errors**2 if usable else np.ones(len(z))
+    # Not by errors: those of few repeats would make another line of each campaign.
+    values = np.array([one.value for one in numbers])
+    weights = 1 / values**2 if np.all(values > 0) else np.ones(len(z))
     parabola = _estimators(weights, np.stack([np.ones_like(z), z, z**2], axis=1))
     line = np.stack([np.ones_like(z), z], axis=1)
     rise = weighted(map(float, parabola[1] + parabola[2]), numbers)
@@ -252,132 +281,3 @@ def _part(
 def _percent(own: Number) -> str:
     half = "" if not own.error or math.isinf(own.error) else f" ± {100 * own.half:.1f}"
     return f"{100 * own.value:+.1f}{half} %"
-
-
-# --- batch sizes: an onset, a knee ------------------------------------------------------------------
-
-
-def onset(
-    what: str,
-    sizes: Sequence[int],
-    numbers: Sequence[Number],
-    margin: float,
-    low: int,
-    high: int,
-    unit: str = "",
-) -> Outcome:
-    """Check whether numbers leave the first by more than `margin` above the batch size `low`, up to `high`.
-
-    The onset is between the last size that is at base and the first beyond, both with their whole
-    intervals. Undecided if that step is not inside or outside of the range, and where the first
-    size is not below it: then nothing says what the base is.
-    """
-    if sizes[0] >= low:
-        raise TooFew(
-            f"{what} is known from GBS {sizes[0]} on, which need not be its base; 1 more needed, at a GBS "
-            f"below {low}."
-        )
-    rises = [one - numbers[0] for one in numbers[1:]]
-    known = list(zip(sizes[1:], rises, strict=True))
-    calm = [size for size, _ in takewhile(lambda one: one[1].high <= margin, known)]
-    last = max([sizes[0], *calm])
-    first = next((size for size, rise in known if rise.low > margin), None)
-    end = math.inf if first is None else first
-    between = [(size, rise) for size, rise in known if last < size < end]
-    where = f"beyond GBS {last}, if at all" if first is None else f"between GBS {last} and {first}"
-    sentence = (
-        f"{what} leaves {text(numbers[0], unit)} (at GBS {sizes[0]}) by more than {shown(margin)} "
-        f"{where}; expected above {low}, up to {high}"
-    )
-    value = None if first is None else float(first)
-    early = [against(rise, -math.inf, margin) for size, rise in known if size <= low]
-    late = [against(rise, margin, math.inf) for size, rise in known if size >= high][:1]
-    tests = [*early, *late]
-    p = min(1.0, len(tests) * min(tests, default=1.0))
-    if first is not None and last >= low and first <= high:
-        return Outcome(SUPPORTED, value, f"{sentence}.", p=p)
-    if p <= LEVEL:
-        return Outcome(CONTRADICTED, value, f"{sentence}.", p=p)
-    wanted = [g for g in (low, high) if last < g < end and g not in sizes]
-    more = [f"points at GBS {' and '.join(map(str, wanted))} are needed"] if wanted else []
-    if between:
-        size, rise = between[0]
-        more.append(f"at GBS {size} {needed(rise, -math.inf, margin)}")
-    return Outcome(UNDECIDED, value, f"{sentence}; {'; '.join(more)}.", p=p)
-
-
-@dataclass(frozen=True)
-class _Bend:
-    """Two joined lines: the knee, the slope before it and its change there, and how they fit."""
-
-    gbs: int
-    before: Number
-    change: Number
-    squares: float
-    furthest: Number
-    """The distance from them of the point that is furthest by its interval."""
-
-    points: int
-
-    @property
-    def is_possible(self) -> bool:
-        """Return True if all points lie on the lines within their intervals."""
-        return self.furthest.value <= self.furthest.half
-
-    @property
-    def p(self) -> float:
-        """Return the probability of a point so far from the lines, were they the truth."""
-        return min(1.0, 2 * self.points * against(self.furthest, -math.inf, 0.0))
-
-
-def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: float) -> Outcome:
-    """Check whether numbers rise with log2 of the batch sizes, and faster from `low` to `high` on.
-
-    The knee is the inner point where two joined lines fit best; any other with which all points lie on
-    the lines within their intervals is possible too. The second slope must be above the first by more
-    than the points' intervals.
-    """
-
-    def is_inside(bend: _Bend) -> bool:
-        return low <= bend.gbs <= high
-
-    bends = [_joined(sizes, numbers, size) for size in sizes[1:-1]]
-    best = min(bends, key=lambda bend: bend.squares)
-    others = [b for b in bends if b.is_possible and is_inside(b) != is_inside(best)]
-    sentence = (
-        f"Two joined lines fit best with a knee at GBS {best.gbs}, expected at {low:g} to {high:g}"
-    )
-    p = max((one.p for one in bends if is_inside(one)), default=1.0)
-    if is_inside(best) and not others:
-        place = Outcome(SUPPORTED, best.gbs, f"{sentence}.", p=p)
-    elif p <= LEVEL:
-        place = Outcome(CONTRADICTED, best.gbs, f"{sentence}.", p=p)
-    else:
-        other = max(others or [best], key=lambda bend: bend.furthest.value)
-        what = f"the distance from lines with a knee at GBS {other.gbs}"
-        more = positive(what, other.furthest).detail
-        place = Outcome(UNDECIDED, best.gbs, f"{sentence}; {more}", p=p)
-    return all_of(
-        [
-            ("", place),
-            ("", band("The slope per doubling before it", best.before, 0.0, None)),
-            ("", positive("Its change there", best.change)),
-        ]
-    )
-
-
-def _joined(sizes: Sequence[int], numbers: Sequence[Number], at: int) -> _Bend:
-    x = np.log2(sizes)
-    beyond = np.maximum(x - math.log2(at), 0.0)
-    design = np.stack([np.ones_like(x), x, beyond], axis=1)
-    inverse = np.linalg.pinv(design)
-    y = np.array([one.value for one in numbers])
-    rests = y - design @ (inverse @ y)
-
-    distances = [
-        replace(one.linear(), value=abs(float(rest)))
-        for rest, one in zip(rests, numbers, strict=True)
-    ]
-    furthest = max(distances, key=lambda one: one.value / (one.half or math.ulp(1.0)))
-    before, change = (weighted(map(float, inverse[index]), numbers) for index in (1, 2))
-    return _Bend(at, before, change, float(np.sum(rests**2)), furthest, len(sizes))

@@ -12,6 +12,7 @@ import pandas as pd
 from scalewatt.claims.evidence.check_table import Check
 from scalewatt.claims.evidence.claim_types import BY_CONSTRUCTION, NotTestable, Outcome, TooFew
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, is_full_size
+from scalewatt.claims.numbers.batch_sizes import knee, onset
 from scalewatt.claims.numbers.decisions import all_of, band, combine, decided, positive, sign
 from scalewatt.claims.numbers.points import (
     all_positive,
@@ -24,9 +25,7 @@ from scalewatt.claims.numbers.points import (
 from scalewatt.claims.numbers.trends import (
     constant,
     elasticity,
-    knee,
     monotone,
-    onset,
     ranked,
     slope,
     straight,
@@ -166,7 +165,7 @@ def _rank(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
 def _monotone(rises: bool) -> SeriesRule:
     """Return the rule that each step rises, or falls."""
     return lambda check, evidence, line, points: monotone(
-        check.text, values(points, check.quantity), rises
+        check.text, all_positive(values(points, check.quantity)), rises, check.most
     )
 
 

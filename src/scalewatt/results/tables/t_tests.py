@@ -9,6 +9,7 @@ truth on the bound (two one-sided tests: Schuirmann 1987).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -110,11 +111,15 @@ def _outsides(
 
 def _halves(error: float, freedom: float, confidence: float) -> npt.NDArray[np.float64]:
     """Return half the widths of intervals, each as probable: the error found is chi-distributed."""
+    return _relative_halves(min(freedom, _MANY), confidence) * error
+
+
+@lru_cache(maxsize=256)
+def _relative_halves(freedom: float, confidence: float) -> npt.NDArray[np.float64]:
     from scipy.special import gammaincinv
 
-    freedom = min(freedom, _MANY)
     spreads = np.sqrt(gammaincinv(freedom / 2, _PROBABILITIES) * 2 / freedom)
-    return np.asarray(quantile(freedom, confidence) * error * spreads)
+    return np.asarray(quantile(freedom, confidence) * spreads)
 
 
 def first_with_power(chance: Callable[[int], float], least: int = 2) -> int | None:

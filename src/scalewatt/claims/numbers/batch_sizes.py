@@ -1,0 +1,148 @@
+"""Where errors change along the batch sizes: an onset, a knee."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+import numpy as np
+
+from scalewatt.claims.evidence.claim_types import (
+    CONTRADICTED,
+    SUPPORTED,
+    UNDECIDED,
+    Outcome,
+    TooFew,
+)
+from scalewatt.claims.numbers.decisions import LEVEL, against, all_of, band, needed, positive, told
+from scalewatt.claims.numbers.uncertain_number import Number, shown, text, weighted
+
+
+def onset(
+    what: str,
+    sizes: Sequence[int],
+    numbers: Sequence[Number],
+    margin: float,
+    low: int,
+    high: int,
+    unit: str = "",
+) -> Outcome:
+    """Check whether numbers leave the first by more than `margin` above the batch size `low`, up to `high`.
+
+    The onset is between the last size that is at base and the first beyond, both with their whole
+    intervals. Undecided if that step is not inside or outside of the range, and where the first
+    size is not below it: then nothing says what the base is.
+    """
+    if sizes[0] >= low:
+        raise TooFew(
+            f"{what} is known from GBS {sizes[0]} on, which need not be its base; 1 more needed, at a GBS "
+            f"below {low}."
+        )
+    rises = [one - numbers[0] for one in numbers[1:]]
+    known = list(zip(sizes[1:], rises, strict=True))
+    calm = [size for size, _ in takewhile(lambda one: one[1].high <= margin, known)]
+    last = max([sizes[0], *calm])
+    first = next((size for size, rise in known if rise.low > margin), None)
+    end = math.inf if first is None else first
+    between = [(size, rise) for size, rise in known if last < size < end]
+    where = f"beyond GBS {last}, if at all" if first is None else f"between GBS {last} and {first}"
+    sentence = (
+        f"{what} leaves {text(numbers[0], unit)} (at GBS {sizes[0]}) by more than {shown(margin)} "
+        f"{where}; expected above {low}, up to {high}"
+    )
+    value = None if first is None else float(first)
+    early = [against(rise, -math.inf, margin) for size, rise in known if size <= low]
+    late = [against(rise, margin, math.inf) for size, rise in known if size >= high][:1]
+    tests = [*early, *late]
+    p = min(1.0, len(tests) * min(tests, default=1.0))
+    if first is not None and last >= low and first <= high:
+        return Outcome(SUPPORTED, value, f"{sentence}.", p=p)
+    if p <= LEVEL:
+        return Outcome(CONTRADICTED, value, f"{sentence}.", p=p)
+    wanted = [g for g in (low, high) if last < g < end and g not in sizes]
+    more = [f"points at GBS {' and '.join(map(str, wanted))} are needed"] if wanted else []
+    if between:
+        size, rise = between[0]
+        more.append(f"at GBS {size} {needed(rise, -math.inf, margin)}")
+    return Outcome(UNDECIDED, value, f"{sentence}; {'; '.join(more)}.", p=p)
+
+
+@dataclass(frozen=True)
+class _Bend:
+    """Two joined lines: the knee, the slope before it and its change there, and how they fit."""
+
+    gbs: int
+    before: Number
+    change: Number
+    squares: float
+    furthest: Number
+    """The distance from them of the point that is furthest by its interval."""
+
+    p: float
+    """The probability of points so far from the lines, were these the truth."""
+
+
+def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: float) -> Outcome:
+    """Check whether numbers rise with log2 of the batch sizes, and faster from `low` to `high` on.
+
+    The knee is the inner point where two joined lines fit best; any other whose lines the points fit, by
+    the F test of their distances, is possible too. The second slope must be above the first by more
+    than the points' intervals.
+    """
+
+    def is_inside(bend: _Bend) -> bool:
+        return low <= bend.gbs <= high
+
+    bends = [_joined(sizes, numbers, size) for size in sizes[1:-1]]
+    best = min(bends, key=lambda bend: bend.squares)
+    sentence = (
+        f"Two joined lines fit best with a knee at GBS {best.gbs}, expected at {low:g} to {high:g}"
+    )
+    inside, outside = (
+        max((one.p for one in bends if is_inside(one) is side), default=0.0)
+        for side in (True, False)
+    )
+    p = min(1.0, inside * sum(map(is_inside, bends)))
+    if outside <= LEVEL < inside:
+        place = Outcome(SUPPORTED, best.gbs, f"{sentence}.", p=p)
+    elif p <= LEVEL < outside:
+        place = Outcome(CONTRADICTED, best.gbs, f"{sentence}.", p=p)
+    else:
+        other = max(bends, key=lambda one: (is_inside(one) != is_inside(best), one.p))
+        fits = "one at GBS {} fits as well" if other.p > LEVEL else "none, as at GBS {}, fits well"
+        more = f"{fits.format(other.gbs)} (p = {other.p:.2g}); {told(other.furthest)}"
+        place = Outcome(UNDECIDED, best.gbs, f"{sentence}; {more}.", p=max(p, 2 * LEVEL))
+    return all_of(
+        [
+            ("", place),
+            ("", band("The slope per doubling before it", best.before, 0.0, None)),
+            ("", positive("Its change there", best.change)),
+        ]
+    )
+
+
+def _joined(sizes: Sequence[int], numbers: Sequence[Number], at: int) -> _Bend:
+    from scipy.special import fdtr
+
+    x = np.log2(sizes)
+    beyond = np.maximum(x - math.log2(at), 0.0)
+    design = np.stack([np.ones_like(x), x, beyond], axis=1)
+    inverse = np.linalg.pinv(design)
+    y = np.array([one.value for one in numbers])
+    rests = y - design @ (inverse @ y)
+
+    distances = [
+        replace(one.linear(), value=abs(float(rest)))
+        for rest, one in zip(rests, numbers, strict=True)
+    ]
+    furthest = max(distances, key=lambda one: one.value / (one.half or math.ulp(1.0)))
+    before, change = (weighted(map(float, inverse[index]), numbers) for index in (1, 2))
+    errors = np.array([one.linear().error for one in numbers])
+    p = 1.0
+    if np.all(errors > 0):
+        freedom = min(one.freedom for one in numbers)
+        squares = float(np.mean((rests / errors) ** 2)) * len(sizes) / max(len(sizes) - 3, 1)
+        p = 1.0 - float(fdtr(len(sizes) - 3, min(freedom, 1e6), squares))
+    return _Bend(at, before, change, float(np.sum(rests**2)), furthest, p)
