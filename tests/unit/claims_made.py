@@ -25,7 +25,7 @@ SPREAD = 0.003
 
 NEEDED = re.compile(
     r"\d+ (repeats|points)|\d+ more needed|\d+ more|GBS [0-9 and]+ are needed|\d+ are needed|needs? \d+|"
-    r"points at GBS \d|no number of repeats|\d+ samples a second"
+    r"points at GBS \d|no number of repeats|\d+ samples a second|\d+ comparisons"
 )
 """How many repeats or points would do."""
 

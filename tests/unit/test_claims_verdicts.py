@@ -675,7 +675,7 @@ FURTHER: dict[str, Further] = {
         "H04",
         errors(lambda gbs: 700.0 + 4 * max(0, gbs.bit_length() - 6)),
         OPEN,
-        ("distance from lines with a knee",),
+        ("fits too (p = ",),
     ),
     # Series and runs of the same sizes.
     "a series alike that is not the paper's, GBS": Further(

@@ -80,8 +80,25 @@ class _Bend:
     furthest: Number
     """The distance from them of the point that is furthest by its interval."""
 
-    p: float
-    """The probability of points so far from the lines, were these the truth."""
+    misfit: float
+    """The mean square of the points' distances over their standard errors, for the lines' freedom."""
+    points: int
+    freedom: float
+    """Degrees of freedom of these errors."""
+
+    def p(self, least: float) -> float:
+        """Return the probability of points so far from the lines, were these the truth.
+
+        `least` is the misfit of the lines that fit best: where even they do not, curves are no two lines,
+        and others are compared with these.
+        """
+        from scipy.special import fdtrc
+
+        mine = self.points - 3
+        if math.isinf(self.misfit):
+            return 0.0
+        errors = self.freedom if least <= 1 else min(self.freedom, mine)
+        return float(fdtrc(mine, min(errors, 1e6), self.misfit / max(least, 1.0)))
 
 
 def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: float) -> Outcome:
@@ -100,19 +117,22 @@ def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: floa
     sentence = (
         f"Two joined lines fit best with a knee at GBS {best.gbs}, expected at {low:g} to {high:g}"
     )
+    fits = {one.gbs: one.p(best.misfit) for one in bends}
     inside, outside = (
-        max((one.p for one in bends if is_inside(one) is side), default=0.0)
+        max((fits[one.gbs] for one in bends if is_inside(one) is side), default=0.0)
         for side in (True, False)
     )
     p = min(1.0, inside * sum(map(is_inside, bends)))
-    if outside <= LEVEL < inside:
-        place = Outcome(SUPPORTED, best.gbs, f"{sentence}.", p=p)
-    elif p <= LEVEL < outside:
+    if outside <= LEVEL and is_inside(best):
+        place = Outcome(SUPPORTED, best.gbs, f"{sentence}.", p=1.0)
+    elif p <= LEVEL and not is_inside(best):
         place = Outcome(CONTRADICTED, best.gbs, f"{sentence}.", p=p)
     else:
-        other = max(bends, key=lambda one: (is_inside(one) != is_inside(best), one.p))
-        fits = "one at GBS {} fits as well" if other.p > LEVEL else "none, as at GBS {}, fits well"
-        more = f"{fits.format(other.gbs)} (p = {other.p:.2g}); {told(other.furthest)}"
+        others = [one for one in bends if is_inside(one) != is_inside(best)]
+        other = max(others or bends, key=lambda one: fits[one.gbs])
+        more = (
+            f"one at GBS {other.gbs} fits too (p = {fits[other.gbs]:.2g}); {told(other.furthest)}"
+        )
         place = Outcome(UNDECIDED, best.gbs, f"{sentence}; {more}.", p=max(p, 2 * LEVEL))
     return all_of(
         [
@@ -124,8 +144,6 @@ def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: floa
 
 
 def _joined(sizes: Sequence[int], numbers: Sequence[Number], at: int) -> _Bend:
-    from scipy.special import fdtr
-
     x = np.log2(sizes)
     beyond = np.maximum(x - math.log2(at), 0.0)
     design = np.stack([np.ones_like(x), x, beyond], axis=1)
@@ -140,9 +158,8 @@ def _joined(sizes: Sequence[int], numbers: Sequence[Number], at: int) -> _Bend:
     furthest = max(distances, key=lambda one: one.value / (one.half or math.ulp(1.0)))
     before, change = (weighted(map(float, inverse[index]), numbers) for index in (1, 2))
     errors = np.array([one.linear().error for one in numbers])
-    p = 1.0
-    if np.all(errors > 0):
-        freedom = min(one.freedom for one in numbers)
-        squares = float(np.mean((rests / errors) ** 2)) * len(sizes) / max(len(sizes) - 3, 1)
-        p = 1.0 - float(fdtr(len(sizes) - 3, min(freedom, 1e6), squares))
-    return _Bend(at, before, change, float(np.sum(rests**2)), furthest, p)
+    exact = not np.all(errors > 0)
+    squares = rests**2 if exact else (rests / errors) ** 2
+    misfit = float(np.sum(squares)) / max(len(sizes) - 3, 1)
+    freedom = min(one.freedom for one in numbers)
+    return _Bend(at, before, change, float(np.sum(rests**2)), furthest, misfit, len(sizes), freedom)
