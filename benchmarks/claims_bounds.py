@@ -15,11 +15,11 @@ from functools import cache
 from claims_worlds import World, campaign, exact, paper_world
 
 from scalewatt.campaign.campaign_types import Configuration
+from scalewatt.claims.evidence.check_table import Check
 from scalewatt.claims.evidence.claim_types import (
     CONTRADICTED,
     SUPPORTED,
     TESTED,
-    Check,
     Claim,
     read_claims,
 )
