@@ -187,7 +187,7 @@ def _numbers(task: Numbers) -> Found:
     found = Found(worst_families=families(max(1, task.count // FARTHER), task.seed))
     for case in cases():
         own = found.numbers[case.name] = NumberFound()
-        for side in (case.low, case.high):
+        for side in case.bounds:
             own.on_bound.update(verdicts(case, side, task.count // 2, task.seed))
         for off in OFF:
             own.off[off] = supported_when_off(case, off, task.count // FARTHER, task.seed)
@@ -415,16 +415,19 @@ def as_json(found: Found, seed: int) -> dict[str, Any]:
     """Return all counts."""
     return {
         "seed": seed,
-        "claims": {id_: dict(counts) for id_, counts in found.claims.verdicts.items()},
+        "claims": dict(found.claims.verdicts),
         "truths": dict(truths()),
         "bounds": [
-            {**asdict(bound), "class": class_of(bound.id), "beyond": beyond, "counts": dict(counts)}
+            {**asdict(bound), "class": class_of(bound.id), "beyond": beyond, "counts": counts}
             for (bound, beyond), counts in found.bounds.verdicts.items()
         ],
         "covered": {name: asdict(one) for name, one in found.covered.items()},
         "families": dict(found.families),
         "worst_families": {name: asdict(one) for name, one in found.worst_families.items()},
-        "numbers": {name: asdict(one) for name, one in found.numbers.items()},
+        "numbers": {
+            name: {"on_bound": one.on_bound, "off": {str(k): v for k, v in one.off.items()}}
+            for name, one in found.numbers.items()
+        },
         "failing": {name: asdict(one) for name, one in found.failing.items()},
     }
 

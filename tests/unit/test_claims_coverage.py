@@ -33,6 +33,8 @@ ON_BOUNDS = {
     "inequality, sign": ("H03", Move("hours", "four GPUs", "fourcastnet")),
     "constant": ("F13", Move("hours", "with n", "resnet50")),
     "exponent": ("F20", Move("energy", "few samples", "resnet50")),
+    "straight line": ("D16", Move("energy", "four GPUs", "resnet50")),
+    "monotone, rank": ("K09", Move("gpu", "with n", "resnet50")),
     "all within": ("K01", Move("energy", "all", "fourcastnet")),
     "pairs of devices": ("T7", Move("hours", "h100", "fourcastnet")),
 }
@@ -134,7 +136,7 @@ def test_two_standard_deviations_and_a_spread_pooled_over_models_fail_that(words
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 @pytest.mark.usefixtures("_verdicts_alone")
 def test_numbers_on_a_bound_are_decided_wrongly_as_seldom_as_stated(case: Case) -> None:
-    for truth in (case.low, case.high):
+    for truth in case.bounds:
         counts = verdicts(case, truth, 1000, SEED)
         assert counts.total() == 1000
         for verdict in (SUPPORTED, CONTRADICTED):
@@ -143,7 +145,7 @@ def test_numbers_on_a_bound_are_decided_wrongly_as_seldom_as_stated(case: Case) 
 
 @pytest.mark.usefixtures("_verdicts_alone")
 def test_numbers_beyond_a_bound_are_supported_more_seldom_still() -> None:
-    for case in cases():
+    for case in (one for one in cases() if len(one.bounds) == 2):
         shares = [supported_when_off(case, off, 400, SEED)[SUPPORTED] / 400 for off in (0.0, 0.15)]
         assert shares[1] <= 0.01 < shares[0], case.name
 
