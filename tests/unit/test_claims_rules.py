@@ -461,6 +461,15 @@ def test_one_of_many_comparisons_lies_outside_by_chance() -> None:
     assert "by chance" in many.detail
 
 
+def test_what_may_be_chance_leaves_a_claim_that_lacks_a_part_untested() -> None:
+    outside = rules.band("b", of(1.3, 0.1), 0.0, 1.0)
+    inside = rules.band("a", of(0.5, 0.1), 0.0, 1.0)
+    lacking = Outcome("not_testable", None, "It is not known.")
+    found = rules.all_of([("b", outside), *[("a", inside)] * 5, ("c", lacking)])
+    assert found.verdict == "not_testable" and "by chance" in found.detail
+    assert rules.all_of([("b", outside), ("c", lacking)]).verdict == "contradicted"
+
+
 def test_holm_keeps_what_is_rare_among_all_tests() -> None:
     assert rules.holm([0.001, 0.02, 0.03, 0.5]) == [True, False, False, False]
     assert rules.holm([0.001, 0.01, 0.02, 0.04]) == [True, True, True, True]

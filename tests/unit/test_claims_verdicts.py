@@ -115,7 +115,7 @@ PUBLISHED = {
     **dict.fromkeys(("K07", "K13"), UNTESTED),
     "K08": OPEN,  # two points at most of each series
     "K14": NO,  # 1.56 to 1.13 million samples per GPU hour are not constant
-    "K15": OPEN,  # 1.121, 1.178, 1.180, 1.124 rise and come back, p = 0.04
+    "K15": UNTESTED,  # 1.121, 1.178, 1.180, 1.124 rise and come back, p = 0.04; GPU power is unknown
     "K16": OPEN,  # GPU power follows from the text at LBS 256, n = 256 alone.
     "L04": OPEN,  # one run time of each series
     # Specs of the paper's campaign say the rest, but not what only runs record.

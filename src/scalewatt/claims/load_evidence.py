@@ -167,7 +167,7 @@ def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
                     of_point[id_],
                     _total(campaign, id_),
                     _chance(campaign, id_),
-                    varies_seeds=getattr(campaign.configurations[id_], "seeds", "same") == "varied",
+                    varies_seeds=campaign.configurations[id_].seeds == "varied",
                 )
                 for _, id_ in sorted(series.points.items())
                 if id_ in by_id

@@ -214,17 +214,20 @@ def _deciding(given: Iterable[tuple[str, Outcome]], order: Sequence[str]) -> Out
         raise NotTestable("There is nothing to check.")
     tests = [one.p for _, one in parts if one.p is not None]
     p = min(1.0, len(tests) * min(tests)) if tests else None
-    decides = min((outcome for _, outcome in parts), key=lambda one: order.index(one.verdict))
+    by_chance = p is not None and p > LEVEL
+
+    def verdict_of(one: Outcome) -> str:
+        is_rare = one.p is None or not by_chance
+        return one.verdict if one.verdict != CONTRADICTED or is_rare else UNDECIDED
+
+    decides = min((one for _, one in parts), key=lambda one: order.index(verdict_of(one)))
     detail = " ".join(
         f"{name}: {one.detail}"
         if name and len(parts) > 1 and not one.detail.casefold().startswith(name.casefold())
         else one.detail
         for name, one in parts
     )
-    verdict = decides.verdict
-    exact = any(one.verdict == CONTRADICTED and one.p is None for _, one in parts)
-    if verdict == CONTRADICTED and p is not None and p > LEVEL and not exact:
-        verdict = UNDECIDED
+    if any(verdict_of(one) != one.verdict for _, one in parts):
         detail += (
             f" Of {len(tests)} comparisons one may lie so far outside by chance (p = {p:.2g})."
         )
@@ -232,7 +235,7 @@ def _deciding(given: Iterable[tuple[str, Outcome]], order: Sequence[str]) -> Out
     least = None
     if chances and None not in chances:
         least = tuple(map(min, zip(*(one for one in chances if one), strict=True)))
-    return Outcome(verdict, decides.value, detail, p=p, chances=least)
+    return Outcome(verdict_of(decides), decides.value, detail, p=p, chances=least)
 
 
 def attempt(name: str, run: Callable[..., Outcome], *arguments: object) -> tuple[str, Outcome]:
