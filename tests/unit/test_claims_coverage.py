@@ -27,7 +27,7 @@ from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.table_schema import PARTS, QUANTITIES, RUNS
 
 SEED = 19
-CAMPAIGNS = 200
+CAMPAIGNS = 150
 ON_BOUNDS = {
     "ratio in a band": ("H11", Move("energy", "fine-tuning", "fourcastnet")),
     "inequality, sign": ("H03", Move("hours", "four GPUs", "fourcastnet")),
