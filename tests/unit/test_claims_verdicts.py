@@ -70,6 +70,7 @@ from claims_study import (
 )
 from claims_study import times as of_study
 
+from scalewatt.campaign.campaign_types import VARIED
 from scalewatt.campaign.load import load_campaign
 from scalewatt.claims.evidence.claim_types import (
     CHECKED_KINDS,
@@ -502,6 +503,14 @@ def some_finished() -> Evidence:
     return finished(load_campaign(PAPER), ("resnet50-full-lbs256",))
 
 
+def varied_seeds() -> Evidence:
+    campaign = load_campaign(PAPER)
+    id_ = next(i for i, one in campaign.configurations.items() if one.model == R)
+    one = replace(campaign.configurations[id_], seeds=VARIED)
+    changed_one = replace(campaign, configurations={**campaign.configurations, id_: one})
+    return finished(changed_one)
+
+
 UNSAID = provenance(cuda=None, mpi=None, parallelism=None, optimizer=None)
 FALLING = [60.0 if second % 100 < 10 else 250.0 for second in range(300)]
 SHORT_FALLS = [60.0 if second % 10 == 0 else 250.0 for second in range(300)]
@@ -819,6 +828,9 @@ FURTHER: dict[str, Further] = {
         "F09", some_finished, UNTESTED, ("No finished run of resnet50",)
     ),
     "models without a finished run": Further("G03 H12", some_finished, UNTESTED),
+    "a seed of its own for each repeat": Further(
+        "C09", varied_seeds, NO, ("has a seed of its own; one is claimed",)
+    ),
     "specs that lack settings": Further(
         "C05 C06 C07 C08 C09",
         specified(lambda s: s.model == R, lambda s: replace(s, settings={}, seed=None)),

@@ -7,7 +7,8 @@ from scalewatt.campaign.table_requests import runs_definition
 CLAIMS = multiext(f"{RESULTS}/tables/claims", ".csv", ".parquet", ".md", ".json")
 
 CLAIMS_DATA = [
-    f"reference/{name}.csv" for name in ("claims", "claim_checks", "inconsistencies", "tolerances")
+    f"reference/{name}.csv"
+    for name in ("claims", "claim_checks", "inconsistencies", "tolerances")
 ]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster, Series
+from scalewatt.campaign.campaign_types import VARIED, Campaign, Cluster, Series
 from scalewatt.campaign.imported_campaign import read_imported
 from scalewatt.campaign.load import SIMULATED, load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
@@ -167,7 +167,7 @@ def lines_of(campaign: Campaign, rows: Sequence[Row]) -> tuple[Line, ...]:
                     of_point[id_],
                     _total(campaign, id_),
                     _chance(campaign, id_),
-                    varies_seeds=campaign.configurations[id_].seeds == "varied",
+                    varies_seeds=campaign.configurations[id_].seeds == VARIED,
                 )
                 for _, id_ in sorted(series.points.items())
                 if id_ in by_id

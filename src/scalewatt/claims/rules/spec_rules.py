@@ -12,6 +12,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from scalewatt.campaign.campaign_types import VARIED
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.claims.evidence.check_table import Check
 from scalewatt.claims.evidence.claim_types import (
@@ -262,6 +263,11 @@ def _repeats_of_one_seed(evidence: Evidence, check: Check) -> Outcome:
     seeds = {spec.seed for spec in specs}
     if None in seeds:
         raise NotTestable("Repeats with one seed: the seed is not known of all configurations.")
+    there = {} if evidence.campaign is None else evidence.campaign.configurations
+    varied = [s.configuration for s in specs if there[s.configuration].seeds == VARIED]
+    if varied:
+        sentence = f"Each repeat of {varied[0]} has a seed of its own; one is claimed."
+        return Outcome(CONTRADICTED, VARIED, sentence)
     if len(seeds) > 1:
         named = _text(sorted(map(str, seeds)))
         return Outcome(CONTRADICTED, named, f"Seeds are {named}; one is claimed.")
