@@ -1,13 +1,13 @@
 """How often the verdicts on claims are wrong: campaigns simulated from a truth that is known.
 
-    python benchmarks/claims_coverage.py [--campaigns 10000] [--whole 1000] [--seed 19] [--processes 2]
+    python benchmarks/claims_coverage.py [--campaigns 10000] [--whole 500] [--seed 19] [--processes 2]
         [--json FILE] [CLAIM …]
 
 A truth has the paper's numbers where they are published, else the scaling model's; campaigns draw runs
 from it with the published spreads (claims_worlds.py). The truth of a claim is the verdict of a campaign
 without scatter. Whole campaigns (`--whole`) go through all checks at that truth. Then each claim is moved
 onto its bounds, where a wrong verdict is most probable, and 5, 10 and 15 % beyond (claims_bounds.py): of
-each class of checks so many campaigns in all (`--campaigns`) on the bounds and a fifth at each distance,
+each class of checks so many campaigns in all (`--campaigns`) on the bounds and a tenth at each distance,
 of the models that the claim is about. Printed are shares of wrong verdicts with their 95 % intervals
 (Clopper and Pearson). CLAIM: the bounds of these claims alone.
 """
@@ -54,7 +54,7 @@ from scalewatt.claims.rules.run_checks import verdict_of
 STATED = 0.025
 """Of a verdict, on each side of a bound."""
 BEYOND = (0.0, 0.05, 0.10, 0.15)
-FARTHER = 5
+FARTHER = 10
 """Beyond the bounds this part of the campaigns is enough."""
 CHUNK, OF_NUMBERS = 100, 1000
 
@@ -457,7 +457,7 @@ def main() -> int:
     """Simulate, print, and end with 1 where a class is wrong more often than stated."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--campaigns", type=int, default=10_000)
-    parser.add_argument("--whole", type=int, default=1000)
+    parser.add_argument("--whole", type=int, default=500)
     parser.add_argument("--seed", type=int, default=19)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path)
