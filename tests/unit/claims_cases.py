@@ -34,9 +34,14 @@ def _same_factor(world: Evidence) -> Evidence:
     return changed(world, lambda p: True, p_gpuh_kw=lambda p: 0.25)
 
 
-def _random_factor(world: Evidence) -> Evidence:
-    by_place = {p.id: 0.25 + 0.03 * (-1) ** i for i, p in enumerate(world.points)}
-    return changed(world, lambda p: True, p_gpuh_kw=lambda p: by_place[p.id])
+def _bent_factor(world: Evidence) -> Evidence:
+    """P by the square of one rate alone."""
+    largest = max(p.mean("passes_per_gpuh") or 0.0 for p in world.points)
+
+    def factor(point: Point) -> float:
+        return 0.2 + 0.1 * ((point.mean("passes_per_gpuh") or 0.0) / largest) ** 2
+
+    return changed(world, lambda p: True, p_gpuh_kw=factor)
 
 
 def _few_points(world: Evidence) -> Evidence:
@@ -46,7 +51,7 @@ def _few_points(world: Evidence) -> Evidence:
 VIOLATED: dict[str, Change] = {
     "A01": becoming("fd_lbs", "energy_kwh", NON_LINEAR),
     "A02": _same_factor,
-    "A03": _random_factor,
+    "A03": _bent_factor,
     "B03": becoming("fd_lbs", "ram_energy_share", {16: 0.08}),
     "D03": scaled("fd_lbs", 32, gpu_hours=1.1),
     "D04": scaled("fd_lbs", 256, gpu_hours=0.5),

@@ -5,15 +5,18 @@ from __future__ import annotations
 from claims_made import NEEDED
 from claims_setting_cases import SETTING_CASES
 
+from scalewatt.claims.evidence.check_table import read_checks
 from scalewatt.claims.evidence.claim_types import (
     BY_CONSTRUCTION,
     CONTRADICTED,
     NOT_TESTABLE,
+    SET_OTHERWISE,
     SET_UP,
     SUPPORTED,
     UNDECIDED,
     Verdict,
 )
+from scalewatt.claims.rules.run_checks import SETTINGS
 
 OPEN, YES, NO, UNTESTED = UNDECIDED, SUPPORTED, CONTRADICTED, NOT_TESTABLE
 SAME, SET = BY_CONSTRUCTION, SET_UP
@@ -24,6 +27,8 @@ OF_FEW_RUNS = {*("T1", "T2", "T3", "T4", "T5", "T6", "H17", "H18", "G08", "G09",
 
 def expected(id_: str, verdict: str) -> str:
     """What a claim that holds is called."""
+    if verdict == NO and {one.rule for one in read_checks()[id_]} & SETTINGS:
+        return SET_OTHERWISE
     if verdict != YES:
         return verdict
     if id_ in IDENTITIES:

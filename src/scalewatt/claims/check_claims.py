@@ -16,9 +16,11 @@ from scalewatt.campaign.cluster import given_cluster
 from scalewatt.claims.evidence.claim_types import (
     BY_CONSTRUCTION,
     CONTRADICTED,
+    FROM_VALUE,
     INCONSISTENCY,
     NOT_TESTABLE,
     REFERENCE,
+    SET_OTHERWISE,
     SET_UP,
     SUPPORTED,
     TESTED,
@@ -89,6 +91,7 @@ TABLE = pa.schema(
         *((name, pa.string()) for name in ("section", "figure", "kind", "model", "claim")),
         ("p", pa.float64()),
         *((name, pa.float64()) for name in CHANCES),
+        ("off", pa.string()),
         ("stands", pa.bool_()),
     ]
 )
@@ -98,6 +101,7 @@ WORDS = {
     UNDECIDED: "Undecided",
     BY_CONSTRUCTION: "Identical by construction",
     SET_UP: "Set up as stated",
+    SET_OTHERWISE: "Set up otherwise",
     NOT_TESTABLE: "Not testable",
     INCONSISTENCY: "Inconsistency of the paper, with the reading chosen",
 }
@@ -107,10 +111,13 @@ MEANINGS = {
     UNDECIDED: "The interval reaches across a bound.",
     BY_CONSTRUCTION: "No test: a number is compared with itself, or with what was made of it.",
     SET_UP: "No test: the campaign sets, or records, what the paper states.",
+    SET_OTHERWISE: "No test: the campaign departs from what the paper states.",
     NOT_TESTABLE: "Something is missing, or too few points are there.",
     INCONSISTENCY: "The paper contradicts itself, or the facts.",
 }
-PLAIN = {name: words.split(",")[0].lower() for name, words in WORDS.items()}
+PLAIN = {name: words.split(",")[0].lower() for name, words in WORDS.items()} | {
+    INCONSISTENCY: "inconsistencies of the paper"
+}
 """The verdicts in words, in a sentence."""
 FURTHER_WORDS = "Inconsistencies without a row among the claims"
 
@@ -165,8 +172,9 @@ def basis(evidence: Evidence) -> str:
     """Return one sentence: whose results they are, and of which origin their energies."""
     if evidence.published:
         return (
-            "Checked on the paper's own published numbers; their energies are of origin published. "
-            "Claims on configurations and definitions are checked on the specs of config.yaml."
+            "Checked on the paper's own published numbers; their energies are of origin published. What is "
+            "tested is whether the paper's statements agree with its own and its authors' numbers. Claims "
+            "on configurations and definitions are checked on the specs of config.yaml."
         )
     counts = Counter(
         point.origin for point in evidence.points if point.mean("energy_kwh") is not None
@@ -193,11 +201,9 @@ def counts(found: Sequence[Verdict]) -> str:
 
     tested = sum(each[verdict] for verdict in TESTED)
     rest = of([verdict for verdict in VERDICTS if verdict not in TESTED])
-    stand = [one.id for one in found if one.stands]
-    names = f" ({', '.join(stand)})" if stand else ""
+    stand = ", ".join(one.id for one in found if one.stands)
     family = (
-        f" Taken together (Holm, 5 % over all that were tested), {len(stand)} of {each[CONTRADICTED]} "
-        f"contradictions stand{names}."
+        f" Contradicted also when all that were tested are taken together (Holm, 5 %): {stand or 'none'}."
         if each[CONTRADICTED]
         else ""
     )
@@ -273,9 +279,10 @@ def power_text(one: Verdict) -> list[str]:
         return []
     chances = ", ".join(f"{100 * chance:.0f}" for chance in one.chances)
     offs = ", ".join(f"{100 * off:.0f}" for off in OFF)
-    return [
-        f"Chances to be supported for a truth {offs} % off what is claimed, or beyond its bound: {chances} %."
-    ]
+    where = (
+        "off what is claimed" if one.off == FROM_VALUE else "beyond the bound, on its right side"
+    )
+    return [f"Chance to be supported, at most, for a truth {offs} % {where}: {chances} %."]
 
 
 def _by_verdict(found: Sequence[Verdict]) -> list[tuple[str, str, list[Verdict]]]:

@@ -147,10 +147,10 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
                 sentences.append(
                     "It is the published error that simulated runs are made to end at."
                 )
-                looked_at = set()
-            if first.verdict in TESTED and looked_at <= calibrated:
+                first = replace(first, verdict=BY_CONSTRUCTION, p=None, chances=None, off=None)
+            if first.verdict in TESTED and first.p is not None and looked_at <= calibrated:
                 sentences.append(GIVEN_AGAIN.format(first.verdict))
-                first = replace(first, verdict=BY_CONSTRUCTION, p=None, chances=None)
+                first = replace(first, verdict=BY_CONSTRUCTION, p=None, chances=None, off=None)
         # The origin is named, unless no result decides the claim or its energies are named already.
         named = f"Origin of the energy: {SIMULATED}." in first.detail
         if first.verdict != INCONSISTENCY and not named:

@@ -15,17 +15,20 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 
 SET_UP = "set_up_as_stated"
+SET_OTHERWISE = "set_up_otherwise"
 BY_CONSTRUCTION = "identical_by_construction"
 SUPPORTED = "supported"
 CONTRADICTED = "contradicted"
 UNDECIDED = "undecided"
 NOT_TESTABLE = "not_testable"
 INCONSISTENCY = "inconsistency_of_the_paper"
+FROM_VALUE, BEYOND_BOUND = "from the value", "beyond the bound"
+"""What chances are told of: a truth off the claimed value, or beyond the bound on its right side."""
 NOTHING = "nothing: an inconsistency"
 """What is expected of an inconsistency."""
 TESTED = (SUPPORTED, CONTRADICTED, UNDECIDED)
 """Verdicts on claims that results could have refuted."""
-VERDICTS = (*TESTED, BY_CONSTRUCTION, SET_UP, NOT_TESTABLE, INCONSISTENCY)
+VERDICTS = (*TESTED, BY_CONSTRUCTION, SET_UP, SET_OTHERWISE, NOT_TESTABLE, INCONSISTENCY)
 
 CHECKED_KINDS = ("numeric", "trend", "threshold", "table", "derived", "identity")
 """Kinds of claim that tables of results decide; `hypothesis` where the campaign has the experiment."""
@@ -108,7 +111,13 @@ class Outcome:
     """The probability of such data, or any further off, were the claim true; null where nothing was tested,
     or exact numbers were."""
     chances: tuple[float, ...] | None = None
-    """The probability to be supported, were the truth 0, 5, 10 and 15 % off (see `decisions.OFF`)."""
+    """The probability to be supported, at most, were the truth 0, 5, 10 and 15 % off (`decisions.OFF`)."""
+    off: str | None = None
+    """What these are off: FROM_VALUE or BEYOND_BOUND."""
+    tests: int = 1
+    """How many numbers were compared with bounds."""
+    note: str = ""
+    """A sentence that stays where the detail is told in another way."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +131,7 @@ class Verdict:
     detail: str
     p: float | None = None
     chances: tuple[float, ...] | None = None
+    off: str | None = None
     stands: bool | None = None
     """Of a contradiction: True if it is one too when all tested claims are taken together (Holm)."""
 
@@ -144,9 +154,9 @@ class NotTestable(Undecided):
 
 
 class TooFew(Undecided):
-    """Too few points; the message says how many are needed."""
+    """The evidence has too few points; the message says how many are needed."""
 
-    verdict = UNDECIDED
+    verdict = NOT_TESTABLE
 
 
 _OTHER_NAMES = {

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from scalewatt.claims.evidence.claim_types import (
+    BEYOND_BOUND,
     BY_CONSTRUCTION,
     CONTRADICTED,
+    FROM_VALUE,
     NOT_TESTABLE,
     SUPPORTED,
     UNDECIDED,
@@ -48,33 +51,48 @@ def band(
     unit: str = "",
     shows: str | None = None,
     value: Value = None,
+    size: float | None = None,
 ) -> Outcome:
     """Decide whether a number lies within bounds, these included; null: no bound on that side.
 
-    `shows` is its sentence in place of the usual one, `value` what is told as its value.
+    `shows` is its sentence in place of the usual one, `value` what is told as its value, `size` what
+    chances are parts of where the bounds do not say. A number of unknown spread decides nothing.
     """
     sentence = shows or f"{what} is {text(own, unit)}, expected {bounds_text(low, high, unit)}"
     ends = (-math.inf if low is None else low, math.inf if high is None else high)
     value = own.value if value is None else value
-    p, chances = against(own, *ends), chances_of(own, *ends)
+    if math.isinf(own.error):
+        return Outcome(UNDECIDED, value, f"{sentence}; {needed(own, *ends)}.")
+    chances, off = chances_of(own, *ends, size)
+    verdict, more = UNDECIDED, ""
     if ends[0] <= own.low and own.high <= ends[1]:
-        return Outcome(SUPPORTED, value, f"{sentence}.", p=p, chances=chances)
-    if own.high < ends[0] or own.low > ends[1]:
-        return Outcome(CONTRADICTED, value, f"{sentence}.", p=p, chances=chances)
-    more = needed(own, *ends)
-    return Outcome(UNDECIDED, value, f"{sentence}; {more}.", p=p, chances=chances)
+        verdict = SUPPORTED
+    elif own.high < ends[0] or own.low > ends[1]:
+        verdict = CONTRADICTED
+    else:
+        more = f"; {needed(own, *ends)}"
+    return Outcome(
+        verdict, value, f"{sentence}{more}.", p=against(own, *ends), chances=chances, off=off
+    )
 
 
 def sign(what: str, ratio: Number, rises: bool) -> Outcome:
-    """Decide whether a ratio is above 1 (`rises`) or below it."""
+    """Decide whether a ratio is above 1 (`rises`) or below it; 1 itself is neither."""
     low, high = (1.0, None) if rises else (None, 1.0)
     side = "above" if rises else "below"
-    return band(what, ratio, low, high, shows=f"{what} is {text(ratio)}, expected {side} 1")
+    found = band(what, ratio, low, high, shows=f"{what} is {text(ratio)}, expected {side} 1")
+    return _unless_on(found, ratio, 1.0)
 
 
 def positive(what: str, own: Number, unit: str = "") -> Outcome:
     """Decide whether a number is above 0."""
-    return band(what, own, 0.0, None, shows=f"{what} is {text(own, unit)}, expected above 0")
+    found = band(what, own, 0.0, None, shows=f"{what} is {text(own, unit)}, expected above 0")
+    return _unless_on(found, own, 0.0)
+
+
+def _unless_on(found: Outcome, own: Number, bound: float) -> Outcome:
+    """Return the outcome; undecided for an exact number on the bound."""
+    return replace(found, verdict=UNDECIDED) if own.low == own.high == bound else found
 
 
 def against(own: Number, low: float, high: float) -> float:
@@ -96,28 +114,29 @@ def _on_scale(own: Number, value: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-def chances_of(own: Number, low: float, high: float) -> tuple[float, ...] | None:
-    """Return the probability to be supported if the truth is OFF, for an error as of this number.
+def chances_of(
+    own: Number, low: float, high: float, size: float | None = None
+) -> tuple[tuple[float, ...] | None, str | None]:
+    """Return the probability to be supported if the truth is OFF, for this number's error, and off what.
 
     Between two bounds: off their middle, the mean of both sides. With one bound: beyond it on its right
-    side. Null where the bounds give no size, as of a sign.
+    side. In parts of `size`, by default the middle or the bound; null where that is 0, as of a sign.
     """
-    if (math.isinf(low) and math.isinf(high)) or 0 in (low, high):
-        return None
-    if math.isinf(own.error):
-        return (0.0,) * len(OFF)
     if math.isinf(low) or math.isinf(high):
         bound, side = (high, -1) if math.isinf(low) else (low, 1)
-        truths = [[bound + side * off * abs(bound)] for off in OFF]
+        truths, kind = [[bound + side * off * abs(size or bound)] for off in OFF], BEYOND_BOUND
+        size = size or abs(bound)
     else:
         middle = (low + high) / 2
-        size = abs(middle) or 1.0
+        size, kind = abs(size or middle), FROM_VALUE
         truths = [[middle - off * size, middle + off * size] for off in OFF]
+    if not size or (math.isinf(low) and math.isinf(high)):
+        return None, None
     return tuple(
         math.fsum(_chance(own, truth, low, high, own.error, own.freedom) for truth in each)
         / len(each)
         for each in truths
-    )
+    ), kind
 
 
 def _chance(
@@ -212,8 +231,9 @@ def _deciding(given: Iterable[tuple[str, Outcome]], order: Sequence[str]) -> Out
     parts = list(given)
     if not parts:
         raise NotTestable("There is nothing to check.")
-    tests = [one.p for _, one in parts if one.p is not None]
-    p = min(1.0, len(tests) * min(tests)) if tests else None
+    tested = [one for _, one in parts if one.p is not None]
+    count = sum(one.tests for one in tested)
+    p = min((count * (one.p or 0.0) / one.tests for one in tested), default=None)
     by_chance = p is not None and p > LEVEL
 
     def verdict_of(one: Outcome) -> str:
@@ -221,21 +241,38 @@ def _deciding(given: Iterable[tuple[str, Outcome]], order: Sequence[str]) -> Out
         return one.verdict if one.verdict != CONTRADICTED or is_rare else UNDECIDED
 
     decides = min((one for _, one in parts), key=lambda one: order.index(verdict_of(one)))
-    detail = " ".join(
-        f"{name}: {one.detail}"
-        if name and len(parts) > 1 and not one.detail.casefold().startswith(name.casefold())
-        else one.detail
-        for name, one in parts
-    )
+    note = " ".join(filter(None, (one.note for _, one in parts)))
     if any(verdict_of(one) != one.verdict for _, one in parts):
-        detail += (
-            f" Of {len(tests)} comparisons one may lie so far outside by chance (p = {p:.2g})."
-        )
-    chances = [one.chances for _, one in parts if one.verdict != NOT_TESTABLE]
-    least = None
-    if chances and None not in chances:
-        least = tuple(map(min, zip(*(one for one in chances if one), strict=True)))
-    return Outcome(verdict_of(decides), decides.value, detail, p=p, chances=least)
+        chance = f"Of {count} comparisons one may lie so far outside by chance (p = {p:.2g})."
+        note = f"{note} {chance}".strip()
+    chances, off = _least_chances([one for _, one in parts if one.verdict != NOT_TESTABLE])
+    return Outcome(
+        verdict_of(decides),
+        decides.value,
+        " ".join(_named(name, one, len(parts)) for name, one in parts),
+        p=None if p is None else min(1.0, p),
+        chances=chances,
+        off=off,
+        tests=max(count, 1),
+        note=note,
+    )
+
+
+def _named(name: str, one: Outcome, parts: int) -> str:
+    """Return a part's detail after its name, unless it is alone or begins with it."""
+    if not name or parts == 1 or one.detail.casefold().startswith(name.casefold()):
+        return one.detail
+    return f"{name}: {one.detail}"
+
+
+def _least_chances(
+    parts: Sequence[Outcome],
+) -> tuple[tuple[float, ...] | None, str | None]:
+    """Return the least chance of any part, that of all at most; null if they are off different things."""
+    chances, kinds = [one.chances for one in parts], {one.off for one in parts}
+    if len(kinds) != 1 or None in chances:
+        return None, None
+    return tuple(map(min, zip(*(one for one in chances if one), strict=True))), kinds.pop()
 
 
 def attempt(name: str, run: Callable[..., Outcome], *arguments: object) -> tuple[str, Outcome]:

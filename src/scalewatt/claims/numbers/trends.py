@@ -59,18 +59,21 @@ def monotone(what: str, numbers: Sequence[Number], rises: bool, most: float) -> 
     """
     steps = [b / a if rises else a / b for a, b in pairwise(numbers)]
     whole = slope(range(len(numbers)), numbers) * (1 if rises else -1)
-    parts = [positive("", whole), *(band("", step, 1 / (1 + most), None) for step in steps)]
+    parts = [positive("the slope", whole)]
+    parts += [band("a step", step, 1 / (1 + most), None, size=1.0) for step in steps]
     found = all_of(("", part) for part in parts)
     back = min((b - a if rises else a - b for a, b in pairwise(numbers)), key=lambda one: one.value)
     way = "rising" if rises else "falling"
     sentence = f"{what} go {', '.join(shown(one.value) for one in numbers)}"
-    says = {SUPPORTED: f"{way}, by no step back {100 * most:g} %", CONTRADICTED: f"not {way}"}
+    says = {
+        SUPPORTED: f"{way}, and no step back is as much as {100 * most:g} %",
+        CONTRADICTED: f"not {way}",
+    }
     if found.verdict in says:
         detail = f"{sentence}: {says[found.verdict]}."
-        return replace(found, value=back.value, detail=detail, chances=None)
+        return replace(found, value=back.value, detail=detail)
     open_ = next(part.detail for part in parts if part.verdict != SUPPORTED)
-    more = f"{way} or not within their spread; {open_.split('; ')[-1]}"
-    return replace(found, value=back.value, detail=f"{sentence}: {more}", chances=None)
+    return replace(found, value=back.value, detail=f"{sentence}: {way} as far as is told; {open_}")
 
 
 def ranked(
@@ -165,17 +168,26 @@ def constant(
     values = [one.value for one in numbers]
     sentence = (
         f"{what} goes {', '.join(map(shown, values))} ({_extremes(values, unit)}): by the slope it "
-        f"drifts by {_change(drift, unit)} in all, and lies at most {_change(furthest, unit)} off its "
-        f"mean; expected {margin}"
+        f"drifts by {_change(drift, unit)} in all, and is furthest from its mean by "
+        f"{_change(furthest, unit)}; expected {margin}"
     )
-    return _all_within(sentence, parts, low, high, drift if unit else _expm1(drift))
+    size = math.fsum(values) / len(values) if unit else 1.0
+    return _all_within(sentence, parts, low, high, drift if unit else _expm1(drift), size)
 
 
 def _all_within(
-    sentence: str, parts: Sequence[tuple[str, Number]], low: float, high: float, tells: Number
+    sentence: str,
+    parts: Sequence[tuple[str, Number]],
+    low: float,
+    high: float,
+    tells: Number,
+    size: float = 1.0,
 ) -> Outcome:
-    """Return whether all of several numbers are within bounds, in one sentence; the value is of `tells`."""
-    found = all_of(("", band(name, one, low, high)) for name, one in parts)
+    """Return whether all of several numbers are within bounds, in one sentence; the value is of `tells`.
+
+    Chances are off by parts of `size`.
+    """
+    found = all_of(("", band(name, one, low, high, size=size)) for name, one in parts)
     if found.verdict != UNDECIDED:
         return replace(found, value=tells.value, detail=f"{sentence}.")
     open_ = max((one for _, one in parts), key=lambda one: max(low - one.low, one.high - high))
@@ -205,8 +217,9 @@ def _change(own: Number, unit: str) -> str:
         return text(own, unit)
     if math.isinf(own.error):
         return f"{math.expm1(own.value):+.1%} ({own.assumed})"
-    ends = f" ({math.expm1(own.low):+.1%} to {math.expm1(own.high):+.1%})" if own.error else ""
-    return f"{math.expm1(own.value):+.1%}{ends}"
+    rests = f"; {own.assumed}" if own.assumed else ""
+    ends = f"{math.expm1(own.low):+.1%} to {math.expm1(own.high):+.1%}{rests}"
+    return f"{math.expm1(own.value):+.1%}{f' ({ends})' if own.error else ''}"
 
 
 def _in_words(most: float, unit: str, sign: str = "") -> str:
@@ -216,12 +229,27 @@ def _in_words(most: float, unit: str, sign: str = "") -> str:
 # --- straight lines and powers ---------------------------------------------------------------------
 
 
-def elasticity(x: Sequence[float], numbers: Sequence[Number]) -> Number:
-    """Return the exponent b of numbers that go as x to the power of b, by logarithms; x is exact."""
-    return slope([math.log(a) for a in x], [one.logarithm() for one in numbers])
+def elasticity(x: Sequence[Number], numbers: Sequence[Number]) -> Number:
+    """Return the exponent b of numbers that go as x to the power of b, by logarithms.
+
+    The errors of x count as well, as if independent of the numbers'.
+    """
+    logs, own = [one.logarithm() for one in x], [one.logarithm() for one in numbers]
+    places = [one.value for one in logs]
+    return slope(places, with_errors_of(own, logs, slope(places, own).value))
 
 
-def straight(what: str, x: Sequence[float], numbers: Sequence[Number], most: float) -> Outcome:
+def with_errors_of(numbers: Sequence[Number], x: Sequence[Number], factor: float) -> list[Number]:
+    """Return numbers with the errors too that those of x make by this slope."""
+    return [
+        replace(one, variances=(one - a * factor).variances)
+        for one, a in zip(numbers, x, strict=True)
+    ]
+
+
+def straight(
+    what: str, places: Sequence[Number], numbers: Sequence[Number], most: float
+) -> Outcome:
     """Check whether numbers lie on a straight line of x that rises, by their curvature.
 
     The bow is that of a parabola, half-way, from the chord of its ends, as a part of the rise between
@@ -229,21 +257,26 @@ def straight(what: str, x: Sequence[float], numbers: Sequence[Number], most: flo
     rise. Undecided where the rise is within its interval. R² and the exponent of a power law are told and
     do not decide: R² is high for many exponents.
     """
+    x = [one.value for one in places]
     z = (np.array(x) - min(x)) / (max(x) - min(x) or 1.0)
     # Not by errors: those of few repeats would make another line of each campaign.
     values = np.array([one.value for one in numbers])
     weights = 1 / values**2 if np.all(values > 0) else np.ones(len(z))
     parabola = _estimators(weights, np.stack([np.ones_like(z), z, z**2], axis=1))
     line = np.stack([np.ones_like(z), z], axis=1)
-    rise = weighted(map(float, parabola[1] + parabola[2]), numbers)
     fit = line_fit(x, [one.value for one in numbers])
+    exponent = None
+    if min(x) > 0 and np.all(values > 0):
+        exponent = elasticity(places, numbers)
+    numbers = with_errors_of([one.linear() for one in numbers], places, fit.slope)
+    rise = weighted(map(float, parabola[1] + parabola[2]), numbers)
     sentence = (
         f"{what}: R² of a line with intercept is {fit.r2:.4f}, slope {shown(fit.slope)}, intercept "
         f"{shown(fit.intercept)}; R² of the line through the origin is {fit.origin_r2:.4f}; "
         f"{fit.n} points"
     )
-    if min(x) > 0 and min(one.value for one in numbers) > 0:
-        sentence += f". As a power law the exponent is {text(elasticity(x, numbers))}"
+    if exponent is not None:
+        sentence += f". As a power law the exponent is {text(exponent)}"
     if not rise.low > 0:
         found = positive("the rise", rise)
         return replace(found, detail=f"{sentence}; {found.detail}")

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from scalewatt.claims.evidence.claim_types import NotTestable, TooFew
 from scalewatt.claims.evidence.evidence import Point, is_metric, is_of_power, unlike_paper, use
 from scalewatt.results.tables.published_spread import (
-    CORRELATION,
     WIDEST,
     Spread,
     published_spread,
@@ -228,7 +227,7 @@ def number(
     """
     if summary.mean is None:
         raise NotTestable("A quantity is not known.")
-    if summary.n > 1 and summary.sd is not None:
+    if summary.n > 1 and summary.sd:
         return own_repeats(source, summary.mean, summary.sd, summary.n)
     if spread is not None:
         return single_run(summary.mean, spread, f"campaign {name}", BY_CAMPAIGN, summary.n)
@@ -237,8 +236,6 @@ def number(
         return unknown(summary.mean, UNKNOWN)
     whose = MODELS.get(model, MODELS[WIDEST])
     words = f"by {whose}'s published repeats"
-    if is_of_power(name):
-        words += f", where energy and time are taken to correlate by {CORRELATION}"
     return single_run(summary.mean, published, f"published {whose} {name}", words, summary.n)
 
 
@@ -295,10 +292,10 @@ def refuse_estimates(points: Sequence[Point]) -> None:
 
 
 def basis(*numbers: Number) -> str:
-    """Return on what the interval of something made of these numbers rests: the weakest there is."""
-    there = {one.assumed for one in numbers} - {""}
+    """Return on what the interval of something made of these numbers rests; alone what tells no spread."""
+    there = sorted({part for one in numbers for part in one.assumed.split(" and ")} - {""})
     weakest = [one for one in _WEAKEST if one in there]
-    return (weakest or sorted(there - {BY_CAMPAIGN}) or sorted(there) or [""])[0]
+    return weakest[0] if weakest else " and ".join(there)
 
 
 def weighted(weights: Iterable[float], numbers: Sequence[Number]) -> Number:

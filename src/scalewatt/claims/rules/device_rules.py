@@ -52,7 +52,7 @@ def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
             "",
             straight(
                 f"{name}, energy (kWh) against GPU hours",
-                [one.value for one in values(points, "gpu_hours")],
+                values(points, "gpu_hours"),
                 values(points, "energy_kwh"),
                 check.most,
             ),

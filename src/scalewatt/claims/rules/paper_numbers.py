@@ -17,7 +17,7 @@ from scalewatt.claims.numbers.uncertain_number import (
     stated,
     text,
 )
-from scalewatt.results.tables.published_spread import CORRELATION, Spread, published_spread
+from scalewatt.results.tables.published_spread import Spread, published_spread
 
 PUBLISHED_RUNS = {"resnet50": 5, "fourcastnet": 1}
 """How many runs a number of the paper is of, but for the probe's PROBE_RUNS."""
@@ -43,7 +43,8 @@ def compared(check: Check, evidence: Evidence, label: str, own: Number) -> Outco
         beside = f"less the paper's {text(paper, check.unit)}: {text(ratio, check.unit)}"
         expected = f"{low:g} to {high:g}"
     shows = f"{label} is {text(own, check.unit)}, {beside}, expected {expected}"
-    return band(label, ratio, low, high, check.unit, shows, own.value)
+    size = None if target.is_relative else target.value
+    return band(label, ratio, low, high, check.unit, shows, own.value, size)
 
 
 def share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Sequence[Point]) -> Outcome:
@@ -53,8 +54,7 @@ def share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Sequence[
         own = value(point, check.quantity)
         return compared(check, evidence, check.label(n=point.gpus), own)
     gpu, cpu = (quantity(point, f"{kind}_energy_kwh") for kind in ("gpu", "cpu"))
-    # Energies of devices in one run go together, as energy and time do.
-    ratio = math.sqrt(2 * (1 - CORRELATION)) * (cpu.spread / cpu.value)
+    ratio = math.hypot(cpu.spread / cpu.value, gpu.spread / gpu.value)
     share = cpu.value / (cpu.value + gpu.value)
     spread = Spread((1 - share) * ratio, max(round(cpu.freedom), 1))
     parts = []

@@ -8,9 +8,18 @@ from dataclasses import replace
 from itertools import permutations
 
 from scalewatt.claims.evidence.check_table import Check
-from scalewatt.claims.evidence.claim_types import SUPPORTED, UNDECIDED, NotTestable, Outcome, TooFew
+from scalewatt.claims.evidence.claim_types import (
+    CONTRADICTED,
+    SUPPORTED,
+    UNDECIDED,
+    NotTestable,
+    Outcome,
+    TooFew,
+)
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, unlike_paper
 from scalewatt.claims.numbers.decisions import (
+    LEVEL,
+    against,
     all_of,
     attempt,
     band,
@@ -63,7 +72,7 @@ def _points_within(evidence: Evidence, check: Check) -> Outcome:
     if not counted:
         raise NotTestable(_nothing(evidence, check, least))
     own = [(f"P of {point.id}", quantity(point, P)) for point in counted]
-    found = all_within("P of points", own, *_with_room(check), check.unit)
+    found = all_within("P", own, *_with_room(check), check.unit)
     below = [p for p in points if p.gpus < least]
     named = ", ".join(f"n = {p.gpus}: {shown(p.mean(P) or 0.0)}" for p in below)
     rest = f" Left out, below n = {least}, in kW: {named}." if below else ""
@@ -81,7 +90,7 @@ def _means_within(evidence: Evidence, check: Check) -> Outcome:
             means.append((f"Mean P of {line.title}", mean))
     if not means:
         raise NotTestable(_nothing(evidence, check, least))
-    return all_within("Mean P of series", means, *_with_room(check), check.unit)
+    return all_within("Mean P", means, *_with_room(check), check.unit)
 
 
 def _with_room(check: Check) -> tuple[float, float]:
@@ -119,7 +128,11 @@ def all_within(
 ) -> Outcome:
     """Return whether all of several numbers lie in a band; those outside are named."""
     ends = sorted(one.value for _, one in numbers)
-    span = f"{what} of {len(numbers)}: {shown(ends[0])} to {shown(ends[-1])} {unit}".rstrip()
+    widest = max(one.half for _, one in numbers)
+    span = (
+        f"{what} ({len(numbers)} compared) lies at {shown(ends[0])} to {shown(ends[-1])} {unit}".rstrip()
+        + f", each ± {shown(widest)} at most"
+    )
     value = f"{shown(ends[0])}-{shown(ends[-1])}"
     parts = [attempt(name, band, name, one, low, high, unit) for name, one in numbers]
     found = combine(parts)
@@ -214,7 +227,13 @@ def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
             f"are {', '.join(sorted(kinds)) or 'none'}."
         )
     ratio, what = max(ratios, key=lambda one: one[0].value)
-    return band(what, ratio, *check.bounds)
+    outcome = band(what, ratio, *check.bounds)
+    if outcome.verdict == SUPPORTED:
+        # The largest of several: it must be rare among all of them.
+        chance = len(ratios) // 2 * against(ratio, -math.inf, check.low)
+        return outcome if chance <= LEVEL else replace(outcome, verdict=UNDECIDED)
+    is_below = all(one.high < check.low for one, _ in ratios)
+    return replace(outcome, verdict=CONTRADICTED if is_below else UNDECIDED)
 
 
 def _factor_over(own: Sequence[Point], other: Sequence[Point]) -> tuple[Number, str] | None:
@@ -272,17 +291,21 @@ def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
     if not all(powers):
         raise NotTestable("An energy per GPU hour is 0.")
     samples, passes = rates
-    errors = [leave_one_out(powers, terms) for terms in ([], [samples], [passes], rates)]
-    means = [math.fsum(each) / len(each) for each in errors]
+    bent = [[rate, [one**2 for one in rate]] for rate in rates]
+    errors = [
+        leave_one_out(powers, terms) for terms in ([], [samples], [passes], rates, bent[1], bent[0])
+    ]
+    means = [100 * math.fsum(each) / len(each) for each in errors]
     sentence = (
-        f"leaving one of {len(points)} points out, the mean error of P_GPUh is "
-        f"{100 * means[0]:.1f} % by a constant, {100 * means[1]:.1f} % with samples per GPUh alone, "
-        f"{100 * means[2]:.1f} % with passes per GPUh alone, {100 * means[3]:.1f} % with both"
+        f"leaving one of {len(points)} points out, the mean error of P_GPUh is {means[0]:.1f} % by a "
+        f"constant, {means[1]:.1f} % with samples per GPUh alone, {means[2]:.1f} % with passes per GPUh "
+        f"alone, {means[3]:.1f} % with both; with passes and their square {means[4]:.1f} %, with samples "
+        f"and theirs {means[5]:.1f} %"
     )
-    # Each is dropped from both: what one adds first, the other may hold as well.
+    # Each is dropped from both, for a bend of the other: a curve in one rate is no effect of two.
     parts = [
         (f"without {name}", error_fall(without, errors[3]))
-        for name, without in (("samples", errors[2]), ("passes", errors[1]))
+        for name, without in (("samples", errors[4]), ("passes", errors[5]))
     ]
     found = all_of(parts)
     return replace(found, value=means[3] / means[0], detail=f"{sentence}; {found.detail}")

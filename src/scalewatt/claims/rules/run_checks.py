@@ -23,12 +23,15 @@ from itertools import groupby
 from scalewatt.claims.evidence.check_table import CHECK_TABLE, Check, read_checks
 from scalewatt.claims.evidence.claim_types import (
     BY_CONSTRUCTION,
+    CONTRADICTED,
     INCONSISTENCY,
     NOT_TESTABLE,
     NOTHING,
+    SET_OTHERWISE,
     SET_UP,
     SPECIFIED_KINDS,
     SUPPORTED,
+    TESTED,
     UNDECIDED,
     Claim,
     NotTestable,
@@ -304,7 +307,7 @@ def verdict_and_basis(claim: Claim, evidence: Evidence) -> tuple[Verdict, set[st
         outcome = _classed(claim, _outcome(claim, evidence))
     expected = claim.expected if outcome.expected is None else outcome.expected
     names = {name for line in evidence.lines for name in (line.model, line.device)}
-    detail = _sentence(outcome.detail, names)
+    detail = " ".join(filter(None, (_sentence(outcome.detail, names), outcome.note)))
     if odd := sorted(seen.origins - {"measured", "published"}):
         detail += f" Origin of the energy: {', '.join(odd)}."
     found = Verdict(
@@ -315,6 +318,7 @@ def verdict_and_basis(claim: Claim, evidence: Evidence) -> tuple[Verdict, set[st
         detail,
         p=outcome.p,
         chances=outcome.chances,
+        off=outcome.off,
     )
     return found, seen.configurations
 
@@ -332,8 +336,12 @@ def _classed(claim: Claim, outcome: Outcome) -> Outcome:
         claim.kind in SPECIFIED_KINDS or rules & {*SETTINGS, *COUNTS}
     ):
         return replace(outcome, verdict=SET_UP)
+    if outcome.verdict == CONTRADICTED and rules & SETTINGS:
+        return replace(outcome, verdict=SET_OTHERWISE)
     if outcome.verdict == UNDECIDED and outcome.p is None:
-        return replace(outcome, verdict=NOT_TESTABLE)
+        outcome = replace(outcome, verdict=NOT_TESTABLE)
+    if outcome.verdict not in TESTED:
+        return replace(outcome, p=None, chances=None, off=None)
     return outcome
 
 

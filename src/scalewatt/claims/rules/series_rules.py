@@ -56,14 +56,18 @@ BENDS = (4, 3)
 """Of how many points at the beginning and at the end the slopes are compared (F04)."""
 
 
-def _abscissa(check: Check, points: Points) -> list[float]:
+def _abscissa(check: Check, points: Points) -> list[Number]:
     if check.against == "n":
-        return [float(point.gpus) for point in points]
+        return [Number(float(point.gpus)) for point in points]
     if check.against == "log2 n":
-        return doublings(points)
+        return [Number(one) for one in doublings(points)]
     if check.against == "samples":
-        return [float(samples_of(point)) for point in points]
-    return [one.value for one in values(points, check.against)]
+        return [Number(float(samples_of(point))) for point in points]
+    return values(points, check.against)
+
+
+def _places(check: Check, points: Points) -> list[float]:
+    return [one.value for one in _abscissa(check, points)]
 
 
 # --- one number of the points, compared with bounds, with 1 or with 0 ----------------------------
@@ -103,16 +107,9 @@ def _over(check: Check, top: Point, bottom: Point) -> Number:
     return one / other
 
 
-def _first_over_least(check: Check, points: Points) -> Labelled:
-    """Return the quantity of the smallest n over the least of all others."""
-    first, *others = points
-    best = min(others, key=lambda point: point.mean(check.quantity) or 0.0)
-    return check.label(first=first.gpus, best=best.gpus), _over(check, first, best)
-
-
 def _slope(check: Check, points: Points) -> Labelled:
     """Return the slope against `against`."""
-    return check.text, slope(_abscissa(check, points), values(points, check.quantity))
+    return check.text, slope(_places(check, points), values(points, check.quantity))
 
 
 def _within(measure: Measure) -> SeriesRule:
@@ -159,7 +156,7 @@ def _rank(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
     """Check whether the points are ordered by `against`."""
     least = check.low if check.rises else -check.high
     own = values(points, check.quantity)
-    return ranked(check.text, _abscissa(check, points), own, check.rises, least)
+    return ranked(check.text, _places(check, points), own, check.rises, least)
 
 
 def _monotone(rises: bool) -> SeriesRule:
@@ -172,13 +169,15 @@ def _monotone(rises: bool) -> SeriesRule:
 def _proportional(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the exponent of the quantity as a power of `against` is within the bounds."""
     x = _against(check, points)
-    if max(x) == min(x):
+    if len({one.value for one in x}) == 1:
         raise NotTestable(f"{line.title}: all points have the same {check.against}.")
-    own = all_positive(values(points, check.quantity))
-    return band(check.text, elasticity(x, own), *check.bounds)
+    own = elasticity(all_positive(x), all_positive(values(points, check.quantity)))
+    found = band(check.text, own, *check.bounds)
+    one = "within" if own.low <= 1 <= own.high else "outside of"
+    return replace(found, detail=f"{found.detail} 1 itself is {one} the interval.")
 
 
-def _against(check: Check, points: Points) -> list[float]:
+def _against(check: Check, points: Points) -> list[Number]:
     """Return `against` of the points; NotTestable for energies from rated powers against GPU hours."""
     if check.against == "gpu_hours":
         refuse_estimates(points)
@@ -199,18 +198,20 @@ def straight_in(check: Check, evidence: Evidence, line: Line, points: Points) ->
     return straight(check.text, _against(check, points), own, check.high)
 
 
-def _slight_rise(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the quantity rises with the samples, by powers of these within the bounds."""
-    label, ratio = _ratio(check, points)
-    times = samples_of(points[-1]) / samples_of(points[0])
-    if times <= 1:
-        raise NotTestable(f"{line.title}: the dataset does not grow.")
-    return band(label, ratio, times**check.low, times**check.high)
-
-
 def _first_is_least(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the quantity of the smallest n is below the least of all others."""
-    found = sign(*_first_over_least(check, points), check.rises)
+    first, *others = points
+    parts = {
+        p.gpus: sign(
+            check.label(first=first.gpus, best=p.gpus), _over(check, first, p), check.rises
+        )
+        for p in others
+    }
+    best = min(others, key=lambda point: point.mean(check.quantity) or 0.0)
+    tells = parts[best.gpus]
+    found = replace(
+        all_of(("", one) for one in parts.values()), value=tells.value, detail=tells.detail
+    )
     counts = ", ".join(str(point.gpus) for point in points)
     left = [n for n in line.planned if n not in {point.gpus for point in points}]
     rest = f"; without results: {', '.join(map(str, left))}" if left else ""
@@ -261,6 +262,9 @@ def _fall_to_node(check: Check, evidence: Evidence, line: Line, points: Points) 
         raise NotTestable(f"{line.device}: a node has one GPU.")
     refuse_estimates(points)
     ratio = _over(check, *points)
+    if evidence.published and check.stated_in:
+        same = f"{check.label(node=node.gpus)} is {shown(ratio.value)}: of the very numbers that are claimed."
+        return Outcome(BY_CONSTRUCTION, ratio.value, same)
     low, high = (bound / PAPER_GPUS_PER_NODE * node.gpus for bound in (check.low, check.high))
     return band(check.label(node=node.gpus), ratio, low, high)
 
@@ -366,7 +370,6 @@ SERIES_RULES: dict[str, SeriesRule] = {
     "rises": _monotone(rises=True),
     "share_of_cpu": share_of_cpu,
     "sign": _beside_one(_ratio),
-    "slight_rise": _slight_rise,
     "slope_changes": _slope_change,
     "slope": _above_zero(_slope),
     "stagnates": _stagnates,

@@ -15,14 +15,6 @@ from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.repeat_statistics import Summary, summary_of
 
-CORRELATION = 0.8
-"""Assumed between the logarithms of energy and run time over repeats of one training: a run that takes
-longer takes more energy. The paper does not publish it; its run of 80 epochs differs from four times
-the mean of its three of 20 by 8 % in time, 6 % in energy, and 1.6 % in energy per GPU hour.
-
-Other trainings say less: repeats of equal length in MLPerf Training v4.0 (submitter Sustainable Metal
-Cloud, energy of the nodes) have 0.87 in the one set whose times scatter by over 1 %, 0.04 to 0.78 (median
-0.34) in six whose times scatter by 0.2 % at most; there powers scatter as energies do."""
 WIDEST = "fourcastnet"
 """The model whose spread is taken for models of which none is published."""
 
@@ -50,17 +42,17 @@ def pooled(summaries: Iterable[Summary]) -> Spread | None:
 def published_spread(model: str, name: str) -> Spread | None:
     """Return the published spread of a quantity of `configurations`; null of errors, of which none is.
 
-    Times and rates have that of GPU hours, energies that of the energy; powers and shares that of the
-    energy per GPU hour, which follows from both by CORRELATION. Of a model without published repeats
-    it is the WIDEST one's.
+    Times and rates have that of GPU hours, energies that of the energy. Powers and shares have that of a
+    quotient of independent ones, the widest that there may be: how energy and time of a run go together
+    is not published. (In repeats of trainings in MLPerf v4.0 their logarithms correlate by 0.0 to 0.9.)
+    Of a model without published repeats it is the WIDEST one's.
     """
     if name.startswith("metric_"):
         return None
     if any(part in name for part in ("power", "p_gpuh", "share")):
         energy, time = _published(model, "energy_kwh"), _published(model, "gpu_hours")
-        square = energy.relative**2 + time.relative**2
-        both = square - 2 * CORRELATION * energy.relative * time.relative
-        return Spread(math.sqrt(both), min(energy.freedom, time.freedom))
+        both = math.hypot(energy.relative, time.relative)
+        return Spread(both, min(energy.freedom, time.freedom))
     is_energy = any(part in name for part in ("energy", "carbon", "cost"))
     return _published(model, "energy_kwh" if is_energy else "gpu_hours")
 
