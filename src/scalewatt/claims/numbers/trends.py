@@ -87,7 +87,8 @@ def ranked(
     sense = 1 if rises else -1
     found = sense * round(spearman(x, [one.value for one in numbers]), 9)
     bound = f"at least {least:g}" if rises else f"at most {-least:g}"
-    low, high = _ranks_within(x, numbers, sense, 2 * LEVEL)
+    gaps = _gaps(x, numbers, sense)
+    low, high = _ranks_within(x, gaps, 2 * LEVEL)
     rho = sense * found
     ends = sorted((sense * low, sense * high))
     sentence = (
@@ -97,9 +98,8 @@ def ranked(
     if low >= least:
         return Outcome(SUPPORTED, rho, f"{sentence}.", p=1.0)
     if high < least:
-        return Outcome(CONTRADICTED, rho, f"{sentence}.", p=_rank_p(x, numbers, sense, least))
-    gaps = [gap for _, _, gap in _gaps(x, numbers, sense)]
-    open_ = min(gaps, key=lambda gap: gap.low)
+        return Outcome(CONTRADICTED, rho, f"{sentence}.", p=_rank_p(x, gaps, least))
+    open_ = min((gap for _, _, gap in gaps), key=lambda gap: gap.low)
     return Outcome(UNDECIDED, rho, f"{sentence}; {told(open_)}.", p=1.0)
 
 
@@ -116,13 +116,12 @@ def _gaps(
 
 
 def _ranks_within(
-    x: Sequence[float], numbers: Sequence[Number], sense: int, level: float
+    x: Sequence[float], gaps: Sequence[tuple[int, int, Number]], level: float
 ) -> tuple[float, float]:
     """Return the least and the largest rank correlation that the pairs allow, all with 1 − `level`.
 
     A pair whose difference is within its interval counts as reversed, and as ordered.
     """
-    gaps = _gaps(x, numbers, sense)
     below = np.ones((2, len(x)))
     for one, other, gap in gaps:
         half = quantile(gap.freedom, 1 - level / len(gaps)) * gap.error if gap.error else 0.0
@@ -132,12 +131,12 @@ def _ranks_within(
     return low, high
 
 
-def _rank_p(x: Sequence[float], numbers: Sequence[Number], sense: int, least: float) -> float:
+def _rank_p(x: Sequence[float], gaps: Sequence[tuple[int, int, Number]], least: float) -> float:
     """Return the level, halved, from which on intervals leave a correlation of `least` out."""
     low, high = -30.0, math.log10(2 * LEVEL)
     for _ in range(40):
         middle = (low + high) / 2
-        _, most = _ranks_within(x, numbers, sense, 10.0**middle)
+        _, most = _ranks_within(x, gaps, 10.0**middle)
         low, high = (low, middle) if most < least else (middle, high)
     return 10.0**high / 2
 

@@ -83,13 +83,6 @@ def _mean(check: Check, points: Points) -> Labelled:
     return check.label(count=len(points)), mean_of(values(points, check.quantity))
 
 
-def _furthest(check: Check, points: Points) -> Labelled:
-    """Return the value that is furthest from the middle of the bounds."""
-    middle = (check.low + check.high) / 2
-    own = values(points, check.quantity)
-    return check.text, max(own, key=lambda one: abs(one.value - middle))
-
-
 def _ratio(check: Check, points: Points) -> Labelled:
     """Return the ratio of two points, by default the last over the first."""
     top, bottom = points[-1], points[0]
@@ -147,6 +140,16 @@ def _is_the(measure: Measure) -> SeriesRule:
         return compared(check, evidence, label, own)
 
     return rule
+
+
+def _each_is_the(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
+    """Check whether every value is the paper's; the one furthest from it is told."""
+    own = values(points, check.quantity)
+    parts = [compared(check, evidence, check.text, one) for one in own]
+    tells = max(
+        zip(own, parts, strict=True), key=lambda one: abs(one[0].value - check.target.value)
+    )[1]
+    return replace(all_of(("", one) for one in parts), value=tells.value, detail=tells.detail)
 
 
 # --- what takes more than one number --------------------------------------------------------------
@@ -358,7 +361,7 @@ SERIES_RULES: dict[str, SeriesRule] = {
     "fall_to_node": _fall_to_node,
     "falls": _monotone(rises=False),
     "first_is_least": _first_is_least,
-    "furthest": _is_the(_furthest),
+    "furthest": _each_is_the,
     "knee": _knee,
     "least_at_node": _least_at_node,
     "lowest_efficiency": _within(lowest_efficiency),
