@@ -140,7 +140,7 @@ def verdicts(case: Case, truth: float, count: int, seed: object) -> Counter[str]
 
 def chances_with_true_error(case: Case) -> list[float]:
     """Return the chances that an outcome states whose error is the true one."""
-    found = chances_of(case.typical, case.low, case.high)
+    found, _ = chances_of(case.typical, case.low, case.high)
     assert found is not None
     return list(found)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from campaign_files import ROOT
 from claims_expected import OF_FEW_RUNS
-from claims_made import evidence, line
 from claims_resnet_made import resnet_world
 from claims_study import judged, study
 
@@ -28,11 +29,15 @@ from scalewatt.claims.evidence.claim_types import (
     listed_claims,
 )
 from scalewatt.claims.load_evidence import published_evidence
+from scalewatt.claims.numbers.decisions import band
+from scalewatt.claims.numbers.trends import elasticity
+from scalewatt.claims.numbers.uncertain_number import line_fit, number
 from scalewatt.claims.simulated import together
 from scalewatt.provenance.versions import claims_hash
 from scalewatt.report.claims_section import claims_of
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.published_spread import published_spread
+from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.table_schema import metadata
 
 CHECKS: list[Check] = [check for checks in read_checks().values() for check in checks]
@@ -232,18 +237,38 @@ def test_single_runs_of_the_probes_model_do_not_decide_by_two_standard_deviation
     assert {published[id_].verdict for id_ in ("H14", "H19", "T7", "K01", "K02")} == {UNDECIDED}
 
 
-def test_a_fall_of_the_power_is_no_straight_proportion() -> None:
-    hours, power = (8.0, 21.0, 75.0), (1.0, 0.82, 0.70)
-    values = {
-        8 * 8**i: {"runtime_h": h / (8 * 8**i), "gpu_hours": h, "energy_kwh": h * p}
-        for i, (h, p) in enumerate(zip(hours, power, strict=True))
-    }
-    series = [
-        line("resnet50", "train", "a100", mode, size, values)
-        for mode, size in (("fd_gbs_s", 512), ("fd_gbs_l", 8192))
-    ]
-    found = judged("E08", evidence(series))
-    assert found.verdict != SUPPORTED and "exponent" in found.detail
+@pytest.fixture
+def llama() -> dict[int, list[tuple[float, float]]]:
+    """GPU hours and energies (kWh) of the repeats of Llama 2 70B LoRA in MLPerf Training v4.0, by GPUs."""
+    folder = os.environ.get("SCALEWATT_MLPERF")
+    if folder is None:
+        pytest.skip("SCALEWATT_MLPERF does not name the folder of MLPerf's power recordings")
+    found: dict[int, list[tuple[float, float]]] = {}
+    with open(Path(folder) / "expected.csv", newline="", encoding="utf-8") as file:
+        for run in csv.DictReader(file):
+            if run["benchmark"] == "llama2_70b_lora":
+                gpus = 8 * int(run["nodes"])
+                hours = (float(run["run_stop"]) - float(run["run_start"])) * gpus / 3600
+                found.setdefault(gpus, []).append((hours, float(run["window_j"]) / 3.6e6))
+    return found
+
+
+def test_real_energies_that_a_coefficient_of_determination_calls_a_line_are_not_proportional(
+    llama: dict[int, list[tuple[float, float]]],
+) -> None:
+    assert {gpus: len(runs) for gpus, runs in llama.items()} == {8: 10, 64: 10, 512: 3}
+    hours, energies = (
+        [
+            number(summarise([run[part] for run in llama[n]]), name, "llama", f"{n} {name}")
+            for n in sorted(llama)
+        ]
+        for part, name in enumerate(("gpu_hours", "energy_kwh"))
+    )
+    fit = line_fit([one.value for one in hours], [one.value for one in energies])
+    power = [b.value / a.value for a, b in zip(hours, energies, strict=True)]
+    assert fit.r2 > 0.998 and power[-1] / power[0] < 0.75
+    exponent = band("the exponent", elasticity(hours, energies), *bounds("proportional"))
+    assert exponent.verdict == CONTRADICTED, exponent.detail
 
 
 def test_the_text_states_the_chances_of_every_test_with_a_size() -> None:
