@@ -125,7 +125,13 @@ def test_a_copy_without_git_has_no_commit_nor_that_of_a_clone_around_it(
     assert provenance.source_commit() is None
 
 
-CLAIMS = ("claims.csv", "claim_checks.csv", "inconsistencies.csv", "tolerances.csv")
+CLAIMS = (
+    "claims.csv",
+    "claim_checks.csv",
+    "inconsistencies.csv",
+    "tolerances.csv",
+    "published_results.csv",
+)
 
 
 @pytest.fixture
@@ -144,19 +150,29 @@ def test_the_hash_of_the_claims_is_that_of_the_bytes_of_their_tables_in_order(
     reference.mkdir()
     for name in reversed(names):
         (reference / name).write_bytes(name.encode() + b"\xff\r\n")
-    (reference / "published_results.csv").write_text("no claim")
+    (reference / "README.md").write_text("no claim")
     every = b"".join(name.encode() + b"\xff\r\n" for name in names)
     assert provenance.claims_hash() == hashlib.sha256(every).hexdigest()
 
 
-def test_a_changed_tolerance_changes_the_hash_of_the_claims(reference: Path) -> None:
+@pytest.mark.parametrize("name", ["claim_checks.csv", "tolerances.csv", "published_results.csv"])
+def test_a_changed_check_tolerance_or_published_spread_changes_the_hash_of_the_claims(
+    name: str, reference: Path
+) -> None:
     reference.mkdir()
     found = []
-    for margin in ("0.10", "0.15"):
-        (reference / "claim_checks.csv").write_text(f"id,margin\nF20,{margin}\n")
+    for value in ("0.10", "0.15"):
+        (reference / name).write_text(f"id,value\nF20,{value}\n")
         provenance.claims_hash.cache_clear()
         found.append(provenance.claims_hash())
     assert None not in found and found[0] != found[1]
+
+
+def test_the_documents_name_the_tables_that_the_hash_of_the_claims_covers() -> None:
+    assert provenance.CLAIMS_TABLES == CLAIMS
+    for name in ("provenance.md", "claims.md"):
+        guide = (Path(__file__).parents[2] / "docs" / name).read_text(encoding="utf-8")
+        assert all(table in guide for table in CLAIMS), name
 
 
 def test_an_installation_without_claims_has_no_hash_of_them(reference: Path) -> None:

@@ -17,8 +17,14 @@ from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.provenance.package_lock import installed_versions, lock_note
 
 PACKAGES = ("scalewatt", "torch", "torchvision", "perun", "mpi4py", "mpich", "numpy", "h5py")
-CLAIMS_TABLES = ("claims.csv", "claim_checks.csv", "inconsistencies.csv", "tolerances.csv")
-"""Those of `reference` that decide verdicts, in the order of their hash."""
+CLAIMS_TABLES = (
+    "claims.csv",
+    "claim_checks.csv",
+    "inconsistencies.csv",
+    "tolerances.csv",
+    "published_results.csv",
+)
+"""Those of `reference` that decide verdicts, in the order of their hash; the last has published spreads."""
 
 
 def package_versions() -> dict[str, str | None]:
