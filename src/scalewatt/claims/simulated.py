@@ -23,6 +23,7 @@ from scalewatt.claims.evidence.claim_types import (
     Verdict,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Point, Row
+from scalewatt.claims.evidence.expectations import expected_of
 from scalewatt.claims.numbers.decisions import holm
 from scalewatt.claims.rules.run_checks import verdict_and_basis, verdict_of
 from scalewatt.provenance.versions import SIMULATION_SUBJECTS
@@ -132,7 +133,7 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
         """Return the verdict by `rest`, with sentences on what it rests on."""
         text = assumption_of(claim, found)
         if text is not None:
-            first = Verdict(claim.id, NOT_TESTABLE, None, claim.expected, text)
+            first = Verdict(claim.id, NOT_TESTABLE, None, expected_of(claim), text)
             sentences = [text]
         else:
             first, looked_at = verdict_and_basis(claim, rest)

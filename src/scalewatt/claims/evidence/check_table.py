@@ -12,20 +12,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from scalewatt.claims.evidence.claim_types import (
-    PER_SAMPLE,
-    REFERENCE,
-    Claim,
-    read_claims,
-    read_rows,
-)
+from scalewatt.claims.evidence.claim_types import PER_SAMPLE, REFERENCE, read_rows
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import parse_json
 
 CHECK_TABLE = REFERENCE / "claim_checks.csv"
-OF_CLAIM = "claim"
-"""In `expects`: the value and the tolerance that claims.csv gives."""
 _TOLERANCE = re.compile(r"\+-\s*([0-9.]+)\s*(%|pp)?")
+_TARGET = re.compile(r"([0-9.]+) \+- (\w+)")
 _RANGE = re.compile(r"(-?[0-9.]*?[0-9])?\.\.(-?[0-9.]*[0-9])?")
 _NO_COLUMNS = ("n", "samples", "log2 n", "")
 
@@ -59,18 +52,18 @@ class Check:
     against: str
     """What a slope or a rank is taken against: a column, `n`, `log2 n` or `samples`."""
     expects: str
-    """A tolerance's name, a range `low..high`, a number with its tolerance, OF_CLAIM, or JSON."""
+    """A tolerance's name, a range `low..high`, a number with a tolerance's name (`52 +- name`), or JSON."""
     stated_in: str
     """Which source of the published results has the very number that is claimed; empty: none."""
     margin: str
-    """Of an onset what leaves the base; else a tolerance that its rule has beside the bounds."""
+    """The name of a tolerance that the rule has beside the bounds; of an onset what leaves the base."""
     least: int
     """How many points are needed."""
     unit: str
     text: str
     """What the detail calls the number."""
     expected_text: str
-    """What is expected, where the claim's own value is read in another way."""
+    """What is expected, in words of its own; `{built}` is what is built from the rows."""
 
     @property
     def selector(self) -> tuple[str, ...]:
@@ -96,21 +89,28 @@ class Check:
     @property
     def bounds(self) -> tuple[float | None, float | None]:
         """Return lower and upper bound, null if there is none; InputError for what is no range."""
-        if self.expects == OF_CLAIM:
-            return around(_claims()[self.id])
-        if (found := _range_of(self.expects)) is not None:
-            return found
-        value, *tolerance = self.expects.split(maxsplit=1)
-        return _around(self.id, value, " ".join(tolerance))
+        found = _range_of(self.expects)
+        return self.target.bounds if found is None else found
 
     @property
     def target(self) -> Target:
         """Return the number that is claimed, with its tolerance; InputError for what is none."""
-        if self.expects == OF_CLAIM:
-            claim = _claims()[self.id]
-            return _target(self.id, claim.value, claim.tolerance.strip())
-        value, *tolerance = self.expects.split(maxsplit=1)
-        return _target(self.id, value, " ".join(tolerance))
+        found = _TARGET.fullmatch(self.expects)
+        try:
+            return Target(float(found[1]), *_room(found[2])) if found else self._refuse()
+        except ValueError:
+            return self._refuse()
+
+    def _refuse(self) -> Target:
+        raise InputError(
+            f"{CHECK_TABLE.name}: {self.id}: expects {self.expects!r}; expected a tolerance's name, a range "
+            f"low..high, or a number and a tolerance's name (52 +- {SINGLE_RUN})"
+        )
+
+    @property
+    def room(self) -> tuple[float, bool]:
+        """Return what `margin` names, `+-x` in the list of tolerances, and True if it is a part."""
+        return _room(self.margin)
 
     @property
     def most(self) -> float:
@@ -178,15 +178,20 @@ def _check(path: Path, number: int, row: dict[str, str]) -> Check:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """A row of reference/tolerances.csv: bounds that several checks share."""
+    """A row of reference/tolerances.csv: how far off a number may be, for one check or several."""
 
     name: str
     expects: str
-    """A range `low..high`."""
+    """A range `low..high`, or `+-x %`, `+-x pp` or `+-x`, which a number has."""
+    chosen: str
+    """When: one of CHOSEN."""
     reason: str
 
 
 TOLERANCE_TABLE = REFERENCE / "tolerances.csv"
+SINGLE_RUN = "single_run"
+KNOWING, BEFORE = CHOSEN = ("knowing the published rows", "before any run")
+"""A tolerance by which published rows are decided was chosen when they were known."""
 
 
 @cache
@@ -206,6 +211,16 @@ def _range_of(text: str) -> tuple[float | None, float | None] | None:
     return low, high
 
 
+def _room(name: str) -> tuple[float, bool]:
+    """Return what a tolerance `+-x` allows, and True if that is a part; InputError for another name."""
+    named = tolerances().get(name)
+    found = None if named is None else _TOLERANCE.fullmatch(named.expects)
+    if found is None:
+        raise InputError(f"{TOLERANCE_TABLE.name}: {name!r} is no tolerance +-x %, +-x pp or +-x")
+    is_relative = found[2] == "%"
+    return float(found[1]) / (100 if is_relative else 1), is_relative
+
+
 @dataclass(frozen=True)
 class Target:
     """A number that is claimed, and how far off another may be."""
@@ -220,35 +235,6 @@ class Target:
         """Return the value less and plus its tolerance."""
         size = self.room * (abs(self.value) if self.is_relative else 1)
         return self.value - size, self.value + size
-
-
-def around(claim: Claim) -> tuple[float, float]:
-    """Return a claim's value less and plus its tolerance: `+-5 %` of the value, `+-3 pp`, or `+-0.03`."""
-    return _around(claim.id, claim.value, claim.tolerance.strip())
-
-
-def _around(id_: str, value: str, tolerance: str) -> tuple[float, float]:
-    return _target(id_, value, tolerance).bounds
-
-
-def _target(id_: str, value: str, tolerance: str) -> Target:
-    found = _TOLERANCE.fullmatch(tolerance)
-    try:
-        number = float(value)
-    except ValueError:
-        found = None
-    if found is None:
-        raise InputError(
-            f"reference/claims.csv: {id_}: value {value!r}, tol_same_hardware "
-            f"{tolerance!r}; expected a number and +-x %, +-x pp or +-x"
-        )
-    is_relative = found[2] == "%"
-    return Target(number, float(found[1]) / (100 if is_relative else 1), is_relative)
-
-
-@cache
-def _claims() -> dict[str, Claim]:
-    return {claim.id: claim for claim in read_claims()}
 
 
 def _frozen(value: Any) -> Any:

@@ -57,8 +57,8 @@ class Claim:
     text: str
     quantity: str
     value: str
+    """What the paper says; what is expected of results is in the table of checks."""
     unit: str
-    tolerance: str
     portable: str
     note: str
     assumed: str
@@ -67,14 +67,6 @@ class Claim:
     """That, in a noun phrase."""
     assumed_where: str
     """The configurations that this is about: `finetune`, `gbs<=8192`, `gbs=65536`, or all."""
-
-    @property
-    def expected(self) -> str:
-        """Return what is expected, in one line: quantity, value, unit and tolerance."""
-        unit = f" {self.unit}" if self.unit not in ("", "-") else ""
-        tolerance = f" ({self.tolerance})" if self.tolerance not in ("", "-") else ""
-        value = f"{self.value}{unit}{tolerance}" if self.value not in ("", "-") else self.tolerance
-        return f"{self.quantity}: {value}" if self.quantity else self.text
 
 
 @dataclass(frozen=True)
@@ -163,7 +155,6 @@ _OTHER_NAMES = {
     "figure": "figure_table",
     "mode": "scaling_mode",
     "text": "claim",
-    "tolerance": "tol_same_hardware",
 }
 _COLUMNS = {one.name: _OTHER_NAMES.get(one.name, one.name) for one in fields(Claim)}
 """Columns of claims.csv by the fields of a claim."""

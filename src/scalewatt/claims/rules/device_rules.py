@@ -35,7 +35,7 @@ from scalewatt.claims.numbers.uncertain_number import (
     text,
 )
 from scalewatt.claims.rules.regime_rules import energy_slope, known_energies
-from scalewatt.results.tables.comparisons import MARGIN, same_training
+from scalewatt.results.tables.comparisons import same_training
 
 P = "p_gpuh_kw"
 
@@ -139,7 +139,7 @@ def _higher_power(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _equivalent(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether energies of each pair are equivalent: the interval of their ratio within MARGIN.
+    """Check whether energies of each pair are equivalent: the interval of their ratio within `high`.
 
     That the numbers found differ by less, as the sentence says, is told beside.
     """
@@ -147,11 +147,11 @@ def _equivalent(evidence: Evidence, check: Check) -> Outcome:
     def compare(h100: Point, a100: Point) -> Outcome:
         (own, other), scope = energies_alike([h100, a100])
         ratio = own / other
-        low, high = 1 / (1 + MARGIN), 1 + MARGIN
+        low, high = 1 / (1 + check.high), 1 + check.high
         less = "less" if low < ratio.value < high else "more"
         shows = (
             f"Energy of h100 over a100{scope} is {text(ratio)}: the numbers themselves differ by {less} than "
-            f"{MARGIN:.0%}; of equivalent devices the interval is within {low:.3f} to {high:.3f}"
+            f"{check.high:.0%}; of equivalent devices the interval is within {low:.3f} to {high:.3f}"
         )
         return band(check.text, ratio, low, high, shows=shows)
 

@@ -22,8 +22,6 @@ from scalewatt.results.tables.published_spread import Spread, published_spread
 PUBLISHED_RUNS = {"resnet50": 5, "fourcastnet": 1}
 """How many runs a number of the paper is of, but for the probe's PROBE_RUNS."""
 PROBE_RUNS = 3
-MOST_RAM = 0.06
-"""The share of the energy that RAM has at most (claim B03)."""
 
 
 def compared(check: Check, evidence: Evidence, label: str, own: Number) -> Outcome:
@@ -48,7 +46,7 @@ def compared(check: Check, evidence: Evidence, label: str, own: Number) -> Outco
 
 
 def share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Sequence[Point]) -> Outcome:
-    """Check whether the share of CPU energy is the paper's; with 0 to MOST_RAM of RAM, if that is unknown."""
+    """Check whether the share of CPU energy is the paper's; if RAM is unknown with 0 and `margin` of it."""
     (point,) = points
     if point.mean(check.quantity) is not None:
         own = value(point, check.quantity)
@@ -58,7 +56,7 @@ def share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Sequence[
     share = cpu.value / (cpu.value + gpu.value)
     spread = Spread((1 - share) * ratio, max(round(cpu.freedom), 1))
     parts = []
-    for ram in (0.0, MOST_RAM):
+    for ram in (0.0, check.most):
         own = single_run(share * (1 - ram), spread, "share", cpu.assumed, point.n_repeats)
         what = f"{check.label(n=point.gpus)}, were that of RAM {ram:.0%},"
         parts.append(("", compared(check, evidence, what, own)))

@@ -54,8 +54,6 @@ from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.t_tests import MOST_REPEATS
 
 P = "p_gpuh_kw"
-BOUNDS = 0.05
-"""Room at both bounds of an interval of P (claims K01 to K03, L01 to L03)."""
 NAMED = 3
 """How many of the numbers outside of an interval are named one by one."""
 POINTS_PER_COEFFICIENT = 2
@@ -65,7 +63,7 @@ POINTS_PER_COEFFICIENT = 2
 
 
 def _points_within(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether P of all trainings as in the paper, from `n` GPUs on, is within the bounds and 5 %."""
+    """Check whether P of all trainings as in the paper, from `n` GPUs on, is within bounds and room."""
     least = int(check.n or 1)
     points = _as_paper(evidence.points, check)
     counted = [point for point in points if point.gpus >= least]
@@ -94,7 +92,7 @@ def _means_within(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _with_room(check: Check) -> tuple[float, float]:
-    return check.low * (1 - BOUNDS), check.high * (1 + BOUNDS)
+    return check.low * (1 - check.most), check.high * (1 + check.most)
 
 
 def _as_paper(points: Sequence[Point], check: Check) -> list[Point]:
@@ -159,10 +157,8 @@ def _largest_ram_share(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the largest share of RAM is at most the claim's, with its tolerance."""
     own = with_ram(evidence)
     worst = max(own, key=lambda point: point.mean(check.quantity) or 0)
-    share, room = (float(part) for part in check.expects.removeprefix("..").split(" +"))
     what = f"the largest share of RAM in {len(own)} configurations ({worst.id})"
-    found = band(what, quantity(worst, check.quantity), None, share + room)
-    return replace(found, detail=f"{found.detail} The claim says {shown(share)}.")
+    return band(what, quantity(worst, check.quantity), *check.bounds)
 
 
 # --- all series ---------------------------------------------------------------------------------

@@ -28,10 +28,6 @@ from scalewatt.claims.numbers.uncertain_number import (
 )
 from scalewatt.claims.rules.series_rules import error_slope
 
-SAME_SAMPLES = 0.01
-"""Relative difference up to which two datasets count as equally large."""
-
-
 # --- batch regimes ------------------------------------------------------------------------------
 
 
@@ -83,15 +79,16 @@ def _large_is_shorter(evidence: Evidence, check: Check) -> Outcome:
 
 def _steeper_with_data(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the second regime is worse at the smallest common dataset, and improves faster."""
-    return _regimes(evidence, check, _at_equal_data)
+    return _regimes(evidence, check, partial(_at_equal_data, check.most))
 
 
-def _at_equal_data(small: Line, large: Line) -> Outcome:
+def _at_equal_data(same: float, small: Line, large: Line) -> Outcome:
+    """Compare at datasets that differ by at most `same`, a part."""
     pairs = [
         (one, other)
         for one in known(small, "metric_last", least=1)
         for other in known(large, "metric_last", least=1)
-        if abs(samples_of(one) / samples_of(other) - 1) <= SAME_SAMPLES
+        if abs(samples_of(one) / samples_of(other) - 1) <= same
     ]
     if len(pairs) < 2:
         raise TooFew(

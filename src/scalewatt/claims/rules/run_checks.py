@@ -50,6 +50,7 @@ from scalewatt.claims.evidence.evidence import (
     looking,
     unlike_paper,
 )
+from scalewatt.claims.evidence.expectations import OTHER_CLAIMS, expected_of
 from scalewatt.claims.numbers.decisions import all_of, attempt, combine, enough
 from scalewatt.claims.numbers.points import (
     PROBE_EPOCHS,
@@ -271,8 +272,6 @@ COUNTS = {"updates_per_epoch"}
 """Rules on what follows from settings alone."""
 IDENTITIES = {"population_spread", "sum_of_parts", "sum_of_powers"}
 """Rules on numbers of the same samples, which agree if the program's arithmetic is right."""
-OTHER_CLAIMS = "claims"
-"""The rule of a claim that holds where others do: `quantity` names them."""
 
 
 @cache
@@ -305,7 +304,7 @@ def verdict_and_basis(claim: Claim, evidence: Evidence) -> tuple[Verdict, set[st
     """Return the verdict on a claim, and the configurations whose quantities it rests on."""
     with looking() as seen:
         outcome = _classed(claim, _outcome(claim, evidence))
-    expected = claim.expected if outcome.expected is None else outcome.expected
+    expected = expected_of(claim) if outcome.expected is None else outcome.expected
     names = {name for line in evidence.lines for name in (line.model, line.device)}
     detail = " ".join(filter(None, (_sentence(outcome.detail, names), outcome.note)))
     if odd := sorted(seen.origins - {"measured", "published"}):
@@ -371,8 +370,7 @@ def check_claim(checks: Sequence[Check], evidence: Evidence) -> Outcome:
     found = _together(checks, evidence)
     if checks[0].rule in SETTINGS:
         found = unless_departing(found, evidence, checks[0].model)
-    expected = checks[0].expected_text
-    return replace(found, expected=expected) if expected else found
+    return found
 
 
 def _together(checks: Sequence[Check], evidence: Evidence) -> Outcome:

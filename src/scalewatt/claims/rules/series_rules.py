@@ -282,7 +282,7 @@ def _stagnates(check: Check, evidence: Evidence, line: Line, points: Points) -> 
                 "start",
                 positive("fall of top-1 error in the first three doublings", -first, check.unit),
             ),
-            ("end", positive(end, last - first * 0.5, check.unit)),
+            ("end", positive(end, last - first * check.most, check.unit)),
         ]
     )
 
@@ -337,12 +337,10 @@ def _onset(check: Check, evidence: Evidence, line: Line, points: Points) -> Outc
     By more than `margin`; a relative one is at least two standard deviations of the smallest GBS's.
     """
     own = values(points, check.quantity)
-    if check.margin.endswith("%"):
+    margin, is_relative = check.room
+    if is_relative:
         base = own[0]
-        relative = float(check.margin.removesuffix("%")) / 100 * base.value
-        margin = max(relative, 0.0 if base.assumed else 2 * base.spread)
-    else:
-        margin = float(check.margin)
+        margin = max(margin * base.value, 0.0 if base.assumed else 2 * base.spread)
     sizes = [point.gbs for point in points]
     return onset(check.text, sizes, own, margin, int(check.low), int(check.high), check.unit)
 
