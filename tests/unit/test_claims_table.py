@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.claims.check_claims import verdicts
+from scalewatt.claims.check_claims import as_text, verdicts
 from scalewatt.claims.evidence.check_table import (
     BEFORE,
     CHECK_TABLE,
@@ -23,6 +23,7 @@ from scalewatt.claims.evidence.claim_types import (
     BY_CONSTRUCTION,
     SPECIFIED_KINDS,
     TESTED,
+    listed_claims,
     read_claims,
 )
 from scalewatt.claims.evidence.expectations import expected_of
@@ -273,6 +274,16 @@ def test_a_sentence_that_is_tested_in_part_says_which_part_is_not(id_: str, unte
     assert untested in LINES[id_]
     found = {one.id: one for one in verdicts(published_evidence())}
     assert found[id_].expected == LINES[id_]
+
+
+def test_the_text_says_of_every_test_what_is_expected_and_what_is_not_tested() -> None:
+    given = published_evidence()
+    found = verdicts(given)
+    text = " ".join(as_text(found, listed_claims(), given).split())
+    tested = [one for one in found if one.verdict in TESTED]
+    assert len(tested) > 20 and "the accuracy is not tested." in text
+    for one in tested:
+        assert f"Expected: {LINES[one.id]}." in text
 
 
 def test_the_guide_names_every_column_rule_and_scope() -> None:

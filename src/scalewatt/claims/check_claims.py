@@ -243,7 +243,8 @@ def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidenc
         lines += ["", f"{words} ({len(chosen)}). {meaning}".rstrip()]
         for one in chosen:
             detail = " ".join([one.detail, *power_text(one)])
-            for text in (f"{one.id:<4} {of_id[one.id].text}", f"     {detail}"):
+            expected = [f"     Expected: {one.expected}."] if one.verdict in TESTED else []
+            for text in (f"{one.id:<4} {of_id[one.id].text}", *expected, f"     {detail}"):
                 lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent=" " * 7)
     return "\n".join(lines)
 
