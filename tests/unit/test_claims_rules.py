@@ -24,14 +24,20 @@ from scalewatt.claims.evidence.claim_types import (
     Outcome,
     TooFew,
 )
-from scalewatt.claims.evidence.evidence import Evidence
+from scalewatt.claims.evidence.evidence import Evidence, Trace
 from scalewatt.claims.load_evidence import lines_of, with_points
 from scalewatt.claims.numbers import batch_sizes, trends
 from scalewatt.claims.numbers import decisions as rules
 from scalewatt.claims.numbers import uncertain_number as uncertain
+from scalewatt.claims.numbers.decisions import band
 from scalewatt.claims.numbers.uncertain_number import Number, Variance
 from scalewatt.claims.rules import power_rules
-from scalewatt.claims.rules.trace_rules import fifth_over_median, fluctuation, window_means
+from scalewatt.claims.rules.trace_rules import (
+    fifth_over_median,
+    fluctuation,
+    percentile_of,
+    window_means,
+)
 from scalewatt.results.tables.published_spread import Spread
 from scalewatt.results.tables.repeat_statistics import Summary, summarise
 
@@ -575,3 +581,55 @@ def test_lost_samples_leave_a_window_out() -> None:
     assert window_means(trace("one", "a100", 4, powers)) == [100.0] * 10 + [200.0]
     with pytest.raises(TooFew, match="9 windows of 10 s have power; 1 more are needed"):
         window_means(trace("one", "a100", 4, [100.0] * 90))
+
+
+def _falling(windows: int, low: float, part: float) -> Trace:
+    """A trace of windows of 10 s, of which a part is at `low` times the power of the others."""
+    random = np.random.default_rng(1)
+    falls = random.permutation(windows) < part * windows
+    powers = [
+        250.0 * (low if fall else 1.0) + random.normal(0, 4) for fall in falls for _ in range(10)
+    ]
+    return trace("one", "a100", 4, powers)
+
+
+@pytest.mark.parametrize(
+    ("low", "windows", "expected"),
+    [
+        (0.599, 30, "undecided"),
+        (0.602, 30, "undecided"),
+        (0.3, 30, "supported"),
+        (0.9, 30, "contradicted"),
+    ],
+)
+def test_a_fall_of_power_is_told_by_its_whole_interval(
+    low: float, windows: int, expected: str
+) -> None:
+    own = percentile_of(_falling(windows, low, 0.3))
+    found = band("", own, None, 0.6)
+    assert found.verdict == expected, found.detail
+    assert found.p is not None and (found.p <= rules.LEVEL) == (expected == "contradicted")
+    assert own.freedom == windows - 1
+
+
+def test_the_interval_of_a_percentile_of_power_holds_the_truth_where_windows_are_independent() -> (
+    None
+):
+    """Windows of a mean of their own, of 10 samples about it; the truth is that of 20,000 windows."""
+
+    def powers(random: np.random.Generator, windows: int) -> list[float]:
+        means = random.normal(250, 25, (windows, 1))
+        return (means + random.normal(0, 10, (windows, 10))).ravel().tolist()
+
+    truth = fifth_over_median(powers(np.random.default_rng(0), 20_000))
+    inside = 0
+    for seed in range(1, 121):
+        own = percentile_of(trace("one", "a100", 4, [*powers(np.random.default_rng(seed), 30)]))
+        inside += own.low <= truth <= own.high
+    assert inside / 120 >= 0.82  # 91 % of 800: of 30 windows, one or two make the percentile
+
+
+def test_longer_traces_tell_a_percentile_of_power_better() -> None:
+    assert (
+        percentile_of(_falling(400, 0.5, 0.3)).error < percentile_of(_falling(40, 0.5, 0.3)).error
+    )

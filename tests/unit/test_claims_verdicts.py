@@ -513,8 +513,23 @@ def varied_seeds() -> Evidence:
     return finished(changed_one)
 
 
+def fallen(part: float) -> list[float | None]:
+    """Powers that fall to about a part of their median, in one window of 10 s of five."""
+    random = Random(2)
+    levels = [
+        250.0 * (part + random.uniform(0, 0.05) if window % 5 == 0 else 1.0) for window in range(30)
+    ]
+    lowest = min(levels)
+    return [
+        level * part * 250.0 / lowest if level < 240 else level
+        for level in levels
+        for _ in range(10)
+    ]
+
+
 UNSAID = provenance(cuda=None, mpi=None, parallelism=None, optimizer=None)
-FALLING = [60.0 if second % 100 < 10 else 250.0 for second in range(300)]
+FALLING = [60.0 if second % 50 < 10 else 250.0 for second in range(300)]
+FEW_FALLS = [60.0 if second % 100 < 10 else 250.0 for second in range(300)]
 SHORT_FALLS = [60.0 if second % 10 == 0 else 250.0 for second in range(300)]
 OFF = [0.0] * 300
 RANDOM = Random(1)
@@ -756,6 +771,11 @@ FURTHER: dict[str, Further] = {
     "falls on H100": Further(
         "J03", traced(on_a100(WIDE), on_h100(FALLING)), NO, ("expected above 0.8",)
     ),
+    "few falls on H100": Further(
+        "J03", traced(on_a100(WIDE), on_h100(FEW_FALLS)), OPEN, ("0.24 ± ",)
+    ),
+    "falls to just below the bound": Further("J02", traced(on_a100(fallen(0.597))), OPEN),
+    "falls to just above the bound": Further("J02", traced(on_a100(fallen(0.602))), OPEN),
     "short falls on H100": Further("J03", traced(on_a100(WIDE), on_h100(SHORT_FALLS)), NO),
     "power that was not measured": Further(
         "J02", traced(changed_trace(on_a100(WIDE), energy_origin="estimated")), UNTESTED

@@ -14,6 +14,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from scalewatt.claims.evidence.check_table import Check
@@ -26,7 +27,7 @@ from scalewatt.claims.evidence.claim_types import (
     TooFew,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Trace
-from scalewatt.claims.numbers.decisions import all_of, attempt, combine, decided, sign
+from scalewatt.claims.numbers.decisions import all_of, attempt, band, combine, sign
 from scalewatt.claims.numbers.uncertain_number import Number, Variance, quantity, text
 
 WINDOW_S = 10.0
@@ -36,6 +37,9 @@ SMOOTHED = 2.0
 """By how much means over windows, taken between samples, may hide of their variance."""
 NET = ("fourcastnet", "pretrain")
 SHOWN_S = 300.0
+DRAWS = 400
+"""Of traces made of windows drawn again, which tell how a percentile scatters."""
+SEED = 5
 
 
 def _measured(evidence: Evidence, model: str, phase: str, device: str | None = None) -> list[Trace]:
@@ -107,12 +111,32 @@ def variance_of_instants(trace: Trace) -> float:
     return float(parts.mean())
 
 
-def fifth_over_median(powers: Sequence[float]) -> float:
+def fifth_over_median(powers: npt.ArrayLike) -> float:
     """Return the 5 % percentile over the median; NotTestable for a median of 0."""
-    fifth, median = np.percentile(powers, [5, 50])
+    fifth, median = np.percentile(np.asarray(powers, dtype=float), [5, 50])
     if not median:
-        raise NotTestable("The median power is 0 W.")
+        raise NotTestable("The median power is 0 W, or may be.")
     return float(fifth / median)
+
+
+def percentile_of(trace: Trace) -> Number:
+    """Return `fifth_over_median` of a trace's samples, with an interval by drawing its windows again.
+
+    Whole windows of WINDOW_S are drawn with replacement, as many as there are (block bootstrap, Künsch 1989),
+    DRAWS times by a fixed seed; the standard deviation of what they give is the error. Assumed: windows
+    are independent, and like those of other times of this training; a percentile scatters normally. Falls
+    that take longer than a window make it too narrow, and few windows somewhat: of 30 independent ones it
+    held the truth in 90 to 94 % of 800 traces. NotTestable for a median that is 0, or may be; TooFew for
+    too few samples or windows.
+    """
+    value = fifth_over_median(_samples(trace))
+    blocks = [np.asarray(own, dtype=float) for _, own in in_windows(trace)]
+    drawn = np.random.default_rng(SEED).integers(len(blocks), size=(DRAWS, len(blocks)))
+    again = [fifth_over_median(np.concatenate([blocks[i] for i in draw])) for draw in drawn]
+    square = float(np.var(again, ddof=1))
+    return Number(
+        value, {f"percentile of {_name(trace)}": Variance(square, len(blocks) - 1, square)}
+    )
 
 
 def fluctuation(powers: Sequence[float], less: float = 0.0, source: str = "windows") -> Number:
@@ -138,19 +162,16 @@ def _falls_back(evidence: Evidence, check: Check) -> Outcome:
     averaged = averaged_s(evidence)
 
     def of_trace(trace: Trace) -> Outcome:
-        low = fifth_over_median(_samples(trace))
-        if averaged and low >= check.high:
+        low = percentile_of(trace)
+        if averaged and low.value >= check.high:
             raise NotTestable(
-                f"Figure 5 has means over {averaged:g} s, which may hide falls ({low:.2f} of the median): "
-                "samples are needed (no power_window_s)."
+                f"Figure 5 has means over {averaged:g} s, which may hide falls ({text(low)} of the "
+                "median): samples are needed (no power_window_s)."
             )
         kind = f"means over {averaged:g} s" if averaged else "samples"
-        return decided(
-            low < check.high,
-            low,
-            f"5 % percentile over median of the {kind}, instantaneous on A100, is {low:.2f}, expected "
-            f"below {check.high}.",
-        )
+        what = f"5 % percentile over median of the {kind}, instantaneous on A100,"
+        shows = f"{what} is {text(low)}, expected below {check.high}"
+        return band(what, low, None, check.high, shows=shows)
 
     traces = _measured(evidence, *check.series)
     return combine(attempt(_name(trace), of_trace, trace) for trace in traces)
@@ -196,9 +217,10 @@ def _narrower_on_h100(evidence: Evidence, check: Check) -> Outcome:
         )
 
     def stays_up(h100: Trace) -> Outcome:
-        low = fifth_over_median(_samples(h100))
+        low = percentile_of(h100)
         what = f"5 % percentile over median on {_name(h100)}"
-        return decided(low > check.low, low, f"{what} is {low:.2f}, expected above {check.low}.")
+        shows = f"{what} is {text(low)}, expected above {check.low}"
+        return band(what, low, check.low, None, shows=shows)
 
     pairs = _on_both(evidence)
     alone = {id(h100): h100 for h100, _ in pairs}.values()
