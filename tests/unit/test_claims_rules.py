@@ -633,3 +633,48 @@ def test_longer_traces_tell_a_percentile_of_power_better() -> None:
     assert (
         percentile_of(_falling(400, 0.5, 0.3)).error < percentile_of(_falling(40, 0.5, 0.3)).error
     )
+
+
+KNEE_SIZES = [4, 8, 16, 32, 64, 128]
+BENT = [700.0, 705.0, 708.0, 760.0, 830.0, 880.0]
+SMOOTH = [700.0, 703.0, 712.0, 735.0, 765.0, 805.0]
+CLEAR = [700.0, 702.0, 704.0, 760.0, 816.0, 872.0]
+
+
+@pytest.mark.parametrize(
+    ("curve", "error", "exact", "verdict"),
+    [
+        (BENT, 3.0, {2}, "undecided"),
+        (CLEAR, 0.5, {2}, "supported"),
+        (CLEAR, 0.5, set(), "supported"),
+        (SMOOTH, 0.0, set(range(6)), "undecided"),
+        (CLEAR, 0.0, set(range(6)), "supported"),
+    ],
+)
+def test_where_a_knee_is_does_not_depend_on_the_unit(
+    curve: list[float], error: float, exact: set[int], verdict: str
+) -> None:
+    """With points of unknown, known and no error."""
+
+    def told(factor: float) -> Outcome:
+        own = [
+            of(factor * value, 0.0 if index in exact else factor * error, source=str(index))
+            for index, value in enumerate(curve)
+        ]
+        return batch_sizes.knee(KNEE_SIZES, own, 16, 64)
+
+    found = [told(factor) for factor in (1e-3, 0.01, 1.0, 100.0, 1e4)]
+    assert {one.verdict for one in found} == {verdict}, [one.detail for one in found]
+    assert [one.p for one in found] == pytest.approx([found[0].p] * len(found))
+    fits = {
+        match[1] for one in found if (match := re.search(r"fits too \(p = (.*?)\)", one.detail))
+    }
+    assert len(fits) <= 1
+    assert verdict == "supported" or NEEDED.search(found[0].detail)
+
+
+@pytest.mark.parametrize("sizes", [[8, 16, 32], [8, 16, 32, 64, 128], [2, 4, 8, 128, 256]])
+def test_a_knee_is_told_only_from_points_within_and_outside_of_the_range(sizes: list[int]) -> None:
+    values = [700.0, 701, 760, 820, 880][: len(sizes)]
+    with pytest.raises(TooFew, match="1 more needed there"):
+        batch_sizes.knee(sizes, numbers(values, 0.1), 16, 64)

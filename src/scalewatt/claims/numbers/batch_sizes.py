@@ -19,6 +19,9 @@ from scalewatt.claims.evidence.claim_types import (
 from scalewatt.claims.numbers.decisions import LEVEL, against, all_of, band, needed, positive, told
 from scalewatt.claims.numbers.uncertain_number import Number, shown, text, weighted
 
+ROUNDING = 1e-12
+"""The part of a number by which lines through exact points may miss them."""
+
 
 def onset(
     what: str,
@@ -81,46 +84,63 @@ class _Bend:
     """The distance from them of the point that is furthest by its interval."""
 
     misfit: float
-    """The mean square of the points' distances over their standard errors, for the lines' freedom."""
+    """The mean square of the points' distances over their standard errors, for the lines' freedom.
+
+    Exact points add nothing to it; where all are exact, the distances are parts of the largest number.
+    """
     points: int
     freedom: float
     """Degrees of freedom of these errors."""
+    is_exact: bool
+    """True if all points are."""
 
     def p(self, least: float) -> float:
         """Return the probability of points so far from the lines, were these the truth.
 
-        `least` is the misfit of the lines that fit best: where even they do not, curves are no two lines,
-        and others are compared with these.
+        `least` is the misfit of the lines that fit best: where even they do not, or nothing else tells
+        what a point scatters, curves are no two lines, and others are compared with these.
         """
         from scipy.special import fdtrc
 
         mine = self.points - 3
+        if mine < 1:
+            return 1.0
         if math.isinf(self.misfit):
             return 0.0
-        errors = self.freedom if least <= 1 else min(self.freedom, mine)
-        return float(fdtrc(mine, min(errors, 1e6), self.misfit / max(least, 1.0)))
+        expected = ROUNDING**2 if self.is_exact else 1.0
+        is_compared = self.is_exact or least > expected
+        errors = min(self.freedom, mine) if is_compared else self.freedom
+        return float(fdtrc(mine, min(errors, 1e6), self.misfit / max(least, expected)))
 
 
 def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: float) -> Outcome:
     """Check whether numbers rise with log2 of the batch sizes, and faster from `low` to `high` on.
 
     The knee is the inner point where two joined lines fit best; any other whose lines the points fit, by
-    the F test of their distances, is possible too. The second slope must be above the first by more
-    than the points' intervals.
+    the F test of their distances, is possible too. Where all points are exact, these are compared with those
+    of the best lines, so that no verdict depends on the unit. The second slope must be above the first by
+    more than the points' intervals. TooFew where no inner point is within the range, or none outside of it.
     """
 
     def is_inside(bend: _Bend) -> bool:
         return low <= bend.gbs <= high
 
     bends = [_joined(sizes, numbers, size) for size in sizes[1:-1]]
+    for where, count in (
+        (f"from {low:g} to {high:g}", sum(map(is_inside, bends))),
+        (f"below {low:g} or above {high:g}", len(bends) - sum(map(is_inside, bends))),
+    ):
+        if not count:
+            raise TooFew(
+                f"No knee at a GBS {where} can be compared: 1 more needed there, between other points."
+            )
     best = min(bends, key=lambda bend: bend.squares)
     sentence = (
         f"Two joined lines fit best with a knee at GBS {best.gbs}, expected at {low:g} to {high:g}"
     )
     fits = {one.gbs: one.p(best.misfit) for one in bends}
     inside, outside = (
-        max((fits[one.gbs] for one in bends if is_inside(one) is side), default=0.0)
-        for side in (True, False)
+        max(fits[one.gbs] for one in bends if is_inside(one) is side) for side in (True, False)
     )
     p = min(1.0, inside * sum(map(is_inside, bends)))
     if outside <= LEVEL and is_inside(best):
@@ -130,9 +150,10 @@ def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: floa
     else:
         others = [one for one in bends if is_inside(one) != is_inside(best)]
         other = max(others or bends, key=lambda one: fits[one.gbs])
-        more = (
-            f"one at GBS {other.gbs} fits too (p = {fits[other.gbs]:.2g}); {told(other.furthest)}"
-        )
+        tells = told(other.furthest)
+        if other.is_exact:
+            tells = "1 more GBS or several would tell"
+        more = f"one at GBS {other.gbs} fits too (p = {fits[other.gbs]:.2g}); {tells}"
         place = Outcome(UNDECIDED, best.gbs, f"{sentence}; {more}.", p=max(p, 2 * LEVEL))
     return all_of(
         [
@@ -155,11 +176,28 @@ def _joined(sizes: Sequence[int], numbers: Sequence[Number], at: int) -> _Bend:
         replace(one.linear(), value=abs(float(rest)))
         for rest, one in zip(rests, numbers, strict=True)
     ]
-    furthest = max(distances, key=lambda one: one.value / (one.half or math.ulp(1.0)))
+    # An exact point is told by no more repeats: it is the furthest only where all are.
+    furthest = max(distances, key=lambda one: (one.error > 0, _over(one.value, one.half)))
     before, change = (weighted(map(float, inverse[index]), numbers) for index in (1, 2))
-    errors = np.array([one.linear().error for one in numbers])
-    exact = not np.all(errors > 0)
-    squares = rests**2 if exact else (rests / errors) ** 2
-    misfit = float(np.sum(squares)) / max(len(sizes) - 3, 1)
+    errors = np.array([one.error for one in distances])
+    known = errors > 0
+    largest = float(np.max(np.abs(y))) or 1.0
+    parts = rests[known] / errors[known] if known.any() else rests / largest
+    misfit = float(np.sum(parts**2)) / max(len(sizes) - 3, 1)
     freedom = min(one.freedom for one in numbers)
-    return _Bend(at, before, change, float(np.sum(rests**2)), furthest, misfit, len(sizes), freedom)
+    squares = float(np.sum(rests**2))
+    return _Bend(
+        at,
+        before,
+        change,
+        squares,
+        furthest,
+        misfit,
+        len(sizes),
+        freedom,
+        is_exact=not bool(known.any()),
+    )
+
+
+def _over(value: float, half: float) -> float:
+    return value / half if half else value
