@@ -8,6 +8,7 @@ truth on the bound (two one-sided tests: Schuirmann 1987).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -34,10 +35,12 @@ def quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
 def below(value: float, bound: float, error: float, freedom: float) -> float:
     """Return the probability of an estimate as low as `value` or lower, were the truth at `bound`.
 
-    With an `error` of 0 it is 0 or 1.
+    With an `error` of 0 it is 0 or 1; with an unknown one it is 1.
     """
     from scipy.special import stdtr
 
+    if not math.isfinite(error):
+        return 1.0
     if not error:
         return float(value >= bound)
     return float(stdtr(min(freedom, _MANY), (value - bound) / error))
@@ -53,8 +56,11 @@ def chance_inside(
 ) -> float:
     """Return the probability that an estimate's whole interval lies within bounds, for this truth.
 
-    `error` is the true standard error; the one found varies about it as `freedom` says.
+    `error` is the true standard error; the one found varies about it as `freedom` says. An estimate whose
+    error is not known (infinite, or NaN) decides nothing: 0.
     """
+    if not math.isfinite(error):
+        return 0.0
     if not error:
         return float(low <= truth <= high)
     return float(np.mean(_insides(truth, low, high, error, freedom, confidence)))
@@ -68,7 +74,12 @@ def chance_outside(
     freedom: float,
     confidence: float = CONFIDENCE,
 ) -> float:
-    """Return the probability that an estimate's whole interval lies outside of bounds, for this truth."""
+    """Return the probability that an estimate's whole interval lies outside of bounds, for this truth.
+
+    0 where its error is not known.
+    """
+    if not math.isfinite(error):
+        return 0.0
     if not error:
         return float(not low <= truth <= high)
     return float(np.mean(_outsides(truth, low, high, error, freedom, confidence)))
@@ -80,6 +91,8 @@ def chance_equivalent_or_different(
     """Return the probability that two one-sided tests at `level` place an estimate within ± room, or that
     its 95 % interval leaves out 0, for this truth.
     """
+    if not math.isfinite(error):
+        return 0.0
     if not error:
         return float(truth != 0.0 or room > 0.0)
     inside = _insides(truth, -room, room, error, freedom, 1 - 2 * level)
