@@ -11,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from scalewatt.claims.evidence.claim_types import Outcome
+from scalewatt.claims.numbers.decisions import band, repeats_to_tell
+from scalewatt.claims.numbers.uncertain_number import own_repeats, single_run
 from scalewatt.results.tables.comparisons import (
     MARGIN,
     comparisons_of,
@@ -18,7 +21,7 @@ from scalewatt.results.tables.comparisons import (
     repeats_needed,
 )
 from scalewatt.results.tables.frames import frame_of, records, to_table
-from scalewatt.results.tables.published_spread import published_spread
+from scalewatt.results.tables.published_spread import Spread, published_spread
 from scalewatt.results.tables.table_schema import COMPARISONS, RUNS
 
 VALUES = st.lists(st.floats(50.0, 150.0), min_size=2, max_size=8)
@@ -87,7 +90,7 @@ def test_as_many_repeats_as_needed_give_a_verdict_four_times_in_five_and_fewer_d
 
 def test_equal_devices_need_as_many_repeats_as_counted_by_hand() -> None:
     """Of a spread of 4.71 %, by a table of the power of two one-sided tests."""
-    assert repeats_needed(PROBE, MARGIN) in (16, 17, 18)
+    assert repeats_needed(PROBE, MARGIN) in (20, 21)
 
 
 def test_a_spread_that_is_too_large_needs_more_repeats_than_anybody_runs() -> None:
@@ -147,7 +150,7 @@ def test_single_runs_have_the_published_spread_of_their_own_model(
     rows = by_quantity(comparison_rows([run(device, model=model) for device in ("a100", "h100")]))
     assert rows["energy_kwh"]["spread"] == pytest.approx(energy, rel=0.005)
     assert rows["energy_kwh"]["spread_freedom"] == freedom
-    assert rows["p_gpuh_kw"]["spread"] < rows["energy_kwh"]["spread"]
+    assert rows["p_gpuh_kw"]["spread"] > rows["energy_kwh"]["spread"]
 
 
 def test_another_model_has_the_widest_published_spread() -> None:
@@ -170,7 +173,7 @@ def test_the_spread_is_that_of_the_campaigns_repeats_where_these_have_none() -> 
     for name in ("energy_kwh", "p_gpuh_kw"):
         assert rows[name]["spread_source"] == "the campaign's repeats"
         assert rows[name]["spread_freedom"] == 2
-        assert rows[name]["repeats_needed"] == 2
+        assert rows[name]["repeats_needed"] == 3
         assert rows[name]["spread"] == pytest.approx(np.log([131, 132, 133]).std(ddof=1))
 
 
@@ -244,3 +247,64 @@ def test_energies_of_unequal_origin_are_not_compared() -> None:
 
 def test_excluded_runs_are_not_compared() -> None:
     assert comparison_rows([run("a100"), run("h100", excluded="throttled")]) == []
+
+
+def _as_claimed(ones: list[float], others: list[float]) -> Outcome:
+    """What claim T8 says of the same energies."""
+    own, other = (
+        own_repeats(name, float(np.mean(values)), float(np.std(values, ddof=1)), len(values))
+        for name, values in (("h100", ones), ("a100", others))
+    )
+    return band("", own / other, 1 / (1 + MARGIN), 1 + MARGIN)
+
+
+@pytest.mark.parametrize("spread", [0.01, PROBE])
+@pytest.mark.parametrize("ratio", [1.0, 1.02, 1.035, 1.06, 1.15])
+def test_the_table_and_the_claim_call_the_same_energies_equivalent(
+    ratio: float, spread: float
+) -> None:
+    """Where the claim is contradicted, devices differ; by logarithms, one in a hundred is on the edge."""
+    generator = np.random.default_rng(0)
+    says = {"equivalent": 0, "different": 0}
+    for n in (2, 3, 5, 12, 25):
+        for _ in range(40):
+            ones, others = generator.lognormal(0, spread, (2, n)).tolist()
+            ones = [ratio * one for one in ones]
+            found, claimed = equivalence(ones, others, MARGIN).verdict, _as_claimed(ones, others)
+            says["equivalent"] += (found == "equivalent") != (claimed.verdict == "supported")
+            says["different"] += claimed.verdict == "contradicted" and found != "different"
+    assert says["equivalent"] <= 2 and says["different"] <= 2, says
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.02, PROBE])
+def test_as_many_repeats_make_equal_devices_equivalent_in_the_table_as_in_the_claim(
+    spread: float,
+) -> None:
+    """Of a ratio of 1 both verdicts are about the margin; Welch's freedom makes one repeat's difference."""
+    own, other = (single_run(1.0, Spread(spread, 68), name, "") for name in ("h100", "a100"))
+    claimed = repeats_to_tell(own / other, 1 / (1 + MARGIN), 1 + MARGIN)
+    found = repeats_needed(spread, MARGIN)
+    assert claimed is not None and found is not None
+    assert abs(found - claimed) <= 1
+
+
+@pytest.mark.parametrize("ratio", [1.02, 1.06, 1.15])
+def test_telling_devices_from_equal_takes_no_more_repeats_than_telling_them_beyond_the_margin(
+    ratio: float,
+) -> None:
+    own, other = (single_run(v, Spread(PROBE, 68), f"{v}", "") for v in (ratio, 1.0))
+    claimed = repeats_to_tell(own / other, 1 / (1 + MARGIN), 1 + MARGIN)
+    found = repeats_needed(PROBE, MARGIN, ratio)
+    assert claimed is not None and found is not None
+    assert found <= claimed + 1
+
+
+@given(VALUES, VALUES)
+def test_equivalent_devices_have_their_whole_interval_within_the_margin(
+    ones: list[float], others: list[float]
+) -> None:
+    found = equivalence(ones, others, 0.1)
+    assert found.low is not None and found.high is not None
+    edge = min(found.low - 1 / 1.1, 1.1 - found.high)
+    if abs(edge) > 1e-9:
+        assert (found.verdict == "equivalent") == (edge > 0)

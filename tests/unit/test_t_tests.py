@@ -31,7 +31,7 @@ def test_an_estimate_of_unknown_error_decides_nothing(
 
 @pytest.mark.parametrize("error", [math.inf, math.nan])
 def test_a_ratio_of_unknown_error_is_neither_equivalent_nor_different(error: float) -> None:
-    assert chance_equivalent_or_different(0.0, 0.05, error, 2, 0.05) == 0.0
+    assert chance_equivalent_or_different(0.0, 0.05, error, 2) == 0.0
 
 
 @pytest.mark.parametrize("error", [1e-300, 1e-9, 1e9, 1e300])

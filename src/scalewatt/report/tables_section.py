@@ -167,8 +167,8 @@ _KINDS = (
         "comparisons",
         "comparisons",
         "Devices compared",
-        "The same training on two devices. Equivalent: two one-sided t tests place the ratio "
-        "within the margin.",
+        "The same training on two devices. Equivalent: the 95 % interval of the ratio is within the "
+        "margin. Different: it leaves out 1.",
         (
             *("configuration", "baseline", "quantity", "energy_scope", "n_repeats"),
             *("baseline_n_repeats", "ratio", "margin", "tost_p", "verdict", "repeats_needed"),

@@ -1,7 +1,8 @@
 """The table `comparisons`: the same training on two devices, and whether they are equivalent.
 
-Two one-sided t tests of the mean logarithms (Schuirmann 1987; variances may differ, Welch), by which
-the ratio of two devices lies within the margin, at 5 %. Energies are compared over the device kinds
+Two devices are equivalent where the 95 % interval of their ratio lies within the margin: two one-sided t
+tests of the mean logarithms at 2.5 % each (Schuirmann 1987; variances may differ, Welch), as claims are
+decided. Energies are compared over the device kinds
 that both have. How many repeats would tell is counted from the spread of one run: that of these runs,
 else of other trainings of the same model and phase, else the published one.
 """
@@ -31,7 +32,8 @@ Row = dict[str, Any]
 Kind = tuple[str, str | None]
 MARGIN = 0.05
 """Two devices are equivalent where their ratio is within 1/(1 + MARGIN) … 1 + MARGIN."""
-LEVEL = 0.05
+LEVEL = (1 - t_tests.CONFIDENCE) / 2
+"""Of each of the two tests: both hold where the whole interval is within the margin."""
 _SAME = (
     *("campaign", "model", "phase", "gpus", "local_batch_size", "global_batch_size"),
     *("dataset_samples", "epochs", "protocol", "precision", "loader", "channels_last", "compile"),
@@ -173,14 +175,15 @@ def repeats_needed(spread: float, margin: float, ratio: float = 1.0) -> int | No
     """Return how many repeats of each device give a verdict with a probability of 80 %.
 
     Were `ratio` the true one, and `spread` the true relative standard deviation of a single run. The
-    verdict is `equivalent`, or `different`. None for more than MOST_REPEATS.
+    verdict is `equivalent`, or `different` from 1: fewer repeats tell this than that a ratio is beyond the
+    margin, which is what contradicts a claim of equivalence. None for more than MOST_REPEATS.
     """
     apart, room = math.log(ratio), math.log1p(margin)
 
     def chance(n: int) -> float:
         error = spread * math.sqrt(2 / n)
         freedom = 2 * n * (n - 1) / (n + 1)  # what Welch's test finds where spreads are equal
-        return t_tests.chance_equivalent_or_different(apart, room, error, freedom, LEVEL)
+        return t_tests.chance_equivalent_or_different(apart, room, error, freedom)
 
     return t_tests.first_with_power(chance)
 

@@ -86,16 +86,17 @@ def chance_outside(
 
 
 def chance_equivalent_or_different(
-    truth: float, room: float, error: float, freedom: float, level: float
+    truth: float, room: float, error: float, freedom: float
 ) -> float:
-    """Return the probability that two one-sided tests at `level` place an estimate within ± room, or that
-    its 95 % interval leaves out 0, for this truth.
+    """Return the probability that an estimate's 95 % interval is within ± room or leaves out 0.
+
+    Either will do: an interval that is beyond 0, but not beyond `room`, tells a difference.
     """
     if not math.isfinite(error):
         return 0.0
     if not error:
         return float(truth != 0.0 or room > 0.0)
-    inside = _insides(truth, -room, room, error, freedom, 1 - 2 * level)
+    inside = _insides(truth, -room, room, error, freedom, CONFIDENCE)
     apart = _outsides(truth, 0.0, 0.0, error, freedom, CONFIDENCE)
     # For one standard error both together are all estimates, or they exclude each other.
     return float(np.mean(np.minimum(inside + apart, 1.0)))
