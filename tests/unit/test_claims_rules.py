@@ -423,15 +423,6 @@ def test_an_exponent_is_told_with_its_interval() -> None:
     assert found.error == pytest.approx(0.01 / (math.log(2) * math.sqrt(5)))
 
 
-@pytest.mark.parametrize(
-    ("values", "error", "verdict"),
-    [
-        ([100, 101, 99, 100], 0.3, "supported"),
-        ([100, 104, 108, 112], 0.3, "contradicted"),
-        ([100, 100, 130, 100], 0.3, "contradicted"),
-        ([100, 101, 99, 100], 8.0, "undecided"),
-    ],
-)
 def test_an_exponent_has_the_errors_of_its_hours_too() -> None:
     x = [of(a, 0.02 * a, source=f"h{a}") for a in (1.0, 2.0, 4.0, 8.0)]
     own = [of(3 * a, 0.03 * a, source=f"e{a}") for a in (1.0, 2.0, 4.0, 8.0)]
@@ -463,6 +454,15 @@ def test_equal_repeats_have_the_spread_of_others() -> None:
     assert own.freedom == 68 and own.half > 1
 
 
+@pytest.mark.parametrize(
+    ("values", "error", "verdict"),
+    [
+        ([100, 101, 99, 100], 0.3, "supported"),
+        ([100, 104, 108, 112], 0.3, "contradicted"),
+        ([100, 100, 130, 100], 0.3, "contradicted"),
+        ([100, 101, 99, 100], 8.0, "undecided"),
+    ],
+)
 def test_constant_is_what_neither_drifts_nor_scatters(
     values: list[float], error: float, verdict: str
 ) -> None:
