@@ -59,6 +59,7 @@ from scalewatt.report.summary_section import (
 from scalewatt.results.figures.figure_schema import BREAKDOWN, PARETO
 from scalewatt.results.tables.frames import to_frame
 from scalewatt.results.tables.idle import IDLE
+from scalewatt.results.tables.table_schema import COMPARISONS
 from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY
 from scalewatt.results.text.number_format import number, unit_for, with_interval, with_unit
 
@@ -538,7 +539,7 @@ def test_claims_say_on_what_they_were_checked_and_which_are_tests(
     assert "Checked on campaign demo. 3 claims; by results 1; by specs 1." in page.text
     (test,) = page.rows("demo-claims-supported.csv")
     (setting,) = page.rows("demo-claims-set_up_as_stated.csv")
-    assert "chance if 5% off" in test and "chance if 5% off" not in setting
+    assert "chance, 5% off" in test and "chance, 5% off" not in setting
 
 
 def test_slips_without_a_row_among_the_claims_are_on_the_page(own: Path, tmp_path: Path) -> None:
@@ -578,6 +579,37 @@ def test_a_table_of_claims_that_is_none_is_named(own: Path, tmp_path: Path) -> N
         report(own, tmp_path / "report.html")
     pq.write_table(pa.concat_tables([table, table[:1]]), path)
     with pytest.raises(InputError, match=r"claims\.parquet: row 3 stands for the same as row 1"):
+        report(own, tmp_path / "report.html")
+
+
+def test_tables_of_older_results_lack_later_columns_and_are_shown(
+    own: Path, tmp_path: Path
+) -> None:
+    """With verdicts by their former names, too."""
+    made = claims_table([("A01", "reproduced"), ("A02", "not_testable"), ("A03", "supported")])
+    later = ["p", "chance_0", "chance_5", "chance_10", "chance_15", "off", "stands"]
+    pq.write_table(made.drop_columns(later), own / "tables" / "claims.parquet")
+    row = compared(configuration="b", baseline="a", gpus=4, tost_p=0.3, spread_source="these runs")
+    path = own / "tables" / "comparisons.parquet"
+    compared_then = pa.Table.from_pylist([row], schema=COMPARISONS)
+    pq.write_table(compared_then.drop_columns(["spread_freedom"]), path)
+    page = report(own, tmp_path / "report.html")
+    assert [row["claim"] for row in page.rows("demo-claims-reproduced.csv")] == ["A01"]
+    assert [row["claim"] for row in page.rows("demo-claims-not_testable.csv")] == ["A02"]
+    (test,) = page.rows("demo-claims-supported.csv")
+    assert {test[name] for name in ("p", "chance, 0% off", "off")} == {""}
+    (shown,) = page.rows("demo-comparisons.csv")
+    assert shown["verdict"] == "unresolved"
+
+
+@pytest.mark.parametrize("name", ["claims", "comparisons"])
+def test_tables_of_older_results_need_the_columns_that_were_always_there(
+    own: Path, tmp_path: Path, name: str
+) -> None:
+    write_claims(own, [("A01", "supported")])
+    path = own / "tables" / f"{name}.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(["verdict"]), path)
+    with pytest.raises(InputError, match=rf"{name}\.parquet: lacks the column verdict"):
         report(own, tmp_path / "report.html")
 
 

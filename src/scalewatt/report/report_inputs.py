@@ -35,6 +35,11 @@ _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "plan": (PLAN, ()),
     **{name: (columns, KEYS.get(name, ())) for name, columns in SCHEMAS.items()},
 }
+_LATER = {
+    "claims": ("p", *check_claims.CHANCES, "off", "stands"),
+    "comparisons": ("spread_freedom",),
+}
+"""Columns that older results, as of an archive or of an imported campaign, have not: then null."""
 _EMPTY = {"plan": ("series", "configuration", "repeat", "gpus")}
 """Columns that a table's sums have not."""
 _GUESSED = "top1_error_percent"
@@ -93,7 +98,11 @@ def read_results(folder: Path) -> Results:
     paths = {name: folder / "tables" / f"{name}.parquet" for name in _SCHEMAS}
     tables = {
         name: read_frame(
-            path, _SCHEMAS[name][0], unique=_SCHEMAS[name][1], empty=_EMPTY.get(name, ())
+            path,
+            _SCHEMAS[name][0],
+            unique=_SCHEMAS[name][1],
+            optional=_LATER.get(name, ()),
+            empty=_EMPTY.get(name, ()),
         )
         for name, path in paths.items()
         if path.is_file()
