@@ -175,6 +175,12 @@ def test_the_documents_name_the_tables_that_the_hash_of_the_claims_covers() -> N
         assert all(table in guide for table in CLAIMS), name
 
 
+def test_claims_are_made_again_where_a_table_of_their_hash_changes() -> None:
+    rule = (Path(__file__).parents[2] / "workflow" / "rules" / "claims.smk").read_text("utf-8")
+    assert 'CLAIMS_DATA = [f"reference/{name}" for name in CLAIMS_TABLES]' in rule
+    assert "        CLAIMS_DATA,\n" in rule
+
+
 def test_an_installation_without_claims_has_no_hash_of_them(reference: Path) -> None:
     assert provenance.claims_hash() is None
     reference.mkdir()

@@ -1,15 +1,13 @@
 # The paper's claims, checked on the campaign's results.
 #   in   tables/{runs,configurations}.parquet, tables/figure5.parquet where the
-#        campaign has it, provenance.json of the runs, reference/{claims,claim_checks,inconsistencies,tolerances}.csv
+#        campaign has it, provenance.json of the runs, the tables of reference/ that decide verdicts
 #   out  tables/claims.{parquet,csv,md,json}
 from scalewatt.campaign.table_requests import runs_definition
+from scalewatt.provenance.versions import CLAIMS_TABLES
 
 CLAIMS = multiext(f"{RESULTS}/tables/claims", ".csv", ".parquet", ".md", ".json")
 
-CLAIMS_DATA = [
-    f"reference/{name}.csv"
-    for name in ("claims", "claim_checks", "inconsistencies", "tolerances")
-]
+CLAIMS_DATA = [f"reference/{name}" for name in CLAIMS_TABLES]
 
 
 rule claims_table:

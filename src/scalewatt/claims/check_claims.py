@@ -219,7 +219,7 @@ def frozen(evidence: Evidence) -> list[str]:
     own = claims_hash()
     if own is None:
         return []
-    sentence = f"Claims, checks and tolerances (reference/): SHA-256 {own[:16]}"
+    sentence = f"Claims, checks, tolerances and published rows (reference/): SHA-256 {own[:16]}"
     recorded = Counter(one.get("claims_sha256") for one in evidence.provenance.values())
     if not recorded:
         return [f"{sentence}."]
