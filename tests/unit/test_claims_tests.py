@@ -36,6 +36,7 @@ from scalewatt.claims.numbers.uncertain_number import line_fit, number
 from scalewatt.claims.simulated import together
 from scalewatt.provenance.versions import claims_hash
 from scalewatt.report.claims_section import claims_of
+from scalewatt.results.tables.comparisons import MARGIN
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.published_spread import published_spread
 from scalewatt.results.tables.repeat_statistics import summarise
@@ -132,6 +133,10 @@ def test_tolerances_of_neighbouring_words_meet() -> None:
     most = bounds("constant")[1] or 0
     assert bounds("unchanged") == pytest.approx((1 - most, 1 + most))
     assert bounds("growing")[0] == pytest.approx(1 + most)
+
+
+def test_devices_are_equivalent_in_claims_and_in_the_table_of_comparisons_by_one_bound() -> None:
+    assert bounds("equivalent") == (None, MARGIN)
 
 
 def test_one_word_has_one_bound_wherever_the_paper_uses_it() -> None:
