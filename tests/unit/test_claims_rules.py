@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -678,3 +678,15 @@ def test_a_knee_is_told_only_from_points_within_and_outside_of_the_range(sizes: 
     values = [700.0, 701, 760, 820, 880][: len(sizes)]
     with pytest.raises(TooFew, match="1 more needed there"):
         batch_sizes.knee(sizes, numbers(values, 0.1), 16, 64)
+
+
+@pytest.mark.parametrize("find", [batch_sizes.onset, batch_sizes.knee])
+def test_an_onset_or_a_knee_of_numbers_of_unknown_spread_is_no_test(
+    find: Callable[..., Outcome],
+) -> None:
+    own = [uncertain.unknown(value, uncertain.UNTOLD) for value in BENT]
+    arguments = (own, 16, 64) if find is batch_sizes.knee else (own, 20.0, 16, 64)
+    named = () if find is batch_sizes.knee else ("error",)
+    found = find(*named, KNEE_SIZES, *arguments)
+    assert (found.verdict, found.p) == ("undecided", None)
+    assert "seeds: varied" in found.detail

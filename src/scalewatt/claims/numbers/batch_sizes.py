@@ -36,7 +36,7 @@ def onset(
 
     The onset is between the last size that is at base and the first beyond, both with their whole
     intervals. Undecided if that step is not inside or outside of the range, and where the first
-    size is not below it: then nothing says what the base is.
+    size is not below it: then nothing says what the base is. Numbers of unknown spread make no test.
     """
     if sizes[0] >= low:
         raise TooFew(
@@ -69,7 +69,8 @@ def onset(
     if between:
         size, rise = between[0]
         more.append(f"at GBS {size} {needed(rise, -math.inf, margin)}")
-    return Outcome(UNDECIDED, value, f"{sentence}; {'; '.join(more)}.", p=p)
+    is_told = any(math.isfinite(rise.error) for rise in rises)
+    return Outcome(UNDECIDED, value, f"{sentence}; {'; '.join(more)}.", p=p if is_told else None)
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: floa
     the F test of their distances, is possible too. Where all points are exact, these are compared with those
     of the best lines, so that no verdict depends on the unit. The second slope must be above the first by
     more than the points' intervals. TooFew where no inner point is within the range, or none outside of it.
+    Numbers of unknown spread make no test.
     """
 
     def is_inside(bend: _Bend) -> bool:
@@ -154,7 +156,10 @@ def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: floa
         if other.is_exact:
             tells = "1 more GBS or several would tell"
         more = f"one at GBS {other.gbs} fits too (p = {fits[other.gbs]:.2g}); {tells}"
-        place = Outcome(UNDECIDED, best.gbs, f"{sentence}; {more}.", p=max(p, 2 * LEVEL))
+        is_told = any(math.isfinite(one.linear().error) for one in numbers)
+        place = Outcome(
+            UNDECIDED, best.gbs, f"{sentence}; {more}.", p=max(p, 2 * LEVEL) if is_told else None
+        )
     return all_of(
         [
             ("", place),
