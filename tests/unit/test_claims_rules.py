@@ -449,6 +449,13 @@ def test_a_number_of_unknown_spread_makes_no_test() -> None:
     assert found.p is None and found.chances is None
 
 
+def test_a_ratio_of_0_and_a_number_of_unknown_spread_is_told_without_nan() -> None:
+    ratio = Number(0.0) / uncertain.unknown(3.0, uncertain.UNKNOWN)
+    assert ratio.value == 0 and not math.isnan(ratio.error)
+    both = uncertain.unknown(0.0, uncertain.UNKNOWN) / uncertain.unknown(3.0, uncertain.UNKNOWN)
+    assert math.isinf(both.error) and "nan" not in rules.band("x", both, 1, 2).detail
+
+
 def test_equal_repeats_have_the_spread_of_others() -> None:
     own = uncertain.number(summarise([100.4, 100.4]), "energy_kwh", "resnet50", "one")
     assert own.freedom == 68 and own.half > 1

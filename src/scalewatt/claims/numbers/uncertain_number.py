@@ -54,7 +54,9 @@ class Variance:
     """The part of `square` that no further run changes: that of a published number."""
 
     def times(self, factor: float) -> Variance:
-        """Return that of a multiple, by the square of its factor."""
+        """Return that of a multiple, by the square of its factor; none for 0, whatever it is."""
+        if not factor:
+            return Variance(0.0, self.freedom)
         return Variance(
             self.square * factor, self.freedom, self.single * factor, self.fixed * factor
         )
