@@ -116,7 +116,9 @@ def test_the_report_has_each_verdict_apart_with_the_chances_of_its_tests(
     assert [*parts][:5] == [*TESTED, BY_CONSTRUCTION, SET_UP]
     for name, part in parts.items():
         assert part.grid is not None
-        assert ("chance, 10% off" in part.grid.headings) == (name in TESTED)
+        assert ("chance to be supported, truth 0, 5, 10, 15 % off" in part.grid.headings) == (
+            name in TESTED
+        )
     assert "No test" in parts[SET_UP].says and "No test" in parts[BY_CONSTRUCTION].says
 
 

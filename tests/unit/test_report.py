@@ -539,7 +539,10 @@ def test_claims_say_on_what_they_were_checked_and_which_are_tests(
     assert "Checked on campaign demo. 3 claims; by results 1; by specs 1." in page.text
     (test,) = page.rows("demo-claims-supported.csv")
     (setting,) = page.rows("demo-claims-set_up_as_stated.csv")
-    assert "chance, 5% off" in test and "chance, 5% off" not in setting
+    assert (
+        "chance to be supported, truth 0, 5, 10, 15 % off" in test
+        and "chance to be supported, truth 0, 5, 10, 15 % off" not in setting
+    )
 
 
 def test_slips_without_a_row_among_the_claims_are_on_the_page(own: Path, tmp_path: Path) -> None:
@@ -597,7 +600,9 @@ def test_tables_of_older_results_lack_later_columns_and_are_shown(
     assert [row["claim"] for row in page.rows("demo-claims-reproduced.csv")] == ["A01"]
     assert [row["claim"] for row in page.rows("demo-claims-not_testable.csv")] == ["A02"]
     (test,) = page.rows("demo-claims-supported.csv")
-    assert {test[name] for name in ("p", "chance, 0% off", "off")} == {""}
+    assert {test[name] for name in ("p", "chance to be supported, truth 0, 5, 10, 15 % off")} == {
+        ""
+    }
     (shown,) = page.rows("demo-comparisons.csv")
     assert shown["verdict"] == "unresolved"
 

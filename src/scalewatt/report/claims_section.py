@@ -15,7 +15,7 @@ from scalewatt.results.text.number_format import count
 
 Row = dict[str, Any]
 _FURTHER = "further"
-_PROBABLE = [f"chance, {off:.0%} off" for off in OFF]
+_CHANCE = f"chance to be supported, truth {', '.join(f'{100 * off:.0f}' for off in OFF)} % off"
 
 
 def claims_of(frame: pd.DataFrame) -> list[Part]:
@@ -36,7 +36,7 @@ def _part(verdict: str, rows: Sequence[Row]) -> Part:
     kind = ("inconsistency", "inconsistencies") if verdict == _FURTHER else ("claim", "claims")
     is_test = verdict in TESTED
     headings = ["claim", "in words", "found", "expected", "detail"]
-    headings += ["p", *_PROBABLE, "off"] if is_test else []
+    headings += ["p", _CHANCE] if is_test else []
     cells = [(*_cells(row), *(_of_test(row) if is_test else ())) for row in rows]
     grid = texts(f"claims-{verdict}", f"Claims, {heading.lower()}", headings, cells)
     meaning = MEANINGS.get(verdict, "")
@@ -53,9 +53,10 @@ def _of_test(row: Row) -> list[Cell | None]:
     p = row["p"]
     stands = "" if row["stands"] is None else (" (stands)" if row["stands"] else " (falls)")
     first = None if p is None else Cell(f"{p:.2g}{stands}", p)
-    chances = [row[name] for name in CHANCES]
-    cells = (None if one is None else Cell(f"{one:.0%}", one) for one in chances)
-    return [first, *cells, None if row["off"] is None else Cell(row["off"])]
+    if row["off"] is None:
+        return [first, None]
+    chances = ", ".join(f"{100 * row[name]:.0f}" for name in CHANCES)
+    return [first, Cell(f"{chances} % ({row['off']})", row[CHANCES[0]])]
 
 
 def _found(value: str | None) -> Cell | None:
