@@ -292,6 +292,20 @@ def test_a_slope_carries_the_errors_of_its_points(
     assert own.error == pytest.approx(error / np.sqrt(np.sum((xs - xs.mean()) ** 2)), rel=1e-6)
 
 
+@given(st.floats(0.1, 2), st.floats(0.01, 10))
+def test_a_change_of_slope_counts_a_shared_point_once(times: float, error: float) -> None:
+    x, y = [0.0, 1.0, 2.0, 3.0, 5.0], [1.0, 2.0, 2.5, 4.0, 9.0]
+
+    def change(values: list[float]) -> float:
+        first, last = (np.polyfit(x[side], values[side], 1)[0] for side in (slice(3), slice(2, 5)))
+        return float(last - times * first)
+
+    own = trends.slope_change(x, numbers(y, error), slice(3), slice(2, None), times)
+    assert own.value == pytest.approx(change(y), rel=1e-9)
+    one_by_one = [change(list(one)) for one in np.eye(5)]
+    assert own.error == pytest.approx(error * np.linalg.norm(one_by_one), rel=1e-6)
+
+
 def test_monotony_allows_steps_back_within_its_tolerance_alone() -> None:
     steps = [100.0, 200.0, 199.0, 300.0]
     assert trends.monotone("x", numbers(steps, 0.1), True, 0.02).verdict == "supported"

@@ -41,9 +41,26 @@ from scalewatt.results.tables.t_tests import quantile
 def slope(x: Sequence[float], numbers: Sequence[Number]) -> Number:
     """Return slope of the line through independent numbers, with what it has of their intervals."""
     fit = line_fit(x, [one.value for one in numbers])
+    return replace(weighted(_slope_weights(x), numbers), value=fit.slope)
+
+
+def slope_change(
+    x: Sequence[float], numbers: Sequence[Number], first: slice, last: slice, times: float = 1.0
+) -> Number:
+    """Return the slope of the last of independent numbers less `times` that of the first.
+
+    The two may share some of them: then their errors do not add up as those of independent slopes do.
+    """
+    weights = np.zeros(len(x))
+    weights[last] += _slope_weights(x[last])
+    weights[first] -= times * np.array(_slope_weights(x[first]))
+    return weighted(map(float, weights), numbers)
+
+
+def _slope_weights(x: Sequence[float]) -> list[float]:
     middle = math.fsum(x) / len(x)
     squares = math.fsum((a - middle) ** 2 for a in x)
-    return replace(weighted([(a - middle) / squares for a in x], numbers), value=fit.slope)
+    return [(a - middle) / squares for a in x]
 
 
 def within_noise(numbers: Sequence[Number]) -> bool:

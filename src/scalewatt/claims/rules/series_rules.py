@@ -28,6 +28,7 @@ from scalewatt.claims.numbers.trends import (
     monotone,
     ranked,
     slope,
+    slope_change,
     straight,
 )
 from scalewatt.claims.numbers.uncertain_number import (
@@ -230,10 +231,11 @@ def _slope_change(check: Check, evidence: Evidence, line: Line, points: Points) 
             f"{line.title}: slopes need two points each up to and from {SPLIT} GPUs; "
             f"{max(0, 2 - len(few))} and {max(0, 2 - len(many))} more needed."
         )
-    slow, rapid = (slope(doublings(side), values(side, check.quantity)) for side in (few, many))
-    return positive(
-        check.label(after=shown(rapid.value), before=shown(slow.value)), rapid - slow, check.unit
-    )
+    before, after = slice(len(few)), slice(len(points) - len(many), None)
+    x, numbers = doublings(points), values(points, check.quantity)
+    slow, rapid = (slope(x[side], numbers[side]) for side in (before, after))
+    label = check.label(after=shown(rapid.value), before=shown(slow.value))
+    return positive(label, slope_change(x, numbers, before, after), check.unit)
 
 
 def _least_at_node(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
@@ -274,22 +276,29 @@ def _fall_to_node(check: Check, evidence: Evidence, line: Line, points: Points) 
 
 def _stagnates(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the error falls in the first three doublings, in the last two by less than half that."""
-    first, last = error_slope(points[: BENDS[0]]), error_slope(points[-BENDS[1] :])
-    end = f"slope in the last two doublings ({shown(last.value)} pp) less half the first"
+    x, numbers = _doublings_of_samples(points), values(points, "metric_last")
+    start, end = slice(BENDS[0]), slice(-BENDS[1], None)
+    first, last = (slope(x[side], numbers[side]) for side in (start, end))
+    what = f"slope in the last two doublings ({shown(last.value)} pp) less half the first"
+    less = slope_change(x, numbers, start, end, check.most)
     return all_of(
         [
             (
                 "start",
                 positive("fall of top-1 error in the first three doublings", -first, check.unit),
             ),
-            ("end", positive(end, last - first * check.most, check.unit)),
+            ("end", positive(what, less, check.unit)),
         ]
     )
 
 
 def error_slope(points: Points) -> Number:
     """Return the slope of the error per doubling of the dataset."""
-    return slope([math.log2(samples_of(p)) for p in points], values(points, "metric_last"))
+    return slope(_doublings_of_samples(points), values(points, "metric_last"))
+
+
+def _doublings_of_samples(points: Points) -> list[float]:
+    return [math.log2(samples_of(point)) for point in points]
 
 
 def _updates(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
