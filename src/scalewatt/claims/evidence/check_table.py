@@ -124,11 +124,12 @@ class Check:
 
     @property
     def low(self) -> float:
-        """Return the lower bound, which must be there; likewise `high`."""
+        """Return the lower bound; InputError without one."""
         return self._bound(0)
 
     @property
     def high(self) -> float:
+        """Return the upper bound; InputError without one."""
         return self._bound(1)
 
     def _bound(self, side: int) -> float:

@@ -1,6 +1,6 @@
 """Claims and the paper's inconsistencies as reference/ lists them; what a check answers.
 
-Where the evidence lacks something, a rule may raise `NotTestable` or `TooFew` in place of returning
+Where the evidence lacks something, a rule may raise `NotTestable` in place of returning
 such an outcome.
 """
 
@@ -128,27 +128,13 @@ class Verdict:
     """Of a contradiction: True if it is one too when all tested claims are taken together (Holm)."""
 
 
-class Undecided(Exception):
-    """The evidence does not decide the claim; the message says why."""
-
-    verdict: str
+class NotTestable(Exception):
+    """The evidence lacks what the claim is about, or points; the message says what is missing."""
 
     @property
     def outcome(self) -> Outcome:
         """Return what a check answers then."""
-        return Outcome(self.verdict, None, str(self))
-
-
-class NotTestable(Undecided):
-    """The evidence lacks what the claim is about; the message says what is missing."""
-
-    verdict = NOT_TESTABLE
-
-
-class TooFew(Undecided):
-    """The evidence has too few points; the message says how many are needed."""
-
-    verdict = NOT_TESTABLE
+        return Outcome(NOT_TESTABLE, None, str(self))
 
 
 _OTHER_NAMES = {

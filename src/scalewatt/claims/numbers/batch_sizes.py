@@ -13,8 +13,8 @@ from scalewatt.claims.evidence.claim_types import (
     CONTRADICTED,
     SUPPORTED,
     UNDECIDED,
+    NotTestable,
     Outcome,
-    TooFew,
 )
 from scalewatt.claims.numbers.decisions import LEVEL, against, all_of, band, needed, positive, told
 from scalewatt.claims.numbers.uncertain_number import Number, shown, text, weighted
@@ -39,7 +39,7 @@ def onset(
     size is not below it: then nothing says what the base is. Numbers of unknown spread make no test.
     """
     if sizes[0] >= low:
-        raise TooFew(
+        raise NotTestable(
             f"{what} is known from GBS {sizes[0]} on, which need not be its base; 1 more needed, at a GBS "
             f"below {low}."
         )
@@ -120,8 +120,8 @@ def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: floa
     The knee is the inner point where two joined lines fit best; any other whose lines the points fit, by
     the F test of their distances, is possible too. Where all points are exact, these are compared with those
     of the best lines, so that no verdict depends on the unit. The second slope must be above the first by
-    more than the points' intervals. TooFew where no inner point is within the range, or none outside of it.
-    Numbers of unknown spread make no test.
+    more than the points' intervals. NotTestable where no inner point is within the range, or none outside
+    of it. Numbers of unknown spread make no test.
     """
 
     def is_inside(bend: _Bend) -> bool:
@@ -133,7 +133,7 @@ def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: floa
         (f"below {low:g} or above {high:g}", len(bends) - sum(map(is_inside, bends))),
     ):
         if not count:
-            raise TooFew(
+            raise NotTestable(
                 f"No knee at a GBS {where} can be compared: 1 more needed there, between other points."
             )
     best = min(bends, key=lambda bend: bend.squares)

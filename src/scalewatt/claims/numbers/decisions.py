@@ -21,8 +21,6 @@ from scalewatt.claims.evidence.claim_types import (
     UNDECIDED,
     NotTestable,
     Outcome,
-    TooFew,
-    Undecided,
     Value,
 )
 from scalewatt.claims.evidence.evidence import Point
@@ -276,20 +274,20 @@ def _least_chances(
 
 
 def attempt(name: str, run: Callable[..., Outcome], *arguments: object) -> tuple[str, Outcome]:
-    """Return a part for `combine`: the outcome of a function that may raise NotTestable or TooFew."""
+    """Return a part for `combine`: the outcome of a function that may raise NotTestable."""
     try:
         return name, run(*arguments)
-    except Undecided as missing:
+    except NotTestable as missing:
         return name, missing.outcome
 
 
 def enough(points: Sequence[Point], what: str, least: int = MINIMUM_POINTS) -> Sequence[Point]:
-    """Return the points, if a trend can be seen in them; NotTestable for none, TooFew for too few."""
+    """Return the points, if a trend can be seen in them; NotTestable for too few."""
     if not points:
         raise NotTestable(f"{what}: known at no point.")
     if len(points) < least:
         there = ", ".join(str(point.gpus) for point in points)
-        raise TooFew(
+        raise NotTestable(
             f"{what}: known at {len(points)} of the {least} points that a trend needs (n = {there}); "
             f"{least - len(points)} more needed."
         )

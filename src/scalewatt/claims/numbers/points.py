@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from scalewatt.claims.evidence.claim_types import PER_SAMPLE, NotTestable, TooFew
+from scalewatt.claims.evidence.claim_types import PER_SAMPLE, NotTestable
 from scalewatt.claims.evidence.evidence import (
     Evidence,
     Line,
@@ -44,7 +44,7 @@ def grouped(points: Iterable[Point], key: Callable[[Point], str]) -> dict[str, l
 def known(line: Line, *names: str, at_least: int = 0, least: int = 3) -> Sequence[Point]:
     """Return at least `least` points of a line that know these quantities, with n ≥ `at_least`.
 
-    NotTestable for none, or where energies are of several origins or scopes; TooFew for too few.
+    NotTestable for none or too few, or where energies are of several origins or scopes.
     """
     points = line.having(*names, at_least=at_least)
     if any(map(is_of_power, names)):
@@ -110,10 +110,10 @@ def whole_nodes(evidence: Evidence, line: Line) -> int:
 
 
 def points_at(line: Line, counts: Sequence[int], name: str) -> list[Point]:
-    """Return the points at these n; TooFew if one has no result, NotTestable if one lacks it."""
+    """Return the points at these n; NotTestable if one has no result, or lacks it."""
     found = {point.gpus: point for point in line.points}
     if missing := [n for n in counts if n not in found]:
-        raise TooFew(
+        raise NotTestable(
             f"{line.title}: no finished run with {' or '.join(map(str, missing))} GPUs; {len(missing)} "
             "more needed."
         )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from scalewatt.claims.evidence.claim_types import NotTestable, TooFew
+from scalewatt.claims.evidence.claim_types import NotTestable
 from scalewatt.claims.evidence.evidence import Point, is_metric, is_of_power, unlike_paper, use
 from scalewatt.results.tables.published_spread import (
     WIDEST,
@@ -98,11 +98,12 @@ class Number:
 
     @property
     def low(self) -> float:
-        """Return the lower end of the 95 % interval; likewise `high`."""
+        """Return the lower end of the 95 % interval."""
         return self._end(-1)
 
     @property
     def high(self) -> float:
+        """Return the upper end of the 95 % interval."""
         return self._end(1)
 
     def _end(self, side: int) -> float:
@@ -358,10 +359,10 @@ class Fit:
 
 
 def line_fit(x: Sequence[float], y: Sequence[float]) -> Fit:
-    """Fit a line to at least two points that differ in x (TooFew otherwise)."""
+    """Fit a line to at least two points that differ in x (NotTestable otherwise)."""
     n = len(x)
     if n < 2 or max(x) == min(x):
-        raise TooFew("A line needs two points that differ in x.")
+        raise NotTestable("A line needs two points that differ in x.")
     mx, my = math.fsum(x) / n, math.fsum(y) / n
     sxx = math.fsum((a - mx) ** 2 for a in x)
     syy = math.fsum((b - my) ** 2 for b in y)

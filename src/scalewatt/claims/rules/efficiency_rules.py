@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scalewatt.claims.evidence.check_table import Check
-from scalewatt.claims.evidence.claim_types import NotTestable, Outcome, TooFew
+from scalewatt.claims.evidence.claim_types import NotTestable, Outcome
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point
 from scalewatt.claims.numbers.decisions import all_of, band, sign
 from scalewatt.claims.numbers.points import efficiency
@@ -19,7 +19,7 @@ def lowest_efficiency(check: Check, points: Sequence[Point]) -> tuple[str, Numbe
     """Return the lowest efficiency up to SPLIT GPUs."""
     points = [point for point in points if point.gpus <= SPLIT]
     if len(points) < check.least:
-        raise TooFew(f"{len(points)} of {check.least} points up to {SPLIT} GPUs.")
+        raise NotTestable(f"{len(points)} of {check.least} points up to {SPLIT} GPUs.")
     worst = min(points[1:], key=lambda point: efficiency(points[0], point).value)
     label = check.label(first=points[0].gpus, last=points[-1].gpus, n=worst.gpus)
     return label, efficiency(points[0], worst)
@@ -46,7 +46,7 @@ def falls_beyond(check: Check, evidence: Evidence, line: Line, points: Sequence[
     few = [point for point in points if point.gpus <= SPLIT]
     many = [point for point in points if point.gpus > SPLIT]
     if not many or len(few) < 2:
-        raise TooFew(
+        raise NotTestable(
             f"{line.title}: two points up to {SPLIT} GPUs and one beyond are compared; there are n = "
             f"{', '.join(str(p.gpus) for p in points)}; {max(0, 2 - len(few)) + (not many)} more needed."
         )

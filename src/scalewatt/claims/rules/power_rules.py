@@ -14,7 +14,6 @@ from scalewatt.claims.evidence.claim_types import (
     UNDECIDED,
     NotTestable,
     Outcome,
-    TooFew,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, unlike_paper
 from scalewatt.claims.numbers.decisions import (
@@ -269,7 +268,7 @@ def _rates_explain(evidence: Evidence, check: Check) -> Outcome:
     large = {key: points for key, points in groups.items() if len(points) >= needed}
     if not large:
         most = max(map(len, groups.values()))
-        raise TooFew(
+        raise NotTestable(
             f"{most} of the {needed} points that leaving one out needs; {needed - most} more needed."
         )
     return combine(attempt(key, _left_out, points, names) for key, points in large.items())

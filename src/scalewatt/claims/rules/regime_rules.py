@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from scalewatt.claims.evidence.check_table import Check
-from scalewatt.claims.evidence.claim_types import NotTestable, Outcome, TooFew
+from scalewatt.claims.evidence.claim_types import NotTestable, Outcome
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point
 from scalewatt.claims.numbers.decisions import (
     all_of,
@@ -91,7 +91,7 @@ def _at_equal_data(same: float, small: Line, large: Line) -> Outcome:
         if abs(samples_of(one) / samples_of(other) - 1) <= same
     ]
     if len(pairs) < 2:
-        raise TooFew(
+        raise NotTestable(
             f"{len(pairs)} dataset sizes that both regimes trained on; {2 - len(pairs)} more needed."
         )
     one, other = pairs[0]

@@ -36,8 +36,6 @@ from scalewatt.claims.evidence.claim_types import (
     Claim,
     NotTestable,
     Outcome,
-    TooFew,
-    Undecided,
     Verdict,
     reading_of,
 )
@@ -106,7 +104,7 @@ def on_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
 
 
 def select(check: Check, evidence: Evidence, line: Line) -> Sequence[Point]:
-    """Return the points of a line that a check names; NotTestable or TooFew if they are missing."""
+    """Return the points of a line that a check names; NotTestable if they are missing."""
     if "/" in check.n and check.n not in ("first/last", "last/first"):
         counts = [
             whole_nodes(evidence, line) if n == "node" else int(n) for n in check.n.split("/")
@@ -137,7 +135,7 @@ def _with_gbs(check: Check, points: Sequence[Point]) -> Sequence[Point]:
     points = [point for point in points if point.gbs <= size]
     if len(points) < check.least or points[-1].gbs < size:
         there = ", ".join(str(point.gbs) for point in points) or "none"
-        raise TooFew(
+        raise NotTestable(
             f"{len(points)} points up to GBS {size} (GBS {there}); {check.least} are needed, one at "
             f"GBS {size}."
         )
@@ -163,7 +161,7 @@ def each_line(evidence: Evidence, lines: Iterable[Line], checks: Sequence[Check]
     """Combine the checks of every line that has enough points with the first one's quantity.
 
     Lines with fewer are named; they decide nothing if another has enough. NotTestable if no
-    point of any line has the quantity, TooFew if no line has enough points.
+    point of any line has the quantity, NotTestable if no line has enough points.
     """
     name, least = checks[0].quantity, checks[0].least
     counted = sorted(((line, line.having(name)) for line in lines), key=lambda one: -len(one[1]))
@@ -358,12 +356,12 @@ def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
         return Outcome(NOT_TESTABLE, None, "There is no check for this claim.")
     try:
         return check_claim(checks, evidence)
-    except Undecided as missing:
+    except NotTestable as missing:
         return missing.outcome
 
 
 def check_claim(checks: Sequence[Check], evidence: Evidence) -> Outcome:
-    """Return what the rows of a claim say together; NotTestable and TooFew as of its rules."""
+    """Return what the rows of a claim say together; NotTestable as of its rules."""
     groups = [list(rows) for _, rows in groupby(checks, key=lambda check: check.selector)]
     if len(groups) > 1:
         return all_of(attempt("", _together, rows, evidence) for rows in groups)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pandas as pd
 
 from scalewatt.claims.evidence.check_table import Check
-from scalewatt.claims.evidence.claim_types import BY_CONSTRUCTION, NotTestable, Outcome, TooFew
+from scalewatt.claims.evidence.claim_types import BY_CONSTRUCTION, NotTestable, Outcome
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, is_full_size
 from scalewatt.claims.numbers.batch_sizes import knee, onset
 from scalewatt.claims.numbers.decisions import all_of, band, combine, decided, positive, sign
@@ -227,7 +227,7 @@ def _slope_change(check: Check, evidence: Evidence, line: Line, points: Points) 
     few = [point for point in points if point.gpus <= SPLIT]
     many = [point for point in points if point.gpus >= SPLIT]
     if len(few) < 2 or len(many) < 2:
-        raise TooFew(
+        raise NotTestable(
             f"{line.title}: slopes need two points each up to and from {SPLIT} GPUs; "
             f"{max(0, 2 - len(few))} and {max(0, 2 - len(many))} more needed."
         )
@@ -247,10 +247,10 @@ def _least_at_node(check: Check, evidence: Evidence, line: Line, points: Points)
         )
     node = line.at(whole)
     if node is None:
-        raise TooFew(f"{line.title}: no finished run with {whole} GPUs; 1 more needed.")
+        raise NotTestable(f"{line.title}: no finished run with {whole} GPUs; 1 more needed.")
     lowest = quantity(node, check.quantity)
     if points[0] is node or points[-1] is node:
-        raise TooFew(f"{line.title}: a point below and one above {whole} GPUs are needed.")
+        raise NotTestable(f"{line.title}: a point below and one above {whole} GPUs are needed.")
     least = min(points, key=lambda point: quantity(point, check.quantity).value)
     gaps = [quantity(p, check.quantity) - lowest for p in points if p is not node]
     nearest = min([gap for gap in gaps if gap.high < 0] or gaps, key=lambda gap: gap.low)

@@ -24,7 +24,6 @@ from scalewatt.claims.evidence.claim_types import (
     UNDECIDED,
     NotTestable,
     Outcome,
-    TooFew,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Trace
 from scalewatt.claims.numbers.decisions import all_of, attempt, band, combine, sign
@@ -67,24 +66,24 @@ def averaged_s(evidence: Evidence) -> Any:
 
 
 def _samples(trace: Trace) -> list[float]:
-    """Return known powers; TooFew for too few."""
+    """Return known powers; NotTestable for too few."""
     known = [watts for watts in trace.power_w if watts is not None]
     if len(known) < LEAST_SAMPLES:
-        raise TooFew(
+        raise NotTestable(
             f"{len(known)} samples of power; {LEAST_SAMPLES - len(known)} more are needed."
         )
     return known
 
 
 def in_windows(trace: Trace, width_s: float = WINDOW_S) -> Any:
-    """Return powers in W grouped by windows of equal width that have any; TooFew for too few."""
+    """Return powers in W grouped by windows of equal width that have any; NotTestable for too few."""
     powers = pd.Series(
         trace.power_w, index=pd.Index(trace.time_s, dtype="float64"), dtype="float64"
     )
     powers = powers.dropna()
     windows = powers.groupby(powers.index // width_s)
     if len(windows) < LEAST_WINDOWS:
-        raise TooFew(
+        raise NotTestable(
             f"{len(windows)} windows of {width_s:g} s have power; {LEAST_WINDOWS - len(windows)} more are "
             "needed."
         )
@@ -126,8 +125,8 @@ def percentile_of(trace: Trace) -> Number:
     DRAWS times by a fixed seed; the standard deviation of what they give is the error. Assumed: windows
     are independent, and like those of other times of this training; a percentile scatters normally. Falls
     that take longer than a window make it too narrow, and few windows somewhat: of 30 independent ones it
-    held the truth in 90 to 94 % of 800 traces. NotTestable for a median that is 0, or may be; TooFew for
-    too few samples or windows.
+    held the truth in 90 to 94 % of 800 traces. NotTestable for a median that is 0, or may be, and for too
+    few samples or windows.
     """
     value = fifth_over_median(_samples(trace))
     blocks = [np.asarray(own, dtype=float) for _, own in in_windows(trace)]
