@@ -37,7 +37,7 @@ CLASSES = {
         *("efficiency_falls_beyond", "slope_changes"),
     ),
     "constant": ("constant", "span", "relative_span", "steady"),
-    "exponent": ("elasticity", "proportional", "slight_rise"),
+    "exponent": ("elasticity", "proportional"),
     "straight line": ("linear", "straight", "linear_everywhere", "convex"),
     "monotone, rank": ("rises", "falls", "rank", "rank_of_all_points"),
     "all within": ("points_within", "means_within", "ram_shares_within"),
