@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,17 @@ from claims_expected import OF_FEW_RUNS
 from claims_resnet_made import resnet_world
 from claims_study import judged, study
 
-from scalewatt.claims.check_claims import as_table, as_text, counts, frozen, verdicts
+from scalewatt.claims.check_claims import (
+    as_json,
+    as_markdown,
+    as_table,
+    as_text,
+    chances_text,
+    counts,
+    frozen,
+    p_text,
+    verdicts,
+)
 from scalewatt.claims.evidence.check_table import Check, read_checks, tolerances
 from scalewatt.claims.evidence.claim_types import (
     BY_CONSTRUCTION,
@@ -106,6 +117,56 @@ def test_a_contradiction_says_whether_it_stands_among_all_tests(
 
 def verdict(p: float) -> Verdict:
     return Verdict(f"of {p}", CONTRADICTED if p < 0.025 else UNDECIDED, 1.0, "2", "It is.", p=p)
+
+
+def test_text_and_markdown_show_p_and_whether_it_stands_beside_every_test(
+    published: dict[str, Verdict],
+) -> None:
+    found, given = list(published.values()), published_evidence()
+    text = as_text(found, listed_claims(), given)
+    tested = [one for one in found if one.verdict in TESTED and one.p is not None]
+    for one in tested:
+        said = f"[p = {one.p:.2g}{', stands' if one.stands else ''}]"
+        (where,) = re.findall(rf"^  {one.id} .*(?:\n       .*)?? (\[p = .*\])$", text, re.MULTILINE)
+        assert where == said
+    assert text.count("[p = ") == len(tested) > 20 and "stands]" in text
+    rows = re.findall(
+        r"^\| ([A-Z]\d+) \| .* \| (p = \S+(?: [a-z ]+)?) \| ",
+        as_markdown(found, listed_claims(), given),
+        re.MULTILINE,
+    )
+    assert {id_: p for id_, p in rows} == {one.id: p_text(one.p, one.stands) for one in tested}
+    assert p_text(0.02, False) == "p = 0.02, does not stand"
+
+
+def test_a_chance_that_is_not_0_is_never_shown_as_0(published: dict[str, Verdict]) -> None:
+    assert chances_text((1.0, 0.02, 0.0049, 1e-30, 0.0)) == "100, 2, <1, <1, 0 %"
+    tiny = [one for one in published.values() if any(0 < c < 0.005 for c in one.chances or ())]
+    assert tiny
+    table = as_table(
+        tiny, [c for c in listed_claims() if c.id in {o.id for o in tiny}], published_evidence()
+    )
+    for part in claims_of(frame_of(table.to_pylist(), table.schema)):
+        assert part.grid is not None
+        assert all("<1" in row[-1].text for row in part.grid.rows)
+
+
+def test_a_contradiction_that_does_not_stand_says_so_in_the_report(
+    published: dict[str, Verdict],
+) -> None:
+    one = replace(published["K14"], stands=False)
+    claims = [claim for claim in listed_claims() if claim.id == "K14"]
+    table = as_table([one], claims, published_evidence())
+    (part,) = claims_of(frame_of(table.to_pylist(), table.schema))
+    assert part.grid is not None
+    assert part.grid.rows[0][-2].text.endswith("(does not stand)")
+
+
+def test_the_json_has_the_keys_that_its_document_names(published: dict[str, Verdict]) -> None:
+    (first, *_) = as_json(list(published.values()))
+    sentence = " ".join((ROOT / "docs" / "claims.md").read_text(encoding="utf-8").split())
+    said = sentence.partition("The JSON has of each claim ")[2].partition(";")[0]
+    assert re.findall(r"`(\w+)`", said) == list(first)
 
 
 def test_the_report_has_each_verdict_apart_with_the_chances_of_its_tests(

@@ -545,6 +545,14 @@ def test_claims_say_on_what_they_were_checked_and_which_are_tests(
     )
 
 
+def test_tests_of_claims_are_open_and_the_rest_is_folded_away(own: Path, tmp_path: Path) -> None:
+    write_claims(own, [("A01", "supported"), ("A02", "undecided"), ("B01", "set_up_as_stated")])
+    report(own, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for verdict, way in (("supported", " open"), ("undecided", " open"), ("set_up_as_stated", "")):
+        assert f'<details id="claims-{verdict}"{way}>' in page
+
+
 def test_slips_without_a_row_among_the_claims_are_on_the_page(own: Path, tmp_path: Path) -> None:
     write_claims(
         own,

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.cluster import given_cluster
 from scalewatt.claims.evidence.claim_types import (
+    BEYOND_BOUND,
     BY_CONSTRUCTION,
     CONTRADICTED,
     FROM_VALUE,
@@ -85,6 +86,16 @@ def _evidence(results: Path, campaign: Path | None, cluster: str | None) -> Evid
 
 CHANCES = [f"chance_{100 * off:.0f}" for off in OFF]
 """The columns of the probability to be supported, were the truth so many per cent off."""
+OFF_WORDS = {
+    FROM_VALUE: "off the middle of what is accepted",
+    BEYOND_BOUND: "beyond the bound, on its right side",
+}
+"""What the chances are off, in words."""
+LEGEND = (
+    "p is the probability of data as far outside of what is claimed, or further, were it true: that of the "
+    "least probable part times the number of comparisons (Bonferroni), at most 1. Chances to be supported "
+    f"are for a truth {OFF_WORDS[FROM_VALUE]}, or {OFF_WORDS[BEYOND_BOUND]}; of several parts the least."
+)
 TABLE = pa.schema(
     [
         *((name, pa.string()) for name in ("id", "verdict", "value", "expected", "detail")),
@@ -140,7 +151,8 @@ def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[
 def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
     """Return a list of objects, one for each row of reference/claims.csv.
 
-    Of each id, verdict, value, expected, detail, and of tests p, chances and stands (docs/claims.md).
+    Of each id, verdict, value, expected, detail, p, chances, off and stands (docs/claims.md); of what was not
+    tested the last four are null.
     """
     further = unlisted_inconsistencies()
     return [asdict(one) for one in found if one.id not in further]
@@ -159,8 +171,9 @@ def as_table(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Eviden
         schema=TABLE,
     )
     absent = {name: evidence.table_metadata.get(name, []) for name in ("missing", "excluded")}
-    notes = [basis(evidence), counts(found), *frozen(evidence)]
-    return with_metadata(built, {"campaign": evidence.source, **absent, "notes": notes})
+    return with_metadata(
+        built, {"campaign": evidence.source, **absent, "notes": _notes(found, evidence)}
+    )
 
 
 def value_text(value: Value) -> str | None:
@@ -235,16 +248,23 @@ def frozen(evidence: Evidence) -> list[str]:
     return [f"{sentence}; {', '.join(parts)}."]
 
 
+def _notes(found: Sequence[Verdict], evidence: Evidence) -> list[str]:
+    """Return what stands above all verdicts."""
+    legend = [LEGEND] if any(one.verdict in TESTED for one in found) else []
+    return [basis(evidence), counts(found), *frozen(evidence), *legend]
+
+
 def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> str:
     """Return all verdicts by kind, for a terminal."""
     of_id = {claim.id: claim for claim in claims}
-    lines = [basis(evidence), counts(found), *frozen(evidence)]
+    lines = list(_notes(found, evidence))
     for words, meaning, chosen in _by_verdict(found):
         lines += ["", f"{words} ({len(chosen)}). {meaning}".rstrip()]
         for one in chosen:
             detail = " ".join([one.detail, *power_text(one)])
             expected = [f"     Expected: {one.expected}."] if one.verdict in TESTED else []
-            for text in (f"{one.id:<4} {of_id[one.id].text}", *expected, f"     {detail}"):
+            p = f" [{said}]" if (said := p_text(one.p, one.stands)) else ""
+            for text in (f"{one.id:<4} {of_id[one.id].text}{p}", *expected, f"     {detail}"):
                 lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent=" " * 7)
     return "\n".join(lines)
 
@@ -252,18 +272,23 @@ def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidenc
 def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidence) -> str:
     """Return all verdicts by kind, one table each."""
     of_id = {claim.id: claim for claim in claims}
-    lines = ["# Claims", "", basis(evidence), "", counts(found)]
-    lines += [line for note in frozen(evidence) for line in ("", note)]
+    lines = ["# Claims"]
+    lines += [line for note in _notes(found, evidence) for line in ("", note)]
     for words, meaning, chosen in _by_verdict(found):
         lines += ["", f"## {words} ({len(chosen)})", "", *([meaning, ""] if meaning else [])]
         if all(one.verdict == INCONSISTENCY for one in chosen):
             lines += ["| id | claim | reading chosen |", "| --- " * 3 + "|"]
             rows = [[one.id, of_id[one.id].text, one.detail] for one in chosen]
         else:
-            lines += ["| id | claim | value | expected | what was found |", "| --- " * 5 + "|"]
+            is_test = all(one.verdict in TESTED for one in chosen)
+            heads = ["id", "claim", *(["p"] if is_test else []), "value", "expected"]
+            heads += ["what was found"]
+            lines += [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
             rows = [
                 [
-                    *(v.id, of_id[v.id].text, value_text(v.value) or "–", v.expected),
+                    *(v.id, of_id[v.id].text),
+                    *([p_text(v.p, v.stands) or "–"] if is_test else []),
+                    *(value_text(v.value) or "–", v.expected),
                     " ".join([v.detail, *power_text(v)]),
                 ]
                 for v in chosen
@@ -274,16 +299,29 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
     return "\n".join(lines) + "\n"
 
 
+def p_text(p: float | None, stands: bool | None) -> str:
+    """Return p of a test, and of a contradiction whether it stands; empty where nothing was tested."""
+    says = [] if p is None else [f"p = {p:.2g}"]
+    if stands is not None:
+        says.append("stands" if stands else "does not stand")
+    return ", ".join(says)
+
+
+def chances_text(chances: Sequence[float]) -> str:
+    """Return chances in whole per cent; one that would round to 0 and is none is told as below 1."""
+    each = ("<1" if 0 < one < 0.005 else f"{100 * one:.0f}" for one in chances)
+    return f"{', '.join(each)} %"
+
+
 def power_text(one: Verdict) -> list[str]:
     """Return in a sentence how probable it is that the check supports the claim, by how far the truth is."""
-    if one.chances is None:
+    if one.chances is None or one.off is None:
         return []
-    chances = ", ".join(f"{100 * chance:.0f}" for chance in one.chances)
     offs = ", ".join(f"{100 * off:.0f}" for off in OFF)
-    where = (
-        "off what is claimed" if one.off == FROM_VALUE else "beyond the bound, on its right side"
-    )
-    return [f"Chance to be supported, at most, for a truth {offs} % {where}: {chances} %."]
+    return [
+        f"Chance to be supported, at most, for a truth {offs} % {OFF_WORDS[one.off]}: "
+        f"{chances_text(one.chances)}."
+    ]
 
 
 def _by_verdict(found: Sequence[Verdict]) -> list[tuple[str, str, list[Verdict]]]:

@@ -7,8 +7,20 @@ from typing import Any
 
 import pandas as pd
 
-from scalewatt.claims.check_claims import CHANCES, FURTHER_WORDS, MEANINGS, OFF, WORDS
-from scalewatt.claims.evidence.claim_types import TESTED, unlisted_inconsistencies
+from scalewatt.claims.check_claims import (
+    CHANCES,
+    FURTHER_WORDS,
+    MEANINGS,
+    OFF,
+    WORDS,
+    chances_text,
+)
+from scalewatt.claims.evidence.claim_types import (
+    BEYOND_BOUND,
+    FROM_VALUE,
+    TESTED,
+    unlisted_inconsistencies,
+)
 from scalewatt.report.html_tables import Cell, Part, texts
 from scalewatt.results.tables.frames import records
 from scalewatt.results.text.number_format import count
@@ -16,6 +28,7 @@ from scalewatt.results.text.number_format import count
 Row = dict[str, Any]
 _FURTHER = "further"
 _CHANCE = f"chance to be supported, truth {', '.join(f'{100 * off:.0f}' for off in OFF)} % off"
+_SHORT = {FROM_VALUE: "off the middle", BEYOND_BOUND: "beyond the bound"}
 
 
 def claims_of(frame: pd.DataFrame) -> list[Part]:
@@ -41,7 +54,7 @@ def _part(verdict: str, rows: Sequence[Row]) -> Part:
     grid = texts(f"claims-{verdict}", f"Claims, {heading.lower()}", headings, cells)
     meaning = MEANINGS.get(verdict, "")
     says = f"{count(len(rows), *kind)}. {meaning}" if meaning else count(len(rows), *kind)
-    return Part(heading, says, grid, verdict)
+    return Part(heading, says, grid, verdict, folded=not is_test)
 
 
 def _cells(row: Row) -> tuple[Any, ...]:
@@ -51,12 +64,15 @@ def _cells(row: Row) -> tuple[Any, ...]:
 def _of_test(row: Row) -> list[Cell | None]:
     """Return the probability of such data were the claim true, and those to be supported by the truth."""
     p = row["p"]
-    stands = "" if row["stands"] is None else (" (stands)" if row["stands"] else " (falls)")
+    stands = (
+        "" if row["stands"] is None else (" (stands)" if row["stands"] else " (does not stand)")
+    )
     first = None if p is None else Cell(f"{p:.2g}{stands}", p)
     if row["off"] is None:
         return [first, None]
-    chances = ", ".join(f"{100 * row[name]:.0f}" for name in CHANCES)
-    return [first, Cell(f"{chances} % ({row['off']})", row[CHANCES[0]])]
+    chances = [row[name] for name in CHANCES]
+    what = _SHORT.get(row["off"], row["off"])
+    return [first, Cell(f"{chances_text(chances)} ({what})", chances[0])]
 
 
 def _found(value: str | None) -> Cell | None:

@@ -23,7 +23,7 @@ UNDECIDED = "undecided"
 NOT_TESTABLE = "not_testable"
 INCONSISTENCY = "inconsistency_of_the_paper"
 FROM_VALUE, BEYOND_BOUND = "from the value", "beyond the bound"
-"""What chances are told of: a truth off the claimed value, or beyond the bound on its right side."""
+"""What chances are told of: a truth off the middle of what is accepted, or beyond the bound."""
 NOTHING = "nothing: an inconsistency"
 """What is expected of an inconsistency."""
 TESTED = (SUPPORTED, CONTRADICTED, UNDECIDED)
@@ -100,8 +100,8 @@ class Outcome:
     expected: str | None = None
     """In place of the claim's own, where the check reads it in another way."""
     p: float | None = None
-    """The probability of such data, or any further off, were the claim true; null where nothing was tested,
-    or exact numbers were."""
+    """The probability of such data, or any further off, were the claim true: of several parts that of the
+    least probable one times their number, at most 1. Null where nothing was tested, or exact numbers were."""
     chances: tuple[float, ...] | None = None
     """The probability to be supported, at most, were the truth 0, 5, 10 and 15 % off (`decisions.OFF`)."""
     off: str | None = None
