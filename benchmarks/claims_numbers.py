@@ -19,11 +19,11 @@ from scalewatt.claims.evidence.claim_types import CONTRADICTED, Outcome
 from scalewatt.claims.numbers.decisions import band, chances_of, holm
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
-    Variance,
     own_repeats,
     single_run,
     stated,
 )
+from scalewatt.claims.numbers.variances import Variance
 from scalewatt.results.tables.published_spread import Spread
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.t_tests import quantile

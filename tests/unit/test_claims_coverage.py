@@ -89,7 +89,7 @@ def test_the_scatter_of_simulated_runs_is_the_published_one() -> None:
 def test_spreads_that_are_pooled_when_asked_for_are_the_evidences_own() -> None:
     (evidence,) = Study().campaigns(paper_world(), 1, SEED)
     asked = evidence.points[0].spreads
-    pooled = pooled_spreads(point.row for point in evidence.points)
+    pooled = pooled_spreads(evidence.points)
     assert {key: asked.get(key) for key in pooled} == pooled
     assert {name for name, *_ in asked} == {name for name, *_ in pooled}
     assert len(asked) == len(pooled)

@@ -29,7 +29,8 @@ from scalewatt.claims.numbers import batch_sizes, trends
 from scalewatt.claims.numbers import decisions as rules
 from scalewatt.claims.numbers import uncertain_number as uncertain
 from scalewatt.claims.numbers.decisions import band
-from scalewatt.claims.numbers.uncertain_number import Number, Variance
+from scalewatt.claims.numbers.uncertain_number import Number
+from scalewatt.claims.numbers.variances import Variance
 from scalewatt.claims.rules import power_rules
 from scalewatt.claims.rules.trace_rules import (
     fifth_over_median,

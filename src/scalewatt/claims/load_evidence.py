@@ -205,7 +205,7 @@ def _chance(campaign: Campaign, id_: str) -> float | None:
 def with_points(evidence: Evidence) -> Evidence:
     """Return the same with `points`: those of all lines, each once, with what repeats say of their spread."""
     there = {point.id: point for line in evidence.lines for point in line.points}
-    spreads = {} if evidence.published else pooled_spreads(p.row for p in there.values())
+    spreads = {} if evidence.published else pooled_spreads(there.values())
     whole = replace(evidence, points=tuple(there.values()))
     return whole.changed(lambda point: replace(point, spreads=spreads))
 

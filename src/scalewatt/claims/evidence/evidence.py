@@ -100,12 +100,16 @@ def is_metric(name: str) -> bool:
     return name.startswith("metric_")
 
 
-def pooled_spreads(rows: Iterable[Row]) -> dict[Key, Spread]:
-    """Return the spread of each quantity over configurations (rows) with repeats, by `key_of`."""
+def pooled_spreads(points: Iterable[Point]) -> dict[Key, Spread]:
+    """Return the spread of each quantity over points with repeats, by `key_of`.
+
+    That of an error over repeats with seeds of their own alone.
+    """
     repeats: dict[Key, list[Summary]] = {}
-    for row in rows:
+    for point in points:
         for name in QUANTITIES:
-            repeats.setdefault(key_of(row, name), []).append(summary_of(row, name))
+            if point.varies_seeds or not is_metric(name):
+                repeats.setdefault(key_of(point.row, name), []).append(point.stat(name))
     return {key: spread for key, own in repeats.items() if (spread := pooled(own)) is not None}
 
 

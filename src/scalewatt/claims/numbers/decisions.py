@@ -243,7 +243,7 @@ def _deciding(given: Iterable[tuple[str, Outcome]], order: Sequence[str]) -> Out
     if any(verdict_of(one) != one.verdict for _, one in parts):
         chance = f"Of {count} comparisons one may lie so far outside by chance (p = {p:.2g})."
         note = f"{note} {chance}".strip()
-    chances, off = _least_chances([one for _, one in parts if one.verdict != NOT_TESTABLE])
+    chances, off = least_chances([one for _, one in parts if one.verdict != NOT_TESTABLE])
     return Outcome(
         verdict_of(decides),
         decides.value,
@@ -263,7 +263,7 @@ def _named(name: str, one: Outcome, parts: int) -> str:
     return f"{name}: {one.detail}"
 
 
-def _least_chances(
+def least_chances(
     parts: Sequence[Outcome],
 ) -> tuple[tuple[float, ...] | None, str | None]:
     """Return the least chance of any part, that of all at most; null if they are off different things."""

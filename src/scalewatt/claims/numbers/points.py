@@ -18,13 +18,13 @@ from scalewatt.claims.evidence.evidence import (
 from scalewatt.claims.numbers.decisions import enough
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
-    Variance,
     basis,
     quantity,
     refuse_estimates,
     shown,
     word,
 )
+from scalewatt.claims.numbers.variances import Variance
 from scalewatt.recordings.series import DEVICE_KINDS
 
 MODEL = "fourcastnet"
@@ -230,12 +230,17 @@ def _over_kinds(point: Point, kinds: Sequence[str]) -> Number:
     if not kinds:
         raise NotTestable("No device kind has energy everywhere.")
     parts = [quantity(point, f"{kind}_energy_kwh") for kind in kinds]
-    return in_step(f"parts of {point.id}", parts)
+    return in_step(parts)
 
 
-def in_step(source: str, parts: Sequence[Number]) -> Number:
+def in_step(parts: Sequence[Number]) -> Number:
     """Return the sum of numbers of the same runs, whose errors add up."""
     error, spread = (math.fsum(getattr(one, name) for one in parts) for name in ("error", "spread"))
     freedom = min(one.freedom for one in parts)
-    variance = Variance(error**2, freedom, spread**2)
-    return Number(math.fsum(one.value for one in parts), {source: variance}, basis(*parts))
+    sources = dict.fromkeys(source for one in parts for source in one.variances)
+    pools = {own.pool for one in parts for own in one.variances.values()}
+    pool = pools.pop() if len(pools) == 1 else ""
+    variance = Variance(error**2, freedom, spread**2, pool=pool)
+    return Number(
+        math.fsum(one.value for one in parts), {" and ".join(sources): variance}, basis(*parts)
+    )

@@ -23,6 +23,7 @@ from scalewatt.claims.numbers.decisions import (
     LEVEL,
     all_of,
     band,
+    least_chances,
     needed,
     positive,
     told,
@@ -78,7 +79,9 @@ def monotone(what: str, numbers: Sequence[Number], rises: bool, most: float) -> 
     whole = slope(range(len(numbers)), numbers) * (1 if rises else -1)
     parts = [positive("the slope", whole)]
     parts += [band("a step", step, 1 / (1 + most), None, size=1.0) for step in steps]
-    found = all_of(("", part) for part in parts)
+    # The slope against 0 has no size that its chances could be parts of.
+    chances, off = least_chances(parts[1:])
+    found = replace(all_of(("", part) for part in parts), chances=chances, off=off)
     back = min((b - a if rises else a - b for a, b in pairwise(numbers)), key=lambda one: one.value)
     way = "rising" if rises else "falling"
     sentence = f"{what} go {', '.join(shown(one.value) for one in numbers)}"
@@ -99,7 +102,7 @@ def ranked(
     """Check whether Spearman's correlation with x is at least `least` (`rises`), or at most its negative.
 
     Its interval is that of all numbers within their own intervals, which hold all of them together with
-    95 %: from the most reversed to the most ordered that these allow.
+    95 %: from the most reversed to the most ordered that these allow. Numbers of unknown spread are no test.
     """
     sense = 1 if rises else -1
     found = sense * round(spearman(x, [one.value for one in numbers]), 9)
@@ -117,7 +120,8 @@ def ranked(
     if high < least:
         return Outcome(CONTRADICTED, rho, f"{sentence}.", p=_rank_p(x, gaps, least))
     open_ = min((gap for _, _, gap in gaps), key=lambda gap: gap.low)
-    return Outcome(UNDECIDED, rho, f"{sentence}; {told(open_)}.", p=1.0)
+    is_test = any(math.isfinite(gap.error) for _, _, gap in gaps)
+    return Outcome(UNDECIDED, rho, f"{sentence}; {told(open_)}.", p=1.0 if is_test else None)
 
 
 def _gaps(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from scalewatt.claims.evidence.claim_types import NotTestable
 from scalewatt.claims.evidence.evidence import Point, is_metric, is_of_power, unlike_paper, use
+from scalewatt.claims.numbers.variances import Variance, added, apart, freedom_of, times
 from scalewatt.results.tables.published_spread import (
     WIDEST,
     Spread,
@@ -43,40 +44,12 @@ MODELS = {"fourcastnet": "FourCastNet", "resnet50": "ResNet50"}
 
 
 @dataclass(frozen=True)
-class Variance:
-    """The square of a standard error, from one source of spread."""
-
-    square: float
-    freedom: float
-    single: float = 0.0
-    """The part that repeats would divide, as of single runs."""
-    fixed: float = 0.0
-    """The part of `square` that no further run changes: that of a published number."""
-
-    def times(self, factor: float) -> Variance:
-        """Return that of a multiple, by the square of its factor; none for 0, whatever it is."""
-        if not factor:
-            return Variance(0.0, self.freedom)
-        return Variance(
-            self.square * factor, self.freedom, self.single * factor, self.fixed * factor
-        )
-
-    def __add__(self, other: Variance) -> Variance:
-        """Return that of a sum of independent numbers whose spread is one estimate."""
-        return Variance(
-            self.square + other.square,
-            min(self.freedom, other.freedom),
-            self.single + other.single,
-            self.fixed + other.fixed,
-        )
-
-
-@dataclass(frozen=True)
 class Number:
     """An estimate with its standard error, by the sources of spread that tell it.
 
-    Numbers that share a source are independent of each other, but how much they scatter is one estimate:
-    two single runs by the three repeats of a third have two degrees of freedom, not four.
+    Numbers that share a source are independent of each other, but how much they scatter is told by the same
+    runs, which count once: two single runs by the three repeats of a third have two degrees of freedom, not
+    four. So have an energy and a time by these, whose scatter may be common to both.
     """
 
     value: float
@@ -94,7 +67,7 @@ class Number:
     @property
     def freedom(self) -> float:
         """Return the degrees of freedom of the error (Welch 1947, Satterthwaite 1946)."""
-        return _freedom([(one.square, one.freedom) for one in self.variances.values()])
+        return freedom_of(apart(self.variances))
 
     @property
     def low(self) -> float:
@@ -136,13 +109,13 @@ class Number:
                 (one.single / count, max(one.freedom, count - 1)),
             )
         ]
-        return math.sqrt(math.fsum(square for square, _ in parts)), _freedom(parts)
+        return math.sqrt(math.fsum(square for square, _ in parts)), freedom_of(parts)
 
     def linear(self) -> Number:
         """Return the same number with the variances of itself, to first order."""
         if not self.is_ratio:
             return self
-        return replace(self, variances=_times(self.variances, self.value**2), is_ratio=False)
+        return replace(self, variances=times(self.variances, self.value**2), is_ratio=False)
 
     def logarithm(self) -> Number:
         """Return the logarithm of a positive number."""
@@ -151,7 +124,7 @@ class Number:
     def _relative(self) -> Mapping[str, Variance]:
         if self.is_ratio:
             return self.variances
-        return _times(self.variances, 1 / self.value**2)
+        return times(self.variances, 1 / self.value**2)
 
     def __truediv__(self, other: Number | float) -> Number:
         """Return the ratio of independent numbers, with its interval by logarithms; NotTestable for 0.
@@ -163,10 +136,10 @@ class Number:
             raise NotTestable("A quantity that is divided by is 0.")
         value, rests = self.value / divisor.value, basis(self, divisor)
         if self.value > 0 and divisor.value > 0:
-            return Number(value, _sum(self._relative(), divisor._relative()), rests, True)
-        own = _times(self.linear().variances, 1 / divisor.value**2)
-        theirs = _times(divisor.linear().variances, value**2 / divisor.value**2)
-        return Number(value, _sum(own, theirs), rests)
+            return Number(value, added(self._relative(), divisor._relative()), rests, True)
+        own = times(self.linear().variances, 1 / divisor.value**2)
+        theirs = times(divisor.linear().variances, value**2 / divisor.value**2)
+        return Number(value, added(own, theirs), rests)
 
     def __sub__(self, other: Number) -> Number:
         """Return the difference of independent numbers."""
@@ -182,32 +155,9 @@ class Number:
         return self * -1
 
 
-def _freedom(parts: Sequence[tuple[float, float]]) -> float:
-    total = math.fsum(square for square, _ in parts)
-    if not total:
-        return math.inf
-    if math.isinf(total):
-        return 1.0
-    weights = [(square / total) ** 2 / freedom for square, freedom in parts if square]
-    found = math.fsum(weights)
-    return 1 / found if found else math.inf
-
-
-def _times(variances: Mapping[str, Variance], factor: float) -> dict[str, Variance]:
-    return {source: one.times(factor) for source, one in variances.items()}
-
-
-def _sum(*all_of: Mapping[str, Variance]) -> dict[str, Variance]:
-    found: dict[str, Variance] = {}
-    for variances in all_of:
-        for source, one in variances.items():
-            found[source] = found[source] + one if source in found else one
-    return found
-
-
-def own_repeats(source: str, value: float, sd: float, n: int) -> Number:
-    """Return the mean of `n` repeats of a standard deviation of their own."""
-    return Number(value, {source: Variance(sd**2 / n, n - 1, sd**2)})
+def own_repeats(source: str, value: float, sd: float, n: int, pool: str = "") -> Number:
+    """Return the mean of `n` repeats of a standard deviation of their own, which `pool` may be in part of."""
+    return Number(value, {source: Variance(sd**2 / n, n - 1, sd**2, pool=pool)})
 
 
 def single_run(value: float, spread: Spread, source: str, words: str, n: int = 1) -> Number:
@@ -222,27 +172,36 @@ def number(
     model: str,
     source: str,
     spread: Spread | None = None,
+    pool: str = "the campaign's repeats",
 ) -> Number:
     """Return a quantity's mean with its interval; NotTestable if the mean is unknown.
 
-    That of its repeats, at `source`; else by `spread`, that of the campaign's repeats of the same model
-    and phase; else by the published spread of the model; of an error without these there is none.
+    That of its repeats, at `source`; else by `spread`, that of the repeats in `pool`; else by the published
+    spread of the model; of an error without these there is none.
     """
     if summary.mean is None:
         raise NotTestable("A quantity is not known.")
     if summary.n > 1 and summary.sd:
-        return own_repeats(source, summary.mean, summary.sd, summary.n)
+        return own_repeats(source, summary.mean, summary.sd, summary.n, pool)
     if spread is not None:
-        return single_run(summary.mean, spread, f"campaign {name}", BY_CAMPAIGN, summary.n)
+        return single_run(summary.mean, spread, pool, BY_CAMPAIGN, summary.n)
     published = published_spread(model, name)
     if published is None:
         return unknown(summary.mean, UNKNOWN)
-    whose = MODELS.get(model, MODELS[WIDEST])
-    words = f"by {whose}'s published repeats"
-    return single_run(summary.mean, published, f"published {whose} {name}", words, summary.n)
+    words = f"by {_whose(model)}'s published repeats"
+    return single_run(summary.mean, published, published_source(model), words, summary.n)
 
 
-def stated(value: float, spread: Spread | None, whose: object, runs: int) -> Number:
+def published_source(model: str) -> str:
+    """Return the source of the published spread that is taken for a model."""
+    return f"published {_whose(model)}"
+
+
+def _whose(model: str) -> str:
+    return MODELS.get(model, MODELS[WIDEST])
+
+
+def stated(value: float, spread: Spread | None, source: str, runs: int) -> Number:
     """Return a published number of so many runs, which no further run makes more certain.
 
     Exact where no spread of it is published.
@@ -250,7 +209,7 @@ def stated(value: float, spread: Spread | None, whose: object, runs: int) -> Num
     if spread is None:
         return Number(value)
     square = (spread.relative * value) ** 2 / runs
-    return Number(value, {f"stated {whose}": Variance(square, spread.freedom, 0.0, square)})
+    return Number(value, {source: Variance(square, spread.freedom, 0.0, square)})
 
 
 def unknown(value: float, words: str) -> Number:
@@ -279,7 +238,9 @@ def quantity(point: Point, name: str) -> Number:
             )
         if not point.varies_seeds:
             return unknown(error, UNTOLD if summary.n > 1 else UNKNOWN)
-    return number(summary, name, point.model, f"{point.id} {name}", point.spread(name))
+    published = point.origin == "published"
+    pool = published_source(point.model) if published else f"{point.model} {point.phase}"
+    return number(summary, name, point.model, point.id, point.spread(name), pool)
 
 
 def refuse_estimates(points: Sequence[Point]) -> None:
@@ -306,7 +267,7 @@ def weighted(weights: Iterable[float], numbers: Sequence[Number]) -> Number:
     parts = [(weight, one.linear()) for weight, one in zip(weights, numbers, strict=True)]
     return Number(
         math.fsum(weight * one.value for weight, one in parts),
-        _sum(*(_times(one.variances, weight**2) for weight, one in parts if weight)),
+        added(*(times(one.variances, weight**2) for weight, one in parts if weight)),
         basis(*numbers),
     )
 

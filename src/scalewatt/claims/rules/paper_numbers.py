@@ -12,6 +12,7 @@ from scalewatt.claims.numbers.decisions import all_of, band
 from scalewatt.claims.numbers.points import value
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
+    published_source,
     quantity,
     single_run,
     stated,
@@ -30,7 +31,7 @@ def compared(check: Check, evidence: Evidence, label: str, own: Number) -> Outco
     runs = PROBE_RUNS if check.scope == "probe" else PUBLISHED_RUNS[check.model]
     # Published points are of the same runs as the number in the text: their spread counts once.
     spread = None if evidence.published else published_spread(check.model, check.quantity)
-    paper = stated(target.value, spread, "the claim", runs)
+    paper = stated(target.value, spread, published_source(check.model), runs)
     if target.is_relative:
         ratio = own / paper
         low, high = 1 - target.room, 1 + target.room

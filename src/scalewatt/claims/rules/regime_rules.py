@@ -18,7 +18,7 @@ from scalewatt.claims.numbers.decisions import (
     sign,
 )
 from scalewatt.claims.numbers.points import MODEL, known, like, samples_of, values
-from scalewatt.claims.numbers.trends import slope
+from scalewatt.claims.numbers.trends import slope, with_errors_of
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
     mean_of,
@@ -177,11 +177,15 @@ def known_energies(points: Sequence[Point]) -> Sequence[Point]:
 def energy_slope(
     name: str, points: Sequence[Point], energies: Mapping[str, Number] | None = None
 ) -> Number:
-    """Return the slope of the total energy, or of these of the points' ids, against GPU hours."""
+    """Return the slope of the total energy, or of these of the points' ids, against GPU hours.
+
+    The errors of the GPU hours count too, as if independent of the energies'.
+    """
     enough(points, f"{name}, energy against GPU hours")
-    hours = [one.value for one in values(points, "gpu_hours")]
+    hours = values(points, "gpu_hours")
     kwh = [energies[p.id] for p in points] if energies else values(points, "energy_kwh")
-    return slope(hours, kwh)
+    x = [one.value for one in hours]
+    return slope(x, with_errors_of(kwh, hours, slope(x, kwh).value))
 
 
 REGIME_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {

@@ -27,7 +27,8 @@ from scalewatt.claims.evidence.claim_types import (
 )
 from scalewatt.claims.evidence.evidence import Evidence, Trace
 from scalewatt.claims.numbers.decisions import all_of, attempt, band, combine, sign
-from scalewatt.claims.numbers.uncertain_number import Number, Variance, quantity, text
+from scalewatt.claims.numbers.uncertain_number import Number, quantity, text
+from scalewatt.claims.numbers.variances import Variance
 
 WINDOW_S = 10.0
 LEAST_SAMPLES = 100
