@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import islice, takewhile
 
 import numpy as np
 
@@ -49,7 +49,6 @@ def onset(
     last = max([sizes[0], *calm])
     first = next((size for size, rise in known if rise.low > margin), None)
     end = math.inf if first is None else first
-    between = [(size, rise) for size, rise in known if last < size < end]
     where = f"beyond GBS {last}, if at all" if first is None else f"between GBS {last} and {first}"
     sentence = (
         f"{what} leaves {text(numbers[0], unit)} (at GBS {sizes[0]}) by more than {shown(margin)} "
@@ -64,11 +63,10 @@ def onset(
         return Outcome(SUPPORTED, value, f"{sentence}.", p=p)
     if p <= LEVEL:
         return Outcome(CONTRADICTED, value, f"{sentence}.", p=p)
-    wanted = [g for g in (low, high) if last < g < end and g not in sizes]
-    more = [f"points at GBS {' and '.join(map(str, wanted))} are needed"] if wanted else []
-    if between:
-        size, rise = between[0]
-        more.append(f"at GBS {size} {needed(rise, -math.inf, margin)}")
+    open_ = [g for g in (low, high) if last < g < end and g not in sizes]
+    more = [f"points at GBS {' and '.join(map(str, open_))} are needed"] if open_ else []
+    between = ((size, rise) for size, rise in known if last < size < end)
+    more += [f"at GBS {g} {needed(rise, -math.inf, margin)}" for g, rise in islice(between, 1)]
     is_told = any(math.isfinite(rise.error) for rise in rises)
     return Outcome(UNDECIDED, value, f"{sentence}; {'; '.join(more)}.", p=p if is_told else None)
 
@@ -124,15 +122,14 @@ def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: floa
     of it. Numbers of unknown spread make no test.
     """
 
-    def is_inside(bend: _Bend) -> bool:
-        return low <= bend.gbs <= high
-
     bends = [_joined(sizes, numbers, size) for size in sizes[1:-1]]
-    for where, count in (
-        (f"from {low:g} to {high:g}", sum(map(is_inside, bends))),
-        (f"below {low:g} or above {high:g}", len(bends) - sum(map(is_inside, bends))),
+    inside = [bend for bend in bends if low <= bend.gbs <= high]
+    outside = [bend for bend in bends if bend not in inside]
+    for where, there in (
+        (f"from {low:g} to {high:g}", inside),
+        (f"below {low:g} or above {high:g}", outside),
     ):
-        if not count:
+        if not there:
             raise NotTestable(
                 f"No knee at a GBS {where} can be compared: 1 more needed there, between other points."
             )
@@ -140,26 +137,9 @@ def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: floa
     sentence = (
         f"Two joined lines fit best with a knee at GBS {best.gbs}, expected at {low:g} to {high:g}"
     )
-    fits = {one.gbs: one.p(best.misfit) for one in bends}
-    inside, outside = (
-        max(fits[one.gbs] for one in bends if is_inside(one) is side) for side in (True, False)
-    )
-    p = min(1.0, inside * sum(map(is_inside, bends)))
-    if outside <= LEVEL and is_inside(best):
-        place = Outcome(SUPPORTED, best.gbs, f"{sentence}.", p=1.0)
-    elif p <= LEVEL and not is_inside(best):
-        place = Outcome(CONTRADICTED, best.gbs, f"{sentence}.", p=p)
-    else:
-        others = [one for one in bends if is_inside(one) != is_inside(best)]
-        other = max(others or bends, key=lambda one: fits[one.gbs])
-        tells = told(other.furthest)
-        if other.is_exact:
-            tells = "1 more GBS or several would tell"
-        more = f"one at GBS {other.gbs} fits too (p = {fits[other.gbs]:.2g}); {tells}"
-        is_told = any(math.isfinite(one.linear().error) for one in numbers)
-        place = Outcome(
-            UNDECIDED, best.gbs, f"{sentence}; {more}.", p=max(p, 2 * LEVEL) if is_told else None
-        )
+    place = _place(sentence, best, inside, outside)
+    if all(math.isinf(one.error) for one in numbers):
+        place = replace(place, p=None)
     return all_of(
         [
             ("", place),
@@ -167,6 +147,22 @@ def knee(sizes: Sequence[int], numbers: Sequence[Number], low: float, high: floa
             ("", positive("Its change there", best.change)),
         ]
     )
+
+
+def _place(
+    sentence: str, best: _Bend, inside: Sequence[_Bend], outside: Sequence[_Bend]
+) -> Outcome:
+    """Return whether the knee lies inside of the range, by the knees that points fit on either side."""
+    fits, misfits = ([one.p(best.misfit) for one in side] for side in (inside, outside))
+    p = min(1.0, max(fits) * len(fits))
+    if best in inside and max(misfits) <= LEVEL:
+        return Outcome(SUPPORTED, best.gbs, f"{sentence}.", p=1.0)
+    if best in outside and p <= LEVEL:
+        return Outcome(CONTRADICTED, best.gbs, f"{sentence}.", p=p)
+    other = max(outside if best in inside else inside, key=lambda one: one.p(best.misfit))
+    tells = "1 more GBS or several would tell" if other.is_exact else told(other.furthest)
+    more = f"one at GBS {other.gbs} fits too (p = {other.p(best.misfit):.2g}); {tells}"
+    return Outcome(UNDECIDED, best.gbs, f"{sentence}; {more}.", p=max(p, 2 * LEVEL))
 
 
 def _joined(sizes: Sequence[int], numbers: Sequence[Number], at: int) -> _Bend:
