@@ -420,6 +420,31 @@ def test_powers_that_a_coefficient_of_determination_lets_pass_are_no_lines(
     assert f"exponent is {exponent:.4g}" in found.detail
 
 
+def test_a_line_says_its_furthest_point_which_way_it_bends_and_which_line_is_meant() -> None:
+    x = [1.0, 2.0, 4.0, 8.0]
+    flat = trends.straight("E", exact(x), numbers([a**0.5 for a in x], 1e-6), 0.1).detail
+    assert "of the rise (flattening)" in flat and "at x = 8, lies" in flat
+    assert "(ordinary least squares)" in flat and "off the line of weights 1/value²" in flat
+    steep = trends.straight("E", exact(x), numbers([a**1.5 for a in x], 1e-6), 0.1).detail
+    assert re.search(r"bow is -.*\(flattening\)", flat) and re.search(
+        r"bow is \+.*\(steepening\)", steep
+    )
+    told = trends.straight("E", exact(x), numbers([1.0, 2.1, 3.9, 8.1], 0.5), 0.1).detail
+    assert "flattening" not in told and "steepening" not in told
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(0.915, "supported"), (0.905, "contradicted")])
+def test_what_is_constant_may_fall_by_the_factor_that_it_may_rise_by(
+    last: float, verdict: str
+) -> None:
+    middle = last**0.5
+    found = trends.constant("t", [1, 2, 3], numbers([1.0, middle, last], 1e-6), 0.1)
+    assert found.verdict == verdict
+    assert "from its geometric mean by" in found.detail and "expected -9.1 to +10 %" in found.detail
+    other = trends.constant("t", [1, 2, 3], numbers([1.0, 1.1, 1.2], 1e-6), 0.5, "pp")
+    assert "from its mean by" in other.detail and "expected ± 0.5 pp" in other.detail
+
+
 @given(st.floats(0.1, 5), st.floats(0, 50), st.integers(3, 8))
 def test_a_line_with_an_intercept_is_straight_though_not_proportional(
     slope: float, intercept: float, points: int

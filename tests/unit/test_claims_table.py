@@ -14,6 +14,7 @@ from scalewatt.claims.evidence.check_table import (
     BEFORE,
     CHECK_TABLE,
     CHOSEN,
+    SPLIT,
     Check,
     Tolerance,
     read_checks,
@@ -297,3 +298,26 @@ def test_the_table_is_sorted_as_the_claims_are() -> None:
     with open(ROOT / "reference" / "claims.csv", encoding="utf-8", newline="") as handle:
         order = [row["id"] for row in csv.DictReader(handle) if row["kind"] != "inconsistency"]
     assert list(read_checks()) == order
+
+
+@pytest.mark.parametrize(
+    ("claim", "within"),
+    [
+        (
+            "K13",
+            "drift along n, and each point off the geometric mean, within -9.1 to +10 % (constant)",
+        ),
+        ("H15", "off the geometric mean, within -4.8 to +5 % (constant_rmse)"),
+        ("D17", "off the mean, within ± 1.5 pp (constant_error)"),
+        ("T8", "off 1 by -4.8 to +5 % (equivalent)"),
+        ("H16", "off it by at most 10 % (straight) of the rise"),
+    ],
+)
+def test_what_is_expected_has_the_bounds_that_decide_on_their_scale(
+    claim: str, within: str
+) -> None:
+    assert within in expected_of(CLAIMS[claim])
+
+
+def test_what_is_expected_up_to_a_number_of_gpus_names_that_which_decides() -> None:
+    assert f"up to {SPLIT}" in expected_of(CLAIMS["D04"])

@@ -20,6 +20,8 @@ CHECK_TABLE = REFERENCE / "claim_checks.csv"
 _TOLERANCE = re.compile(r"\+-\s*([0-9.]+)\s*(%|pp)?")
 _TARGET = re.compile(r"([0-9.]+) \+- (\w+)")
 _RANGE = re.compile(r"(-?[0-9.]*?[0-9])?\.\.(-?[0-9.]*[0-9])?")
+SPLIT = 32
+"""GPUs up to which the paper calls a speed-up near-optimal, and a rise of energy slow (D03, D04, D06)."""
 _NO_COLUMNS = ("n", "samples", "log2 n", "")
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scalewatt.claims.evidence.check_table import Check, read_checks, tolerances
+from scalewatt.claims.evidence.check_table import SPLIT, Check, read_checks, tolerances
 from scalewatt.claims.evidence.claim_types import Claim
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import parse_json
@@ -23,6 +23,8 @@ _SIGNS = {
 }
 _DEVIATIONS = ("constant", "energy_equivalent_on_h100", "linear_everywhere", "straight")
 """Rules whose upper bound is what a number may be off, as a part unless it has a unit."""
+_FACTORS = ("constant", "energy_equivalent_on_h100")
+"""Those that compare by ratios where there is no unit: downwards by the same factor."""
 _FILLED_IN = re.compile(r" \([^()]*\{[^()]*\)")
 _PLACES = {
     "n = {first}": "the smallest n",
@@ -30,19 +32,19 @@ _PLACES = {
     "n = {best}": "the least of all others",
     "n = {node}": "a whole node",
     "{first}": "the fewest",
-    "{last}": "32",
+    "{last}": f"{SPLIT}",
     "{count}": "all",
 }
 _WORDS = {
     "all_gpu_counts": "GPU counts of the campaign: {exact}",
-    "constant": "{what}: neither drift along n nor a point off the mean by more than {high}{name}",
+    "constant": "{what}: drift along n, and each point off the {mean}, within {high}{name}",
     "constant_gbs": "constant GBS: {exact}",
     "convex": "{what}: above 0 in every step",
     "efficiency_after_quadrupling": "efficiency from the fewest GPUs to four times as many: {bounds}",
     "efficiency_falls_beyond": (
-        "efficiency at the largest n: {bounds}, and below that at the last n up to 32"
+        f"efficiency at the largest n: {{bounds}}, and below that at the last n up to {SPLIT}"
     ),
-    "energy_equivalent_on_h100": "energy of h100 over a100: within {high} of 1{name}, in every pair",
+    "energy_equivalent_on_h100": "energy of h100 over a100: off 1 by {high}{name}, in every pair",
     "epoch_of_finetuning_over_pretraining": "{what}: above 1 at every common n",
     "factors_differ": "mean P_GPUh of one model or device over that of another: {bounds}",
     "falls": "{what}: falling as a whole, no step back by more than {most}",
@@ -108,8 +110,8 @@ _WORDS = {
         "of that slope"
     ),
     "steeper_on_h100": (
-        "energy against GPU hours at constant GBS: a straight line on each device, off it by {most} of the "
-        "rise; slope of h100 over a100 above 1"
+        "energy against GPU hours at constant GBS: a straight line on each device, off it by at most "
+        "{most} of the rise; slope of h100 over a100 above 1"
     ),
     "straight": (
         "{what}: a straight line, neither bow nor a point off it by more than {high} of the rise{name}"
@@ -166,6 +168,7 @@ def _phrase(check: Check) -> str:
         "low": low,
         "high": high,
         "name": _named(check.expects),
+        "mean": "mean" if check.unit else "geometric mean",
         "most": _most(check),
         "exact": _exact(check),
         "from": f" from {check.n} GPUs on" if check.n else "",
@@ -189,8 +192,19 @@ def _ends(check: Check) -> tuple[str, str]:
     text = tolerances()[check.expects].expects if check.expects in tolerances() else check.expects
     low, _, high = text.partition("..")
     if check.rule in _DEVIATIONS:
-        high = f"{high} {check.unit}" if check.unit else _percent(float(high))
+        high = _deviation(check, float(high))
     return low, high
+
+
+def _deviation(check: Check, most: float) -> str:
+    if check.rule in _FACTORS:
+        return f"± {most:g} {check.unit}" if check.unit else by_factor(most)
+    return f"{most:g} {check.unit}" if check.unit else _percent(most)
+
+
+def by_factor(most: float) -> str:
+    """Return in per cent what a factor of at most 1 + `most` is, down and up."""
+    return f"{100 * (1 / (1 + most) - 1):.2g} to {100 * most:+g} %"
 
 
 def _bounds(check: Check) -> str:

@@ -19,6 +19,7 @@ from scalewatt.claims.evidence.claim_types import (
     UNDECIDED,
     Outcome,
 )
+from scalewatt.claims.evidence.expectations import by_factor
 from scalewatt.claims.numbers.decisions import (
     LEVEL,
     all_of,
@@ -174,8 +175,9 @@ def constant(
 ) -> Outcome:
     """Check whether numbers neither drift along x nor lie away from their mean, by more than `most`.
 
-    By logarithms, `most` a part; where a `unit` is given by differences in that. Each of the drift from
-    the first x to the last, by the slope, and of the distances from the mean must be within.
+    By logarithms, `most` a part (upwards; downwards by the same factor) and the mean the geometric one;
+    where a `unit` is given by differences in that. Each of the drift from the first x to the last, by the
+    slope, and of the distances from the mean must be within.
     """
     own = [one.linear() if unit else one.logarithm() for one in numbers]
     low, high = (-most, most) if unit else (-math.log1p(most), math.log1p(most))
@@ -184,11 +186,12 @@ def constant(
     rests = [weighted(map(float, row), own) for row in around]
     parts = [("drift", drift), *(("", rest) for rest in rests)]
     furthest = max(rests, key=lambda one: abs(one.value))
-    margin = _in_words(most, unit, "± ")
+    mean = "mean" if unit else "geometric mean"
+    margin = f"± {shown(most)} {unit}" if unit else by_factor(most)
     values = [one.value for one in numbers]
     sentence = (
         f"{what} goes {', '.join(map(shown, values))} ({_extremes(values, unit)}): by the slope it "
-        f"drifts by {_change(drift, unit)} in all, and is furthest from its mean by "
+        f"drifts by {_change(drift, unit)} in all, and is furthest from its {mean} by "
         f"{_change(furthest, unit)}; expected {margin}"
     )
     size = math.fsum(values) / len(values) if unit else 1.0
@@ -242,10 +245,6 @@ def _change(own: Number, unit: str) -> str:
     return f"{math.expm1(own.value):+.1%}{f' ({ends})' if own.error else ''}"
 
 
-def _in_words(most: float, unit: str, sign: str = "") -> str:
-    return f"{sign}{shown(most)} {unit}" if unit else f"{sign}{100 * most:g} %"
-
-
 # --- straight lines and powers ---------------------------------------------------------------------
 
 
@@ -273,27 +272,29 @@ def straight(
     """Check whether numbers lie on a straight line of x that rises, by their curvature.
 
     The bow is that of a parabola, half-way, from the chord of its ends, as a part of the rise between
-    these; it and the distance of each point from the line of least squares must be at most `most` of the
-    rise. Undecided where the rise is within its interval. R² and the exponent of a power law are told and
-    do not decide: R² is high for many exponents.
+    these; below 0 where they flatten. It and the distance of each point from a line must be at most `most`
+    of the rise; the line is that of least squares of distances as parts of each positive number. Undecided
+    where the rise is within its interval. R² and the line of ordinary least squares, and the exponent of a
+    power law, are told and do not decide: R² is high for many exponents.
     """
     x = [one.value for one in places]
     z = (np.array(x) - min(x)) / (max(x) - min(x) or 1.0)
     # Not by errors: those of few repeats would make another line of each campaign.
     values = np.array([one.value for one in numbers])
-    weights = 1 / values**2 if np.all(values > 0) else np.ones(len(z))
+    is_relative = bool(np.all(values > 0))
+    weights = 1 / values**2 if is_relative else np.ones(len(z))
     parabola = _estimators(weights, np.stack([np.ones_like(z), z, z**2], axis=1))
     line = np.stack([np.ones_like(z), z], axis=1)
     fit = line_fit(x, [one.value for one in numbers])
     exponent = None
-    if min(x) > 0 and np.all(values > 0):
+    if min(x) > 0 and is_relative:
         exponent = elasticity(places, numbers)
     numbers = with_errors_of([one.linear() for one in numbers], places, fit.slope)
     rise = weighted(map(float, parabola[1] + parabola[2]), numbers)
     sentence = (
         f"{what}: R² of a line with intercept is {fit.r2:.4f}, slope {shown(fit.slope)}, intercept "
-        f"{shown(fit.intercept)}; R² of the line through the origin is {fit.origin_r2:.4f}; "
-        f"{fit.n} points"
+        f"{shown(fit.intercept)} (ordinary least squares); R² of the line through the origin is "
+        f"{fit.origin_r2:.4f}; {fit.n} points"
     )
     if exponent is not None:
         sentence += f". As a power law the exponent is {text(exponent)}"
@@ -307,10 +308,12 @@ def straight(
         for index in range(len(z))
     ]
     parts = [("bow", bow), *(("", one) for one in rests)]
-    furthest = max(rests, key=lambda one: abs(one.value))
+    place, furthest = max(zip(x, rests, strict=True), key=lambda one: abs(one[1].value))
+    way = "" if bow.low <= 0 <= bow.high else " (flattening)" if bow.value < 0 else " (steepening)"
+    line_of = "weights 1/value²" if is_relative else "least squares"
     sentence += (
-        f". Its bow is {_percent(bow)} of the rise, and a point lies {_percent(furthest)} of it off "
-        f"the line; expected within ± {100 * most:g} %"
+        f". Its bow is {_percent(bow)} of the rise{way}, and the furthest point, at x = {shown(place)}, lies "
+        f"{_percent(furthest)} of it off the line of {line_of}; expected within ± {100 * most:g} %"
     )
     return _all_within(sentence, parts, -most, most, bow)
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scalewatt.claims.evidence.check_table import Check
+from scalewatt.claims.evidence.check_table import SPLIT, Check
 from scalewatt.claims.evidence.claim_types import NotTestable, Outcome
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point
 from scalewatt.claims.numbers.decisions import all_of, band, sign
 from scalewatt.claims.numbers.points import efficiency
 from scalewatt.claims.numbers.uncertain_number import Number, quantity
-
-SPLIT = 32
-"""GPUs up to which the paper calls a speed-up near-optimal, and a rise of energy slow (D03, D04, D06)."""
 
 
 def lowest_efficiency(check: Check, points: Sequence[Point]) -> tuple[str, Number]:
