@@ -28,7 +28,7 @@ from scalewatt.claims.rules.run_rules import RUN_RULES
 from scalewatt.claims.rules.spec_rules import SPEC_RULES
 
 CLASSES = {
-    "value in a band": ("value", "mean", "furthest", "share_of_cpu"),
+    "value in a band": ("value", "mean", "each", "share_of_cpu"),
     "ratio in a band": ("ratio", "fall_to_node", "same_slope_in_both_phases", "factors_differ"),
     "inequality, sign": (
         *("sign", "slope", "first_is_least", "finetuning_over_pretraining", "largest_ram_share"),

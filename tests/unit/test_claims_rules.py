@@ -445,6 +445,27 @@ def test_what_is_constant_may_fall_by_the_factor_that_it_may_rise_by(
     assert "from its mean by" in other.detail and "expected ± 0.5 pp" in other.detail
 
 
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(1.19968, "1.1997"), (1.2, "1.2"), (1.19, "1.19"), (1.2000004, "1.2000004")],
+)
+def test_rounding_puts_no_number_on_a_bound_that_it_is_not_on(value: float, told: str) -> None:
+    own = of(value, 0.01)
+    found = band("The ratio", own, 1.0, 1.2)
+    assert found.detail.startswith(f"The ratio is {told} ±")
+    ends = of(12345.6, 0.0)
+    assert "is 12345.6, expected" in band("It", ends, 0.0, 12346.0).detail
+    assert "is 12350, expected" in band("It", ends, 0.0, 2e4).detail
+
+
+def test_an_error_that_leaves_its_base_says_by_how_many_points() -> None:
+    own = numbers([28.0, 28.1, 31.0], 0.1)
+    found = batch_sizes.onset("top-1 error", [256, 8192, 16384], own, 2.0, 8192, 32768, "%")
+    assert "by more than 2 pp between" in found.detail
+    bare = batch_sizes.onset("top-1 error", [256, 8192, 16384], own, 2.0, 8192, 32768)
+    assert "by more than 2 between" in bare.detail
+
+
 @given(st.floats(0.1, 5), st.floats(0, 50), st.integers(3, 8))
 def test_a_line_with_an_intercept_is_straight_though_not_proportional(
     slope: float, intercept: float, points: int

@@ -29,7 +29,7 @@ from scalewatt.reproduction.file_check import same_value
 from scalewatt.reproduction.provenance_check import commits_of
 from scalewatt.reproduction.run_selection import Run, again_folder, run_folder
 from scalewatt.results.tables.derived_quantities import Facility
-from scalewatt.results.tables.repeat_statistics import CONFIDENCE, summarise
+from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.results.text.number_format import number
 from scalewatt.run_files.run_inventory import json_object, published_runs
@@ -352,8 +352,7 @@ def prediction_interval(earlier: Sequence[float]) -> Interval | None:
     found = summarise(earlier)
     if found.n < 2 or found.mean is None or found.sd is None:
         return None
-    from scipy.special import stdtrit  # as in results.tables.repeat_statistics
+    from scalewatt.results.tables.t_tests import quantile  # numpy takes long to import
 
-    t = float(stdtrit(found.n - 1, (1 + CONFIDENCE) / 2))
-    half = t * found.sd * math.sqrt(1 + 1 / found.n)
+    half = quantile(found.n - 1) * found.sd * math.sqrt(1 + 1 / found.n)
     return Interval(found.mean - half, found.mean + half, found.mean, found.n)

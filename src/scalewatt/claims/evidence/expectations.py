@@ -40,6 +40,7 @@ _WORDS = {
     "constant": "{what}: drift along n, and each point off the {mean}, within {high}{name}",
     "constant_gbs": "constant GBS: {exact}",
     "convex": "{what}: above 0 in every step",
+    "each": "every {what}: {bounds}",
     "efficiency_after_quadrupling": "efficiency from the fewest GPUs to four times as many: {bounds}",
     "efficiency_falls_beyond": (
         f"efficiency at the largest n: {{bounds}}, and below that at the last n up to {SPLIT}"

@@ -50,9 +50,10 @@ def onset(
     first = next((size for size, rise in known if rise.low > margin), None)
     end = math.inf if first is None else first
     where = f"beyond GBS {last}, if at all" if first is None else f"between GBS {last} and {first}"
+    apart = "pp" if unit == "%" else unit
     sentence = (
-        f"{what} leaves {text(numbers[0], unit)} (at GBS {sizes[0]}) by more than {shown(margin)} "
-        f"{where}; expected above {low}, up to {high}"
+        f"{what} leaves {text(numbers[0], unit)} (at GBS {sizes[0]}) by more than "
+        f"{f'{shown(margin)} {apart}'.rstrip()} {where}; expected above {low}, up to {high}"
     )
     value = None if first is None else float(first)
     early = [against(rise, -math.inf, margin) for size, rise in known if size <= low]

@@ -26,7 +26,7 @@ from scalewatt.claims.evidence.claim_types import (
 from scalewatt.claims.evidence.evidence import Point
 from scalewatt.claims.numbers.uncertain_number import UNTOLD, Number, shown, text
 from scalewatt.results.tables.t_tests import (
-    CONFIDENCE,
+    LEVEL,
     MOST_REPEATS,
     below,
     chance_inside,
@@ -35,8 +35,6 @@ from scalewatt.results.tables.t_tests import (
 )
 
 MINIMUM_POINTS = 3
-LEVEL = (1 - CONFIDENCE) / 2
-"""The probability of a wrong verdict for a truth on a bound, at most."""
 OFF = (0.0, 0.05, 0.1, 0.15)
 """How far off the truth may be, as parts, for the chances that an outcome states."""
 
@@ -56,7 +54,8 @@ def band(
     `shows` is its sentence in place of the usual one, `value` what is told as its value, `size` what
     chances are parts of where the bounds do not say. A number of unknown spread decides nothing.
     """
-    sentence = shows or f"{what} is {text(own, unit)}, expected {bounds_text(low, high, unit)}"
+    told = text(own, unit, [end for end in (low, high) if end is not None])
+    sentence = shows or f"{what} is {told}, expected {bounds_text(low, high, unit)}"
     ends = (-math.inf if low is None else low, math.inf if high is None else high)
     value = own.value if value is None else value
     if math.isinf(own.error):
@@ -78,7 +77,9 @@ def sign(what: str, ratio: Number, rises: bool) -> Outcome:
     """Decide whether a ratio is above 1 (`rises`) or below it; 1 itself is neither."""
     low, high = (1.0, None) if rises else (None, 1.0)
     side = "above" if rises else "below"
-    found = band(what, ratio, low, high, shows=f"{what} is {text(ratio)}, expected {side} 1")
+    found = band(
+        what, ratio, low, high, shows=f"{what} is {text(ratio, bounds=[1.0])}, expected {side} 1"
+    )
     return _unless_on(found, ratio, 1.0)
 
 

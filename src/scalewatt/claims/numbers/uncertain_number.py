@@ -277,25 +277,37 @@ def mean_of(numbers: Sequence[Number]) -> Number:
     return weighted([1 / len(numbers)] * len(numbers), numbers)
 
 
-def text(own: Number, unit: str = "") -> str:
-    """Return a number with its 95 % interval, and on what that rests."""
+def text(own: Number, unit: str = "", bounds: Iterable[float] = ()) -> str:
+    """Return a number with its 95 % interval, and on what that rests; rounding puts nothing on a bound."""
+    value, low, high = (_beside(one, bounds) for one in (own.value, own.low, own.high))
     unit = f" {unit}" if unit else ""
     if not own.error:
-        return f"{shown(own.value)}{unit}"
+        return f"{value}{unit}"
     rests = f" ({own.assumed})" if own.assumed else ""
     if math.isinf(own.error):
-        return f"{shown(own.value)}{unit}{rests}"
+        return f"{value}{unit}{rests}"
     if not own.is_ratio:
-        return f"{shown(own.value)} ± {shown(own.half)}{unit}{rests}"
+        return f"{value} ± {shown(own.half)}{unit}{rests}"
     rests = f"; {own.assumed}" if own.assumed else ""
-    return f"{shown(own.value)}{unit} ({shown(own.low)} to {shown(own.high)}{rests})"
+    return f"{value}{unit} ({low} to {high}{rests})"
 
 
-def shown(value: float) -> str:
-    """Return a value with four significant digits, without an exponent up to ten digits."""
+def _beside(value: float, bounds: Iterable[float]) -> str:
+    """Return a value with four digits, or as many as keep it on its side of each bound."""
+    others = [bound for bound in bounds if bound != value]
+
+    def is_beside(words: str) -> bool:
+        told = float(words)
+        return all(told != one and (told > one) == (value > one) for one in others)
+
+    return next(filter(is_beside, (shown(value, digits) for digits in range(4, 17))), repr(value))
+
+
+def shown(value: float, digits: int = 4) -> str:
+    """Return a value with so many significant digits, without an exponent up to ten digits."""
     if 1e4 <= abs(value) < 1e10:
-        return f"{float(f'{value:.4g}'):.0f}"
-    return f"{value:.4g}"
+        return f"{float(f'{value:.{digits}g}'):.{max(digits - len(f'{abs(value):.0f}'), 0)}f}"
+    return f"{value:.{digits}g}"
 
 
 def word(name: str) -> str:

@@ -160,8 +160,8 @@ def on_all(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
 def each_line(evidence: Evidence, lines: Iterable[Line], checks: Sequence[Check]) -> Outcome:
     """Combine the checks of every line that has enough points with the first one's quantity.
 
-    Lines with fewer are named; they decide nothing if another has enough. NotTestable if no
-    point of any line has the quantity, NotTestable if no line has enough points.
+    Lines with fewer are named; they decide nothing if another has enough. NotTestable if no line has
+    enough points, or none has the quantity.
     """
     name, least = checks[0].quantity, checks[0].least
     counted = sorted(((line, line.having(name)) for line in lines), key=lambda one: -len(one[1]))

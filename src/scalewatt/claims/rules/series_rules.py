@@ -146,7 +146,8 @@ def _is_the(measure: Measure) -> SeriesRule:
 def _each_is_the(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether every value is the paper's; the one furthest from it is told."""
     own = values(points, check.quantity)
-    parts = [compared(check, evidence, check.text, one) for one in own]
+    what = f"{check.text} furthest from {check.target.value:g} {check.unit}".rstrip()
+    parts = [compared(check, evidence, what, one) for one in own]
     tells = max(
         zip(own, parts, strict=True), key=lambda one: abs(one[0].value - check.target.value)
     )[1]
@@ -363,12 +364,12 @@ def _knee(check: Check, evidence: Evidence, line: Line, points: Points) -> Outco
 SERIES_RULES: dict[str, SeriesRule] = {
     "constant": _constant,
     "convex": _convex,
+    "each": _each_is_the,
     "efficiency_after_quadrupling": after_quadrupling,
     "efficiency_falls_beyond": falls_beyond,
     "fall_to_node": _fall_to_node,
     "falls": _monotone(rises=False),
     "first_is_least": _first_is_least,
-    "furthest": _each_is_the,
     "knee": _knee,
     "least_at_node": _least_at_node,
     "lowest_efficiency": _within(lowest_efficiency),

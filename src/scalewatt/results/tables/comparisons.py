@@ -2,9 +2,9 @@
 
 Two devices are equivalent where the 95 % interval of their ratio lies within the margin: two one-sided t
 tests of the mean logarithms at 2.5 % each (Schuirmann 1987; variances may differ, Welch), as claims are
-decided. Energies are compared over the device kinds
-that both have. How many repeats would tell is counted from the spread of one run: that of these runs,
-else of other trainings of the same model and phase, else the published one.
+decided. Energies are compared over the device kinds that both have. How many repeats would tell is
+counted from the spread of one run: that of these runs, else of other trainings of the same model and
+phase, else the published one.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ Row = dict[str, Any]
 Kind = tuple[str, str | None]
 MARGIN = 0.05
 """Two devices are equivalent where their ratio is within 1/(1 + MARGIN) … 1 + MARGIN."""
-LEVEL = (1 - t_tests.CONFIDENCE) / 2
-"""Of each of the two tests: both hold where the whole interval is within the margin."""
 _SAME = (
     *("campaign", "model", "phase", "gpus", "local_batch_size", "global_batch_size"),
     *("dataset_samples", "epochs", "protocol", "precision", "loader", "channels_last", "compile"),
@@ -166,7 +164,7 @@ def equivalence(ones: Sequence[float], others: Sequence[float], margin: float) -
 
 
 def _verdict(p: float, low: float, high: float) -> str:
-    if p < LEVEL:
+    if p < t_tests.LEVEL:  # of each test: both hold where the whole interval is within the margin
         return "equivalent"
     return "different" if low > 1 or high < 1 else "unresolved"
 

@@ -43,8 +43,9 @@ def published_spread(model: str, name: str) -> Spread | None:
     """Return the published spread of a quantity of `configurations`; null of errors, of which none is.
 
     Times and rates have that of GPU hours, energies that of the energy. Powers and shares have that of a
-    quotient of independent ones, the widest that there may be: how energy and time of a run go together
-    is not published. (In repeats of trainings in MLPerf v4.0 their logarithms correlate by 0.0 to 0.9.)
+    quotient of independent ones, wider than for any positive correlation: how energy and time of a run go
+    together is not published. (In repeats of trainings in MLPerf v4.0 their logarithms correlate by 0.0
+    to 0.9.)
     Of a model without published repeats it is the WIDEST one's.
     """
     if name.startswith("metric_"):

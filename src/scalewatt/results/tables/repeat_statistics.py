@@ -13,8 +13,6 @@ from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, QUANTIT
 if TYPE_CHECKING:
     import pandas as pd
 
-CONFIDENCE = 0.95
-
 
 @dataclass(frozen=True)
 class Summary:
@@ -49,9 +47,9 @@ def summarise(values: Sequence[float | None]) -> Summary:
 
 def _half_width(n: int) -> float:
     """Return half the interval of a mean of n values, over their standard deviation."""
-    from scipy.special import stdtrit  # the t quantile; scipy.stats takes a second to import
+    from scalewatt.results.tables.t_tests import quantile  # numpy takes long to import
 
-    return float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(n)
+    return quantile(n - 1) / math.sqrt(n)
 
 
 def summary_of(row: Mapping[str, Any], name: str) -> Summary:

@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 CONFIDENCE = 0.95
+LEVEL = (1 - CONFIDENCE) / 2
+"""Of each of two one-sided tests."""
 POWER = 0.8
 """Probability of a verdict for which repeats are counted."""
 MOST_REPEATS = 1000
