@@ -202,6 +202,9 @@ def decided(holds: bool, value: Value, detail: str) -> Outcome:
 # --- several outcomes ------------------------------------------------------------------------------
 
 
+_ALL = (CONTRADICTED, NOT_TESTABLE, UNDECIDED, SUPPORTED, BY_CONSTRUCTION)
+
+
 def combine(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
     """Return one outcome of alike parts (devices, lines): contradicted if one is, then undecided.
 
@@ -217,11 +220,20 @@ def all_of(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
 
     Contradicted if one is; then not testable, then undecided, if one is; else supported.
     """
-    order = (CONTRADICTED, NOT_TESTABLE, UNDECIDED, SUPPORTED, BY_CONSTRUCTION)
-    return _deciding(parts, order)
+    return _deciding(parts, _ALL)
 
 
-def _deciding(given: Iterable[tuple[str, Outcome]], order: Sequence[str]) -> Outcome:
+def in_one(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
+    """Return one outcome of alike numbers, as of `all_of`, in the words of the one that decides.
+
+    Of several that agree the first.
+    """
+    return _deciding(parts, _ALL, is_told_alone=True)
+
+
+def _deciding(
+    given: Iterable[tuple[str, Outcome]], order: Sequence[str], is_told_alone: bool = False
+) -> Outcome:
     """Return the outcome that comes first in `order`, with the probabilities of all.
 
     The more parts, the more probable it is that one lies outside by chance: a contradiction must be so
@@ -239,7 +251,8 @@ def _deciding(given: Iterable[tuple[str, Outcome]], order: Sequence[str]) -> Out
         is_rare = one.p is None or not by_chance
         return one.verdict if one.verdict != CONTRADICTED or is_rare else UNDECIDED
 
-    decides = min((one for _, one in parts), key=lambda one: order.index(verdict_of(one)))
+    name, decides = min(parts, key=lambda part: order.index(verdict_of(part[1])))
+    told = [(name, decides)] if is_told_alone else parts
     note = " ".join(filter(None, (one.note for _, one in parts)))
     if any(verdict_of(one) != one.verdict for _, one in parts):
         chance = f"Of {count} comparisons one may lie so far outside by chance (p = {p:.2g})."
@@ -248,7 +261,7 @@ def _deciding(given: Iterable[tuple[str, Outcome]], order: Sequence[str]) -> Out
     return Outcome(
         verdict_of(decides),
         decides.value,
-        " ".join(_named(name, one, len(parts)) for name, one in parts),
+        " ".join(_named(name, one, len(told)) for name, one in told),
         p=None if p is None else min(1.0, p),
         chances=chances,
         off=off,

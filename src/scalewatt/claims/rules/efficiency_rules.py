@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from scalewatt.claims.evidence.check_table import SPLIT, Check
 from scalewatt.claims.evidence.claim_types import NotTestable, Outcome
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point
-from scalewatt.claims.numbers.decisions import all_of, band, sign
+from scalewatt.claims.numbers.decisions import all_of, band, in_one, sign
 from scalewatt.claims.numbers.points import efficiency
-from scalewatt.claims.numbers.uncertain_number import Number, quantity
+from scalewatt.claims.numbers.uncertain_number import quantity, text
 
 
-def lowest_efficiency(check: Check, points: Sequence[Point]) -> tuple[str, Number]:
-    """Return the lowest efficiency up to SPLIT GPUs."""
+def lowest_efficiency(
+    check: Check, evidence: Evidence, line: Line, points: Sequence[Point]
+) -> Outcome:
+    """Check whether the efficiency is within the bounds at every point up to SPLIT GPUs.
+
+    Told are the one that decides, and the lowest. The lowest alone would be tested as if it were no choice.
+    """
     points = [point for point in points if point.gpus <= SPLIT]
     if len(points) < check.least:
         raise NotTestable(f"{len(points)} of {check.least} points up to {SPLIT} GPUs.")
-    worst = min(points[1:], key=lambda point: efficiency(points[0], point).value)
-    label = check.label(first=points[0].gpus, last=points[-1].gpus, n=worst.gpus)
-    return label, efficiency(points[0], worst)
+    first, *others = points
+    found = {point.gpus: efficiency(first, point) for point in others}
+    lowest, *rest = sorted(found, key=lambda n: found[n].value)
+    parts = [
+        ("", band(check.label(first=first.gpus, n=n), found[n], *check.bounds))
+        for n in (lowest, *rest)
+    ]
+    told = in_one(parts)
+    least = f" The lowest of {len(parts)} is {text(found[lowest])} at n = {lowest}."
+    return told if told.detail == parts[0][1].detail else replace(told, detail=told.detail + least)
 
 
 def after_quadrupling(

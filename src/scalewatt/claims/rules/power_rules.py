@@ -32,12 +32,10 @@ from scalewatt.claims.numbers.points import (
     PROBE_EPOCHS,
     grouped,
     known,
-    like,
     values,
     whole_nodes,
-    with_ram,
 )
-from scalewatt.claims.numbers.trends import ranked, within_noise
+from scalewatt.claims.numbers.trends import within_noise
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
     mean_of,
@@ -143,21 +141,6 @@ def all_within(
     left = len(beyond) - NAMED
     rest = f" Of {left} more the interval is not within." if left > 0 else ""
     return replace(found, value=value, detail=f"{span}. {detail}{rest}")
-
-
-def _ram_shares_within(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether RAM's share of every training from `n` GPUs on is within the bounds."""
-    points = with_ram(evidence, int(check.n))
-    shares = [(f"share of {point.id}", quantity(point, check.quantity)) for point in points]
-    return all_within(check.text, shares, check.low, check.high)
-
-
-def _largest_ram_share(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether the largest share of RAM is at most the claim's, with its tolerance."""
-    own = with_ram(evidence)
-    worst = max(own, key=lambda point: point.mean(check.quantity) or 0)
-    what = f"the largest share of RAM in {len(own)} configurations ({worst.id})"
-    return band(what, quantity(worst, check.quantity), *check.bounds)
 
 
 # --- all series ---------------------------------------------------------------------------------
@@ -337,62 +320,11 @@ def leave_one_out(y: Sequence[float], terms: Sequence[Sequence[float]]) -> list[
     return errors
 
 
-# --- powers of devices --------------------------------------------------------------------------
-
-
-def _gpu_varies_more(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether mean GPU power has a larger range than mean CPU socket power, by model and device."""
-    names = ("mean_gpu_power_w", "mean_cpu_socket_power_w")
-    known = [p for p in evidence.points if all(p.mean(name) is not None for name in names)]
-    groups = grouped(known, lambda point: f"{point.model} {point.device}")
-    ready = {name: points for name, points in groups.items() if len(points) >= 2}
-    if not ready:
-        raise NotTestable(
-            "No two configurations of a model and device have power of both GPU and CPU."
-        )
-
-    def compare(points: Sequence[Point]) -> Outcome:
-        like(points)
-        gpu, cpu = (_range([quantity(point, name) for point in points]) for name in names)
-        what = f"Range of GPU power ({shown(gpu.value)} W) less that of CPU socket power"
-        return positive(what, gpu - cpu, check.unit)
-
-    return combine(attempt(group, compare, points) for group, points in ready.items())
-
-
-def _range(numbers: Sequence[Number]) -> Number:
-    ordered = sorted(numbers, key=lambda one: one.value)
-    return ordered[-1] - ordered[0]
-
-
-def _rank_of_all_points(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether a quantity goes with another over all points of a model, phase and device."""
-    known = [point for point in evidence.points if point.mean(check.against) is not None]
-    groups = grouped(known, lambda point: f"{point.model} {point.phase} {point.device}")
-    if not groups:
-        raise NotTestable("No finished run has samples per GPU hour.")
-
-    def of_group(name: str, points: Sequence[Point]) -> Outcome:
-        there = [point for point in points if point.mean(check.quantity) is not None]
-        if not there:
-            raise NotTestable("GPU power is not known.")
-        enough(there, name, check.least)
-        x = [point.mean(check.against) or 0.0 for point in there]
-        own = values(there, check.quantity)
-        return ranked(check.text, x, own, check.rises, check.low)
-
-    return combine(attempt(name, of_group, name, points) for name, points in groups.items())
-
-
 POWER_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
     "factors_differ": _factors_differ,
-    "gpu_varies_more_than_cpu": _gpu_varies_more,
-    "largest_ram_share": _largest_ram_share,
     "linear_everywhere": _linear_everywhere,
     "means_within": _means_within,
     "points_within": _points_within,
-    "ram_shares_within": _ram_shares_within,
-    "rank_of_all_points": _rank_of_all_points,
     "rates_explain": _rates_explain,
 }
 """The rules by the name that the table calls them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from scalewatt.claims.evidence.check_table import Check
@@ -14,6 +15,7 @@ from scalewatt.claims.numbers.decisions import (
     band,
     combine,
     enough,
+    in_one,
     positive,
     sign,
 )
@@ -25,6 +27,7 @@ from scalewatt.claims.numbers.uncertain_number import (
     quantity,
     refuse_estimates,
     shown,
+    text,
 )
 from scalewatt.claims.rules.series_rules import error_slope
 
@@ -63,16 +66,26 @@ def _large_is_worse(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _large_is_shorter(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether the longest time of the second regime is below the shortest of the first."""
+    """Check whether every time of the second regime is below every one of the first.
 
-    def times(line: Line) -> list[Number]:
-        return values(known(line, check.quantity), check.quantity)
+    Told are the pair that decides, and that of the longest and the shortest.
+    """
+
+    def times(line: Line) -> list[Point]:
+        return sorted(known(line, check.quantity), key=lambda p: p.mean(check.quantity) or 0.0)
 
     def compare(small: Line, large: Line) -> Outcome:
-        slowest = max(times(large), key=lambda one: one.value)
-        fastest = min(times(small), key=lambda one: one.value)
-        what = f"longest time of {large.title} over the shortest of {small.title}"
-        return sign(what, slowest / fastest, check.rises)
+        pairs = [(one, other) for one in reversed(times(large)) for other in times(small)]
+        ratios = [
+            quantity(one, check.quantity) / quantity(other, check.quantity) for one, other in pairs
+        ]
+        parts = []
+        for (one, other), ratio in zip(pairs, ratios, strict=True):
+            what = f"time of {large.title} at n = {one.gpus} over that of {small.title} at n = {other.gpus}"
+            parts.append(("", sign(what, ratio, check.rises)))
+        found = in_one(parts)
+        longest = f" The longest over the shortest is {text(ratios[0])}, of {len(pairs)} pairs."
+        return replace(found, detail=found.detail + longest)
 
     return _regimes(evidence, check, compare)
 

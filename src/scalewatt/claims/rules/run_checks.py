@@ -65,6 +65,7 @@ from scalewatt.claims.numbers.points import (
 )
 from scalewatt.claims.numbers.uncertain_number import refuse_estimates
 from scalewatt.claims.rules.device_rules import DEVICE_RULES
+from scalewatt.claims.rules.kind_rules import KIND_RULES
 from scalewatt.claims.rules.power_rules import POWER_RULES
 from scalewatt.claims.rules.regime_rules import REGIME_RULES
 from scalewatt.claims.rules.run_rules import RUN_RULES
@@ -257,6 +258,7 @@ SCOPES: dict[str, Callable[[Evidence, Sequence[Check]], Outcome]] = {
 
 RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
     **DEVICE_RULES,
+    **KIND_RULES,
     **POWER_RULES,
     **REGIME_RULES,
     **RUN_RULES,

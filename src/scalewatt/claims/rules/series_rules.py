@@ -372,7 +372,7 @@ SERIES_RULES: dict[str, SeriesRule] = {
     "first_is_least": _first_is_least,
     "knee": _knee,
     "least_at_node": _least_at_node,
-    "lowest_efficiency": _within(lowest_efficiency),
+    "lowest_efficiency": lowest_efficiency,
     "mean": _is_the(_mean),
     "onset": _onset,
     "proportional": _proportional,
