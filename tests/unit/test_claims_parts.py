@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from claims_made import evidence, line
-from claims_resnet_made import Change, becoming, resnet_world
+from claims_made import changed, evidence, line
+from claims_resnet_made import Change, becoming, dropping, resnet_world
 from claims_resnet_made import times as scaled
-from claims_study import judged
+from claims_study import edited, judged, study, times
 
-from scalewatt.claims.evidence.claim_types import CONTRADICTED, SUPPORTED, UNDECIDED
+from scalewatt.claims.evidence.check_table import read_checks
+from scalewatt.claims.evidence.claim_types import CONTRADICTED, NOT_TESTABLE, SUPPORTED, UNDECIDED
 from scalewatt.claims.numbers import decisions
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -67,3 +68,33 @@ def test_five_efficiencies_on_the_bound_are_contradicted_as_seldom_as_stated(
             world = becoming("fd_lbs", "gpu_hours", {n: float(drawn.mean())}, spread)(world)
         wrong += judged("D03", world).verdict == CONTRADICTED
     assert not is_more_than(wrong, trials, STATED), wrong
+
+
+# --- what is not known hides nothing --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id_", ["T1", "T2", "H17"])
+def test_a_row_of_the_paper_that_lacks_its_energy_is_contradicted_by_its_run_time(id_: str) -> None:
+    (check, *_) = read_checks()[id_]
+    sizes = (check.device, int(check.n), int(check.batch), int(check.gbs))
+    here = [p for p in study().points if (p.device, p.gpus, p.lbs, p.gbs) == sizes]
+    slow = edited(lambda p: p in here, runtime_h=times("runtime_h", 4.7))()
+    assert judged(id_, slow).verdict == CONTRADICTED
+    bare = changed(slow, lambda p: p.id == here[0].id, energy_kwh=lambda p: None)
+    found = judged(id_, bare)
+    assert found.verdict == CONTRADICTED and "The energy of" in found.detail, found.detail
+
+
+def test_a_part_of_a_series_that_is_lacking_hides_no_contradiction_of_another() -> None:
+    wrong = scaled("sd_gbs_s", 16, runtime_h=0.75)(resnet_world())
+    bare = dropping("sd_gbs_s", 2)(wrong)
+    assert judged("F12", wrong).verdict == judged("F12", bare).verdict == CONTRADICTED
+    assert "no finished run with 2 GPUs" in judged("F12", bare).detail
+    right = dropping("sd_gbs_s", 2)(resnet_world())
+    assert judged("F12", right).verdict == NOT_TESTABLE
+
+
+def test_a_series_that_lacks_all_says_so_once() -> None:
+    gone = dropping("fd_lbs")(resnet_world())
+    found = judged("D05", gone)
+    assert found.verdict == NOT_TESTABLE and found.detail.count("No finished run") == 1

@@ -79,10 +79,7 @@ def on_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
     """Check the series of each mode: all modes decide together, none may be missing."""
 
     def of_line(line: Line) -> Outcome:
-        return all_of(
-            (c.part, SERIES_RULES[c.rule](c, evidence, line, select(c, evidence, line)))
-            for c in checks
-        )
+        return rows_of(checks, evidence, line, lambda check: select(check, evidence, line))
 
     def of_lines(lines: Iterable[Line]) -> Outcome:
         return combine(attempt(line.title, of_line, line) for line in lines)
@@ -101,6 +98,23 @@ def on_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
             parts.append((mode, missing.outcome))
         else:
             parts.append(("" if lines[1:] else lines[0].title, of_lines(lines)))
+    return all_of(parts)
+
+
+def rows_of(
+    checks: Sequence[Check],
+    evidence: Evidence,
+    line: Line,
+    points_of: Callable[[Check], Sequence[Point]],
+) -> Outcome:
+    """Return what rows on a series say together; what one lacks hides no other. Of all, the first is told."""
+
+    def of_row(check: Check) -> Outcome:
+        return SERIES_RULES[check.rule](check, evidence, line, points_of(check))
+
+    parts = [attempt(check.part, of_row, check) for check in checks]
+    if all(one.verdict == NOT_TESTABLE for _, one in parts):
+        return parts[0][1]
     return all_of(parts)
 
 
@@ -229,7 +243,7 @@ def on_sizes(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
 
     def of_point(point: Point) -> Outcome:
         line = Line("", "", *checks[0].series[:2], checks[0].device, "", None)
-        return all_of(("", SERIES_RULES[c.rule](c, evidence, line, [point])) for c in checks)
+        return rows_of(checks, evidence, line, lambda check: [point])
 
     return combine(attempt(point.id, of_point, point) for point in own)
 
@@ -254,7 +268,6 @@ SCOPES: dict[str, Callable[[Evidence, Sequence[Check]], Outcome]] = {
     "probe": on_probe,
 }
 """How the rows of each scope are checked; without one, by a rule of their own."""
-
 
 RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
     **DEVICE_RULES,
