@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ from claims_resnet_made import Change, becoming, dropping, resnet_world
 from claims_resnet_made import times as scaled
 from claims_study import edited, judged, study, times
 
+from scalewatt.claims.check_claims import verdicts
 from scalewatt.claims.evidence.check_table import read_checks
 from scalewatt.claims.evidence.claim_types import CONTRADICTED, NOT_TESTABLE, SUPPORTED, UNDECIDED
+from scalewatt.claims.evidence.evidence import Evidence
 from scalewatt.claims.numbers import decisions
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -98,3 +101,16 @@ def test_a_series_that_lacks_all_says_so_once() -> None:
     gone = dropping("fd_lbs")(resnet_world())
     found = judged("D05", gone)
     assert found.verdict == NOT_TESTABLE and found.detail.count("No finished run") == 1
+
+
+@pytest.mark.parametrize("name", ["energy_kwh", "gpu_energy_kwh", "cpu_energy_kwh"])
+@pytest.mark.parametrize("world", [study, resnet_world])
+def test_an_energy_of_0_is_no_error_of_any_claim(world: Callable[[], Evidence], name: str) -> None:
+    """Where RAM is not known, and with it no share of CPUs."""
+    unknown = {f"{kind}_energy_share": lambda p: None for kind in ("gpu", "cpu", "ram")}
+    zero = changed(world(), lambda p: p.gpus in (1, 4), **unknown, **{name: lambda p: 0.0})
+    found = {one.id: one for one in verdicts(zero)}
+    if name != "energy_kwh" and world is resnet_world:
+        assert {found[id_].verdict for id_ in ("D13", "D14")} == {NOT_TESTABLE}
+    if name == "energy_kwh" and world is study:
+        assert "divided by is 0" in found["T9"].detail

@@ -130,7 +130,7 @@ def _higher_power(evidence: Evidence, check: Check) -> Outcome:
         energies, scope = energies_alike([h100, a100])
         # The spread is that of P, in which energy and time of a run go together.
         own, other = (
-            quantity(point, P) * (energy.value / quantity(point, "energy_kwh").value)
+            quantity(point, P) * (energy / quantity(point, "energy_kwh")).value
             for energy, point in zip(energies, (h100, a100), strict=True)
         )
         return sign(f"{check.text}{scope}", own / other, check.rises)

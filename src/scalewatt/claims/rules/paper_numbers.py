@@ -9,7 +9,7 @@ from scalewatt.claims.evidence.check_table import Check
 from scalewatt.claims.evidence.claim_types import Outcome
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point
 from scalewatt.claims.numbers.decisions import all_of, band
-from scalewatt.claims.numbers.points import value
+from scalewatt.claims.numbers.points import all_positive, value
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
     published_source,
@@ -52,7 +52,7 @@ def share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Sequence[
     if point.mean(check.quantity) is not None:
         own = value(point, check.quantity)
         return compared(check, evidence, check.label(n=point.gpus), own)
-    gpu, cpu = (quantity(point, f"{kind}_energy_kwh") for kind in ("gpu", "cpu"))
+    gpu, cpu = all_positive([quantity(point, f"{kind}_energy_kwh") for kind in ("gpu", "cpu")])
     ratio = math.hypot(cpu.spread / cpu.value, gpu.spread / gpu.value)
     share = cpu.value / (cpu.value + gpu.value)
     spread = Spread((1 - share) * ratio, max(round(cpu.freedom), 1))
