@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from claims_made import changed, evidence, line
+from claims_made import NEEDED, changed, evidence, line
 from claims_resnet_made import Change, becoming, dropping, resnet_world
 from claims_resnet_made import times as scaled
 from claims_study import edited, judged, study, times
@@ -16,8 +16,10 @@ from claims_study import edited, judged, study, times
 from scalewatt.claims.check_claims import verdicts
 from scalewatt.claims.evidence.check_table import read_checks
 from scalewatt.claims.evidence.claim_types import CONTRADICTED, NOT_TESTABLE, SUPPORTED, UNDECIDED
-from scalewatt.claims.evidence.evidence import Evidence
+from scalewatt.claims.evidence.evidence import Evidence, Point
 from scalewatt.claims.numbers import decisions
+from scalewatt.claims.numbers.uncertain_number import Number, Variance
+from scalewatt.claims.rules.power_rules import one_at_least
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -114,3 +116,54 @@ def test_an_energy_of_0_is_no_error_of_any_claim(world: Callable[[], Evidence], 
         assert {found[id_].verdict for id_ in ("D13", "D14")} == {NOT_TESTABLE}
     if name == "energy_kwh" and world is study:
         assert "divided by is 0" in found["T9"].detail
+
+
+# --- one of several is enough ---------------------------------------------------------------------
+
+
+def ratio(value: float, error: float, source: str = "x") -> Number:
+    """A ratio of means of many repeats."""
+    return Number(value, {source: Variance(error**2, 50, error**2)}, "", True)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict", "told", "p"),
+    [
+        # A certain pair counts though another has the larger value.
+        ([(1.35, 0.01), (1.4, 0.2)], SUPPORTED, 1.35, (1, 1)),
+        # Below is what all are below by: the probability of the least certain one.
+        ([(1.15, 0.001), (1.02, 0.075)], CONTRADICTED, 1.02, (0.01, 0.025)),
+        # The pair that keeps it open is told, with what would tell.
+        ([(1.15, 0.001), (1.02, 0.2)], UNDECIDED, 1.02, (0.2, 0.3)),
+        ([(1.0, 0.01), (1.25, 0.1)], UNDECIDED, 1.25, (1, 1)),
+        # One of many may be above by chance.
+        ([(1.27, 0.026), *[(1.1, 0.05)] * 5], UNDECIDED, 1.27, (1, 1)),
+    ],
+)
+def test_of_several_ratios_one_that_is_rarely_so_high_is_enough(
+    ratios: list[tuple[float, float]], verdict: str, told: float, p: tuple[float, float]
+) -> None:
+    pairs = [(f"pair {n}", ratio(*one)) for n, one in enumerate(ratios)]
+    for order in (pairs, pairs[::-1]):
+        found = one_at_least(order, 1.2)
+        assert (found.verdict, found.value) == (verdict, told), found.detail
+        assert found.p is not None and p[0] <= found.p <= p[1]
+        assert verdict != UNDECIDED or NEEDED.search(f"{found.detail} {found.note}")
+
+
+def test_a_claim_on_one_of_several_pairs_tells_what_leaves_it_open() -> None:
+    def power(point: Point) -> float:
+        return {"h100": 0.31}.get(point.device, 0.25 if point.model == "resnet50" else 0.2174)
+
+    same = changed(study(), lambda p: True, p_gpuh_kw=power, gpu_energy_share=lambda p: 0.7)
+    shared = changed(same, lambda p: True, cpu_energy_share=lambda p: 0.3)
+    found = judged("A02", shared)
+    assert found.verdict == SUPPORTED and "h100" in found.detail, found.detail
+    alike = changed(shared, lambda p: p.device == "h100", p_gpuh_kw=lambda p: 0.23)
+    assert judged("A02", alike).verdict == CONTRADICTED
+    noisy = changed(
+        alike, lambda p: p.device == "h100", spread=0.5, p_gpuh_kw=lambda p: p.mean("p_gpuh_kw")
+    )
+    found = judged("A02", noisy)
+    assert found.verdict == UNDECIDED and NEEDED.search(found.detail), found.detail
+    assert (found.p or 0) > 0.025

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import permutations
+from itertools import combinations
 
 from scalewatt.claims.evidence.check_table import Check
 from scalewatt.claims.evidence.claim_types import (
@@ -193,25 +193,49 @@ def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
 
 
 def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether the largest ratio of mean P between models or devices is at least `low`."""
+    """Check whether the ratio of mean P between two models or devices is at least `low` for any pair.
+
+    Supported by one that is so rarely that far above, times the number of pairs; contradicted where all
+    are below, with the probability of the one that is least so.
+    """
     groups = list(_groups(evidence, P).values())
-    ratios = [
-        found for pair in permutations(groups, 2) if (found := _factor_over(*pair)) is not None
+    pairs = [
+        max(both, key=lambda one: one[0].value)
+        for one, other in combinations(groups, 2)
+        if (both := [f for f in (_factor_over(one, other), _factor_over(other, one)) if f])
     ]
-    if not ratios:
+    if not pairs:
         kinds = {f"{points[0].model} {points[0].device} ({points[0].scope})" for points in groups}
         raise NotTestable(
             "Two pairs of model and device with P_GPUh over the same kinds of device are needed; there "
             f"are {', '.join(sorted(kinds)) or 'none'}."
         )
-    ratio, what = max(ratios, key=lambda one: one[0].value)
-    outcome = band(what, ratio, *check.bounds)
-    if outcome.verdict == SUPPORTED:
-        # The largest of several: it must be rare among all of them.
-        chance = len(ratios) // 2 * against(ratio, -math.inf, check.low)
-        return outcome if chance <= LEVEL else replace(outcome, verdict=UNDECIDED)
-    is_below = all(one.high < check.low for one, _ in ratios)
-    return replace(outcome, verdict=CONTRADICTED if is_below else UNDECIDED)
+    return one_at_least([(what, ratio) for ratio, what in pairs], check.low)
+
+
+def one_at_least(numbers: Sequence[tuple[str, Number]], low: float) -> Outcome:
+    """Return whether one of several named numbers is at least `low`; told is the one that decides."""
+    count = len(numbers)
+    parts = [(band(what, own, low, None), _above(own, low)) for what, own in numbers]
+    nearest, least = min(parts, key=lambda part: (part[1], -(part[0].p or 0.0)))
+    chances = nearest.chances if count == 1 else None
+    p = max(1.0 if one.p is None else one.p for one, _ in parts)
+    found = replace(nearest, p=p, chances=chances, off=nearest.off if chances else None)
+    if nearest.verdict == SUPPORTED and least * count <= LEVEL:
+        return found
+    if all(one.verdict == CONTRADICTED for one, _ in parts):
+        return found
+    note = ""
+    if nearest.verdict == SUPPORTED:
+        note = (
+            f"Of {count} comparisons one may lie so far above by chance (p = {count * least:.2g})."
+        )
+    return replace(found, verdict=UNDECIDED, note=note)
+
+
+def _above(own: Number, low: float) -> float:
+    """Return the probability of a number as far above `low`, were the truth there; beyond 1/2 below it."""
+    return 1 - against(own, low, math.inf) if own.value < low else against(own, -math.inf, low)
 
 
 def _factor_over(own: Sequence[Point], other: Sequence[Point]) -> tuple[Number, str] | None:
