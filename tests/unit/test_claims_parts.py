@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from claims_made import NEEDED, changed, evidence, line
+from claims_made import NEEDED, changed, evidence, line, without
 from claims_resnet_made import Change, becoming, dropping, resnet_world
 from claims_resnet_made import times as scaled
-from claims_study import edited, judged, study, times
+from claims_study import edited, judged, select, study, times
 
 from scalewatt.claims.check_claims import verdicts
 from scalewatt.claims.evidence.check_table import read_checks
@@ -167,3 +167,23 @@ def test_a_claim_on_one_of_several_pairs_tells_what_leaves_it_open() -> None:
     found = judged("A02", noisy)
     assert found.verdict == UNDECIDED and NEEDED.search(found.detail), found.detail
     assert (found.p or 0) > 0.025
+
+
+# --- parts that are saved -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hours", "verdict", "interval"),
+    [(395.0, CONTRADICTED, "-0.3183 to 0.2258"), (380.0, UNDECIDED, "-0.2682 to 0.2552")],
+)
+def test_a_part_of_the_hours_that_is_saved_is_compared_by_the_ratio_of_hours(
+    hours: float, verdict: str, interval: str
+) -> None:
+    """Single runs by the probe, 395 h over 391 h: 1 less their ratio, as if linear, reached 0.2587."""
+    here = {"h100": hours, "a100": 391.0}
+    sizes = select(model="fourcastnet", phase="pretrain", mode="fd_gbs_s", gpus=4)
+    runs = edited(sizes, single=True, gpu_hours=lambda p: here[p.device])()
+    found = judged("T7", without(runs, lambda p: not sizes(p)))
+    assert found.verdict == verdict, found.detail
+    assert f"({interval}; by FourCastNet's published repeats)" in found.detail
+    assert found.value == pytest.approx(1 - hours / 391)

@@ -14,6 +14,7 @@ from scalewatt.claims.numbers.decisions import (
     all_of,
     attempt,
     band,
+    bounds_text,
     combine,
     enough,
     sign,
@@ -28,10 +29,10 @@ from scalewatt.claims.numbers.points import (
 )
 from scalewatt.claims.numbers.trends import straight
 from scalewatt.claims.numbers.uncertain_number import (
-    Number,
     mean_of,
     quantity,
     refuse_estimates,
+    shown,
     text,
 )
 from scalewatt.claims.rules.regime_rules import energy_slope, known_energies
@@ -113,11 +114,21 @@ def _as_paper(evidence: Evidence, device: str) -> list[Point]:
 
 
 def _saved_on_h100(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether the part of the GPU hours that H100 saves is within the bounds in every pair."""
+    """Check whether the part of the GPU hours that H100 saves is within the bounds in every pair.
+
+    Decided is what is left, a ratio, on logarithms.
+    """
+    least, most = check.low, check.high
 
     def compare(h100: Point, a100: Point) -> Outcome:
         left = quantity(h100, check.quantity) / quantity(a100, check.quantity)
-        return band(check.text, Number(1.0) - left, *check.bounds)
+        saved, low, high = (1 - one for one in (left.value, left.high, left.low))
+        rests = f"; {left.assumed}" if left.assumed else ""
+        between = f" ({shown(low)} to {shown(high)}{rests})" if left.error else ""
+        bounds = bounds_text(least, most, check.unit)
+        shows = f"{check.text} is {shown(saved)}{between}, expected {bounds}"
+        size = (least + most) / 2
+        return band(check.text, left, 1 - most, 1 - least, shows=shows, value=saved, size=size)
 
     return _each_pair(evidence, compare)
 
