@@ -48,17 +48,21 @@ def _part(verdict: str, rows: Sequence[Row]) -> Part:
     heading = FURTHER_WORDS if verdict == _FURTHER else WORDS.get(verdict, verdict)
     kind = ("inconsistency", "inconsistencies") if verdict == _FURTHER else ("claim", "claims")
     is_test = verdict in TESTED
-    headings = ["claim", "in words", "found", "expected", "detail"]
-    headings += ["p", _CHANCE] if is_test else []
-    cells = [(*_cells(row), *(_of_test(row) if is_test else ())) for row in rows]
+    of_test = ["p", _CHANCE] if is_test else []
+    headings = ["claim", "in words", "found", *of_test, "expected", "detail"]
+    cells = [_cells(row, _of_test(row) if is_test else []) for row in rows]
     grid = texts(f"claims-{verdict}", f"Claims, {heading.lower()}", headings, cells)
     meaning = MEANINGS.get(verdict, "")
     says = f"{count(len(rows), *kind)}. {meaning}" if meaning else count(len(rows), *kind)
     return Part(heading, says, grid, verdict, folded=not is_test)
 
 
-def _cells(row: Row) -> tuple[Any, ...]:
-    return row["id"], row["claim"], _found(row["value"]), row["expected"], row["detail"]
+def _cells(row: Row, of_test: Sequence[Cell | None]) -> list[Any]:
+    return [
+        *(row["id"], row["claim"], _found(row["value"])),
+        *of_test,
+        *(row["expected"], row["detail"]),
+    ]
 
 
 def _of_test(row: Row) -> list[Cell | None]:
