@@ -36,6 +36,7 @@ from scalewatt.claims.evidence.claim_types import (
 from scalewatt.claims.evidence.evidence import Evidence, Point, Row
 from scalewatt.claims.evidence.expectations import expected_of
 from scalewatt.claims.load_evidence import find_campaign, published_evidence
+from scalewatt.claims.rules.run_checks import verdict_and_basis
 from scalewatt.claims.simulated import (
     ALWAYS,
     COSTS,
@@ -381,3 +382,32 @@ def test_a_simulated_campaign_decides_what_the_model_says(
     assert all(
         "simulated" in one["detail"] for one in found.values() if one["verdict"] != INCONSISTENCY
     )
+
+
+def _with_simulated_resnet50(given: Evidence) -> Evidence:
+    """The same, whose ResNet50 is simulated by a model that was calibrated on all of it."""
+    said = {"simulated": ALL_BY_HAND | {"calibrated": True}}
+    ids = [point.id for point in given.points if point.model == "resnet50"]
+
+    def mixed(point: Point) -> Point:
+        origin = "simulated" if point.id in ids else point.origin
+        return replace(point, row={**point.row, "energy_origin": origin})
+
+    found = given.changed(mixed)
+    return replace(found, provenance=dict.fromkeys([(id_, 1) for id_ in ids], said))
+
+
+@pytest.mark.parametrize("id_", ["J02", "J03", "J04"])
+def test_power_that_was_measured_is_a_test_beside_a_model_that_is_simulated(id_: str) -> None:
+    given = _with_simulated_resnet50(CASES[id_].satisfied())
+    assert simulated_in(given)
+    found = judged(id_, given)
+    assert found.verdict == SUPPORTED, found.detail
+    assert "simulated" not in found.detail
+
+
+@pytest.mark.parametrize("id_", ["J02", "J03", "J04", "J05", "L06"])
+def test_a_claim_on_power_against_time_names_the_trainings_it_rests_on(id_: str) -> None:
+    given = CASES[id_].satisfied()
+    _, looked_at = verdict_and_basis(CLAIMS[id_], given)
+    assert looked_at == {trace.row["configuration"] for trace in given.traces}

@@ -131,6 +131,7 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
 
     def verdict(claim: Claim) -> Verdict:
         """Return the verdict by `rest`, with sentences on what it rests on."""
+        is_measured = False
         text = assumption_of(claim, found)
         if text is not None:
             first = Verdict(claim.id, NOT_TESTABLE, None, expected_of(claim), text)
@@ -138,6 +139,7 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
         else:
             first, looked_at = verdict_and_basis(claim, rest)
             sentences = [first.detail]
+            is_measured = bool(looked_at) and looked_at.isdisjoint(found)
             if first != verdict_of(claim, bare):
                 sentences.append(ON_SCATTER)
             if assumed and first != verdict_of(claim, seen):
@@ -149,12 +151,13 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
                     "It is the published error that simulated runs are made to end at."
                 )
                 first = replace(first, verdict=BY_CONSTRUCTION, p=None, chances=None, off=None)
-            if first.verdict in TESTED and first.p is not None and looked_at <= calibrated:
+            gives_again = looked_at and looked_at <= calibrated
+            if first.verdict in TESTED and first.p is not None and gives_again:
                 sentences.append(GIVEN_AGAIN.format(first.verdict))
                 first = replace(first, verdict=BY_CONSTRUCTION, p=None, chances=None, off=None)
-        # The origin is named, unless no result decides the claim or its energies are named already.
+        # The origin is named, unless no simulated result decides the claim or its energies are named already.
         named = f"Origin of the energy: {SIMULATED}." in first.detail
-        if first.verdict != INCONSISTENCY and not named:
+        if first.verdict != INCONSISTENCY and not named and not is_measured:
             sentences.append(f"Origin of the runs: {SIMULATED}.")
         return replace(first, detail=" ".join(sentences))
 
