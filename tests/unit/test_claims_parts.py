@@ -17,6 +17,7 @@ from scalewatt.claims.check_claims import verdicts
 from scalewatt.claims.evidence.check_table import read_checks
 from scalewatt.claims.evidence.claim_types import CONTRADICTED, NOT_TESTABLE, SUPPORTED, UNDECIDED
 from scalewatt.claims.evidence.evidence import Evidence, Point
+from scalewatt.claims.load_evidence import published_evidence
 from scalewatt.claims.numbers import decisions
 from scalewatt.claims.numbers.uncertain_number import Number, Variance
 from scalewatt.claims.rules.power_rules import one_at_least
@@ -187,3 +188,12 @@ def test_a_part_of_the_hours_that_is_saved_is_compared_by_the_ratio_of_hours(
     assert found.verdict == verdict, found.detail
     assert f"({interval}; by FourCastNet's published repeats)" in found.detail
     assert found.value == pytest.approx(1 - hours / 391)
+
+
+def test_two_readings_of_one_share_state_no_chance_to_be_supported() -> None:
+    """With RAM at 0 and at 6 %: each alone is supported for a truth of 0.49, both in 6 % at most."""
+    two = judged("D13", published_evidence())
+    assert "RAM 0%" in two.detail and "RAM 6%" in two.detail
+    assert two.p is not None and two.chances is None and two.off is None
+    one = judged("D13", resnet_world())
+    assert "RAM" not in one.detail and one.chances is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from scalewatt.claims.evidence.check_table import Check
 from scalewatt.claims.evidence.claim_types import Outcome
@@ -61,4 +62,5 @@ def share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Sequence[
         own = single_run(share * (1 - ram), spread, "share", cpu.assumed, point.n_repeats)
         what = f"{check.label(n=point.gpus)}, were that of RAM {ram:.0%},"
         parts.append(("", compared(check, evidence, what, own)))
-    return all_of(parts)
+    # Both readings are of one number: the chance of both together is far below the least of each.
+    return replace(all_of(parts), chances=None, off=None)
