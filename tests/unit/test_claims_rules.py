@@ -425,7 +425,10 @@ def test_a_line_says_its_furthest_point_which_way_it_bends_and_which_line_is_mea
     flat = trends.straight("E", exact(x), numbers([a**0.5 for a in x], 1e-6), 0.1).detail
     assert "of the rise (flattening)" in flat and "at x = 8, lies" in flat
     assert "(ordinary least squares)" in flat and "off the line of weights 1/value²" in flat
-    steep = trends.straight("E", exact(x), numbers([a**1.5 for a in x], 1e-6), 0.1).detail
+    steep = trends.straight(
+        "E", exact(x), numbers([a**1.5 for a in x], 1e-6), 0.1, gpus=[4, 8, 16, 32]
+    ).detail
+    assert re.search(r"at x = [1248] \(n = (4|8|16|32)\), lies", steep)
     assert re.search(r"bow is -.*\(flattening\)", flat) and re.search(
         r"bow is \+.*\(steepening\)", steep
     )

@@ -267,7 +267,11 @@ def with_errors_of(numbers: Sequence[Number], x: Sequence[Number], factor: float
 
 
 def straight(
-    what: str, places: Sequence[Number], numbers: Sequence[Number], most: float
+    what: str,
+    places: Sequence[Number],
+    numbers: Sequence[Number],
+    most: float,
+    gpus: Sequence[int] = (),
 ) -> Outcome:
     """Check whether numbers lie on a straight line of x that rises, by their curvature.
 
@@ -275,7 +279,8 @@ def straight(
     these; below 0 where they flatten. It and the distance of each point from a line must be at most `most`
     of the rise; the line is that of least squares of distances as parts of each positive number. Undecided
     where the rise is within its interval. R² and the line of ordinary least squares, and the exponent of a
-    power law, are told and do not decide: R² is high for many exponents.
+    power law, are told and do not decide: R² is high for many exponents. `gpus` are told of the point that
+    is furthest off.
     """
     x = [one.value for one in places]
     z = (np.array(x) - min(x)) / (max(x) - min(x) or 1.0)
@@ -308,12 +313,13 @@ def straight(
         for index in range(len(z))
     ]
     parts = [("bow", bow), *(("", one) for one in rests)]
-    place, furthest = max(zip(x, rests, strict=True), key=lambda one: abs(one[1].value))
+    index = max(range(len(rests)), key=lambda one: abs(rests[one].value))
+    where = f"x = {shown(x[index])}" + (f" (n = {gpus[index]})" if gpus else "")
     way = "" if bow.low <= 0 <= bow.high else " (flattening)" if bow.value < 0 else " (steepening)"
     line_of = "weights 1/value²" if is_relative else "least squares"
     sentence += (
-        f". Its bow is {_percent(bow)} of the rise{way}, and the furthest point, at x = {shown(place)}, lies "
-        f"{_percent(furthest)} of it off the line of {line_of}; expected within ± {100 * most:g} %"
+        f". Its bow is {_percent(bow)} of the rise{way}, and the furthest point, at {where}, lies "
+        f"{_percent(rests[index])} of it off the line of {line_of}; expected within ± {100 * most:g} %"
     )
     return _all_within(sentence, parts, -most, most, bow)
 

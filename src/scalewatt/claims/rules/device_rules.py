@@ -56,6 +56,7 @@ def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
                 values(points, "gpu_hours"),
                 values(points, "energy_kwh"),
                 check.most,
+                [point.gpus for point in points],
             ),
         )
         for of_device in groups.values()

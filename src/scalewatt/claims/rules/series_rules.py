@@ -200,7 +200,8 @@ def _constant(check: Check, evidence: Evidence, line: Line, points: Points) -> O
 def straight_in(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
     """Check whether the quantity is on a straight line of `against`."""
     own = values(points, check.quantity)
-    return straight(check.text, _against(check, points), own, check.high)
+    gpus = [point.gpus for point in points]
+    return straight(check.text, _against(check, points), own, check.high, gpus)
 
 
 def _first_is_least(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:

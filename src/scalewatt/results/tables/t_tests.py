@@ -2,8 +2,9 @@
 
 A number is an estimate with a standard error that `freedom` degrees of freedom tell. It is said to lie
 within bounds where its whole 95 % interval does, outside of them where its whole interval is on the
-other side of one, and else nothing is said. So each is wrong with a probability of 2.5 % at most for a
-truth on the bound (two one-sided tests: Schuirmann 1987).
+other side of one, and else nothing is said. For a truth on a bound the former is wrong with a probability
+of 2.5 % at most (two one-sided tests: Schuirmann 1987), the latter of 5 %: 2.5 % beyond each bound, the
+farther of which counts only where both are close.
 """
 
 from __future__ import annotations
