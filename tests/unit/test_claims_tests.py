@@ -44,12 +44,14 @@ from scalewatt.claims.load_evidence import published_evidence
 from scalewatt.claims.numbers.decisions import band
 from scalewatt.claims.numbers.trends import elasticity
 from scalewatt.claims.numbers.uncertain_number import line_fit, number
+from scalewatt.claims.rules.run_checks import verdict_of
 from scalewatt.claims.simulated import together
 from scalewatt.provenance.versions import claims_hash
 from scalewatt.report.claims_section import claims_of
+from scalewatt.results.tables import published_spread as spreads
 from scalewatt.results.tables.comparisons import MARGIN
 from scalewatt.results.tables.frames import frame_of
-from scalewatt.results.tables.published_spread import published_spread
+from scalewatt.results.tables.published_spread import Spread, published_spread
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.t_tests import quantile
 from scalewatt.results.tables.table_schema import metadata
@@ -372,3 +374,35 @@ def test_the_long_run_and_the_probe_agree_within_the_interval_of_a_single_run() 
     reading = reading_of(next(one for one in listed_claims() if one.id == "X19"))
     assert f"± {100 * half:.0f} %" in reading and half > 208 / 195 - 1
     assert "less than two" not in reading and "Shows in the intervals of single runs" in reading
+
+
+@pytest.mark.parametrize(
+    ("kwh", "gpu_hours", "verdict"),
+    [
+        (1.5, 10, SUPPORTED),
+        (2.45, 10, SUPPORTED),
+        (2.5, 10, UNDECIDED),
+        (2.38, 10.5, SUPPORTED),
+        (2.4, 10.5, UNDECIDED),
+    ],
+)
+def test_the_verdict_on_a02_turns_within_the_rounding_of_the_probes_spreads(
+    kwh: float, gpu_hours: float, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/statistics.md says: 2 kWh and 10 GPUh are what is printed."""
+    usual, times = spreads._published, {"energy_kwh": kwh / 2, "gpu_hours": gpu_hours / 10}
+
+    def rounded(model: str, name: str) -> Spread:
+        found = usual(model, name)
+        factor = times[name] if model == "fourcastnet" else 1.0
+        return Spread(found.relative * factor, found.freedom)
+
+    monkeypatch.setattr(spreads, "_published", rounded)
+    published_spread.cache_clear()
+    try:
+        (claim,) = (one for one in listed_claims() if one.id == "A02")
+        assert verdict_of(claim, published_evidence()).verdict == verdict
+    finally:
+        published_spread.cache_clear()
+    said = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
+    assert "A02 is supported up to 2.45 kWh (at 10.5 GPUh up to 2.38) and undecided above" in said
