@@ -197,3 +197,25 @@ def test_two_readings_of_one_share_state_no_chance_to_be_supported() -> None:
     assert two.p is not None and two.chances is None and two.off is None
     one = judged("D13", resnet_world())
     assert "RAM" not in one.detail and one.chances is not None
+
+
+# --- the part that decides is told ----------------------------------------------------------------
+
+
+def test_the_point_that_leaves_open_which_energy_is_least_is_told() -> None:
+    """With 64 GPUs, 68 % above the first, but not certainly; the least other one is 26 % above, certainly."""
+    many = select(model="fourcastnet", phase="pretrain", mode="fd_lbs", gpus=64)
+    open_ = changed(study(), many, spread=0.9, energy_kwh=lambda p: 160.0)
+    found = judged("H19", open_)
+    assert found.verdict == UNDECIDED
+    assert "n = 4 over that at n = 64 is" in found.detail and "would tell" in found.detail
+    assert found.value == pytest.approx(95 / 160)
+
+
+def test_the_error_that_leaves_open_whether_all_are_the_papers_is_told() -> None:
+    """29.2 % at n = 1 is the furthest from 28 %, and within; 28.5 % at n = 4 is too uncertain."""
+    world = becoming("fd_lbs", "metric_last", {1: 29.2})(resnet_world())
+    found = judged("D17", becoming("fd_lbs", "metric_last", {4: 28.5}, spread=0.1)(world))
+    assert found.verdict == UNDECIDED
+    assert "top-1 error at n = 4 is 28.5 ± 3.5" in found.detail
+    assert "Of 6 the furthest from 28 % is 29.2" in found.detail

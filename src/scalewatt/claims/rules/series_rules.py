@@ -13,7 +13,15 @@ from scalewatt.claims.evidence.check_table import Check
 from scalewatt.claims.evidence.claim_types import BY_CONSTRUCTION, NotTestable, Outcome
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, is_full_size
 from scalewatt.claims.numbers.batch_sizes import knee, onset
-from scalewatt.claims.numbers.decisions import all_of, band, combine, decided, positive, sign
+from scalewatt.claims.numbers.decisions import (
+    all_of,
+    band,
+    combine,
+    decided,
+    in_one,
+    positive,
+    sign,
+)
 from scalewatt.claims.numbers.points import (
     all_positive,
     doublings,
@@ -37,6 +45,7 @@ from scalewatt.claims.numbers.uncertain_number import (
     quantity,
     refuse_estimates,
     shown,
+    text,
     weighted,
 )
 from scalewatt.claims.rules.efficiency_rules import (
@@ -144,14 +153,15 @@ def _is_the(measure: Measure) -> SeriesRule:
 
 
 def _each_is_the(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether every value is the paper's; the one furthest from it is told."""
-    own = values(points, check.quantity)
-    what = f"{check.text} furthest from {check.target.value:g} {check.unit}".rstrip()
-    parts = [compared(check, evidence, what, one) for one in own]
-    tells = max(
-        zip(own, parts, strict=True), key=lambda one: abs(one[0].value - check.target.value)
-    )[1]
-    return replace(all_of(("", one) for one in parts), value=tells.value, detail=tells.detail)
+    """Check whether every value is the paper's; told are the one that decides, and the furthest from it."""
+    own = [(p.gpus, one) for p, one in zip(points, values(points, check.quantity), strict=True)]
+    own.sort(key=lambda one: -abs(one[1].value - check.target.value))
+    parts = [compared(check, evidence, f"{check.text} at n = {n}", one) for n, one in own]
+    found = in_one(("", one) for one in parts)
+    aim = f"{check.target.value:g} {check.unit}".rstrip()
+    n, furthest = own[0]
+    rest = f" Of {len(own)} the furthest from {aim} is {text(furthest, check.unit)}, at n = {n}."
+    return replace(found, detail=found.detail + rest)
 
 
 # --- what takes more than one number --------------------------------------------------------------
@@ -205,18 +215,12 @@ def straight_in(check: Check, evidence: Evidence, line: Line, points: Points) ->
 
 
 def _first_is_least(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether the quantity of the smallest n is below the least of all others."""
+    """Check whether the quantity of the smallest n is below that of every other; told is what decides."""
     first, *others = points
-    parts = {
-        p.gpus: sign(
-            check.label(first=first.gpus, best=p.gpus), _over(check, first, p), check.rises
-        )
-        for p in others
-    }
-    best = min(others, key=lambda point: point.mean(check.quantity) or 0.0)
-    tells = parts[best.gpus]
-    found = replace(
-        all_of(("", one) for one in parts.values()), value=tells.value, detail=tells.detail
+    ratios = [(p.gpus, _over(check, first, p)) for p in others]
+    ratios.sort(key=lambda one: one[1].value if check.rises else -one[1].value)
+    found = in_one(
+        ("", sign(check.label(first=first.gpus, best=n), ratio, check.rises)) for n, ratio in ratios
     )
     counts = ", ".join(str(point.gpus) for point in points)
     left = [n for n in line.planned if n not in {point.gpus for point in points}]
