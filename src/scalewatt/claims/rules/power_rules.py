@@ -75,17 +75,29 @@ def _points_within(evidence: Evidence, check: Check) -> Outcome:
 
 
 def _means_within(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether the mean P of every series is."""
+    """Check whether the mean P of every series is; of series that are in others whole only these count."""
     least = int(check.n or 1)
-    means = []
-    for line in evidence.find(check.model, None, check.device):
-        points = [p for p in _as_paper(line.points, check) if p.gpus >= least]
-        if points:
-            mean = mean_of([quantity(point, P) for point in points])
-            means.append((f"Mean P of {line.title}", mean))
-    if not means:
+    series = [
+        (line, points)
+        for line in evidence.find(check.model, None, check.device)
+        if (points := [p for p in _as_paper(line.points, check) if p.gpus >= least])
+    ]
+    if not series:
         raise NotTestable(_nothing(evidence, check, least))
-    return all_within("Mean P", means, *_with_room(check), check.unit)
+    # The longest first: what one has already had is no other mean.
+    means, whole, left = [], list[set[str]](), list[str]()
+    for line, points in sorted(series, key=lambda one: -len(one[1])):
+        ids = {point.id for point in points}
+        if any(ids <= others for others in whole):
+            left.append(line.title)
+            continue
+        whole.append(ids)
+        count = f"{len(points)} points" if points[1:] else "one point"
+        mean = mean_of([quantity(point, P) for point in points])
+        means.append((f"Mean P of {line.title} ({count})", mean))
+    found = all_within("Mean P", means, *_with_room(check), check.unit)
+    rest = f" Left out, as another series has all their points: {', '.join(left)}." if left else ""
+    return replace(found, detail=found.detail + rest)
 
 
 def _with_room(check: Check) -> tuple[float, float]:
@@ -124,11 +136,12 @@ def all_within(
     """Return whether all of several numbers lie in a band; those outside are named."""
     ends = sorted(one.value for _, one in numbers)
     widest = max(one.half for _, one in numbers)
+    between = list(dict.fromkeys((shown(ends[0]), shown(ends[-1]))))
     span = (
-        f"{what} ({len(numbers)} compared) lies at {shown(ends[0])} to {shown(ends[-1])} {unit}".rstrip()
+        f"{what} ({len(numbers)} compared) lies at {' to '.join(between)} {unit}".rstrip()
         + f", each ± {shown(widest)} at most"
     )
-    value = f"{shown(ends[0])}-{shown(ends[-1])}"
+    value = "-".join(between)
     parts = [attempt(name, band, name, one, low, high, unit) for name, one in numbers]
     found = combine(parts)
     beyond = [one for _, one in parts if one.verdict != SUPPORTED]
