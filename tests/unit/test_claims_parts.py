@@ -219,3 +219,35 @@ def test_the_error_that_leaves_open_whether_all_are_the_papers_is_told() -> None
     assert found.verdict == UNDECIDED
     assert "top-1 error at n = 4 is 28.5 ± 3.5" in found.detail
     assert "Of 6 the furthest from 28 % is 29.2" in found.detail
+
+
+# --- what counts, and how often -------------------------------------------------------------------
+
+
+def test_slopes_at_constant_gbs_have_all_of_table_1_on_both_devices() -> None:
+    """A100's rows of GBS 16 and 32 with LBS 1 are H100's partners: 692.55 and 909.31 GPU hours."""
+    found = judged("H16", published_evidence())
+    assert "h100, GPUs/GBS 4/16, 16/16, 32/32, energy" in found.detail
+    assert "a100, GPUs/GBS 4/16, 16/16, 16/64, 32/32, 64/64, energy" in found.detail
+    assert found.verdict == UNDECIDED and found.value == pytest.approx(1.544, abs=5e-4)
+
+
+def test_a_single_point_at_constant_gbs_is_named_though_it_is_no_series() -> None:
+    found = judged("H14", published_evidence())
+    assert "fourcastnet pretrain a100 fd_gbs_s 16 (1)" in found.detail.split("Too few points: ")[1]
+
+
+def test_a_series_of_points_that_another_has_is_no_further_mean() -> None:
+    """Of three ResNet50 series with the full dataset one point each is published, of the scaled ones too."""
+    found = judged("L01", published_evidence())
+    assert found.verdict == SUPPORTED and "(3 compared)" in found.detail
+    left = found.detail.split("Left out, as another series has all their points: ")[1]
+    assert left.count("resnet50 a100 fd_") == 3
+    assert "(6 compared)" in judged("L01", resnet_world()).detail
+
+
+def test_a_mean_of_one_point_says_so_and_one_number_is_no_interval() -> None:
+    assert "h100 fd_gbs_l 32 (one point)" in judged("L03", published_evidence()).detail
+    gbs32 = select(device="h100", gbs=32, gpus=32)
+    found = judged("L03", without(published_evidence(), lambda p: not gbs32(p)))
+    assert found.value == "0.2628" and "lies at 0.2628 kWh/GPUh" in found.detail

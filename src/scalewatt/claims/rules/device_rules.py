@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
 from scalewatt.claims.evidence.check_table import Check
@@ -44,10 +44,13 @@ P = "p_gpuh_kw"
 def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
     """Check whether energy is linear in GPU hours at constant GBS, and steeper on H100.
 
-    Where no series of a device has three points, all its points at constant GBS are one. The slopes are
-    of the energy of the device kinds that both measured, where these are known apart.
+    Where no series of a device has three points, all its trainings with a GBS that is constant in a series
+    of either device are one: so those of Table 1 count on both. The slopes are of the energy of the
+    device kinds that both measured, where these are known apart.
     """
-    groups = {device: _groups(evidence, device) for device in ("h100", "a100")}
+    lines = evidence.series(MODEL, "pretrain", None, "fd_gbs", least=1)
+    sizes = {line.constant for line in lines if line.device in ("h100", "a100")}
+    groups = {device: _groups(evidence, device, sizes) for device in ("h100", "a100")}
     parts = [
         (
             "",
@@ -75,16 +78,21 @@ def _steeper_on_h100(evidence: Evidence, check: Check) -> Outcome:
     return all_of([("", steeper), *parts])
 
 
-def _groups(evidence: Evidence, device: str) -> dict[str, Sequence[Point]]:
-    """Return points with energy of each series at constant GBS that has three, else of all together."""
+def _groups(
+    evidence: Evidence, device: str, sizes: Container[int | None]
+) -> dict[str, Sequence[Point]]:
+    """Return points with energy of each series at constant GBS that has three, else all with these GBS."""
     found = evidence.series(MODEL, "pretrain", device, "fd_gbs", least=1)
     if not found:
         raise NotTestable(f"No finished pre-training at constant GBS on {device}.")
     own = [line for line in found if not all(map(unlike_paper, line.points))] or found
     lines = {line.title: known_energies(in_paper(line).points) for line in own}
-    long = {title: points for title, points in lines.items() if len(points) >= MINIMUM_POINTS}
-    together = tuple({p.id: p for points in lines.values() for p in points}.values())
-    groups = dict(long) or {f"{device}, all GBS": together}
+    groups = {title: points for title, points in lines.items() if len(points) >= MINIMUM_POINTS}
+    if not groups:
+        alike = [p for p in _as_paper(evidence, device) if p.gbs in sizes]
+        together = sorted(known_energies(alike), key=lambda p: p.gpus)
+        listed = ", ".join(f"{p.gpus}/{p.gbs}" for p in together)
+        groups = {f"{device}, GPUs/GBS {listed}" if listed else device: together}
     for name, points in groups.items():
         enough(points, f"{name}, energy against GPU hours")
         like(points)

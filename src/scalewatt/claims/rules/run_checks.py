@@ -164,9 +164,9 @@ def on_named(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
 
 
 def on_all(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
-    """Check every series of a model and mode, on all devices."""
+    """Check every series of a model and mode, on all devices; single points at constant GBS are named."""
     model, phase, mode = checks[0].model, checks[0].phase, checks[0].mode
-    lines = evidence.series(model, phase or None, None, mode)
+    lines = evidence.series(model, phase or None, None, mode, least=1)
     if not lines:
         raise NotTestable(f"No finished run of {model} in a series of mode {mode}.")
     return each_line(evidence, lines, checks)
