@@ -30,6 +30,7 @@ from scalewatt.claims.numbers.decisions import (
     told,
 )
 from scalewatt.claims.numbers.uncertain_number import (
+    Fit,
     Number,
     line_fit,
     shown,
@@ -288,31 +289,19 @@ def straight(
     values = np.array([one.value for one in numbers])
     is_relative = bool(np.all(values > 0))
     weights = 1 / values**2 if is_relative else np.ones(len(z))
-    parabola = _estimators(weights, np.stack([np.ones_like(z), z, z**2], axis=1))
-    line = np.stack([np.ones_like(z), z], axis=1)
     fit = line_fit(x, [one.value for one in numbers])
-    exponent = None
-    if min(x) > 0 and is_relative:
-        exponent = elasticity(places, numbers)
+    sentence = _line_in_words(what, fit, places, numbers)
     numbers = with_errors_of([one.linear() for one in numbers], places, fit.slope)
-    rise = weighted(map(float, parabola[1] + parabola[2]), numbers)
-    sentence = (
-        f"{what}: R² of a line with intercept is {fit.r2:.4f}, slope {shown(fit.slope)}, intercept "
-        f"{shown(fit.intercept)} (ordinary least squares); R² of the line through the origin is "
-        f"{fit.origin_r2:.4f}; {fit.n} points"
-    )
-    if exponent is not None:
-        sentence += f". As a power law the exponent is {text(exponent)}"
+    parabola = _estimators(weights, np.stack([np.ones_like(z), z, z**2], axis=1))
+    ends = parabola[1] + parabola[2]
+    rise = weighted(map(float, ends), numbers)
     if not rise.low > 0:
         found = positive("the rise", rise)
         return replace(found, detail=f"{sentence}; {found.detail}")
-    bow = _part(parabola[2] / 4, parabola[1] + parabola[2], numbers)
-    chord = _estimators(weights, line)
-    rests = [
-        _part(np.eye(len(z))[index] - line[index] @ chord, parabola[1] + parabola[2], numbers)
-        for index in range(len(z))
-    ]
-    parts = [("bow", bow), *(("", one) for one in rests)]
+    bow = _part(parabola[2] / 4, ends, numbers)
+    line = np.stack([np.ones_like(z), z], axis=1)
+    off = np.eye(len(z)) - line @ _estimators(weights, line)
+    rests = [_part(one, ends, numbers) for one in off]
     index = max(range(len(rests)), key=lambda one: abs(rests[one].value))
     where = f"x = {shown(x[index])}" + (f" (n = {gpus[index]})" if gpus else "")
     way = "" if bow.low <= 0 <= bow.high else " (flattening)" if bow.value < 0 else " (steepening)"
@@ -321,7 +310,20 @@ def straight(
         f". Its bow is {_percent(bow)} of the rise{way}, and the furthest point, at {where}, lies "
         f"{_percent(rests[index])} of it off the line of {line_of}; expected within ± {100 * most:g} %"
     )
+    parts = [("bow", bow), *(("", one) for one in rests)]
     return _all_within(sentence, parts, -most, most, bow)
+
+
+def _line_in_words(what: str, fit: Fit, places: Sequence[Number], numbers: Sequence[Number]) -> str:
+    """Return the line of ordinary least squares, and the exponent of a power law, which do not decide."""
+    sentence = (
+        f"{what}: R² of a line with intercept is {fit.r2:.4f}, slope {shown(fit.slope)}, intercept "
+        f"{shown(fit.intercept)} (ordinary least squares); R² of the line through the origin is "
+        f"{fit.origin_r2:.4f}; {fit.n} points"
+    )
+    if any(one.value <= 0 for one in (*places, *numbers)):
+        return sentence
+    return f"{sentence}. As a power law the exponent is {text(elasticity(places, numbers))}"
 
 
 def _estimators(weights: npt.ArrayLike, design: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
