@@ -213,7 +213,7 @@ def test_series_of_a_campaign_that_are_alike_know_it() -> None:
 
 @pytest.mark.parametrize(
     ("id_", "value"),
-    [("F06", 0.0235), ("F14", 0.02165), ("F20", 1.005), ("K14", -0.2749)],
+    [("F06", 0.0235), ("F14", 0.02165), ("F20", 1.131), ("K14", -0.2749)],
 )
 def test_values_on_the_published_rows_are_those_of_the_notes(
     id_: str, value: float, of_published: list[Verdict]

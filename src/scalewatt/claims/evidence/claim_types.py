@@ -108,6 +108,9 @@ class Outcome:
     """What these are off: FROM_VALUE or BEYOND_BOUND."""
     tests: int = 1
     """How many numbers were compared with bounds."""
+    margin: float | None = None
+    """How far a number is within its bounds, in halves of its interval: supported from 1 on, contradicted
+    below -1; of several parts that of the one that decides; null of what is no number."""
     note: str = ""
     """A sentence that stays where the detail is told in another way."""
 

@@ -32,6 +32,7 @@ from scalewatt.results.tables.t_tests import (
     chance_inside,
     chance_outside,
     first_with_power,
+    quantile,
 )
 
 MINIMUM_POINTS = 3
@@ -59,7 +60,7 @@ def band(
     ends = (-math.inf if low is None else low, math.inf if high is None else high)
     value = own.value if value is None else value
     if math.isinf(own.error):
-        return Outcome(UNDECIDED, value, f"{sentence}; {needed(own, *ends)}.")
+        return Outcome(UNDECIDED, value, f"{sentence}; {needed(own, *ends)}.", margin=0.0)
     chances, off = chances_of(own, *ends, size)
     verdict, more = UNDECIDED, ""
     if ends[0] <= own.low and own.high <= ends[1]:
@@ -69,7 +70,13 @@ def band(
     else:
         more = f"; {needed(own, *ends)}"
     return Outcome(
-        verdict, value, f"{sentence}{more}.", p=against(own, *ends), chances=chances, off=off
+        verdict,
+        value,
+        f"{sentence}{more}.",
+        p=against(own, *ends),
+        chances=chances,
+        off=off,
+        margin=_margin(own, *ends),
     )
 
 
@@ -105,6 +112,14 @@ def against(own: Number, low: float, high: float) -> float:
     if value < low:
         return below(value, low, own.error, own.freedom)
     return below(-value, -high, own.error, own.freedom)
+
+
+def _margin(own: Number, low: float, high: float) -> float:
+    """Return how far a number is from the nearer bound, inwards, in halves of its interval."""
+    value, low, high = (_on_scale(own, one) for one in (own.value, low, high))
+    room = min(value - low, high - value)
+    half = quantile(own.freedom) * own.error
+    return room / half if half else math.copysign(math.inf, room) if room else 0.0
 
 
 def _on_scale(own: Number, value: float) -> float:
@@ -226,7 +241,7 @@ def all_of(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
 def in_one(parts: Iterable[tuple[str, Outcome]]) -> Outcome:
     """Return one outcome of alike numbers, as of `all_of`, in the words of the one that decides.
 
-    Of several that agree the first.
+    Of several that agree the one with the least margin.
     """
     return _deciding(parts, _ALL, is_told_alone=True)
 
@@ -236,6 +251,8 @@ def _deciding(
 ) -> Outcome:
     """Return the outcome that comes first in `order`, with the probabilities of all.
 
+    Of several that agree it is the one with the least margin: the nearest to another verdict where they
+    support, the furthest off where they contradict.
     The more parts, the more probable it is that one lies outside by chance: a contradiction must be so
     rare that it is below LEVEL times their number (Bonferroni), else it leaves the claim undecided.
     """
@@ -251,7 +268,11 @@ def _deciding(
         is_rare = one.p is None or not by_chance
         return one.verdict if one.verdict != CONTRADICTED or is_rare else UNDECIDED
 
-    name, decides = min(parts, key=lambda part: order.index(verdict_of(part[1])))
+    def rank(part: tuple[str, Outcome]) -> tuple[int, float]:
+        one = part[1]
+        return order.index(verdict_of(one)), math.inf if one.margin is None else one.margin
+
+    name, decides = min(parts, key=rank)
     told = [(name, decides)] if is_told_alone else parts
     note = " ".join(filter(None, (one.note for _, one in parts)))
     if any(verdict_of(one) != one.verdict for _, one in parts):
@@ -266,6 +287,7 @@ def _deciding(
         chances=chances,
         off=off,
         tests=max(count, 1),
+        margin=decides.margin,
         note=note,
     )
 

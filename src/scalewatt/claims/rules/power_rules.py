@@ -323,7 +323,7 @@ def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
         for name, without in (("samples", errors[4]), ("passes", errors[5]))
     ]
     found = all_of(parts)
-    return replace(found, value=means[3] / means[0], detail=f"{sentence}; {found.detail}")
+    return replace(found, detail=f"{sentence}; {found.detail}")
 
 
 def error_fall(before: Sequence[float], after: Sequence[float]) -> Outcome:
