@@ -284,3 +284,15 @@ def test_the_value_of_a_tested_claim_is_a_number_that_its_detail_shows() -> None
         if isinstance(one.value, float):
             parts = (shown(one.value), f"{100 * one.value:+.1f} ±", f"{one.value:+.1%}")
             assert any(part in one.detail for part in parts), (one.id, one.value, one.detail)
+
+
+def test_claims_on_powers_of_all_series_say_which_points_count_and_which_do_not() -> None:
+    probe = "Left out, as a probe of fewer epochs: fourcastnet.pretrain-a100-n064-lbs0001-full-"
+    for id_ in ("A02", "A03"):
+        assert probe in judged(id_, published_evidence()).detail
+        assert "Left out" not in judged(id_, resnet_world()).detail
+    pairs = judged("A02", published_evidence())
+    assert "(gpu+cpu+ram of both, 13 and 5 points) is 1.379" in pairs.detail
+    rates = judged("A03", published_evidence())
+    assert rates.detail.startswith("resnet50 a100 (gpu+cpu+ram): leaving one of 13 points out")
+    assert "Too few points of whole nodes: fourcastnet a100 (gpu+cpu+ram) (5)" in rates.detail

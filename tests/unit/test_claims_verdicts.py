@@ -583,7 +583,7 @@ FURTHER: dict[str, Further] = {
         "K06", mixed(study, "simulated", lambda p: True), UNTESTED, ("simulated",)
     ),
     "factors by what both have": Further(
-        "A02", two_scopes(cpu_energy_share=0.3), NO, ("is 1 ", "(gpu+cpu of both)")
+        "A02", two_scopes(cpu_energy_share=0.3), NO, ("is 1 ", "(gpu+cpu of both, 3 and 3 points)")
     ),
     "factors of unknown parts": Further("A02", two_scopes(), UNTESTED),
     "factors that differ by what both have": Further("A02", two_scopes(cpu_energy_share=0.5), YES),

@@ -187,8 +187,8 @@ def _of_whole_nodes(evidence: Evidence, line: Line, names: Iterable[str]) -> Seq
 def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
     """Return points of whole nodes that know these quantities, by model, device, scope and origin.
 
-    Only those of the most frequent origin: energies of several are not compared. NotTestable if all
-    are estimated; these do not count.
+    Without probes. Only those of the most frequent origin: energies of several are not compared.
+    NotTestable if all are estimated; these do not count.
     """
     there = {
         point.id: point
@@ -203,6 +203,13 @@ def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
     most = max(set(origins), key=lambda one: (origins.count(one), str(one)), default=None)
     alike = [point for point in sensed if point.origin == most]
     return grouped(alike, lambda point: f"{point.model} {point.device} ({point.scope})")
+
+
+def _probes_left_out(evidence: Evidence) -> str:
+    """Return a sentence on probes with a known P, which are no trainings of a series; empty without any."""
+    probes = [p for line in evidence.find() if line.mode == "probe" for p in line.having(P)]
+    ids = ", ".join(dict.fromkeys(point.id for point in probes))
+    return f" Left out, as a probe of fewer epochs: {ids}." if ids else ""
 
 
 def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
@@ -223,7 +230,8 @@ def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
             "Two pairs of model and device with P_GPUh over the same kinds of device are needed; there "
             f"are {', '.join(sorted(kinds)) or 'none'}."
         )
-    return one_at_least([(what, ratio) for ratio, what in pairs], check.low)
+    found = one_at_least([(what, ratio) for ratio, what in pairs], check.low)
+    return replace(found, detail=found.detail + _probes_left_out(evidence))
 
 
 def one_at_least(numbers: Sequence[tuple[str, Number]], low: float) -> Outcome:
@@ -266,7 +274,8 @@ def _factor_over(own: Sequence[Point], other: Sequence[Point]) -> tuple[Number, 
         ratio = top / bottom
     except NotTestable:
         return None
-    return ratio, f"mean P_GPUh of {names[0]} over that of {names[1]} ({'+'.join(kinds)} of both)"
+    of_both = f"{'+'.join(kinds)} of both, {len(own)} and {len(other)} points"
+    return ratio, f"mean P_GPUh of {names[0]} over that of {names[1]} ({of_both})"
 
 
 def _power(point: Point, kinds: Sequence[str]) -> Number:
@@ -291,7 +300,11 @@ def _rates_explain(evidence: Evidence, check: Check) -> Outcome:
         raise NotTestable(
             f"{most} of the {needed} points that leaving one out needs; {needed - most} more needed."
         )
-    return combine(attempt(key, _left_out, points, names) for key, points in large.items())
+    found = combine(attempt(key, _left_out, points, names) for key, points in large.items())
+    alone = f"{next(iter(large))}: " if len(large) == 1 else ""
+    few = [f"{key} ({len(points)})" for key, points in groups.items() if key not in large]
+    rest = f" Too few points of whole nodes: {', '.join(few)}; {needed} are needed." if few else ""
+    return replace(found, detail=alone + found.detail + rest + _probes_left_out(evidence))
 
 
 def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
