@@ -135,7 +135,7 @@ def test_texts_with_decimals_and_signs_are_sorted_as_numbers(browser: Browser) -
     table = "document.querySelector('#claims-reproduced table')"
     head = f"Array.from({table}.tHead.rows[0].cells).find(c => c.textContent === 'found')"
     browser.evaluate(f"{head}.querySelector('button').click()")
-    cells = f"Array.from({table}.tBodies[0].rows, r => r.cells[3].textContent)"
+    cells = f"Array.from({table}.tBodies[0].rows, r => r.cells[{head}.cellIndex].textContent)"
     order = list(dict.fromkeys(browser.evaluate(cells)))
     assert order == ["-3", "0.45", "0.5", "12", "none"]
 
