@@ -303,8 +303,13 @@ def p_text(p: float | None, stands: bool | None) -> str:
     """Return p of a test, and of a contradiction whether it stands; empty where nothing was tested."""
     says = [] if p is None else [f"p = {p:.2g}"]
     if stands is not None:
-        says.append("stands" if stands else "does not stand")
+        says.append(stands_text(stands))
     return ", ".join(says)
+
+
+def stands_text(stands: bool) -> str:
+    """Return whether a contradiction stands, in words."""
+    return "stands" if stands else "does not stand"
 
 
 def chances_text(chances: Sequence[float]) -> str:

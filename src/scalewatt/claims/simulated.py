@@ -146,14 +146,14 @@ def verdicts_on(evidence: Evidence, claims: Sequence[Claim]) -> list[Verdict]:
                 sentences.append(
                     f"Left out: {len(assumed)} configurations whose costs are assumed ({DOCUMENTED})."
                 )
-            if claim.assumed == METRIC and first.value is not None:
-                sentences.append(
-                    "It is the published error that simulated runs are made to end at."
-                )
-                first = replace(first, verdict=BY_CONSTRUCTION, p=None, chances=None, off=None)
             gives_again = looked_at and looked_at <= calibrated
-            if first.verdict in TESTED and first.p is not None and gives_again:
-                sentences.append(GIVEN_AGAIN.format(first.verdict))
+            given = ""
+            if claim.assumed == METRIC and first.value is not None:
+                given = "It is the published error that simulated runs are made to end at."
+            elif first.verdict in TESTED and first.p is not None and gives_again:
+                given = GIVEN_AGAIN.format(first.verdict)
+            if given:
+                sentences.append(given)
                 first = replace(first, verdict=BY_CONSTRUCTION, p=None, chances=None, off=None)
         # The origin is named, unless no simulated result decides the claim or its energies are named already.
         named = f"Origin of the energy: {SIMULATED}." in first.detail

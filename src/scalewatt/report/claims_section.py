@@ -14,6 +14,7 @@ from scalewatt.claims.check_claims import (
     OFF,
     WORDS,
     chances_text,
+    stands_text,
 )
 from scalewatt.claims.evidence.claim_types import (
     BEYOND_BOUND,
@@ -68,9 +69,7 @@ def _cells(row: Row, of_test: Sequence[Cell | None]) -> list[Any]:
 def _of_test(row: Row) -> list[Cell | None]:
     """Return the probability of such data were the claim true, and those to be supported by the truth."""
     p = row["p"]
-    stands = (
-        "" if row["stands"] is None else (" (stands)" if row["stands"] else " (does not stand)")
-    )
+    stands = "" if row["stands"] is None else f" ({stands_text(row['stands'])})"
     first = None if p is None else Cell(f"{p:.2g}{stands}", p)
     if row["off"] is None:
         return [first, None]

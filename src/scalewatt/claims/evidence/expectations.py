@@ -188,10 +188,15 @@ def _what(check: Check) -> str:
     return text.replace("{n}", check.n)
 
 
+def _range(check: Check) -> str:
+    """Return what `expects` says, by the tolerance that it names if it names one."""
+    named = tolerances().get(check.expects)
+    return check.expects if named is None else named.expects
+
+
 def _ends(check: Check) -> tuple[str, str]:
     """Return both bounds of a range as they are written; a largest deviation in per cent, or its unit."""
-    text = tolerances()[check.expects].expects if check.expects in tolerances() else check.expects
-    low, _, high = text.partition("..")
+    low, _, high = _range(check).partition("..")
     if check.rule in _DEVIATIONS:
         high = _deviation(check, float(high))
     return low, high
@@ -216,9 +221,7 @@ def _bounds(check: Check) -> str:
     if " +- " in check.expects:
         value, _, name = check.expects.partition(" +- ")
         return f"{value}{unit} ± {tolerances()[name].expects.removeprefix('+-')} ({name})"
-    if ".." not in (
-        tolerances()[check.expects].expects if check.expects in tolerances() else check.expects
-    ):
+    if ".." not in _range(check):
         return ""
     low, high = _ends(check)
     if not low:

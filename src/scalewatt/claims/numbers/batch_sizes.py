@@ -154,15 +154,15 @@ def _place(
     sentence: str, best: _Bend, inside: Sequence[_Bend], outside: Sequence[_Bend]
 ) -> Outcome:
     """Return whether the knee lies inside of the range, by the knees that points fit on either side."""
-    fits, misfits = ([one.p(best.misfit) for one in side] for side in (inside, outside))
-    p = min(1.0, max(fits) * len(fits))
-    if best in inside and max(misfits) <= LEVEL:
+    fits = {one.gbs: one.p(best.misfit) for one in (*inside, *outside)}
+    p = min(1.0, max(fits[one.gbs] for one in inside) * len(inside))
+    if best in inside and max(fits[one.gbs] for one in outside) <= LEVEL:
         return Outcome(SUPPORTED, best.gbs, f"{sentence}.", p=1.0)
     if best in outside and p <= LEVEL:
         return Outcome(CONTRADICTED, best.gbs, f"{sentence}.", p=p)
-    other = max(outside if best in inside else inside, key=lambda one: one.p(best.misfit))
+    other = max(outside if best in inside else inside, key=lambda one: fits[one.gbs])
     tells = "1 more GBS or several would tell" if other.is_exact else told(other.furthest)
-    more = f"one at GBS {other.gbs} fits too (p = {other.p(best.misfit):.2g}); {tells}"
+    more = f"one at GBS {other.gbs} fits too (p = {fits[other.gbs]:.2g}); {tells}"
     return Outcome(UNDECIDED, best.gbs, f"{sentence}; {more}.", p=max(p, 2 * LEVEL))
 
 

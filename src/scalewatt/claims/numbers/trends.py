@@ -32,6 +32,7 @@ from scalewatt.claims.numbers.decisions import (
 from scalewatt.claims.numbers.uncertain_number import (
     Fit,
     Number,
+    ends_text,
     line_fit,
     shown,
     spearman,
@@ -241,9 +242,8 @@ def _change(own: Number, unit: str) -> str:
         return text(own, unit)
     if math.isinf(own.error):
         return f"{math.expm1(own.value):+.1%} ({own.assumed})"
-    rests = f"; {own.assumed}" if own.assumed else ""
-    ends = f"{math.expm1(own.low):+.1%} to {math.expm1(own.high):+.1%}{rests}"
-    return f"{math.expm1(own.value):+.1%}{f' ({ends})' if own.error else ''}"
+    value, low, high = (f"{math.expm1(one):+.1%}" for one in (own.value, own.low, own.high))
+    return f"{value} {ends_text(own, low, high)}" if own.error else value
 
 
 # --- straight lines and powers ---------------------------------------------------------------------

@@ -288,8 +288,13 @@ def text(own: Number, unit: str = "", bounds: Iterable[float] = ()) -> str:
         return f"{value}{unit}{rests}"
     if not own.is_ratio:
         return f"{value} ± {shown(own.half)}{unit}{rests}"
+    return f"{value}{unit} {ends_text(own, low, high)}"
+
+
+def ends_text(own: Number, low: str, high: str) -> str:
+    """Return both ends of a number's interval in brackets, and on what that rests."""
     rests = f"; {own.assumed}" if own.assumed else ""
-    return f"{value}{unit} ({low} to {high}{rests})"
+    return f"({low} to {high}{rests})"
 
 
 def _beside(value: float, bounds: Iterable[float]) -> str:

@@ -29,6 +29,7 @@ from scalewatt.claims.numbers.points import (
 )
 from scalewatt.claims.numbers.trends import straight
 from scalewatt.claims.numbers.uncertain_number import (
+    ends_text,
     mean_of,
     quantity,
     refuse_estimates,
@@ -132,8 +133,7 @@ def _saved_on_h100(evidence: Evidence, check: Check) -> Outcome:
     def compare(h100: Point, a100: Point) -> Outcome:
         left = quantity(h100, check.quantity) / quantity(a100, check.quantity)
         saved, low, high = (1 - one for one in (left.value, left.high, left.low))
-        rests = f"; {left.assumed}" if left.assumed else ""
-        between = f" ({shown(low)} to {shown(high)}{rests})" if left.error else ""
+        between = f" {ends_text(left, shown(low), shown(high))}" if left.error else ""
         bounds = bounds_text(least, most, check.unit)
         shows = f"{check.text} is {shown(saved)}{between}, expected {bounds}"
         size = (least + most) / 2
