@@ -16,6 +16,10 @@ Flag = dict[str, Any]
 """A quality flag: {"code": word, "device": sensor name or None, "detail": sentence}."""
 
 DEVICE_KINDS = ("gpu", "cpu", "ram")
+"""Parts of a node; the sum of those that were recorded is one scope of energy."""
+NODE, NETWORK = "node", "network"
+"""A node by its own meter, and the switches between nodes: each a scope of its own, added to nothing."""
+ALL_KINDS = (*DEVICE_KINDS, NODE, NETWORK)
 J_PER_KWH = 3.6e6
 QUANTITIES = {"W": "power", "J": "counter", "%": "utilisation"}
 """What a sensor of each unit measures."""
@@ -26,9 +30,10 @@ MAGNITUDES = (1e-12, 1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e9, 1e12)
 LATEST_S = 1e11
 """No clock shows more seconds, in the year 5138."""
 
-# No device draws more than this (one GPU, one CPU package, one package's memory). Well above the
-# largest sold, well below what a failed counter read appears to add: 65 kJ or 262 kJ in one period.
-PLAUSIBLE_W = {"gpu": 3000.0, "cpu": 2000.0, "ram": 1000.0}
+# No device draws more than this (one GPU, one CPU package, one package's memory, one node, all switches
+# of a system). Well above the largest sold, and of the parts well below what a failed counter read
+# appears to add: 65 kJ or 262 kJ in one period.
+PLAUSIBLE_W = {"gpu": 3000.0, "cpu": 2000.0, "ram": 1000.0, NODE: 1e5, NETWORK: 1e7}
 
 _INDEX = re.compile(r"^(?:CUDA:|cpu_power_socket_|cpu_|ram_|CPU_USAGE_)(\d+)")
 NO_INDEX = -1
@@ -96,6 +101,8 @@ class Recording:
     """perun's naive local start time; None for journals."""
     run_id: str | None = None
     round_id: str | None = None
+    format: str = "perun"
+    """The format of the files; see `scalewatt.recordings.formats` for those of other tools."""
 
     @property
     def hosts(self) -> tuple[str, ...]:

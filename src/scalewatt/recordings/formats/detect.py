@@ -1,0 +1,58 @@
+"""Telling the format of another tool's recording by its content, and reading it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from scalewatt.common.errors import InputError
+from scalewatt.recordings.formats import mlperf_power
+from scalewatt.recordings.formats.format import Format, Head, Options
+from scalewatt.recordings.series import Recording, by_node
+
+FORMATS: tuple[Format, ...] = (mlperf_power.FORMAT,)
+"""In the order in which they are tried; a generic CSV, which needs a description, comes last."""
+
+
+def find_format(path: Path, options: Options | None = None) -> Format | None:
+    """Return the format of a file by its content; None if it is none of other tools'.
+
+    Raises InputError for a file that cannot be read.
+    """
+    head = Head.of(path)
+    return next((one for one in FORMATS if one.recognises(head)), None)
+
+
+def read_foreign(path: Path, options: Options | None = None) -> Recording:
+    """Read another tool's recording. Raises InputError for a file of no known format, or damaged."""
+    found = find_format(path, options)
+    if found is None:
+        known = ", ".join(one.name for one in FORMATS)
+        raise InputError(f"{path}: is no recording of a known format; allowed: perun, {known}")
+    return replace(found.read(path, options or Options()), format=found.name)
+
+
+def read_together(paths: Sequence[tuple[Path, Options]]) -> Recording:
+    """Read the files of one run, of several nodes and formats, as one recording.
+
+    Raises InputError for a file that cannot be read, or if some state wall-clock times and some do not.
+    """
+    found = [read_foreign(path, options) for path, options in paths]
+    if not found:
+        raise ValueError("no file given")
+    if len({one.t0_known for one in found}) > 1:
+        unknown = next(one for one in found if not one.t0_known)
+        raise InputError(f"{unknown.source}: states no wall-clock time, as the others beside it do")
+    periods = [one.sampling_period_s for one in found if one.sampling_period_s]
+    return Recording(
+        nodes=by_node(
+            (series for one in found for series in one.series),
+            (host for one in found for host in one.hosts),
+        ),
+        t0_known=found[0].t0_known,
+        sampling_period_s=max(periods, default=None),
+        source=found[0].source,
+        problems=tuple(problem for one in found for problem in one.problems),
+        format="+".join(sorted({one.format for one in found})),
+    )

@@ -1,0 +1,122 @@
+"""Power logs of MLPerf Training: a node's readings, or what its switches are estimated to draw.
+
+`node_<i>.txt`: `power_reading` in W about every 2 s between `power_measurement_start` and `_stop`. What
+a reading stands for is not said: it is taken as the power at its time. `sw_<i>.txt`:
+`interconnect_power_est`, one constant in W, whose time is no time of the run. Format:
+github.com/mlcommons/training_policies (power) and files of training_results_v4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from scalewatt.common.errors import InputError
+from scalewatt.recordings.formats.format import TORN_END, Format, Head, Options, node_of
+from scalewatt.recordings.formats.mlperf_log import MARK, LogLine, MlperfLog, read_mlperf_log
+from scalewatt.recordings.series import (
+    ESTIMATED,
+    NETWORK,
+    NODE,
+    Flag,
+    Recording,
+    SensorSeries,
+    by_node,
+    finite_number,
+    flag,
+)
+
+READING, ESTIMATE = "power_reading", "interconnect_power_est"
+START, STOP = "power_measurement_start", "power_measurement_stop"
+CONSTANT_ESTIMATE = "constant_estimate"
+"""Flag of a series of one value, an estimate for the whole run."""
+
+
+def read_mlperf_power(path: Path, options: Options) -> Recording:
+    """Read one power log: kind `node`, or kind `network` of a single sample, an estimate.
+
+    Raises InputError if it holds neither readings nor an estimate.
+    """
+    log = read_mlperf_log(path)
+    readings, estimates = log.of(READING), log.of(ESTIMATE)
+    problems = _damage(log, path)
+    if readings:
+        problems += _stamps(log, readings, path)
+        series = _node_series(node_of(path, options), readings)
+    elif estimates:
+        series = _network_series(node_of(path, options), estimates[0])
+    else:
+        raise InputError(f"{path}: holds no {READING} and no {ESTIMATE}")
+    return Recording(
+        nodes=by_node([series]),
+        t0_known=True,
+        sampling_period_s=None,
+        source=str(path),
+        problems=tuple(problems),
+    )
+
+
+def _node_series(node: str, readings: Sequence[LogLine]) -> SensorSeries:
+    return SensorSeries(
+        node=node,
+        sensor="power_reading",
+        device_kind=NODE,
+        device_index=0,
+        quantity="power",
+        time_s=np.array([line.time_s for line in readings]),
+        values=np.array([_watts(line) for line in readings]),
+    )
+
+
+def _network_series(node: str, estimate: LogLine) -> SensorSeries:
+    switch = str(estimate.metadata.get("switch_id") or "all switches")
+    detail = f"{switch}: one constant, an estimate for the whole run; when it was made is not of this run"
+    return SensorSeries(
+        node=node,
+        sensor="interconnect_power_est",
+        device_kind=NETWORK,
+        device_index=0,
+        quantity="power",
+        time_s=np.array([estimate.time_s]),
+        values=np.array([_watts(estimate)]),
+        origin=ESTIMATED,
+        flags=(flag(CONSTANT_ESTIMATE, "interconnect_power_est", detail),),
+    )
+
+
+def _watts(line: LogLine) -> float:
+    value = finite_number(line.value)
+    return float("nan") if value is None else value
+
+
+def _damage(log: MlperfLog, path: Path) -> list[Flag]:
+    found = []
+    if log.damaged:
+        detail = f"{path.name}: {log.damaged} lines hold no event and are left out"
+        found.append(flag("damaged_lines", None, detail))
+    if log.torn:
+        found.append(flag(TORN_END, None, f"{path.name}: ends within a line, which is left out"))
+    return found
+
+
+def _stamps(log: MlperfLog, readings: Sequence[LogLine], path: Path) -> list[Flag]:
+    """Flag a stop stamp that lies before the readings' end: the readings alone say how long the log is."""
+    stop, start = log.first(STOP), log.first(START)
+    last = max(line.time_s for line in readings)
+    if stop is None or start is None or stop.time_s >= last:
+        return []
+    detail = (
+        f"{path.name}: {STOP} is {last - stop.time_s:.1f} s before the last reading; the readings' "
+        "own times are used"
+    )
+    return [flag("stop_stamp_wrong", None, detail)]
+
+
+def _recognises(head: Head) -> bool:
+    keys = (READING, ESTIMATE, START)
+    return any(MARK in line and any(f'"{key}"' in line for key in keys) for line in head.lines[:50])
+
+
+FORMAT = Format("mlperf-power", _recognises, read_mlperf_power)
