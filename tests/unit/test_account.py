@@ -40,6 +40,7 @@ NODE = {
     "cpu_0_package-0": counter(N, 150),
     "ram_0_dram": counter(N, 15),
 }
+OTHER_NODE = {**NODE, "cpu_0_package-0": counter(N, 140), "ram_0_dram": counter(N, 14)}
 BUSY = np.full(N, 40.0)
 STAGES = [(0, "startup", -2.0, 5.0), (0, "train", 5.0, 30.0), (0, "validate", 32.0, 41.0)]
 
@@ -339,7 +340,7 @@ def test_a_missing_host_is_one_of_its_own_segments_hosts(tmp_path: Path) -> None
 def test_a_host_that_only_the_journals_have_is_taken_from_there(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, hostnames=("n1", "n2"))
     segment(run, NODE)
-    write_journal(run / "perun/segment-000.n2.journal", "n2", NODE)
+    write_journal(run / "perun/segment-000.n2.journal", "n2", OTHER_NODE)
     found = accounted(run, make_spec(nodes=2), NO_POWERS)
     assert sum(energy_of(found.energy, "gpu", node="n2").values()) == pytest.approx(12_000)  # type: ignore[arg-type]
     assert found.codes(node="n2") == {"from_journal"}

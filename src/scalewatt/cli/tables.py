@@ -50,17 +50,32 @@ ONE_EACH: dict[str, Any] = {
     argument(
         "--cluster", type=Path, help="cluster file with rated powers, to estimate of run folders"
     ),
+    argument("--node", help="name of the node, where a file of another tool has none"),
+    argument(
+        "--time-zone",
+        metavar="ZONE",
+        help="zone of local times that name none, such as Europe/Berlin; default: this machine's",
+    ),
+    argument(
+        "--columns",
+        type=Path,
+        metavar="YAML",
+        help="what the columns of a CSV are (docs/recordings.md)",
+    ),
     examples=(
         "scalewatt energy results/demo/runs/resnet50-local-n002-lbs0032-full/1",
         "scalewatt energy --json recording.hdf5",
     ),
 )
 def energy(arguments: argparse.Namespace) -> int:
-    """Print the energy of any perun file, journal or run folder."""
+    """Print the energy of any recording: a perun file, a journal, a run folder, or another tool's file."""
     from scalewatt.campaign.cluster import cluster_of_run
     from scalewatt.campaign.cluster import powers as rated_powers
     from scalewatt.energy.views.describe import describe
     from scalewatt.energy.views.describe_text import energy_text
+    from scalewatt.recordings.formats.format import Options
+
+    options = Options(arguments.node, arguments.time_zone, arguments.columns)
 
     def powers(device: str, run: str) -> dict[str, Any]:
         return rated_powers(cluster_of_run(str(arguments.cluster), device, run)[1])
@@ -75,6 +90,7 @@ def energy(arguments: argparse.Namespace) -> int:
                 arguments.stages,
                 arguments.gpus_per_node,
                 powers if arguments.cluster else None,
+                options,
             )
         except InputError as error:
             print_error(error)

@@ -20,6 +20,8 @@ DEVICE_KINDS = ("gpu", "cpu", "ram")
 NODE, NETWORK = "node", "network"
 """A node by its own meter, and the switches between nodes: each a scope of its own, added to nothing."""
 ALL_KINDS = (*DEVICE_KINDS, NODE, NETWORK)
+PERUN = "perun"
+"""The format of perun's files, and of our journals."""
 J_PER_KWH = 3.6e6
 QUANTITIES = {"W": "power", "J": "counter", "%": "utilisation"}
 """What a sensor of each unit measures."""
@@ -101,8 +103,8 @@ class Recording:
     """perun's naive local start time; None for journals."""
     run_id: str | None = None
     round_id: str | None = None
-    format: str = "perun"
-    """The format of the files; see `scalewatt.recordings.formats` for those of other tools."""
+    format: str = PERUN
+    """The format of the files; `scalewatt.recordings.formats` has those of other tools."""
 
     @property
     def hosts(self) -> tuple[str, ...]:

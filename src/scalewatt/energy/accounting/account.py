@@ -10,8 +10,8 @@ that; `stage_short` is about a stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from scalewatt.common.rated_powers import check_rated_powers
 from scalewatt.energy.accounting.cross_checks import (
+    compared_with_journal,
     cross_check_flags,
     node_cross_checks,
     slurm_cross_check,
@@ -27,7 +28,6 @@ from scalewatt.energy.accounting.cross_checks import (
 from scalewatt.energy.accounting.energy_schema import Accounts
 from scalewatt.energy.accounting.node_clock import NodeClock
 from scalewatt.energy.accounting.node_energy import (
-    JOURNAL_TOLERANCE,
     KindEnergy,
     Window,
     against_perun,
@@ -46,8 +46,14 @@ from scalewatt.energy.accounting.segment_recordings import (
 )
 from scalewatt.energy.accounting.throttling import gpu_utilisation, state_flags, telemetry_table
 from scalewatt.energy.accounting.trace_writer import TraceWriter
+from scalewatt.energy.accounting.whole_node import (
+    by_switch,
+    common_window,
+    meter_series,
+    switch_energy,
+)
 from scalewatt.energy.integration.stage_intervals import StageIntervals, segment_events, tile_window
-from scalewatt.recordings.series import Flag, flag, short_name
+from scalewatt.recordings.series import NODE, Flag, flag, short_name
 from scalewatt.recordings.stage_log import EVALUATIONS
 
 # Sampling periods between the stages' first and last stamp that may lie outside of a node's
@@ -166,9 +172,9 @@ def account_segment(
         flags.append(flag("no_events", None, f"segment {segment.number} has no stage events"))
     recorded_j, recorded_s, measured, lost_s = 0.0, 0.0, True, 0.0
     lost = _discarded_span(run, segment.number, events)
-    nodes: list[str] = []
+    nodes: dict[str, Window] = {}
     for one in _node_accounts(run, segment, events, rows):
-        nodes.append(one.node)
+        nodes[one.node] = one.window
         rows.add_flags(one.flags, segment.number, one.node)
         if one.length_s <= 0 and one.overlaps:
             continue
@@ -182,13 +188,14 @@ def account_segment(
             rows.add(segment.number, kind, one.intervals, discarded, one.unrecorded_s, own)
             if traces is not None:
                 traces.add(segment.number, kind, one.intervals, one.clock)
-            recorded_j += kind.recorded_j(one.window)
+            recorded_j += kind.recorded_j(one.window) if kind.device_kind != NODE else 0.0
             measured &= kind.origin != "estimated" and (kind.known or kind.coverage is None)
         rows.cross_checks += [one.row(segment.number) for one in checks]
         rows.telemetry.append(telemetry_table(one.recording, segment.number))
+    _add_switches(segment, events, nodes, rows, traces)
     flags += _outcome_flags(run, segment.number, lost_s)
     flags += remote_flags(segment.number, run.segment(segment.number).get("ranks") or [])
-    absent, of_hosts = _missing_hosts(run, nodes, segment)
+    absent, of_hosts = _missing_hosts(run, list(nodes), segment)
     flags += of_hosts
     for node in absent:
         rows.add_unrecorded(segment.number, node, _unrecorded(events, recorded_s))
@@ -198,6 +205,25 @@ def account_segment(
         rows.cross_checks.append(whole.row(segment.number))
         flags += cross_check_flags([whole], "node")
     rows.add_flags(flags, segment.number)
+
+
+def _add_switches(
+    segment: Segment,
+    events: list[Event],
+    nodes: Mapping[str, Window],
+    rows: EnergyRows,
+    traces: TraceWriter | None,
+) -> None:
+    """Add what the switches between the nodes used while any of the nodes was recorded."""
+    if (window := common_window(nodes.values())) is None:
+        return
+    for one in by_switch(segment.network):
+        clock = NodeClock.of(one.node, (), ())
+        kind = switch_energy(one, window)
+        intervals, _ = tile_window(events, window)
+        rows.add(segment.number, kind, intervals, (0.0, 0.0), 0.0, kind.flags)
+        if traces is not None:
+            traces.add(segment.number, kind, intervals, clock)
 
 
 def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:
@@ -228,11 +254,19 @@ def _node_accounts(
             end = rows.ends.get(short_name(host), begin)
             begin = min(max(begin, end), window[1])
             rows.ends[short_name(host)] = max(window[1], end)
+            window = _within(window, run.window)
+            begin = min(max(begin, window[0]), window[1])
         held = run.used_gpus(recording.node, recording.series, segment.number)
         offsets = run.segment(segment.number).get("clock_offsets") or ()
         known = offsets if recording.clock_known else ()
         clock = NodeClock.of(recording.node, known, segment.flags)
         yield _account_node(run, recording, events, clock, window, begin, held)
+
+
+def _within(recorded: Window, limits: Window) -> Window:
+    """Return the part of a window within limits, without length where there is none."""
+    begin = min(max(recorded[0], limits[0]), recorded[1])
+    return begin, max(min(recorded[1], limits[1]), begin)
 
 
 def _account_node(
@@ -272,10 +306,10 @@ def _account_node(
         "telemetry": recording.telemetry,
         "uncounted": intervals.spans_of(apart),
     }
-    series = [*recording.series, *gpu_utilisation(recording)]
+    series = [*recording.series, *gpu_utilisation(recording), *meter_series(recording)]
     kinds = against_perun(node_kinds(node, series, **facts))
     if recording.journal:
-        kinds = _compared(kinds, node_kinds(node, recording.journal, **facts), window)
+        kinds = compared_with_journal(kinds, node_kinds(node, recording.journal, **facts), window)
     shared_s = max(run.shared_s(node, window), recording.shared_s(window))
     if shared_s > 0:
         kinds = shared_kinds(kinds, shared_s, recording.met)
@@ -287,34 +321,6 @@ def _account_node(
     return NodeAccount(
         node, window, intervals, tuple(kinds), recording, clock, tuple(flags), lost_s, overlaps
     )
-
-
-def _compared(
-    kinds: Sequence[KindEnergy], journals: Iterable[KindEnergy], window: Window
-) -> list[KindEnergy]:
-    """Flag the kinds of which perun's file and the journal disagree."""
-    theirs = {kind.device_kind: kind for kind in journals}
-    return [
-        replace(kind, flags=(*kind.flags, *_disagreement(kind, theirs.get(kind.device_kind))))
-        for kind in kinds
-    ]
-
-
-def _disagreement(record: KindEnergy, journal: KindEnergy | None) -> list[Flag]:
-    """Compare perun's file with the journal where both were recording."""
-    if journal is None or not record.series or not journal.series:
-        return []
-    if "estimated" in (record.origin, journal.origin):
-        return []
-    ours, theirs = node_window(record.series), node_window(journal.series)
-    if ours is None or theirs is None:
-        return []
-    common = max(ours[0], theirs[0]), min(ours[1], theirs[1])
-    a, b = record.recorded_j(common), journal.recorded_j(common)
-    if common[1] > common[0] and abs(a - b) <= JOURNAL_TOLERANCE * max(a, b):
-        return []
-    detail = f"{record.node}: {record.device_kind} HDF5 {a:.1f} J, journal {b:.1f} J"
-    return [flag("journal_disagrees", None, detail)]
 
 
 def _discarded_span(run: Run, number: int, events: list[Event]) -> Window:

@@ -8,15 +8,21 @@ differ by more than SIGMAS standard errors of its mean.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from scalewatt.energy.accounting.node_energy import UNUSED_GPU, KindEnergy, Window
+from scalewatt.energy.accounting.node_energy import (
+    JOURNAL_TOLERANCE,
+    UNUSED_GPU,
+    KindEnergy,
+    Window,
+    node_window,
+)
 from scalewatt.energy.accounting.segment_recordings import NodeRecording
-from scalewatt.recordings.series import Flag, Floats, flag
+from scalewatt.recordings.series import NODE, Flag, Floats, flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 
 MAX_DIFFERENCE = 0.03
@@ -31,7 +37,9 @@ SOURCES = {
     "node_power_hwmon": "hwmon",
     "node_power_ipmi": "ipmi",
 }
-WHOLE_NODE = ("hwmon", "ipmi", "slurm_consumed_energy")
+METERS = ("node_power_hwmon", "node_power_ipmi")
+"""Telemetry of a whole node."""
+WHOLE_NODE = ("hwmon", "ipmi", "slurm_consumed_energy", "node_meter")
 """Sources that also count fans, boards, disks and network, and losses of the power supply."""
 
 
@@ -69,7 +77,7 @@ def node_cross_checks(
     recording: NodeRecording, kinds: Sequence[KindEnergy], window: Window
 ) -> list[CrossCheck]:
     """Return the cross-checks of a node and its GPUs."""
-    found = []
+    found = _meter_checks(recording, kinds, window)
     for one in recording.telemetry:
         if one.quantity not in SOURCES:
             continue
@@ -79,6 +87,23 @@ def node_cross_checks(
             continue
         found.append(_cross_check(one, time, values, kinds))
     return found
+
+
+def _meter_checks(
+    recording: NodeRecording, kinds: Sequence[KindEnergy], window: Window
+) -> list[CrossCheck]:
+    """Compare a node's meter that was recorded as a sensor with what its parts were measured to use."""
+    meter = next((kind for kind in kinds if kind.device_kind == NODE and kind.series), None)
+    parts_j = _node_j(kinds, window)
+    if (
+        meter is None
+        or parts_j is None
+        or any(one.quantity in METERS for one in recording.telemetry)
+    ):
+        return []
+    length_s, energy_j = window[1] - window[0], meter.recorded_j(window)
+    place = (recording.node, NODE, None, "node_meter")
+    return [CrossCheck(*place, length_s, energy_j, parts_j, MAX_DIFFERENCE)]
 
 
 def slurm_cross_check(
@@ -111,6 +136,34 @@ def cross_check_flags(checks: Sequence[CrossCheck], device_kind: str) -> list[Fl
         for one in checks
         if one.differs and one.device_kind == device_kind
     ]
+
+
+def compared_with_journal(
+    kinds: Sequence[KindEnergy], journals: Iterable[KindEnergy], window: Window
+) -> list[KindEnergy]:
+    """Flag the kinds of which perun's file and the journal disagree."""
+    theirs = {kind.device_kind: kind for kind in journals}
+    return [
+        replace(kind, flags=(*kind.flags, *_disagreement(kind, theirs.get(kind.device_kind))))
+        for kind in kinds
+    ]
+
+
+def _disagreement(record: KindEnergy, journal: KindEnergy | None) -> list[Flag]:
+    """Compare perun's file with the journal where both were recording."""
+    if journal is None or not record.series or not journal.series:
+        return []
+    if "estimated" in (record.origin, journal.origin):
+        return []
+    ours, theirs = node_window(record.series), node_window(journal.series)
+    if ours is None or theirs is None:
+        return []
+    common = max(ours[0], theirs[0]), min(ours[1], theirs[1])
+    a, b = record.recorded_j(common), journal.recorded_j(common)
+    if common[1] > common[0] and abs(a - b) <= JOURNAL_TOLERANCE * max(a, b):
+        return []
+    detail = f"{record.node}: {record.device_kind} HDF5 {a:.1f} J, journal {b:.1f} J"
+    return [flag("journal_disagrees", None, detail)]
 
 
 def _sentence(check: CrossCheck) -> str:
@@ -159,7 +212,7 @@ def _gpu_j(kinds: Sequence[KindEnergy], index: int, span: Window) -> tuple[str, 
 
 def _node_j(kinds: Sequence[KindEnergy], span: Window) -> float | None:
     """Return what all devices of a node were measured to use; None if any was not measured."""
-    there = [kind for kind in kinds if kind.coverage is not None]
+    there = [k for k in kinds if k.coverage is not None and k.device_kind != NODE]
     if not there or any(kind.origin != "measured" for kind in there):
         return None
     return sum(kind.recorded_j(span) for kind in there)

@@ -52,9 +52,9 @@ ENERGY_SCHEMA = pa.schema(
         ("short", pa.bool_()),
     ]
 )
-"""One row per segment, node, device kind (gpu, cpu, ram, unused_gpu) and stage. `energy_origin` is
-null if the kind is absent or its node was not recorded, `coverage` only where the kind is absent.
-`short`: as the flag `stage_short`; such energies are right in sums alone."""
+"""One row per segment, node, device kind (gpu, cpu, ram, unused_gpu, node, network) and stage.
+`energy_origin` is null if the kind is absent or its node was not recorded, `coverage` only where the kind
+is absent. `short`: as the flag `stage_short`; such energies are right in sums alone."""
 
 DEVICES_SCHEMA = pa.schema(
     [
@@ -73,10 +73,12 @@ DEVICES_SCHEMA = pa.schema(
         ("mean_power_w", pa.float64()),
         ("samples", pa.int64()),
         ("energy_origin", pa.string()),
+        ("copy_of", pa.string()),
     ]
 )
 """One row per segment, device with a power and stage. `energy_j` is null if that of its device kind is,
-`mean_power_w` is over the covered time. Samples outside of the accounted window count as `unattributed`."""
+`mean_power_w` is over the covered time; `copy_of` names the recording (`<node>/<sensor>`) whose samples
+these are, to the last one. Samples outside of the accounted window count as `unattributed`."""
 
 FLAGS_SCHEMA = pa.schema(
     [

@@ -29,6 +29,7 @@ from scalewatt.recordings.series import (
     DEVICE_KINDS,
     ESTIMATED,
     MEAN_OVER_S,
+    NODE,
     Flag,
     Floats,
     SensorSeries,
@@ -138,7 +139,9 @@ def node_kinds(
     telemetry: Sequence[TelemetrySeries] = (),
     uncounted: Sequence[Window] = (),
 ) -> list[KindEnergy]:
-    """Return gpu, cpu, ram and, where there are such, unused_gpu of one node.
+    """Return gpu, cpu, ram and, where there are such, unused_gpu and node of one node.
+
+    Where the node's own meter is all that there is, nothing is expected or estimated of its parts.
 
     `used_gpus` are the indices that the run held (None: all recorded), `expected_gpus` how many
     there must be (`has_gpus`: there are some, even if none was recorded); a GPU that should be
@@ -148,10 +151,13 @@ def node_kinds(
     stand still.
     """
     window = window or node_window(series) or (0.0, 0.0)
+    if of_whole_node_only(series):
+        powers, used_gpus, expected_gpus, has_gpus = {}, None, None, False
     kinds = []
     signs = partial(signs_of, beside=series, telemetry=telemetry)
     spans = _Spans(window, lost_s, tuple(uncounted))
-    for kind in DEVICE_KINDS:
+    metered = any(one.device_kind == NODE for one in series)
+    for kind in (*DEVICE_KINDS, NODE) if metered else DEVICE_KINDS:
         found, flags = _energy_series(node, kind, series, powers)
         unused: list[SensorSeries] = []
         if kind == "gpu" and used_gpus is not None:
@@ -174,6 +180,18 @@ def node_kinds(
                 _measure(node, UNUSED_GPU, unused, [], spans, period_s, None, powers, signs)
             )
     return kinds
+
+
+def of_whole_node_only(series: Sequence[SensorSeries]) -> bool:
+    """Return True if a node has a meter, and none of its parts a sensor of power or energy."""
+    kinds = {one.device_kind for one in series if one.quantity != "utilisation"}
+    return NODE in kinds and not kinds & set(DEVICE_KINDS)
+
+
+def whole_kind(node: str, kind: str, series: Sequence[SensorSeries], window: Window) -> KindEnergy:
+    """Return the energy of series that are of no device of a node, over a window."""
+    spans = _Spans(window, 0.0, ())
+    return _measure(node, kind, list(series), [], spans, None, None, {}, lambda _: ())
 
 
 def against_perun(kinds: Sequence[KindEnergy]) -> list[KindEnergy]:

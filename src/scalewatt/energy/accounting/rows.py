@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from scalewatt.energy.accounting.duplicates import Originals, duplicate_flags
 from scalewatt.energy.accounting.energy_schema import (
     CROSS_CHECKS_SCHEMA,
     DEVICES_SCHEMA,
@@ -21,7 +22,7 @@ from scalewatt.energy.accounting.node_energy import MAX_UNCOVERED, KindEnergy, W
 from scalewatt.energy.accounting.run_inputs import Planned
 from scalewatt.energy.accounting.totals import one_origin
 from scalewatt.energy.integration.stage_intervals import STAGES, UNATTRIBUTED, StageIntervals
-from scalewatt.recordings.series import DEVICE_KINDS, Flag, flag
+from scalewatt.recordings.series import DEVICE_KINDS, NODE, Flag, flag
 
 Row = dict[str, Any]
 
@@ -64,6 +65,7 @@ class EnergyRows:
         self._flags: dict[int, dict[str | None, list[Flag]]] = {}
         self.ends: dict[str, float] = {}
         """Until when each node's time has been counted."""
+        self._originals = Originals()
         self.telemetry: list[pa.Table] = []
         self.cross_checks: list[Row] = []
 
@@ -80,7 +82,9 @@ class EnergyRows:
 
         `unrecorded_s`: how long the run was at work outside of the recording.
         """
-        self._parts.append(_part(segment, kind, intervals, lost, unrecorded_s, tuple(flags)))
+        copies = [self._originals.original_of(segment, one) for one in kind.series]
+        part = _part(segment, kind, intervals, lost, unrecorded_s, tuple(flags), copies)
+        self._parts.append(part)
 
     def add_unrecorded(self, segment: int, node: str, intervals: StageIntervals) -> None:
         """Add a node that nothing was recorded of; its time is that of the events."""
@@ -95,6 +99,10 @@ class EnergyRows:
         run = {"configuration": spec.configuration, "repeat": spec.repeat}
         parts = self._in_order()
         stated = _Stated(parts)
+        for segment, one in duplicate_flags(
+            row | part.place for part in parts for row in part.devices
+        ):
+            self.add_flags([one], segment)
 
         def table(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
             return pa.Table.from_pylist([run | row for row in rows], schema=schema)
@@ -117,8 +125,8 @@ class EnergyRows:
         missing = [
             _part(segment, KindEnergy(node, kind, (), (), None, None, 0.0, ()), intervals)
             for segment, node, intervals in self._unrecorded
-            for kind in DEVICE_KINDS
-            if kind in present or not present
+            for kind in (*DEVICE_KINDS, NODE)
+            if kind in present or (not present and kind != NODE)
         ]
         parts = [*self._parts, *missing]
         order = {s: i for i, s in enumerate(dict.fromkeys(part.segment for part in parts))}
@@ -157,6 +165,7 @@ def _part(
     lost: Window = (0.0, 0.0),
     unrecorded_s: float = 0.0,
     flags: tuple[Flag, ...] = (),
+    copies: Sequence[str | None] = (),
 ) -> _Part:
     """Return the rows of a device kind, of which `recorded_j` and `discarded_j` are null without a power."""
     found = {"duration_s": intervals.seconds}
@@ -191,17 +200,19 @@ def _part(
             }
             for epoch, stage in by_epoch["duration_s"]
         ],
-        devices=list(_devices(kind, intervals)),
+        devices=list(_devices(kind, intervals, copies)),
         flags=flags,
         short=short,
     )
 
 
-def _devices(kind: KindEnergy, intervals: StageIntervals) -> Iterator[Row]:
-    """Yield what each device of a kind used in each stage."""
+def _devices(
+    kind: KindEnergy, intervals: StageIntervals, copies: Sequence[str | None]
+) -> Iterator[Row]:
+    """Yield what each device of a kind used in each stage; `copies`: what each repeats, or None."""
     seconds = intervals.by_stage(intervals.seconds)
     samples: dict[int, dict[str, int]] = {}  # the sensors of a node share their times
-    for series, curve in zip(kind.series, kind.curves, strict=True):
+    for series, curve, copy_of in zip(kind.series, kind.curves, copies, strict=True):
         if (key := id(series.time_s)) not in samples:
             samples[key] = intervals.samples_by_stage(series.time_s)
         counts = samples[key]
@@ -220,6 +231,7 @@ def _devices(kind: KindEnergy, intervals: StageIntervals) -> Iterator[Row]:
                 "recorded_j": recorded_j,
                 "mean_power_w": recorded_j / covered_s if covered_s > 0 else None,
                 "samples": counts[stage],
+                "copy_of": copy_of,
             }
 
 

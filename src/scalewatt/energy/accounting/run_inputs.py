@@ -97,6 +97,15 @@ class Run:
         )
 
     @property
+    def window(self) -> Window:
+        """Return from when to when the run lasted, in unix s, where that was told; else without limits.
+
+        What was recorded outside of it is not of the run.
+        """
+        told = self.provenance.get("window") or {}
+        return float(told.get("start_s", "-inf")), float(told.get("end_s", "inf"))
+
+    @property
     def uncounted_stages(self) -> tuple[str, ...]:
         """Return the stages that are no part of its totals, and need not be covered."""
         return ("stage_data",) if self.spec.protocol == "paper" else ()

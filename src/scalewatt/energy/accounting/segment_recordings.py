@@ -1,7 +1,8 @@
 """What was recorded of a segment: perun's file, the journals, and telemetry.
 
 perun's HDF5 is the record; where it cannot be read, or lacks a host, the journals stand in
-(`from_journal`). All times come out as unix seconds. A node is read when it is asked for.
+(`from_journal`). Of a run that another tool recorded, its files are the record. All times come out as
+unix seconds. A node is read when it is asked for.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,22 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.energy.integration.stage_intervals import on_wall_clock, seconds_where
 from scalewatt.recordings.concurrent_samplers import read_samplers, sampler_files
+from scalewatt.recordings.foreign_files import foreign_files
+from scalewatt.recordings.formats.detect import read_together
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.perun_file import open_perun_file
-from scalewatt.recordings.series import Flag, Recording, SensorSeries, flag, short_name
+from scalewatt.recordings.series import (
+    NETWORK,
+    PERUN,
+    Flag,
+    Recording,
+    SensorSeries,
+    flag,
+    short_name,
+)
 from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry, telemetry_files
 
-_SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.journal)$")
+_SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.journal|.+\.recording)$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +89,16 @@ class Segment:
     def hosts(self) -> tuple[str, ...]:
         """Return the hosts of all files, sorted; one with and without its domain counts once."""
         found = [r.hosts for r in (self.journal, self.record) if r is not None]
-        return tuple(sorted({short_name(host): host for names in found for host in names}.values()))
+        switches = {one.node for one in self.network}
+        names = {short_name(host): host for names in found for host in names}
+        return tuple(sorted(host for host in names.values() if host not in switches))
+
+    @cached_property
+    def network(self) -> tuple[SensorSeries, ...]:
+        """Return the series of the switches between the nodes; only other tools record them."""
+        if self.record is None or self.record.format == PERUN:
+            return ()
+        return tuple(one for one in self.record.series if one.device_kind == NETWORK)
 
     def node(self, host: str) -> NodeRecording:
         """Read one node; its series are empty if no file has a sample of it."""
@@ -141,6 +162,12 @@ def _open(folder: Path, number: int, files: ExitStack) -> Segment:
             flags += record.problems
         except InputError as error:
             flags.append(flag("hdf5_unreadable", None, str(error)))
+    if record is None and (foreign := foreign_files(folder, number)):
+        try:
+            record = read_together(foreign)
+            flags += record.problems
+        except InputError as error:
+            flags.append(flag("recording_unreadable", None, str(error)))
     telemetry, damaged = read_telemetry(telemetry_files(folder, f"{stem}.*"))
     reported, unread = _read_slurm(folder / f"{stem}.slurm-energy.json")
     return Segment(

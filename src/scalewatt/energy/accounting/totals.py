@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.recordings.series import DEVICE_KINDS, Flag, flag
+from scalewatt.recordings.series import DEVICE_KINDS, NETWORK, NODE, Flag, flag
 
 
 class EnergyTotals:
@@ -21,8 +21,9 @@ class EnergyTotals:
             kind
             for kind in DEVICE_KINDS
             if any(row["coverage"] is not None for row in self.of_kind(kind))
-        ]
-        """The device kinds that count: those that the nodes have a sensor or an estimate of."""
+        ] or [NODE for row in self.of_kind(NODE)[:1]]
+        """The device kinds that count: those that the nodes have a sensor or an estimate of; where
+        there is nothing of a node's parts, the whole nodes by their own meters."""
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """Return the rows of a device kind."""
@@ -30,7 +31,10 @@ class EnergyTotals:
 
     def joules(self, kind: str) -> float | None:
         """Return the energy of a device kind over all nodes, segments and stages; None if any part is."""
-        return known_sum(r["energy_j"] for r in self.of_kind(kind))
+        rows = self.of_kind(kind)
+        if kind == NODE and len(_places(rows)) < len(_places(self._of_nodes)):
+            return None  # not every node has a meter
+        return known_sum(r["energy_j"] for r in rows)
 
     def discarded_j(self, kind: str) -> float | None:
         """Return the part of `joules` that was lost work."""
@@ -54,7 +58,7 @@ class EnergyTotals:
     def runtime_s(self) -> float:
         """Return the sum over segments of the longest node's time, recorded or known to lie outside."""
         times: dict[tuple[int, str, str], float] = {}
-        for r in self.rows:
+        for r in self._of_nodes:
             key = (r["segment"], r["node"], r["device_kind"])
             times[key] = times.get(key, r["unrecorded_s"] or 0.0) + r["duration_s"]
         segments = {segment for segment, _, _ in times}
@@ -79,14 +83,22 @@ class EnergyTotals:
     @property
     def origin(self) -> str | None:
         """Return measured, estimated, …, or mixed; None if there is no energy."""
-        counted = [r for r in self.rows if r["device_kind"] in DEVICE_KINDS]
+        counted = [r for r in self.rows if r["device_kind"] in self.scope]
         return one_origin(r["energy_origin"] for r in counted if r["energy_j"] is not None)
+
+    @property
+    def _of_nodes(self) -> list[dict[str, Any]]:
+        return [r for r in self.rows if r["device_kind"] != NETWORK]
 
     @property
     def coverage(self) -> float | None:
         """Return the least of the device kinds that count and have sensors."""
         found = [r["coverage"] for kind in self.scope for r in self.of_kind(kind)]
         return min((c for c in found if c is not None), default=None)
+
+
+def _places(rows: Iterable[dict[str, Any]]) -> set[tuple[int, str]]:
+    return {(row["segment"], row["node"]) for row in rows}
 
 
 def known_sum(values: Iterable[float | None]) -> float | None:

@@ -28,7 +28,9 @@ from scalewatt.energy.accounting.totals import (
 from scalewatt.energy.integration.stage_intervals import STAGES, segment_events
 from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import list_runs, open_perun_file
-from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, Flag, flag
+from scalewatt.recordings.formats.detect import find_format, read_foreign, read_together
+from scalewatt.recordings.formats.format import NO_OPTIONS, Options
+from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH, Flag, Recording, flag
 from scalewatt.recordings.stage_files import read_stages
 from scalewatt.recordings.telemetry import read_telemetry, telemetry_files
 
@@ -47,6 +49,7 @@ def describe(
     stages: Path | None = None,
     gpus_per_node: int | None = None,
     powers: Powers | None = None,
+    options: Options = NO_OPTIONS,
 ) -> dict[str, Any]:
     """Return the energy of one recording by device kind, device and stage, ready for JSON.
 
@@ -55,7 +58,8 @@ def describe(
     summed over segments, `coverage` the smallest of a kind. `stages`: a file of stage events;
     `gpus_per_node`: how many GPUs each node must have recorded. Of a run folder all segments count,
     with the run's own stages, and `powers` may give the rated powers of its spec's device, to
-    estimate from where nothing was measured. Raises InputError.
+    estimate from where nothing was measured. `options` say what another tool's file does not say of
+    itself; a folder of such files is one run. Raises InputError.
     """
     path = Path(path)
     events = read_stages(stages) if stages else None
@@ -64,21 +68,52 @@ def describe(
         raise InputError(
             f"{path}: is no plain file; expected a perun file, a journal or a run folder"
         )
+    if path.is_dir() and (files := _foreign_in(path, options)):
+        _refuse_run(path, named, "a folder")
+        record = read_together([(file, options) for file in files])
+        return _of_record(path, record, events, gpus_per_node)
     if path.is_dir():
         _refuse_run(path, named, "a folder")
         return {"path": str(path), **_of_folder(path, events, gpus_per_node, powers)}
     if is_journal(path):
         _refuse_run(path, named, "a journal")
-    rows = EnergyRows()
+    elif path.is_file() and find_format(path, options) is not None:
+        record = read_foreign(path, replace(options, run=run_id or options.run))
+        return _of_record(path, record, events, gpus_per_node)
     with _opened(path, run_id, round_id) as segment:
-        spec = PlannedRun(nodes=len(segment.hosts))
-        run = Run(path.parent, spec, {}, {}, events, gpus_per_node)
-        account_segment(run, segment, _events_of(events, path), rows)
-        record = segment.record
-        which = {"run": record.run_id, "round": record.round_id} if record else {}
-    accounts = rows.tables(spec)
-    found = _result(accounts, with_stages=events is not None)
-    return {"path": str(path), **which, **found, **_others(path)}
+        found = _of_segment(path, segment, events, gpus_per_node)
+    return {**found, **_others(path)}
+
+
+def _of_record(
+    path: Path, record: Recording, events: pa.Table | None, gpus_per_node: int | None
+) -> dict[str, Any]:
+    """Describe what another tool recorded."""
+    segment = Segment(0, record, None, flags=record.problems, alone=True)
+    found = _of_segment(path, segment, events, gpus_per_node)
+    return {**found, "format": record.format}
+
+
+def _of_segment(
+    path: Path, segment: Segment, events: pa.Table | None, gpus_per_node: int | None
+) -> dict[str, Any]:
+    rows = EnergyRows()
+    spec = PlannedRun(nodes=len(segment.hosts))
+    run = Run(path.parent, spec, {}, {}, events, gpus_per_node)
+    account_segment(run, segment, _events_of(events, path), rows)
+    record = segment.record
+    which = {"run": record.run_id, "round": record.round_id} if record and record.run_id else {}
+    found = _result(rows.tables(spec), with_stages=events is not None)
+    return {"path": str(path), **which, **found}
+
+
+def _foreign_in(folder: Path, options: Options) -> list[Path]:
+    """Return the files of other tools in a folder that is none of ours, by name."""
+    ours = folder / "perun" if (folder / "perun").is_dir() else folder
+    if segment_numbers(ours) or (folder / "spec.json").exists():
+        return []
+    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    return [file for file in files if find_format(file, options) is not None]
 
 
 def _refuse_run(path: Path, named: bool, what: str) -> None:
@@ -154,7 +189,7 @@ def _devices(devices: pa.Table, totals: EnergyTotals) -> list[dict[str, Any]]:
         )
         for name in _NOTHING:
             one[name] += row[name]
-    order = (*DEVICE_KINDS, UNUSED_GPU)
+    order = (*ALL_KINDS, UNUSED_GPU)
     known = {kind for kind in order if totals.joules(kind) is not None}
     return [
         {
@@ -176,7 +211,7 @@ def _devices(devices: pa.Table, totals: EnergyTotals) -> list[dict[str, Any]]:
 def _result(accounts: Accounts, with_stages: bool) -> dict[str, Any]:
     totals = EnergyTotals(accounts.energy, with_staging=True)
     scope = totals.scope
-    joules = {kind: totals.joules(kind) for kind in (*DEVICE_KINDS, UNUSED_GPU)}
+    joules = {kind: totals.joules(kind) for kind in (*ALL_KINDS, UNUSED_GPU)}
     energies = {"": totals.total_j, **{f"{kind}_": joules[kind] for kind in joules}}
     recorded = known_sum(totals.recorded_j(kind) for kind in scope)
     return {
@@ -186,7 +221,7 @@ def _result(accounts: Accounts, with_stages: bool) -> dict[str, Any]:
         "discarded_energy_kwh": _kwh(known_sum(totals.discarded_j(kind) for kind in scope)),
         **{
             f"{kind}_mean_power_w": _ratio(joules[kind], totals.device_seconds(kind))
-            for kind in DEVICE_KINDS
+            for kind in ALL_KINDS
         },
         "energy_scope": "+".join(scope) or None,
         "runtime_s": totals.runtime_s,

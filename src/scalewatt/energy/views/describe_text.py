@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
-from scalewatt.recordings.series import DEVICE_KINDS
+from scalewatt.recordings.series import ALL_KINDS, DEVICE_KINDS, NETWORK, NODE
 
-_LABELS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory", UNUSED_GPU: "GPUs not held"}
+_LABELS = {
+    "gpu": "GPU",
+    "cpu": "CPU",
+    "ram": "memory",
+    UNUSED_GPU: "GPUs not held",
+    NODE: "whole node",
+    NETWORK: "switches",
+}
 MOST_DEVICES = 40
 """More devices than this are not listed; --json has them all."""
 
@@ -66,8 +73,10 @@ def _facts(summary: dict[str, Any]) -> list[str]:
 
 def _kinds(summary: dict[str, Any]) -> list[list[str]]:
     rows = [["kind", "kWh", "J", "mean W of a device"]]
-    for kind in (*DEVICE_KINDS, UNUSED_GPU):
-        if kind == UNUSED_GPU and not any(d["device_kind"] == kind for d in summary["devices"]):
+    for kind in (*ALL_KINDS, UNUSED_GPU):
+        if kind not in DEVICE_KINDS and not any(
+            d["device_kind"] == kind for d in summary["devices"]
+        ):
             continue
         energies = summary[f"{kind}_energy_kwh"], summary[f"{kind}_energy_j"]
         power = summary.get(f"{kind}_mean_power_w")
@@ -98,7 +107,7 @@ def _devices(summary: dict[str, Any]) -> list[list[str]]:
 
 
 def _parts(rows: Sequence[dict[str, Any]], name: str) -> list[list[str]]:
-    kinds = [kind for kind in DEVICE_KINDS if any(f"{kind}_energy_j" in row for row in rows)]
+    kinds = [kind for kind in ALL_KINDS if any(f"{kind}_energy_j" in row for row in rows)]
     lines = [[name, "J", *(f"{_LABELS[kind]} J" for kind in kinds)]]
     for row in rows:
         values = [row["energy_j"], *(row.get(f"{kind}_energy_j") for kind in kinds)]

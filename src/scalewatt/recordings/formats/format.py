@@ -32,6 +32,11 @@ class Options:
     """Zone of local times that name none: an IANA name such as Europe/Berlin, or UTC."""
     columns: Path | None = None
     """YAML file that names the columns of a generic CSV."""
+    run: str | None = None
+    """Which run, window or row of a file that holds several; None: what the format's reader says."""
+
+
+NO_OPTIONS = Options()
 
 
 @dataclass(frozen=True)

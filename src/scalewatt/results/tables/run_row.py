@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA, FLAGS_SCHEMA
+from scalewatt.energy.accounting.duplicates import copies_by_kind
+from scalewatt.energy.accounting.energy_schema import DEVICES_SCHEMA, ENERGY_SCHEMA, FLAGS_SCHEMA
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
 from scalewatt.energy.accounting.run_inputs import read_provenance
 from scalewatt.energy.accounting.totals import EnergyTotals, flags_of_run, known_sum
-from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, Flag, flag
+from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, NETWORK, NODE, Flag, flag
 from scalewatt.results.tables.derived_quantities import (
     Facility,
     Work,
@@ -102,7 +103,8 @@ def runs_of(
     joules = {kind: runs[f"{kind}_j"] for kind in DEVICE_KINDS}
     scopes = "+" + runs["energy_scope"].fillna("") + "+"
     in_scope = {kind: scopes.str.contains(f"+{kind}+", regex=False) for kind in DEVICE_KINDS}
-    total_j = total_in_scope(joules, in_scope)
+    of_nodes = runs["energy_scope"].fillna("") == NODE
+    total_j = total_in_scope(joules, in_scope).where(~of_nodes, runs["node_j"])
     idle_j = {
         kind: _idle_j(runs, kind, idle).where(in_scope[kind] & total_j.notna())
         for kind in DEVICE_KINDS
@@ -188,6 +190,7 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> d
         "spec_sha256": provenance["spec_sha256"],
         "excluded": excluded,
     }
+    energies = _energies(energy)
     work = {
         **{key: _known_total(row[key] for row in history) for key in ("updates", "samples")},
         "metric_last": metrics[-1],
@@ -196,7 +199,7 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> d
         "validation_loss": history[-1]["validation_loss"],
         **_step_columns(history),
     }
-    return {**identity, **work, **_energies(energy)}
+    return {**identity, **work, **energies, **_copies(files, energy)}
 
 
 def read_energy(files: RunFiles) -> pa.Table:
@@ -309,6 +312,8 @@ def _energies(energy: EnergyTotals) -> dict[str, Any]:
         "recorded_j": known_sum(energy.recorded_j(kind) for kind in scope),
         "discarded_j": known_sum(energy.discarded_j(kind) for kind in scope),
         "unused_gpu_j": energy.joules(UNUSED_GPU),
+        "node_j": energy.joules(NODE),
+        "network_j": energy.joules(NETWORK),
         "stage_data_j": known_sum(staged),
         "energy_origin": energy.origin,
         "energy_scope": "+".join(scope) or None,
@@ -316,7 +321,32 @@ def _energies(energy: EnergyTotals) -> dict[str, Any]:
     }
 
 
-_OTHER_ENERGIES = ("recorded", "discarded", "unused_gpu", "stage_data")
+def _copies(files: RunFiles, energy: EnergyTotals) -> dict[str, Any]:
+    """Return the share of a run's energy that rests on recordings that repeat others, and its energy by
+    the others alone, in J; null without an energy, or of a table from before copies were looked for."""
+    names = ("segment", "node", "device_kind", "sensor", "recorded_j", "copy_of")
+    if not files.devices.is_file():
+        return {"duplicate_share": None, "distinct_j": None}
+    counted = {row["stage"] for row in energy.rows}
+    rows = [
+        row
+        for row in read_checked(files.devices, DEVICES_SCHEMA, optional=names[-1:]).to_pylist()
+        if row["device_kind"] in energy.scope and row["stage"] in counted
+    ]
+    found = copies_by_kind(rows).values()
+    recorded_j = sum(one.recorded_j for one in found)
+    if not recorded_j > 0 or "copy_of" not in rows[0]:
+        return {"duplicate_share": None, "distinct_j": None}
+    return {
+        "duplicate_share": sum(one.copied_j for one in found) / recorded_j,
+        "distinct_j": sum(one.distinct_j for one in found) if energy.total_j is not None else None,
+    }
+
+
+_OTHER_ENERGIES = (
+    *("recorded", "discarded", "unused_gpu", "stage_data"),
+    *("node", "network", "distinct"),
+)
 _DERIVED = {
     *("passes", "runtime_h", "gpu_hours", "samples_per_gpuh", "passes_per_gpuh"),
     *("throughput_samples_per_s", "step_data_share"),

@@ -62,6 +62,10 @@ ENERGY_QUANTITIES = (
 )
 """What follows from energy. Each is there twice: as it is, and as net_… above the idle baseline."""
 
+WHOLE_QUANTITIES = ("node_energy_kwh", "network_energy_kwh", "distinct_energy_kwh")
+"""Energies beside `energy_kwh`: of whole nodes by their meters, of the switches between them, and what the
+recordings that are no copies of others tell of `energy_kwh`."""
+
 NET = "net_"
 
 QUANTITIES = (
@@ -73,6 +77,7 @@ QUANTITIES = (
     "passes_per_gpuh",
     "throughput_samples_per_s",
     *ENERGY_QUANTITIES,
+    *WHOLE_QUANTITIES,
     "idle_energy_kwh",
     *(f"{NET}{name}" for name in ENERGY_QUANTITIES),
     *STEP_PHASES,
@@ -99,6 +104,7 @@ RUNS = pa.schema(
         ("unused_gpu_energy_kwh", pa.float64()),
         ("stage_data_energy_kwh", pa.float64()),
         ("coverage", pa.float64()),
+        ("duplicate_share", pa.float64()),
         ("metric_persistence", pa.float64()),
         ("metric_climatology", pa.float64()),
         ("train_loss", pa.float64()),
