@@ -26,10 +26,10 @@ from scalewatt.energy.accounting.totals import (
     known_sum,
 )
 from scalewatt.energy.integration.stage_intervals import STAGES, segment_events
-from scalewatt.recordings.journal import is_journal, read_journal
-from scalewatt.recordings.perun_file import list_runs, open_perun_file
 from scalewatt.recordings.formats.detect import find_format, read_foreign, read_together
 from scalewatt.recordings.formats.format import NO_OPTIONS, Options
+from scalewatt.recordings.journal import is_journal, read_journal
+from scalewatt.recordings.perun_file import list_runs, open_perun_file
 from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH, Flag, Recording, flag
 from scalewatt.recordings.stage_files import read_stages
 from scalewatt.recordings.telemetry import read_telemetry, telemetry_files
