@@ -108,10 +108,13 @@ class EpochWork(NamedTuple):
     updates: int
 
 
-def epoch_work(dataset_samples: int, gpus: int, local_batch_size: int) -> EpochWork:
-    """Return the work of an epoch: all GPUs have equal shares, the last, partial batch counts."""
-    share = dataset_samples // gpus
-    return EpochWork(share, gpus * share, -(-share // local_batch_size))
+def epoch_work(dataset_samples: int, replicas: int, local_batch_size: int) -> EpochWork:
+    """Return the work of an epoch: all replicas have equal shares, the last, partial batch counts.
+
+    A replica is one GPU, unless the model is split over several.
+    """
+    share = dataset_samples // replicas
+    return EpochWork(share, replicas * share, -(-share // local_batch_size))
 
 
 SAME, VARIED = "same", "varied"
@@ -147,7 +150,17 @@ class TrainingDefinition:
         """Return what an epoch consists of; None if the samples are not known."""
         if self.dataset_samples is None:
             return None
-        return epoch_work(self.dataset_samples, self.gpus, self.local_batch_size)
+        return epoch_work(self.dataset_samples, self.replicas, self.local_batch_size)
+
+    @property
+    def gpus_per_replica(self) -> int:
+        """Return how many GPUs share one copy of the model; 1 where each GPU has a copy of its own."""
+        return int(self.settings.get("gpus_per_replica") or 1)
+
+    @property
+    def replicas(self) -> int:
+        """Return the copies of the model that train on different samples."""
+        return self.gpus // self.gpus_per_replica
 
     @property
     def samples_per_gpu(self) -> int | None:

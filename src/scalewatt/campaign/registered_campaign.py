@@ -16,6 +16,8 @@ from scalewatt.common.schema_validation import check, schema
 DATASET = {"name": "registered", "format": "registered"}
 """Stands for the dataset of a run that was made elsewhere."""
 OTHER_PROTOCOL = "other"
+TARGET_PROTOCOL = "target"
+"""Trained until the metric reached a target: repeats differ in samples; epochs is 1 by convention."""
 
 Point = dict[str, Any]
 
@@ -87,7 +89,12 @@ def configuration(entry: dict[str, Any], point: Point, where: str) -> Configurat
         raise InputError(
             f"{where}: gpus {gpus} on {nodes} nodes; allowed: the same number of GPUs on every node"
         )
-    local = point["local_batch_size"]
+    local, per_replica = point["local_batch_size"], point.get("gpus_per_replica", 1)
+    if gpus % per_replica:
+        raise InputError(
+            f"{where}: gpus_per_replica: {per_replica} of {gpus} GPUs; allowed: a divisor of {gpus}"
+        )
+    split = {"gpus_per_replica": per_replica} if per_replica > 1 else {}
     return Configuration(
         id=configuration_id(entry, point),
         model=entry["model"],
@@ -97,14 +104,18 @@ def configuration(entry: dict[str, Any], point: Point, where: str) -> Configurat
         nodes=nodes,
         ranks_per_node=gpus // nodes,
         local_batch_size=local,
-        global_batch_size=local * gpus,
+        global_batch_size=local * (gpus // per_replica),
         dataset=DATASET,
         dataset_fraction="1",
         dataset_samples=point["dataset_samples"],
         protocol=point.get("protocol", OTHER_PROTOCOL),
         epochs=point["epochs"],
         seeds=entry.get("seeds"),
-        settings={"precision": point.get("precision"), "variant": point.get("variant")},
+        settings={
+            "precision": point.get("precision"),
+            "variant": point.get("variant"),
+            **split,
+        },
     )
 
 
@@ -131,15 +142,18 @@ def model_key(entry: dict[str, Any]) -> str:
 
 def work_key(point: Point) -> str:
     """Return samples of the training set and epochs, as ids show them."""
-    return f"s{point['dataset_samples']:07d}-e{point['epochs']:03d}"
+    target = point.get("protocol") == TARGET_PROTOCOL
+    return f"s{point['dataset_samples']:07d}-" + ("target" if target else f"e{point['epochs']:03d}")
 
 
 def extras(point: Point) -> list[str]:
-    """Return precision, variant and protocol, as ids show them."""
+    """Return GPUs per replica, precision, variant and protocol, as ids show them."""
     protocol = point.get("protocol", OTHER_PROTOCOL)
+    per_replica = point.get("gpus_per_replica", 1)
     return [
+        *([f"gpr{per_replica}"] if per_replica > 1 else []),
         *filter(None, (point.get("precision"), point.get("variant"))),
-        *([f"protocol{protocol}"] if protocol != OTHER_PROTOCOL else []),
+        *([f"protocol{protocol}"] if protocol not in (OTHER_PROTOCOL, TARGET_PROTOCOL) else []),
     ]
 
 

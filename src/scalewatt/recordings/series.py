@@ -82,6 +82,8 @@ class SensorSeries:
     """The device's own identity, where the sensor states one."""
     flags: tuple[Flag, ...] = ()
     """Quality flags from reading the sensor."""
+    log_mean_w: float | None = None
+    """Mean power in W of the whole log by the rule of its own field; None where there is no such rule."""
     perun_kind_j: float | None = None
     """What perun itself computed in J for all sensors of this kind on this node; None if unknown."""
 

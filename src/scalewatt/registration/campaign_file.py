@@ -92,9 +92,10 @@ def _series_of(content: Content, one: Description, id_: str, point: dict[str, An
 
 def _batch(one: Description, point: dict[str, Any], form: str) -> str:
     local = point["local_batch_size"]
+    replicas = point["gpus"] // point.get("gpus_per_replica", 1)
     if one.constant == "local_batch_size":
         return form.format("L", local)
-    return form.format("G", local * point["gpus"])
+    return form.format("G", local * replicas)
 
 
 def with_figures(content: Content, before: Content) -> Content:

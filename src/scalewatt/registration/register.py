@@ -34,6 +34,8 @@ from scalewatt.registration.run_folder import (
     write_run,
 )
 
+_IF_GIVEN = ("metric_goal", "window", "updates", "seed", "source")
+"""What a description has only where it is known."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
@@ -236,6 +238,7 @@ def description_of(one: _Wanted) -> dict[str, Any]:
         "metric_name": one.one.entry.get("metric_name"),
         "samples": one.one.samples,
         "torch_device": one.one.torch_device,
+        **{key: one.one.given[key] for key in _IF_GIVEN if key in one.one.given},
         "device_name": one.one.given.get("device_name"),
         "gpus": one.gpus,
         "events": file_sha256(one.events) if one.events else None,

@@ -19,9 +19,10 @@ from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.tables.read_table import check_metric
 from scalewatt.results.text.metric_labels import METRIC_OF_MODEL
 
-_POINT_KEYS = ("gpus", "precision", "variant")
+_POINT_KEYS = ("gpus", "gpus_per_replica", "precision", "variant")
 _LONGEST = 10**20
-_KEPT = ("series", "label", "repeat", "run", "round", "gpu_indices", "nodes", "device_name")
+_KEPT = ("series", "label", "repeat", "run", "round", "gpu_indices", "nodes")
+_SAID = ("device_name", "metric_goal")
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def _description(where: str, base: Path, path: Path, values: dict[str, Any]) -> 
         metric=float(values["metric"]) if "metric" in values else None,
         torch_device=values.get("torch_device", "cuda"),
         events=base / events if events else None,
-        given={key: values[key] for key in _KEPT if key in values},
+        given={key: values[key] for key in (*_KEPT, *_SAID) if key in values},
     )
 
 
@@ -155,7 +156,14 @@ def _entry(values: dict[str, Any], where: str) -> dict[str, Any]:
 
 def _batch_size(values: dict[str, Any], where: str) -> tuple[int, str]:
     """Return the local batch size, and which of the two was given."""
-    gpus = values["gpus"]
+    per_replica = values.get("gpus_per_replica", 1)
+    if values["gpus"] % per_replica:
+        raise InputError(
+            f"{where}: gpus_per_replica: {per_replica} of {values['gpus']} GPUs; allowed: a divisor "
+            f"of {values['gpus']}"
+        )
+    replicas = values["gpus"] // per_replica
+    held = f"{replicas} GPUs" if per_replica == 1 else f"{replicas} replicas"
     local, total = values.get("local_batch_size"), values.get("global_batch_size")
     if local is None and total is None:
         raise InputError(
@@ -164,23 +172,23 @@ def _batch_size(values: dict[str, Any], where: str) -> tuple[int, str]:
         )
     if total is None:
         largest = schema("registration")["properties"]["global_batch_size"]["maximum"]
-        if values["local_batch_size"] * gpus > largest:
+        if values["local_batch_size"] * replicas > largest:
             raise InputError(
-                f"{where}: local_batch_size: {local} on {gpus} GPUs is too large; allowed: at most "
+                f"{where}: local_batch_size: {local} on {held} is too large; allowed: at most "
                 f"{largest} samples per update over all GPUs"
             )
         return int(values["local_batch_size"]), "local_batch_size"
-    if total % gpus:
+    if total % replicas:
         raise InputError(
-            f"{where}: global_batch_size: {total} does not divide by {gpus} GPUs; "
-            f"allowed: a multiple of {gpus}"
+            f"{where}: global_batch_size: {total} does not divide by {held}; "
+            f"allowed: a multiple of {replicas}"
         )
-    if local is not None and local * gpus != total:
+    if local is not None and local * replicas != total:
         raise InputError(
-            f"{where}: global_batch_size: {total} is not local_batch_size {local} on {gpus} GPUs; "
-            f"allowed: {local * gpus}, or one of the two keys"
+            f"{where}: global_batch_size: {total} is not local_batch_size {local} on {held}; "
+            f"allowed: {local * replicas}, or one of the two keys"
         )
-    return total // gpus, "local_batch_size" if local is not None else "global_batch_size"
+    return total // replicas, "local_batch_size" if local is not None else "global_batch_size"
 
 
 def _work(values: dict[str, Any], where: str) -> tuple[int, int]:

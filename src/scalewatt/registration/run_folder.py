@@ -109,7 +109,7 @@ def _history(spec: RunSpec, recorded: Recorded, description: dict[str, Any]) -> 
         "segment": recorded.segments[-1],
         "metric": description["metric"],
         "samples": description["samples"],
-        "updates": spec.updates,
+        "updates": description.get("updates", spec.updates),
     }
     return pa.Table.from_pylist([row], schema=HISTORY_SCHEMA)
 
@@ -139,6 +139,8 @@ def _provenance(
         "torch_device": description["torch_device"],
         "device_name": description["device_name"],
         "metric_name": description["metric_name"],
+        "metric_goal": description.get("metric_goal"),
+        "window": description.get("window"),
         "metric_persistence": None,
         "parameters": None,
         "packages": {},

@@ -10,7 +10,7 @@ that; `stage_short` is about a stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,12 +46,7 @@ from scalewatt.energy.accounting.segment_recordings import (
 )
 from scalewatt.energy.accounting.throttling import gpu_utilisation, state_flags, telemetry_table
 from scalewatt.energy.accounting.trace_writer import TraceWriter
-from scalewatt.energy.accounting.whole_node import (
-    by_switch,
-    common_window,
-    meter_series,
-    switch_energy,
-)
+from scalewatt.energy.accounting.whole_node import add_switches, meter_series, rule_checks
 from scalewatt.energy.integration.stage_intervals import StageIntervals, segment_events, tile_window
 from scalewatt.recordings.series import NODE, Flag, flag, short_name
 from scalewatt.recordings.stage_log import EVALUATIONS
@@ -179,6 +174,7 @@ def account_segment(
         if one.length_s <= 0 and one.overlaps:
             continue
         checks = node_cross_checks(one.recording, one.kinds, one.window)
+        checks += rule_checks(run, one.kinds, one.window)
         rows.add_flags(cross_check_flags(checks, "node"), segment.number, one.node)
         recorded_s = max(recorded_s, one.length_s)
         discarded = one.clock.of_node(lost[0]), one.clock.of_node(lost[1])
@@ -192,7 +188,7 @@ def account_segment(
             measured &= kind.origin != "estimated" and (kind.known or kind.coverage is None)
         rows.cross_checks += [one.row(segment.number) for one in checks]
         rows.telemetry.append(telemetry_table(one.recording, segment.number))
-    _add_switches(segment, events, nodes, rows, traces)
+    add_switches(run, segment, events, nodes, rows, traces)
     flags += _outcome_flags(run, segment.number, lost_s)
     flags += remote_flags(segment.number, run.segment(segment.number).get("ranks") or [])
     absent, of_hosts = _missing_hosts(run, list(nodes), segment)
@@ -205,25 +201,6 @@ def account_segment(
         rows.cross_checks.append(whole.row(segment.number))
         flags += cross_check_flags([whole], "node")
     rows.add_flags(flags, segment.number)
-
-
-def _add_switches(
-    segment: Segment,
-    events: list[Event],
-    nodes: Mapping[str, Window],
-    rows: EnergyRows,
-    traces: TraceWriter | None,
-) -> None:
-    """Add what the switches between the nodes used while any of the nodes was recorded."""
-    if (window := common_window(nodes.values())) is None:
-        return
-    for one in by_switch(segment.network):
-        clock = NodeClock.of(one.node, (), ())
-        kind = switch_energy(one, window)
-        intervals, _ = tile_window(events, window)
-        rows.add(segment.number, kind, intervals, (0.0, 0.0), 0.0, kind.flags)
-        if traces is not None:
-            traces.add(segment.number, kind, intervals, clock)
 
 
 def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:

@@ -37,6 +37,8 @@ SOURCES = {
     "node_power_hwmon": "hwmon",
     "node_power_ipmi": "ipmi",
 }
+LOG_RULE = "mlperf_rule"
+"""MLCommons' rule for power logs of MLPerf Training (mlperf_logging's result_summarizer)."""
 METERS = ("node_power_hwmon", "node_power_ipmi")
 """Telemetry of a whole node."""
 WHOLE_NODE = ("hwmon", "ipmi", "slurm_consumed_energy", "node_meter")
@@ -104,6 +106,20 @@ def _meter_checks(
     length_s, energy_j = window[1] - window[0], meter.recorded_j(window)
     place = (recording.node, NODE, None, "node_meter")
     return [CrossCheck(*place, length_s, energy_j, parts_j, MAX_DIFFERENCE)]
+
+
+def log_rule_check(kind: KindEnergy, window: Window, run_s: float) -> list[CrossCheck]:
+    """Compare a meter's energy in the run's window with what the rule of its field makes of the whole log.
+
+    That is the mean power of the log times the run time `run_s`. Where the log begins before the run
+    and ends after it, the rule mixes in the power of that time.
+    """
+    means = [one.log_mean_w for one in kind.series]
+    if not means or not np.isfinite(run_s) or any(mean is None for mean in means):
+        return []
+    energy_j = run_s * sum(mean for mean in means if mean is not None)
+    place = (kind.node, kind.device_kind, None, LOG_RULE)
+    return [CrossCheck(*place, run_s, energy_j, kind.recorded_j(window), MAX_DIFFERENCE)]
 
 
 def slurm_cross_check(

@@ -6,14 +6,20 @@ switches are outside of every node, and are added to nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from scalewatt.energy.accounting.cross_checks import METERS
+from scalewatt.energy.accounting.cross_checks import METERS, CrossCheck, log_rule_check
+from scalewatt.energy.accounting.node_clock import NodeClock
 from scalewatt.energy.accounting.node_energy import KindEnergy, Window, whole_kind
-from scalewatt.energy.accounting.segment_recordings import NodeRecording
+from scalewatt.energy.accounting.rows import EnergyRows
+from scalewatt.energy.accounting.run_inputs import Run
+from scalewatt.energy.accounting.segment_recordings import NodeRecording, Segment
+from scalewatt.energy.accounting.trace_writer import TraceWriter
+from scalewatt.energy.integration.stage_intervals import tile_window
 from scalewatt.recordings.series import ESTIMATED, NETWORK, NODE, SensorSeries
 
 
@@ -40,7 +46,7 @@ def meter_series(recording: NodeRecording) -> list[SensorSeries]:
     return found
 
 
-def switch_energy(series: SensorSeries, window: Window) -> KindEnergy:
+def _switch_energy(series: SensorSeries, window: Window) -> KindEnergy:
     """Return what a switch used in a window; one value alone is an estimate that holds for all of it."""
     if series.origin == ESTIMATED and series.time_s.size == 1:
         watts = np.repeat(series.values, 2)
@@ -48,7 +54,7 @@ def switch_energy(series: SensorSeries, window: Window) -> KindEnergy:
     return whole_kind(series.node, NETWORK, [series], window)
 
 
-def common_window(windows: Iterable[Window]) -> Window | None:
+def _common_window(windows: Iterable[Window]) -> Window | None:
     """Return from when to when any node was recorded; None without one."""
     found = list(windows)
     if not found:
@@ -56,6 +62,28 @@ def common_window(windows: Iterable[Window]) -> Window | None:
     return min(begin for begin, _ in found), max(end for _, end in found)
 
 
-def by_switch(series: Sequence[SensorSeries]) -> list[SensorSeries]:
-    """Return the series of the switches, in the order of their names."""
-    return sorted(series, key=lambda one: (one.node, one.sensor))
+def rule_checks(run: Run, kinds: Sequence[KindEnergy], window: Window) -> list[CrossCheck]:
+    """Compare meters with the rule of their field, where one is known and the run's window was told."""
+    run_s = run.window[1] - run.window[0]
+    return [check for kind in kinds for check in log_rule_check(kind, window, run_s)]
+
+
+def add_switches(
+    run: Run,
+    segment: Segment,
+    events: list[dict[str, Any]],
+    nodes: Mapping[str, Window],
+    rows: EnergyRows,
+    traces: TraceWriter | None,
+) -> None:
+    """Add what the switches between the nodes used while any of the nodes was recorded."""
+    if (window := _common_window(nodes.values())) is None:
+        return
+    for one in sorted(segment.network, key=lambda series: (series.node, series.sensor)):
+        clock = NodeClock.of(one.node, (), ())
+        kind = _switch_energy(one, window)
+        intervals, _ = tile_window(events, window)
+        rows.add(segment.number, kind, intervals, (0.0, 0.0), 0.0, kind.flags)
+        rows.cross_checks += [c.row(segment.number) for c in rule_checks(run, [kind], window)]
+        if traces is not None:
+            traces.add(segment.number, kind, intervals, clock)

@@ -21,6 +21,7 @@ from scalewatt.recordings.series import (
     NETWORK,
     NODE,
     Flag,
+    Floats,
     Recording,
     SensorSeries,
     by_node,
@@ -44,7 +45,7 @@ def read_mlperf_power(path: Path, options: Options) -> Recording:
     problems = _damage(log, path)
     if readings:
         problems += _stamps(log, readings, path)
-        series = _node_series(node_of(path, options), readings)
+        series = _node_series(node_of(path, options), readings, log.first(START))
     elif estimates:
         series = _network_series(node_of(path, options), estimates[0])
     else:
@@ -58,16 +59,30 @@ def read_mlperf_power(path: Path, options: Options) -> Recording:
     )
 
 
-def _node_series(node: str, readings: Sequence[LogLine]) -> SensorSeries:
+def _node_series(node: str, readings: Sequence[LogLine], start: LogLine | None) -> SensorSeries:
+    time_s = np.array([line.time_s for line in readings])
+    watts = np.array([_watts(line) for line in readings])
     return SensorSeries(
         node=node,
         sensor="power_reading",
         device_kind=NODE,
         device_index=0,
         quantity="power",
-        time_s=np.array([line.time_s for line in readings]),
-        values=np.array([_watts(line) for line in readings]),
+        time_s=time_s,
+        values=watts,
+        log_mean_w=_log_mean_w(time_s, watts, start.time_s if start else float(time_s[0])),
     )
+
+
+def _log_mean_w(time_s: Floats, watts: Floats, start_s: float) -> float | None:
+    """Return a log's mean power as MLCommons' summariser takes it: each reading since the one before.
+
+    The first since `start_s`, the stamp of the measurement's start. Rule: mlperf_logging's
+    result_summarizer.
+    """
+    steps = np.diff(time_s, prepend=start_s)
+    length = float(steps.sum())
+    return float(np.dot(watts, steps)) / length if length > 0 else None
 
 
 def _network_series(node: str, estimate: LogLine) -> SensorSeries:
@@ -82,6 +97,7 @@ def _network_series(node: str, estimate: LogLine) -> SensorSeries:
         time_s=np.array([estimate.time_s]),
         values=np.array([_watts(estimate)]),
         origin=ESTIMATED,
+        log_mean_w=_watts(estimate),
         flags=(flag(CONSTANT_ESTIMATE, "interconnect_power_est", detail),),
     )
 

@@ -120,7 +120,7 @@ def runs_of(
         socket_s=runs["cpu_s"],
         node_s=runs["ram_node_s"],
     )
-    passes = runs["updates"] * runs["gpus"]
+    passes = runs["updates"] * (runs["gpus"] // runs["gpus_per_replica"])
     derived = {
         "passes": passes,
         "runtime_h": hours,
@@ -171,6 +171,7 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> d
         "campaign": campaign,
         **{key: getattr(spec, key) for key in _FROM_SPEC},
         **{key: spec.settings.get(key) for key in _FROM_SETTINGS},
+        "gpus_per_replica": spec.gpus_per_replica,
         "precision_used": provenance.get("precision_used"),
         "device_name": provenance["device_name"],
         "torch_device": provenance["torch_device"],

@@ -21,6 +21,7 @@ IDENTITY = (
     ("device_name", pa.string()),
     ("gpus", pa.int32()),
     ("nodes", pa.int32()),
+    ("gpus_per_replica", pa.int32()),
     ("local_batch_size", pa.int32()),
     ("global_batch_size", pa.int32()),
     ("dataset_samples", pa.int64()),
