@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,34 @@ def with_run(content: Content, one: Description, nodes: int, repeat: int) -> Con
             f"{one.where}: series '{name}' has at {point['gpus']} GPUs "
             f"{configuration_id(entry, there)}, not {id_}; allowed: another series for this run"
         )
+    return content
+
+
+def with_line(
+    content: Content,
+    name: str,
+    label: str,
+    runs: Sequence[tuple[dict[str, Any], dict[str, Any]]],
+) -> Content:
+    """Return the campaign with a further line through points that other series have too.
+
+    `runs`: series keys and point of each run on it; what the user made of a line of that name stays.
+    """
+    content = copy.deepcopy(content)
+    entry = content["series"].setdefault(name, {"label": label, **runs[0][0], "points": []})
+    repeats = {
+        configuration_id(one, p): p.get("repeats", 1)
+        for one in content["series"].values()
+        for p in one["points"]
+    }
+    there = {configuration_id(entry, p): p for p in entry["points"]}
+    for own, point in runs:
+        id_ = configuration_id(own, point)
+        if id_ not in there and all(p["gpus"] != point["gpus"] for p in there.values()):
+            there[id_] = {**point}
+        if id_ in there:
+            there[id_]["repeats"] = repeats.get(id_, 1)
+    entry["points"] = sorted(there.values(), key=lambda p: p["gpus"])
     return content
 
 

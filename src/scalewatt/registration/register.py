@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
@@ -23,9 +23,22 @@ from scalewatt.common.file_locks import held
 from scalewatt.common.files import file_sha256
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.series import short_name
+from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.registration import campaign_file
+from scalewatt.registration.campaign_file import point_of
+from scalewatt.registration.mlperf_submission import (
+    TELLABLE,
+    FoundRun,
+    find_runs,
+    is_submission,
+    series_of,
+)
 from scalewatt.registration.recording_discovery import Recorded, open_recording
-from scalewatt.registration.run_descriptions import Description, read_descriptions
+from scalewatt.registration.run_descriptions import (
+    Description,
+    folder_rows,
+    read_descriptions,
+)
 from scalewatt.registration.run_folder import (
     Registered,
     known_runs,
@@ -61,16 +74,34 @@ def register(
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"campaign '{name}': allowed: lower-case letters, digits and hyphens")
+    submissions = [path for path in paths if is_submission(path)]
     with _alone_in(campaigns):
-        return _register(name, read_descriptions(paths, table), results / name, campaigns)
+        if not submissions:
+            descriptions = read_descriptions(paths, table)
+            return _register(
+                name, [_wanted(one) for one in descriptions], results / name, campaigns
+            )
+        told = folder_rows(table, submissions, TELLABLE) if table else {}
+        others = [path for path in paths if path not in submissions]
+        described = [_wanted(one) for one in read_descriptions(others, table)] if others else []
+        found, left_out = find_runs(submissions, told)
+        if not found and not described:
+            reasons = "; ".join(dict.fromkeys(one.reason for one in left_out)) or "no result logs"
+            raise InputError(f"{submissions[0]}: holds no run to register: {reasons}")
+        wanted = [*described, *(_wanted_of(one) for one in found)]
+        lines = _register(name, wanted, results / name, campaigns, found)
+        return [*lines[:-1], *(f"left out: {one.reason}" for one in left_out), lines[-1]]
 
 
 def _register(
-    name: str, descriptions: list[Description], folder: Path, campaigns: Path
+    name: str,
+    wanted: list[_Wanted],
+    folder: Path,
+    campaigns: Path,
+    found: Sequence[FoundRun] = (),
 ) -> list[str]:
     path = campaigns / f"{name}.yaml"
     before = _campaign(path, name)
-    wanted = [_wanted(one) for one in descriptions]
     for one, other in combinations(wanted, 2):
         if one.recorded.identity == other.recorded.identity:
             raise InputError(
@@ -81,6 +112,9 @@ def _register(
     content, repeats = before, _repeats(wanted, known, folder)
     for one, repeat in zip(wanted, repeats, strict=True):
         content = campaign_file.with_run(content, one.one, one.nodes, repeat)
+    for line in series_of(found):
+        own = [(one.description.entry, point_of(one.description, one.nodes)) for one in line.runs]
+        content = campaign_file.with_line(content, line.name, line.label, own)
     content = campaign_file.with_figures(content, before)
     campaign = expand(content, path, {})
     lines = []
@@ -149,9 +183,17 @@ def _wanted(one: Description) -> _Wanted:
             "by default the hosts in the recording)"
         )
     events, stages = stages_of(one.events, one.path, recorded.segments)
-    point = campaign_file.point_of(one, nodes)
+    point = point_of(one, nodes)
     held = _held_gpus(one, recorded, gpus // nodes)
     return _Wanted(one, recorded, nodes, held, events, stages, configuration_id(one.entry, point))
+
+
+def _wanted_of(found: FoundRun) -> _Wanted:
+    one = found.description
+    point = point_of(one, found.nodes)
+    stages = pa.Table.from_pylist(list(found.stages), schema=EVENTS_SCHEMA)
+    id_ = configuration_id(one.entry, point)
+    return _Wanted(one, found.recorded, found.nodes, None, one.events, stages, id_)
 
 
 def _held_gpus(one: Description, recorded: Recorded, per_node: int) -> dict[str, list[int]] | None:

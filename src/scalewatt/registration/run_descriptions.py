@@ -38,8 +38,8 @@ class Description:
     """What describes its point in the series, without nodes."""
     constant: str
     """The batch size that was given: local_batch_size or global_batch_size."""
-    samples: int
-    """Trained on in the whole run."""
+    samples: int | None
+    """Trained on in the whole run; None if not known."""
     metric: float | None
     torch_device: str
     events: Path | None
@@ -205,6 +205,22 @@ def _work(values: dict[str, Any], where: str) -> tuple[int, int]:
 
 
 # --- tables of descriptions: CSV, YAML or Parquet, one row per run --------------------------------
+
+
+def folder_rows(table: Path, folders: Iterable[Path], keys: Iterable[str]) -> dict[Path, Row]:
+    """Return the rows of a table about folders inside of `folders`, by their resolved path.
+
+    InputError for a row with a key other than `keys`, or that tells nothing.
+    """
+    within = [folder.resolve() for folder in folders]
+    root, found = schema("registration"), {}
+    allowed = {**root, "required": [], "properties": {k: root["properties"][k] for k in keys}}
+    for where, path, row in _table_rows(table):
+        if any(path.resolve().is_relative_to(folder) for folder in within):
+            told = {key: value for key, value in row.items() if key != "path"}
+            check(told, allowed, where, root)
+            found[path.resolve()] = told
+    return found
 
 
 def _table_rows(table: Path) -> list[tuple[str, Path, Row]]:

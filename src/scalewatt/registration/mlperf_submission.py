@@ -1,0 +1,287 @@
+"""Trainings in a submission to MLPerf Training with power logs: found, described, and said if left out.
+
+<submitter>/systems/<system>.json
+<submitter>/results/<system>/<benchmark>/result_<X>.txt
+<submitter>/results/<system>/<benchmark>/power/result_<X>/node_<i>.txt, sw_<i>.txt
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import file_sha256, read_json_object
+from scalewatt.recordings.foreign_files import recording_name
+from scalewatt.recordings.formats.mlperf_result import MlperfResult, read_mlperf_result
+from scalewatt.registration.mlperf_benchmarks import BENCHMARKS, EPOCHS, GPUS_PER_REPLICA
+from scalewatt.registration.recording_discovery import Recorded, RecordedFile
+from scalewatt.registration.run_descriptions import Description
+
+RESULT_LOG = "segment-000.mlperf-result.txt"
+"""Name of the copy of a run's result log, beside its recordings."""
+_POWER_FILE = re.compile(r"^(node|sw)_\d+\.txt$")
+TELLABLE = ("gpus_per_replica", "series", "label", "variant", "precision")
+
+
+@dataclass(frozen=True)
+class System:
+    """The machine of a folder of results."""
+
+    name: str
+    submitter: str
+    device: str
+    device_name: str
+    nodes: int
+    gpus_per_node: int
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """One run with all that is known of it."""
+
+    description: Description
+    recorded: Recorded
+    nodes: int
+    stages: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A run that is not registered, and why."""
+
+    path: Path
+    reason: str
+
+
+def is_submission(path: Path) -> bool:
+    """Return True if a folder holds results of MLPerf Training, or submitters' folders that do."""
+    return path.is_dir() and bool(_submitters(path))
+
+
+def _submitters(path: Path) -> list[Path]:
+    candidates = [path, *sorted(one for one in path.iterdir() if one.is_dir())]
+    return [one for one in candidates if (one / "results").is_dir() and (one / "systems").is_dir()]
+
+
+def find_runs(
+    paths: Sequence[Path], told: Mapping[Path, Mapping[str, Any]]
+) -> tuple[list[FoundRun], list[LeftOut]]:
+    """Return the runs with power logs below `paths`, and those left out.
+
+    `told`: what the user tells of all runs in a folder, by its resolved path; the keys TELLABLE.
+    """
+    runs: list[FoundRun] = []
+    left_out: list[LeftOut] = []
+    for submitter in (one for path in paths for one in _submitters(path)):
+        for folder in sorted((submitter / "results").iterdir()):
+            results = sorted(folder.glob("*/result_*.txt"))
+            try:
+                system = _system(submitter / "systems" / f"{folder.name}.json")
+            except InputError as error:
+                left_out += [LeftOut(result, f"{result}: {error}") for result in results]
+                continue
+            for result in results:
+                try:
+                    runs.append(_found(result, system, _told_of(result, told)))
+                except InputError as error:
+                    left_out.append(LeftOut(result, str(error)))
+    return _on_lines(runs), left_out
+
+
+def _told_of(result: Path, told: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
+    folders = reversed(result.resolve().parents)
+    return {key: value for folder in folders for key, value in told.get(folder, {}).items()}
+
+
+def _system(path: Path) -> System:
+    content = read_json_object(
+        path, "submitter", "number_of_nodes", "accelerators_per_node", "accelerator_model_name"
+    )
+    counts = [content["number_of_nodes"], content["accelerators_per_node"]]
+    if not all(str(count).isdecimal() and 0 < int(count) < 10**6 for count in counts):
+        raise InputError(
+            f"{path}: number_of_nodes and accelerators_per_node: {counts}; allowed: counts"
+        )
+    name = str(content["accelerator_model_name"])
+    device = re.sub(r"[^a-z0-9]+", "-", name.lower().removeprefix("nvidia")).strip("-")
+    if not device:
+        raise InputError(f"{path}: accelerator_model_name: {name!r}; allowed: a name")
+    return System(
+        path.stem, str(content["submitter"]), device, name, int(counts[0]), int(counts[1])
+    )
+
+
+def _found(result: Path, system: System, told: Mapping[str, Any]) -> FoundRun:
+    """Return one run. Raises InputError, whose message is the reason for leaving it out."""
+    power = result.parent / "power" / result.stem
+    files = _power_files(power)
+    run = read_mlperf_result(result)
+    if not run.succeeded:
+        raise InputError(f"{result}: its run_stop does not say `success`")
+    gpus = system.nodes * system.gpus_per_node
+    point = {**_work(result, run, system, gpus, told), "gpus": gpus, "protocol": TARGET_PROTOCOL}
+    known = BENCHMARKS.get(run.benchmark)
+    entry = {"model": run.benchmark.lower(), "device": system.device}
+    if known is not None:
+        entry["metric_name"] = known.metric_name
+    trained = _samples(run, point["dataset_samples"])
+    batch = run.global_batch_size or 1
+    given = {
+        "device_name": system.device_name,
+        "metric_goal": known.metric_goal if known else "min",
+        "window": {"start_s": run.start_s, "end_s": run.stop_s},
+        "updates": None if trained is None else round(trained / batch),
+        "seed": run.seed,
+        "source": f"MLPerf Training, {system.submitter}, {system.name}, {result.stem}",
+        **{key: told[key] for key in ("series", "label") if key in told},
+    }
+    description = Description(
+        where=str(result),
+        path=power,
+        entry=entry,
+        point={**point, **{key: told[key] for key in ("variant", "precision") if key in told}},
+        constant="global_batch_size",
+        samples=trained,
+        metric=run.metric,
+        torch_device="cuda",
+        events=result,
+        given=given,
+    )
+    hosts = tuple(sorted(file.stem for file in files if file.stem.startswith("node_")))
+    if len(hosts) > system.nodes:
+        raise InputError(f"{power}: {len(hosts)} nodes' files of a system of {system.nodes} nodes")
+    log = RecordedFile(result, file_sha256(result), 0, RESULT_LOG)
+    recorded = Recorded((*_recorded_files(files), log), (hosts,), {}, ())
+    return FoundRun(description, recorded, system.nodes, run.stages)
+
+
+def _power_files(folder: Path) -> list[Path]:
+    files = sorted(p for p in folder.glob("*.txt") if _POWER_FILE.match(p.name))
+    if not any(p.stem.startswith("node_") for p in files):
+        raise InputError(f"{folder}: holds no power log of a node")
+    return files
+
+
+def _recorded_files(files: list[Path]) -> tuple[RecordedFile, ...]:
+    return tuple(RecordedFile(p, file_sha256(p), 0, recording_name(0, p.stem)) for p in files)
+
+
+def _work(
+    result: Path, run: MlperfResult, system: System, gpus: int, told: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return batch size, GPUs per replica and dataset of a run; epochs is 1, as its protocol has it."""
+    known = BENCHMARKS.get(run.benchmark)
+    samples = known.dataset_samples if known and known.dataset_samples else run.train_samples
+    if run.global_batch_size is None or not samples:
+        raise InputError(f"{result}: states no global_batch_size, or no train_samples")
+    per_replica = _gpus_per_replica(result, run, system, gpus, told)
+    replicas = gpus // per_replica
+    if gpus % per_replica or run.global_batch_size % replicas:
+        raise InputError(
+            f"{result}: global batch {run.global_batch_size} on {gpus} GPUs, {per_replica} to a replica, "
+            "does not divide"
+        )
+    split = {"gpus_per_replica": per_replica} if per_replica > 1 else {}
+    return {
+        "local_batch_size": run.global_batch_size // replicas,
+        "dataset_samples": samples,
+        "epochs": 1,
+        **split,
+    }
+
+
+def _gpus_per_replica(
+    result: Path, run: MlperfResult, system: System, gpus: int, told: Mapping[str, Any]
+) -> int:
+    """Return how many GPUs hold one copy of the model: as told, as logged, or as is known."""
+    if "gpus_per_replica" in told:
+        return int(told["gpus_per_replica"])
+    if run.local_batch_size and run.global_batch_size:
+        replicas = run.global_batch_size // (run.local_batch_size * run.accumulation_steps)
+        if replicas and gpus % replicas == 0:
+            return gpus // replicas
+    known = GPUS_PER_REPLICA.get((system.submitter, run.benchmark, system.nodes))
+    if known is not None:
+        return known
+    benchmark = BENCHMARKS.get(run.benchmark)
+    if benchmark is not None and not benchmark.splits_model:
+        return 1
+    raise InputError(
+        f"{result}: how many GPUs hold one copy of the model is not known; a row of --table with the "
+        f"path {result.parent} and gpus_per_replica says it"
+    )
+
+
+def _samples(run: MlperfResult, dataset_samples: int) -> int | None:
+    """Return the samples trained on until the last evaluation; None if that is not known."""
+    known = BENCHMARKS.get(run.benchmark)
+    if known is None or run.trained is None:
+        return None
+    return round(run.trained * (dataset_samples if known.counts == EPOCHS else 1))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the figures."""
+
+    name: str
+    label: str
+    runs: tuple[FoundRun, ...]
+
+
+def _on_lines(runs: Sequence[FoundRun]) -> list[FoundRun]:
+    """Return the runs, each told its line at its global batch size, and whether seeds varied there."""
+    placed: dict[int, FoundRun] = {}
+    for line in _lines(runs, "global"):
+        varied = {"seeds": "varied"} if _seeds_vary(line.runs) else {}
+        for one in line.runs:
+            own = one.description
+            given = {"series": line.name, "label": line.label, **own.given}
+            entry = {**own.entry, **varied}
+            placed[id(one)] = replace(one, description=replace(own, entry=entry, given=given))
+    return [placed[id(one)] for one in runs]
+
+
+def _seeds_vary(runs: Sequence[FoundRun]) -> bool:
+    """Return True if the repeats of each configuration had a seed of their own."""
+    seeds = [(str(one.description.point), one.description.given["seed"]) for one in runs]
+    return all(seed is not None for _, seed in seeds) and len(set(seeds)) == len(seeds)
+
+
+def series_of(runs: Sequence[FoundRun]) -> list[Line]:
+    """Return the lines at one local batch size along which GPUs and global batch size grow."""
+    lines = _lines(runs, "local")
+    return [
+        line
+        for line in lines
+        if len({one.description.point["gpus"] for one in line.runs}) > 1
+        and len({_batch(one, "global") for one in line.runs}) > 1
+    ]
+
+
+def _lines(runs: Sequence[FoundRun], key: str) -> list[Line]:
+    """Sort runs to lines at one `global` or `local` batch size, of one training on one device."""
+    found: dict[tuple[Any, ...], list[FoundRun]] = {}
+    for one in runs:
+        found.setdefault((*_training(one), _batch(one, key)), []).append(one)
+    word = "GBS" if key == "global" else "LBS"
+    return [
+        Line(f"{model}-{device}-{word.lower()}{batch:04d}", f"{model}, {word} {batch}", tuple(own))
+        for (model, device, _, batch), own in found.items()
+    ]
+
+
+def _training(one: FoundRun) -> tuple[Any, ...]:
+    entry = one.description.entry
+    return entry["model"], entry["device"], one.description.point["dataset_samples"]
+
+
+def _batch(one: FoundRun, key: str) -> int:
+    point = one.description.point
+    local = int(point["local_batch_size"])
+    return local if key == "local" else local * (point["gpus"] // point.get("gpus_per_replica", 1))
