@@ -18,7 +18,7 @@ from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
 
-KINDS = {"gpu": 0, "cpu": 1, "ram": 2}
+KINDS = {"gpu": 0, "cpu": 1, "ram": 2, "node": 5}
 """Colour of each device kind, in the order of the bars."""
 OTHER = "other stages"
 STAGES = {

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose, style
-from scalewatt.recordings.series import SIMULATED
+from scalewatt.recordings.series import NODE, SIMULATED
 from scalewatt.results.figures.figure_schema import panel_letter
 from scalewatt.results.tables.frames import records
 
@@ -155,16 +155,12 @@ def _note_sentences(samples: pd.DataFrame) -> list[str]:
     known = samples[samples["power_w"].notna()]
     keys = ["device", "device_name", "device_kind", "energy_origin", "quantity"]
     devices = records(known[keys].drop_duplicates())
-    scope = "gpu" if "gpu" in set(known["device_kind"]) else "cpu"
+    scope = next((kind for kind in ("gpu", "cpu") if kind in set(known["device_kind"])), NODE)
     power = "; ".join(
         "Power simulated" if origin == SIMULATED else f"Power {prose.origin_phrase(origin, scope)}"
         for origin in dict.fromkeys(row["energy_origin"] for row in devices)
     )
-    instead = (
-        "No GPU power is known here: these panels show CPU power."
-        if set(known["device_kind"]) == {"cpu"}
-        else ""
-    )
+    instead = _INSTEAD.get("+".join(sorted(set(known["device_kind"]))), "")
     named = [f"{row.panel}:\u00a0{row.configuration}" for row in data.each(runs)]
     counts = f"n counts {data.gpu_word(samples)}."
     sensors = _sensor_sentences(devices)
@@ -178,8 +174,19 @@ def _note_sentences(samples: pd.DataFrame) -> list[str]:
     ]
 
 
+_INSTEAD = {
+    "cpu": "No GPU power is known here: these panels show CPU power.",
+    NODE: "No part of a node was measured by itself: these panels show whole nodes.",
+}
+
+
 def _device_sentence(devices: Sequence[Mapping[str, Any]]) -> str:
     """Return by which rule the shown device was picked (results/figures/power_trace.py)."""
+    if {row["device_kind"] for row in devices} == {NODE}:
+        return (
+            "Shown: the first node (by name) of the configuration's first run. Means are over time, of "
+            "the whole run."
+        )
     shown = dict.fromkeys(
         # An estimate is of all sockets together.
         "all CPUs" if (row["device_kind"], row["energy_origin"]) == ("cpu", "estimated")

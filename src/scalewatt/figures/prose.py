@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.figures import figure_data as data
-from scalewatt.recordings.series import INSTANTANEOUS, MEAN, MEASURED, MOVING_MEAN, SIMULATED
+from scalewatt.recordings.series import INSTANTANEOUS, MEAN, MEASURED, MOVING_MEAN, NODE, SIMULATED
 from scalewatt.results.text.markdown_latex import (
     UNEQUAL_SCOPES,
     excluded_sentence,
@@ -32,7 +32,7 @@ BAR_WORDS = {
     "population_sd": "population standard deviation over repeats, as the paper prints",
 }
 """What error bars may be, by the campaign's word for it; `none` is the fourth."""
-KIND_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory"}
+KIND_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory", "node": "node", "network": "switch"}
 """Device kinds."""
 
 
@@ -132,6 +132,8 @@ def origin_phrase(origin: str | None, scope: str | None) -> str:
     if origin == "estimated":
         source = "utilisation" if "gpu" in (scope or "") else "CPU utilisation"
         return f"estimated from {source} and rated powers"
+    if (origin, scope) == ("measured", NODE):
+        return "measured by the nodes' own meters"
     return {
         "measured": "measured by the devices' sensors",
         "simulated": "simulated with the scaling model",

@@ -33,7 +33,12 @@ from scalewatt.results.text.flag_labels import (
 )
 from scalewatt.results.text.number_format import percent, with_unit
 
-PANEL_WORDS = prose.KIND_WORDS | {"ram": "Memory", "unused_gpu": "GPUs not held"}
+PANEL_WORDS = prose.KIND_WORDS | {
+    "ram": "Memory",
+    "unused_gpu": "GPUs not held",
+    "node": "Whole node",
+    "network": "Switches",
+}
 STAGES: dict[str, tuple[str, str]] = {
     "startup": ("#b0b0b0", ""),
     "stage_data": ("#8a1f4e", "xxx"),

@@ -142,6 +142,8 @@ def default_figures(series: dict[str, Any]) -> dict[str, Any]:
     """
     if not series:
         return {}
+    if all(p.get("protocol") == TARGET_PROTOCOL for e in series.values() for p in e["points"]):
+        return _figures_to_target(series)
     models = list(dict.fromkeys(entry["model"] for entry in series.values()))
     others = [model for model in models if model != "fourcastnet"]
     second = "fourcastnet" if "fourcastnet" in models else (others[1:] or [None])[0]
@@ -162,6 +164,35 @@ def default_figures(series: dict[str, Any]) -> dict[str, Any]:
     figures["figure5"] = {"points": largest[:_PANELS_OF_FIGURE5]}
     figures["table1"] = {"points": every}
     return dict(sorted(figures.items()))
+
+
+def _figures_to_target(series: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of trainings to a target, of any models: their energies share an axis."""
+    several = {name: entry for name, entry in series.items() if len(entry["points"]) > 1}
+    growing = [name for name, entry in several.items() if _grows(entry)]
+    constant = [name for name in several if name not in growing]
+    most: dict[str, dict[str, Any]] = {}
+    points: dict[str, dict[str, Any]] = {}
+    for name, entry in series.items():
+        for point in entry["points"]:
+            one = {"series": name, "gpus": point["gpus"]}
+            points.setdefault(configuration_id(entry, point), one)
+            if point["gpus"] > most.get(entry["model"], {"gpus": 0})["gpus"]:
+                most[entry["model"]] = one
+    figures: dict[str, Any] = {}
+    for names, numbers in ((constant or list(series), (2, 6)), (growing, (4, 7))):
+        figures |= {f"figure{number}": {"series": names} for number in numbers if names}
+    figures["figure5"] = {"points": list(most.values())[:_PANELS_OF_FIGURE5]}
+    figures["breakdown"] = {"series": [name for name in series if name not in growing]}
+    figures["table1"] = {"points": list(points.values())}
+    return dict(sorted(figures.items()))
+
+
+def _grows(entry: dict[str, Any]) -> bool:
+    """Return True if the global batch size grows along a series."""
+    replicas = (p["gpus"] // p.get("gpus_per_replica", 1) for p in entry["points"])
+    batches = {p["local_batch_size"] * n for p, n in zip(entry["points"], replicas, strict=True)}
+    return len(batches) > 1
 
 
 def not_drawn(content: Content) -> list[str]:

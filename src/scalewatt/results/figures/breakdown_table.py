@@ -16,7 +16,7 @@ import pyarrow as pa
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energy.accounting.totals import EnergyTotals
 from scalewatt.energy.integration.stage_intervals import STAGES, UNATTRIBUTED
-from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
+from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.frames import TEXT, column_of, frame_of, to_frame, to_table
@@ -124,7 +124,7 @@ def part_means(parts: pd.DataFrame, repeats: dict[str, int]) -> pd.DataFrame:
         for _, own in parts.assign(folded=short).groupby(_OF_PART, sort=False)
     ]
     found["short_stages"] = pd.Series(names, dtype=TEXT)
-    order = [found["device_kind"].map(DEVICE_KINDS.index), found["stage"].map(STAGES.index)]
+    order = [found["device_kind"].map(ALL_KINDS.index), found["stage"].map(STAGES.index)]
     return found.assign(kind_place=order[0], stage_place=order[1]).sort_values(
         ["kind_place", "stage_place"], kind="stable"
     )

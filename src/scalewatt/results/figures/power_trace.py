@@ -1,10 +1,11 @@
 """The points of Figure 5: one device's power over the first minutes of training.
 
 The rule that picks the device: the first GPU of the first node of a configuration's first run, by
-node name and device index, in the first segment that trained; where no GPU has a power, the first
-CPU. A power is taken as the device's energy is: between two samples lies the trapezoid, but where the
-trace says that a sample is the mean since the one before. Times between known samples count up to the
-length that the energy account bridges. Means over the run are those of the energy account.
+node name and device index, in the first segment that trained; where no GPU has a power, the first CPU, and
+where no part of a node has, the first node by its own meter. A power is taken as the device's energy
+is: between two samples lies the trapezoid, but where the trace says that a sample is the mean since the
+one before. Times between known samples count up to the length that the energy account bridges. Means
+over the run are those of the energy account.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from scalewatt.energy.integration.sample_checks import (
     cumulate,
     sampling_period,
 )
-from scalewatt.recordings.series import MEAN, Floats
+from scalewatt.recordings.series import MEAN, NODE, Floats
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.read_table import read_checked, read_columns
@@ -123,12 +124,12 @@ def _points(files: RunFiles, window_s: float | None, on_cpus: bool) -> list[Row]
 
 
 def _of_kind(traces: pa.Table) -> pd.DataFrame | None:
-    """Return the samples of GPUs, or of CPUs where no GPU has a power, in order; None if none has.
+    """Return the samples of GPUs, else of CPUs, else of nodes' meters, in order; None if none has a power.
 
     Column `time_s` is Unix time in s, and an unknown power is NaN.
     """
     kinds = traces["device_kind"].cast(pa.string())
-    for kind in ("gpu", "cpu"):
+    for kind in ("gpu", "cpu", NODE):
         chosen = traces.filter(pc.equal(kinds, kind))
         if chosen["power_w"].null_count < len(chosen):
             microseconds = chosen["time"].cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
-from scalewatt.recordings.series import DEVICE_KINDS, Floats
+from scalewatt.recordings.series import ALL_KINDS, Floats
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 from scalewatt.results.tables.derived_quantities import Facility
@@ -29,7 +29,7 @@ BINS = 1200
 """About one for each dot of the picture's width."""
 MOST_NODES = 3
 """Of more nodes a page shows the devices of a kind together."""
-KINDS = (*DEVICE_KINDS, UNUSED_GPU)
+KINDS = (*ALL_KINDS, UNUSED_GPU)
 _ROWS = 1_000_000  # that are in memory at a time
 
 Device = tuple[str, str, int]

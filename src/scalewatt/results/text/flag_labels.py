@@ -7,7 +7,7 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import parse_json
-from scalewatt.recordings.series import DEVICE_KINDS, Flag
+from scalewatt.recordings.series import DEVICE_KINDS, NODE, Flag
 
 FLAG_WORDS = {
     "absent": "no sensor of this kind on any node, and nothing to estimate from: out of scope",
@@ -17,6 +17,14 @@ FLAG_WORDS = {
     "gpu_count": "power of more or fewer GPUs than the run held",
     "second_sensor": "a second sensor of one device, not added",
     "gap": "a gap between samples",
+    "duplicate_recording": "a recording that is the same as another to the last sample",
+    "constant_estimate": "one estimated power for the whole run",
+    "total_only": "a total without samples: no stages, no power over time",
+    "stop_stamp_wrong": "a power log whose stop is stamped before its last reading",
+    "damaged_lines": "unreadable lines of a recording",
+    "torn_end": "a recording that ends within a line",
+    "time_zone_assumed": "local times without a zone, read as those of this machine",
+    "recording_unreadable": "a recording that cannot be read",
     "missing_samples": "samples without a value",
     "zero_power": "0 W of a device that cannot draw it",
     "over_limit": "more power than the device can draw",
@@ -118,7 +126,7 @@ def counts_processes(run: Mapping[str, Any]) -> bool:
 
 def absent_kinds(row: Mapping[str, Any]) -> list[str]:
     """Return the device kinds out of a run's scope, where its flags say that nothing is known of them."""
-    if not details_of(row, "absent"):
-        return []
     scope = (row["energy_scope"] or "").split("+")
+    if not details_of(row, "absent") or scope == [NODE]:  # a node's meter counts all of its parts
+        return []
     return [kind for kind in DEVICE_KINDS if kind not in scope]
