@@ -9,7 +9,13 @@ from typing import Any
 
 import yaml
 
-from scalewatt.campaign.registered_campaign import configuration_id, extras, model_key, work_key
+from scalewatt.campaign.registered_campaign import (
+    TARGET_PROTOCOL,
+    configuration_id,
+    extras,
+    model_key,
+    work_key,
+)
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.registration.run_descriptions import Description
@@ -138,7 +144,8 @@ def default_figures(series: dict[str, Any]) -> dict[str, Any]:
     """Return curves and rates of two models, one device's power, and the table of all points.
 
     FourCastNet takes the paper's figures of it (4 and 7), any other model those of ResNet50 (2, or 3
-    where the dataset grows, and 6); a second other model takes 4 and 7 if they are free.
+    where the dataset grows, and 6); a second other model takes 4 and 7 if they are free. Trainings to a
+    target share figures 2 and 6 where the global batch size is constant, 4 and 7 where it grows.
     """
     if not series:
         return {}
