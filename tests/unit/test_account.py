@@ -30,6 +30,7 @@ from scalewatt.energy.accounting.energy_schema import (
     FLAGS_SCHEMA,
     TRACES_SCHEMA,
 )
+from scalewatt.energy.integration.rated_power import FACTOR
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 CPU_POWERS = NO_POWERS | {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}}
@@ -213,12 +214,16 @@ def test_without_sensors_cpu_energy_is_estimated_and_the_rest_absent(tmp_path: P
     segment(run, {"CPU_BUSY": np.full(N, 40.0)})
     found = accounted(run, make_spec(), CPU_POWERS)
     cpu = energy_of(found.energy, "cpu", energy_origin="estimated")
-    assert sum(cpu.values()) == pytest.approx(40 * 2 * 90)  # type: ignore[arg-type]
+    assert sum(cpu.values()) == pytest.approx(40 * 2 * 51.06)  # type: ignore[arg-type]
+    rows = [row for row in found.energy.to_pylist() if row["device_kind"] == "cpu"]
+    for row in rows:
+        assert row["energy_low_j"] == pytest.approx(row["energy_j"] / FACTOR)
+        assert row["energy_high_j"] == pytest.approx(row["energy_j"] * FACTOR)
     for kind in ("gpu", "ram"):
         assert set(energy_of(found.energy, kind, energy_origin=None).values()) == {None}
         assert found.codes(device_kind=kind) == {"absent"}
     row = found.traces.to_pylist()[0]
-    assert (row["energy_origin"], row["power_w"]) == ("estimated", 180)
+    assert (row["energy_origin"], row["power_w"]) == ("estimated", pytest.approx(102.12))
 
 
 def test_gaps_below_the_limit_keep_the_energy_and_beyond_make_it_null(tmp_path: Path) -> None:

@@ -223,7 +223,13 @@ def test_a_run_folder_is_estimated_where_a_cluster_gives_the_rated_powers(
     assert "no_power_sensors" in codes(said["flags"])
     cluster = Path(__file__).parents[2] / "profiles" / "local" / "cluster.yaml"
     (said,) = printed(capsys, "--cluster", cluster, run)
-    assert (joules(said), said["origin"]) == (pytest.approx(100 * 100), "estimated")
+    assert (joules(said), said["origin"]) == (pytest.approx(100 * 61.05), "estimated")
+    ends = said["energy_low_kwh"], said["energy_high_kwh"]
+    assert ends == pytest.approx((said["energy_kwh"] / 5.4, said["energy_kwh"] * 5.4))
+    (stage,) = [one for one in said["stages"] if one["stage"] == "train"]
+    assert stage["energy_high_j"] == pytest.approx(5.4 * stage["energy_j"])
+    assert main(["energy", "--cluster", str(cluster), str(run)]) == 0
+    assert f"{ends[0]:.6f} to {ends[1]:.6f} kWh" in capsys.readouterr().out
 
 
 # --- the same as in the tables of the run -------------------------------------------------------
@@ -392,7 +398,7 @@ def test_mean_powers_are_those_of_one_device_also_where_they_are_estimated(
     run = run_of(tmp_path, {"n1": {"CPU_BUSY": np.full(N, 100.0)}}, torch_device="cpu")
     powers = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}}
     said = describe(run, powers=lambda device, run: powers)
-    assert said["cpu_mean_power_w"] == pytest.approx(150)
+    assert said["cpu_mean_power_w"] == pytest.approx(0.74 * 150)
 
 
 def test_gpus_are_those_of_a_segment_not_of_all_together(tmp_path: Path) -> None:

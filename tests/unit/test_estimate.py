@@ -5,14 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from energy_files import codes
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scalewatt.energy.accounting.node_energy import node_kinds
 from scalewatt.energy.integration.rated_power import (
+    cpu_power_w,
     estimated_cpu,
     estimated_gpu,
     estimated_ram,
     node_utilisation,
 )
+from scalewatt.energy.integration.stage_intervals import tile_window
 from scalewatt.recordings.series import SensorSeries
 
 CPU = {"sockets": 2, "idle_w": 60, "rated_w": 200}
@@ -41,11 +45,79 @@ def test_one_core_taken_for_all_is_flagged() -> None:
     assert node_utilisation([power("cpu_0_package-0", "cpu", 0, 9)]) == (None, [])
 
 
-@pytest.mark.parametrize(("busy", "watts"), [(0.0, 120), (0.5, 260), (1.0, 400), (1.2, 400)])
-def test_cpu_power_runs_from_idle_to_rated_on_all_sockets(busy: float, watts: float) -> None:
+@pytest.mark.parametrize(("busy", "watts"), [(0.0, 29.6), (0.5, 162.8), (1.0, 296), (1.2, 296)])
+def test_cpu_power_is_a_line_to_three_quarters_of_the_tdp_of_all_sockets(
+    busy: float, watts: float
+) -> None:
     series = estimated_cpu(share("CPU_BUSY", busy), CPU)
     assert series.values == pytest.approx(watts)
     assert (series.quantity, series.origin) == ("power", "estimated")
+    assert series.bounds_w is not None
+    assert series.bounds_w[0] == pytest.approx(watts / 5.4)
+    assert series.bounds_w[1] == pytest.approx(watts * 5.4)
+
+
+CURVE = {"sockets": 2, "idle_w": 0, "rated_w": 300, "load_w": [[10, 60], [50, 210], [100, 270]]}
+
+
+@pytest.mark.parametrize(
+    ("busy", "watts", "low", "high"),
+    [
+        (0.1, 60, 0.77, 1.28),
+        (0.3, 135, 0.77, 1.28),
+        (1.0, 270, 0.77, 1.28),
+        (0.05, 60, 1 / 5.4, 5.4),
+    ],
+)
+def test_a_measured_curve_is_interpolated_and_narrows_the_interval(
+    busy: float, watts: float, low: float, high: float
+) -> None:
+    series = estimated_cpu(share("CPU_BUSY", busy), CURVE)
+    assert series.values == pytest.approx(2 * watts) and series.bounds_w is not None
+    assert series.bounds_w[0] == pytest.approx(2 * watts * low)
+    assert series.bounds_w[1] == pytest.approx(2 * watts * high)
+
+
+def test_between_points_far_apart_the_interval_is_wide() -> None:
+    series = estimated_cpu(share("CPU_BUSY", 0.5), CPU | {"load_w": [[10, 60], [100, 240]]})
+    assert series.values == pytest.approx(2 * 140) and series.bounds_w is not None
+    assert series.bounds_w[0] == pytest.approx(280 * 0.38)
+    assert series.bounds_w[1] == pytest.approx(280 * 1.57)
+
+
+@given(
+    load=st.lists(st.floats(0, 1), min_size=2, max_size=20),
+    factor=st.one_of(st.none(), st.floats(1, 100)),
+    curve=st.one_of(st.none(), st.just(CURVE["load_w"])),
+)
+def test_an_estimate_lies_within_its_own_interval(
+    load: list[float], factor: float | None, curve: list[list[float]] | None
+) -> None:
+    cpu = {"rated_w": 200, "factor": factor, "load_w": curve}
+    power, low, high = cpu_power_w(np.array(load), {k: v for k, v in cpu.items() if v})
+    assert (low > 0).all() and (low <= power).all() and (power <= high).all()
+    if factor:
+        assert high / power == pytest.approx(factor) and power / low == pytest.approx(factor)
+
+
+def test_the_users_factor_replaces_every_interval() -> None:
+    gpu = estimated_gpu(
+        share("CUDA:0_UTIL", 1.0, "gpu"), {"idle_w": 50, "rated_w": 400, "factor": 2}
+    )
+    ram = estimated_ram(gpu, {"power_w": 30, "factor": 3})
+    assert gpu.bounds_w is not None and ram.bounds_w is not None
+    assert (gpu.bounds_w[0][0], gpu.bounds_w[1][0]) == (200, 800)
+    assert (ram.bounds_w[0][0], ram.bounds_w[1][0]) == (10, 90)
+
+
+def test_a_measured_energy_is_its_own_interval_and_an_estimates_ends_add_up() -> None:
+    series = [power("CUDA:0_POWER", "gpu", 0, 100), share("CPU_BUSY", 0.5)]
+    gpu, cpu, _ = node_kinds("n1", series, powers={"cpu": CPU}, period_s=1, expected_gpus=1)
+    whole = tile_window([], (0.0, 10.0))[0]
+    low, high = gpu.bounds_j(whole)
+    assert (low.sum(), high.sum()) == (pytest.approx(1000), pytest.approx(1000))
+    low, high = cpu.bounds_j(whole)
+    assert (low.sum(), high.sum()) == (pytest.approx(1628 / 5.4), pytest.approx(1628 * 5.4))
 
 
 def test_gpu_and_ram_are_estimated_from_their_rated_powers() -> None:
@@ -68,7 +140,7 @@ def test_measured_kinds_stay_measured_where_others_are_estimated() -> None:
     gpu, cpu, ram = node_kinds("n1", series, powers=powers, period_s=1, expected_gpus=1)
     assert (gpu.origin, cpu.origin, ram.origin) == ("measured", "estimated", None)
     assert gpu.recorded_j((0, 10)) == pytest.approx(1000)
-    assert cpu.recorded_j((0, 10)) == pytest.approx(2600) and cpu.devices == 2
+    assert cpu.recorded_j((0, 10)) == pytest.approx(1628) and cpu.devices == 2
     assert codes(ram.flags) == {"absent"} and ram.coverage is None
 
 

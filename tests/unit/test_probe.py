@@ -134,7 +134,7 @@ def test_power_is_estimated_where_there_is_no_sensor(tmp_path: Path) -> None:
     folder = make_probe(tmp_path, {"CPU_BUSY": np.full(60, 2.0)}, torch_device="cpu", gpus=None)
     ((name, kind),) = probe_powers(folder, RATED).kinds.items()
     assert (name, kind.devices, kind.energy_origin) == ("cpu", 2, "estimated")
-    assert kind.mean_w == pytest.approx(2 * (50 + 0.02 * 100))
+    assert kind.mean_w == pytest.approx(2 * 0.74 * 150 * (0.1 + 0.9 * 0.02))
 
 
 @pytest.mark.parametrize(("percent", "flagged"), [(2.0, False), (30.0, True)])

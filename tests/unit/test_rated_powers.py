@@ -22,6 +22,14 @@ IMPOSSIBLE: list[tuple[Any, str]] = [
     ({"gpu": {"idle_w": 60, "rated_w": 4}}, "--powers: gpu.rated_w: 4 is below its idle_w 60"),
     ({"cpu": {"idle_w": 1}}, "sockets"),
     ({"ram": {"power_w": -5}}, "-5"),
+    (
+        {"cpu": CPU | {"load_w": [[50, 210], [10, 60]]}},
+        "--powers: cpu.load_w: its loads are 50, 10; allowed: rising, from 0 to 100",
+    ),
+    ({"cpu": CPU | {"load_w": [[10, 60], [110, 270]]}}, "cpu.load_w: its loads are 10, 110"),
+    ({"cpu": CPU | {"load_w": [[10, 0], [100, 270]]}}, "cpu.load_w: a power is 0 W"),
+    ({"cpu": CPU | {"load_w": [[10, 60]]}}, "cpu.load_w"),
+    ({"cpu": CPU | {"factor": 0.5}}, "cpu.factor: 0.5 is too small; allowed: 1 or more"),
     ({"gpu": 5}, "5"),
     ({"npu": 5}, "npu"),
     ([], "[]"),
@@ -37,6 +45,7 @@ def test_powers_are_refused_that_no_device_has(powers: Any, words: str) -> None:
 
 def test_powers_may_be_equal_absent_or_null() -> None:
     check_rated_powers({"cpu": {}}, "x")
+    check_rated_powers({"cpu": CPU | {"load_w": [[0, 40], [50, 210.5], [100, 205]]}}, "x")
     check_rated_powers({"cpu": CPU | {"idle_w": 270}, "gpu": None, "ram": {"power_w": 20}}, "x")
 
 

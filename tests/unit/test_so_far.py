@@ -166,7 +166,7 @@ def test_gpus_that_the_run_does_not_hold_do_not_count(tmp_path: Path) -> None:
 def test_without_sensors_it_is_estimated_from_the_load(tmp_path: Path) -> None:
     path = journal(tmp_path, {"CPU_BUSY": np.full(60, 50.0)})
     found = whole(read_so_far(path, run_of(tmp_path, RATED, torch_device="cpu"), None))
-    assert found.recorded_j == pytest.approx(59 * (2 * 100 + 10))
+    assert found.recorded_j == pytest.approx(59 * (2 * 61.05 + 10))
     assert {kind.origin for kind in found.kinds.values()} == {"estimated"}
 
 

@@ -11,11 +11,11 @@ from scalewatt.campaign.exclusions import read_exclusions
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA, FLAGS_SCHEMA
+from scalewatt.energy.accounting.energy_schema import BOUNDS, ENERGY_SCHEMA, FLAGS_SCHEMA
 from scalewatt.energy.accounting.run_inputs import read_provenance
 from scalewatt.reproduction.manifests import MANIFEST, read_manifest
 from scalewatt.results.tables.read_table import RUN_KEY, opened_parquet, read_checked
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, ESTIMATE_BOUNDS, RUNS
 
 _BEGINS: Mapping[str, tuple[bytes, ...]] = {
     ".pdf": (b"%PDF-",),
@@ -69,7 +69,7 @@ def _check_table(path: Path, relative: Path) -> None:
     if (check := _TABLES.get(relative.as_posix())) is not None:
         check(path)
     elif relative.parts[0] == "energy" and path.stem.isdigit():
-        read_checked(path, ENERGY_SCHEMA)
+        read_checked(path, ENERGY_SCHEMA, optional=BOUNDS)
     elif relative.parts[0] == "energy" and path.stem.endswith(".flags"):
         read_checked(path, FLAGS_SCHEMA)
     else:
@@ -79,6 +79,10 @@ def _check_table(path: Path, relative: Path) -> None:
 
 
 _TABLES: Mapping[str, Callable[[Path], Any]] = {
-    "tables/runs.parquet": lambda path: read_checked(path, RUNS, unique=RUN_KEY),
-    "tables/configurations.parquet": lambda path: read_checked(path, CONFIGURATIONS),
+    "tables/runs.parquet": lambda path: read_checked(
+        path, RUNS, unique=RUN_KEY, optional=ESTIMATE_BOUNDS
+    ),
+    "tables/configurations.parquet": lambda path: read_checked(
+        path, CONFIGURATIONS, optional=ESTIMATE_BOUNDS
+    ),
 }

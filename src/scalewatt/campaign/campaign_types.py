@@ -18,7 +18,7 @@ class Device:
     name: str
     gpus_per_node: int
     cpus_per_rank: int
-    cpu: dict[str, float]
+    cpu: dict[str, Any]
     cpus_per_node: int | None = None
     gpu: dict[str, float] | None = None
     ram: dict[str, float] | None = None

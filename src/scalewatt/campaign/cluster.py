@@ -198,16 +198,12 @@ def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
         if not device.cpu:
             sentences.append(f"No rated powers of {device.name} are known: nothing is estimated.")
             continue
-        parts = [
-            f"{device.cpu['sockets']} CPU socket(s) {device.cpu['idle_w']}–{device.cpu['rated_w']} W"
-        ]
+        parts = [f"{device.cpu['sockets']} CPU socket(s) {_cpu_powers(device.cpu)}"]
         if device.gpu:
             parts.append(f"GPU {device.gpu['idle_w']}–{device.gpu['rated_w']} W")
         if device.ram:
             parts.append(f"memory {device.ram['power_w']} W")
-        sentences.append(
-            f"Rated powers of {device.name}, idle to full, used where no sensor is: {'; '.join(parts)}."
-        )
+        sentences.append(f"Powers of {device.name} used where no sensor is: {'; '.join(parts)}.")
     others = [device.name for device in devices if device.name not in cluster.devices]
     if others:
         sentences.append(
@@ -227,6 +223,12 @@ def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
     return sentences
 
 
+def _cpu_powers(cpu: dict[str, Any]) -> str:
+    if not cpu.get("load_w"):
+        return f"of {cpu['rated_w']} W"
+    return ", ".join(f"{watts} W at {load} %" for load, watts in cpu["load_w"])
+
+
 def powers(device: Device) -> dict[str, Any]:
-    """Return idle and rated powers in W by device kind, for estimation."""
+    """Return what the cluster file says of powers in W by device kind, for estimation."""
     return {"cpu": device.cpu, "gpu": device.gpu, "ram": device.ram}

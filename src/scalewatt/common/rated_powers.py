@@ -1,4 +1,4 @@
-"""The rated powers of a device's parts, idle and full, from which energy is estimated."""
+"""The powers of a device's parts, rated or measured at loads, from which energy is estimated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_rated_powers(powers: Any, where: str) -> None:
 
 
 def check_idle_powers(powers: Mapping[str, Any], where: str) -> None:
-    """Raise InputError if a part draws more when idle than at full load."""
+    """Raise InputError if a part draws more when idle than at full load, or a curve's loads do not rise."""
     for kind in ("cpu", "gpu"):
         found = powers.get(kind)
         if found and found["rated_w"] < found["idle_w"]:
@@ -36,3 +36,12 @@ def check_idle_powers(powers: Mapping[str, Any], where: str) -> None:
                 f"{where}: {kind}.rated_w: {found['rated_w']:g} is below its idle_w "
                 f"{found['idle_w']:g}; allowed: {found['idle_w']:g} or more"
             )
+    cpu = powers.get("cpu") or {}
+    loads = [load for load, _ in cpu.get("load_w", [])]
+    if loads != sorted(set(loads)) or any(load > 100 for load in loads):
+        shown = ", ".join(f"{load:g}" for load in loads)
+        raise InputError(
+            f"{where}: cpu.load_w: its loads are {shown}; allowed: rising, from 0 to 100 (in %)"
+        )
+    if any(watts <= 0 for _, watts in cpu.get("load_w", [])):
+        raise InputError(f"{where}: cpu.load_w: a power is 0 W; allowed: more than 0")

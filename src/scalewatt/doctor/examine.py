@@ -326,9 +326,11 @@ def _gpu(by_name: Mapping[str, Check], device: Device, elsewhere: bool) -> KindO
 
 def _cpu(by_name: Mapping[str, Check], device: Device) -> KindOrigin:
     sampled = _sampled(by_name, "cpu")
+    curve = device.cpu.get("load_w")
+    basis = "its load_w" if curve else f"rated_w {device.cpu['rated_w']:g} W"
     estimated = (
-        f"busy share × rated powers of the cluster file ({device.cpu['sockets']} × "
-        f"{device.cpu['idle_w']:g} to {device.cpu['rated_w']:g} W), as {_no_counter(by_name)}"
+        f"from the busy share and the cluster file ({device.cpu['sockets']} socket(s), {basis}; "
+        f"docs/energy.md says how far off that may be), as {_no_counter(by_name)}"
     )
     if sampled is None:
         if _counter_works(by_name):

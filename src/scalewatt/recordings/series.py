@@ -78,6 +78,8 @@ class SensorSeries:
     limit_w: float | None = None
     """The device's own power limit in W; None if unknown."""
     origin: str = MEASURED
+    bounds_w: tuple[Floats, Floats] | None = None
+    """Of an estimate: the ends of the interval of its power in W, each of shape (n,)."""
     uuid: str | None = None
     """The device's own identity, where the sensor states one."""
     flags: tuple[Flag, ...] = ()

@@ -34,6 +34,9 @@ TRACES_SCHEMA = pa.schema(
 a `moving_mean` over the second before; null if that is not known, and of estimates."""
 
 _RUN = [("configuration", pa.string()), ("repeat", pa.int32())]
+BOUNDS = ("energy_low_j", "energy_high_j")
+"""The interval of an estimated energy; of any other the energy itself. Earlier versions wrote none."""
+_ENERGY = [(name, pa.float64()) for name in ("energy_j", *BOUNDS)]
 ENERGY_SCHEMA = pa.schema(
     [
         *_RUN,
@@ -44,7 +47,7 @@ ENERGY_SCHEMA = pa.schema(
         ("stage", pa.string()),
         ("duration_s", pa.float64()),
         ("unrecorded_s", pa.float64()),
-        ("energy_j", pa.float64()),
+        *_ENERGY,
         ("recorded_j", pa.float64()),
         ("discarded_j", pa.float64()),
         ("energy_origin", pa.string()),
@@ -68,7 +71,7 @@ DEVICES_SCHEMA = pa.schema(
         ("stage", pa.string()),
         ("duration_s", pa.float64()),
         ("covered_s", pa.float64()),
-        ("energy_j", pa.float64()),
+        *_ENERGY,
         ("recorded_j", pa.float64()),
         ("mean_power_w", pa.float64()),
         ("samples", pa.int64()),
@@ -102,7 +105,7 @@ EPOCHS_SCHEMA = pa.schema(
         ("stage", pa.string()),
         ("device_kind", pa.string()),
         ("node_s", pa.float64()),
-        ("energy_j", pa.float64()),
+        *_ENERGY,
         ("short", pa.bool_()),
         ("energy_origin", pa.string()),
     ]

@@ -74,6 +74,8 @@ class KindEnergy:
     """What its series resolve in time: the longest sampling period; 0 without any."""
     uncounted_known: bool = True
     """True if the energy of the time that does not count may be stated."""
+    bounds: tuple[tuple[EnergyCurve, EnergyCurve], ...] = ()
+    """Of an estimate: each series' curves at the ends of its interval."""
 
     @property
     def known(self) -> bool:
@@ -93,6 +95,19 @@ class KindEnergy:
         """Return what was recorded in each interval, (k,), all devices together."""
         energies = [intervals.energy_j(curve) for curve in self.curves]
         return np.sum(energies, axis=0) if energies else np.zeros(intervals.start_s.shape)
+
+    def bounds_j(self, intervals: StageIntervals) -> tuple[Floats, Floats]:
+        """Return the ends of the interval of `intervals_j`, (k,) each: the same where nothing is estimated.
+
+        The errors of all devices and nodes are taken to have the same sign.
+        """
+        if not self.bounds:
+            return self.intervals_j(intervals), self.intervals_j(intervals)
+        low, high = (
+            np.sum([intervals.energy_j(pair[end]) for pair in self.bounds], axis=0)
+            for end in (0, 1)
+        )
+        return low, high
 
 
 @dataclass(frozen=True)
@@ -335,7 +350,14 @@ def _measure(
         device_s,
         period_s=_resolved_s(series, period_s),
         uncounted_known=apart_s >= (1 - MAX_UNCOVERED) * apart,
+        bounds=tuple(_bounds(one, period_s) for one in series if one.bounds_w is not None),
     )
+
+
+def _bounds(series: SensorSeries, period_s: float | None) -> tuple[EnergyCurve, EnergyCurve]:
+    """Return the energy curves of an estimate at the ends of its interval."""
+    low, high = (replace(series, values=ends) for ends in series.bounds_w or ())
+    return validate(low, period_s).curve, validate(high, period_s).curve
 
 
 def _resolved_s(series: Sequence[SensorSeries], declared_s: float | None) -> float:

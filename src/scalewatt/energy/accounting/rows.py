@@ -171,6 +171,7 @@ def _part(
     found = {"duration_s": intervals.seconds}
     if kind.series:
         found["recorded_j"] = kind.intervals_j(intervals)
+        found["low_j"], found["high_j"] = kind.bounds_j(intervals)
         found["discarded_j"] = kind.intervals_j(intervals.within(*lost))
     short = intervals.short_stages(kind.period_s)
     short_epochs = intervals.short_epochs(kind.period_s)
@@ -179,7 +180,7 @@ def _part(
     same = {"devices": kind.devices, "unrecorded_s": unrecorded_s}
     return _Part(
         segment,
-        replace(kind, series=(), validated=()),
+        replace(kind, series=(), validated=(), bounds=()),
         len(kind.series),
         float(intervals.seconds.sum()),
         stages=[
@@ -212,11 +213,14 @@ def _devices(
     """Yield what each device of a kind used in each stage; `copies`: what each repeats, or None."""
     seconds = intervals.by_stage(intervals.seconds)
     samples: dict[int, dict[str, int]] = {}  # the sensors of a node share their times
-    for series, curve, copy_of in zip(kind.series, kind.curves, copies, strict=True):
+    ends = kind.bounds or tuple((curve, curve) for curve in kind.curves)
+    together = zip(kind.series, kind.curves, copies, ends, strict=True)
+    for series, curve, copy_of, bounds in together:
         if (key := id(series.time_s)) not in samples:
             samples[key] = intervals.samples_by_stage(series.time_s)
         counts = samples[key]
         recorded = intervals.by_stage(intervals.energy_j(curve))
+        low, high = (intervals.by_stage(intervals.energy_j(one)) for one in bounds)
         covered = intervals.by_stage(curve.covered_s(intervals.start_s, intervals.end_s))
         outside = {UNATTRIBUTED} if counts[UNATTRIBUTED] else set()
         for stage in sorted({*seconds, *outside}, key=STAGES.index):
@@ -229,6 +233,8 @@ def _devices(
                 "duration_s": seconds.get(stage, 0.0),
                 "covered_s": covered_s,
                 "recorded_j": recorded_j,
+                "low_j": low.get(stage, 0.0),
+                "high_j": high.get(stage, 0.0),
                 "mean_power_w": recorded_j / covered_s if covered_s > 0 else None,
                 "samples": counts[stage],
                 "copy_of": copy_of,
@@ -257,6 +263,8 @@ class _Stated:
                     **part.place,
                     **row,
                     "energy_j": row["recorded_j"] if known else None,
+                    "energy_low_j": row["low_j"] if known else None,
+                    "energy_high_j": row["high_j"] if known else None,
                     "discarded_j": row.get("discarded_j") if known else None,
                     "energy_origin": part.kind.origin,
                     "coverage": None if absent else self._coverage[part.kind.device_kind],
@@ -327,7 +335,8 @@ def _epoch_rows(rows: Iterable[Row]) -> list[Row]:
     """
     import pandas as pd
 
-    keys, values = ["epoch", "stage", "device_kind"], ["duration_s", "energy_j"]
+    keys = ["epoch", "stage", "device_kind"]
+    values = ["duration_s", "energy_j", "energy_low_j", "energy_high_j"]
     frame = pd.DataFrame(
         [
             {
@@ -350,7 +359,7 @@ def _epoch_rows(rows: Iterable[Row]) -> list[Row]:
             "stage": STAGES[row["stage"]],
             "device_kind": row["device_kind"],
             "node_s": row["duration_s"],
-            "energy_j": row["energy_j"] if row["known"] else None,
+            **{name: row[name] if row["known"] else None for name in values[1:]},
             "short": row["short"],
             "energy_origin": one_origin(row["energy_origin"]),
         }

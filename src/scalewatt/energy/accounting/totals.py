@@ -7,14 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.recordings.series import DEVICE_KINDS, NETWORK, NODE, Flag, flag
+from scalewatt.energy.accounting.energy_schema import BOUNDS
+from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, NETWORK, NODE, Flag, flag
 
 
 class EnergyTotals:
     """Sums of a table of ENERGY_SCHEMA. Under the paper's protocol staging does not count."""
 
     def __init__(self, table: pa.Table, with_staging: bool) -> None:
-        rows = table.to_pylist()
+        rows = [_with_bounds(row) for row in table.to_pylist()]
         self.rows = [r for r in rows if with_staging or r["stage"] != "stage_data"]
         self.staging = [r for r in rows if r["stage"] == "stage_data"]
         self.scope = [
@@ -35,6 +36,20 @@ class EnergyTotals:
         if kind == NODE and len(_places(rows)) < len(_places(self._of_nodes)):
             return None  # not every node has a meter
         return known_sum(r["energy_j"] for r in rows)
+
+    def bounds_j(self, kind: str) -> tuple[float | None, float | None]:
+        """Return the interval of `joules`: both ends are that energy where nothing of it is estimated.
+
+        None where the energy is, and where an estimate's interval is not known.
+        """
+        low, high = (known_sum(r[name] for r in self.of_kind(kind)) for name in BOUNDS)
+        return low, high
+
+    @property
+    def total_bounds_j(self) -> tuple[float | None, float | None]:
+        """Return the interval of `total_j`, as if the errors of all kinds had the same sign."""
+        ends = [self.bounds_j(kind) for kind in self.scope]
+        return known_sum(low for low, _ in ends), known_sum(high for _, high in ends)
 
     def discarded_j(self, kind: str) -> float | None:
         """Return the part of `joules` that was lost work."""
@@ -99,6 +114,13 @@ class EnergyTotals:
 
 def _places(rows: Iterable[dict[str, Any]]) -> set[tuple[int, str]]:
     return {(row["segment"], row["node"]) for row in rows}
+
+
+def _with_bounds(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of an earlier version with the interval of what is not estimated."""
+    if row["energy_low_j"] is not None or row["energy_origin"] == ESTIMATED:
+        return row
+    return {**row, **dict.fromkeys(BOUNDS, row["energy_j"])}
 
 
 def known_sum(values: Iterable[float | None]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.account import account, account_segment
-from scalewatt.energy.accounting.energy_schema import Accounts
+from scalewatt.energy.accounting.energy_schema import BOUNDS, Accounts
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
 from scalewatt.energy.accounting.rows import EnergyRows
 from scalewatt.energy.accounting.run_inputs import PlannedRun, Run, read_planned_run
@@ -213,10 +213,16 @@ def _result(accounts: Accounts, with_stages: bool) -> dict[str, Any]:
     scope = totals.scope
     joules = {kind: totals.joules(kind) for kind in (*ALL_KINDS, UNUSED_GPU)}
     energies = {"": totals.total_j, **{f"{kind}_": joules[kind] for kind in joules}}
+    bounds = {"": totals.total_bounds_j, **{f"{kind}_": totals.bounds_j(kind) for kind in joules}}
     recorded = known_sum(totals.recorded_j(kind) for kind in scope)
     return {
         **{f"{prefix}energy_kwh": _kwh(energy) for prefix, energy in energies.items()},
         **{f"{prefix}energy_j": energy for prefix, energy in energies.items()},
+        **{
+            f"{prefix}energy_{end}_kwh": _kwh(energy)
+            for prefix, ends in bounds.items()
+            for end, energy in zip(("low", "high"), ends, strict=True)
+        },
         "recorded_energy_kwh": _kwh(recorded),
         "discarded_energy_kwh": _kwh(known_sum(totals.discarded_j(kind) for kind in scope)),
         **{
@@ -259,15 +265,7 @@ def _stages(totals: EnergyTotals) -> list[dict[str, Any]]:
     for stage in STAGES:
         rows = [row for row in totals.rows if row["stage"] == stage]
         if rows:
-            energies = {
-                kind: known_sum(
-                    None if row["short"] else row["energy_j"]
-                    for row in rows
-                    if row["device_kind"] == kind
-                )
-                for kind in totals.scope
-            }
-            found.append({"stage": stage, **_parts(energies)})
+            found.append({"stage": stage, **_parts(rows, totals.scope)})
     return found
 
 
@@ -278,19 +276,31 @@ def _epochs(epochs: pa.Table) -> list[dict[str, Any]]:
         own = [row for row in rows if row["epoch"] == epoch and row["device_kind"] != UNUSED_GPU]
         # Each of its ends is as uncertain as a stage's: it is longer than its stages.
         short = all(row["short"] for row in own)
-        energies = {
-            kind: known_sum(
-                None if short else row["energy_j"] for row in own if row["device_kind"] == kind
-            )
-            for kind in dict.fromkeys(row["device_kind"] for row in own)
-        }
-        found.append({"epoch": epoch, **_parts(energies)})
+        kinds = dict.fromkeys(row["device_kind"] for row in own)
+        found.append({"epoch": epoch, **_parts(own, kinds, short)})
     return found
 
 
-def _parts(energies: dict[str, float | None]) -> dict[str, float | None]:
-    named = {f"{kind}_energy_j": energy for kind, energy in energies.items()}
-    return {"energy_j": known_sum(energies.values()), **named}
+def _parts(
+    rows: Sequence[dict[str, Any]], kinds: Iterable[str], unknown: bool | None = None
+) -> dict[str, float | None]:
+    """Return the energy of rows, its interval, and the energy of each kind; null where `unknown`.
+
+    That is by default where a row is `short`.
+    """
+    sums = {
+        name: {
+            kind: known_sum(
+                None if (row["short"] if unknown is None else unknown) else row[name]
+                for row in rows
+                if row["device_kind"] == kind
+            )
+            for kind in kinds
+        }
+        for name in ("energy_j", *BOUNDS)
+    }
+    named = {f"{kind}_energy_j": energy for kind, energy in sums["energy_j"].items()}
+    return {**{name: known_sum(found.values()) for name, found in sums.items()}, **named}
 
 
 def _kwh(energy_j: float | None) -> float | None:

@@ -60,6 +60,11 @@ def _facts(summary: dict[str, Any]) -> list[str]:
         f"hosts     {', '.join(summary['hosts']) or '-'}; GPUs {summary['gpus']}",
         f"coverage  {_percent(summary['coverage'])}",
     ]
+    if summary["energy_high_kwh"] != summary["energy_low_kwh"]:
+        ends = f"{summary['energy_low_kwh']:.6f} to {summary['energy_high_kwh']:.6f} kWh"
+        lines.insert(
+            1, f"          {ends}: what is estimated of it is known no better (docs/energy.md)"
+        )
     if summary["energy_kwh"] is None and summary["recorded_energy_kwh"]:
         recorded = _number(summary["recorded_energy_kwh"], 6)
         lines.insert(

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energy.accounting.energy_schema import EPOCHS_SCHEMA
+from scalewatt.energy.accounting.energy_schema import BOUNDS, EPOCHS_SCHEMA
 from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
@@ -69,7 +69,7 @@ def run_epochs(files: RunFiles) -> list[Row]:
     scope = totals.scope
     parts = [
         row
-        for row in read_checked(files.epochs, EPOCHS_SCHEMA).to_pylist()
+        for row in read_checked(files.epochs, EPOCHS_SCHEMA, optional=BOUNDS).to_pylist()
         if row["device_kind"] in scope and (with_staging or row["stage"] != "stage_data")
     ]
     energies = _energies(totals, parts)

@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scalewatt.energy.accounting.energy_schema import DEVICES_SCHEMA
+from scalewatt.energy.accounting.energy_schema import BOUNDS, DEVICES_SCHEMA
 from scalewatt.energy.integration.sample_checks import (
     EnergyCurve,
     bridge_s,
@@ -109,7 +109,7 @@ def _points(files: RunFiles, window_s: float | None, on_cpus: bool) -> list[Row]
     kind = first["device_kind"]
     if own is None:
         return [unknown | {"time_s": None if begun.empty else 0.0, "device_kind": kind}]
-    devices = read_checked(files.devices, DEVICES_SCHEMA).to_pandas()
+    devices = read_checked(files.devices, DEVICES_SCHEMA, optional=BOUNDS).to_pandas()
     of_kind = devices[devices["device_kind"] == kind]
     place = (of_kind["node"] == first["node"]) & (of_kind["device_index"] == first["device_index"])
     fixed = {

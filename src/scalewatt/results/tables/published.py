@@ -6,6 +6,7 @@ them: null is what they do not say, and what does not follow.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -31,13 +32,14 @@ from scalewatt.results.tables.frames import (
 from scalewatt.results.tables.read_table import PUBLISHED
 from scalewatt.results.tables.repeat_statistics import from_population_sd, inverse, moved
 from scalewatt.results.tables.scaling import TRAINING
-from scalewatt.results.tables.table_schema import CONFIGURATIONS
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, ESTIMATE_BOUNDS
 
 Row = dict[str, Any]
 
 REFERENCE = PROJECT_ROOT / "reference" / "published_results.csv"
 FULL_SAMPLES = {"resnet50": 1281167, "fourcastnet": 54020}
 """Training samples of an epoch of the paper's whole datasets."""
+_BOUND = re.compile("_(low|high)(?=_kwh$)")
 GPUS_PER_NODE, SOCKETS_PER_NODE = 4, 2
 SCOPES = {"a100": "gpu+cpu+ram", "h100": "gpu+cpu"}
 DEVICE_NAMES = {"a100": "A100-40GB", "h100": "H100-94GB"}
@@ -166,7 +168,8 @@ def _configurations() -> pd.DataFrame:
         ],
         axis=1,
     )
-    empty = found.reindex(columns=CONFIGURATIONS.names)
+    bounds = {n: found[f"{_BOUND.sub('', n)}_mean"] for n in ESTIMATE_BOUNDS}
+    empty = found.assign(**bounds).reindex(columns=CONFIGURATIONS.names)
     return to_frame(to_table(empty, CONFIGURATIONS))
 
 

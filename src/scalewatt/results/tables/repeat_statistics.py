@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, QUANTITIES, SUMMARY
+from scalewatt.results.tables.table_schema import (
+    CONFIGURATIONS,
+    ESTIMATE_BOUNDS,
+    PARTS,
+    QUANTITIES,
+    SUMMARY,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -165,6 +171,9 @@ def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     columns = [
         summary_columns(name, map(summarise, found), first.index) for name, found in repeats.items()
     ]
+    for name in ESTIMATE_BOUNDS:
+        means = (summarise(values(own)).mean for _, own in groups[name])
+        first[name] = column_of(means, pa.float64(), first.index)
     found = pd.concat([first.drop(columns=list(QUANTITIES)), *columns], axis=1)
     return found[CONFIGURATIONS.names].reset_index(drop=True)
 

@@ -16,7 +16,12 @@ import pyarrow as pa
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energy.accounting.duplicates import copies_by_kind
-from scalewatt.energy.accounting.energy_schema import DEVICES_SCHEMA, ENERGY_SCHEMA, FLAGS_SCHEMA
+from scalewatt.energy.accounting.energy_schema import (
+    BOUNDS,
+    DEVICES_SCHEMA,
+    ENERGY_SCHEMA,
+    FLAGS_SCHEMA,
+)
 from scalewatt.energy.accounting.node_energy import UNUSED_GPU
 from scalewatt.energy.accounting.run_inputs import read_provenance
 from scalewatt.energy.accounting.totals import EnergyTotals, flags_of_run, known_sum
@@ -30,10 +35,17 @@ from scalewatt.results.tables.derived_quantities import (
     total_in_scope,
     with_model_energies,
 )
+from scalewatt.results.tables.estimates import estimate_bounds
 from scalewatt.results.tables.frames import column_of, frame_of, records
 from scalewatt.results.tables.idle import idle_energies_j
 from scalewatt.results.tables.read_table import check_metric, read_checked
-from scalewatt.results.tables.table_schema import ENERGY_QUANTITIES, NET, RUNS, STEP_PHASES
+from scalewatt.results.tables.table_schema import (
+    ENERGY_QUANTITIES,
+    ESTIMATE_BOUNDS,
+    NET,
+    RUNS,
+    STEP_PHASES,
+)
 from scalewatt.training.history import HISTORY_SCHEMA
 
 GIB = 2**30
@@ -130,6 +142,7 @@ def runs_of(
         "throughput_samples_per_s": ratio(runs["samples"], runs["train_s"]),
         "step_data_share": ratio(runs["step_data_s"], reduce(add, (runs[s] for s in STEP_PHASES))),
         **energy_columns(joules, total_j, work, facility),
+        **estimate_bounds(runs, in_scope, total_j, of_nodes),
         **net_columns(joules, idle_j, in_scope, work, facility),
         "idle_energy_kwh": total_in_scope(idle_j, in_scope) / J_PER_KWH,
         **{f"{name}_energy_kwh": runs[f"{name}_j"] / J_PER_KWH for name in _OTHER_ENERGIES},
@@ -211,7 +224,7 @@ def read_energy(files: RunFiles) -> pa.Table:
             "run the target again and Snakemake accounts for the energy anew; of an imported campaign: "
             "export it again with this version and import that"
         )
-    return read_checked(files.energy, ENERGY_SCHEMA)
+    return read_checked(files.energy, ENERGY_SCHEMA, optional=BOUNDS)
 
 
 def read_provenances(
@@ -307,6 +320,11 @@ def _energies(energy: EnergyTotals) -> dict[str, Any]:
     return {
         "runtime_s": energy.runtime_s,
         **{f"{kind}_j": energy.joules(kind) for kind in DEVICE_KINDS},
+        **{
+            f"{kind}_{end}_j": energy_j
+            for kind in DEVICE_KINDS
+            for end, energy_j in zip(("low", "high"), energy.bounds_j(kind), strict=True)
+        },
         **{f"{kind}_s": energy.device_seconds(kind) for kind in DEVICE_KINDS},
         **{f"{kind}_origin": energy.origin_of(kind) for kind in DEVICE_KINDS},
         "ram_node_s": energy.node_seconds("ram"),
@@ -331,7 +349,9 @@ def _copies(files: RunFiles, energy: EnergyTotals) -> dict[str, Any]:
     counted = {row["stage"] for row in energy.rows}
     rows = [
         row
-        for row in read_checked(files.devices, DEVICES_SCHEMA, optional=names[-1:]).to_pylist()
+        for row in read_checked(
+            files.devices, DEVICES_SCHEMA, optional=(*names[-1:], *BOUNDS)
+        ).to_pylist()
         if row["device_kind"] in energy.scope and row["stage"] in counted
     ]
     found = copies_by_kind(rows).values()
@@ -353,11 +373,16 @@ _DERIVED = {
     *("throughput_samples_per_s", "step_data_share"),
     *(f"{net}{name}" for name in ENERGY_QUANTITIES for net in ("", NET)),
     *(f"{name}_energy_kwh" for name in ("idle", *_OTHER_ENERGIES)),
+    *ESTIMATE_BOUNDS,
 }
 _RECORD = pa.schema(
     [
         *(field for field in RUNS if field.name not in _DERIVED),
-        *((f"{kind}_{end}", pa.float64()) for kind in DEVICE_KINDS for end in ("j", "s")),
+        *(
+            (f"{kind}_{end}", pa.float64())
+            for kind in DEVICE_KINDS
+            for end in ("j", "low_j", "high_j", "s")
+        ),
         *((f"{kind}_origin", pa.string()) for kind in DEVICE_KINDS),
         *((f"{name}_j", pa.float64()) for name in _OTHER_ENERGIES),
         *((name, pa.float64()) for name in ("ram_node_s", "train_s")),

@@ -67,6 +67,13 @@ WHOLE_QUANTITIES = ("node_energy_kwh", "network_energy_kwh", "distinct_energy_kw
 """Energies beside `energy_kwh`: of whole nodes by their meters, of the switches between them, and what the
 recordings that are no copies of others tell of `energy_kwh`."""
 
+ESTIMATE_BOUNDS = tuple(
+    f"{kind}energy_{end}_kwh"
+    for kind in ("", *(f"{kind}_" for kind in DEVICE_KINDS))
+    for end in ("low", "high")
+)
+"""The interval of the energy, and of each kind's: both ends are the energy where nothing is estimated."""
+
 NET = "net_"
 
 QUANTITIES = (
@@ -100,6 +107,7 @@ RUNS = pa.schema(
         ("passes", pa.int64()),
         ("runtime_s", pa.float64()),
         *((name, pa.float64()) for name in QUANTITIES),
+        *((name, pa.float64()) for name in ESTIMATE_BOUNDS),
         ("recorded_energy_kwh", pa.float64()),
         ("discarded_energy_kwh", pa.float64()),
         ("unused_gpu_energy_kwh", pa.float64()),
@@ -126,9 +134,11 @@ CONFIGURATIONS = pa.schema(
         ("metric_climatology", pa.float64()),
         ("torch_device", pa.string()),
         ("n_repeats", pa.int32()),
+        *((name, pa.float64()) for name in ESTIMATE_BOUNDS),
         *((f"{name}_{part}", pa.float64()) for name in QUANTITIES for part in PARTS),
     ]
 )
+"""ESTIMATE_BOUNDS of a configuration are means of its repeats': errors of estimates do not average out."""
 
 SCALING = pa.schema(
     [
