@@ -130,14 +130,15 @@ class _Hosts(Mapping[str, tuple[SensorSeries, ...]]):
 def _call(path: Path | str, function: Callable[..., _Result], *args: Any) -> _Result:
     """Call a function of `perun_content` in the child process; its errors get the file's path."""
     try:
-        return call_limited(function, *args, limits=_limits(path))
+        return call_limited(function, *args, limits=limits_of(path))
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     except CallFailed as error:
         raise InputError(f"{path}: cannot be read ({error}); {EXPECTED}") from error
 
 
-def _limits(path: Path | str) -> Limits:
+def limits_of(path: Path | str) -> Limits:
+    """Return what reading an HDF5 file may take, by its size."""
     try:
         size = os.path.getsize(path)
     except OSError:

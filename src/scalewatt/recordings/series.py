@@ -86,6 +86,9 @@ class SensorSeries:
     """Quality flags from reading the sensor."""
     log_mean_w: float | None = None
     """Mean power in W of the whole log by the rule of its own field; None where there is no such rule."""
+    totals: bool = False
+    """True of a counter that only states totals: it starts at 0 J with each of some windows, and ends
+    with their energy. What was used between two windows is unknown, and so is when within one."""
     perun_kind_j: float | None = None
     """What perun itself computed in J for all sensors of this kind on this node; None if unknown."""
 

@@ -275,9 +275,9 @@ def _energy_series(
     return _estimated(kind, series, powers)
 
 
-def _preference(series: SensorSeries) -> tuple[bool, bool, str]:
+def _preference(series: SensorSeries) -> tuple[bool, bool, bool, str]:
     counter = series.quantity == "counter"
-    return not counter, not series.sensor.endswith("_POWER"), series.sensor
+    return series.totals, not counter, not series.sensor.endswith("_POWER"), series.sensor
 
 
 def _estimated(
@@ -336,7 +336,7 @@ def _measure(
     origin = series[0].origin
     apart = devices * spans.uncounted_s
     devices = len(series)
-    if origin == "estimated" and kind == "cpu":
+    if origin == ESTIMATED and kind == "cpu" and powers.get("cpu"):
         devices = int(powers["cpu"]["sockets"])
     return KindEnergy(
         node,
@@ -364,6 +364,8 @@ def _resolved_s(series: Sequence[SensorSeries], declared_s: float | None) -> flo
     """Return the longest sampling period; of GPUs no less than what their sensors may average over."""
     times = {id(one.time_s): one.time_s for one in series}  # sensors of a host share them
     longest = max(sampling_period(time_s, declared_s) for time_s in times.values())
+    windows = (np.diff(one.time_s).max(initial=0.0) for one in series if one.totals)
+    longest = max(longest, *map(float, windows), 0.0)
     measured = any(one.device_kind == "gpu" and one.origin != ESTIMATED for one in series)
     return max(longest, MEAN_OVER_S) if measured else longest
 

@@ -109,6 +109,30 @@ def _with_adjacent(marked: Bools, changed: Bools) -> Bools:
     return np.asarray(beside[following])
 
 
+def validate_totals(time_s: Floats, counter_j: Floats, device: Device) -> Validated:
+    """Validate totals of windows: the counter's rises. All else is between two windows, or unknown.
+
+    There is nothing to tell a wrap or a gap by, and nothing to bridge by.
+    """
+    marks = Marks(np.zeros(counter_j.size, dtype=np.uint8))
+    in_order = forward(time_s)
+    marks.mark_where("clock_backwards", ~in_order)
+    marks.mark_where("missing_samples", ~np.isfinite(counter_j))
+    usable = np.flatnonzero(in_order)
+    time = time_s[usable]
+    step, energy = np.diff(time), np.diff(counter_j[usable])
+    over = energy > device.limit_w * (step + LAG_S)
+    marks.mark("over_limit", usable[1:][over])
+    known = (energy > 0) & ~over
+    state = np.where(known, EXACT, UNCOVERED).astype(np.uint8)
+    words = {"over_limit": f"totals above {device.limit_w:g} W"}
+    flags = quality_flags(time_s, marks, usable, state, device.sensor, words)
+    power = np.full(time_s.size, np.nan)
+    power[usable[1:]] = np.where(known, energy / step, np.nan)
+    curve = cumulate(time, np.where(known, energy, 0.0), np.where(known, step, 0.0))
+    return Validated(curve, flags, power, marks.codes)
+
+
 def differences(counter_j: Floats, valid_max: float | None) -> Floats:
     """Return the steps of a counter, (n - 1,), which wraps at most once in each."""
     difference = np.diff(counter_j)

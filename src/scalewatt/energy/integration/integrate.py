@@ -26,6 +26,7 @@ Time between valid samples that is left out or unknown is bridged up to BRIDGE_S
 periods, if that is longer): of power by the trapezoid, of a counter by the power on both sides.
 Beyond that, and before the first and after the last true sample, it is uncovered and adds nothing.
 A difference of a counter is exact over any time in which its range leaves only one possible value.
+Of totals (`series.totals`) nothing is bridged, and nothing but their energy is known.
 A counter that changes less often than it is read is exact from its first change to its last; its
 lag before and after is bridged.
 
@@ -46,6 +47,7 @@ from scalewatt.energy.integration.counter_series import (
     clean_means,
     validate_counter,
     validate_means,
+    validate_totals,
 )
 from scalewatt.energy.integration.sample_checks import (
     BRIDGED,
@@ -148,6 +150,9 @@ def validate(
     )
     time = np.asarray(series.time_s, dtype=np.float64)
     values = np.asarray(series.values, dtype=np.float64)
+    if series.totals:
+        with np.errstate(all="ignore"):
+            return validate_totals(time, values, device)
     fast_path, full_validation = _PATHS.get(series.quantity, _PATHS["power"])
     # Absurd values are flagged, not warned of.
     with np.errstate(all="ignore"):

@@ -113,7 +113,8 @@ def _foreign_in(folder: Path, options: Options) -> list[Path]:
     if segment_numbers(ours) or (folder / "spec.json").exists():
         return []
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
-    return [file for file in files if find_format(file, options) is not None]
+    found = ((file, find_format(file, options)) for file in files)
+    return [file for file, form in found if form is not None and form.records]
 
 
 def _refuse_run(path: Path, named: bool, what: str) -> None:

@@ -7,11 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.formats import mlperf_power
+from scalewatt.recordings.formats import jpwr, mlperf_power, slurm_profile, zeus
 from scalewatt.recordings.formats.format import Format, Head, Options
 from scalewatt.recordings.series import Recording, by_node
 
-FORMATS: tuple[Format, ...] = (mlperf_power.FORMAT,)
+FORMATS: tuple[Format, ...] = (
+    mlperf_power.FORMAT,
+    jpwr.FORMAT,
+    jpwr.ENERGIES,
+    slurm_profile.FORMAT,
+    zeus.WINDOWS,
+    zeus.POWER,
+    zeus.TABLE,
+)
 """In the order in which they are tried; a generic CSV, which needs a description, comes last."""
 
 
@@ -28,7 +36,7 @@ def read_foreign(path: Path, options: Options | None = None) -> Recording:
     """Read another tool's recording. Raises InputError for a file of no known format, or damaged."""
     found = find_format(path, options)
     if found is None:
-        known = ", ".join(one.name for one in FORMATS)
+        known = ", ".join(one.name for one in FORMATS if one.records)
         raise InputError(f"{path}: is no recording of a known format; allowed: perun, {known}")
     return replace(found.read(path, options or Options()), format=found.name)
 

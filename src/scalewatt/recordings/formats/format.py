@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import csv
+import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
+from typing import Any, TypeVar
+
+import h5py
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.series import Recording, SensorSeries
+from scalewatt.common.limited_calls import CallFailed, call_limited
+from scalewatt.common.untrusted_text import plain_text
+from scalewatt.recordings.perun_file import limits_of
+from scalewatt.recordings.series import Flag, Recording, SensorSeries, flag
+
+_Result = TypeVar("_Result")
 
 HEAD_BYTES = 1 << 16
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -18,6 +29,9 @@ TOTAL_ONLY = "total_only"
 """Flag of a series that stands for one total: a counter of two samples, at the begin (0 J) and the end."""
 TIME_ZONE_ASSUMED = "time_zone_assumed"
 """Flag of a recording whose local times name no zone, read as this machine's."""
+DAMAGED_LINES = "damaged_lines"
+"""Flag of a recording with lines that hold no sample, and are left out."""
+MOST_NAMES = 1000
 TORN_END = "torn_end"
 """Flag of a recording whose last line or record is cut off, and left out."""
 
@@ -32,6 +46,8 @@ class Options:
     """Zone of local times that name none: an IANA name such as Europe/Berlin, or UTC."""
     columns: Path | None = None
     """YAML file that names the columns of a generic CSV."""
+    kind: str | None = None
+    """What powers are of that the file gives no device for: node or cpu; None: node."""
     run: str | None = None
     """Which run, window or row of a file that holds several; None: what the format's reader says."""
 
@@ -64,6 +80,16 @@ class Head:
         return self.begin.startswith(_HDF5)
 
     @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """Return the names in an HDF5 file and in its groups, as `group/name`; none of a damaged one."""
+        if not self.is_hdf5:
+            return ()
+        try:
+            return call_on_hdf5(self.path, _groups)
+        except InputError:
+            return ()
+
+    @cached_property
     def text(self) -> str:
         """Return the beginning as text, without a byte order mark; what is no UTF-8 is replaced."""
         return self.begin.decode("utf-8-sig", errors="replace")
@@ -88,6 +114,77 @@ class Format:
     """As it stands in tables and messages, such as "nvidia-smi"."""
     recognises: Callable[[Head], bool]
     read: Callable[[Path, Options], Recording]
+    records: bool = True
+    """False of what a tool writes beside its recordings: told by its content, and refused with the reason."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a CSV file, without empty ones."""
+
+    rows: list[list[str]]
+    torn: bool
+    """True if the file ends within a line, which is no row then: a number may be cut off."""
+
+    def flags(self, path: Path, damaged: int = 0) -> list[Flag]:
+        """Return what is left out of a file, with the number of lines that are no rows of it."""
+        found = []
+        if damaged:
+            detail = f"{path.name}: {damaged} lines hold no values as their header says; left out"
+            found.append(flag(DAMAGED_LINES, None, detail))
+        if self.torn:
+            found.append(
+                flag(TORN_END, None, f"{path.name}: ends within a line, which is left out")
+            )
+        return found
+
+
+def read_rows(path: Path) -> Rows:
+    """Read a CSV file. Raises InputError if it cannot be read, or has no whole line."""
+    try:
+        text = plain_text(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be read ({error})") from error
+    torn = bool(text) and not text.endswith(("\n", "\r"))
+    lines = text.splitlines()[:-1] if torn else text.splitlines()
+    try:
+        rows = [row for row in csv.reader(lines) if any(field.strip() for field in row)]
+    except csv.Error as error:
+        raise InputError(f"{path}: is no CSV file ({error})") from error
+    if not rows:
+        raise InputError(f"{path}: is empty; expected a table")
+    return Rows(rows, torn)
+
+
+def number(text: str) -> float:
+    """Return the finite number that a text is; NaN for any other."""
+    try:
+        found = float(text) if "_" not in text else math.nan
+    except ValueError:
+        return math.nan
+    return found if math.isfinite(found) else math.nan
+
+
+def call_on_hdf5(path: Path, function: Callable[..., _Result], *args: Any) -> _Result:
+    """Call a function with the path of an HDF5 file in a process with limits.
+
+    Raises InputError, with the file's path, where the function does or does not return.
+    """
+    try:
+        return call_limited(function, os.path.abspath(path), *args, limits=limits_of(path))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    except CallFailed as error:
+        raise InputError(f"{path}: cannot be read ({error})") from error
+
+
+def _groups(path: str) -> tuple[str, ...]:
+    with h5py.File(path, "r") as file:
+        names = list(islice(file, MOST_NAMES))
+        parts = {name: file[name] for name in names if isinstance(file.get(name), h5py.Group)}
+        return (*names, *(f"{name}/{each}" for name in parts for each in islice(parts[name], 100)))
 
 
 def node_of(path: Path, options: Options) -> str:
@@ -96,11 +193,11 @@ def node_of(path: Path, options: Options) -> str:
 
 
 def total_series(like: SensorSeries) -> SensorSeries:
-    """Return a series as it is; ValueError unless it is a counter of two samples in order of time.
+    """Return a series as totals; ValueError unless it is a counter of two samples in order of time.
 
     The one way in which a total without samples enters: its energy counts, its stages are too short
-    to resolve, and its power over time is one mean.
+    to resolve, and its power over time is one mean. A total of NaN J is unknown.
     """
     if like.quantity != "counter" or like.time_s.size != 2 or not like.time_s[0] < like.time_s[1]:
         raise ValueError(f"{like.sensor}: is no total; expected a counter of two samples")
-    return like
+    return replace(like, totals=True)

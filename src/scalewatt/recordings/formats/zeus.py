@@ -1,0 +1,276 @@
+"""Logs of Zeus: energies of GPUs over named windows (ZeusMonitor), and powers (PowerMonitor).
+
+`ZeusMonitor(log_file=)`: `start_time,window_name,elapsed_time,gpu<i>_energy,...` in s and J, a line at the
+end of each window; start_time is a monotonic clock's in files of Zeus 0.3 and unix time from 0.6 on. A
+window's name is written as it is, commas too. `PowerMonitor(power_csv_path=)`, up to Zeus 0.12: lines of
+unix time and W for each GPU, without a header; `power_df` saved: `time,power<i>,...`. Up to 0.6 the powers
+are NVML's PowerUsage (a mean on newer GPUs), later its instantaneous power. Source: PyPI zeus-ml 0.3 to
+0.10 and zeus 0.10 to 0.16, zeus/monitor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import printable
+from scalewatt.recordings.formats.format import (
+    TOTAL_ONLY,
+    Format,
+    Head,
+    Options,
+    node_of,
+    number,
+    read_rows,
+)
+from scalewatt.recordings.series import (
+    LATEST_S,
+    Floats,
+    Recording,
+    SensorSeries,
+    by_node,
+    flag,
+)
+
+_WINDOW_COLUMNS = ["start_time", "window_name", "elapsed_time"]
+_ENERGY = re.compile(r"gpu(\d{1,4})_energy")
+_POWER = re.compile(r"power(\d{1,4})")
+_TABLES = (["dataset", "network", "batch_size"], ["network", "dataset", "batch_size"])
+"""Beginnings of the headers of Zeus's published tables, which are no recordings."""
+
+UNIX_S = 1e9
+"""No monotonic clock counts as many seconds, and unix time does since 2001."""
+TOUCHING_S = 1e-3
+"""Windows that overlap by less follow each other."""
+
+INNER_WINDOWS = "inner_windows"
+"""Flag of a recording with windows within others, or beside them: the outer ones are taken."""
+UNKNOWN_TOTAL = "unknown_total"
+"""Flag of a window whose energy is not above 0 J, or is no number: it is unknown."""
+DAMAGED_WINDOW = "damaged_windows"
+"""Flag of a recording with windows of no length, or whose time is no number: left out."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """One window: its name, begin and end in s, and the energy of each GPU in J (NaN: unknown)."""
+
+    name: str
+    begin_s: float
+    end_s: float
+    energies_j: tuple[float, ...]
+
+
+def read_zeus_windows(path: Path, options: Options) -> Recording:
+    """Read the energies of windows as totals: those named `options.run`, else the outermost ones.
+
+    Raises InputError if there is no such window, or none.
+    """
+    text = read_rows(path)
+    gpus = _gpus(path, text.rows[0])
+    windows, damaged, refused = _windows(text.rows[1:], len(gpus))
+    problems = text.flags(path, damaged)
+    if refused:
+        detail = f"{path.name}: {refused} windows without a time or a length are left out"
+        problems.append(flag(DAMAGED_WINDOW, None, detail))
+    if options.run is not None:
+        names = dict.fromkeys(one.name for one in windows)
+        windows = [one for one in windows if one.name == options.run]
+        if not windows:
+            raise InputError(
+                f"{path}: holds no window {printable(options.run)}; allowed: {_listed(names)}"
+            )
+    if not windows:
+        raise InputError(f"{path}: holds no window with a begin and a length")
+    outer, inner = outermost(windows)
+    if inner:
+        detail = (
+            f"{path.name}: {len(inner)} windows lie within or across others and are left out: "
+            f"{_listed(one.name for one in inner)}"
+        )
+        problems.append(flag(INNER_WINDOWS, None, detail))
+    unix = min(one.begin_s for one in outer) >= UNIX_S
+    node = node_of(path, options)
+    series = [_total(node, gpu, place, outer, unix) for place, gpu in enumerate(gpus)]
+    return Recording(
+        nodes=by_node(series),
+        t0_known=unix,
+        sampling_period_s=None,
+        source=str(path),
+        problems=tuple(problems),
+        run_id=options.run,
+    )
+
+
+def outermost(windows: Iterable[Window]) -> tuple[list[Window], list[Window]]:
+    """Return the windows that follow each other in time, the longest first where some nest; and the rest."""
+    outer: list[Window] = []
+    inner: list[Window] = []
+    for one in sorted(windows, key=lambda w: (w.begin_s, -w.end_s)):
+        free = not outer or one.begin_s >= outer[-1].end_s - TOUCHING_S
+        # Of a window of under TOUCHING_S nothing may be left.
+        free = free and (not outer or one.end_s > outer[-1].end_s)
+        (outer if free else inner).append(one)
+    return outer, inner
+
+
+def totals_counter(windows: Sequence[Window], place: int) -> tuple[Floats, Floats]:
+    """Return times and values of a counter that starts at 0 J with each window, in order of time.
+
+    Where a window begins as the one before ends, the counter goes on.
+    """
+    times: list[float] = []
+    values: list[float] = []
+    for one in windows:
+        if not times or one.begin_s > times[-1]:
+            times.append(one.begin_s)
+            values.append(0.0)
+        elif np.isnan(values[-1]):
+            values[-1] = 0.0  # no rise, so that what is before stays unknown
+        times.append(one.end_s)
+        values.append(values[-1] + one.energies_j[place])
+    return np.array(times), np.array(values)
+
+
+def _total(node: str, gpu: int, place: int, windows: Sequence[Window], unix: bool) -> SensorSeries:
+    sensor = f"gpu{gpu}_energy"
+    time_s, values = totals_counter(windows, place)
+    unknown = [one.name for one in windows if np.isnan(one.energies_j[place])]
+    detail = (
+        f"totals of {len(windows)} windows, without samples: {_listed(w.name for w in windows)}"
+    )
+    flags = [flag(TOTAL_ONLY, sensor, detail)]
+    if unknown:
+        detail = f"no energy above 0 J of {len(unknown)} windows: {_listed(unknown)}"
+        flags.append(flag(UNKNOWN_TOTAL, sensor, detail))
+    return SensorSeries(
+        node=node,
+        sensor=sensor,
+        device_kind="gpu",
+        device_index=gpu,
+        quantity="counter",
+        time_s=time_s if unix else time_s - time_s[0],
+        values=values,
+        flags=tuple(flags),
+        totals=True,
+    )
+
+
+def _gpus(path: Path, header: Sequence[str]) -> list[int]:
+    """Return the indices of the GPUs in a header."""
+    found = [_ENERGY.fullmatch(name.strip()) for name in header[len(_WINDOW_COLUMNS) :]]
+    gpus = [int(match[1]) for match in found if match]
+    if not gpus or len(gpus) != len(found) or len(set(gpus)) != len(gpus):
+        raise InputError(f"{path}: expected columns {','.join(_WINDOW_COLUMNS)},gpu0_energy,...")
+    return gpus
+
+
+def _windows(rows: Iterable[Sequence[str]], gpus: int) -> tuple[list[Window], int, int]:
+    """Return the windows, how many rows are none, and how many windows have no time or no length."""
+    found, damaged, refused = [], 0, 0
+    for row in rows:
+        if len(row) < len(_WINDOW_COLUMNS) + gpus:
+            damaged += 1
+            continue
+        begin, length = number(row[0]), number(row[-gpus - 1])
+        # Of the largest times two are the same.
+        if not (0 <= begin < LATEST_S and 0 < length < LATEST_S and begin + length > begin):
+            refused += 1
+            continue
+        energies = (number(field) for field in row[-gpus:])
+        known = tuple(joules if joules > 0 else float("nan") for joules in energies)
+        name = printable(",".join(row[1 : -gpus - 1]))
+        found.append(Window(name, begin, begin + length, known))
+    return found, damaged, refused
+
+
+def _listed(names: Iterable[str], most: int = 10) -> str:
+    listed = list(names)
+    more = f", and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(name[:60] for name in listed[:most]) + more
+
+
+def read_zeus_power(path: Path, options: Options) -> Recording:
+    """Read the powers of GPUs; without a header their indices are the columns' places.
+
+    Raises InputError if there is no sample with a time.
+    """
+    text = read_rows(path)
+    header = _power_columns(text.rows[0])
+    gpus = header or {place: place - 1 for place in range(1, len(text.rows[0]))}
+    rows = text.rows[1:] if header else text.rows
+    time = text.rows[0].index("time") if header else 0
+    width = len(text.rows[0])
+    whole = [row for row in rows if len(row) == width and 0 < number(row[time]) < LATEST_S]
+    if not whole:
+        raise InputError(f"{path}: holds no sample with a time")
+    values = np.array([[number(field) for field in row] for row in whole])
+    node = node_of(path, options)
+    series = [
+        SensorSeries(
+            node=node,
+            sensor=f"power{gpu}",
+            device_kind="gpu",
+            device_index=gpu,
+            quantity="power",
+            time_s=values[:, time],
+            values=values[:, place],
+        )
+        for place, gpu in gpus.items()
+    ]
+    return Recording(
+        nodes=by_node(series),
+        t0_known=True,
+        sampling_period_s=None,
+        source=str(path),
+        problems=tuple(text.flags(path, len(rows) - len(whole))),
+    )
+
+
+def _power_columns(row: Sequence[str]) -> dict[int, int]:
+    """Return the GPU of each column of powers, by the column's place; none without a header."""
+    if "time" not in row:
+        return {}
+    found = {place: _POWER.fullmatch(name) for place, name in enumerate(row)}
+    return {place: int(match[1]) for place, match in found.items() if match}
+
+
+def _is_windows(head: Head) -> bool:
+    return bool(head.lines) and head.lines[0].split(",")[:3] == _WINDOW_COLUMNS
+
+
+def _is_power(head: Head) -> bool:
+    """Tell powers by their header (pandas may have put its index before), else by unix times and W."""
+    if not head.lines:
+        return False
+    names = head.lines[0].strip().split(",")
+    if any(_POWER.fullmatch(name) for name in names):
+        return names[0] in ("time", "") and "time" in names[:2]
+    return all(_is_sample(line.split(",")) for line in head.lines[:3])
+
+
+def _is_sample(row: Sequence[str]) -> bool:
+    fields = [number(field) for field in row]
+    return (
+        len(row) > 1 and "." in row[0] and UNIX_S <= fields[0] < LATEST_S and min(fields[1:]) >= 0
+    )
+
+
+def _is_table(head: Head) -> bool:
+    return bool(head.lines) and head.lines[0].split(",")[:3] in _TABLES
+
+
+def _refuse_table(path: Path, options: Options) -> Recording:
+    raise InputError(
+        f"{path}: is a table of results by configuration, as Zeus publishes; expected a recording of one run"
+    )
+
+
+WINDOWS = Format("zeus-windows", _is_windows, read_zeus_windows)
+POWER = Format("zeus-power", _is_power, read_zeus_power)
+TABLE = Format("zeus-table", _is_table, _refuse_table, records=False)

@@ -1,0 +1,246 @@
+"""Zeus's logs: energies of windows, and powers. Real files where SCALEWATT_OTHERS names a folder of them."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scalewatt.common.errors import InputError
+from scalewatt.energy.integration.integrate import validate
+from scalewatt.energy.views.describe import describe
+from scalewatt.recordings.formats.detect import find_format, read_foreign
+from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.formats.zeus import Window, outermost
+
+T0 = 1_700_000_000.0
+ONE_FILE = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+OTHERS = os.environ.get("SCALEWATT_OTHERS")
+REAL = sorted(Path(OTHERS, "zeus").glob("window-*.csv")) if OTHERS else []
+real = pytest.mark.skipif(not OTHERS, reason="SCALEWATT_OTHERS names no folder with Zeus's files")
+
+
+def write_windows(path: Path, *windows: tuple[float, str, float, float], start: float = T0) -> Path:
+    """Write windows (begin, name, length, energy of GPU 0; GPU 1 uses twice as much)."""
+    lines = ["start_time,window_name,elapsed_time,gpu0_energy,gpu1_energy"]
+    lines += [f"{start + begin},{name},{s},{j},{2 * j}" for begin, name, s, j in windows]
+    path.write_text("\n".join([*lines, ""]))
+    return path
+
+
+def codes(found: dict) -> set[str]:
+    return {one["code"] for one in found["flags"]}
+
+
+def test_one_window_is_the_energy_and_nothing_is_known_within(tmp_path: Path) -> None:
+    path = write_windows(tmp_path / "n1.csv", (0, "training", 100.0, 30_000.0))
+    stages = tmp_path / "stages.csv"
+    stages.write_text(f"stage,start_s,end_s\nstartup,{T0},{T0 + 20}\ntrain,{T0 + 20},{T0 + 90}\n")
+    found = describe(path, stages=stages)
+    assert found["format"] == "zeus-windows" and found["gpus"] == 2
+    assert found["gpu_energy_j"] == pytest.approx(90_000) and found["coverage"] == pytest.approx(1)
+    energies = {row["stage"]: row["gpu_energy_j"] for row in found["stages"]}
+    assert energies["startup"] is None and energies["train"] is None
+    assert codes(found) == {"total_only", "stage_short"}
+
+
+def test_windows_one_after_the_other_count_together_without_a_warning(tmp_path: Path) -> None:
+    windows = [(10.0 * i, f"epoch {i}", 10.0, 1000.0 + i) for i in range(5)]
+    found = describe(write_windows(tmp_path / "n1.csv", *windows))
+    assert found["gpu_energy_j"] == pytest.approx(3 * 5010)
+    assert codes(found) == {"total_only"}
+
+
+def test_a_long_window_is_not_taken_for_a_counter_that_may_have_wrapped(tmp_path: Path) -> None:
+    day = 86400.0
+    path = write_windows(tmp_path / "n1.csv", (0, "idle", 60.0, 60.0), (60, "work", day, 300 * day))
+    assert describe(path)["gpu_energy_j"] == pytest.approx(3 * (60 + 300 * day))
+
+
+def test_the_time_between_windows_is_never_filled_in(tmp_path: Path) -> None:
+    path = write_windows(tmp_path / "n1.csv", (0, "a", 10.0, 1000.0), (12, "b", 10.0, 3000.0))
+    found = describe(path)
+    assert found["gpu_energy_j"] is None
+    assert found["recorded_energy_kwh"] == pytest.approx(12_000 / 3.6e6)
+    assert found["coverage"] == pytest.approx(20 / 22) and "coverage" in codes(found)
+
+
+def test_a_window_is_chosen_by_its_name(tmp_path: Path) -> None:
+    nested = [(5.0, "epoch, first", 10.0, 500.0), (20.0, "epoch 2", 10.0, 700.0)]
+    path = write_windows(tmp_path / "n1.csv", *nested, (0.0, "all", 40.0, 2000.0))
+    whole = describe(path)
+    assert whole["gpu_energy_j"] == pytest.approx(6000)
+    (told,) = (one for one in whole["flags"] if one["code"] == "inner_windows")
+    assert "epoch, first, epoch 2" in told["detail"]
+    one = describe(path, run_id="epoch, first")
+    assert one["gpu_energy_j"] == pytest.approx(1500) and one["run"] == "epoch, first"
+    assert one["runtime_s"] == pytest.approx(10)
+    with pytest.raises(InputError, match="no window epoch 3; allowed: epoch, first, epoch 2, all"):
+        read_foreign(path, Options(run="epoch 3"))
+
+
+@pytest.mark.parametrize("energy", ["-5.0", "0.0", "nan", "inf", "", "x"])
+def test_an_energy_that_cannot_be_is_unknown(energy: str, tmp_path: Path) -> None:
+    path = tmp_path / "n1.csv"
+    head = "start_time,window_name,elapsed_time,gpu0_energy\n"
+    path.write_text(
+        f"{head}{T0},a,10.0,{energy}\n{T0 + 10},b,10.0,1000\n{T0 + 20},c,10.0,{energy}\n"
+    )
+    (series,) = read_foreign(path).series
+    curve = validate(series).curve
+    assert float(curve.between(T0, T0 + 30)) == pytest.approx(1000)
+    assert float(curve.covered_s(T0, T0 + 30)) == pytest.approx(10)
+    assert {one["code"] for one in series.flags} == {"total_only", "unknown_total"}
+    assert describe(path)["gpu_energy_j"] is None
+
+
+def test_more_than_a_gpu_can_use_is_unknown(tmp_path: Path) -> None:
+    found = describe(write_windows(tmp_path / "n1.csv", (0, "a", 1.0, 1e6)))
+    assert found["gpu_energy_j"] is None and "over_limit" in codes(found)
+
+
+@pytest.mark.parametrize("length", ["0", "-3", "nan", "", "1e300"])
+def test_a_window_without_a_length_is_refused_or_left_out(length: str, tmp_path: Path) -> None:
+    path = tmp_path / "n1.csv"
+    head = f"start_time,window_name,elapsed_time,gpu0_energy\n{T0},a,{length},5\n"
+    path.write_text(head)
+    with pytest.raises(InputError, match="no window with a begin and a length"):
+        read_foreign(path)
+    path.write_text(f"{head}{T0 + 10},b,10.0,1000\n")
+    found = read_foreign(path)
+    assert [one["code"] for one in found.problems] == ["damaged_windows"]
+    assert describe(path)["gpu_energy_j"] == pytest.approx(1000)
+
+
+@pytest.mark.parametrize(("start", "known"), [(13_588_420.8, False), (T0, True)])
+def test_a_monotonic_clock_says_no_time_of_day(start: float, known: bool, tmp_path: Path) -> None:
+    found = read_foreign(write_windows(tmp_path / "n1.csv", (0, "a", 5.0, 500.0), start=start))
+    assert found.t0_known is known
+    times = found.series[0].time_s
+    assert times[0] == (T0 if known else 0) and times[1] - times[0] == pytest.approx(5)
+
+
+@ONE_FILE
+@given(data=st.data())
+def test_known_totals_are_accounted_for_in_any_order_and_with_gaps(
+    data: st.DataObject, tmp_path: Path
+) -> None:
+    windows, truth, covered, now = [], 0.0, 0.0, 0.0
+    for i in range(data.draw(st.integers(1, 8))):
+        now += data.draw(st.sampled_from([0.0, 0.5, 40.0]))
+        length, power = data.draw(st.floats(0.5, 500)), data.draw(st.floats(20, 700))
+        windows.append((now, f"w{i}", length, power * length))
+        for inner in range(data.draw(st.integers(0, 2))):
+            windows.append((now + length / 4, f"i{i}.{inner}", length / 4, power * length / 4))
+        truth += power * length
+        covered += length
+        now += length
+    path = write_windows(tmp_path / "n1.csv", *data.draw(st.permutations(windows)))
+    torn = data.draw(st.booleans())
+    if torn:
+        path.write_text(path.read_text() + f"{T0 + now},last,10.0,2000.0,20")
+    found = read_foreign(path)
+    first = found.series[0]
+    curve = validate(first).curve
+    ends = T0, T0 + now
+    assert float(curve.between(*ends)) == pytest.approx(truth, rel=1e-5)
+    assert float(curve.covered_s(*ends)) == pytest.approx(covered, rel=1e-5)
+    assert ("torn_end" in {one["code"] for one in found.problems}) == torn
+
+
+@ONE_FILE
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30)), min_size=1, max_size=12))
+def test_the_outermost_windows_never_overlap_and_none_is_lost(spans: list) -> None:
+    windows = [Window(str(i), float(a), float(a + n), (1.0,)) for i, (a, n) in enumerate(spans)]
+    outer, inner = outermost(windows)
+    assert sorted(one.name for one in (*outer, *inner)) == sorted(one.name for one in windows)
+    for one, after in zip(outer, outer[1:], strict=False):
+        assert one.end_s <= after.begin_s
+    for one in inner:
+        assert any(o.begin_s < one.end_s and one.begin_s < o.end_s for o in outer)
+
+
+POWERS = [(T0 + 0.1 * i + 1e-4, 100.0 + i % 7, 250.0 + i % 3) for i in range(50)]
+
+
+@pytest.mark.parametrize("header", ["", "time,power0,power1", ",time,power2,power3"])
+def test_powers_are_read_with_and_without_a_header(header: str, tmp_path: Path) -> None:
+    indexed = header.startswith(",")
+    lines = [
+        ",".join([*([str(i)] if indexed else []), *map(str, row)]) for i, row in enumerate(POWERS)
+    ]
+    path = tmp_path / "n1.csv"
+    path.write_text("\n".join([*([header] if header else []), *lines, ""]))
+    found = read_foreign(path)
+    assert found.format == "zeus-power" and found.t0_known
+    assert [one.device_index for one in found.series] == ([2, 3] if indexed else [0, 1])
+    assert found.series[1].values.tolist() == [row[2] for row in POWERS]
+    times, *powers = np.array(POWERS).T
+    truth = float(np.trapezoid(sum(powers), times))
+    assert describe(path)["gpu_energy_j"] == pytest.approx(truth)
+
+
+def test_lines_of_powers_that_are_damaged_are_left_out(tmp_path: Path) -> None:
+    lines = [",".join(map(str, row)) for row in POWERS]
+    lines[10:13] = ["x,1,2", f"{T0},5", f"{T0 + 1.15},,300.0"]
+    path = tmp_path / "n1.csv"
+    path.write_text("\n".join(lines) + "\n1700000009.1,12")
+    found = read_foreign(path)
+    assert {one["code"] for one in found.problems} == {"damaged_lines", "torn_end"}
+    assert found.series[0].time_s.size == 48 and np.isnan(found.series[0].values[10])
+
+
+HOSTILE = {
+    "no windows": "start_time,window_name,elapsed_time,gpu0_energy\n",
+    "no columns of GPUs": f"start_time,window_name,elapsed_time\n{T0},a,5.0\n",
+    "a column of no GPU": f"start_time,window_name,elapsed_time,gpu0_energy,x\n{T0},a,5.0,1,2\n",
+    "the same GPU twice": f"start_time,window_name,elapsed_time,gpu0_energy,gpu0_energy\n{T0},a,5,1,2\n",
+    "too few fields": f"start_time,window_name,elapsed_time,gpu0_energy\n{T0},a\n",
+    "nothing but a torn line": "start_time,window_name,elapsed_time,gpu0_energy",
+    "no sample below a header": "time,power0\n",
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_a_log_is_refused_with(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "n1.csv"
+    path.write_text(content)
+    assert find_format(path) is not None
+    with pytest.raises(InputError) as caught:
+        read_foreign(path)
+    assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
+
+
+@real
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+def test_real_windows_have_the_energies_of_their_lines(path: Path) -> None:
+    with path.open() as file:
+        lines = list(csv.DictReader(file))
+    gpus = [name for name in lines[0] if name.endswith("_energy")]
+    truth = sum(float(line[gpu]) for line in lines for gpu in gpus)
+    found = describe(path)
+    assert found["recorded_energy_kwh"] == pytest.approx(truth / 3.6e6, rel=1e-9)
+    assert found["gpu_energy_j"] is None and found["gpus"] == len(gpus)
+    for line in lines:
+        one = describe(path, run_id=line["window_name"])
+        assert one["gpu_energy_j"] == pytest.approx(sum(float(line[gpu]) for gpu in gpus), rel=1e-9)
+        assert one["runtime_s"] == pytest.approx(float(line["elapsed_time"]), rel=1e-6)
+    assert not read_foreign(path).t0_known
+
+
+@real
+def test_real_tables_of_results_are_no_recordings() -> None:
+    paths = sorted(Path(OTHERS or "", "zeus").glob("summary_*.csv"))
+    assert paths
+    for path in paths:
+        form = find_format(path)
+        assert form is not None and not form.records
+        with pytest.raises(InputError, match="a table of results by configuration"):
+            read_foreign(path)
