@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import file_sha256
+from scalewatt.common.files import file_sha256, write_json
 from scalewatt.energy.accounting.node_energy import node_window
+from scalewatt.recordings.foreign_files import options_name
 from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import (
     holds_runs,
@@ -46,11 +47,14 @@ class RecordedFile:
     """Its name in the run folder's perun/."""
     part: tuple[str, str, str] | None = None
     """Application, run and round, where the file holds others that are left out."""
+    options: tuple[tuple[str, str], ...] = ()
+    """What was told of another tool's file, by key."""
 
     @property
     def identity(self) -> str:
         """Return what identifies a recording: its content, and the part of it."""
-        return "/".join([self.sha256, *(self.part or ())])
+        chosen = [value for key, value in self.options if key == "run"]
+        return "/".join([self.sha256, *(self.part or ()), *chosen])
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,8 @@ def place(file: RecordedFile, folder: Path) -> None:
         raise InputError(f"{file.path}: cannot be copied to {target} ({error.strerror})") from error
     if file_sha256(target) != file.sha256:
         raise InputError(f"{file.path}: changed while it was registered; register it again")
+    if file.options:
+        write_json(folder / options_name(file.target), dict(file.options))
     if file.part is not None:
         keep_round(target, file.part)
 
@@ -160,7 +166,7 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
         if run is not None or round_ is not None:
             raise InputError(f"{path}: run and round choose from a perun file; this is a journal")
         recording = read_journal(path)
-        windows, gpus = _facts(recording.nodes.items(), recording.t0_known)
+        windows, gpus = facts_of(recording.nodes.items(), recording.t0_known)
         return _Read(path, True, recording.hosts, gpus, windows, "", recording.problems)
     runs = list_runs(path)
     chosen = _chosen(runs, path, run)
@@ -174,7 +180,7 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
             )
         others = len(runs) > 1 or (round_ is not None and len(chosen.round_ids) > 1)
         part = (chosen.app, chosen.run_id, recording.round_id or "") if others else None
-        windows, gpus = _facts(recording.nodes.items(), recording.t0_known)
+        windows, gpus = facts_of(recording.nodes.items(), recording.t0_known)
         started = recording.execution_dt or ""
         return _Read(path, False, recording.hosts, gpus, windows, started, problems, part)
 
@@ -190,9 +196,10 @@ def _chosen(runs: list[RunInfo], path: Path, run: str | None) -> RunInfo:
     return chosen
 
 
-def _facts(
+def facts_of(
     nodes: Iterable[tuple[str, Sequence[SensorSeries]]], t0_known: bool
 ) -> tuple[tuple[Window, ...], dict[str, list[int]]]:
+    """Return when each host was recorded, where that is known, and the GPUs that were, by host."""
     windows: list[Window] = []
     gpus: dict[str, list[int]] = {}
     for host, series in nodes:

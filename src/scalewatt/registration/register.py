@@ -26,6 +26,7 @@ from scalewatt.recordings.series import short_name
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.registration import campaign_file
 from scalewatt.registration.campaign_file import point_of
+from scalewatt.registration.foreign_discovery import open_foreign
 from scalewatt.registration.mlperf_submission import (
     TELLABLE,
     FoundRun,
@@ -168,7 +169,10 @@ def _campaign(path: Path, name: str) -> dict[str, Any]:
 
 
 def _wanted(one: Description) -> _Wanted:
-    recorded = open_recording(one.path, one.given.get("run"), one.given.get("round"), one.where)
+    recorded = open_foreign(one.path, one.options) if one.path.exists() else None
+    if recorded is None:
+        run, round_ = one.given.get("run"), one.given.get("round")
+        recorded = open_recording(one.path, run, round_, one.where)
     hosts = max(len(names) for names in recorded.hosts)
     nodes = one.given.get("nodes", hosts)
     gpus = one.point["gpus"]

@@ -16,6 +16,7 @@ from scalewatt.common.schema_validation import check, one_of, schema
 from scalewatt.common.tabular_files import Row, Rows, csv_rows, parquet_rows
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.common.yaml_files import read_yaml
+from scalewatt.recordings.formats.format import NO_OPTIONS, Options
 from scalewatt.results.tables.read_table import check_metric
 from scalewatt.results.text.metric_labels import METRIC_OF_MODEL
 
@@ -45,6 +46,8 @@ class Description:
     events: Path | None
     given: dict[str, Any]
     """The rest, as far as it was given."""
+    options: Options = NO_OPTIONS
+    """What another tool's file does not say of itself."""
 
 
 def read_descriptions(paths: Iterable[Path], table: Path | None) -> list[Description]:
@@ -122,6 +125,12 @@ def _description(where: str, base: Path, path: Path, values: dict[str, Any]) -> 
         torch_device=values.get("torch_device", "cuda"),
         events=base / events if events else None,
         given={key: values[key] for key in (*_KEPT, *_SAID) if key in values},
+        options=Options(
+            node=values.get("host"),
+            time_zone=values.get("time_zone"),
+            columns=base / values["columns"] if "columns" in values else None,
+            run=values.get("run"),
+        ),
     )
 
 

@@ -130,6 +130,7 @@ def _provenance(
                 "original": file.path.name,
                 "sha256": file.sha256,
                 "part": "/".join(file.part) if file.part else None,
+                **({"options": dict(file.options)} if file.options else {}),
             }
             for file in recorded.files
         ],

@@ -1,0 +1,92 @@
+"""Small submissions to MLPerf Training, in exactly the form of the real ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+START_S = 1_715_000_000.0
+Power = Callable[[float], float]
+
+
+def line(time_s: float, key: str, value: Any = None, rank: str = "", **metadata: Any) -> str:
+    """Return one line of MLPerf's log."""
+    event = {"namespace": "", "time_ms": round(time_s * 1000), "event_type": "POINT_IN_TIME"}
+    return f"{rank}:::MLLOG {json.dumps({**event, 'key': key, 'value': value, 'metadata': metadata})}\n"
+
+
+def power_log(power: Power, start_s: float, end_s: float, period_s: float = 2.0) -> str:
+    """Return a node's log with a reading each period."""
+    count = round((end_s - start_s) / period_s)
+    times = [start_s + period_s * i for i in range(count + 1)]
+    readings = [line(t, "power_reading", power(t - START_S)) for t in times]
+    marks = line(start_s, "power_measurement_start"), line(end_s, "power_measurement_stop")
+    return "".join([marks[0], *readings, marks[1]])
+
+
+def result_log(
+    benchmark: str = "resnet",
+    run_s: float = 200.0,
+    batch: int = 3200,
+    samples: int = 1_281_167,
+    evaluations: Sequence[tuple[float, float]] = ((100.0, 120.0),),
+    status: str = "success",
+    **counted: Any,
+) -> str:
+    """Return a result log whose run begins at START_S; `counted` says how far it was trained."""
+    rank = "0: "
+    lines = [
+        line(START_S - 40, "init_start", rank=rank),
+        line(START_S - 40, "submission_benchmark", benchmark, rank=rank),
+        line(START_S - 40, "global_batch_size", batch, rank=rank),
+        line(START_S - 40, "train_samples", samples, rank=rank),
+        line(START_S - 40, "seed", 7, rank=rank),
+        "a line of something else\n",
+        line(START_S, "run_start", rank=rank),
+    ]
+    for begin, end in evaluations:
+        lines.append(line(START_S + begin, "eval_start", rank=rank))
+        lines.append(
+            line(START_S + end, "eval_accuracy", 0.76, rank=rank, **(counted or {"epoch_num": 35}))
+        )
+        lines.append(line(START_S + end, "eval_stop", rank=rank))
+    lines.append(line(START_S + run_s, "run_stop", rank=rank, status=status))
+    return "".join(lines)
+
+
+def write_system(submitter: Path, name: str, nodes: int, gpus_per_node: int = 8) -> None:
+    """Write what a system is."""
+    content = {
+        "submitter": "A Submitter",
+        "number_of_nodes": str(nodes),
+        "accelerators_per_node": str(gpus_per_node),
+        "accelerator_model_name": "NVIDIA H100-SXM5-80GB",
+    }
+    folder = submitter / "systems"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(content))
+
+
+def write_run(
+    submitter: Path,
+    system: str,
+    name: str,
+    nodes: dict[str, str],
+    result: str | None = None,
+    benchmark: str = "resnet",
+    switch_w: float | None = None,
+) -> Path:
+    """Write one run with the logs of its nodes; return its result log."""
+    folder = submitter / "results" / system / benchmark
+    power = folder / "power" / f"result_{name}"
+    power.mkdir(parents=True)
+    for node, text in nodes.items():
+        (power / f"{node}.txt").write_text(text)
+    if switch_w is not None:
+        made = line(1_650_000_000, "interconnect_power_est", switch_w, switch_id="sw_01")
+        (power / "sw_0.txt").write_text(made)
+    path = folder / f"result_{name}.txt"
+    path.write_text(result if result is not None else result_log(benchmark))
+    return path
