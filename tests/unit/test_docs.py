@@ -165,6 +165,9 @@ def test_every_flag_is_documented_and_no_other() -> None:
     given = set(SAMPLE_FLAGS) - {""}
     for path in (ROOT / "src" / "scalewatt").rglob("*.py"):
         given |= set(re.findall(r"flag\(\s*\"(\w+)\"", text(path)))
+        given |= set(
+            re.findall(r"^[A-Z_]+ = \"(\w+)\"\n\"\"\"Flag of", text(path), flags=re.MULTILINE)
+        )
     documented = re.findall(r"^\| `(\w+)` \|", sections()["Flags"], flags=re.MULTILINE)
     assert len(given) > 30
     assert sorted(documented) == sorted(given)

@@ -263,7 +263,9 @@ def note_totals(path: Path, **totals: float) -> None:
 
 def test_samples_that_do_not_add_up_to_peruns_own_total_are_flagged(tmp_path: Path) -> None:
     path = tmp_path / "a.hdf5"
-    write_perun(path, {"n1": {f"CUDA:{i}_POWER": gpu(1001) + np.arange(1001) % 2 for i in (0, 1)}})
+    write_perun(
+        path, {"n1": {f"CUDA:{i}_POWER": gpu(1001) + (np.arange(1001) + i) % 2 for i in (0, 1)}}
+    )
     note_totals(path, GPU_ENERGY=200_000 * 1.008)
     assert describe(path)["flags"] == []
     note_totals(path, GPU_ENERGY=100_000)

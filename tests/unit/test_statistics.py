@@ -31,6 +31,7 @@ from scalewatt.results.tables.table_schema import (
     QUANTITIES,
     RUNS,
     SUMMARY,
+    WHOLE_QUANTITIES,
 )
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
@@ -213,6 +214,7 @@ def test_a_configurations_row_has_exactly_the_columns_of_the_schema(tmp_path: Pa
     of_site_or_idle = {"facility_energy_kwh", "carbon_kg", "cost", "idle_energy_kwh"}
     for name in QUANTITIES:
         unknown = name in of_site_or_idle or name.startswith(NET)
+        unknown |= name in WHOLE_QUANTITIES
         assert (row[f"{name}_mean"] is None) is unknown, name
         assert {row[f"{name}_{part}"] for part in PARTS if part != "mean"} == {None}
 

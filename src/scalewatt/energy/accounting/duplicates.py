@@ -7,7 +7,6 @@ stands beside it: the mean of the different recordings, times the number of devi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -18,6 +17,7 @@ import numpy as np
 from scalewatt.recordings.series import MEASURED, Flag, SensorSeries, flag
 
 DUPLICATE = "duplicate_recording"
+"""Flag of a device kind with recordings that repeat others."""
 LEAST_CHANGES = 10
 """A recording whose values change less often may be like another by chance: idle devices, whole watts."""
 _LISTED = 4
@@ -99,7 +99,9 @@ def duplicate_flags(rows: Iterable[Row]) -> list[tuple[int, Flag]]:
 def _sentence(kind: str, copies: Copies, rows: Iterable[Row]) -> str:
     """Say what is the same as what, and how much rests on it."""
     pairs = {(row["node"], row["sensor"]): row["copy_of"] for row in rows if row["copy_of"]}
-    several = max(Counter(node for node, _ in pairs).values()) > 1
+    several = len({node for node, _ in pairs}) < len(pairs) or any(
+        of.startswith(f"{node}/") for (node, _), of in pairs.items()
+    )
     named = [
         f"{f'{node}/{sensor}' if several else node} as {of if several else of.split('/')[0]}"
         for (node, sensor), of in list(pairs.items())[:_LISTED]

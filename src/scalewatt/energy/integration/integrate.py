@@ -18,6 +18,8 @@ frozen             of a power: a stretch repeating one value for longer than cha
                    difference makes up for it (mean power at least half of the power on both sides)
                    it is exact, else unknown
 constant           as frozen, where nothing says that the device's power was another: counted
+low_power          of a node's meter: less than a hundredth of its median power, which no running node
+                   draws. What stands behind such a reading is not known: counted
 counter_reset      a difference that the counter cannot have made: unknown
 counter_ambiguous  a difference that a further wrap could hide in: left out
 gap                samples over GAP_PERIODS periods apart
@@ -66,10 +68,12 @@ from scalewatt.energy.integration.sample_checks import (
     standing_still,
 )
 from scalewatt.energy.integration.work_signs import WorkSign
-from scalewatt.recordings.series import ESTIMATED, PLAUSIBLE_W, Floats, SensorSeries
+from scalewatt.recordings.series import ESTIMATED, NODE, PLAUSIBLE_W, Floats, SensorSeries
 
 # Short peaks above a device's limit are real; twice the limit is not.
 LIMIT_FACTOR = 2.0
+# Idle nodes with 8 GPUs draw a third of their full power; five meters read 2 to 17 W of 6 kW for a minute.
+LEAST_OF_NODE = 0.01
 
 
 def clean_power(time_s: Floats, power_w: Floats, device: Device) -> Validated | None:
@@ -79,6 +83,8 @@ def clean_power(time_s: Floats, power_w: Floats, device: Device) -> Validated | 
     if not is_even(step, device.period_s) or not float(power_w.max()) <= device.limit_w:
         return None
     lowest = float(power_w.min())
+    if device.least_share and lowest < device.least_share * float(np.median(power_w)):
+        return None
     if not lowest >= 0 or (lowest == 0 and device.measured):
         return None
     if device.measured and any(m.any() for m in standing_still(time_s, power_w, device.signs)):
@@ -107,6 +113,9 @@ def validate_power(time_s: Floats, power_w: Floats, device: Device) -> Validated
         marks.mark("frozen", knots[frozen])
         knots = knots[~frozen]
         marks.mark("constant", constant)
+    if device.least_share and knots.size:
+        low = power_w[knots] < device.least_share * np.median(power_w[knots])
+        marks.mark("low_power", knots[low])
     in_order = np.flatnonzero(runs_forward)
     marks.mark("gap", in_order[after_gaps(time_s[in_order], period)])
     time, power = time_s[knots], power_w[knots]
@@ -146,6 +155,7 @@ def validate(
         measured=series.origin != ESTIMATED,
         valid_max=series.valid_max,
         period_s=period_s,
+        least_share=LEAST_OF_NODE if series.device_kind == NODE else 0.0,
         signs=signs,
     )
     time = np.asarray(series.time_s, dtype=np.float64)

@@ -31,6 +31,7 @@ SAMPLE_FLAGS = (
     "counter_ambiguous",
     "constant",
     "gap",
+    "low_power",
 )
 """What the code of a sample's flag means; 0 is no flag."""
 
@@ -99,6 +100,8 @@ class Device:
     """Range of the counter in J; None if unknown or no counter."""
     period_s: float | None
     """The declared sampling period; None if unknown."""
+    least_share: float = 0.0
+    """Share of its median power that it always draws; less is no power of its."""
     signs: tuple[WorkSign, ...] = ()
     """What else says whether it worked."""
 
@@ -152,6 +155,7 @@ _LABELS = {
     "counter_reset": "steps that the counter cannot have made",
     "counter_ambiguous": "steps that may hide a further wrap",
     "constant": "samples of one value, of a steady device or a frozen sensor, counted",
+    "low_power": "samples of less than a hundredth of the usual power, counted",
 }
 
 

@@ -26,6 +26,7 @@ FLAG_WORDS = {
     "time_zone_assumed": "local times without a zone, read as those of this machine",
     "recording_unreadable": "a recording that cannot be read",
     "missing_samples": "samples without a value",
+    "low_power": "readings of a node's meter that no running node draws, counted",
     "zero_power": "0 W of a device that cannot draw it",
     "over_limit": "more power than the device can draw",
     "frozen": "a sensor that repeated one value",
