@@ -20,7 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -58,9 +58,11 @@ def missing() -> str | None:
 class MiniSlurm:
     """The cluster, from start to stop."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, files: Mapping[str, str] | None = None, boot: str = "") -> None:
+        """`files`: lines to add to the configuration's files; `boot`: what its nodes do besides."""
         self.base = base
-        self.nodes = {name: Node(base, name) for name in NODES}
+        self.files = files or {}
+        self.nodes = {name: Node(base, name, boot) for name in NODES}
         self._daemons: list[psutil.Popen] = []
         self._alive: int | None = None
         self._reserved: socket.socket | None = None
@@ -171,6 +173,9 @@ class MiniSlurm:
         host = socket.gethostname().split(".")[0]
         (self.base / "slurm.conf").write_text(slurm_conf(self.base, host, ports))
         (self.base / "gres.conf").write_text(gres_conf())
+        for name, lines in self.files.items():
+            with open(self.base / name, "a", encoding="utf-8") as file:
+                file.write(lines)
         (self.base / "hosts").write_text(hosts(host))
         secret = self.base / "slurmdbd.conf"
         secret.write_text(slurmdbd_conf(self.base, host, ports["slurmdbd"]))

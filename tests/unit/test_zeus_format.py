@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -161,7 +162,7 @@ def test_the_outermost_windows_never_overlap_and_none_is_lost(spans: list) -> No
     windows = [Window(str(i), float(a), float(a + n), (1.0,)) for i, (a, n) in enumerate(spans)]
     outer, inner = outermost(windows)
     assert sorted(one.name for one in (*outer, *inner)) == sorted(one.name for one in windows)
-    for one, after in zip(outer, outer[1:], strict=False):
+    for one, after in pairwise(outer):
         assert one.end_s <= after.begin_s
     for one in inner:
         assert any(o.begin_s < one.end_s and one.begin_s < o.end_s for o in outer)
