@@ -91,6 +91,8 @@ class SensorSeries:
     with their energy. What was used between two windows is unknown, and so is when within one."""
     perun_kind_j: float | None = None
     """What perun itself computed in J for all sensors of this kind on this node; None if unknown."""
+    samples: str | None = None
+    """What a sample of its power stands for, where the recording tells: INSTANTANEOUS or MOVING_MEAN."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,4 +228,6 @@ def sample_quantity(series: SensorSeries, device_name: str | None) -> str | None
         return None
     if series.quantity in ("counter", "mean_power"):
         return MEAN
+    if series.samples:
+        return series.samples
     return gpu_quantity(device_name or "") if series.device_kind == "gpu" else None

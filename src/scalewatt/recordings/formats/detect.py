@@ -7,7 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.formats import jpwr, mlperf_power, slurm_profile, zeus
+from scalewatt.recordings.formats import (
+    dcgm,
+    generic_csv,
+    jpwr,
+    mlperf_power,
+    nvidia_smi,
+    prometheus,
+    slurm_profile,
+    zeus,
+)
 from scalewatt.recordings.formats.format import Format, Head, Options
 from scalewatt.recordings.series import Recording, by_node
 
@@ -19,6 +28,10 @@ FORMATS: tuple[Format, ...] = (
     zeus.WINDOWS,
     zeus.POWER,
     zeus.TABLE,
+    nvidia_smi.FORMAT,
+    dcgm.FORMAT,
+    prometheus.FORMAT,
+    generic_csv.FORMAT,
 )
 """In the order in which they are tried; a generic CSV, which needs a description, comes last."""
 
@@ -26,9 +39,12 @@ FORMATS: tuple[Format, ...] = (
 def find_format(path: Path, options: Options | None = None) -> Format | None:
     """Return the format of a file by its content; None if it is none of other tools'.
 
+    A table whose columns the user's YAML names is one of `generic_csv`, whatever it looks like.
     Raises InputError for a file that cannot be read.
     """
     head = Head.of(path)
+    if options is not None and generic_csv.describes(options):
+        return generic_csv.FORMAT
     return next((one for one in FORMATS if one.recognises(head)), None)
 
 
@@ -37,7 +53,10 @@ def read_foreign(path: Path, options: Options | None = None) -> Recording:
     found = find_format(path, options)
     if found is None:
         known = ", ".join(one.name for one in FORMATS if one.records)
-        raise InputError(f"{path}: is no recording of a known format; allowed: perun, {known}")
+        raise InputError(
+            f"{path}: is no recording of a known format; allowed: perun, {known}; any other table needs a "
+            "YAML file that names its columns (docs/recordings.md)"
+        )
     return replace(found.read(path, options or Options()), format=found.name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import math
 import os
@@ -34,6 +35,12 @@ DAMAGED_LINES = "damaged_lines"
 MOST_NAMES = 1000
 TORN_END = "torn_end"
 """Flag of a recording whose last line or record is cut off, and left out."""
+
+
+def decoded(content: bytes) -> str:
+    """Return UTF-8 text, or UTF-16 with a byte order mark, as Windows' shell redirects into files."""
+    marked = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16" if marked else "utf-8-sig", errors="replace")
 
 
 @dataclass(frozen=True)
@@ -91,13 +98,13 @@ class Head:
 
     @cached_property
     def text(self) -> str:
-        """Return the beginning as text, without a byte order mark; what is no UTF-8 is replaced."""
-        return self.begin.decode("utf-8-sig", errors="replace")
+        """Return the beginning as text, without a byte order mark; what is no text is replaced."""
+        return decoded(self.begin)
 
     @cached_property
     def lines(self) -> list[str]:
         """Return the lines of the beginning that are not empty; none of a binary file."""
-        if b"\0" in self.begin:
+        if "\0" in self.text:
             return []
         return [line for line in self.text.splitlines() if line.strip()]
 

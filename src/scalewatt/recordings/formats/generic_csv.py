@@ -1,0 +1,380 @@
+"""Any table of samples in text, by a short YAML that names its columns (schema `columns`).
+
+One row a time with a column for each device, or one row a sample with columns that tell device and node.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import one_of, shown
+from scalewatt.recordings.formats.format import Format, Options, node_of
+from scalewatt.recordings.formats.text_columns import (
+    MOST_COLUMNS,
+    MOST_DEVICES,
+    NEVER_WRAPS_J,
+    UNITS,
+    TextFile,
+    as_numbers,
+    described,
+    groups,
+    numbered,
+    read_lines,
+    row_times,
+    without_repeats,
+)
+from scalewatt.recordings.formats.text_times import (
+    Stamps,
+    dates,
+    parse_times,
+    unix_seconds,
+    within,
+    zone_flags,
+    zone_named,
+)
+from scalewatt.recordings.series import LATEST_S, Flag, Floats, Recording, SensorSeries, by_node
+
+_DELIMITERS = (",", ";", "\t")
+_NAMED = {"tab": "\t", "space": r"\s+"}
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+# Days of spreadsheets count from the end of 1899.
+_EXCEL_1970 = 25569.0
+_EARLIEST_S = 1e8
+"""Unix times are later, in 1973: smaller numbers count from something else."""
+
+
+def describes(options: Options) -> bool:
+    """Return True if the user's YAML names the columns of a table. Raises InputError for a wrong one."""
+    return "sensors" in described(options)
+
+
+def read_generic_csv(path: Path, options: Options) -> Recording:
+    """Read a table by `options.columns`.
+
+    Raises InputError if that is missing, or names what the table has not.
+    """
+    rules = described(options)
+    if not rules.get("sensors") or not rules.get("time"):
+        raise InputError(
+            f"{options.columns or path}: expected a YAML file with 'time' and 'sensors' that names the "
+            "table's columns"
+        )
+    text = read_lines(path)
+    table, damaged = _table(text, rules)
+    reader = _Reader(path, options, rules, table)
+    series: list[SensorSeries] = []
+    repeats = 0
+    for rule in rules["sensors"]:
+        for one in reader.series(rule):
+            kept, more = without_repeats(one)
+            series.append(kept)
+            repeats += more
+    _refuse_doubles(series, options)
+    if not any(one.time_s.size for one in series):
+        raise InputError(f"{path}: holds no row with a time that can be read")
+    flags = (*reader.flags(), *text.damage(damaged + reader.untimed, repeats))
+    return Recording(
+        nodes=by_node(series),
+        t0_known=reader.t0_known,
+        sampling_period_s=None,
+        source=str(path),
+        problems=flags,
+    )
+
+
+def _table(text: TextFile, rules: Mapping[str, Any]) -> tuple[pd.DataFrame, int]:
+    """Return the cells of the columns that are named, as texts, and how many lines have no row."""
+    lines = text.lines[rules.get("skip_lines", 0) :]
+    header = rules.get("header")
+    delimiter = _delimiter(lines[0] if lines else "", rules)
+    if header is None:
+        header, lines = _split(lines[0], delimiter) if lines else [], lines[1:]
+    if len(header) > MOST_COLUMNS:
+        raise InputError(f"{text.path}: has {len(header)} columns; allowed: at most {MOST_COLUMNS}")
+    if not lines:
+        raise InputError(f"{text.path}: holds no row below its heading")
+    wanted = sorted({_place(text.path, header, name) for name in _named_columns(rules)})
+    whole = [line for line in lines if _is_whole(line, len(header), delimiter)]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pd.errors.ParserWarning)
+            table = pd.read_csv(
+                io.StringIO("\n".join(whole)),
+                sep=delimiter,
+                header=None,
+                names=range(len(header)),
+                usecols=wanted,
+                dtype=str,
+                keep_default_na=False,
+                na_filter=False,
+                index_col=False,
+                on_bad_lines="skip",
+            )
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, ValueError) as error:
+        reason = " ".join(str(error).split())[:100]
+        raise InputError(f"{text.path}: is no table ({reason})") from error
+    table.columns = pd.Index([header[place] for place in wanted])
+    return table.fillna("").apply(lambda column: column.str.strip()), len(lines) - len(table)
+
+
+def _delimiter(first: str, rules: Mapping[str, Any]) -> str:
+    given = rules.get("delimiter")
+    if given is not None:
+        return str(_NAMED.get(given, given))
+    found = max(_DELIMITERS, key=first.count)
+    return found if found in first else ","
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    if delimiter == _NAMED["space"]:
+        return line.split()
+    try:
+        return [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+    except csv.Error:
+        return [name.strip() for name in line.split(delimiter)]
+
+
+def _is_whole(line: str, columns: int, delimiter: str) -> bool:
+    """Return True for a row with a cell for each column; one with a NUL was written over."""
+    if "\0" in line:
+        return False
+    quoted = '"' in line or len(delimiter) > 1
+    return (len(_split(line, delimiter)) if quoted else line.count(delimiter) + 1) == columns
+
+
+def _named_columns(rules: Mapping[str, Any]) -> Iterator[str]:
+    if "column" in rules["time"]:
+        yield rules["time"]["column"]
+    for rule in rules["sensors"]:
+        yield rule["column"]
+        yield from rule.get("where", {})
+        yield from (rule[key] for key in ("index_column", "node_column") if key in rule)
+
+
+def _place(path: Path, header: list[str], name: str) -> int:
+    found = [place for place, other in enumerate(header) if other == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InputError(f"{path}: has {len(found)} columns '{name}'; expected one")
+    some = (
+        one_of(name, header[:30]) if all(map(str.isprintable, header[:30])) else "see its heading"
+    )
+    raise InputError(f"{path}: has no column {shown(name)}; {some[:500]}")
+
+
+class _Reader:
+    """The rows of one table, with their times, from which each sensor takes its own."""
+
+    def __init__(
+        self, path: Path, options: Options, rules: Mapping[str, Any], table: pd.DataFrame
+    ) -> None:
+        self.path, self.options, self.table = path, options, table
+        self.time = time = rules["time"]
+        self.decimal = rules.get("decimal", ".")
+        self.where = f"{options.columns}: time"
+        self.zone_name = time.get("zone") or options.time_zone
+        self.zone = zone_named(self.zone_name, f"{self.where}.zone")
+        self.unsure = False
+        since = time.get("since", "unix" if "column" in time else "begin")
+        self.t0_known = since != "begin"
+        start, self.from_flags = (
+            (None, []) if since == "unix" else row_times({**time, "since": since}, options, path)
+        )
+        self.from_s = start or 0.0
+        self.stamps = self._stamps() if "column" in time else None
+        self.untimed = 0
+        if self.stamps is not None:
+            self.untimed = int((~np.isfinite(self.stamps.seconds)).sum())
+        elif "period_s" not in time:
+            raise InputError(
+                f"{self.where}: missing key 'column'; allowed: the column of times, or period_s"
+            )
+
+    def flags(self) -> list[Flag]:
+        """Return what is to be known of the times."""
+        if self.stamps is None or not self.stamps.local:
+            return self.from_flags
+        return zone_flags(self.path, self.zone_name, self.unsure)
+
+    def series(self, rule: Mapping[str, Any]) -> Iterator[SensorSeries]:
+        """Yield the sensors of one rule: one for each device and node in its rows."""
+        rows = np.ones(len(self.table), dtype=np.bool_)
+        for column, text in rule.get("where", {}).items():
+            rows &= (self.table[column] == str(text)).to_numpy()
+        if not rows.any():
+            raise InputError(f"{self.path}: no row has {shown(rule['where'])}")
+        places = np.flatnonzero(rows)
+        nodes = numbered(self._texts(rule, "node_column", places))
+        if len(nodes) > MOST_DEVICES:
+            raise InputError(
+                f"{self.path}: names {len(nodes)} nodes; allowed: at most {MOST_DEVICES}"
+            )
+        for number, own in groups(self._keys(rule, "node_column", places, nodes)):
+            node = list(nodes)[number] or rule.get("node") or node_of(self.path, self.options)
+            devices = _device_numbers(self._texts(rule, "index_column", places[own]), self.path)
+            for key, mine in groups(self._keys(rule, "index_column", places[own], devices)):
+                index = key if "index_column" in rule else rule.get("index", 0)
+                yield self._one(rule, node, index, places[own][mine])
+
+    def _texts(self, rule: Mapping[str, Any], key: str, places: np.ndarray) -> list[str]:
+        column = rule.get(key)
+        return [""] if column is None else list(self.table[column].iloc[places].unique())
+
+    def _keys(
+        self, rule: Mapping[str, Any], key: str, places: np.ndarray, numbers: Mapping[str, int]
+    ) -> np.ndarray:
+        column = rule.get(key)
+        if column is None:
+            return np.zeros(places.size, dtype=np.int64)
+        return self.table[column].iloc[places].map(dict(numbers)).to_numpy(dtype=np.int64)
+
+    def _one(
+        self, rule: Mapping[str, Any], node: str, index: int, places: np.ndarray
+    ) -> SensorSeries:
+        time_s = self._times(places)
+        numbers = self._numbers(self.table[rule["column"]].iloc[places])
+        good = np.isfinite(time_s)
+        quantity, factor = UNITS[rule["unit"]]
+        stated = rule.get("quantity", quantity)
+        _check_quantity(rule, quantity, stated, f"{self.options.columns}: sensors")
+        time_s, values = time_s[good], numbers[good] * factor
+        if stated == "energy":
+            values, stated = _mean_power(time_s, values), "mean_power"
+        return SensorSeries(
+            node=node,
+            sensor=rule.get("name", rule["column"])
+            + (f":{index}" if "index_column" in rule else ""),
+            device_kind=rule["kind"],
+            device_index=index,
+            quantity=stated,
+            time_s=time_s,
+            values=values,
+            valid_max=_range_j(rule, factor, stated),
+            limit_w=rule.get("limit_w"),
+            origin=rule.get("origin", "measured"),
+        )
+
+    def _numbers(self, texts: pd.Series) -> Floats:
+        if self.decimal != ".":
+            texts = texts.str.replace(self.decimal, ".", regex=False)
+        return as_numbers(texts)
+
+    def _times(self, places: np.ndarray) -> Floats:
+        """Return the times of some rows, in their order."""
+        if self.stamps is None:
+            return self.from_s + self.time["period_s"] * np.arange(places.size)
+        seconds = self.stamps.seconds[places]
+        if not self.stamps.local:
+            return seconds
+        known = np.isfinite(seconds)
+        unix = np.full(seconds.size, np.nan)
+        unix[known], unsure = unix_seconds(seconds[known], self.zone)
+        self.unsure |= unsure
+        return unix
+
+    def _stamps(self) -> Stamps:
+        texts, unit = self.table[self.time["column"]], self.time.get("unit")
+        if "format" in self.time:
+            return self._formatted(texts)
+        if unit in (None, "iso"):
+            stamps = parse_times(texts)
+            if stamps is None or (unit == "iso" and not _has_dates(texts)):
+                hint = "unix times, or dates with a time of day" if unit is None else "dates"
+                raise InputError(
+                    f"{self.path}: column '{self.time['column']}' has no {hint}; state its unit or format"
+                )
+            return stamps
+        numbers = self._numbers(texts)
+        if unit == "excel":
+            return Stamps(within((numbers - _EXCEL_1970) * _SECONDS["d"]), local=True)
+        seconds = numbers * _SECONDS[unit] + self.from_s
+        if (
+            self.time.get("since", "unix") == "unix"
+            and np.nanmax(seconds, initial=0.0) < _EARLIEST_S
+        ):
+            raise InputError(
+                f"{self.path}: column '{self.time['column']}' has no unix times in {unit}; say what it "
+                "counts from (time: since: begin, or a time)"
+            )
+        return Stamps(np.where(np.abs(seconds) < LATEST_S, seconds, np.nan), local=False)
+
+    def _formatted(self, texts: pd.Series) -> Stamps:
+        form = self.time["format"]
+        try:
+            return Stamps(dates(texts, form, zoned="%z" in form), local="%z" not in form)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise InputError(f"{self.where}.format: {shown(form)} is no form of a date") from error
+
+
+def _has_dates(texts: pd.Series) -> bool:
+    return any("-" in text or "/" in text for text in texts.head(100))
+
+
+def _device_numbers(names: list[str], path: Path) -> Mapping[str, int]:
+    """Return the numbers of devices: what is written, if all are numbers, else by order of names."""
+    if len(names) > MOST_DEVICES:
+        raise InputError(f"{path}: names {len(names)} devices; allowed: at most {MOST_DEVICES}")
+    if all(name.isascii() and name.isdigit() and len(name) < 5 for name in names):
+        return {name: int(name) for name in names}
+    return {name: place for place, name in enumerate(sorted(names))}
+
+
+def _check_quantity(rule: Mapping[str, Any], natural: str, stated: str, where: str) -> None:
+    allowed = {
+        "power": ("power", "mean_power"),
+        "counter": ("counter", "energy"),
+        "utilisation": ("utilisation",),
+    }[natural]
+    if stated not in allowed:
+        raise InputError(
+            f"{where}: column '{rule['column']}' is in {rule['unit']}, and no {stated}; "
+            f"allowed: {', '.join(allowed)}"
+        )
+
+
+def _mean_power(time_s: Floats, used_j: Floats) -> Floats:
+    """Return the mean powers, (n,), of energies used since the sample before.
+
+    Of the first nothing says for how long it is; it is never integrated, and shows the second's.
+    """
+    step = np.diff(time_s, prepend=np.nan)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean_w = np.where(step > 0, used_j / step, np.nan)
+    mean_w[:1] = mean_w[1:2] if mean_w.size > 1 else np.nan
+    return mean_w
+
+
+def _range_j(rule: Mapping[str, Any], factor: float, quantity: str) -> float | None:
+    """Return where a counter begins anew. Only those of CPUs and memories are known to, early."""
+    if "valid_max" in rule:
+        return float(rule["valid_max"] * factor)
+    if quantity == "mean_power" and rule["unit"].endswith(("J", "Wh")):
+        return NEVER_WRAPS_J
+    return NEVER_WRAPS_J if quantity == "counter" and rule["kind"] not in ("cpu", "ram") else None
+
+
+def _refuse_doubles(series: list[SensorSeries], options: Options) -> None:
+    """Refuse two columns that say the same of one device: one of them has a wrong index or node."""
+    seen: dict[tuple[str, str, int, str], str] = {}
+    for one in series:
+        key = (one.node, one.device_kind, one.device_index, one.quantity)
+        if key in seen:
+            raise InputError(
+                f"{options.columns}: {shown(seen[key])} and {shown(one.sensor)} are both {one.quantity} of "
+                f"{one.device_kind} {one.device_index} of {one.node}; give each its index or node"
+            )
+        seen[key] = one.sensor
+
+
+FORMAT = Format("csv", lambda _: False, read_generic_csv)
+"""Known by the user's description alone; `describes` tells."""

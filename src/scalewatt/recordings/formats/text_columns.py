@@ -1,0 +1,228 @@
+"""What readers of text share: lines, rows of cells, numbers with units, and series of what they say."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import check, schema, shown
+from scalewatt.common.yaml_files import read_yaml
+from scalewatt.recordings.formats.format import Options, decoded
+from scalewatt.recordings.formats.text_times import (
+    as_numbers,
+    parse_times,
+    unix_seconds,
+    zone_flags,
+    zone_named,
+)
+from scalewatt.recordings.series import Flag, Floats, SensorSeries, flag
+
+MOST_BYTES = 1 << 30
+MOST_COLUMNS = 10_000
+MOST_DEVICES = 4096
+"""Of one node: an index beyond is none."""
+
+NEVER_WRAPS_J = 2.0**64 / 1e3
+"""Range of NVML's counters, 64 bits of mJ: they are reset, but never wrap."""
+_PREFIXES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6}
+UNITS: dict[str, tuple[str, float]] = {
+    **{f"{prefix}W": ("power", factor) for prefix, factor in _PREFIXES.items()},
+    **{f"{prefix}J": ("counter", factor) for prefix, factor in _PREFIXES.items()},
+    **{f"{prefix}Wh": ("counter", 3600.0 * factor) for prefix, factor in _PREFIXES.items()},
+    "%": ("utilisation", 0.01),
+    "1": ("utilisation", 1.0),
+}
+"""What a value of each unit measures, and its factor to W, J or a share."""
+_WITH_UNIT = re.compile(r"\s*[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*([A-Za-zµ%]+)\s*")
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """The lines of a file that are whole, and what is to be known of it."""
+
+    path: Path
+    lines: list[str]
+    torn: bool
+    """True if the last line has no end: it may be cut off, within a number too, and is left out."""
+
+    def damage(self, rows: int, repeats: int = 0) -> list[Flag]:
+        """Return the flags of lines that are left out: `rows` without a meaning, `repeats` said before."""
+        found = []
+        if rows:
+            detail = (
+                f"{self.path.name}: {rows} lines hold no sample that can be read, and are left out"
+            )
+            found.append(flag("damaged_lines", None, detail))
+        if repeats:
+            detail = f"{self.path.name}: {repeats} samples repeat one with the same time and value"
+            found.append(flag("duplicate_rows", None, detail))
+        if self.torn:
+            found.append(
+                flag("torn_end", None, f"{self.path.name}: ends within a line, which is left out")
+            )
+        return found
+
+
+def read_lines(path: Path) -> TextFile:
+    """Read a text's lines, without those that are empty. Raises InputError if there is none."""
+    try:
+        # Opening a pipe would wait for its writer.
+        with open(path, "rb", opener=lambda name, f: os.open(name, f | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InputError(f"{path}: is no plain file; expected a recording")
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    if len(content) > MOST_BYTES:
+        raise InputError(f"{path}: has more than {MOST_BYTES} bytes; allowed: at most so many")
+    lines = decoded(content).split("\n")
+    torn = bool(lines.pop().strip())
+    whole = [line.rstrip("\r") for line in lines if line and not line.isspace()]
+    if not whole:
+        raise InputError(f"{path}: is empty; expected a recording")
+    return TextFile(path, whole, torn)
+
+
+def described(options: Options) -> dict[str, Any]:
+    """Return what the user's YAML says of a text's columns; nothing where there is none.
+
+    Raises InputError for a file that its schema does not allow.
+    """
+    if options.columns is None:
+        return {}
+    content = read_yaml(options.columns)
+    rules = schema("columns")
+    check(content, rules, str(options.columns), rules)
+    return content
+
+
+def cells_of(
+    lines: Sequence[str], columns: int, wanted: Sequence[int], delimiter: str
+) -> pd.DataFrame:
+    """Return the wanted cells of lines that have `columns` cells each, as texts without blanks around."""
+    table = pd.read_csv(
+        io.StringIO("\n".join(lines)),
+        sep=delimiter,
+        header=None,
+        names=range(columns),
+        usecols=list(wanted),
+        dtype=str,
+        keep_default_na=False,
+        na_filter=False,
+        quoting=csv.QUOTE_NONE,
+        index_col=False,
+        skip_blank_lines=False,
+    )
+    return table.apply(lambda column: column.str.strip())
+
+
+def quantities(texts: pd.Series, unit: str | None) -> tuple[Floats, str | None]:
+    """Return the numbers of texts, (n,), NaN where there is none, and their unit.
+
+    A unit behind the numbers counts before `unit`, that of the heading; one that differs from the
+    first one's makes no number.
+    """
+    for text in texts:
+        found = _WITH_UNIT.fullmatch(text)
+        if found:
+            unit = found.group(1)
+            return as_numbers(texts.str.removesuffix(unit).str.strip()), unit
+        if text[:1].isdigit():
+            break
+    return as_numbers(texts), unit
+
+
+def in_si(numbers: Floats, unit: str | None, default: str, where: str) -> Floats:
+    """Return numbers in W, J or as a share. Raises InputError for a unit that does not fit `default`."""
+    quantity = UNITS[default][0]
+    found = UNITS.get(unit or default)
+    if found is None or found[0] != quantity:
+        allowed = ", ".join(name for name, (what, _) in UNITS.items() if what == quantity)
+        raise InputError(f"{where}: has the unit '{(unit or '')[:30]}'; allowed: {allowed}")
+    return numbers * found[1]
+
+
+def unix_times(texts: pd.Series, options: Options, path: Path) -> tuple[Floats, list[Flag]] | None:
+    """Return unix seconds of stamps in a file's order, (n,), NaN for none, with flags.
+
+    None if they are no times. Raises InputError for an unknown zone.
+    """
+    stamps = parse_times(texts)
+    if stamps is None:
+        return None
+    if not stamps.local:
+        return stamps.seconds, []
+    zone = zone_named(options.time_zone, f"{path}: time zone")
+    known = np.isfinite(stamps.seconds)
+    unix = np.full(known.size, np.nan)
+    unix[known], unsure = unix_seconds(stamps.seconds[known], zone)
+    return unix, zone_flags(path, options.time_zone, unsure)
+
+
+def row_times(
+    time: Mapping[str, Any], options: Options, path: Path
+) -> tuple[float | None, list[Flag]]:
+    """Return from when rows without times count, `since` of the user's YAML: unix seconds, or None.
+
+    Raises InputError if that is no time.
+    """
+    since = time.get("since", "begin")
+    if since == "begin":
+        return None, []
+    where = f"{options.columns}: time.since"
+    zone = replace(options, time_zone=time.get("zone") or options.time_zone)
+    timed = unix_times(pd.Series([since]), zone, path)
+    if timed is None or not np.isfinite(timed[0][0]):
+        raise InputError(
+            f'{where}: {shown(since)} is no time; allowed: begin, or a time such as "2024-05-31 10:39:13"'
+        )
+    return float(timed[0][0]), timed[1]
+
+
+def groups(keys: np.ndarray) -> Iterable[tuple[int, np.ndarray]]:
+    """Yield each of the keys, (n,) whole numbers, with its places in order."""
+    order = np.argsort(keys, kind="stable")
+    found, begin = np.unique(keys[order], return_index=True)
+    for key, places in zip(found, np.split(order, begin[1:]), strict=True):
+        yield int(key), places
+
+
+def without_repeats(series: SensorSeries) -> tuple[SensorSeries, int]:
+    """Leave out samples that say again what the one before said, at the same time; return how many."""
+    time_s, values = series.time_s, series.values
+    if time_s.size < 2:
+        return series, 0
+    same = (values[1:] == values[:-1]) | (np.isnan(values[1:]) & np.isnan(values[:-1]))
+    keep = np.concatenate(([True], (time_s[1:] != time_s[:-1]) | ~same))
+    repeats = int(keep.size - keep.sum())
+    if repeats:
+        series = replace(series, time_s=time_s[keep], values=values[keep])
+    return series, repeats
+
+
+def with_values(series: Sequence[SensorSeries]) -> list[SensorSeries]:
+    """Leave out sensors of a device that never said anything, where another sensor did.
+
+    Else the first of its power and energy stays, so that it is known to be without values.
+    """
+    said = [one for one in series if np.isfinite(one.values).any()]
+    energetic = [one for one in series if one.quantity != "utilisation"]
+    if energetic and not any(one.quantity != "utilisation" for one in said):
+        said.append(energetic[0])
+    return said
+
+
+def numbered(names: Iterable[str]) -> Mapping[str, int]:
+    """Return a number for each name, by the order in which they come first."""
+    return {name: place for place, name in enumerate(dict.fromkeys(names))}

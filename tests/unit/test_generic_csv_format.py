@@ -1,0 +1,304 @@
+"""Any table, by a YAML that names its columns: wide and long, units, clocks, and what is refused."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_recordings import (
+    HIGH_W,
+    Made,
+    check_counters,
+    check_powers,
+    codes,
+    joules,
+    local,
+    made,
+    of_gpu,
+    written,
+)
+
+from scalewatt.common.errors import InputError
+from scalewatt.recordings.formats.detect import find_format, read_foreign
+from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.series import Recording
+
+POWER_UNITS = {"W": 1.0, "mW": 1e-3, "kW": 1e3, "uW": 1e-6}
+ENERGY_UNITS = {"mJ": 1e-3, "J": 1.0, "kJ": 1e3, "Wh": 3600.0, "kWh": 3.6e6, "uJ": 1e-6}
+TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def read(
+    text: str, rules: dict, time_zone: str | None = None, folder: Path | None = None
+) -> Recording:
+    """Read a table by rules."""
+    if folder is None:
+        with tempfile.TemporaryDirectory() as made_folder:
+            return read(text, rules, time_zone, Path(made_folder))
+    columns = written(folder, yaml.safe_dump(rules), "columns.yaml")
+    path = written(folder, text, "n1.csv")
+    return read_foreign(path, Options(time_zone=time_zone, columns=columns))
+
+
+def cell(value: float | None, decimal: str) -> str:
+    return "" if value is None else f"{value:.17g}".replace(".", decimal)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    made(),
+    st.sampled_from(sorted(POWER_UNITS)),
+    st.sampled_from(sorted(ENERGY_UNITS)),
+    st.sampled_from(["iso", "local", "format", *sorted(TIME_UNITS)]),
+    st.sampled_from([(",", "."), (";", "."), (";", ","), ("\t", ",")]),
+    st.integers(0, 3),
+)
+def test_a_known_power_in_long_form_is_read_back(
+    made: Made, power: str, energy: str, clock: str, style: tuple[str, str], torn: int
+) -> None:
+    delimiter, decimal = style
+    zone = made.zone if clock in ("local", "format") else "UTC"
+    forms = {
+        "iso": "%Y-%m-%dT%H:%M:%S",
+        "local": "%Y-%m-%d %H:%M:%S",
+        "format": "%d.%m.%y %H:%M:%S",
+    }
+    time: dict[str, object] = {"column": "when", "zone": zone}
+    if clock in TIME_UNITS:
+        time = {"column": "when", "unit": clock}
+    elif clock == "format":
+        time["format"] = forms[clock] + ".%f"
+    lines = [delimiter.join(("note", "when", "card", "power", "used"))]
+    for row in made.rows:
+        if clock in TIME_UNITS:
+            when = cell(row.time_s / TIME_UNITS[clock], decimal)
+        else:
+            when = local(row.time_s, zone, forms[clock]) + ("Z" if clock == "iso" else "")
+        value = None if row.power_w is None else row.power_w / POWER_UNITS[power]
+        used = None if row.counter_mj is None else row.counter_mj / 1e3 / ENERGY_UNITS[energy]
+        lines.append(
+            delimiter.join(("x", when, str(row.gpu), cell(value, decimal), cell(used, decimal)))
+        )
+    rules = {
+        "decimal": decimal,
+        "time": time,
+        "sensors": [
+            {"column": "power", "kind": "gpu", "unit": power, "index_column": "card"},
+            {"column": "used", "kind": "gpu", "unit": energy, "index_column": "card"},
+        ],
+    }
+    found = read("\n".join(lines) + "\n" + "2024"[:torn], rules)
+    check_powers(found, made)
+    check_counters(found, made)
+    assert ("torn_end" in codes(found)) == (torn > 0)
+    assert not codes(found) & {"damaged_lines", "time_zone_assumed"}
+    assert found.t0_known and found.hosts == ("n1",)
+
+
+@settings(max_examples=40, deadline=None)
+@given(made(), st.sampled_from([None, 500.0, 65_712.0]), st.booleans())
+def test_a_counter_that_wraps_or_is_reset_is_read_back(
+    made: Made, range_j: float | None, mean: bool
+) -> None:
+    power, time_s = made.power_w[0], made.time_s
+    period = time_s[1] - time_s[0]
+    if range_j is not None and range_j < 2.1 * HIGH_W * period:
+        range_j = 65_712.0
+    steps = 0.5 * (power[1:] + power[:-1]) * period
+    energy = np.concatenate(([0.0], np.cumsum(steps)))
+    true = float(energy[-1])
+    reset = time_s.size // 2
+    if range_j:  # a wrap
+        values = (range_j - energy[reset] + energy) % range_j + 1e-9
+    else:  # a counter that begins anew
+        values = np.where(
+            np.arange(energy.size) < reset, 1e6 + energy, 1.0 + energy - energy[reset]
+        )
+    lines = [
+        "t,joules",
+        *(f"{t!r},{v!r}" for t, v in zip(time_s.tolist(), values.tolist(), strict=True)),
+    ]
+    sensor = {"column": "joules", "kind": "cpu", "unit": "J"}
+    if range_j:
+        sensor["valid_max"] = range_j
+    found = read("\n".join(lines) + "\n", {"time": {"column": "t"}, "sensors": [sensor]})
+    (one,) = found.series
+    assert one.quantity == "counter" and one.valid_max == range_j
+    # Of a reset the one step is not known, and bridged by the power beside it.
+    tolerance = 1e-6 * true + (0.0 if range_j else HIGH_W * period)
+    assert abs(joules(one) - true) <= tolerance
+
+
+@settings(max_examples=30, deadline=None)
+@given(made())
+def test_energies_since_the_row_before_are_mean_powers(made: Made) -> None:
+    power, time_s = made.power_w[0], made.time_s
+    steps = np.concatenate(([9.0], 0.5 * (power[1:] + power[:-1]) * np.diff(time_s)))
+    lines = [
+        "t,used",
+        *(f"{t!r},{e / 3600!r}" for t, e in zip(time_s.tolist(), steps.tolist(), strict=True)),
+    ]
+    sensor = {"column": "used", "kind": "node", "unit": "Wh", "quantity": "energy"}
+    found = read("\n".join(lines) + "\n", {"time": {"column": "t"}, "sensors": [sensor]})
+    (one,) = found.series
+    assert one.quantity == "mean_power" and one.device_kind == "node"
+    assert joules(one) == pytest.approx(steps[1:].sum(), rel=1e-9)
+
+
+WIDE = "t,gpu0,gpu1,load,pdu\n1717144753,61,71,50,300\n1717144754,62,72,60,310\n"
+
+
+def test_a_wide_table_has_a_column_for_each_device(tmp_path: Path) -> None:
+    rules = {
+        "time": {"column": "t"},
+        "sensors": [
+            {"column": "gpu0", "kind": "gpu", "index": 0, "unit": "W", "limit_w": 400},
+            {"column": "gpu1", "kind": "gpu", "index": 1, "unit": "W", "quantity": "mean_power"},
+            {"column": "load", "kind": "gpu", "index": 0, "unit": "%"},
+            {"column": "pdu", "kind": "node", "unit": "W", "origin": "estimated", "name": "rack 7"},
+        ],
+    }
+    found = read(WIDE, rules, folder=tmp_path)
+    assert of_gpu(found, 0).values.tolist() == [61, 62] and of_gpu(found, 0).limit_w == 400
+    assert of_gpu(found, 1, "mean_power").values.tolist() == [71, 72]
+    assert of_gpu(found, 0, "utilisation").values.tolist() == [0.5, 0.6]
+    (node,) = [one for one in found.series if one.device_kind == "node"]
+    assert (node.sensor, node.origin, node.values[0]) == ("rack 7", "estimated", 300)
+    assert found.series[0].time_s.tolist() == [1717144753, 1717144754] and not found.problems
+
+
+def test_rows_are_taken_by_what_stands_in_them_and_nodes_by_a_column(tmp_path: Path) -> None:
+    text = "1717144753|a|cpu|x1|50\n1717144753|a|gpu|x0|60\n1717144753|b|gpu|x9|70\n1717144753|b|gpu|x0|80\n"
+    rules = {
+        "header": ["t", "host", "kind", "dev", "v"],
+        "delimiter": "|",
+        "time": {"column": "t", "unit": "s"},
+        "sensors": [
+            {
+                "column": "v",
+                "kind": "gpu",
+                "unit": "W",
+                "where": {"kind": "gpu"},
+                "node_column": "host",
+                "index_column": "dev",
+            },
+            {"column": "v", "kind": "cpu", "unit": "W", "where": {"kind": "cpu"}, "node": "a"},
+        ],
+    }
+    found = read(text, rules, folder=tmp_path)
+    said = [
+        (one.node, one.device_kind, one.device_index, one.values.tolist()) for one in found.series
+    ]
+    assert sorted(said) == [
+        ("a", "cpu", 0, [50.0]),
+        ("a", "gpu", 0, [60.0]),
+        ("b", "gpu", 0, [80.0]),
+        ("b", "gpu", 1, [70.0]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("time", "first", "known"),
+    [
+        ({"column": "t", "unit": "s", "since": "begin"}, 5.0, False),
+        ({"column": "t", "unit": "ms", "since": "2024-05-31T08:39:13Z"}, 1_717_144_753.005, True),
+        ({"column": "t", "unit": "min", "since": "2024-05-31 10:39:13"}, 1_717_145_053.0, True),
+        ({"period_s": 0.5}, 0.0, False),
+        ({"period_s": 0.5, "since": "2024-05-31 10:39:13"}, 1_717_144_753.0, True),
+        ({"column": "date", "unit": "excel"}, 1_717_144_753.0, True),
+        ({"column": "iso", "unit": "iso"}, 1_717_144_753.0, True),
+        ({"column": "us", "format": "%m/%d/%Y %I:%M:%S %p"}, 1_717_144_753.0, True),
+    ],
+)
+def test_times_of_many_kinds(tmp_path: Path, time: dict, first: float, known: bool) -> None:
+    text = (
+        "t,date,iso,us,p\n5,45443.443900463,2024-05-31 10:39:13,05/31/2024 10:39:13 AM,61\n"
+        "6,45443.443912037,2024-05-31 10:39:14,05/31/2024 10:39:14 AM,62\n"
+    )
+    rules = {"time": time, "sensors": [{"column": "p", "kind": "gpu", "unit": "W"}]}
+    found = read(text, rules, "Europe/Berlin", tmp_path)
+    assert found.series[0].time_s[0] == pytest.approx(first, abs=0.002)
+    assert found.t0_known is known and not found.problems
+
+
+SENSOR = {"column": "p", "kind": "gpu", "unit": "W"}
+RULES = {"time": {"column": "t"}, "sensors": [SENSOR]}
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [
+        (
+            RULES | {"sensors": [SENSOR | {"unit": "hp"}]},
+            "sensors.0..unit: .hp. is not known; allowed: nW",
+        ),
+        (
+            RULES | {"sensors": [SENSOR | {"unt": "W"}]},
+            "unknown key 'unt'; allowed: .*did you mean 'unit'",
+        ),
+        (
+            RULES | {"sensors": [{"column": "p", "unit": "W"}]},
+            "missing key 'kind'; allowed: gpu, cpu",
+        ),
+        (RULES | {"sensors": []}, "sensors"),
+        ({"sensors": [SENSOR]}, "with 'time' and 'sensors'"),
+        (RULES | {"time": {}}, "time' and 'sensors'|missing key 'column'"),
+        (
+            RULES | {"time": {"zone": "UTC"}},
+            "missing key 'column'; allowed: the column of times, or period_s",
+        ),
+        (RULES | {"time": {"column": "when"}}, 'no column "when"; allowed: t, p'),
+        (RULES | {"time": {"column": "t", "zone": "Mars"}}, 'time.zone: "Mars" is no time zone'),
+        (
+            RULES | {"time": {"column": "t", "since": "noon", "unit": "s"}},
+            'time.since: "noon" is no time',
+        ),
+        (
+            RULES | {"time": {"column": "p", "unit": "s"}},
+            "no unix times in s; say what it counts from",
+        ),
+        (RULES | {"time": {"column": "p"}}, "has no unix times, or dates .*; state its unit"),
+        (RULES | {"time": {"column": "t", "unit": "iso"}}, "has no dates"),
+        (RULES | {"sensors": [SENSOR, SENSOR]}, "both power of gpu 0 of n1; give each its index"),
+        (
+            RULES | {"sensors": [SENSOR | {"quantity": "counter"}]},
+            "is in W, and no counter; allowed: power",
+        ),
+        (RULES | {"sensors": [SENSOR | {"where": {"t": "x"}}]}, "no row has"),
+        (RULES | {"skip_lines": 9}, "holds no row"),
+        (RULES | {"delimiter": "||"}, "delimiter"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path, rules: dict, why: str) -> None:
+    with pytest.raises(InputError, match=why) as refused:
+        read("t,p\n1717144753,61\n1717144754,62\n", rules, folder=tmp_path)
+    assert "\n" not in str(refused.value) and str(tmp_path) in str(refused.value)
+
+
+def test_lines_that_are_no_rows_are_counted(tmp_path: Path) -> None:
+    text = "t,p\n1717144753,61\n1717144754,62,63\nnever,64\n17171\x0044755,1\n1717144756,65\n"
+    found = read(text, RULES, folder=tmp_path)
+    assert found.series[0].values.tolist() == [61, 65]
+    (problem,) = found.problems
+    assert problem["code"] == "damaged_lines" and "3 lines" in problem["detail"]
+
+
+def test_quoted_cells_and_headings_are_read(tmp_path: Path) -> None:
+    text = '"t","a ""b"", c"\n"1717144753","61"\n'
+    rules = {"time": {"column": "t"}, "sensors": [SENSOR | {"column": 'a "b", c'}]}
+    assert read(text, rules, folder=tmp_path).series[0].values.tolist() == [61]
+
+
+def test_a_table_is_told_by_its_description_alone(tmp_path: Path) -> None:
+    path = written(tmp_path, WIDE)
+    assert find_format(path) is None
+    columns = written(tmp_path, yaml.safe_dump(RULES), "columns.yaml")
+    found = find_format(path, Options(columns=columns))
+    assert found is not None and found.name == "csv"
+    with pytest.raises(InputError, match="a YAML file that names its columns"):
+        read_foreign(path)

@@ -1,0 +1,196 @@
+"""Power logs of MLPerf Training: small written ones with every fault, and the real ones where they are."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_recordings import Made, codes, joules, made, written
+
+from scalewatt.common.errors import InputError
+from scalewatt.energy.integration.integrate import validate
+from scalewatt.recordings.formats.detect import find_format, read_foreign, read_together
+from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.formats.mlperf_log import read_mlperf_log
+
+T0_MS = 1_715_000_000_000
+
+
+def event(time_ms: float, key: str, value: object = None, **metadata: object) -> str:
+    """Return one line of a log."""
+    content = {"namespace": "", "time_ms": time_ms, "event_type": "POINT_IN_TIME", "key": key}
+    return ":::MLLOG " + json.dumps(content | {"value": value, "metadata": metadata})
+
+
+def reading(second: float, watts: object) -> str:
+    return event(T0_MS + round(1000 * second), "power_reading", watts)
+
+
+def log(folder: Path, *lines: str, end: str = "\n") -> Path:
+    return written(folder, "\n".join(lines) + end, "node_0.txt")
+
+
+START, STOP = "power_measurement_start", "power_measurement_stop"
+
+
+@settings(max_examples=40, deadline=None)
+@given(made(), st.integers(0, 3), st.integers(0, 60))
+def test_a_known_power_is_read_back(made: Made, prefix: int, torn: int) -> None:
+    rows = [row for row in made.rows if row.gpu == 0]
+    lines = [event(round(row.time_s * 1000), "power_reading", row.power_w) for row in rows]
+    before = ["", "0: ", " 12: ", "[node] "][prefix]
+    text = "\n".join(f"{before}{line}\nother output, {n}" for n, line in enumerate(lines)) + "\n"
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder), text + lines[-1][: min(torn, len(lines[-1]) - 1)])
+        found = read_foreign(path)
+    (one,) = found.series
+    times, powers = made.kept(0)
+    valued = np.isfinite(one.values)
+    kept = dict(zip(one.time_s[valued].tolist(), one.values[valued].tolist(), strict=True))
+    assert list(kept) == pytest.approx(times.tolist(), abs=1e-3)
+    assert list(kept.values()) == powers.tolist()
+    assert joules(one) == pytest.approx(np.trapezoid(powers, times), rel=1e-6, abs=1.0)
+    assert codes(found) <= {"torn_end"} and ("torn_end" in codes(found)) == (
+        torn >= len(":::MLLOG")
+    )
+    assert (one.device_kind, one.quantity, one.origin) == ("node", "power", "measured")
+
+
+def test_damaged_lines_are_counted_and_a_torn_one_apart(tmp_path: Path) -> None:
+    path = log(
+        tmp_path,
+        reading(0, 4000),
+        ':::MLLOG {"time_ms": 1, "key": ',
+        ":::MLLOG []",
+        ":::MLLOG {}",
+        event(-5, "power_reading", 1),
+        event(10**40, "power_reading", 1),
+        reading(2, 4100),
+        reading(4, 4200)[:-20],
+        end="",
+    )
+    found = read_foreign(path)
+    assert found.series[0].values.tolist() == [4000, 4100]
+    said = {one["code"]: one["detail"] for one in found.problems}
+    assert set(said) == {"damaged_lines", "torn_end"} and ": 5 lines" in said["damaged_lines"]
+
+
+def test_a_reading_that_is_no_number_is_missing(tmp_path: Path) -> None:
+    path = log(tmp_path, *(reading(n, v) for n, v in enumerate((4000, None, "x", True, [], 4100))))
+    (one,) = read_foreign(path).series
+    np.testing.assert_array_equal(one.values, [4000, *[np.nan] * 4, 4100])
+
+
+def test_a_stop_stamped_before_the_last_reading_is_flagged(tmp_path: Path) -> None:
+    readings = [reading(second, 4000) for second in (0, 2, 4)]
+    for stop_s, wrong in ((0, True), (4, False), (9, False)):
+        lines = [event(T0_MS, START), *readings, event(T0_MS + 1000 * stop_s, STOP)]
+        found = read_foreign(log(tmp_path, *lines))
+        assert (codes(found) == {"stop_stamp_wrong"}) is wrong
+        # The readings alone say how long it is.
+        assert found.series[0].time_s[-1] == T0_MS / 1e3 + 4
+
+
+def test_times_that_go_back_are_passed_on_and_left_out_later(tmp_path: Path) -> None:
+    times = (0, 2, 4, 3, 6, 8)
+    (one,) = read_foreign(
+        log(tmp_path, *(reading(second, 4000 + second) for second in times))
+    ).series
+    assert (one.time_s - T0_MS / 1e3).tolist() == [float(second) for second in times]
+    checked = validate(one)
+    assert [flag["code"] for flag in checked.flags] == ["clock_backwards"]
+    assert joules(one) == pytest.approx(8 * 4004)
+
+
+def test_an_estimate_of_the_switches_is_one_constant(tmp_path: Path) -> None:
+    path = log(tmp_path, event(1, "interconnect_power_est", 6528, switch_id="all"))
+    (one,) = read_foreign(path).series
+    assert (one.device_kind, one.origin, one.values.tolist()) == ("network", "estimated", [6528.0])
+    assert [flag["code"] for flag in one.flags] == ["constant_estimate"]
+
+
+def test_a_log_without_power_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no power_reading and no interconnect_power_est"):
+        read_foreign(log(tmp_path, event(T0_MS, START), event(T0_MS, STOP)))
+
+
+def test_the_log_of_a_run_is_no_power_log(tmp_path: Path) -> None:
+    path = log(tmp_path, event(T0_MS, "run_start"), event(T0_MS + 5, "run_stop", status="success"))
+    assert find_format(path) is None
+
+
+def test_nodes_are_read_together(tmp_path: Path) -> None:
+    for node in (0, 1):
+        written(
+            tmp_path, "\n".join(reading(s, 4000 + node) for s in (0, 2)) + "\n", f"node_{node}.txt"
+        )
+    found = read_together([(tmp_path / f"node_{n}.txt", Options(node=f"n{n}")) for n in (1, 0)])
+    assert found.hosts == ("n0", "n1") and found.format == "mlperf-power"
+
+
+# --- the real ones --------------------------------------------------------------------------------
+
+
+def real() -> Path:
+    folder = os.environ.get("SCALEWATT_MLPERF")
+    if not folder:
+        pytest.skip("SCALEWATT_MLPERF does not name the folder of MLPerf's results with power")
+    return Path(folder)
+
+
+STOP_IS_THE_START = {("1", "bert"), ("1", "llama2_70b_lora"), ("8", "resnet"), ("8", "ssd")}
+"""Nodes and benchmarks whose logs stamp the stop with about the time of the start."""
+
+
+def runs() -> list[dict[str, str]]:
+    """Return the expected figures of one run of each benchmark and system."""
+    with (real() / "expected.csv").open(newline="") as file:
+        found = {(row["system"], row["benchmark"]): row for row in csv.DictReader(file)}
+    assert len(found) > 5
+    return list(found.values())
+
+
+def node_files(run: dict[str, str]) -> list[Path]:
+    folder = (
+        real() / run["set"] / "results" / run["system"] / run["benchmark"] / "power" / run["run"]
+    )
+    return sorted(folder.glob("node_*.txt"))
+
+
+def test_the_energy_of_real_runs_is_that_of_an_independent_reading() -> None:
+    for run in runs():
+        paths = node_files(run)
+        assert len(paths) == int(run["node_files"])
+        found = read_together([(path, Options(node=path.stem)) for path in paths])
+        assert found.hosts == tuple(sorted(path.stem for path in paths)) and found.t0_known
+        window = float(run["run_start"]), float(run["run_stop"])
+        energy = sum(float(validate(one).curve.between(*window)) for one in found.series)
+        assert energy == pytest.approx(float(run["window_j"]), rel=1e-3), run["run"]
+        assert sum(one.time_s.size for one in found.series) == int(run["readings"])
+        assert codes(found) <= {"stop_stamp_wrong"}
+        assert ("stop_stamp_wrong" in codes(found)) == (
+            (run["system"].partition("x")[0], run["benchmark"]) in STOP_IS_THE_START
+        )
+
+
+def test_a_real_log_in_any_pieces_is_read_or_refused(tmp_path: Path) -> None:
+    content = node_files(runs()[0])[0].read_bytes()
+    whole = len(read_mlperf_log(written(tmp_path, content.decode())).of("power_reading"))
+    for end in range(0, len(content), 997):
+        path = tmp_path / "cut"
+        path.write_bytes(content[:end])
+        try:
+            found = read_foreign(path)
+        except InputError:
+            assert end < 1000
+            continue
+        (one,) = found.series
+        assert abs(one.time_s.size - whole * end / len(content)) < 5
+        assert codes(found) <= {"torn_end", "stop_stamp_wrong"}

@@ -1,0 +1,175 @@
+"""The DCGM exporter's metrics: scrapes with times, or after a line with one, and Prometheus' JSON."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_recordings import Made, check_counters, check_powers, codes, local, made, of_gpu, written
+
+from scalewatt.common.errors import InputError
+from scalewatt.recordings.formats.detect import find_format, read_foreign
+from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.series import INSTANTANEOUS, sample_quantity
+
+POWER, ENERGY = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+
+
+def labels(gpu: int, more: str = "") -> str:
+    return (
+        f'{{gpu="{gpu}",UUID="GPU-{gpu}f",device="nvidia{gpu}",modelName="NVIDIA A100-SXM4-40GB",'
+        f'{more}Hostname="n1"}}'
+    )
+
+
+def scrapes(made: Made, stamp: str) -> list[str]:
+    """Write a made recording as scrapes: times behind the values, or a line before each scrape."""
+    lines: list[str] = []
+    last = None
+    for row in made.rows:
+        behind = f" {round(row.time_s * 1000)}" if stamp == "behind" else ""
+        if stamp != "behind" and row.time_s != last:
+            plain = stamp == "unix"
+            lines.append(f"{row.time_s:.9f}" if plain else local(row.time_s, made.zone, stamp))
+            lines.append(f"# TYPE {POWER} gauge")
+        last = row.time_s
+        lines.append(
+            f"DCGM_FI_DEV_GPU_TEMP{labels(row.gpu)} {'NaN' if row.power_w is None else 61}"
+        )
+        if row.power_w is not None:
+            lines.append(f"{POWER}{labels(row.gpu)} {row.power_w:.6f}{behind}")
+            lines.append(f"{ENERGY}{labels(row.gpu)} {row.counter_mj}{behind}")
+    return lines
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    made(),
+    st.sampled_from(["behind", "unix", "%Y-%m-%dT%H:%M:%S", "%Y/%m/%d %H:%M:%S"]),
+    st.integers(0, 100),
+)
+def test_a_known_power_is_read_back(made: Made, stamp: str, torn: int) -> None:
+    lines = scrapes(made, stamp)
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder), "\n".join(lines) + "\n" + lines[-1][:torn])
+        found = read_foreign(path, Options(time_zone=made.zone))
+    check_powers(found, made)
+    check_counters(found, made)
+    assert ("torn_end" in codes(found)) == (torn > 0)
+    assert "damaged_lines" not in codes(found)
+    assert found.hosts == ("n1",) and found.format == "prometheus"
+
+
+@settings(max_examples=30, deadline=None)
+@given(made(), st.integers(1, 7))
+def test_a_known_power_is_read_back_from_the_json_of_a_query(made: Made, pods: int) -> None:
+    # A GPU has other labels, and so another result, for each pod that used it.
+    results: dict[tuple[str, int, int], list[list]] = {}
+    for number, row in enumerate(made.rows):
+        for metric, value in ((POWER, row.power_w), (ENERGY, row.counter_mj)):
+            if value is not None:
+                own = results.setdefault((metric, row.gpu, number // 10 % pods), [])
+                own.append([row.time_s, str(value)])
+    content = {
+        "status": "success",
+        "data": {
+            "resultType": "matrix",
+            "result": [
+                {
+                    "metric": {
+                        "__name__": metric,
+                        "gpu": str(gpu),
+                        "pod": f"p{pod}",
+                        "instance": "n1:9400",
+                    },
+                    "values": values,
+                }
+                for (metric, gpu, pod), values in results.items()
+            ],
+        },
+    }
+    for indent in (None, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            text = json.dumps(content, indent=indent) + "\n"
+            found = read_foreign(written(Path(folder), text))
+        check_powers(found, made)
+        check_counters(found, made)
+        assert found.hosts == ("n1",)
+
+
+def test_scrapes_without_times_are_refused_with_what_would_help(tmp_path: Path) -> None:
+    path = written(tmp_path, f"{POWER}{labels(0)} 61.2\n" * 3)
+    with pytest.raises(InputError, match=r"date \+%s.%N; curl.*query_range"):
+        read_foreign(path)
+
+
+def test_of_a_divided_gpu_one_part_counts(tmp_path: Path) -> None:
+    lines = [
+        POWER + labels(0, f'GPU_I_ID="{part}",') + f" {value} {time}000"
+        for time in (1717144753, 1717144754)
+        for part, value in ((10, 52.636), (4, 52.746), (5, 52.7))
+    ]
+    found = read_foreign(written(tmp_path, "\n".join(lines) + "\n"))
+    assert of_gpu(found, 0).values.tolist() == [52.746, 52.746]
+    assert [one["code"] for one in found.problems] == ["second_sensor"] * 2
+
+
+def test_identity_and_model_are_kept_and_hosts_are_nodes(tmp_path: Path) -> None:
+    text = "".join(
+        f'{POWER}{{gpu="0",UUID="GPU-{host}",modelName="NVIDIA A100-SXM4-40GB",'
+        f'Hostname="{host}"}} 6{n} 1717144753000\n'
+        for n, host in enumerate(("n2", "n1"))
+    )
+    found = read_foreign(written(tmp_path, text))
+    assert found.hosts == ("n1", "n2")
+    assert [(one.uuid, one.values[0]) for one in found.series] == [("GPU-n1", 61), ("GPU-n2", 60)]
+    assert {sample_quantity(one, None) for one in found.series} == {INSTANTANEOUS}
+
+
+def test_a_dump_names_the_metric_within_the_braces(tmp_path: Path) -> None:
+    text = f'{{__name__="{POWER}",gpu="3",Hostname="a\\"b"}} 61.5 1717144753123\n'
+    found = read_foreign(written(tmp_path, text))
+    assert found.hosts == ('a"b',)
+    assert of_gpu(found, 3).time_s.tolist() == [1717144753.123]
+
+
+def test_stale_and_endless_values_are_missing(tmp_path: Path) -> None:
+    text = "".join(
+        f"{POWER}{labels(0)} {value} {1717144753 + n}000\n"
+        for n, value in enumerate(("61", "NaN", "+Inf", "-Inf", "Nil", "9.223372036854775792e+18"))
+    )
+    found = read_foreign(written(tmp_path, text))
+    np.testing.assert_array_equal(of_gpu(found, 0).values, [61, *[np.nan] * 5])
+
+
+def test_damaged_lines_are_counted(tmp_path: Path) -> None:
+    good = f"{POWER}{labels(0)} 61 1717144753000\n"
+    bad = f'{POWER}{{gpu="0",UUID=GPU}} 61 1717144753000\n{POWER}{{gpu="0\n'
+    (problem,) = read_foreign(written(tmp_path, good + bad)).problems
+    assert problem["code"] == "damaged_lines" and "2 lines" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f'{POWER}{{gpu="x"}} 61 1717144753000\n', "no sample that is read"),
+        (f'{POWER}{{gpu="0"}} 61 99999999999999999999\n', "no sample with a time"),
+        (f'{{"a": "{POWER}"\n', "is no JSON"),
+        (f'{{"a": "{POWER}"}}\n', "expected data.result"),
+        (f'{{"data": {{"result": ["{POWER}", 1]}}}}\n', "no sample that is read"),
+    ],
+)
+def test_what_holds_no_sample_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(InputError, match=why) as refused:
+        read_foreign(written(tmp_path, text))
+    assert str(refused.value).count(str(tmp_path)) == 1
+
+
+def test_it_is_told_by_its_content(tmp_path: Path) -> None:
+    found = find_format(written(tmp_path, f"# HELP x\n{POWER}{labels(0)} 61\n"))
+    assert found is not None and found.name == "prometheus"
