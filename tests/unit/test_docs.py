@@ -206,6 +206,8 @@ def test_a_yaml_block_is_valid(content: dict[str, Any]) -> None:
         assert parse_cluster(content, "README.md").devices
     elif "model" in content:  # of registered runs, which test_register registers
         assert set(content) <= {*schema("registration")["properties"], "runs"}
+    elif {"sensors", "header", "time"} & set(content):  # of a table of samples
+        Draft202012Validator(schema("columns")).validate(content)
     else:  # a part of a cluster file
         part = {**schema("cluster"), "required": []}
         Draft202012Validator(part).validate(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from made_recordings import (
 )
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import schema
 from scalewatt.recordings.formats.detect import find_format, read_foreign
 from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.series import Recording
@@ -302,3 +304,26 @@ def test_a_table_is_told_by_its_description_alone(tmp_path: Path) -> None:
     assert found is not None and found.name == "csv"
     with pytest.raises(InputError, match="a YAML file that names its columns"):
         read_foreign(path)
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "recordings.md").read_text(encoding="utf-8")
+
+
+def test_the_pages_tables_are_read_by_the_pages_yaml(tmp_path: Path) -> None:
+    examples = re.findall(r"```csv\n(.*?)```\s+```yaml\n(.*?)```", PAGE, re.DOTALL)
+    wide, long = (read(text, yaml.safe_load(rules), folder=tmp_path) for text, rules in examples)
+    said = {(one.device_kind, one.device_index): one.values.tolist() for one in wide.series}
+    assert said == {("gpu", 0): [61.2, 61.9], ("gpu", 1): [70.1, 70.4], ("node", 0): [402, 403]}
+    assert {one.time_s[0] for one in (*wide.series, *long.series)} == {1_717_144_753.0}
+    assert long.hosts == ("n1",)
+    assert of_gpu(long, 0, "counter").values.tolist() == [812_500, 812_900]
+    assert of_gpu(long, 0, "utilisation").values.tolist() == [0.97, 0.98]
+    assert not wide.problems and not long.problems
+
+
+def test_the_page_has_every_key_and_no_other() -> None:
+    rules = schema("columns")["properties"]
+    keys = {f"time.{key}" for key in rules["time"]["properties"]} | (set(rules) - {"time"})
+    keys |= set(rules["sensors"]["items"]["properties"])
+    cells = re.findall(r"^\| (`.*?) \|", PAGE.split("| key |")[1], re.MULTILINE)
+    assert sorted(key for cell in cells for key in re.findall(r"`(.+?)`", cell)) == sorted(keys)
