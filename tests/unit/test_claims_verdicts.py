@@ -550,7 +550,10 @@ FURTHER: dict[str, Further] = {
         ("several origins",),
     ),
     "rated powers among each other": Further(
-        "D05", mixed(resnet_world, "estimated", lambda p: True), YES, ("the energy: estimated.",)
+        "D05",
+        mixed(resnet_world, "estimated", lambda p: True),
+        OPEN,
+        ("an estimate with an interval, or a sensor, would tell", "the energy: estimated."),
     ),
     "origins of two phases": Further(
         "H11", mixed(study, "simulated", is_fine), UNTESTED, ("measured, simulated",)

@@ -143,7 +143,8 @@ def _draw_panel(
         return False
     x = context.quantity(panel.x_name, context.places[panel.x_name])
     y = context.quantity(panel.y_name, points["y"])
-    factors = {"x": x.factor, "y": y.factor, "y_bar_low": y.factor, "y_bar_high": y.factor}
+    of_y = ("y", "y_bar_low", "y_bar_high", "y_estimate_low", "y_estimate_high")
+    factors = {"x": x.factor, **dict.fromkeys(of_y, y.factor)}
     scaled = _with_stretches(rows).assign(**{name: rows[name] * f for name, f in factors.items()})
     _draw_points(axes, panel.letter, scaled, context)
     axes.set(xlabel=x.label, ylabel=y.label)
@@ -153,6 +154,7 @@ def _draw_panel(
     drawn = scaled[scaled["valued"]]
     ends = data.bar_ends(drawn)
     extent = data.room_for(drawn["y"].to_list(), ends, log=y.scale != "linear")
+    extent += drawn[["y_estimate_low", "y_estimate_high"]].dropna().to_numpy().ravel().tolist()
     if panel.y_name == "speedup":
         extent += drawn["x"].to_list()
     _scale(axes, "y", y, extent, dense=True)
@@ -175,6 +177,7 @@ def _draw_points(axes: Axes, letter: str, rows: pd.DataFrame, context: _Context)
         line.set_gid(f"points-{letter}-{series}-{origin}")
     points = rows[rows["valued"]]
     layout.draw_error_bars(axes, points, context.looks)
+    layout.draw_estimates(axes, points, context.looks)
     if context.ringed:
         ringed = points[points["single"] & ~points["published"]]
         for series, own in data.groups(ringed, "series"):
@@ -229,6 +232,7 @@ def _note_sentences(points: pd.DataFrame, context: _Context, cut: Sequence[str])
     return [
         prose.opening(points),
         _bar_sentence(points[points["valued"]], context, cut),
+        prose.estimate_sentence(points[points["valued"]]),
         _shared_sentence(points),
         _null_sentence(points, context.labels),
         prose.no_energy_sentence(points),

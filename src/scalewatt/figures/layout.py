@@ -89,6 +89,26 @@ def draw_error_bars(
         )
 
 
+ESTIMATE_WIDTH, ESTIMATE_ALPHA = 5.0, 0.22
+
+
+def draw_estimates(axes: Axes, points: pd.DataFrame, looks: Looks, along: str = "y") -> None:
+    """Draw a broad pale bar over the interval of each estimate: unlike an error bar, without caps."""
+    known = points[points[f"{along}_estimate_low"].notna()]
+    for series, own in data.groups(known, "series"):
+        draw = axes.vlines if along == "y" else axes.hlines
+        bars = draw(
+            own["x" if along == "y" else "y"].to_list(),
+            own[f"{along}_estimate_low"].to_list(),
+            own[f"{along}_estimate_high"].to_list(),
+            colors=looks[series]["color"],
+            linewidth=ESTIMATE_WIDTH,
+            alpha=ESTIMATE_ALPHA,
+            zorder=1.5,
+        )
+        bars.set_gid(f"estimates-{series}")
+
+
 # --- labels beside points -------------------------------------------------------------------------
 
 

@@ -89,13 +89,15 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame, looks: layout.Looks, panels: lay
     first = points.iloc[0]
     cost = prose.quantity(first["x_name"], data.gpu_word(rows), first["model"])
     cost = cost.fitting(points["x"].to_list())
-    across = ("x", "x_bar_low", "x_bar_high")
+    across = ("x", "x_bar_low", "x_bar_high", "x_estimate_low", "x_estimate_high")
     points = points.assign(**{name: points[name] * cost.factor for name in across})
     layout.draw_series(axes, points, looks, joined=False)
     panels.set_labels(axes, cost.label, prose.metric_words(rows))
     layout.draw_error_bars(axes, points, looks, "xy", width=0.7)
+    layout.draw_estimates(axes, points, looks, "x")
     ends = {axis: data.bar_ends(points, axis) for axis in "xy"}
     costs = data.room_for(points["x"].to_list(), ends["x"], log=True)
+    costs += points[["x_estimate_low", "x_estimate_high"]].dropna().to_numpy().ravel().tolist()
     if positive := [value for value in costs if value > 0]:
         style.log_axis(axes, "x", positive, 10, panels.dense)
     style.linear_axis(axes, data.room_for(points["y"].to_list(), ends["y"], log=False), False)
@@ -153,6 +155,8 @@ def _note_sentences(points: pd.DataFrame, cut: Sequence[str]) -> list[str]:
         " compared within one origin and scope only. A configuration shared by several series is shown"
         " with the first of them.",
         _bar_sentence(points[points["valued"]], cut),
+        prose.estimate_sentence(points[points["valued"]], "x"),
+        _open_sentence(points[points["valued"] & ~points["published"]]),
         prose.goal_sentence(points),
         _null_sentence(points),
         prose.no_energy_sentence(points),
@@ -161,6 +165,15 @@ def _note_sentences(points: pd.DataFrame, cut: Sequence[str]) -> list[str]:
         *(sentences if len(points) else []),
         *prose.table_notes(points),
     ]
+
+
+def _open_sentence(points: pd.DataFrame) -> str:
+    """Return of how many points estimates do not tell whether they are Pareto-optimal."""
+    open_ = points[points["non_dominated"].isna() & (points["x_name"] == "energy_kwh")]
+    if open_.empty:
+        return ""
+    total = int((points["x_name"] == "energy_kwh").sum())
+    return f"Whether {len(open_)} of {total} points are optimal in energy is left open by the estimates."
 
 
 def _bar_sentence(points: pd.DataFrame, cut: Sequence[str]) -> str:

@@ -142,6 +142,16 @@ def origin_phrase(origin: str | None, scope: str | None) -> str:
     }.get(origin or "", "not known")
 
 
+def estimate_sentence(points: pd.DataFrame, axis: str = "y") -> str:
+    """Return what broad pale bars are; nothing where no point has one."""
+    if points[f"{axis}_estimate_low"].isna().all():
+        return ""
+    return (
+        "Broad pale bars: where the true value lies by what is estimated, whatever the repeats; common to "
+        "all runs on a device, but for its curve over load."
+    )
+
+
 def opening(points: pd.DataFrame) -> str:
     """Return where the energy of points comes from, what n counts, and the hardware."""
     counts = f"n counts {data.gpu_word(points)}."

@@ -24,7 +24,7 @@ from scalewatt.claims.evidence.claim_types import (
     Value,
 )
 from scalewatt.claims.evidence.evidence import Point
-from scalewatt.claims.numbers.uncertain_number import UNTOLD, Number, shown, text
+from scalewatt.claims.numbers.uncertain_number import UNBOUNDED, UNTOLD, Number, shown, text
 from scalewatt.results.tables.t_tests import (
     LEVEL,
     MOST_REPEATS,
@@ -163,6 +163,8 @@ def _chance(
 def needed(own: Number, low: float, high: float) -> str:
     """Return the repeats that would probably tell (80 %), were this value the truth, as a phrase."""
     if math.isinf(own.error):
+        if own.assumed == UNBOUNDED:
+            return "an estimate with an interval, or a sensor, would tell"
         if own.assumed == UNTOLD:
             return "repeats with seeds of their own (`seeds: varied`) would tell, 3 or more"
         return "about 3 repeats, with seeds of their own, would tell the spread"

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from scalewatt.claims.evidence import evidence
 from scalewatt.claims.evidence.claim_types import NotTestable
 from scalewatt.claims.evidence.evidence import Point, is_metric, is_of_power, unlike_paper, use
 from scalewatt.claims.numbers.variances import Variance, added, apart, freedom_of, times
+from scalewatt.results.tables.estimates import relative_bounds
 from scalewatt.results.tables.published_spread import (
     WIDEST,
     Spread,
@@ -38,7 +40,10 @@ _LABELS = {
 BY_CAMPAIGN = "by the campaign's repeats of this model"
 UNKNOWN = "of unknown spread"
 UNTOLD = "of unknown spread: its repeats share one seed"
-_WEAKEST = (UNKNOWN, UNTOLD)
+UNBOUNDED = "estimated, with no interval stated"
+ESTIMATE = "by what its estimate leaves open"
+NORMAL = 1.96  # standard errors to either side within which 95 % lie
+_WEAKEST = (UNBOUNDED, UNKNOWN, UNTOLD)
 MODELS = {"fourcastnet": "FourCastNet", "resnet50": "ResNet50"}
 """Names of the models whose repeats are published."""
 
@@ -240,7 +245,25 @@ def quantity(point: Point, name: str) -> Number:
             return unknown(error, UNTOLD if summary.n > 1 else UNKNOWN)
     published = point.origin == "published"
     pool = published_source(point.model) if published else f"{point.model} {point.phase}"
-    return number(summary, name, point.model, point.id, point.spread(name), pool)
+    own = number(summary, name, point.model, point.id, point.spread(name), pool)
+    return with_estimate(own, point, name) if evidence.is_of_energy(name) else own
+
+
+def with_estimate(own: Number, point: Point, name: str) -> Number:
+    """Return an energy with what is estimated of it as a further variance, which no repeats lessen.
+
+    Each point's error counts as its own: that a part of it is common to a machine is not made use of.
+    """
+    ends = relative_bounds(point.row, name)
+    if ends is None:
+        return unknown(own.value, UNBOUNDED)
+    wide = max(ends[1], 1 / ends[0]) if ends[0] > 0 else math.inf
+    if wide <= 1:
+        return own
+    square = (math.log(wide) / NORMAL * own.value) ** 2
+    more = {f"the estimate of {point.id}": Variance(square, math.inf, 0.0, square)}
+    rests = " and ".join(filter(None, (own.assumed, ESTIMATE)))
+    return replace(own, variances={**own.variances, **more}, assumed=rests)
 
 
 def refuse_estimates(points: Sequence[Point]) -> None:

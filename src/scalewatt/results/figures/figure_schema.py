@@ -81,7 +81,7 @@ POINTS = pa.schema(
         *_texts("x_name"),
         *_numbers("x"),
         *_texts("y_name"),
-        *_numbers("y", *(f"y_{end}" for end in _ENDS)),
+        *_numbers("y", *(f"y_{end}" for end in _ENDS), "y_estimate_low", "y_estimate_high"),
         *_of_configurations(COPIED[9:]),
     ]
 )
@@ -142,6 +142,7 @@ VARIANTS = pa.schema(
         *_texts("series", "label", "baseline", "group", "differs"),
         *_of_configurations(VARIANT_IDENTITY),
         *_numbers(*(f"{name}{end}" for name in RATIOS for end in ("", "_low", "_high"))),
+        *_numbers("energy_ratio_estimate_low", "energy_ratio_estimate_high"),
         *_numbers(*(f"{name}_{part}" for name in VARIANT_QUANTITIES for part in SUMMARY)),
     ]
 )
@@ -199,6 +200,7 @@ PARETO = pa.schema(
                 *_numbers(axis, *(f"{axis}_{end}" for end in _ENDS)),
             )
         ),
+        *_numbers("x_estimate_low", "x_estimate_high"),
         ("non_dominated", pa.bool_()),
     ]
 )

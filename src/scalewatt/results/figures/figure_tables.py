@@ -22,6 +22,7 @@ from scalewatt.results.figures.learning_table import learning
 from scalewatt.results.figures.pareto_table import pareto
 from scalewatt.results.figures.power_trace import power
 from scalewatt.results.figures.variants_table import variants
+from scalewatt.results.tables.estimates import quantity_bounds
 from scalewatt.results.tables.frames import FLOAT, column_of, frame_of, to_frame, to_table
 from scalewatt.results.tables.published import is_overlaid, published_lines, timed_alike
 from scalewatt.results.tables.read_table import PUBLISHED
@@ -61,6 +62,8 @@ def _panel(panel: Panel, lines: pd.DataFrame) -> pd.DataFrame:
     x = lines[panel.x_name if panel.x_name in lines else f"{panel.x_name}_mean"].astype(FLOAT)
     axes: dict[str, Any] = {"x_name": panel.x_name, "x": x, "y_name": panel.y_name, "y": y["mean"]}
     axes |= {f"y_{part}": y[part] for part in PARTS if part != "mean"}
+    open_ = quantity_bounds(lines, panel.y_name)
+    axes |= {f"y_estimate_{end}": open_[end] for end in open_}
     drawn = lines.assign(panel=panel.letter, **axes)
     return drawn[~drawn["published"] | (drawn["x"].notna() & drawn["y"].notna())]
 

@@ -8,6 +8,7 @@ from typing import Any
 from scalewatt.campaign.campaign_types import SAME
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.figures.figure_schema import PANELS
+from scalewatt.results.tables.estimates import ORIGINS, relative_bounds
 from scalewatt.results.tables.published import (
     is_overlaid,
     published_lines,
@@ -51,7 +52,30 @@ def notes(
         *_speedup_notes(definition, rows),
         *_overlay_notes(definition, rows),
         *_simulated_notes(rows),
+        *estimate_notes(rows),
         *(seed_notes(seeds or {}) if _shows_errors(definition.get("figure")) else []),
+    ]
+
+
+def estimate_notes(rows: Sequence[Row]) -> list[str]:
+    """Say within what the true energies lie, where some of these runs' are estimated."""
+    counted = [r for r in rows if r.get("excluded") is None and r.get("energy_kwh") is not None]
+    found = [
+        relative_bounds(row, "energy_kwh", "") for row in counted if row["energy_origin"] in ORIGINS
+    ]
+    known = [ends for ends in found if ends is not None]
+    if not found:
+        return []
+    if len(known) < len(found):
+        return [
+            "Energies are estimated, in part by an earlier version that states no interval: nothing "
+            "is concluded from them."
+        ]
+    low, high = min(ends[0] for ends in known), max(ends[1] for ends in known)
+    some = "Energies are" if len(found) == len(counted) else "Some energies are"
+    return [
+        f"{some} estimated: the true ones lie within {low:.2g} to {high:.2g} times what is shown. "
+        "Repeats share that error, so their spread says nothing of it (docs/energy.md)."
     ]
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from scalewatt.recordings.series import Floats
 from scalewatt.results.figures.figure_schema import PARETO, panel_letter
-from scalewatt.results.tables.frames import to_frame, to_table
+from scalewatt.results.tables.estimates import ORIGINS, energy_ratio_bounds, quantity_bounds
+from scalewatt.results.tables.frames import column_of, records, to_frame, to_table
 from scalewatt.results.tables.published import is_overlaid, published_lines
 from scalewatt.results.tables.read_table import PUBLISHED
 from scalewatt.results.tables.scaling import lines_of, points_of
@@ -49,13 +51,16 @@ def _points(configurations: pd.DataFrame, cost: str) -> pd.DataFrame:
     for axis, name in (("x", cost), ("y", METRIC)):
         columns |= {f"{axis}_name": name, axis: configurations[f"{name}_mean"]}
         columns |= {f"{axis}_{end}": configurations[f"{name}_{end}"] for end in PARTS[1:]}
+    open_ = quantity_bounds(configurations, cost)
+    columns |= {f"x_estimate_{end}": open_[end] for end in open_}
     return configurations.assign(**columns)
 
 
 def with_front(rows: pd.DataFrame) -> pd.DataFrame:
     """Add `non_dominated`: no comparable point of the panel is as good and as cheap.
 
-    Energies compare within one origin and scope alone. Null without a value, and of published rows.
+    Energies compare within one origin and scope alone. Null without a value, of published rows, and
+    where the intervals of estimated energies do not tell. `rows` have the columns of their configurations.
     """
     shown = rows["x"].notna() & rows["y"].notna()
     shown &= (rows["energy_origin"] != PUBLISHED).fillna(True)
@@ -65,15 +70,38 @@ def with_front(rows: pd.DataFrame) -> pd.DataFrame:
     keys += [compared[name].where(of_energy, "") for name in ("energy_origin", "energy_scope")]
     front = pd.Series(index=rows.index, dtype=pd.ArrowDtype(pa.bool_()))
     for _, own in compared.groupby(keys, dropna=False, sort=False):
-        front[own.index] = _is_on_front(own)
+        front[own.index] = column_of(_is_on_front(own), pa.bool_(), own.index)
     return rows.assign(non_dominated=front)
 
 
-def _is_on_front(rows: pd.DataFrame) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return for points that compare with each other, shape (n,), which no other dominates."""
+def _is_on_front(rows: pd.DataFrame) -> list[bool | None]:
+    """Return for points that compare which no other dominates; None where estimates leave it open."""
     x = rows["x"].to_numpy(dtype=np.float64)
     y = rows["y"].to_numpy(dtype=np.float64)
     y = -y if rows["metric_goal"].iloc[0] == "max" else y
-    as_good = (x[:, None] <= x) & (y[:, None] <= y)
-    better = (x[:, None] < x) | (y[:, None] < y)
-    return np.logical_not((as_good & better).any(axis=0))
+    least, most = _cost_ratios(rows, x)
+    as_good, better = y[:, None] <= y, y[:, None] < y
+    surely = (((most <= 1) & as_good) & ((most < 1) | better)).any(axis=0)
+    perhaps = (((least <= 1) & as_good) & ((least < 1) | better)).any(axis=0)
+    return [
+        False if sure else None if open_ else True
+        for sure, open_ in zip(np.asarray(surely), np.asarray(perhaps), strict=True)
+    ]
+
+
+def _cost_ratios(rows: pd.DataFrame, x: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the largest ratio of the costs of every two points (n, n), row over column.
+
+    Of estimated energies these differ; where an interval is not known anything is possible.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        plain = np.where(x[:, None] == x, 1.0, x[:, None] / x)
+    of_energy = (rows["x_name"] == "energy_kwh").all()
+    if not of_energy or not rows["energy_origin"].isin(ORIGINS).any():
+        return plain, plain
+    points = records(rows)
+    ends = [
+        [energy_ratio_bounds(one, other) or (0.0, np.inf) for other in points] for one in points
+    ]
+    found = np.array(ends, dtype=np.float64)
+    return found[..., 0], found[..., 1]

@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.results.figures.figure_schema import RATIOS, VARIANTS
+from scalewatt.results.tables.estimates import ratio_bounds
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.repeat_statistics import quotients
 from scalewatt.results.tables.scaling import comparable
@@ -36,6 +37,9 @@ def variants(definition: Row, configurations: pd.DataFrame) -> pd.DataFrame:
         for found in [ratios_of(rows, baselines, quantity)]
         for end, part in (("", "mean"), ("_low", "low"), ("_high", "high"))
     }
+    open_ = ratio_bounds(rows, baselines.assign(configuration=rows["baseline"]))
+    open_ = open_.where(ratios["energy_ratio"].notna())
+    ratios |= {f"energy_ratio_estimate_{end}": open_[end] for end in open_}
     return rows.assign(**ratios)[VARIANTS.names]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import combinations
 from operator import add, itemgetter
@@ -24,6 +24,7 @@ from scalewatt.campaign.series_expansion import without_device
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.tables import t_tests
 from scalewatt.results.tables.derived_quantities import ratio
+from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import column_of, frame_of, records, values
 from scalewatt.results.tables.published_spread import Spread, published_spread
 from scalewatt.results.tables.table_schema import COMPARISONS
@@ -110,6 +111,10 @@ def _pair(own: pd.DataFrame, baseline: pd.DataFrame, alike: list[pd.DataFrame]) 
             [ones, others], repeats, published_spread(first["model"], quantity)
         )
         found = equivalence(ones, others, MARGIN)
+        estimated = of_energy and bool(origins & set(ORIGINS))
+        open_ = _open(own, baseline, kinds, found.ratio) if estimated else None
+        if estimated:
+            found = with_estimates(found, open_)
         rows.append(
             {
                 **{name: first[name] for name in _SHOWN},
@@ -125,16 +130,51 @@ def _pair(own: pd.DataFrame, baseline: pd.DataFrame, alike: list[pd.DataFrame]) 
                 "ratio": found.ratio,
                 "ratio_low": found.low,
                 "ratio_high": found.high,
+                "ratio_estimate_low": open_[0] if open_ else None,
+                "ratio_estimate_high": open_[1] if open_ else None,
                 "margin": MARGIN,
                 "tost_p": found.p,
                 "verdict": found.verdict,
-                "repeats_needed": _needed(found, spread, min(len(ones), len(others))),
+                "repeats_needed": None
+                if estimated
+                else _needed(found, spread, min(len(ones), len(others))),
                 "spread": spread.relative if spread else None,
                 "spread_freedom": spread.freedom if spread else None,
                 "spread_source": source,
             }
         )
     return rows
+
+
+def _open(
+    own: pd.DataFrame, baseline: pd.DataFrame, kinds: Sequence[str], ratio: float
+) -> tuple[float, float] | None:
+    """Return the ratio's ends by what is estimated: on two devices no error cancels. None: not known."""
+    ends = []
+    for runs in (own, baseline):
+        energy, low, high = (
+            sum(sum(values(runs[f"{kind}_energy_{end}kwh"])) for kind in kinds)
+            if all(runs[f"{kind}_energy_{end}kwh"].notna().all() for kind in kinds)
+            else None
+            for end in ("", "low_", "high_")
+        )
+        if not energy or low is None or high is None:
+            return None
+        ends.append((low / energy, high / energy))
+    return ratio * ends[0][0] / ends[1][1], ratio * ends[0][1] / ends[1][0]
+
+
+def with_estimates(found: Equivalence, open_: tuple[float, float] | None) -> Equivalence:
+    """Return the comparison with a verdict that also holds wherever estimates may lie; `open_` is that ratio.
+
+    An unknown interval carries no verdict; nor do repeats, more of which would not tell.
+    """
+    if open_ is None or found.low is None or found.high is None:
+        return replace(found, p=None, verdict="unresolved")
+    low, high = open_[0] * found.low / found.ratio, open_[1] * found.high / found.ratio
+    inside = low > 1 / (1 + MARGIN) and high < 1 + MARGIN
+    carried = inside if found.verdict == "equivalent" else low > 1 or high < 1
+    return found if carried else replace(found, p=None, verdict="unresolved")
 
 
 def _needed(found: Equivalence, spread: Spread | None, present: int) -> int | None:

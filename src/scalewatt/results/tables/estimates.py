@@ -1,16 +1,40 @@
 """What estimates leave open: the intervals of energies, and of what follows from them.
 
-The error of an estimate belongs to the machine: repeats share it, and it averages out over nothing.
+The error of an estimate belongs to the machine: repeats share it, and it averages out over nothing. In the
+ratio of two energies on one device, of CPUs by the same formula, the machine's part cancels, and the curve
+over load leaves SHAPE_FACTOR. Of anything else the whole of both intervals counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
-from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
+from scalewatt.energy.integration.rated_power import SHAPE_FACTOR
+from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import total_in_scope
+from scalewatt.results.tables.frames import column_of, records
+
+Row = dict[str, Any]
+Ends = tuple[float, float]
+
+ORIGINS = (ESTIMATED, "mixed")
+"""Origins of energies of which a part is estimated."""
+_OF_KINDS = {
+    "mean_gpu_power_w": "gpu_",
+    "mean_cpu_socket_power_w": "cpu_",
+    "mean_ram_power_w": "ram_",
+    **{f"{kind}_energy_kwh": f"{kind}_" for kind in DEVICE_KINDS},
+}
+_OF_ALL = (
+    *("energy_kwh", "p_gpuh_kw", "energy_per_sample_j", "energy_per_update_j"),
+    *("energy_per_node_kwh", "facility_energy_kwh", "carbon_kg", "cost"),
+)
 
 
 def estimate_bounds(
@@ -28,3 +52,120 @@ def estimate_bounds(
         found |= {f"energy_{end}_kwh": total / J_PER_KWH}
         found |= {f"{kind}_energy_{end}_kwh": parts[kind] / J_PER_KWH for kind in DEVICE_KINDS}
     return found
+
+
+def relative_bounds(row: Mapping[str, Any], name: str, ending: str = "_mean") -> Ends | None:
+    """Return the ends of the interval that estimates leave to a quantity, over the quantity itself.
+
+    `ending` is that of energies' columns: `_mean` of a configuration, nothing of a run. (1, 1) where
+    nothing of it is estimated, or it is no energy; None where that is not known.
+    """
+    if name.startswith("net_") and row["energy_origin"] in ORIGINS:
+        return None  # a difference of two estimates
+    if name.endswith("_energy_share"):
+        return _share_bounds(row, name.removesuffix("_energy_share"), ending)
+    prefix = _OF_KINDS.get(name, "" if name in _OF_ALL else None)
+    energy = None if prefix is None else row.get(f"{prefix}energy_kwh{ending}")
+    if prefix is None or row["energy_origin"] not in ORIGINS or not energy:
+        return 1.0, 1.0
+    low, high = (row.get(f"{prefix}energy_{end}_kwh") for end in ("low", "high"))
+    return None if low is None or high is None else (low / energy, high / energy)
+
+
+def _share_bounds(row: Mapping[str, Any], kind: str, ending: str) -> Ends | None:
+    """Return that of a device kind's share of the energy."""
+    part = relative_bounds(row, f"{kind}_energy_kwh", ending)
+    whole = relative_bounds(row, "energy_kwh", ending)
+    return None if part is None or whole is None else (part[0] / whole[1], part[1] / whole[0])
+
+
+def quantity_bounds(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return columns `low` and `high`: what estimates leave to a quantity of configurations.
+
+    Null where nothing of it is estimated, and where its interval is not known.
+    """
+    found: list[Ends | None] = []
+    for row in records(rows):
+        ends, mean = relative_bounds(row, name), row.get(f"{name}_mean")
+        wide = ends is not None and ends[0] < ends[1] and mean is not None
+        found.append((mean * ends[0], mean * ends[1]) if ends and wide and mean else None)
+    return pd.DataFrame(
+        {
+            end: column_of((pair and pair[at] for pair in found), pa.float64(), rows.index)
+            for at, end in enumerate(("low", "high"))
+        },
+        index=rows.index,
+    )
+
+
+def energy_ratio_bounds(top: Row, bottom: Row) -> Ends | None:
+    """Return the least and largest ratio of two configurations' true energies that estimates allow.
+
+    The ratio itself, twice, where nothing is estimated; None where an energy or its interval is not known.
+    """
+    kinds = sorted({*(top["energy_scope"] or "").split("+")} & set(DEVICE_KINDS))
+    energies: list[list[Any]] = [
+        [row.get(f"{kind}_energy_kwh_mean") for kind in kinds] for row in (top, bottom)
+    ]
+    if top["energy_origin"] not in ORIGINS and bottom["energy_origin"] not in ORIGINS:
+        whole = top["energy_kwh_mean"], bottom["energy_kwh_mean"]
+        return None if None in whole or not whole[1] else (whole[0] / whole[1],) * 2
+    if top["configuration"] == bottom["configuration"]:
+        return 1.0, 1.0
+    same_device = top["device"] == bottom["device"]
+    choices: list[list[tuple[Ends, Ends]]] = []
+    for place, kind in enumerate(kinds):
+        one, other = (relative_bounds(row, f"{kind}_energy_kwh") for row in (top, bottom))
+        if one is None or other is None or None in (energies[0][place], energies[1][place]):
+            return None
+        choices.append(_extremes(one, other, shared=kind == "cpu" and same_device))
+    if not kinds or not sum(energies[1]):
+        return None
+    least, most = (
+        [_weighted_ratio(energies, [pair[side] for pair in chosen]) for chosen in product(*choices)]
+        for side in (0, 1)
+    )
+    return min(least), max(most)
+
+
+def _extremes(one: Ends, other: Ends, shared: bool) -> list[tuple[Ends, Ends]]:
+    """Return pairs of errors (of one, of the other) that make a ratio least, and largest, in each pair.
+
+    Shared errors are of one machine by one formula: the two differ by SHAPE_FACTOR at most. A ratio of sums
+    of such energies is linear in each error over linear, so that it is least and largest at corners.
+    """
+    alike = all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(one, other, strict=True))
+    low, high = one
+    if not (shared and alike and high > low * SHAPE_FACTOR):
+        return [((one[0], other[1]), (one[1], other[0]))]
+    near = low * SHAPE_FACTOR, high / SHAPE_FACTOR
+    return [((low, near[0]), (near[0], low)), ((near[1], high), (high, near[1]))]
+
+
+def _weighted_ratio(energies: Sequence[Sequence[float]], errors: Sequence[Ends]) -> float:
+    sums = [
+        sum(energy * error[at] for energy, error in zip(own, errors, strict=True))
+        for at, own in enumerate(energies)
+    ]
+    return sums[0] / sums[1]
+
+
+def ratio_bounds(top: pd.DataFrame, bottom: pd.DataFrame) -> pd.DataFrame:
+    """Return columns `low` and `high` of `energy_ratio_bounds`, of rows with the same index.
+
+    Null where nothing is estimated.
+    """
+    pairs = zip(records(top), records(bottom), strict=True)
+    found = [
+        energy_ratio_bounds(one, other)
+        if one["energy_origin"] in ORIGINS and other["energy_kwh_mean"] is not None
+        else None
+        for one, other in pairs
+    ]
+    return pd.DataFrame(
+        {
+            end: column_of((pair and pair[at] for pair in found), pa.float64(), top.index)
+            for at, end in enumerate(("low", "high"))
+        },
+        index=top.index,
+    )

@@ -162,6 +162,8 @@ SCALING = pa.schema(
             for name in ("speedup", "efficiency", "gpu_hours_ratio", "energy_ratio")
             for part in ("", "_sd", "_low", "_high")
         ),
+        ("energy_ratio_estimate_low", pa.float64()),
+        ("energy_ratio_estimate_high", pa.float64()),
         ("energy_origin", pa.string()),
         ("energy_scope", pa.string()),
     ]
@@ -182,7 +184,10 @@ COMPARISONS = pa.schema(
         ("baseline_n_repeats", pa.int32()),
         *(
             (name, pa.float64())
-            for name in ("ratio", "ratio_low", "ratio_high", "margin", "tost_p")
+            for name in (
+                *("ratio", "ratio_low", "ratio_high", "ratio_estimate_low", "ratio_estimate_high"),
+                *("margin", "tost_p"),
+            )
         ),
         ("verdict", pa.string()),
         ("repeats_needed", pa.int32()),
