@@ -56,6 +56,7 @@ ONE_EACH: dict[str, Any] = {
         metavar="ZONE",
         help="zone of local times that name none, such as Europe/Berlin; default: this machine's",
     ),
+    argument("--kind", choices=("node", "cpu"), help="what Slurm's profile has the power of"),
     argument(
         "--columns",
         type=Path,
@@ -75,7 +76,7 @@ def energy(arguments: argparse.Namespace) -> int:
     from scalewatt.energy.views.describe_text import energy_text
     from scalewatt.recordings.formats.format import Options
 
-    options = Options(arguments.node, arguments.time_zone, arguments.columns)
+    options = Options(arguments.node, arguments.time_zone, arguments.columns, arguments.kind)
 
     def powers(device: str, run: str) -> dict[str, Any]:
         return rated_powers(cluster_of_run(str(arguments.cluster), device, run)[1])

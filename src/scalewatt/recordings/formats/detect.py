@@ -8,6 +8,7 @@ from pathlib import Path
 
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.formats import (
+    codecarbon,
     dcgm,
     generic_csv,
     jpwr,
@@ -28,6 +29,7 @@ FORMATS: tuple[Format, ...] = (
     zeus.WINDOWS,
     zeus.POWER,
     zeus.TABLE,
+    codecarbon.FORMAT,
     nvidia_smi.FORMAT,
     dcgm.FORMAT,
     prometheus.FORMAT,

@@ -78,7 +78,7 @@ def read_jpwr(path: Path, options: Options) -> Recording:
     problems = list(table.flags)
     if not timed.all():
         detail = f"{path.name}: {np.count_nonzero(~timed)} samples without a time are left out"
-        problems.append(flag("samples_without_time", None, detail))
+        problems.append(flag("missing_times", None, detail))
     node = options.node or _node(path)
     series = []
     for place, name in enumerate(table.columns):

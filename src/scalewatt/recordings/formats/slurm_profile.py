@@ -43,8 +43,6 @@ NOTHING = (2**32 - 2, 2**64 - 2, 2**32 - 1, 2**64 - 1)
 
 KIND_ASSUMED = "kind_assumed"
 """Flag of powers that are taken as the node's, which the file does not say."""
-SEVERAL_RUNS = "several_runs"
-"""Flag of a recording that is one of several in its file."""
 
 _GPU = re.compile(r"GPU(\d{1,3})Power")
 _OF_NODE = ("Power", "power", "NodePower", "CurrPower")
@@ -99,7 +97,7 @@ def _several(path: Path, steps: tuple[str, ...], chosen: str) -> list[Flag]:
     if not others:
         return []
     detail = f"{path.name}: step {chosen} is read; others: {', '.join(others[:10])}"
-    return [flag(SEVERAL_RUNS, None, detail)]
+    return [flag("several_runs", None, detail)]
 
 
 def _node_series(
@@ -113,7 +111,7 @@ def _node_series(
     problems = []
     if not timed.all():
         detail = f"{node}: {np.count_nonzero(~timed)} samples without a time are left out"
-        problems.append(flag("samples_without_time", None, detail))
+        problems.append(flag("missing_times", None, detail))
     series, others = [], []
     for name, values in table.columns.items():
         gpu = _GPU.fullmatch(name)
