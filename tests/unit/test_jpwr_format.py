@@ -160,7 +160,6 @@ HOSTILE = {
         "no sample",
     ),
     "a wild index": (b",timestamps,pynvml:99999999999\n0,1.7e9,1\n", "no known device"),
-    "bytes that are no text": (b",timestamps,pynvml:0\n0,1.7e9,\xff\xfe\n", "cannot be read"),
 }
 
 

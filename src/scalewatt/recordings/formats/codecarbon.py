@@ -12,6 +12,7 @@ core/resource_tracker.py.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,15 +29,9 @@ from scalewatt.recordings.formats.format import (
     Options,
     node_of,
     number,
-    read_rows,
     total_series,
 )
-from scalewatt.recordings.formats.text_times import (
-    parse_times,
-    unix_seconds,
-    zone_flags,
-    zone_named,
-)
+from scalewatt.recordings.formats.text_columns import read_lines, unix_times
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
     ESTIMATED,
@@ -89,14 +84,14 @@ def read_codecarbon(path: Path, options: Options) -> Recording:
     Of several rows of one run the last one counts. Raises InputError if there is no such run, if its
     duration is not above 0 s, or if the file has no energies by kind.
     """
-    text = read_rows(path)
-    header = [name.strip() for name in text.rows[0]]
+    text = read_lines(path)
+    header, *lines = _cells(path, text.lines)
     if not set(_ENERGIES.values()) <= set(header):
         wanted = ", ".join(_ENERGIES.values())
         raise InputError(
             f"{path}: holds energies in sum only; expected {wanted} (CodeCarbon 2 or 3)"
         )
-    rows, damaged = _rows(header, text.rows[1:])
+    rows, damaged = _rows(header, lines)
     row = _chosen(path, rows, options.run)
     duration_s = row.value("duration")
     if not 0 < duration_s < LATEST_S:
@@ -118,13 +113,20 @@ def read_codecarbon(path: Path, options: Options) -> Recording:
         sampling_period_s=None,
         source=str(path),
         problems=(
-            *text.flags(path, damaged),
+            *text.damage(damaged),
             *_others(path, rows, row),
             *_about(path, row, factor),
             *about_time,
         ),
         run_id=row.name,
     )
+
+
+def _cells(path: Path, lines: Sequence[str]) -> list[list[str]]:
+    try:
+        return [[field.strip() for field in row] for row in csv.reader(lines)]
+    except csv.Error as error:
+        raise InputError(f"{path}: is no CSV file ({error})") from error
 
 
 def _rows(header: Sequence[str], lines: Iterable[Sequence[str]]) -> tuple[list[_Row], int]:
@@ -134,7 +136,7 @@ def _rows(header: Sequence[str], lines: Iterable[Sequence[str]]) -> tuple[list[_
         if len(line) != len(header):
             damaged += 1
             continue
-        fields = {name: field.strip() for name, field in zip(header, line, strict=True)}
+        fields = dict(zip(header, line, strict=True))
         name = fields.get("task_name") or fields.get("run_id") or str(place)
         found.append(_Row(printable(name), place, fields))
     return found, damaged
@@ -154,15 +156,11 @@ def _chosen(path: Path, rows: Sequence[_Row], run: str | None) -> _Row:
 
 def _end(path: Path, row: _Row, options: Options) -> tuple[float | None, list[Flag]]:
     """Return the unix time of a row's stamp, None without one, and what is to be known of it."""
-    zone = zone_named(options.time_zone, str(path))
-    stamps = parse_times(pd.Series([row.fields["timestamp"]], dtype=str))
-    if stamps is None or not np.isfinite(stamps.seconds).all():
+    times = unix_times(pd.Series([row.fields["timestamp"]], dtype=str), options, path)
+    if times is None or not np.isfinite(times[0][0]):
         detail = f"{path.name}: run {row.name} has no time stamp; when it ran is unknown"
         return None, [flag(NO_TIME, None, detail)]
-    if not stamps.local:
-        return float(stamps.seconds[0]), []
-    seconds, unsure = unix_seconds(stamps.seconds, zone)
-    return float(seconds[0]), zone_flags(path, options.time_zone, unsure)
+    return float(times[0][0]), times[1]
 
 
 def _names(rows: Iterable[_Row], most: int = 10) -> str:

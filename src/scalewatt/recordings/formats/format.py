@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import math
 import os
 from collections.abc import Callable
@@ -17,9 +16,8 @@ import h5py
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.limited_calls import CallFailed, call_limited
-from scalewatt.common.untrusted_text import plain_text
 from scalewatt.recordings.perun_file import limits_of
-from scalewatt.recordings.series import Flag, Recording, SensorSeries, flag
+from scalewatt.recordings.series import Recording, SensorSeries
 
 _Result = TypeVar("_Result")
 
@@ -30,8 +28,6 @@ TOTAL_ONLY = "total_only"
 """Flag of a series that stands for one total: a counter of two samples, at the begin (0 J) and the end."""
 TIME_ZONE_ASSUMED = "time_zone_assumed"
 """Flag of a recording whose local times name no zone, read as this machine's."""
-DAMAGED_LINES = "damaged_lines"
-"""Flag of a recording with lines that hold no sample, and are left out."""
 MOST_NAMES = 1000
 TORN_END = "torn_end"
 """Flag of a recording whose last line or record is cut off, and left out."""
@@ -123,46 +119,6 @@ class Format:
     read: Callable[[Path, Options], Recording]
     records: bool = True
     """False of what a tool writes beside its recordings: told by its content, and refused with the reason."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of a CSV file, without empty ones."""
-
-    rows: list[list[str]]
-    torn: bool
-    """True if the file ends within a line, which is no row then: a number may be cut off."""
-
-    def flags(self, path: Path, damaged: int = 0) -> list[Flag]:
-        """Return what is left out of a file, with the number of lines that are no rows of it."""
-        found = []
-        if damaged:
-            detail = f"{path.name}: {damaged} lines hold no values as their header says; left out"
-            found.append(flag(DAMAGED_LINES, None, detail))
-        if self.torn:
-            found.append(
-                flag(TORN_END, None, f"{path.name}: ends within a line, which is left out")
-            )
-        return found
-
-
-def read_rows(path: Path) -> Rows:
-    """Read a CSV file. Raises InputError if it cannot be read, or has no whole line."""
-    try:
-        text = plain_text(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise InputError(f"{path}: cannot be read ({error})") from error
-    torn = bool(text) and not text.endswith(("\n", "\r"))
-    lines = text.splitlines()[:-1] if torn else text.splitlines()
-    try:
-        rows = [row for row in csv.reader(lines) if any(field.strip() for field in row)]
-    except csv.Error as error:
-        raise InputError(f"{path}: is no CSV file ({error})") from error
-    if not rows:
-        raise InputError(f"{path}: is empty; expected a table")
-    return Rows(rows, torn)
 
 
 def number(text: str) -> float:

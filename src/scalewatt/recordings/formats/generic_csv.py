@@ -32,7 +32,8 @@ from scalewatt.recordings.formats.text_columns import (
     row_times,
     without_repeats,
 )
-from scalewatt.recordings.formats.text_times import (
+from scalewatt.recordings.series import LATEST_S, Flag, Floats, Recording, SensorSeries, by_node
+from scalewatt.recordings.text_times import (
     Stamps,
     dates,
     parse_times,
@@ -41,7 +42,6 @@ from scalewatt.recordings.formats.text_times import (
     zone_flags,
     zone_named,
 )
-from scalewatt.recordings.series import LATEST_S, Flag, Floats, Recording, SensorSeries, by_node
 
 _DELIMITERS = (",", ";", "\t")
 _NAMED = {"tab": "\t", "space": r"\s+"}

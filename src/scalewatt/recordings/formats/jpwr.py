@@ -22,9 +22,8 @@ from scalewatt.recordings.formats.format import (
     Head,
     Options,
     call_on_hdf5,
-    number,
-    read_rows,
 )
+from scalewatt.recordings.formats.text_columns import cells_of, read_lines
 from scalewatt.recordings.series import (
     LATEST_S,
     NODE,
@@ -35,6 +34,7 @@ from scalewatt.recordings.series import (
     by_node,
     flag,
 )
+from scalewatt.recordings.text_times import as_numbers
 
 TIME = "timestamps"
 KEY = "jpwr"
@@ -146,14 +146,16 @@ def _node(path: Path) -> str:
 
 
 def _csv_table(path: Path) -> _Table:
-    text = read_rows(path)
-    columns, *rows = text.rows
-    if TIME not in columns:
-        return _Table(tuple(columns), np.zeros((0, len(columns))))
-    whole = [row for row in rows if len(row) == len(columns)]
-    values = np.array([[number(field) for field in row] for row in whole], dtype=np.float64)
-    flags = text.flags(path, len(rows) - len(whole))
-    return _Table(tuple(columns), values.reshape(len(whole), len(columns)), tuple(flags))
+    text = read_lines(path)
+    columns = tuple(text.lines[0].split(","))
+    rows = text.lines[1:]
+    whole = [row for row in rows if row.count(",") == len(columns) - 1]
+    flags = tuple(text.damage(len(rows) - len(whole)))
+    if not whole:
+        return _Table(columns, np.zeros((0, len(columns))), flags)
+    cells = cells_of(whole, len(columns), range(len(columns)), ",")
+    values = np.column_stack([as_numbers(cells[place]) for place in cells])
+    return _Table(columns, values, flags)
 
 
 def _hdf5_table(path: Path) -> _Table:

@@ -32,7 +32,6 @@ from scalewatt.recordings.formats.text_columns import (
     with_values,
     without_repeats,
 )
-from scalewatt.recordings.formats.text_times import within
 from scalewatt.recordings.series import (
     Flag,
     Recording,
@@ -42,6 +41,7 @@ from scalewatt.recordings.series import (
     flag,
     gpu_quantity,
 )
+from scalewatt.recordings.text_times import within
 
 METRICS = {
     "DCGM_FI_DEV_POWER_USAGE": POWER,

@@ -19,14 +19,14 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, schema, shown
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.formats.format import Options, decoded
-from scalewatt.recordings.formats.text_times import (
+from scalewatt.recordings.series import Flag, Floats, SensorSeries, flag
+from scalewatt.recordings.text_times import (
     as_numbers,
     parse_times,
     unix_seconds,
     zone_flags,
     zone_named,
 )
-from scalewatt.recordings.series import Flag, Floats, SensorSeries, flag
 
 MOST_BYTES = 1 << 30
 MOST_COLUMNS = 10_000

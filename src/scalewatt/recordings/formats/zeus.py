@@ -26,8 +26,8 @@ from scalewatt.recordings.formats.format import (
     Options,
     node_of,
     number,
-    read_rows,
 )
+from scalewatt.recordings.formats.text_columns import cells_of, read_lines
 from scalewatt.recordings.series import (
     LATEST_S,
     Floats,
@@ -36,6 +36,7 @@ from scalewatt.recordings.series import (
     by_node,
     flag,
 )
+from scalewatt.recordings.text_times import as_numbers
 
 _WINDOW_COLUMNS = ["start_time", "window_name", "elapsed_time"]
 _ENERGY = re.compile(r"gpu(\d{1,4})_energy")
@@ -71,10 +72,11 @@ def read_zeus_windows(path: Path, options: Options) -> Recording:
 
     Raises InputError if there is no such window, or none.
     """
-    text = read_rows(path)
-    gpus = _gpus(path, text.rows[0])
-    windows, damaged, refused = _windows(text.rows[1:], len(gpus))
-    problems = text.flags(path, damaged)
+    text = read_lines(path)
+    header, *rows = (line.split(",") for line in text.lines)
+    gpus = _gpus(path, header)
+    windows, damaged, refused = _windows(rows, len(gpus))
+    problems = text.damage(damaged)
     if refused:
         detail = f"{path.name}: {refused} windows without a time or a length are left out"
         problems.append(flag(DAMAGED_WINDOW, None, detail))
@@ -200,16 +202,17 @@ def read_zeus_power(path: Path, options: Options) -> Recording:
 
     Raises InputError if there is no sample with a time.
     """
-    text = read_rows(path)
-    header = _power_columns(text.rows[0])
-    gpus = header or {place: place - 1 for place in range(1, len(text.rows[0]))}
-    rows = text.rows[1:] if header else text.rows
-    time = text.rows[0].index("time") if header else 0
-    width = len(text.rows[0])
-    whole = [row for row in rows if len(row) == width and 0 < number(row[time]) < LATEST_S]
-    if not whole:
+    text = read_lines(path)
+    first = text.lines[0].split(",")
+    header = _power_columns(first)
+    gpus = header or {place: place - 1 for place in range(1, len(first))}
+    rows = text.lines[1:] if header else text.lines
+    time = first.index("time") if header else 0
+    whole = [row for row in rows if row.count(",") == len(first) - 1]
+    times, *powers = _numbers(whole, len(first), (time, *gpus))
+    timed = (times > 0) & (times < LATEST_S)
+    if not timed.any():
         raise InputError(f"{path}: holds no sample with a time")
-    values = np.array([[number(field) for field in row] for row in whole])
     node = node_of(path, options)
     series = [
         SensorSeries(
@@ -218,18 +221,26 @@ def read_zeus_power(path: Path, options: Options) -> Recording:
             device_kind="gpu",
             device_index=gpu,
             quantity="power",
-            time_s=values[:, time],
-            values=values[:, place],
+            time_s=times[timed],
+            values=power[timed],
         )
-        for place, gpu in gpus.items()
+        for gpu, power in zip(gpus.values(), powers, strict=True)
     ]
     return Recording(
         nodes=by_node(series),
         t0_known=True,
         sampling_period_s=None,
         source=str(path),
-        problems=tuple(text.flags(path, len(rows) - len(whole))),
+        problems=tuple(text.damage(len(rows) - int(np.count_nonzero(timed)))),
     )
+
+
+def _numbers(lines: Sequence[str], columns: int, wanted: Sequence[int]) -> list[Floats]:
+    """Return the wanted columns of lines that have `columns` cells each."""
+    if not lines:
+        return [np.zeros(0) for _ in wanted]
+    cells = cells_of(lines, columns, wanted, ",")
+    return [as_numbers(cells[place]) for place in wanted]
 
 
 def _power_columns(row: Sequence[str]) -> dict[int, int]:
