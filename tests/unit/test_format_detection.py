@@ -86,6 +86,8 @@ def test_a_format_is_told_by_its_content_and_is_one_alone(tmp_path: Path, kind: 
         "\0" * 1000,
         "\x89HDF\r\n\x1a\n",
         "key: value\n",
+        '{"panels": [{"expr": "sum(DCGM_FI_DEV_POWER_USAGE{gpu=~\\"0\\"})"}]}\n',
+        "Ask for `DCGM_FI_DEV_POWER_USAGE{}`, or power.draw of nvidia-smi, at a timestamp.\n",
     ],
 )
 def test_other_files_are_no_recordings(tmp_path: Path, text: str) -> None:

@@ -159,9 +159,12 @@ def test_damaged_lines_are_counted(tmp_path: Path) -> None:
     [
         (f'{POWER}{{gpu="x"}} 61 1717144753000\n', "no sample that is read"),
         (f'{POWER}{{gpu="0"}} 61 99999999999999999999\n', "no sample with a time"),
-        (f'{{"a": "{POWER}"\n', "is no JSON"),
-        (f'{{"a": "{POWER}"}}\n', "expected data.result"),
-        (f'{{"data": {{"result": ["{POWER}", 1]}}}}\n', "no sample that is read"),
+        (f'{{"resultType": "{POWER}"\n', "is no JSON"),
+        (f'{{"resultType": "{POWER}"}}\n', "expected data.result"),
+        (
+            f'{{"data": {{"resultType": "matrix", "result": ["{POWER}", 1]}}}}\n',
+            "no sample that is read",
+        ),
     ],
 )
 def test_what_holds_no_sample_is_refused(tmp_path: Path, text: str, why: str) -> None:

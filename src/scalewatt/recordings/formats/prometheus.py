@@ -279,8 +279,10 @@ def _series(samples: _Samples, sensor: _Sensor, stamp_s: np.ndarray, node: str) 
 
 
 def _recognises(head: Head) -> bool:
-    begin = head.text
-    return any(f"{metric}{{" in begin or f'"{metric}"' in begin for metric in METRICS)
+    if '"resultType"' in head.text and _PREFIX in head.text:
+        return True
+    begins = (_PREFIX, f"# HELP {_PREFIX}", f"# TYPE {_PREFIX}", f'{{__name__="{_PREFIX}')
+    return any(line.startswith(begins) for line in head.lines)
 
 
 FORMAT = Format("prometheus", _recognises, read_prometheus)
