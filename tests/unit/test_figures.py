@@ -92,6 +92,30 @@ def test_a_panel_without_any_value_says_why_and_has_no_axis() -> None:
     assert "No GPU power was measured or estimated on this device." in words(figure)
 
 
+def test_an_estimates_interval_is_a_broad_pale_bar_unlike_an_error_bar() -> None:
+    table = any_table(2)
+    rows = table.to_pylist()
+    for row in rows:
+        if row["y_name"] == "energy_kwh" and row["y"] is not None:
+            row |= {"y_estimate_low": row["y"] / 5.4, "y_estimate_high": 5.4 * row["y"]}
+    estimated = pa.Table.from_pylist(rows, schema=table.schema)
+    figure = draw("figure2", estimated)
+    bars = [
+        one
+        for axes in figure.axes
+        for one in axes.collections
+        if str(one.get_gid()).startswith("estimates-")
+    ]
+    assert bars and all(one.get_alpha() < 0.5 and one.get_linewidth()[0] > 3 for one in bars)
+    assert "Broad pale bars" in words(figure)
+    assert not any(
+        str(one.get_gid()).startswith("estimates-")
+        for axes in draw("figure2", table).axes
+        for one in axes.collections
+    )
+    assert "Broad pale bars" not in words(draw("figure2", table))
+
+
 @pytest.mark.parametrize("number", CURVES)
 def test_estimated_energy_is_called_estimated_on_the_face(number: int) -> None:
     said = words(drawn(number, curve_table(number, small=True)))

@@ -276,7 +276,38 @@ def scaled(**changes: Any) -> dict[str, Any]:
     row = {"series": "s", "gpus": 8, "smallest_gpus": 1, "dataset_samples": 100}
     for name, value in (("speedup", 6.0), ("efficiency", 0.75), ("energy_ratio", 1.5)):
         row |= {name: value, f"{name}_low": None, f"{name}_high": None}
+    row |= {"energy_origin": "measured"}
+    row |= {"energy_ratio_estimate_low": None, "energy_ratio_estimate_high": None}
     return row | changes
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "is_told"), [(0.3, 7.4, False), (None, None, False), (1.1, 7.4, True)]
+)
+def test_how_energy_changed_is_said_only_where_estimates_carry_it(
+    low: float | None, high: float | None, is_told: bool
+) -> None:
+    ends = {"energy_ratio_estimate_low": low, "energy_ratio_estimate_high": high}
+    said = " ".join(scaling_of([scaled(energy_origin="estimated", **ends)], "GPUs"))
+    assert ("energy changed by a factor of 1.5" in said) == is_told
+    assert ("is left open by the estimates: s." in said) != is_told
+
+
+def test_estimated_energies_show_their_interval_in_the_summary_and_the_tables(
+    own: Path, tmp_path: Path
+) -> None:
+    def estimated(run: dict[str, Any]) -> dict[str, Any]:
+        ends = {
+            f"energy_{end}_kwh": run["energy_kwh"] * f for end, f in (("low", 0.2), ("high", 5))
+        }
+        return run | {"energy_origin": "estimated"} | ends
+
+    page = report(write_results(own, DEMO, made_runs(DEMO, estimated)), tmp_path / "a.html")
+    assert "by what the estimate leaves open" in page.text
+    assert "estimated: at most" in page.text and "estimated: at least" in page.text
+    measured = made_runs(DEMO, lambda run: run | {"energy_origin": "measured"})
+    page = report(write_results(own, DEMO, measured), tmp_path / "b.html")
+    assert "estimate leaves open" not in page.text and "estimated: at" not in page.text
 
 
 def test_scaling_is_said_of_the_widest_span_with_its_interval() -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pandas as pd
 
+from scalewatt.energy.integration.rated_power import FACTOR, SHAPE_FACTOR
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose
 from scalewatt.report.summary_section import model_words
+from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import records
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES, left_out_sentences
 from scalewatt.results.text.metric_labels import metric_label
@@ -202,16 +204,23 @@ def _breakdown(rows: pd.DataFrame, _word: str) -> list[str]:
     if known.empty:
         return [*parts, "None of them has a known energy."]
     for kind, own in _by_kind(known):
-        most = f"most by {_largest(own, 'device_kind')} and in stage {_largest(own, 'stage')}"
+        odds = (FACTOR**2, SHAPE_FACTOR) if own["energy_origin"].isin(ORIGINS).any() else (0, 0)
+        parts_ = _largest(own, "device_kind", odds[0]), _largest(own, "stage", odds[1])
+        most = f"most by {parts_[0]} and in stage {parts_[1]}"
         text = "; ".join([most, *_idle(own), *_discarded(own)])
         parts.append(f"{kind[:1].upper()}{kind[1:]}: {text}.")
     return [*parts, *_unequal(known)]
 
 
-def _largest(rows: pd.DataFrame, column: str) -> str:
-    """Return the device kind or stage with the largest mean share, and its shares of configurations."""
+def _largest(rows: pd.DataFrame, column: str, odds: float = 0.0) -> str:
+    """Return the device kind or stage with the largest mean share, and its shares of configurations.
+
+    Of estimates only where it is more than `odds` times all others: their errors may differ by so much.
+    """
     shares = {name: _shares(own, rows) for name, own in data.groups(rows, column)}
     name = max(shares, key=lambda one: sum(shares[one]))
+    if any(share < odds * (1 - share) for share in shares[name]):
+        return "(not told by these estimates)"
     return f"{prose.KIND_WORDS.get(name, name)} ({_span(shares[name])} of a configuration)"
 
 

@@ -12,6 +12,7 @@ from scalewatt.figures import prose
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.report.report_request import Definition
 from scalewatt.results.figures.footnotes import ASSUMED
+from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.t_tests import MOST_REPEATS
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 from scalewatt.results.text.number_format import MISSING, count, listed, number, with_unit
@@ -106,10 +107,21 @@ def _energies(runs: pd.DataFrame) -> list[Fact]:
     found = []
     for place, ((origin, scope), own) in enumerate(kinds):
         of = count(len(own), "run") if len(kinds) > 1 else ""
-        note = ", ".join(filter(None, [of, "" if place else lacking]))
+        note = ", ".join(filter(None, [of, "" if place else lacking, _open_ends(own)]))
         total = with_unit(float(own["energy_kwh"].sum()), "kWh")
         found.append((f"energy, {origin} ({scope})", total, note))
     return found
+
+
+def _open_ends(runs: pd.DataFrame) -> str:
+    """Return within what the true sum lies where some of it is estimated: errors do not average out."""
+    if not runs["energy_origin"].isin(ORIGINS).any():
+        return ""
+    ends = runs[["energy_low_kwh", "energy_high_kwh"]]
+    if ends.isna().any(axis=None):
+        return "estimated, with no interval stated"
+    low, high = (with_unit(float(ends[name].sum()), "kWh") for name in ends)
+    return f"truly between {low} and {high}, by what the estimate leaves open"
 
 
 def _hours(runs: pd.DataFrame, hours: str) -> list[Fact]:
@@ -185,7 +197,9 @@ def scaling_sentences(rows: pd.DataFrame, word: str) -> list[str]:
     known = ends[ends["speedup"].notna()]
     span = known["gpus"] / known["smallest_gpus"]
     widest = known[span == span.max()].sort_values("speedup", kind="stable")
-    used = ends[ends["energy_ratio"].notna()].sort_values("energy_ratio", kind="stable")
+    told = ends[ends["energy_ratio"].notna()].sort_values("energy_ratio", kind="stable")
+    carried = _is_carried(told)
+    used, open_ = told[carried], told[~carried]
     sentences = [_speedups(widest, word)] if len(widest) else []
     if len(used):
         several = f", over {len(used)} series" if len(used) > 1 else ""
@@ -193,10 +207,22 @@ def scaling_sentences(rows: pd.DataFrame, word: str) -> list[str]:
             "From the smallest to the largest n of a series with a fixed dataset, energy changed by a "
             f"factor of {_ends(used, 'energy_ratio')}{several}."
         )
+    if len(open_):
+        names = listed(open_["series"])
+        sentences.append(
+            "Whether energy rose or fell from the smallest to the largest n is left open by the "
+            f"estimates: {names}."
+        )
     lows = [*_outer(widest)["speedup_low"], *_outer(used)["energy_ratio_low"]]
     if any(map(pd.isna, lows)):
         sentences.append("A ratio without an interval rests on a single run.")
     return sentences
+
+
+def _is_carried(rows: pd.DataFrame) -> pd.Series:
+    """Return where an energy ratio is on the same side of 1 wherever estimates may lie; of others true."""
+    low, high = (rows[f"energy_ratio_estimate_{end}"].astype(float) for end in ("low", "high"))
+    return ~rows["energy_origin"].isin(ORIGINS) | (low > 1) | (high < 1)
 
 
 def _speedups(rows: pd.DataFrame, word: str) -> str:
@@ -271,6 +297,8 @@ def _tally(rows: pd.DataFrame) -> str:
 
 def _needed(rows: pd.DataFrame) -> str:
     """Return how many repeats would resolve the pairs if their ratios were the true ones."""
+    if rows["energy_origin"].isin(ORIGINS).all():
+        return " (the estimates leave these ratios open, whatever the repeats)"
     needed = rows.loc[rows["spread"].notna(), "repeats_needed"]
     least = rows[["n_repeats", "baseline_n_repeats"]].min(axis=1)
     fewest, most = int(least.min()), int(least.max())

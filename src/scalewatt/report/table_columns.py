@@ -119,6 +119,8 @@ COLUMNS = {
         Column("metric_persistence", "persistence", optional=True),
         Column("n_repeats", "runs"),
         Column("net_energy_kwh", "above idle", "kWh", optional=True),
+        Column("open_high_kwh", "estimated: at most", "kWh", optional=True),
+        Column("open_low_kwh", "estimated: at least", "kWh", optional=True),
         Column("p_gpuh_kw", "energy per {hour}", "kW"),
         Column("page", "its page (target run_pages)", text=_page),
         Column("precision_used", "computed in"),

@@ -15,6 +15,7 @@ from scalewatt.report.report_inputs import Results
 from scalewatt.report.report_request import Definition
 from scalewatt.report.table_columns import COLUMNS, COMPARED, PREDICTED, metric_text, words_of
 from scalewatt.results.figures.footnotes import SCATTER
+from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 
 Row = dict[str, Any]
@@ -49,8 +50,20 @@ class _Kind:
 # --- rows and notes -------------------------------------------------------------------------------
 
 
+def _with_open_ends(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the ends of the interval of energies of which a part is estimated; null of others."""
+    estimated = rows["energy_origin"].isin(ORIGINS)
+    return rows.assign(
+        **{f"open_{end}_kwh": rows[f"energy_{end}_kwh"].where(estimated) for end in ("low", "high")}
+    )
+
+
+def _configurations(results: Results) -> pd.DataFrame:
+    return _with_open_ends(results.rows("configurations"))
+
+
 def _runs(results: Results) -> pd.DataFrame:
-    runs = results.rows("runs")
+    runs = _with_open_ends(results.rows("runs"))
     return runs.assign(flag_labels=[flag_labels(parsed_flags(row)) for row in data.each(runs)])
 
 
@@ -104,6 +117,7 @@ def _model_note(results: Results) -> str:
 _BATCHES = ("gpus", "local_batch_size", "global_batch_size")
 _ORIGIN = ("energy_origin", "energy_scope")
 _COST = ("runtime_h", "gpu_hours", "energy_kwh")
+_OPEN = ("open_low_kwh", "open_high_kwh")
 _RATIOS = {"gpu_hours_ratio": "{hours} ÷ those of n₀", "energy_ratio": "energy ÷ that of n₀"}
 
 _KINDS = (
@@ -197,9 +211,10 @@ _KINDS = (
         "Means over the runs of a configuration, with half the width of the 95 % t interval; a "
         "single run has no interval.",
         (
-            *("configuration", *_BATCHES, "n_repeats", *_COST, "net_energy_kwh", "p_gpuh_kw"),
-            *("energy_per_sample_j", "metric_label", "metric_last", *_ORIGIN),
+            *("configuration", *_BATCHES, "n_repeats", *_COST, *_OPEN, "net_energy_kwh"),
+            *("p_gpuh_kw", "energy_per_sample_j", "metric_label", "metric_last", *_ORIGIN),
         ),
+        rows=_configurations,
         headings={"metric_label": "quality metric", "metric_last": "its value"},
         notes=_seed_note,
     ),
@@ -209,7 +224,7 @@ _KINDS = (
         "Runs",
         "Every run, excluded ones too.",
         (
-            *("configuration", "repeat", *_BATCHES, "dataset_samples", "updates", *_COST),
+            *("configuration", "repeat", *_BATCHES, "dataset_samples", "updates", *_COST, *_OPEN),
             *("net_energy_kwh", *_ORIGIN, "coverage", "metric_last", "segments", "excluded"),
             *("flag_labels", "page"),
         ),

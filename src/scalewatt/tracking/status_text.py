@@ -12,6 +12,8 @@ from typing import Any
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
+from scalewatt.energy.integration.rated_power import FACTOR
+from scalewatt.recordings.series import ESTIMATED
 from scalewatt.tracking.run_state import STATES, State
 from scalewatt.tracking.status import CampaignStatus, RunStatus, campaign_status, updates_of
 
@@ -104,6 +106,11 @@ def _head(status: CampaignStatus) -> list[str]:
     if campaign.energy_budget_kwh is not None:
         energy += f" of {campaign.energy_budget_kwh:g}"
     lines += [f"         {states}", f"energy   {energy}, {energy_used.gpu_hours:.1f} GPUh"]
+    if ESTIMATED in energy_used.by_origin:
+        lines.append(
+            f"         an estimate may be off by × or ÷ {FACTOR:g}, or as the cluster file says "
+            "(docs/energy.md)"
+        )
     if status.ends_s is not None:
         lines.append(f"ends     about {clock(status.ends_s, status.asked_s)}")
     return lines
