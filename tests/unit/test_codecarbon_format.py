@@ -192,6 +192,20 @@ def test_known_totals_come_out_as_they_went_in(data: st.DataObject, tmp_path: Pa
     assert found["runtime_s"] == pytest.approx(seconds, rel=1e-6)
 
 
+def test_samples_count_before_a_total_of_the_same_device(tmp_path: Path) -> None:
+    end = datetime(2024, 5, 31, 12, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
+    total = {**RUN, "gpu_count": 1, "gpu_energy": 400 * 60 / KWH, "duration": 60.0}
+    write(tmp_path / "emissions.csv", {**total, "cpu_energy": 1e-3, "ram_energy": 1e-4})
+    rows = [f"{i},{end - 60 + i},{300.0 + i % 2}" for i in range(61)]
+    (tmp_path / "power.n1.1.csv").write_text("\n".join([",timestamps,pynvml:0", *rows, ""]))
+    found = describe(tmp_path, options=Options(node="n1", time_zone="Europe/Berlin"))
+    assert found["hosts"] == ["n1"] and found["gpus"] == 1
+    assert found["gpu_energy_j"] == pytest.approx(300.5 * 60)
+    assert found["cpu_energy_j"] == pytest.approx(1e-3 * KWH)
+    (told,) = (one for one in found["flags"] if one["code"] == "second_sensor")
+    assert told["device"] == "gpu_energy"
+
+
 @real
 def test_real_runs_have_the_energies_of_their_rows() -> None:
     path = Path(OTHERS or "", "codecarbon", "emissions.csv")
