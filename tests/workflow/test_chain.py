@@ -141,7 +141,11 @@ def test_energy_says_that_it_is_estimated_and_adds_up(finished: Workspace) -> No
         assert run["gpu_energy_kwh"] is None
         assert run["energy_kwh"] == pytest.approx(run["cpu_energy_kwh"])
         watts = run["energy_kwh"] * 3.6e6 / run["runtime_s"]
-        assert 50 <= watts <= 150.001  # the cluster file's idle and rated power
+        assert (
+            11.1 <= watts <= 111.001
+        )  # 0.74 times a tenth of the cluster file's 150 W, and all of it
+        assert run["energy_low_kwh"] == pytest.approx(run["energy_kwh"] / 5.4)
+        assert run["energy_high_kwh"] == pytest.approx(run["energy_kwh"] * 5.4)
         stages = rows(
             finished.results / "energy" / run["configuration"] / f"{run['repeat']}.parquet"
         )
