@@ -23,9 +23,10 @@ from scalewatt.claims.evidence.claim_types import (
     Claim,
     read_claims,
 )
-from scalewatt.claims.rules.run_checks import checks_of_claims, verdict_of
+from scalewatt.claims.rules.run_checks import checks_of_claims
 from scalewatt.claims.rules.run_rules import RUN_RULES
 from scalewatt.claims.rules.spec_rules import SPEC_RULES
+from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 
 CLASSES = {
     "value in a band": ("value", "mean", "each", "share_of_cpu"),

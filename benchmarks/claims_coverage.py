@@ -49,7 +49,7 @@ from claims_worlds import Study, leave_out_what_does_not_decide, paper_world
 
 from scalewatt.claims.evidence.claim_types import CONTRADICTED, SUPPORTED, UNDECIDED
 from scalewatt.claims.numbers.decisions import OFF
-from scalewatt.claims.rules.run_checks import verdict_of
+from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 
 STATED = 0.025
 """Of a verdict, on each side of a bound."""

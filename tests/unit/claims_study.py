@@ -18,7 +18,7 @@ from scalewatt.claims.evidence.claim_types import (
 )
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, Trace
 from scalewatt.claims.load_evidence import with_points
-from scalewatt.claims.rules.run_checks import verdict_of
+from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 
 Case = Callable[[], Evidence]
 

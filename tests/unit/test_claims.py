@@ -45,7 +45,7 @@ from scalewatt.claims.evidence.claim_types import (
 from scalewatt.claims.evidence.evidence import Evidence, unlike_paper
 from scalewatt.claims.load_evidence import find_campaign, lines_of, modes_of, published_evidence
 from scalewatt.claims.numbers.points import as_in_paper
-from scalewatt.claims.rules.run_checks import _sentence, verdict_of
+from scalewatt.claims.verdicts.verdict_of_claim import _sentence, verdict_of
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table

@@ -20,7 +20,7 @@ from claims_worlds import Study, paper_world, published_scatter
 from scalewatt.claims.evidence.claim_types import CONTRADICTED, SUPPORTED
 from scalewatt.claims.evidence.evidence import Point, pooled_spreads
 from scalewatt.claims.numbers import decisions, uncertain_number
-from scalewatt.claims.rules.run_checks import verdict_of
+from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.published_spread import Spread
 from scalewatt.results.tables.repeat_statistics import configurations_of

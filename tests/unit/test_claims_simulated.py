@@ -36,7 +36,6 @@ from scalewatt.claims.evidence.claim_types import (
 from scalewatt.claims.evidence.evidence import Evidence, Point, Row
 from scalewatt.claims.evidence.expectations import expected_of
 from scalewatt.claims.load_evidence import find_campaign, published_evidence
-from scalewatt.claims.rules.run_checks import verdict_and_basis
 from scalewatt.claims.simulated import (
     ALWAYS,
     COSTS,
@@ -49,6 +48,7 @@ from scalewatt.claims.simulated import (
     verdicts_on,
     without_assumptions,
 )
+from scalewatt.claims.verdicts.verdict_of_claim import verdict_and_basis
 from scalewatt.cli import main
 from scalewatt.provenance.versions import SIMULATION_SUBJECTS
 from scalewatt.results.build import write_runs

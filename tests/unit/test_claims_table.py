@@ -31,11 +31,13 @@ from scalewatt.claims.evidence.expectations import expected_of
 from scalewatt.claims.load_evidence import published_evidence
 from scalewatt.claims.rules.run_checks import RULES, SCOPES, checks_of_claims
 from scalewatt.claims.rules.series_rules import SERIES_RULES
+from scalewatt.claims.verdicts.portable import portable_checks
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.table_schema import QUANTITIES
 
 CLAIMS = {claim.id: claim for claim in read_claims()}
 CHECKS = [check for checks in read_checks().values() for check in checks]
+PORTABLE = [check for checks in portable_checks().values() for check in checks]
 ROOT = Path(__file__).parents[2]
 
 
@@ -101,7 +103,7 @@ def test_a_rule_or_scope_that_there_is_not_is_named(
     from scalewatt.claims.rules import run_checks
 
     odd = {"A01": (check(**{column: value}),)}
-    monkeypatch.setattr(run_checks, "read_checks", lambda: odd)
+    monkeypatch.setattr(run_checks, "read_checks", lambda path: odd)
     with pytest.raises(InputError, match=re.escape(message)):
         checks_of_claims.__wrapped__()
 
@@ -123,7 +125,7 @@ def test_a_table_with_a_fault_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_rule_and_scope_is_used() -> None:
-    used = {(bool(one.scope), one.rule) for one in CHECKS} | {(True, "")}
+    used = {(bool(one.scope), one.rule) for one in (*CHECKS, *PORTABLE)} | {(True, "")}
     assert set(SERIES_RULES) == {rule for of_series, rule in used if of_series} - {""}
     assert {*RULES, "claims"} == {rule for of_series, rule in used if not of_series}
     assert set(SCOPES) == {one.scope for one in CHECKS} - {""}

@@ -44,8 +44,8 @@ from scalewatt.claims.load_evidence import published_evidence
 from scalewatt.claims.numbers.decisions import band
 from scalewatt.claims.numbers.trends import elasticity
 from scalewatt.claims.numbers.uncertain_number import line_fit, number
-from scalewatt.claims.rules.run_checks import verdict_of
 from scalewatt.claims.simulated import together
+from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 from scalewatt.provenance.versions import claims_hash
 from scalewatt.report.claims_section import claims_of
 from scalewatt.results.tables import published_spread as spreads

@@ -128,6 +128,7 @@ def test_a_copy_without_git_has_no_commit_nor_that_of_a_clone_around_it(
 CLAIMS = (
     "claims.csv",
     "claim_checks.csv",
+    "portable_checks.csv",
     "inconsistencies.csv",
     "tolerances.csv",
     "published_results.csv",

@@ -20,6 +20,7 @@ DESCRIPTIONS = {
     "published_results.csv": "Every published number of a training: one row each, with where it stands",
     "claims.csv": "160 statements of the paper, each with its quantity and value",
     "claim_checks.csv": "What is checked of each claim: rule, series, quantity and tolerance",
+    "portable_checks.csv": "What is checked of portable claims on other models' trainings",
     "tolerances.csv": "How far off a number may be, each with its reason and when it was chosen",
     "inconsistencies.csv": "Where the paper contradicts itself or the facts, and the reading chosen",
     "scaling_model.json": "The scaling model of time and energy, calibrated on the published rows",

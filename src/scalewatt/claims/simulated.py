@@ -25,7 +25,7 @@ from scalewatt.claims.evidence.claim_types import (
 from scalewatt.claims.evidence.evidence import Evidence, Point, Row
 from scalewatt.claims.evidence.expectations import expected_of
 from scalewatt.claims.numbers.decisions import holm
-from scalewatt.claims.rules.run_checks import verdict_and_basis, verdict_of
+from scalewatt.claims.verdicts.verdict_of_claim import verdict_and_basis, verdict_of
 from scalewatt.provenance.versions import SIMULATION_SUBJECTS
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.tables.frames import records

@@ -20,6 +20,7 @@ PACKAGES = ("scalewatt", "torch", "torchvision", "perun", "mpi4py", "mpich", "nu
 CLAIMS_TABLES = (
     "claims.csv",
     "claim_checks.csv",
+    "portable_checks.csv",
     "inconsistencies.csv",
     "tolerances.csv",
     "published_results.csv",

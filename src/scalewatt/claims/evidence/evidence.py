@@ -121,7 +121,8 @@ PRECISION = {"resnet50": "torch_default", "fourcastnet": "fp16"}
 
 RUN_COLUMNS = [
     *("configuration", "repeat", "model", "phase", "device", "gpus", "nodes"),
-    *("local_batch_size", "global_batch_size", "dataset_samples", "epochs", "updates"),
+    *("gpus_per_replica", "local_batch_size", "global_batch_size", "dataset_samples", "epochs"),
+    *("protocol", "updates", "samples", "duplicate_share", "distinct_energy_kwh"),
     *("runtime_h", "gpu_hours", "p_gpuh_kw", "energy_origin", "energy_scope", "energy_kwh"),
     *("gpu_energy_kwh", "cpu_energy_kwh", "ram_energy_kwh"),
     *("mean_gpu_power_w", "mean_cpu_socket_power_w", "mean_ram_power_w"),

@@ -48,6 +48,7 @@ _WORDS = {
     "energy_equivalent_on_h100": "energy of h100 over a100: off 1 by {high}{name}, in every pair",
     "epoch_of_finetuning_over_pretraining": "{what}: above 1 at every common n",
     "factors_differ": "mean P_GPUh of one model or device over that of another: {bounds}",
+    "factors_at_equal_n": "P_GPUh of one model or device over that of another at equal n: {bounds}",
     "falls": "{what}: falling as a whole, no step back by more than {most}",
     "finetuning_over_pretraining": "{what}: above 1 at every common n",
     "gpu_counts": "GPU counts of the series: {exact}",

@@ -162,7 +162,7 @@ def all_within(
 def _linear_everywhere(evidence: Evidence, check: Check) -> Outcome:
     """Check whether energy is linear in GPU hours along every series with enough points of whole nodes."""
     lines = [line for line in evidence.find() if line.mode not in ("probe", "other")]
-    there = {line.name: _of_whole_nodes(evidence, line, check.columns) for line in lines}
+    there = {line.name: _whole_nodes_of(evidence, line, check.columns) for line in lines}
     long = [line for line in lines if len(there[line.name]) >= check.least]
     if not long:
         refuse_estimates([point for line in lines for point in line.having(check.quantity)])
@@ -180,11 +180,11 @@ def _linear_everywhere(evidence: Evidence, check: Check) -> Outcome:
     return replace(found, detail=found.detail + more)
 
 
-def _of_whole_nodes(evidence: Evidence, line: Line, names: Iterable[str]) -> Sequence[Point]:
+def _whole_nodes_of(evidence: Evidence, line: Line, names: Iterable[str]) -> Sequence[Point]:
     return line.having(*names, at_least=whole_nodes(evidence, line))
 
 
-def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
+def of_whole_nodes(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
     """Return points of whole nodes that know these quantities, by model, device, scope and origin.
 
     Without probes. Only those of the most frequent origin: energies of several are not compared.
@@ -194,7 +194,7 @@ def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
         point.id: point
         for line in evidence.find()
         if line.mode != "probe"
-        for point in _of_whole_nodes(evidence, line, names)
+        for point in _whole_nodes_of(evidence, line, names)
     }
     sensed = [point for point in there.values() if point.origin != "estimated"]
     if not sensed:
@@ -205,7 +205,7 @@ def _groups(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
     return grouped(alike, lambda point: f"{point.model} {point.device} ({point.scope})")
 
 
-def _probes_left_out(evidence: Evidence) -> str:
+def probes_left_out(evidence: Evidence) -> str:
     """Return a sentence on probes with a known P, which are no trainings of a series; empty without any."""
     probes = [p for line in evidence.find() if line.mode == "probe" for p in line.having(P)]
     ids = ", ".join(dict.fromkeys(point.id for point in probes))
@@ -218,7 +218,7 @@ def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
     Supported by one that is so rarely that far above, times the number of pairs; contradicted where all
     are below, with the probability of the one that is least so.
     """
-    groups = list(_groups(evidence, P).values())
+    groups = list(of_whole_nodes(evidence, P).values())
     pairs = [
         max(both, key=lambda one: one[0].value)
         for one, other in combinations(groups, 2)
@@ -231,7 +231,7 @@ def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
             f"are {', '.join(sorted(kinds)) or 'none'}."
         )
     found = one_at_least([(what, ratio) for ratio, what in pairs], check.low)
-    return replace(found, detail=found.detail + _probes_left_out(evidence))
+    return replace(found, detail=found.detail + probes_left_out(evidence))
 
 
 def one_at_least(numbers: Sequence[tuple[str, Number]], low: float) -> Outcome:
@@ -291,7 +291,7 @@ def _rates_explain(evidence: Evidence, check: Check) -> Outcome:
     """Check whether each rate lowers the error of P when one point is left out."""
     names = (P, "samples_per_gpuh", "passes_per_gpuh")
     needed = POINTS_PER_COEFFICIENT * len(names)
-    groups = _groups(evidence, *names)
+    groups = of_whole_nodes(evidence, *names)
     if not groups:
         raise NotTestable("There is no point with P_GPUh and rates.")
     large = {key: points for key, points in groups.items() if len(points) >= needed}
@@ -304,7 +304,7 @@ def _rates_explain(evidence: Evidence, check: Check) -> Outcome:
     alone = f"{next(iter(large))}: " if len(large) == 1 else ""
     few = [f"{key} ({len(points)})" for key, points in groups.items() if key not in large]
     rest = f" Too few points of whole nodes: {', '.join(few)}; {needed} are needed." if few else ""
-    return replace(found, detail=alone + found.detail + rest + _probes_left_out(evidence))
+    return replace(found, detail=alone + found.detail + rest + probes_left_out(evidence))
 
 
 def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:

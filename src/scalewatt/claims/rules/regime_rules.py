@@ -72,7 +72,8 @@ def _large_is_shorter(evidence: Evidence, check: Check) -> Outcome:
     """
 
     def times(line: Line) -> list[Point]:
-        return sorted(known(line, check.quantity), key=lambda p: p.mean(check.quantity) or 0.0)
+        points = known(line, check.quantity, least=check.least)
+        return sorted(points, key=lambda p: p.mean(check.quantity) or 0.0)
 
     def compare(small: Line, large: Line) -> Outcome:
         pairs = [(one, other) for one in reversed(times(large)) for other in times(small)]

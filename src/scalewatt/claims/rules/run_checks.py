@@ -14,30 +14,17 @@ The scope of a row says which series, and which of their points, it is checked o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 
 from scalewatt.claims.evidence.check_table import CHECK_TABLE, Check, read_checks
 from scalewatt.claims.evidence.claim_types import (
-    BY_CONSTRUCTION,
-    CONTRADICTED,
-    INCONSISTENCY,
     NOT_TESTABLE,
-    NOTHING,
-    SET_OTHERWISE,
-    SET_UP,
-    SPECIFIED_KINDS,
-    SUPPORTED,
-    TESTED,
-    UNDECIDED,
-    Claim,
     NotTestable,
     Outcome,
-    Verdict,
-    reading_of,
 )
 from scalewatt.claims.evidence.evidence import (
     Evidence,
@@ -45,10 +32,9 @@ from scalewatt.claims.evidence.evidence import (
     Point,
     is_of_energy,
     is_of_power,
-    looking,
     unlike_paper,
 )
-from scalewatt.claims.evidence.expectations import OTHER_CLAIMS, expected_of
+from scalewatt.claims.evidence.expectations import OTHER_CLAIMS
 from scalewatt.claims.numbers.decisions import all_of, attempt, combine, enough
 from scalewatt.claims.numbers.points import (
     PROBE_EPOCHS,
@@ -65,6 +51,7 @@ from scalewatt.claims.numbers.points import (
 )
 from scalewatt.claims.numbers.uncertain_number import refuse_estimates
 from scalewatt.claims.rules.device_rules import DEVICE_RULES
+from scalewatt.claims.rules.equal_n_rules import EQUAL_N_RULES
 from scalewatt.claims.rules.kind_rules import KIND_RULES
 from scalewatt.claims.rules.power_rules import POWER_RULES
 from scalewatt.claims.rules.regime_rules import REGIME_RULES
@@ -164,9 +151,9 @@ def on_named(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
 
 
 def on_all(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
-    """Check every series of a model and mode, on all devices; single points at constant GBS are named."""
+    """Check every series of a model and mode, on all devices or one; single points are named."""
     model, phase, mode = checks[0].model, checks[0].phase, checks[0].mode
-    lines = evidence.series(model, phase or None, None, mode, least=1)
+    lines = evidence.series(model, phase or None, checks[0].device or None, mode, least=1)
     if not lines:
         raise NotTestable(f"No finished run of {model} in a series of mode {mode}.")
     return each_line(evidence, lines, checks)
@@ -179,7 +166,12 @@ def each_line(evidence: Evidence, lines: Iterable[Line], checks: Sequence[Check]
     enough points, or none has the quantity.
     """
     name, least = checks[0].quantity, checks[0].least
-    counted = sorted(((line, line.having(name)) for line in lines), key=lambda one: -len(one[1]))
+
+    def there(line: Line) -> Sequence[Point]:
+        at_least = whole_nodes(evidence, line) if checks[0].n == "node" else 0
+        return line.having(name, at_least=at_least)
+
+    counted = sorted(((line, there(line)) for line in lines), key=lambda one: -len(one[1]))
     if is_of_power(name):
         refuse_estimates([point for _, points in counted for point in points])
     if len(counted[0][1]) < least:
@@ -271,6 +263,7 @@ SCOPES: dict[str, Callable[[Evidence, Sequence[Check]], Outcome]] = {
 
 RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {
     **DEVICE_RULES,
+    **EQUAL_N_RULES,
     **KIND_RULES,
     **POWER_RULES,
     **REGIME_RULES,
@@ -288,9 +281,9 @@ IDENTITIES = {"population_spread", "sum_of_parts", "sum_of_powers"}
 
 
 @cache
-def checks_of_claims() -> dict[str, tuple[Check, ...]]:
-    """Return the checks of each claim; InputError for a rule or a scope that there is not."""
-    checks = read_checks()
+def checks_of_claims(path: Path = CHECK_TABLE) -> dict[str, tuple[Check, ...]]:
+    """Return the checks of each claim of a table; InputError for a rule or a scope that there is not."""
+    checks = read_checks(path)
     for check in (one for rows in checks.values() for one in rows):
         rules = SERIES_RULES if check.scope else {**RULES, OTHER_CLAIMS: None}
         for what, name, there in (
@@ -299,80 +292,9 @@ def checks_of_claims() -> dict[str, tuple[Check, ...]]:
         ):
             if name not in there:
                 raise InputError(
-                    f"{CHECK_TABLE.name}: {check.id}: {what} {name!r}; expected {', '.join(sorted(there))}"
+                    f"{path.name}: {check.id}: {what} {name!r}; expected {', '.join(sorted(there))}"
                 )
     return checks
-
-
-def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
-    """Return the verdict on a claim; one without a check is an inconsistency, or not testable.
-
-    The detail says of which origin the energies are that the check looked at, unless they are measured
-    or the paper's.
-    """
-    return verdict_and_basis(claim, evidence)[0]
-
-
-def verdict_and_basis(claim: Claim, evidence: Evidence) -> tuple[Verdict, set[str]]:
-    """Return the verdict on a claim, and the configurations whose quantities it rests on."""
-    with looking() as seen:
-        outcome = _classed(claim, _outcome(claim, evidence))
-    expected = expected_of(claim) if outcome.expected is None else outcome.expected
-    names = {name for line in evidence.lines for name in (line.model, line.device)}
-    detail = " ".join(filter(None, (_sentence(outcome.detail, names), outcome.note)))
-    if odd := sorted(seen.origins - {"measured", "published"}):
-        detail += f" Origin of the energy: {', '.join(odd)}."
-    found = Verdict(
-        claim.id,
-        outcome.verdict,
-        outcome.value,
-        expected,
-        detail,
-        p=outcome.p,
-        chances=outcome.chances,
-        off=outcome.off,
-    )
-    return found, seen.configurations
-
-
-def _classed(claim: Claim, outcome: Outcome) -> Outcome:
-    """Return the outcome with the verdict of what it is: only what data could refute is supported.
-
-    What a campaign sets is set up as stated; arithmetic of the same samples is identical by construction;
-    and where no number was compared with a bound, nothing was tested.
-    """
-    rules = {check.rule for check in checks_of_claims().get(claim.id, ())}
-    if outcome.verdict == SUPPORTED and rules & IDENTITIES:
-        return replace(outcome, verdict=BY_CONSTRUCTION)
-    if outcome.verdict == SUPPORTED and (
-        claim.kind in SPECIFIED_KINDS or rules & {*SETTINGS, *COUNTS}
-    ):
-        return replace(outcome, verdict=SET_UP)
-    if outcome.verdict == CONTRADICTED and rules & SETTINGS:
-        return replace(outcome, verdict=SET_OTHERWISE)
-    if outcome.verdict == UNDECIDED and outcome.p is None:
-        outcome = replace(outcome, verdict=NOT_TESTABLE)
-    if outcome.verdict not in TESTED:
-        return replace(outcome, p=None, chances=None, off=None)
-    return outcome
-
-
-def _sentence(detail: str, names: set[str]) -> str:
-    """Return it with a capital, unless it begins with a name, or an id that begins with one."""
-    first = re.split(r"[ ,:;.-]", detail, maxsplit=1)[0]
-    return detail if first in names else detail[:1].upper() + detail[1:]
-
-
-def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
-    checks = checks_of_claims().get(claim.id)
-    if checks is None and claim.kind == "inconsistency":
-        return Outcome(INCONSISTENCY, None, reading_of(claim), NOTHING)
-    if checks is None:
-        return Outcome(NOT_TESTABLE, None, "There is no check for this claim.")
-    try:
-        return check_claim(checks, evidence)
-    except NotTestable as missing:
-        return missing.outcome
 
 
 def check_claim(checks: Sequence[Check], evidence: Evidence) -> Outcome:

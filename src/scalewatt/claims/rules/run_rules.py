@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.claims.evidence.check_table import Check
 from scalewatt.claims.evidence.claim_types import CONTRADICTED, SUPPORTED, NotTestable, Outcome
 from scalewatt.claims.evidence.evidence import PAPER_DEVICES, Evidence, look_at
@@ -17,34 +18,55 @@ from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.tables.published import SOCKETS_PER_NODE as SOCKETS
 
 WORK = (
-    *("configuration", "updates", "gpus", "local_batch_size", "global_batch_size", "epochs"),
-    "dataset_samples",
+    *("configuration", "updates", "gpus", "gpus_per_replica", "local_batch_size"),
+    *("global_batch_size", "epochs", "dataset_samples", "protocol"),
 )
 
 
 def _work(evidence: Evidence, check: Check) -> Outcome:
-    """Check whether updates · n · LBS are the samples of all epochs, up to one batch an epoch."""
+    """Check whether updates · replicas · LBS are the samples of all epochs, up to one batch an epoch.
+
+    A replica is one GPU, or the GPUs that share one copy of a model (`gpus_per_replica`). A run that stops
+    at a target has the samples that it trained on, whatever its dataset has.
+    """
     runs = evidence.runs.dropna(subset=["dataset_samples", "updates"])
     is_planned = runs.empty
     if is_planned:
         runs = pd.DataFrame(
-            [{name: getattr(spec, name) for name in WORK} for spec in specs_of(evidence)]
+            [{name: getattr(spec, name, None) for name in WORK} for spec in specs_of(evidence)]
         )
         names = runs["configuration"]
     else:
         names = runs["configuration"] + "/" + runs["repeat"].astype("string")
-    done = runs["updates"] * runs["gpus"] * runs["local_batch_size"]
-    off = (done - runs["epochs"] * runs["dataset_samples"]).abs().astype("float64")
-    share = off / (runs["epochs"] * runs["global_batch_size"]).astype("float64")
+    per_replica = _gpus_per_replica(runs)
+    replicas = runs["gpus"] / per_replica
+    samples = runs["epochs"] * runs["dataset_samples"]
+    stops = (runs["protocol"] == TARGET_PROTOCOL).fillna(False).astype(bool)
+    if "samples" in runs:
+        samples = samples.where(~stops, runs["samples"])
+    elif stops.any():
+        raise NotTestable("How many samples a training takes to its target is not planned.")
+    done = runs["updates"] * replicas * runs["local_batch_size"]
+    off = (done - samples).abs().astype("float64")
+    share = (off / (runs["epochs"] * runs["global_batch_size"]).astype("float64")).dropna()
+    if share.empty:
+        raise NotTestable("No finished run says how many samples it trained on.")
     place = _worst(share)
     source = "as planned by the specs" if is_planned else "of finished runs"
+    has_replicas = bool((per_replica > 1).any())
+    n = "replicas" if has_replicas else "n"
+    of_all = "each run's samples" if stops.any() else "the samples of all epochs"
     return decided(
         share[place] < check.high,
         float(share[place]),
-        f"Updates · n · LBS, {source}, differs from the samples of all epochs by at most "
-        f"{share[place]:.3f} batches an epoch ({names[place]}; {len(runs)} compared), expected less "
+        f"Updates · {n} · LBS, {source}, differs from {of_all} by at most "
+        f"{share[place]:.3f} batches an epoch ({names[place]}; {len(share)} compared), expected less "
         f"than {check.high:g}.",
     )
+
+
+def _gpus_per_replica(runs: pd.DataFrame) -> pd.Series:
+    return runs["gpus_per_replica"].astype("Float64").fillna(1)
 
 
 def _worst(off: pd.Series) -> Any:

@@ -1,0 +1,88 @@
+"""The paper's claims on foreign ground: campaigns that trained none of the paper's models.
+
+reference/portable_checks.csv has rows, like those of the table of checks, for the claims whose sentence
+speaks of trainings in general. Where `model` is `each`, every training of the campaign (model, phase,
+device) takes the place of the paper's, and all decide together; `stands_in` says what else differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
+from scalewatt.claims.evidence.check_table import Check
+from scalewatt.claims.evidence.claim_types import REFERENCE, Claim, Outcome, read_rows
+from scalewatt.claims.evidence.evidence import Evidence, LookedAt
+from scalewatt.claims.numbers.decisions import attempt, combine
+from scalewatt.claims.rules.run_checks import check_claim, checks_of_claims
+from scalewatt.results.tables.published import FULL_SAMPLES
+
+PORTABLE_TABLE = REFERENCE / "portable_checks.csv"
+EACH = "each"
+"""In place of a model: every training of the campaign."""
+PAPER_SCOPES = ("gpu+cpu+ram", "gpu+cpu")
+SCOPE_WORDS = {"node": "whole nodes by their meters"}
+
+
+def portable_checks() -> dict[str, tuple[Check, ...]]:
+    """Return the checks of each portable claim on another campaign's trainings."""
+    return checks_of_claims(PORTABLE_TABLE)
+
+
+@cache
+def stand_ins() -> dict[str, str]:
+    """Return what stands in for the paper's models, devices and sensors, by claim: a sentence, or empty."""
+    rows = read_rows(PORTABLE_TABLE, ["id", "stands_in"])
+    return {row["id"]: row["stands_in"] for row in reversed(rows)}
+
+
+def is_foreign(evidence: Evidence) -> bool:
+    """Return True if a campaign has results, and none of them of a model of the paper's."""
+    return bool(evidence.points) and all(p.model not in FULL_SAMPLES for p in evidence.points)
+
+
+def on_each_training(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
+    """Check the rows of a claim on every training in place of the paper's; all decide together.
+
+    A training that lacks something is named and does not decide. NotTestable without any point.
+    """
+    if all(check.model != EACH for check in checks):
+        return check_claim(checks, evidence)
+    trainings = sorted({(p.model, p.phase, p.device) for p in evidence.points})
+
+    def of_training(model: str, phase: str, device: str) -> Outcome:
+        own = [replace(check, model=model, phase=phase, device=device) for check in checks]
+        return check_claim(own, evidence)
+
+    return combine(attempt(_title(one), of_training, *one) for one in trainings)
+
+
+def _title(training: tuple[str, str, str]) -> str:
+    model, phase, device = training
+    return " ".join([model, *([] if phase == "train" else [phase]), device])
+
+
+def setting_of(claim_id: str, evidence: Evidence, seen: LookedAt) -> str:
+    """Return sentences on how what was looked at differs from the paper's setting."""
+    points = [point for point in evidence.points if point.id in seen.configurations]
+    models = ", ".join(sorted({point.model for point in points}))
+    devices = ", ".join(sorted({point.device for point in points}))
+    parts = [f"{models} on {devices}"] if points else []
+    if any(point.row["protocol"] == TARGET_PROTOCOL for point in points):
+        parts.append("trained until a target is reached, not for a number of epochs")
+    scopes = {str(point.scope) for point in points if point.scope not in (None, *PAPER_SCOPES)}
+    if seen.origins and scopes:
+        words = ", ".join(SCOPE_WORDS.get(scope, scope) for scope in sorted(scopes))
+        parts.append(f"energy of {words}, not of GPUs, CPUs and memory")
+    sentences = [stand_ins().get(claim_id, "")]
+    sentences += [f"Unlike the paper's setting: {'; '.join(parts)}."] if parts else []
+    return " ".join(filter(None, sentences))
+
+
+def bound_to_paper(claim: Claim) -> str:
+    """Return why a claim is not portable; empty where it is, or where it is on all trainings."""
+    if claim.id in portable_checks() or claim.model in ("", "all"):
+        return ""
+    return "It is on the paper's own trainings, and not portable."

@@ -1,0 +1,144 @@
+"""The verdict on a claim: by the rows of its check, on the paper's trainings or on others in their place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from scalewatt.claims.evidence.claim_types import (
+    BY_CONSTRUCTION,
+    CONTRADICTED,
+    INCONSISTENCY,
+    NOT_TESTABLE,
+    NOTHING,
+    SET_OTHERWISE,
+    SET_UP,
+    SPECIFIED_KINDS,
+    SUPPORTED,
+    TESTED,
+    UNDECIDED,
+    Claim,
+    NotTestable,
+    Outcome,
+    Verdict,
+    reading_of,
+)
+from scalewatt.claims.evidence.evidence import Evidence, LookedAt, looking
+from scalewatt.claims.evidence.expectations import expected_by, expected_of
+from scalewatt.claims.rules.run_checks import (
+    COUNTS,
+    IDENTITIES,
+    SETTINGS,
+    check_claim,
+    checks_of_claims,
+)
+from scalewatt.claims.verdicts.copies import about_copies, without_copies
+from scalewatt.claims.verdicts.portable import (
+    bound_to_paper,
+    is_foreign,
+    on_each_training,
+    portable_checks,
+    setting_of,
+)
+
+
+def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
+    """Return the verdict on a claim; one without a check is an inconsistency, or not testable.
+
+    The detail says of which origin the energies are that the check looked at, unless they are measured
+    or the paper's.
+    """
+    return verdict_and_basis(claim, evidence)[0]
+
+
+def verdict_and_basis(claim: Claim, evidence: Evidence) -> tuple[Verdict, set[str]]:
+    """Return the verdict on a claim, and the configurations whose quantities it rests on."""
+    with looking() as seen:
+        outcome = _classed(claim, _outcome(claim, evidence))
+    outcome = _told(claim, evidence, outcome, seen)
+    expected = _expected(claim, evidence) if outcome.expected is None else outcome.expected
+    names = {name for line in evidence.lines for name in (line.model, line.device)}
+    detail = " ".join(filter(None, (_sentence(outcome.detail, names), outcome.note)))
+    if odd := sorted(seen.origins - {"measured", "published"}):
+        detail += f" Origin of the energy: {', '.join(odd)}."
+    found = Verdict(
+        claim.id,
+        outcome.verdict,
+        outcome.value,
+        expected,
+        detail,
+        p=outcome.p,
+        chances=outcome.chances,
+        off=outcome.off,
+    )
+    return found, seen.configurations
+
+
+def _expected(claim: Claim, evidence: Evidence) -> str:
+    portable = portable_checks().get(claim.id) if is_foreign(evidence) else None
+    return expected_of(claim) if portable is None else expected_by(portable)
+
+
+def _told(claim: Claim, evidence: Evidence, outcome: Outcome, seen: LookedAt) -> Outcome:
+    """Return the outcome with what stands beside it: another setting, and energies that rest on copies."""
+    notes = [outcome.note]
+    if outcome.verdict in TESTED and seen.origins:
+        notes.append(_copies(claim, evidence, outcome, seen))
+    if is_foreign(evidence):
+        if claim.id in portable_checks() and outcome.verdict in TESTED:
+            notes.append(setting_of(claim.id, evidence, seen))
+        elif outcome.verdict == NOT_TESTABLE:
+            notes.append(bound_to_paper(claim))
+    return replace(outcome, note=" ".join(filter(None, notes)))
+
+
+def _copies(claim: Claim, evidence: Evidence, outcome: Outcome, seen: LookedAt) -> str:
+    bare = without_copies(evidence, seen.configurations)
+    if bare is None:
+        return ""
+    with looking():
+        again = _classed(claim, _outcome(claim, bare))
+    return about_copies(evidence, seen.configurations, outcome, again)
+
+
+def _classed(claim: Claim, outcome: Outcome) -> Outcome:
+    """Return the outcome with the verdict of what it is: only what data could refute is supported.
+
+    What a campaign sets is set up as stated; arithmetic of the same samples is identical by construction;
+    and where no number was compared with a bound, nothing was tested.
+    """
+    rules = {check.rule for check in checks_of_claims().get(claim.id, ())}
+    if outcome.verdict == SUPPORTED and rules & IDENTITIES:
+        return replace(outcome, verdict=BY_CONSTRUCTION)
+    if outcome.verdict == SUPPORTED and (
+        claim.kind in SPECIFIED_KINDS or rules & {*SETTINGS, *COUNTS}
+    ):
+        return replace(outcome, verdict=SET_UP)
+    if outcome.verdict == CONTRADICTED and rules & SETTINGS:
+        return replace(outcome, verdict=SET_OTHERWISE)
+    if outcome.verdict == UNDECIDED and outcome.p is None:
+        outcome = replace(outcome, verdict=NOT_TESTABLE)
+    if outcome.verdict not in TESTED:
+        return replace(outcome, p=None, chances=None, off=None)
+    return outcome
+
+
+def _sentence(detail: str, names: set[str]) -> str:
+    """Return it with a capital, unless it begins with a name, or an id that begins with one."""
+    first = re.split(r"[ ,:;.-]", detail, maxsplit=1)[0]
+    return detail if first in names else detail[:1].upper() + detail[1:]
+
+
+def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
+    checks = checks_of_claims().get(claim.id)
+    portable = portable_checks().get(claim.id) if is_foreign(evidence) else None
+    if checks is None and claim.kind == "inconsistency":
+        return Outcome(INCONSISTENCY, None, reading_of(claim), NOTHING)
+    if checks is None:
+        return Outcome(NOT_TESTABLE, None, "There is no check for this claim.")
+    try:
+        if portable is not None:
+            return on_each_training(evidence, portable)
+        return check_claim(checks, evidence)
+    except NotTestable as missing:
+        return missing.outcome

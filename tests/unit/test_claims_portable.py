@@ -1,0 +1,227 @@
+"""The paper's claims on campaigns of other models, energies that rest on copies, and work in replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+from claims_made import evidence, line, runs_of
+
+from scalewatt.claims.evidence.check_table import read_checks
+from scalewatt.claims.evidence.claim_types import (
+    CONTRADICTED,
+    NOT_TESTABLE,
+    SET_UP,
+    SUPPORTED,
+    UNDECIDED,
+    Verdict,
+    read_claims,
+)
+from scalewatt.claims.evidence.evidence import Evidence, Line, Point
+from scalewatt.claims.load_evidence import with_points
+from scalewatt.claims.verdicts.portable import EACH, is_foreign, portable_checks, stand_ins
+from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
+
+CLAIMS = {claim.id: claim for claim in read_claims()}
+DEVICE = "mi300x"
+
+
+def renamed(own: Line, model: str) -> Line:
+    """The same line of a model that the paper lacks, trained to a target, with meters of nodes."""
+
+    def point(one: Point) -> Point:
+        setting = {"protocol": "target", "energy_scope": "node", "nodes": one.gpus // 8}
+        id_ = one.id.replace("resnet50", model)
+        return replace(one, row={**one.row, **setting, "model": model, "configuration": id_})
+
+    points = tuple(map(point, own.points))
+    return replace(own, name=f"{own.name}-{model}", model=model, points=points)
+
+
+def at_constant_gbs(model: str, values: Mapping[int, tuple[float, float]], **more: Any) -> Line:
+    """A series of GBS 256: run time in h and energy in kWh by n."""
+    given = {n: {"runtime_h": hours, "energy_kwh": kwh} for n, (hours, kwh) in values.items()}
+    return renamed(line("resnet50", "train", DEVICE, "fd_gbs_s", 256, given, **more), model)
+
+
+@cache
+def foreign(growth: float = 1.25, hours: float = 0.19) -> Evidence:
+    """Two trainings on 8 and 64 GPUs: energy grows, GPU hours are 8 · `hours` of what they were."""
+    return evidence(
+        at_constant_gbs(model, {8: (1.0, kwh), 64: (hours, kwh * growth)})
+        for model, kwh in (("t5", 6.8), ("vit", 6.9))
+    )
+
+
+def verdict(id_: str, given: Evidence) -> Verdict:
+    return verdict_of(CLAIMS[id_], given)
+
+
+def test_only_a_campaign_without_the_papers_models_is_foreign() -> None:
+    own = line("resnet50", "train", "a100", "fd_gbs_s", 256, {8: {"runtime_h": 1.0}})
+    mixed = with_points(replace(foreign(), lines=(*foreign().lines, own)))
+    assert is_foreign(foreign())
+    assert not is_foreign(mixed)
+    assert not is_foreign(Evidence("made"))
+
+
+@pytest.mark.parametrize(
+    ("id_", "growth", "hours", "expected"),
+    [
+        ("E05", 1.25, 0.19, CONTRADICTED),
+        ("E05", 1.25, 0.13, SUPPORTED),
+        ("E08", 1.25, 0.19, CONTRADICTED),
+        ("E08", 1.50, 0.19, SUPPORTED),
+        ("E09", 1.25, 0.19, SUPPORTED),
+        ("E09", 0.90, 0.19, CONTRADICTED),
+        ("H14", 1.25, 0.19, SUPPORTED),
+        ("H19", 1.25, 0.19, SUPPORTED),
+        ("K08", 1.25, 0.19, SUPPORTED),
+        ("K09", 1.25, 0.19, SUPPORTED),
+        ("K09", 1.80, 0.19, CONTRADICTED),
+    ],
+)
+def test_every_training_takes_the_papers_place(
+    id_: str, growth: float, hours: float, expected: str
+) -> None:
+    found = verdict(id_, foreign(growth, hours))
+    assert found.verdict == expected, found.detail
+    assert "t5 mi300x" in found.detail and "vit mi300x" in found.detail
+    assert "until a target is reached" in found.detail
+
+
+def test_one_training_that_goes_the_other_way_contradicts() -> None:
+    other = at_constant_gbs("gpt", {8: (1.0, 7.0), 64: (0.19, 5.0)})
+    found = verdict("E09", with_points(replace(foreign(), lines=(*foreign().lines, other))))
+    assert found.verdict == CONTRADICTED
+
+
+def test_a_training_without_the_series_is_named_and_decides_nothing() -> None:
+    single = at_constant_gbs("gpt", {8: (1.0, 7.0)})
+    found = verdict("E05", with_points(replace(foreign(), lines=(*foreign().lines, single))))
+    assert found.verdict == CONTRADICTED
+    assert "known at 1 of the 2 points" in found.detail
+
+
+def test_factors_are_compared_at_equal_n_alone() -> None:
+    few = at_constant_gbs("gpt", {8: (1.0, 8.0)})
+    many = at_constant_gbs("vit", {64: (0.19, 6.0)})
+    apart = evidence([few, many])
+    assert verdict("A02", apart).verdict == NOT_TESTABLE
+    assert verdict("A02", foreign()).verdict == CONTRADICTED
+    high = at_constant_gbs("gpt", {8: (1.0, 9.5)})
+    found = verdict("A02", with_points(replace(foreign(), lines=(*foreign().lines, high))))
+    assert found.verdict == SUPPORTED
+    assert "gpt mi300x over that of t5 mi300x at n = 8" in found.detail
+
+
+def test_a_claim_on_the_papers_own_trainings_says_that_it_is_not_portable() -> None:
+    found = verdict("K03", foreign())
+    assert found.verdict == NOT_TESTABLE
+    assert found.detail.endswith("It is on the paper's own trainings, and not portable.")
+    assert "not portable" not in verdict("A01", foreign()).detail
+
+
+def test_a_setting_like_the_papers_is_not_told_as_another() -> None:
+    found = verdict("E05", foreign())
+    assert "energy of whole nodes" not in found.detail  # the claim is on times
+    assert "energy of whole nodes by their meters" in verdict("E09", foreign()).detail
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def test_portable_rows_are_of_checked_claims_and_keep_their_bounds() -> None:
+    own = read_checks()
+    assert list(portable_checks()) == [id_ for id_ in own if id_ in portable_checks()]
+    for id_, checks in portable_checks().items():
+        assert {one.model for one in checks} in ({EACH}, {""}), id_
+        bounds = {one.expects for one in own[id_]} | {"", "..1", "1..", "0.."}
+        assert {one.expects for one in checks} <= bounds, id_
+        assert stand_ins()[id_].endswith("."), id_
+
+
+# --- copies --------------------------------------------------------------------------------------
+
+
+def with_copies(given: Evidence, distinct: float) -> Evidence:
+    """The same, with runs of which the energy at 64 GPUs rests on copies: distinct nodes say a part of it."""
+    rows = [
+        {
+            "configuration": point.id,
+            "repeat": repeat,
+            "model": point.model,
+            "device": point.device,
+            "gpus": point.gpus,
+            "energy_kwh": kwh,
+            "p_gpuh_kw": kwh / point.mean("gpu_hours"),
+            "distinct_energy_kwh": kwh * (distinct if point.gpus == 64 else 1),
+            "duplicate_share": 0.5 if point.gpus == 64 else 0.0,
+            "energy_origin": "measured",
+            "energy_scope": "node",
+        }
+        for point in given.points
+        for repeat in range(1, 6)
+        for kwh in [point.mean("energy_kwh") * (1 + 0.002 * (repeat - 3))]
+    ]
+    return replace(given, runs=runs_of(rows))
+
+
+def test_the_verdict_without_copies_stands_beside_the_one_with_them() -> None:
+    same = verdict("E09", with_copies(foreign(), 0.99))
+    assert same.verdict == SUPPORTED
+    assert "10 runs of 2 configurations 50 % rests on recordings that are copies" in same.detail
+    assert "without these the verdict is the same (1.23" in same.detail
+    other = verdict("E09", with_copies(foreign(), 0.7))
+    assert other.verdict == SUPPORTED
+    assert "without these the verdict is contradicted: " in other.detail
+    assert "0.875" in other.detail
+
+
+def test_a_claim_on_times_says_nothing_of_copies() -> None:
+    assert "copies" not in verdict("E05", with_copies(foreign(), 0.7)).detail
+
+
+def test_a_campaign_of_the_papers_models_tells_its_copies_too() -> None:
+    values = {n: {"runtime_h": 1.0 / n, "energy_kwh": 5.0 + n} for n in (4, 8, 16, 64)}
+    own = evidence([line("resnet50", "train", "a100", "fd_lbs", 256, values)])
+    assert "copies of others" in verdict("D05", with_copies(own, 0.99)).detail
+    assert "copies of others" not in verdict("D05", own).detail
+
+
+# --- work ----------------------------------------------------------------------------------------
+
+
+def run_to_target(**given: Any) -> Evidence:
+    row = {
+        "configuration": "t5-n064",
+        "repeat": 1,
+        "gpus": 64,
+        "gpus_per_replica": 8,
+        "local_batch_size": 1,
+        "global_batch_size": 8,
+        "dataset_samples": 3901,
+        "epochs": 1,
+        "protocol": "target",
+        "updates": 384,
+        "samples": 3072,
+    }
+    return replace(foreign(), runs=runs_of([row | given]))
+
+
+def test_work_counts_replicas_and_each_runs_own_samples() -> None:
+    assert verdict("A05", run_to_target()).verdict == SET_UP
+    assert "Updates · replicas · LBS" in verdict("A05", run_to_target()).detail
+    assert verdict("A05", run_to_target(gpus_per_replica=4)).verdict == CONTRADICTED
+    assert verdict("A05", run_to_target(samples=3901)).verdict == CONTRADICTED
+    of_epochs = run_to_target(protocol="paper", dataset_samples=3072, samples=None)
+    assert verdict("A05", of_epochs).verdict == SET_UP
+    assert verdict("A05", run_to_target(samples=None)).verdict == NOT_TESTABLE
+
+
+def test_two_undecided_ends_leave_a_sign_open() -> None:
+    noisy = evidence([at_constant_gbs("t5", {8: (1.0, 7.0), 64: (0.19, 7.1)}, spread=0.1)])
+    assert verdict("H19", noisy).verdict == UNDECIDED
