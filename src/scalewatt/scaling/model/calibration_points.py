@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
@@ -70,7 +71,7 @@ def _point(source: str, row: Row, runs: Path | None) -> Point:
         campaign=row["campaign"],
         configuration=row["configuration"],
         kind=kind_of_row(row) if spec is None else kind_of_spec(spec),
-        load=_load(row, where) if spec is None else load_of_spec(spec),
+        load=_load(row, where, spec),
         runtime_s=runtime_s,
         energy_j=_joules(row, "energy_kwh_mean", where),
         joules=joules,
@@ -99,14 +100,47 @@ def _joules(row: Row, name: str, where: str) -> float | None:
     return float(kwh) * J_PER_KWH
 
 
-def _load(row: Row, where: str) -> Load:
-    names = ("gpus", "nodes", "local_batch_size", "dataset_samples", "epochs")
+def _load(row: Row, where: str, spec: RunSpec | None) -> Load:
+    """Return the load by the spec, else by the row; of a run to a target by the work that it took."""
+    if row["protocol"] == TARGET_PROTOCOL:
+        return _load_to_target(row, where)
+    if spec is not None:
+        return load_of_spec(spec)
+    _check_known(row, where, "gpus", "nodes", "local_batch_size", "dataset_samples", "epochs")
+    return load_of(
+        *(row["gpus"], row["nodes"], row["local_batch_size"], row["dataset_samples"]),
+        *(row["epochs"], row["gpus_per_replica"] or 1),
+    )
+
+
+def _load_to_target(row: Row, where: str) -> Load:
+    """Return the load of runs that stop at a target: the mean samples and updates that they took."""
+    rates = ("samples_per_gpuh_mean", "passes_per_gpuh_mean", "gpu_hours_mean")
+    _check_known(row, where, "gpus", "nodes", "local_batch_size", "epochs")
+    for name in rates:
+        if row[name] is None:
+            raise InputError(
+                f"{where}: {name} is not known; the scaling model needs it of a target"
+            )
+    per_replica = row["gpus_per_replica"] or 1
+    samples, passes = (row[name] * row["gpu_hours_mean"] for name in rates[:2])
+    return Load(
+        gpus=row["gpus"],
+        nodes=row["nodes"],
+        local_batch_size=row["local_batch_size"],
+        epochs=row["epochs"],
+        samples=round(samples),
+        updates=round(passes / (row["gpus"] // per_replica)),
+        gpus_per_replica=per_replica,
+    )
+
+
+def _check_known(row: Row, where: str, *names: str) -> None:
     for name in names:
         if row[name] is None:
             raise InputError(f"{where}: {name} is not known; the scaling model needs it")
         if row[name] < 1:
             raise InputError(f"{where}: {name} is {row[name]}; expected at least 1")
-    return load_of(*(row[name] for name in names))
 
 
 def by_kind(points: Iterable[Point]) -> dict[Kind, list[Point]]:

@@ -59,19 +59,32 @@ class Load:
     epochs: int
     samples: int
     updates: int
+    gpus_per_replica: int = 1
+    """How many GPUs share one copy of the model."""
+
+    @property
+    def replicas(self) -> int:
+        """Return the copies of the model that train on different samples."""
+        return self.gpus // self.gpus_per_replica
 
     @property
     def passes(self) -> int:
-        """Return the number of passes: one forward and backward on one GPU each."""
-        return self.updates * self.gpus
+        """Return the number of passes: one forward and backward of one replica each."""
+        return self.updates * self.replicas
 
 
 def load_of(
-    gpus: int, nodes: int, local_batch_size: int, dataset_samples: int, epochs: int
+    gpus: int,
+    nodes: int,
+    local_batch_size: int,
+    dataset_samples: int,
+    epochs: int,
+    gpus_per_replica: int = 1,
 ) -> Load:
-    """Return the load of a training: each GPU has the same share, the last batch is partial."""
-    work = epoch_work(dataset_samples, gpus, local_batch_size)
+    """Return the load of a training: each replica has the same share, the last batch is partial."""
+    work = epoch_work(dataset_samples, gpus // gpus_per_replica, local_batch_size)
     return Load(
+        gpus_per_replica=gpus_per_replica,
         gpus=gpus,
         nodes=nodes,
         local_batch_size=local_batch_size,
@@ -88,7 +101,10 @@ def load_of_spec(spec: RunSpec) -> Load:
             f"{spec.configuration}: its samples are not known; the scaling model needs a model whose "
             "samples the campaign states (`samples` of a command)"
         )
-    return load_of(spec.gpus, spec.nodes, spec.local_batch_size, spec.dataset_samples, spec.epochs)
+    return load_of(
+        *(spec.gpus, spec.nodes, spec.local_batch_size, spec.dataset_samples, spec.epochs),
+        spec.gpus_per_replica,
+    )
 
 
 @dataclass(frozen=True)

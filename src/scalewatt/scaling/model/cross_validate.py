@@ -93,7 +93,7 @@ def _series(points: Sequence[Point]) -> dict[str, list[Point]]:
     for point in points:
         load = point.load
         found.setdefault(f"LBS {load.local_batch_size}", []).append(point)
-        found.setdefault(f"GBS {load.local_batch_size * load.gpus}", []).append(point)
+        found.setdefault(f"GBS {load.local_batch_size * load.replicas}", []).append(point)
     return {name: own for name, own in found.items() if SERIES_POINTS <= len(own) < len(points)}
 
 

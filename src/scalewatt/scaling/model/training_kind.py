@@ -18,6 +18,8 @@ LEARNING = frozenset(
     }
 )
 """Settings that change what is learnt, but hardly time and energy."""
+_OF_THE_LOAD = frozenset({"epochs", "gpus_per_replica"})
+"""Settings that are in the load of a training."""
 _DATA = ("format", "source", "grid")
 """Relevant properties of a dataset; its size belongs to the training's load."""
 
@@ -100,7 +102,7 @@ def defaults_of(key: str) -> dict[str, Any]:
 def _kind(
     key: str, device: str, protocol: str, settings: Mapping[str, Any], dataset: Mapping[str, Any]
 ) -> Kind:
-    own = {name: value for name, value in settings.items() if name not in LEARNING | {"epochs"}}
+    own = {name: value for name, value in settings.items() if name not in LEARNING | _OF_THE_LOAD}
     data = {f"data_{name}": dataset[name] for name in _DATA if name in dataset}
     # 4 and 4.0 are one value
     text = json.dumps(json.loads(json.dumps({**own, **data}), parse_int=float), sort_keys=True)
