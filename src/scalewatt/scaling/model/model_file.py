@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -321,7 +321,8 @@ def _read_score(content: Mapping[str, Any]) -> Score:
 
 
 def _read_point(kind: Kind, content: Mapping[str, Any]) -> Point:
-    names = [one.name for one in fields(Load)]
+    # A file from before models were split over GPUs has one GPU a replica.
+    names = [one.name for one in fields(Load) if one.default is MISSING or one.name in content]
     for name in (*names, "runtime_s"):
         _expect(
             _is_number(content[name]), f"points: {name}: expected a number above 0, to {_LARGEST:g}"
