@@ -88,7 +88,8 @@ TYPES = {
 }
 NEVER = "–"
 MADE_BY_THE_USER = tuple(
-    f"campaigns/{name}.yaml" for name in ("batch-study", "first", "mine", "paper-horeka", "pilot")
+    f"campaigns/{name}.yaml"
+    for name in ("batch-study", "first", "mine", "mlperf-v4", "paper-horeka", "pilot")
 )
 
 
