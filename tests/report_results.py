@@ -16,6 +16,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_requests import runs_definition, table_definition
 from scalewatt.claims.check_claims import TABLE as CLAIMS
 from scalewatt.claims.evidence.claim_types import listed_claims
+from scalewatt.results.cross_checks import CROSS_CHECKS
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder
 from scalewatt.results.tables.comparisons import comparisons_of
@@ -130,6 +131,7 @@ def write_results(folder: Path, campaign: Campaign, runs: Sequence[Row]) -> Path
         "configurations": to_table(configurations, CONFIGURATIONS),
         "scaling": to_table(scaling_of(whole["series"], configurations), SCALING),
         "comparisons": to_table(comparisons_of(made), COMPARISONS),
+        "cross_checks": CROSS_CHECKS.empty_table(),
     }
     metadata = dict.fromkeys(tables, said)
     for figure in (name for name in _DRAWN if name in campaign.figures):

@@ -35,6 +35,7 @@ from scalewatt.energy.accounting import energy_schema as energy_tables
 from scalewatt.energy.integration.sample_checks import SAMPLE_FLAGS
 from scalewatt.figures.draw_figure import FIGURES, NAMED
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
+from scalewatt.results.cross_checks import CROSS_CHECKS
 from scalewatt.results.figures import figure_schema
 from scalewatt.results.tables import idle
 from scalewatt.results.tables import table_schema as results_schema
@@ -50,6 +51,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "tables/configurations.parquet": results_schema.CONFIGURATIONS,
     "tables/scaling.parquet": results_schema.SCALING,
     "tables/comparisons.parquet": results_schema.COMPARISONS,
+    "tables/cross_checks.parquet": CROSS_CHECKS,
     "tables/figure2.parquet, figure3, figure4, figure6, figure7": figure_schema.POINTS,
     "tables/figure1.parquet": figure_schema.OVERVIEW,
     "tables/figure5.parquet": figure_schema.POWER,

@@ -102,6 +102,7 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
             results.rows("idle") if "idle" in results.tables else None,
             results.metadata("runs").get("no_idle"),
             replaced,
+            results.rows("cross_checks"),
         ),
         "hardware": provenance_section.hardware(runs, results.provenance),
         "software": provenance_section.software(results.provenance),

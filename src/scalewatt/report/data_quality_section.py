@@ -25,11 +25,13 @@ def quality(
     idle: pd.DataFrame | None = None,
     no_idle: Mapping[str, str] | None = None,
     replaced: Sequence[Replaced] = (),
+    checks: pd.DataFrame | None = None,
 ) -> list[Part]:
     """Return all topics, also those without a finding. Without runs, what is missing alone.
 
     `idle`: the table of idle powers, None without idle probes. `no_idle`: by device, why its runs have
-    no idle energy although there are probes. `replaced`: measurements that were replaced.
+    no idle energy although there are probes. `replaced`: measurements that were replaced. `checks`:
+    the table of the same energies by other sources.
     """
     if runs.empty:
         return [_missing(definition, runs)]
@@ -45,6 +47,8 @@ def quality(
         _unknown_energy(runs),
         _coverage(runs),
         _flags(runs),
+        *_copies(valid),
+        *_other_sources(checks),
         _single(valid),
         _scopes(valid),
         _idle(idle, valid, no_idle or {}),
@@ -121,6 +125,78 @@ def _absent(runs: pd.DataFrame) -> str:
     labels = listed(dict.fromkeys(kind for found in kinds for kind in found))
     runs_word = count(len(kinds), "run")
     return f" of device kinds without a sensor or an estimate (absent: {labels}; {runs_word})"
+
+
+# --- other sources and copies ---------------------------------------------------------------------
+
+
+_SOURCES = {
+    "mlperf_rule": "mean power of the whole log × run time, the rule of MLCommons' summariser",
+    "nvml_energy_counter": "the GPU's own energy counter",
+    "nvml_power_instant": "the GPU's instantaneous power",
+    "nvml_power_average": "the GPU's averaged power",
+    "slurm_consumed_energy": "Slurm's ConsumedEnergy",
+}
+_OF_WHOLE_NODES = "the node's own meter, with fans, boards and losses"
+
+
+def _other_sources(checks: pd.DataFrame | None) -> list[Part]:
+    """Return the same energies by other sources: means over the runs of a configuration."""
+    if checks is None or checks.empty:
+        return []
+    known = checks[checks["recorded_kwh"].notna()]
+    keys = ["configuration", "source", "device_kind"]
+    groups = known.groupby(keys, sort=False)
+    means = groups[["energy_kwh", "recorded_kwh", "difference"]].mean()
+    rows = [
+        (
+            one.configuration,
+            f"{_SOURCES.get(one.source, _OF_WHOLE_NODES)} ({one.source})",
+            one.device_kind,
+            one.runs,
+            with_unit(one.energy_kwh, "kWh"),
+            with_unit(one.recorded_kwh, "kWh"),
+            f"{100 * one.difference:+.1f} %",
+        )
+        for one in data.each(means.assign(runs=groups["repeat"].nunique()).reset_index())
+    ]
+    headings = ["configuration", "source", "of", "runs", "by it", "counted", "difference"]
+    return [
+        Part(
+            "The same energies by other sources",
+            "Recorded in addition, and never counted. A meter of whole nodes sees what no sensor of their "
+            "parts does; a rule that takes the mean of a whole log mixes in the time before and after the "
+            "training.",
+            texts("sources", "Other sources of the same energies", headings, rows),
+        )
+    ]
+
+
+def _copies(runs: pd.DataFrame) -> list[Part]:
+    """Return what rests on recordings that repeat others; nothing where none does."""
+    copied = runs[runs["duplicate_share"].fillna(0) > 0]
+    if copied.empty:
+        return []
+    rows = [
+        (
+            name,
+            f"{len(own)} of {len(runs[runs['configuration'] == name])}",
+            f"{100 * own['duplicate_share'].max():.0f} %",
+            with_unit(own["energy_kwh"].mean(), "kWh"),
+            with_unit(own["distinct_energy_kwh"].mean(), "kWh"),
+        )
+        for name, own in data.groups(copied, "configuration")
+    ]
+    headings = ["configuration", "runs", "largest share", "energy", "by the others alone"]
+    return [
+        Part(
+            "Recordings that repeat others",
+            "The files of several nodes or devices are the same to the last sample. Whether these share a "
+            "sensor, or copies stand in for lost files, is not said; their sum is no sum of independent "
+            "measurements. By the others alone: their mean, times the number of nodes or devices.",
+            texts("copies", "Energy that rests on copies", headings, rows),
+        )
+    ]
 
 
 # --- runs -----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.claims import check_claims
 from scalewatt.figures import figure_data as data
 from scalewatt.report.embed_fonts import with_fonts
+from scalewatt.results.cross_checks import CROSS_CHECKS
 from scalewatt.results.figures.figure_schema import KEYS, SCHEMAS
 from scalewatt.results.tables import table_schema
 from scalewatt.results.tables.frames import read_frame, records, to_frame
@@ -30,6 +31,7 @@ _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     "configurations": (table_schema.CONFIGURATIONS, CONFIGURATION_KEY),
     "scaling": (table_schema.SCALING, ("series", "configuration")),
     "comparisons": (table_schema.COMPARISONS, ("configuration", "baseline", "quantity")),
+    "cross_checks": (CROSS_CHECKS, (*RUN_KEY, "source", "device_kind")),
     "idle": (IDLE, ("device", "device_kind")),
     "claims": (check_claims.TABLE, ("id",)),
     "plan": (PLAN, ()),

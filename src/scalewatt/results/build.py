@@ -12,6 +12,8 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import check, schema
+from scalewatt.energy.accounting.run_inputs import read_provenance
+from scalewatt.results.cross_checks import CROSS_CHECKS, cross_checks_of
 from scalewatt.results.figures import variants_table
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder
@@ -54,6 +56,10 @@ def _runs(definition: dict[str, Any], results: Path) -> pd.DataFrame:
     return runs_of(records, facility, _idle(definition, results))
 
 
+def _files(definition: dict[str, Any], results: Path) -> list[RunFiles]:
+    return [RunFiles(results, *run) for run in map(tuple, definition["runs"])]
+
+
 def _idle(definition: dict[str, Any], results: Path) -> Path | None:
     """Return the table of idle probes, where the campaign has them and they count for this table."""
     return results / "tables" / "idle.parquet" if definition.get("idle") else None
@@ -80,7 +86,7 @@ def write_tables(definition: Any, results: Path, out: Path) -> None:
 
 
 def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
-    """Write `out`/runs, configurations, scaling and comparisons (Parquet and CSV) of a campaign's runs."""
+    """Write `out`/runs and the other tables of all of a campaign's runs, as Parquet and CSV."""
     runs = _runs(definition, results)
     configurations = configurations_of(runs)
     tables = {
@@ -88,6 +94,7 @@ def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
         "configurations": (configurations, CONFIGURATIONS),
         "scaling": (scaling_of(definition["series"], configurations), SCALING),
         "comparisons": (comparisons_of(runs), COMPARISONS),
+        "cross_checks": (cross_checks_of(runs, _files(definition, results)), CROSS_CHECKS),
     }
     metadata = _metadata(definition, runs, results)
     for name, (frame, columns) in tables.items():
@@ -142,13 +149,23 @@ def _seeds(rows: list[dict[str, Any]], results: Path) -> dict[str, str | None]:
     for row in rows:
         if row["excluded"] is None and row["metric_last"] is not None:
             files = RunFiles(results, row["configuration"], row["repeat"])
-            seed = read_spec(files.folder / "spec.json").seed
+            seed = _seed(files)
             found.setdefault(row["configuration"], []).append(seed)
     return {
         configuration: None if None in seeds else SAME if len(set(seeds)) == 1 else VARIED
         for configuration, seeds in found.items()
         if len(seeds) > 1
     }
+
+
+def _seed(files: RunFiles) -> int | None:
+    """Return a run's seed, by its spec or by what was told when it was registered."""
+    seed = read_spec(files.folder / "spec.json").seed
+    path = files.folder / "provenance.json"
+    if seed is None and path.is_file():
+        told = read_provenance(path).get("description") or {}
+        seed = told.get("seed")
+    return seed
 
 
 def _gpu_word(definition: dict[str, Any], rows: list[dict[str, Any]]) -> str:

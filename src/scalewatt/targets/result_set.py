@@ -21,12 +21,14 @@ ROW_FILES = (
     "runs/{configuration}/{repeat}/provenance.json",
     "energy/{configuration}/{repeat}.parquet",
     "energy/{configuration}/{repeat}.flags.parquet",
+    "energy/{configuration}/{repeat}.devices.parquet",
 )
 """What a run's row in a table is made from, below the results folder."""
+CROSS_CHECKS = "energy/{configuration}/{repeat}.cross-checks.parquet"
 TRACES = "traces/{configuration}/{repeat}.parquet"
 PAGE_FILES = (*ROW_FILES, "runs/{configuration}/{repeat}/events.parquet", TRACES)
 _MORE_FILES = {
-    "figure5": (TRACES, "energy/{configuration}/{repeat}.devices.parquet"),
+    "figure5": (TRACES,),
     "learning": ("energy/{configuration}/{repeat}.epochs.parquet",),
 }
 _TABLE_SUFFIXES = {
