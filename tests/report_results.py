@@ -16,9 +16,9 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_requests import runs_definition, table_definition
 from scalewatt.claims.check_claims import TABLE as CLAIMS
 from scalewatt.claims.evidence.claim_types import listed_claims
-from scalewatt.results.cross_checks import CROSS_CHECKS
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder
+from scalewatt.results.other_sources import CROSS_CHECKS
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.derived_quantities import with_model_energies
 from scalewatt.results.tables.frames import frame_of, records, to_table

@@ -35,8 +35,8 @@ from scalewatt.energy.accounting import energy_schema as energy_tables
 from scalewatt.energy.integration.sample_checks import SAMPLE_FLAGS
 from scalewatt.figures.draw_figure import FIGURES, NAMED
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
-from scalewatt.results.cross_checks import CROSS_CHECKS
 from scalewatt.results.figures import figure_schema
+from scalewatt.results.other_sources import CROSS_CHECKS
 from scalewatt.results.tables import idle
 from scalewatt.results.tables import table_schema as results_schema
 from scalewatt.scaling.planning import plan_table, prediction_table

@@ -15,8 +15,8 @@ from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.claims import check_claims
 from scalewatt.figures import figure_data as data
 from scalewatt.report.embed_fonts import with_fonts
-from scalewatt.results.cross_checks import CROSS_CHECKS
 from scalewatt.results.figures.figure_schema import KEYS, SCHEMAS
+from scalewatt.results.other_sources import CROSS_CHECKS
 from scalewatt.results.tables import table_schema
 from scalewatt.results.tables.frames import read_frame, records, to_frame
 from scalewatt.results.tables.idle import IDLE

@@ -13,12 +13,12 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import check, schema
 from scalewatt.energy.accounting.run_inputs import read_provenance
-from scalewatt.results.cross_checks import CROSS_CHECKS, cross_checks_of
 from scalewatt.results.figures import variants_table
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder
 from scalewatt.results.figures.footnotes import notes
 from scalewatt.results.figures.power_trace import panels
+from scalewatt.results.other_sources import CROSS_CHECKS, cross_checks_of
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import frame_of, records, to_table, write_frame
