@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from scalewatt.energy.integration.rated_power import IDLE_SHARE, TDP_SHARE, cpu_power_w
+from scalewatt.energies.integration.rated_power import IDLE_SHARE, TDP_SHARE, cpu_power_w
 
 Floats = NDArray[np.float64]
 RATED_W = {

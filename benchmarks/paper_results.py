@@ -20,7 +20,7 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.files import write_json, write_table, write_table_with_csv
-from scalewatt.energy.accounting.energy_schema import (
+from scalewatt.energies.accounting.energy_schema import (
     CROSS_CHECKS_SCHEMA,
     DEVICES_SCHEMA,
     ENERGY_SCHEMA,

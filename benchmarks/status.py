@@ -31,7 +31,7 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.files import write_json, write_table
-from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
+from scalewatt.energies.accounting.energy_schema import ENERGY_SCHEMA
 from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.run_files.attempt_log import Attempt, attempt_path
 from scalewatt.run_files.progress_files import Progress, note_position, note_progress

@@ -13,7 +13,7 @@ import pytest
 from mini_node import SYSTEM_PATH
 from minislurm import MiniSlurm, missing
 
-from scalewatt.energy.views.describe import describe
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import read_foreign
 
 WATTS = {"a1": 200, "a2": 300}

@@ -16,11 +16,11 @@ import pytest
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
-from scalewatt.energy.accounting.account import account
-from scalewatt.energy.accounting.energy_schema import Accounts
-from scalewatt.energy.accounting.run_inputs import Run
-from scalewatt.energy.accounting.totals import EnergyTotals
-from scalewatt.energy.accounting.trace_writer import TraceWriter
+from scalewatt.energies.accounting.account import account
+from scalewatt.energies.accounting.energy_schema import Accounts
+from scalewatt.energies.accounting.run_inputs import Run
+from scalewatt.energies.accounting.totals import EnergyTotals
+from scalewatt.energies.accounting.trace_writer import TraceWriter
 from scalewatt.recordings.record_file import Field, RecordWriter
 
 T0 = 1_795_000_000.0

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from hypothesis import strategies as st
 
-from scalewatt.energy.integration.integrate import validate
+from scalewatt.energies.integration.integrate import validate
 from scalewatt.recordings.series import Recording, SensorSeries
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe")

@@ -21,7 +21,7 @@ LAYERS = (
     ("run_files", "recordings"),
     ("datasets", "monitoring", "scheduling", "events"),
     ("workloads",),
-    ("training", "energy"),
+    ("training", "energies"),
     ("execution", "results"),
     ("tracking", "scaling"),
     ("claims", "figures"),

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
-from scalewatt.energy.accounting.energy_schema import (
+from scalewatt.energies.accounting.energy_schema import (
     DEVICES_SCHEMA,
     ENERGY_SCHEMA,
     FLAGS_SCHEMA,

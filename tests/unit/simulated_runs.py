@@ -16,7 +16,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.energy.accounting.account import write_energy
+from scalewatt.energies.accounting.account import write_energy
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.scaling.model.model_file import read_model

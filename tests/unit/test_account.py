@@ -23,14 +23,14 @@ from run_files import make_spec
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
-from scalewatt.energy.accounting.account import write_energy
-from scalewatt.energy.accounting.energy_schema import (
+from scalewatt.energies.accounting.account import write_energy
+from scalewatt.energies.accounting.energy_schema import (
     DEVICES_SCHEMA,
     ENERGY_SCHEMA,
     FLAGS_SCHEMA,
     TRACES_SCHEMA,
 )
-from scalewatt.energy.integration.rated_power import FACTOR
+from scalewatt.energies.integration.rated_power import FACTOR
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 CPU_POWERS = NO_POWERS | {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}}

@@ -22,15 +22,15 @@ from energy_files import (
 from run_files import make_spec
 
 from scalewatt.common.files import write_json
-from scalewatt.energy.accounting.account import write_energy
-from scalewatt.energy.accounting.cross_checks import MAX_DIFFERENCE
-from scalewatt.energy.accounting.energy_schema import (
+from scalewatt.energies.accounting.account import write_energy
+from scalewatt.energies.accounting.cross_checks import MAX_DIFFERENCE
+from scalewatt.energies.accounting.energy_schema import (
     CROSS_CHECKS_SCHEMA,
     EPOCHS_SCHEMA,
     FLAGS_SCHEMA,
     TELEMETRY_SCHEMA,
 )
-from scalewatt.energy.accounting.throttling import state_flags
+from scalewatt.energies.accounting.throttling import state_flags
 from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.recordings.telemetry import QUANTITIES, TelemetrySeries
 

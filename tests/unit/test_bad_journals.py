@@ -13,7 +13,7 @@ import pytest
 from energy_files import T0, codes, counter, gpu, write_journal, write_record_journal
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.views.describe import describe
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.journal import is_journal, last_sample_s, read_journal
 from scalewatt.recordings.series import SensorSeries
 

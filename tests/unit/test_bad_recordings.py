@@ -13,8 +13,8 @@ import pytest
 from energy_files import codes, counter, gpu, recordings, write_journal, write_perun
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.segment_recordings import open_segment
-from scalewatt.energy.views.describe import describe
+from scalewatt.energies.accounting.segment_recordings import open_segment
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.perun_file import list_runs, read_perun_file
 from scalewatt.registration.recording_discovery import open_recording
 

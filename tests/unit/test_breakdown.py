@@ -20,7 +20,7 @@ from run_files import NAME, WHOLE, absent, make_run, make_spec, part
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
-from scalewatt.energy.integration.stage_intervals import STAGES
+from scalewatt.energies.integration.stage_intervals import STAGES
 from scalewatt.figures import breakdown as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable

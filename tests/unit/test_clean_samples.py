@@ -23,14 +23,14 @@ from true_power import (
     true_powers,
 )
 
-from scalewatt.energy.integration.counter_series import (
+from scalewatt.energies.integration.counter_series import (
     clean_counter,
     clean_means,
     validate_counter,
     validate_means,
 )
-from scalewatt.energy.integration.integrate import clean_power, validate, validate_power
-from scalewatt.energy.integration.sample_checks import SAMPLE_FLAGS, Device
+from scalewatt.energies.integration.integrate import clean_power, validate, validate_power
+from scalewatt.energies.integration.sample_checks import SAMPLE_FLAGS, Device
 from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
 
 

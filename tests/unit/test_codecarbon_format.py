@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.views.describe import describe
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import read_foreign
 from scalewatt.recordings.formats.format import Options
 

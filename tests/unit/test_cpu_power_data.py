@@ -11,7 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from scalewatt.energy.integration.rated_power import (
+from scalewatt.energies.integration.rated_power import (
     CURVE,
     FACTOR,
     SHAPE_FACTOR,

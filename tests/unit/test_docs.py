@@ -31,8 +31,8 @@ from scalewatt.claims.evidence.claim_types import inconsistencies
 from scalewatt.cli import COMMANDS, command_line, main
 from scalewatt.common.schema_validation import schema
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.energy.accounting import energy_schema as energy_tables
-from scalewatt.energy.integration.sample_checks import SAMPLE_FLAGS
+from scalewatt.energies.accounting import energy_schema as energy_tables
+from scalewatt.energies.integration.sample_checks import SAMPLE_FLAGS
 from scalewatt.figures.draw_figure import FIGURES, NAMED
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures import figure_schema

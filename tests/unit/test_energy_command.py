@@ -25,7 +25,7 @@ from run_files import make_spec
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
-from scalewatt.energy.views.describe import describe
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.perun_file import open_perun_file
 
 N = 101

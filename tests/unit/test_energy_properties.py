@@ -44,11 +44,11 @@ from true_power import (
     true_powers,
 )
 
-from scalewatt.energy.accounting.node_energy import node_kinds, node_window
-from scalewatt.energy.integration.counter_series import LAG_S
-from scalewatt.energy.integration.integrate import validate
-from scalewatt.energy.integration.sample_checks import BRIDGE_S, SAMPLE_FLAGS
-from scalewatt.energy.integration.work_signs import WorkSign
+from scalewatt.energies.accounting.node_energy import node_kinds, node_window
+from scalewatt.energies.integration.counter_series import LAG_S
+from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integration.sample_checks import BRIDGE_S, SAMPLE_FLAGS
+from scalewatt.energies.integration.work_signs import WorkSign
 from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
 
 LIMIT_W = PLAUSIBLE_W["cpu"]

@@ -8,15 +8,15 @@ from energy_files import codes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalewatt.energy.accounting.node_energy import node_kinds
-from scalewatt.energy.integration.rated_power import (
+from scalewatt.energies.accounting.node_energy import node_kinds
+from scalewatt.energies.integration.rated_power import (
     cpu_power_w,
     estimated_cpu,
     estimated_gpu,
     estimated_ram,
     node_utilisation,
 )
-from scalewatt.energy.integration.stage_intervals import tile_window
+from scalewatt.energies.integration.stage_intervals import tile_window
 from scalewatt.recordings.series import SensorSeries
 
 CPU = {"sockets": 2, "idle_w": 60, "rated_w": 200}

@@ -11,7 +11,7 @@ import yaml
 from made_recordings import written
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.integration.integrate import validate
+from scalewatt.energies.integration.integrate import validate
 from scalewatt.recordings.formats.detect import FORMATS, find_format, read_foreign
 from scalewatt.recordings.formats.format import Head, Options
 from scalewatt.recordings.series import Flag

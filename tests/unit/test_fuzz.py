@@ -33,8 +33,8 @@ from energy_files import (
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
 from scalewatt.datasets.imagenet.index import ImageFolderIndex, index_path, indexed_folder
-from scalewatt.energy.accounting.energy_schema import ENERGY_SCHEMA
-from scalewatt.energy.views.describe import describe
+from scalewatt.energies.accounting.energy_schema import ENERGY_SCHEMA
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.concurrent_samplers import read_samplers
 from scalewatt.recordings.journal import last_sample_s
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA, read_stages

@@ -19,9 +19,9 @@ from true_power import (
     total_j,
 )
 
-from scalewatt.energy.integration.integrate import validate
-from scalewatt.energy.integration.sample_checks import BRIDGE_S, SAMPLE_FLAGS
-from scalewatt.energy.integration.work_signs import LOAD_CHANGE, WorkSign
+from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integration.sample_checks import BRIDGE_S, SAMPLE_FLAGS
+from scalewatt.energies.integration.work_signs import LOAD_CHANGE, WorkSign
 from scalewatt.recordings.series import SensorSeries
 
 steps = st.lists(st.floats(0.5, 1.5), min_size=2, max_size=40)

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from true_power import total_j
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.integration.integrate import validate
-from scalewatt.energy.views.describe import describe
+from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.journal import last_sample_s, read_journal
 from scalewatt.recordings.record_file import Field, RecordWriter
 

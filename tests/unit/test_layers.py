@@ -55,7 +55,7 @@ def test_energy_knows_nothing_of_campaigns_and_trainings() -> None:
     found = {
         (name, other)
         for name in MODULES
-        if folder_of(name) == "energy"
+        if folder_of(name) == "energies"
         for other in imported_modules(name)
         if folder_of(other) in unwanted
     }

@@ -16,7 +16,7 @@ from run_files import NAME, absent, epochs, make_run, make_spec, part
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
-from scalewatt.energy.accounting.energy_schema import EPOCHS_SCHEMA
+from scalewatt.energies.accounting.energy_schema import EPOCHS_SCHEMA
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable

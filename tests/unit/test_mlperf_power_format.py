@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from made_recordings import Made, codes, joules, made, written
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.integration.integrate import validate
+from scalewatt.energies.integration.integrate import validate
 from scalewatt.recordings.formats.detect import find_format, read_foreign, read_together
 from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.formats.mlperf_log import read_mlperf_log

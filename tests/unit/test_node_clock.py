@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from run_files import make_spec
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.account import write_energy
-from scalewatt.energy.accounting.node_clock import NodeClock
+from scalewatt.energies.accounting.account import write_energy
+from scalewatt.energies.accounting.node_clock import NodeClock
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 STAGES = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 30.0), (0, "shutdown", 30.0, 40.0)]

@@ -15,7 +15,7 @@ import pytest
 from energy_files import codes, counter, gpu, recordings, write_perun
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.views.describe import describe
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.perun_file import list_runs, open_perun_file, read_perun_file
 from scalewatt.recordings.perun_layout import RunInfo
 

@@ -13,7 +13,7 @@ import pytest
 from energy_files import codes, counter, gpu, write_perun
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.views.describe import describe
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.perun_file import read_perun_file
 
 J_PER_KWH = 3.6e6

@@ -17,8 +17,8 @@ import pytest
 from energy_files import codes
 from true_power import total_j
 
-from scalewatt.energy.integration.integrate import validate
-from scalewatt.energy.views.describe import describe
+from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.perun_file import list_runs, open_perun_file, read_perun_file
 from scalewatt.recordings.series import SensorSeries
 

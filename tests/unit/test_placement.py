@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_files import make_spec
 
-from scalewatt.energy.accounting.remote_ranks import remote_ranks
-from scalewatt.energy.accounting.run_inputs import PlannedRun, Run
+from scalewatt.energies.accounting.remote_ranks import remote_ranks
+from scalewatt.energies.accounting.run_inputs import PlannedRun, Run
 from scalewatt.execution.launcher_process import command_path
 from scalewatt.provenance.rank_placement import (
     allowed_cpus,

@@ -14,7 +14,7 @@ import pytest
 from run_files import epochs, make_spec
 
 from scalewatt.common.files import read_json, write_json
-from scalewatt.energy.accounting.run_inputs import read_provenance
+from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.execution import publish as publish_module
 from scalewatt.execution.publish import already_published, publish
 from scalewatt.monitoring.sampler import JOURNAL_VERSION

@@ -28,7 +28,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json
 from scalewatt.common.schema_validation import schema
-from scalewatt.energy.views.describe import describe
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA, STAGES_SCHEMA
 from scalewatt.results.figures.figure_schema import TABLE1

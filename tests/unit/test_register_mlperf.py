@@ -14,7 +14,7 @@ from mlperf_files import START_S, power_log, result_log, write_run, write_system
 
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.account import write_energy
+from scalewatt.energies.accounting.account import write_energy
 from scalewatt.registration.register import register
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row

@@ -18,10 +18,10 @@ from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
 
 from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energy.accounting.account import account
-from scalewatt.energy.accounting.run_inputs import Run
-from scalewatt.energy.accounting.totals import EnergyTotals, flags_of_run
-from scalewatt.energy.integration.stage_intervals import LEAST_PERIODS
+from scalewatt.energies.accounting.account import account
+from scalewatt.energies.accounting.run_inputs import Run
+from scalewatt.energies.accounting.totals import EnergyTotals, flags_of_run
+from scalewatt.energies.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation.simulated_run import Simulation, simulation

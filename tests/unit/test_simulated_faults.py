@@ -22,11 +22,11 @@ from simulated_runs import Simulated, cluster, simulate, spec_of
 from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.account import account
-from scalewatt.energy.accounting.node_energy import MAX_UNCOVERED
-from scalewatt.energy.accounting.run_inputs import Run
-from scalewatt.energy.accounting.totals import EnergyTotals, flags_of_run
-from scalewatt.energy.integration.sample_checks import BRIDGE_S, GAP_PERIODS
+from scalewatt.energies.accounting.account import account
+from scalewatt.energies.accounting.node_energy import MAX_UNCOVERED
+from scalewatt.energies.accounting.run_inputs import Run
+from scalewatt.energies.accounting.totals import EnergyTotals, flags_of_run
+from scalewatt.energies.integration.sample_checks import BRIDGE_S, GAP_PERIODS
 from scalewatt.recordings.series import PLAUSIBLE_W
 from scalewatt.scaling.simulation.assumptions import counter_range_uj
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_files import make_spec
 
-from scalewatt.energy.accounting.account import account
-from scalewatt.energy.accounting.run_inputs import Run
-from scalewatt.energy.accounting.totals import EnergyTotals
-from scalewatt.energy.views import running_total as so_far
-from scalewatt.energy.views.running_total import (
+from scalewatt.energies.accounting.account import account
+from scalewatt.energies.accounting.run_inputs import Run
+from scalewatt.energies.accounting.totals import EnergyTotals
+from scalewatt.energies.views import running_total as so_far
+from scalewatt.energies.views.running_total import (
     JournalNote,
     last_power,
     note_from_json,

@@ -242,7 +242,7 @@ def test_asking_again_reads_no_table_and_no_journal(
     made.work.mkdir(parents=True, exist_ok=True)
     first = made.spent()
     monkeypatch.setattr(module.pq, "read_table", no_reading)
-    monkeypatch.setattr("scalewatt.energy.views.running_total.read_journal", no_reading)
+    monkeypatch.setattr("scalewatt.energies.views.running_total.read_journal", no_reading)
     assert made.spent() == first
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from true_power import estimated
 
-from scalewatt.energy.integration.integrate import validate
-from scalewatt.energy.integration.stage_intervals import (
+from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integration.stage_intervals import (
     STAGES,
     UNATTRIBUTED,
     StageIntervals,

@@ -10,8 +10,8 @@ import pytest
 from energy_files import T0, Accounted, accounted, codes, gpu, make_run, write_journal
 from run_files import make_spec
 
-from scalewatt.energy.accounting.node_energy import node_kinds
-from scalewatt.energy.accounting.totals import EnergyTotals
+from scalewatt.energies.accounting.node_energy import node_kinds
+from scalewatt.energies.accounting.totals import EnergyTotals
 from scalewatt.recordings.series import SensorSeries
 from scalewatt.recordings.telemetry import TelemetrySeries
 

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.integration.integrate import validate
-from scalewatt.energy.views.describe import describe
+from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import find_format, read_foreign
 from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.formats.zeus import Window, outermost

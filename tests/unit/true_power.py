@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from scalewatt.energy.integration.sample_checks import EnergyCurve, Validated
+from scalewatt.energies.integration.sample_checks import EnergyCurve, Validated
 from scalewatt.recordings.series import SensorSeries
 
 UNIX = 1.795e9

@@ -18,8 +18,8 @@ from test_resume import WAVES
 from training import CLUSTER, Training
 from workspace import environment
 
-from scalewatt.energy.accounting.account import write_energy
-from scalewatt.energy.integration.integrate import validate
+from scalewatt.energies.accounting.account import write_energy
+from scalewatt.energies.integration.integrate import validate
 from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, read_samplers
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.perun_file import read_perun_file

@@ -10,7 +10,7 @@ ENERGY_BESIDE = tuple(
     f".{name}.parquet"
     for name in ("epochs", "devices", "flags", "telemetry", "cross-checks")
 )
-ENERGY_CODE = code_of("energy.accounting.account")
+ENERGY_CODE = code_of("energies.accounting.account")
 TRACES = f"{RESULTS}/traces/{{configuration}}/{{repeat}}.parquet"
 
 

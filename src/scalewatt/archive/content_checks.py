@@ -11,8 +11,8 @@ from scalewatt.campaign.exclusions import read_exclusions
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.energy.accounting.energy_schema import BOUNDS, ENERGY_SCHEMA, FLAGS_SCHEMA
-from scalewatt.energy.accounting.run_inputs import read_provenance
+from scalewatt.energies.accounting.energy_schema import BOUNDS, ENERGY_SCHEMA, FLAGS_SCHEMA
+from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.reproduction.manifests import MANIFEST, read_manifest
 from scalewatt.results.tables.read_table import RUN_KEY, opened_parquet, read_checked
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, ESTIMATE_BOUNDS, RUNS

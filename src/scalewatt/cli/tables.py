@@ -72,8 +72,8 @@ def energy(arguments: argparse.Namespace) -> int:
     """Print the energy of any recording: a perun file, a journal, a run folder, or another tool's file."""
     from scalewatt.campaign.cluster import cluster_of_run
     from scalewatt.campaign.cluster import powers as rated_powers
-    from scalewatt.energy.views.describe import describe
-    from scalewatt.energy.views.describe_text import energy_text
+    from scalewatt.energies.views.describe import describe
+    from scalewatt.energies.views.describe_text import energy_text
     from scalewatt.recordings.formats.format import Options
 
     options = Options(arguments.node, arguments.time_zone, arguments.columns, arguments.kind)
@@ -117,7 +117,7 @@ def energy(arguments: argparse.Namespace) -> int:
 def account(arguments: argparse.Namespace) -> None:
     """Turn the recordings of runs into traces and energy tables."""
     from scalewatt.common.rated_powers import check_rated_powers
-    from scalewatt.energy.accounting.account import write_energy
+    from scalewatt.energies.accounting.account import write_energy
 
     counts = {name: len(getattr(arguments, name)) for name in ("folders", "traces", "energy")}
     if len(set(counts.values())) > 1:

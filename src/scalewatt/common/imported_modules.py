@@ -15,7 +15,7 @@ def modules_behind(*names: str, package: Path) -> list[Path]:
     """Return the files of these modules and of all that they import, lazily or not, sorted.
 
     `package` is the folder src/scalewatt of a checkout, whose files are looked at. A name is dotted
-    below the package (`energy.accounting.account`); ValueError if there is none.
+    below the package (`energies.accounting.account`); ValueError if there is none.
     """
     found: set[Path] = set()
     wanted = [_file_of(f"scalewatt.{name}", package) for name in names]

@@ -141,7 +141,7 @@ def probe_perun(folder: Path, seconds: float, powers: dict[str, Any]) -> Found:
     kind: {"origin", "devices", "sensors", "flags"}}}. `mean` is None if a sensor delivered
     nothing. An origin is what the accounting of runs gives with these sensors and rated `powers`.
     """
-    from scalewatt.energy.accounting.node_energy import node_kinds
+    from scalewatt.energies.accounting.node_energy import node_kinds
     from scalewatt.monitoring.perun_session import monitored
     from scalewatt.recordings.journal import read_journal
 

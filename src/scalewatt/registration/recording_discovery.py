@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_json
-from scalewatt.energy.accounting.node_energy import node_window
+from scalewatt.energies.accounting.node_energy import node_window
 from scalewatt.recordings.foreign_files import options_name
 from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import (

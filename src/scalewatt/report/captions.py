@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from scalewatt.energy.integration.rated_power import FACTOR, SHAPE_FACTOR
+from scalewatt.energies.integration.rated_power import FACTOR, SHAPE_FACTOR
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose
 from scalewatt.report.summary_section import model_words

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.energy.accounting.energy_schema import CROSS_CHECKS_SCHEMA
+from scalewatt.energies.accounting.energy_schema import CROSS_CHECKS_SCHEMA
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.frames import frame_of, to_frame, to_table

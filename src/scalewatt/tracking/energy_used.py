@@ -26,9 +26,9 @@ import pyarrow.parquet as pq
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.run_inputs import PlannedRun, Run
-from scalewatt.energy.accounting.totals import EnergyTotals
-from scalewatt.energy.views.running_total import JournalSum, KindSum, note_from_json, read_so_far
+from scalewatt.energies.accounting.run_inputs import PlannedRun, Run
+from scalewatt.energies.accounting.totals import EnergyTotals
+from scalewatt.energies.views.running_total import JournalSum, KindSum, note_from_json, read_so_far
 from scalewatt.provenance.versions import joined_gpus
 from scalewatt.recordings.series import J_PER_KWH, short_name
 from scalewatt.recordings.stage_log import read_json_lines
@@ -44,7 +44,7 @@ from scalewatt.run_files.run_inventory import (
 )
 
 if TYPE_CHECKING:
-    from scalewatt.energy.views.describe import Powers
+    from scalewatt.energies.views.describe import Powers
 
 NOTES = "spent.json"
 _VERSION = 1

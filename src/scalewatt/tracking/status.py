@@ -19,8 +19,8 @@ from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.run_inputs import Run
-from scalewatt.energy.views.running_total import last_power
+from scalewatt.energies.accounting.run_inputs import Run
+from scalewatt.energies.views.running_total import last_power
 from scalewatt.recordings.series import short_name
 from scalewatt.recordings.stage_log import read_json_lines
 from scalewatt.run_files.attempt_log import read_attempt, read_submission
@@ -53,7 +53,7 @@ from scalewatt.tracking.run_state import (
 )
 
 if TYPE_CHECKING:
-    from scalewatt.energy.views.describe import Powers
+    from scalewatt.energies.views.describe import Powers
 
 POWER_RECORDS = 12
 """Samples that the power of now is the mean of."""

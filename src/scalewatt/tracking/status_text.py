@@ -12,7 +12,7 @@ from typing import Any
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
-from scalewatt.energy.integration.rated_power import FACTOR
+from scalewatt.energies.integration.rated_power import FACTOR
 from scalewatt.recordings.series import ESTIMATED
 from scalewatt.tracking.run_state import STATES, State
 from scalewatt.tracking.status import CampaignStatus, RunStatus, campaign_status, updates_of

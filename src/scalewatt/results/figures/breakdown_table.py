@@ -14,8 +14,8 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energy.accounting.totals import EnergyTotals
-from scalewatt.energy.integration.stage_intervals import STAGES, UNATTRIBUTED
+from scalewatt.energies.accounting.totals import EnergyTotals
+from scalewatt.energies.integration.stage_intervals import STAGES, UNATTRIBUTED
 from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import ratio

@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energy.accounting.energy_schema import BOUNDS, EPOCHS_SCHEMA
-from scalewatt.energy.accounting.totals import EnergyTotals, known_sum
+from scalewatt.energies.accounting.energy_schema import BOUNDS, EPOCHS_SCHEMA
+from scalewatt.energies.accounting.totals import EnergyTotals, known_sum
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.breakdown_table import counted_repeats

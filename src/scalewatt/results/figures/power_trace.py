@@ -18,8 +18,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scalewatt.energy.accounting.energy_schema import BOUNDS, DEVICES_SCHEMA
-from scalewatt.energy.integration.sample_checks import (
+from scalewatt.energies.accounting.energy_schema import BOUNDS, DEVICES_SCHEMA
+from scalewatt.energies.integration.sample_checks import (
     EnergyCurve,
     bridge_s,
     cumulate,

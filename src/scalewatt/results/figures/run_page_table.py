@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.node_energy import UNUSED_GPU
+from scalewatt.energies.accounting.node_energy import UNUSED_GPU
 from scalewatt.recordings.series import ALL_KINDS, Floats
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements

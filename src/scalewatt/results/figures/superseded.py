@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from scalewatt.campaign.exclusions import measurement_of
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.totals import EnergyTotals
+from scalewatt.energies.accounting.totals import EnergyTotals
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.results.text.number_format import with_unit
 from scalewatt.run_files.run_inventory import RUN, json_object, set_aside_notes

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.energy.integration.rated_power import SHAPE_FACTOR
+from scalewatt.energies.integration.rated_power import SHAPE_FACTOR
 from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import total_in_scope
 from scalewatt.results.tables.frames import column_of, records

@@ -22,7 +22,7 @@ import pyarrow as pa
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table_with_csv
 from scalewatt.common.schema_validation import check, schema
-from scalewatt.energy.accounting.node_energy import (
+from scalewatt.energies.accounting.node_energy import (
     JOURNAL_TOLERANCE,
     MAX_UNCOVERED,
     KindEnergy,
@@ -30,9 +30,9 @@ from scalewatt.energy.accounting.node_energy import (
     node_kinds,
     shared_kinds,
 )
-from scalewatt.energy.accounting.segment_recordings import NodeRecording, open_segment
-from scalewatt.energy.accounting.throttling import gpu_utilisation
-from scalewatt.energy.integration.rated_power import node_utilisation
+from scalewatt.energies.accounting.segment_recordings import NodeRecording, open_segment
+from scalewatt.energies.accounting.throttling import gpu_utilisation
+from scalewatt.energies.integration.rated_power import node_utilisation
 from scalewatt.recordings.series import Flag, SensorSeries, flag, short_name
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.read_table import read_checked

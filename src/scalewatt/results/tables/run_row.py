@@ -15,16 +15,16 @@ import pyarrow as pa
 
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.duplicates import copies_by_kind
-from scalewatt.energy.accounting.energy_schema import (
+from scalewatt.energies.accounting.duplicates import copies_by_kind
+from scalewatt.energies.accounting.energy_schema import (
     BOUNDS,
     DEVICES_SCHEMA,
     ENERGY_SCHEMA,
     FLAGS_SCHEMA,
 )
-from scalewatt.energy.accounting.node_energy import UNUSED_GPU
-from scalewatt.energy.accounting.run_inputs import read_provenance
-from scalewatt.energy.accounting.totals import EnergyTotals, flags_of_run, known_sum
+from scalewatt.energies.accounting.node_energy import UNUSED_GPU
+from scalewatt.energies.accounting.run_inputs import read_provenance
+from scalewatt.energies.accounting.totals import EnergyTotals, flags_of_run, known_sum
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, NETWORK, NODE, Flag, flag
 from scalewatt.results.tables.derived_quantities import (
     Facility,

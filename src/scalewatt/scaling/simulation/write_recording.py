@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.common.files import atomic_path
-from scalewatt.energy.integration.counter_series import differences
+from scalewatt.energies.integration.counter_series import differences
 from scalewatt.monitoring.sampler import JOURNAL_VERSION
 from scalewatt.recordings.record_file import Field, missing, write_records
 from scalewatt.recordings.series import SIMULATED_KEY

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.energy.accounting.energy_schema import BOUNDS
+from scalewatt.energies.accounting.energy_schema import BOUNDS
 from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, NETWORK, NODE, Flag, flag
 
 

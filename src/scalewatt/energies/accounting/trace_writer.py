@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.common.files import atomic_path
-from scalewatt.energy.accounting.energy_schema import METADATA_KEY, TRACES_SCHEMA
-from scalewatt.energy.accounting.node_clock import NodeClock
-from scalewatt.energy.accounting.node_energy import KindEnergy
-from scalewatt.energy.accounting.run_inputs import Planned
-from scalewatt.energy.integration.sample_checks import SAMPLE_FLAGS, Validated
-from scalewatt.energy.integration.stage_intervals import STAGES, StageIntervals
+from scalewatt.energies.accounting.energy_schema import METADATA_KEY, TRACES_SCHEMA
+from scalewatt.energies.accounting.node_clock import NodeClock
+from scalewatt.energies.accounting.node_energy import KindEnergy
+from scalewatt.energies.accounting.run_inputs import Planned
+from scalewatt.energies.integration.sample_checks import SAMPLE_FLAGS, Validated
+from scalewatt.energies.integration.stage_intervals import STAGES, StageIntervals
 from scalewatt.recordings.series import Floats, SensorSeries, sample_quantity
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from scalewatt.energy.accounting.node_energy import UNUSED_GPU
+from scalewatt.energies.accounting.node_energy import UNUSED_GPU
 from scalewatt.recordings.series import ALL_KINDS, DEVICE_KINDS, NETWORK, NODE
 
 _LABELS = {

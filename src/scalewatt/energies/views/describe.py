@@ -13,19 +13,19 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.account import account, account_segment
-from scalewatt.energy.accounting.energy_schema import BOUNDS, Accounts
-from scalewatt.energy.accounting.node_energy import UNUSED_GPU
-from scalewatt.energy.accounting.rows import EnergyRows
-from scalewatt.energy.accounting.run_inputs import PlannedRun, Run, read_planned_run
-from scalewatt.energy.accounting.segment_recordings import Segment, segment_numbers
-from scalewatt.energy.accounting.totals import (
+from scalewatt.energies.accounting.account import account, account_segment
+from scalewatt.energies.accounting.energy_schema import BOUNDS, Accounts
+from scalewatt.energies.accounting.node_energy import UNUSED_GPU
+from scalewatt.energies.accounting.rows import EnergyRows
+from scalewatt.energies.accounting.run_inputs import PlannedRun, Run, read_planned_run
+from scalewatt.energies.accounting.segment_recordings import Segment, segment_numbers
+from scalewatt.energies.accounting.totals import (
     EnergyTotals,
     flags_of_run,
     flags_of_stages,
     known_sum,
 )
-from scalewatt.energy.integration.stage_intervals import STAGES, segment_events
+from scalewatt.energies.integration.stage_intervals import STAGES, segment_events
 from scalewatt.recordings.formats.detect import find_format, read_foreign, read_together
 from scalewatt.recordings.formats.format import NO_OPTIONS, Options
 from scalewatt.recordings.journal import is_journal, read_journal

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from scalewatt.energy.accounting.energy_schema import TELEMETRY_SCHEMA
-from scalewatt.energy.accounting.segment_recordings import NodeRecording
-from scalewatt.energy.integration.rated_power import node_utilisation
-from scalewatt.energy.integration.stage_intervals import seconds_where
+from scalewatt.energies.accounting.energy_schema import TELEMETRY_SCHEMA
+from scalewatt.energies.accounting.segment_recordings import NodeRecording
+from scalewatt.energies.integration.rated_power import node_utilisation
+from scalewatt.energies.integration.stage_intervals import seconds_where
 from scalewatt.recordings.series import Flag, SensorSeries, flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energy.accounting.node_energy import (
+from scalewatt.energies.accounting.node_energy import (
     JOURNAL_TOLERANCE,
     UNUSED_GPU,
     KindEnergy,
     Window,
     node_window,
 )
-from scalewatt.energy.accounting.segment_recordings import NodeRecording
+from scalewatt.energies.accounting.segment_recordings import NodeRecording
 from scalewatt.recordings.series import NODE, Flag, Floats, flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 

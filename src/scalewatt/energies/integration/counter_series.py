@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalewatt.energy.integration.sample_checks import (
+from scalewatt.energies.integration.sample_checks import (
     BRIDGED,
     EXACT,
     GAP_PERIODS,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.energy.accounting.duplicates import Originals, duplicate_flags
-from scalewatt.energy.accounting.energy_schema import (
+from scalewatt.energies.accounting.duplicates import Originals, duplicate_flags
+from scalewatt.energies.accounting.energy_schema import (
     CROSS_CHECKS_SCHEMA,
     DEVICES_SCHEMA,
     ENERGY_SCHEMA,
@@ -18,10 +18,10 @@ from scalewatt.energy.accounting.energy_schema import (
     TELEMETRY_SCHEMA,
     Accounts,
 )
-from scalewatt.energy.accounting.node_energy import MAX_UNCOVERED, KindEnergy, Window
-from scalewatt.energy.accounting.run_inputs import Planned
-from scalewatt.energy.accounting.totals import one_origin
-from scalewatt.energy.integration.stage_intervals import STAGES, UNATTRIBUTED, StageIntervals
+from scalewatt.energies.accounting.node_energy import MAX_UNCOVERED, KindEnergy, Window
+from scalewatt.energies.accounting.run_inputs import Planned
+from scalewatt.energies.accounting.totals import one_origin
+from scalewatt.energies.integration.stage_intervals import STAGES, UNATTRIBUTED, StageIntervals
 from scalewatt.recordings.series import DEVICE_KINDS, NODE, Flag, flag
 
 Row = dict[str, Any]

@@ -19,7 +19,7 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.energy.integration.stage_intervals import on_wall_clock, seconds_where
+from scalewatt.energies.integration.stage_intervals import on_wall_clock, seconds_where
 from scalewatt.recordings.concurrent_samplers import read_samplers, sampler_files
 from scalewatt.recordings.foreign_files import foreign_files
 from scalewatt.recordings.formats.detect import read_together

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energy.accounting.cross_checks import METERS, CrossCheck, log_rule_check
-from scalewatt.energy.accounting.node_clock import NodeClock
-from scalewatt.energy.accounting.node_energy import KindEnergy, Window, whole_kind
-from scalewatt.energy.accounting.rows import EnergyRows
-from scalewatt.energy.accounting.run_inputs import Run
-from scalewatt.energy.accounting.segment_recordings import NodeRecording, Segment
-from scalewatt.energy.accounting.trace_writer import TraceWriter
-from scalewatt.energy.integration.stage_intervals import tile_window
+from scalewatt.energies.accounting.cross_checks import METERS, CrossCheck, log_rule_check
+from scalewatt.energies.accounting.node_clock import NodeClock
+from scalewatt.energies.accounting.node_energy import KindEnergy, Window, whole_kind
+from scalewatt.energies.accounting.rows import EnergyRows
+from scalewatt.energies.accounting.run_inputs import Run
+from scalewatt.energies.accounting.segment_recordings import NodeRecording, Segment
+from scalewatt.energies.accounting.trace_writer import TraceWriter
+from scalewatt.energies.integration.stage_intervals import tile_window
 from scalewatt.recordings.series import ESTIMATED, NETWORK, NODE, SensorSeries
 
 

@@ -44,14 +44,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalewatt.energy.integration.counter_series import (
+from scalewatt.energies.integration.counter_series import (
     clean_counter,
     clean_means,
     validate_counter,
     validate_means,
     validate_totals,
 )
-from scalewatt.energy.integration.sample_checks import (
+from scalewatt.energies.integration.sample_checks import (
     BRIDGED,
     GAP_PERIODS,
     UNCOVERED,
@@ -67,7 +67,7 @@ from scalewatt.energy.integration.sample_checks import (
     sampling_period,
     standing_still,
 )
-from scalewatt.energy.integration.work_signs import WorkSign
+from scalewatt.energies.integration.work_signs import WorkSign
 from scalewatt.recordings.series import ESTIMATED, NODE, PLAUSIBLE_W, Floats, SensorSeries
 
 # Short peaks above a device's limit are real; twice the limit is not.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalewatt.energy.integration.work_signs import WorkSign, work_went_on
+from scalewatt.energies.integration.work_signs import WorkSign, work_went_on
 from scalewatt.recordings.series import Flag, Floats, flag
 
 Bools = NDArray[np.bool_]

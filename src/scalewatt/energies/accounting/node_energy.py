@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energy.integration.integrate import validate
-from scalewatt.energy.integration.rated_power import (
+from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integration.rated_power import (
     estimated_cpu,
     estimated_gpu,
     estimated_ram,
     node_utilisation,
 )
-from scalewatt.energy.integration.sample_checks import (
+from scalewatt.energies.integration.sample_checks import (
     GAP_PERIODS,
     EnergyCurve,
     Validated,
     forward,
     sampling_period,
 )
-from scalewatt.energy.integration.stage_intervals import StageIntervals
-from scalewatt.energy.integration.work_signs import WorkSign, signs_of
+from scalewatt.energies.integration.stage_intervals import StageIntervals
+from scalewatt.energies.integration.work_signs import WorkSign, signs_of
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
     ESTIMATED,

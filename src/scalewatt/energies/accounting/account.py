@@ -19,15 +19,15 @@ import numpy as np
 import pyarrow.compute as pc
 
 from scalewatt.common.rated_powers import check_rated_powers
-from scalewatt.energy.accounting.cross_checks import (
+from scalewatt.energies.accounting.cross_checks import (
     compared_with_journal,
     cross_check_flags,
     node_cross_checks,
     slurm_cross_check,
 )
-from scalewatt.energy.accounting.energy_schema import Accounts
-from scalewatt.energy.accounting.node_clock import NodeClock
-from scalewatt.energy.accounting.node_energy import (
+from scalewatt.energies.accounting.energy_schema import Accounts
+from scalewatt.energies.accounting.node_clock import NodeClock
+from scalewatt.energies.accounting.node_energy import (
     KindEnergy,
     Window,
     against_perun,
@@ -35,19 +35,23 @@ from scalewatt.energy.accounting.node_energy import (
     node_window,
     shared_kinds,
 )
-from scalewatt.energy.accounting.remote_ranks import remote_flags
-from scalewatt.energy.accounting.rows import EnergyRows
-from scalewatt.energy.accounting.run_inputs import Run, read_planned_run
-from scalewatt.energy.accounting.segment_recordings import (
+from scalewatt.energies.accounting.remote_ranks import remote_flags
+from scalewatt.energies.accounting.rows import EnergyRows
+from scalewatt.energies.accounting.run_inputs import Run, read_planned_run
+from scalewatt.energies.accounting.segment_recordings import (
     NodeRecording,
     Segment,
     open_segment,
     segment_numbers,
 )
-from scalewatt.energy.accounting.throttling import gpu_utilisation, state_flags, telemetry_table
-from scalewatt.energy.accounting.trace_writer import TraceWriter
-from scalewatt.energy.accounting.whole_node import add_switches, meter_series, rule_checks
-from scalewatt.energy.integration.stage_intervals import StageIntervals, segment_events, tile_window
+from scalewatt.energies.accounting.throttling import gpu_utilisation, state_flags, telemetry_table
+from scalewatt.energies.accounting.trace_writer import TraceWriter
+from scalewatt.energies.accounting.whole_node import add_switches, meter_series, rule_checks
+from scalewatt.energies.integration.stage_intervals import (
+    StageIntervals,
+    segment_events,
+    tile_window,
+)
 from scalewatt.recordings.series import NODE, Flag, flag, short_name
 from scalewatt.recordings.stage_log import EVALUATIONS
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.energy.accounting.node_energy import MAX_UNCOVERED, Window, node_kinds, node_window
-from scalewatt.energy.accounting.run_inputs import Run
-from scalewatt.energy.accounting.segment_recordings import NodeRecording
-from scalewatt.energy.accounting.throttling import gpu_utilisation
+from scalewatt.energies.accounting.node_energy import MAX_UNCOVERED, Window, node_kinds, node_window
+from scalewatt.energies.accounting.run_inputs import Run
+from scalewatt.energies.accounting.segment_recordings import NodeRecording
+from scalewatt.energies.accounting.throttling import gpu_utilisation
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.record_file import read_header
 from scalewatt.recordings.series import DEVICE_KINDS, Recording, SensorSeries
