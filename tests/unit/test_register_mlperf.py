@@ -220,6 +220,19 @@ def test_a_run_that_cannot_be_registered_is_left_out_with_the_reason(
     assert "result_2" in left_out
 
 
+def test_a_run_that_stands_there_twice_counts_once(tmp_path: Path, submitter: Path) -> None:
+    for number in ("1", "raw_1"):
+        result = write_run(submitter, "one", number, {"node_1": whole_log(wave(5000))})
+        power = result.parent / "power" / result.stem
+        (power / "nodes_1_to_1.png").write_bytes(b"\x89PNG\r\n")
+        (power / "total_power.txt").write_text("Total Power Usage: 1.00 kWh\n")
+    write_run(submitter, "one", "2", {"node_1": whole_log(wave(5100))})
+    lines = registered(tmp_path, submitter)
+    (left_out,) = (text for text in lines if text.startswith("left out:"))
+    assert "result_raw_1.txt: its power logs are those of" in left_out
+    assert sum(text.startswith("registered:") for text in lines) == 2
+
+
 def test_a_run_without_power_or_system_is_left_out(tmp_path: Path, submitter: Path) -> None:
     write_run(submitter, "one", "1", {})
     write_run(submitter, "unknown", "1", {"node_1": whole_log(wave(5000))})

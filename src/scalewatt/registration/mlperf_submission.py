@@ -90,7 +90,26 @@ def find_runs(
                     runs.append(_found(result, system, _told_of(result, told)))
                 except InputError as error:
                     left_out.append(LeftOut(result, str(error)))
-    return _on_lines(runs), left_out
+    once, repeated = _each_once(runs)
+    return _on_lines(once), [*left_out, *repeated]
+
+
+def _each_once(runs: Sequence[FoundRun]) -> tuple[list[FoundRun], list[LeftOut]]:
+    """Return the runs of different power logs; those whose logs another run has too are left out.
+
+    Submitters put some runs twice, as logged and as edited (`result_<X>_raw_1`).
+    """
+    once: dict[tuple[str, ...], FoundRun] = {}
+    repeated = []
+    for one in runs:
+        logs = tuple(file.sha256 for file in one.recorded.files if file.target != RESULT_LOG)
+        first = once.setdefault(logs, one)
+        if first is not one:
+            reason = (
+                f"{one.description.where}: its power logs are those of {first.description.where}"
+            )
+            repeated.append(LeftOut(Path(one.description.where), reason))
+    return list(once.values()), repeated
 
 
 def _told_of(result: Path, told: Mapping[Path, Mapping[str, Any]]) -> dict[str, Any]:
