@@ -79,13 +79,31 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return Told.shares
 
 
-def test_power_of_a_socket_is_measured_across_a_wrap(tmp_path: Path, told: list[float]) -> None:
+class CountingClock:
+    """In place of `time`: a sleep lasts as long as asked, and counters gain exactly what is drawn in it."""
+
+    def __init__(self, root: Path, watts: float, start_uj: int) -> None:
+        self.root, self.watts, self.start_uj, self.now_s = root, watts, start_uj, 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        gained = int(self.now_s * self.watts * 1e6)
+        for file in self.root.glob("*/energy_uj"):
+            file.write_text(f"{(self.start_uj + gained) % RANGE_UJ}\n")
+
+
+def test_power_of_a_socket_is_measured_across_a_wrap(
+    tmp_path: Path, told: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     start = RANGE_UJ - 80_000_000
     root = powercap(tmp_path, TWO, start)
-    with counting(root, 40.0, start):
-        curve = measure_load_curve(1.0, 0.2, powercap=root, hwmon=tmp_path)
+    monkeypatch.setattr(load_probe, "time", CountingClock(root, 40.0, start))
+    curve = measure_load_curve(1.0, 0.2, powercap=root, hwmon=tmp_path)
     assert [load for load, _ in curve.points] == [0.4, 11.0, 51.0, 99.0]
-    assert [watts for _, watts in curve.points] == pytest.approx([40] * 4, rel=0.15)
+    assert [watts for _, watts in curve.points] == pytest.approx([40] * 4, rel=1e-6)
     assert curve.sockets == 2 and "RAPL, 2 package" in curve.source and told == []
 
 
@@ -165,7 +183,8 @@ def test_all_cores_are_busy_for_the_share_that_was_asked() -> None:
             used = sum(sum(one.cpu_times()[:2]) for one in children) - before
             shares.append(used / (time.monotonic() - begin) / max(len(children), 1))
         assert not any(one.is_running() for one in children)
-    assert shares[0] == 0 and 0.05 < shares[1] < 0.35 and shares[2] > shares[1] + 0.1
+    # Other tests take their part of the cores, so that all of the time is not to be had.
+    assert shares[0] == 0 and 0.05 < shares[1] < 0.35 and shares[2] > 1.2 * shares[1]
 
 
 def test_a_probe_needs_a_device_or_load(capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,9 +138,10 @@ def test_a_running_ones_power_is_that_of_its_nodes_last_samples(made: Made) -> N
     record(folder, {**sensors, "CPU_BUSY": [50.0] * 60})
     run = made.run()
     assert run.power is not None
-    assert run.power.watts == pytest.approx(300 + 250 + 2 * 100)
+    cpus_w = 2 * 0.74 * 150 * (0.1 + 0.9 * 0.5)  # the estimate of two sockets at half load
+    assert run.power.watts == pytest.approx(300 + 250 + cpus_w)
     assert run.power.origin == "mixed"
-    assert run.kwh == pytest.approx(59 * 750 / 3.6e6)
+    assert run.kwh == pytest.approx(59 * (550 + cpus_w) / 3.6e6)
 
 
 @pytest.mark.parametrize("why", ["old", "a node is missing", "of an earlier segment"])
