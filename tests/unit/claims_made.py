@@ -25,9 +25,10 @@ SPREAD = 0.003
 
 NEEDED = re.compile(
     r"\d+ (repeats|points)|\d+ more needed|\d+ more|GBS [0-9 and]+ are needed|\d+ are needed|needs? \d+|"
-    r"points at GBS \d|no number of repeats|\d+ samples a second|\d+ comparisons"
+    r"points at GBS \d|no number of repeats|\d+ samples a second|\d+ comparisons|"
+    r"an estimate with an interval, or a sensor"
 )
-"""How many repeats or points would do."""
+"""How many repeats or points would do, or what else."""
 
 
 def row(n_repeats: int = REPEATS, spread: float = SPREAD, **given: Any) -> dict[str, Any]:

@@ -18,7 +18,12 @@ from scalewatt.energies.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
 
-KINDS = {"gpu": 0, "cpu": 1, "ram": 2, "node": 5}
+KINDS = {
+    "gpu": style.COLOURS[0],
+    "cpu": style.COLOURS[1],
+    "ram": style.COLOURS[2],
+    "node": "#7fa8d8",
+}
 """Colour of each device kind, in the order of the bars."""
 OTHER = "other stages"
 STAGES = {
@@ -39,6 +44,8 @@ PALEST = 0.82
 BAR = 0.78
 """Height of a bar, in slots."""
 HATCH = "////"
+NETWORK = "switches"
+"""What names the energy beside a bar that its network used."""
 LONGEST = 1.4
 """How far an error bar may lengthen the axis, in parts of the longest bar."""
 
@@ -56,7 +63,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     sentences = note_sentences(parts, bars, chosen.error_bars, cut)
     small = style.lines_mm(len(style.note_lines(sentences, chosen.width_mm)), preset.note_size)
     small += style.lines_mm(-(-len(handles) // columns), 1.3 * preset.text_size) + 18.0
-    lines = max(len(bars) + len(headings), 6)
+    lines = max(len(bars) + int(bars["network_energy_kwh"].notna().sum()) + len(headings), 6)
     slot_mm = max(SLOT_MM[0], min(SLOT_MM[1], (layout.TALLEST_MM - small) / lines))
     with style.applied(chosen.width_mm):
         figure = style.new_figure(lines * slot_mm + small, chosen.width_mm)
@@ -81,7 +88,8 @@ def bars_of(parts: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, dict[float, s
     """Return a row for each bar, and the headings of series by their place on the y axis.
 
     Bars are indexed by configuration: place `y` (0 is the top line, the next one is -1), label, total
-    and discarded energy in kWh (NaN where a part of it is unknown), and the ends of the error bar.
+    and discarded energy in kWh (NaN where a part of it is unknown), and the ends of the error bar. Below
+    one whose switches' energy is known lies a free line for it.
     """
     firsts = parts.drop_duplicates("configuration").set_index("configuration")
     energies = parts.groupby("configuration")[["energy_kwh", "discarded_energy_kwh"]]
@@ -90,9 +98,10 @@ def bars_of(parts: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, dict[float, s
     places, headings, y = {}, {}, 0.0
     for series, label in data.series_labels(parts).items():
         headings[y] = label
-        for place, name in enumerate(firsts.index[firsts["series"] == series], 1):
-            places[name] = y - place
-        y = min(places.values()) - 1
+        y -= 1
+        for name in firsts.index[firsts["series"] == series]:
+            places[name] = y
+            y -= 1 + int(firsts["network_energy_kwh"].notna()[name])
     labels = [
         f"n = {row.gpus}, LBS {row.local_batch_size}" + (f", {row.energy_origin}" * several)
         for row in data.each(firsts)
@@ -141,7 +150,7 @@ def shades(parts: pd.DataFrame) -> dict[str, float]:
 
 def colour(kind: str, stage: str, whites: dict[str, float]) -> str:
     """Return the colour of a stage of a device kind: the kind's colour in the stage's shade."""
-    return style.paler(style.COLOURS[KINDS[kind]], whites[STAGES[stage]])
+    return style.paler(KINDS[kind], whites[STAGES[stage]])
 
 
 def _draw_panels(
@@ -154,7 +163,7 @@ def _draw_panels(
     """Draw both panels; return the configurations whose error bars reach beyond the axis."""
     totals = bars["total_kwh"].dropna()
     energy = prose.quantity("energy_kwh", "GPUs", None).fitting(totals.to_list())
-    longest = totals.max() if len(totals) else 1.0
+    longest = max([*totals, *bars["network_energy_kwh"].dropna()], default=1.0)
     reach = min(max([longest, *bars["bar_high"].dropna()]), LONGEST * longest)
     share = prose.Quantity("Share of energy (%)", factor=100.0)
     for axes, letter, shown in ((grid[0], "A", energy), (grid[1], "B", share)):
@@ -169,9 +178,12 @@ def _draw_panels(
         units = everywhere if letter == "A" else 100.0 / bars["total_kwh"]
         _draw_bars(axes, bars, found, units, whites)
     _draw_spreads(grid[0], bars, energy)
-    lines = [*headings, *bars["y"]]
+    beside = bars[bars["network_energy_kwh"].notna()]
+    _draw_network(grid[0], beside, energy)
+    lines = [*headings, *bars["y"], *(beside["y"] - 1)]
     grid[0].set_ylim(min(lines) - 0.7, max(lines) + 0.7)
-    grid[0].set_yticks(bars["y"], bars["text"])
+    words = [*bars["text"], *[NETWORK] * len(beside)]
+    grid[0].set_yticks([*bars["y"], *(beside["y"] - 1)], words)
     # Long headings reach over the second panel.
     grid[0].set_zorder(1)
     grid[0].patch.set_visible(False)
@@ -236,6 +248,16 @@ def _draw_spreads(axes: Axes, bars: pd.DataFrame, energy: prose.Quantity) -> Non
     )
 
 
+def _draw_network(axes: Axes, beside: pd.DataFrame, energy: prose.Quantity) -> None:
+    """Draw what the switches used, as an outline from 0 in the line below each bar: no part of the bar."""
+    right = beside["network_energy_kwh"] * energy.factor
+    look: Any = {"facecolors": "white", "edgecolors": style.GREY, "linewidths": 0.8, "zorder": 2}
+    boxes = _boxes(0.0 * right, right, beside["y"] - 1, height=0.7 * BAR)
+    axes.add_collection(PolyCollection(boxes, **look, gid="network"))
+    for end, y in zip(right, beside["y"] - 1, strict=True):
+        _write(axes, end, y, style.three_digits(end), color=style.GREY)
+
+
 def _boxes(
     left: pd.Series, right: pd.Series, y: pd.Series, height: float = BAR
 ) -> list[list[tuple[float, float]]]:
@@ -257,8 +279,8 @@ def _handles(parts: pd.DataFrame, whites: dict[str, float]) -> list[Artist]:
     drawn = parts[parts["energy_kwh"] > 0]
     kinds = set(drawn["device_kind"])
     handles: list[Artist] = [
-        Patch(facecolor=style.COLOURS[index], label=prose.KIND_WORDS[kind])
-        for kind, index in KINDS.items()
+        Patch(facecolor=own, label=prose.KIND_WORDS[kind])
+        for kind, own in KINDS.items()
         if kind in kinds
     ]
     edge: Any = {"edgecolor": style.GREY, "linewidth": 0.3}
@@ -287,6 +309,7 @@ def note_sentences(
         f"{_origin_sentences(parts)} n counts {data.gpu_word(parts)}. {prose.device_sentence(parts)}",
         f"Colour: device kind; shade: stage. {_others(parts)}Means over repeats; numbers: totals.",
         _spread_sentence(bars, kind, cut),
+        _network_sentence(bars),
         _idle_sentence(table, parts),
         "Discarded: energy used by killed segments after their last checkpoint, part of the total."
         if (parts["discarded_energy_kwh"] > 0).any()
@@ -325,6 +348,18 @@ def _spread_sentence(bars: pd.DataFrame, kind: str, cut: Sequence[str]) -> str:
     if cut:
         details += f"; beyond the axis: {prose.named(cut)}"
     return prose.bar_sentence(kind, len(known), singles, barred, details).replace("point", "total")
+
+
+def _network_sentence(bars: pd.DataFrame) -> str:
+    """Return what the outlines are, where a configuration has one."""
+    known = bars["network_energy_kwh"].notna()
+    if not known.any():
+        return ""
+    some = "" if known.all() else " Of the other configurations none is known."
+    return (
+        f"Outlined, beside the bars and no part of them: {NETWORK} between the nodes, by what the "
+        f"recordings state of them (of MLPerf an estimate).{some}"
+    )
 
 
 def _origin_sentences(parts: pd.DataFrame) -> str:

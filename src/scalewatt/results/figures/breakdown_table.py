@@ -1,7 +1,7 @@
 """Where the energy of each configuration goes: device kind by stage, with the idle baseline.
 
-The rows of a configuration add up to its mean energy_kwh: what is out of a run's scope, or is not
-counted (staging under protocol `paper`), has no row.
+The rows of a configuration add up to its mean energy_kwh, beside which `network_energy_kwh` stands: what
+is out of a run's scope, or is not counted (staging under protocol `paper`), has no row.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def breakdown(
     files = [RunFiles(results, id_, r) for id_ in chosen["configuration"] for r in repeats[id_]]
     means = part_means(run_parts(files, idle), {id_: len(own) for id_, own in repeats.items()})
     totals = {f"total_kwh_{end}": chosen[f"energy_kwh_{end}"] for end in PARTS[1:]}
+    totals["network_energy_kwh"] = chosen["network_energy_kwh_mean"]
     heads = chosen.assign(figure=definition["figure"], **totals)
     found = heads.merge(means, on="configuration", how="left")
     return to_frame(to_table(found[BREAKDOWN.names], BREAKDOWN))

@@ -173,7 +173,7 @@ BREAKDOWN = pa.schema(
         *_of_configurations(COPIED),
         *_texts("device_kind", "stage", "short_stages"),
         *_numbers("energy_kwh", "energy_share", "idle_energy_kwh", "discarded_energy_kwh"),
-        *_numbers(*(f"total_kwh_{end}" for end in _ENDS)),
+        *_numbers(*(f"total_kwh_{end}" for end in _ENDS), "network_energy_kwh"),
     ]
 )
 
