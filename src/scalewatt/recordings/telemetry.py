@@ -54,11 +54,16 @@ QUANTITIES = {
     "power_average": _Kind("gpu", "W", 0.1, "<u2"),
     "node_power_hwmon": _Kind("node", "W", 1.0, "<u2"),
     "node_power_ipmi": _Kind("node", "W", 1.0, "<u2"),
+    "node_power_redfish": _Kind("node", "W", 1.0, "<u2"),
+    "node_power_cray": _Kind("node", "W", 1.0, "<u2"),
+    "node_energy_cray": _Kind("node", "J", 1.0, "<u8"),
+    "accelerator_energy_cray": _Kind("gpu", "J", 1.0, "<u8"),
     "concurrent_samplers": _Kind("node", "", 1.0, "<u1"),
 }
 """Quantity -> whose, unit, and how it is stored. `throttle_reasons` is NVML's bit mask.
 
 `concurrent_samplers` is always recorded, and missing where others could not have been seen.
+`accelerator_energy_cray` counts accelerators in an order of Cray's own, which need not be NVML's.
 """
 
 

@@ -10,15 +10,25 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from scalewatt.common.errors import InputError
 from scalewatt.common.processes import die_with
+from scalewatt.recordings.meters.cray_counters import (
+    PM_COUNTERS,
+    CrayCounters,
+    accelerator_files,
+    node_file,
+)
+from scalewatt.recordings.meters.redfish import RedfishPower, redfish_settings
 
 HWMON = Path("/sys/class/hwmon")
 POWER_METERS = {"power_meter", "acpi_power_meter", "power_meter-acpi"}
@@ -48,8 +58,9 @@ class Source:
 def working_sources(count_others: Callable[[], float | None]) -> list[Source]:
     """Return the sources that work on this node, and the number of concurrent samplers in any case."""
     others = Source(("concurrent_samplers",), 0, lambda: (count_others(),))
-    working = filter(_works, (*_nvml_sources(), *hwmon_sources(HWMON)))
-    return [*working, *ipmi_sources(IPMI_DEVICES), others]
+    read_at_once = *_nvml_sources(), *hwmon_sources(HWMON), *cray_sources(PM_COUNTERS)
+    asked = *ipmi_sources(IPMI_DEVICES), *redfish_sources(os.environ, socket.gethostname())
+    return [*filter(_works, read_at_once), *asked, others]
 
 
 def _works(source: Source) -> bool:
@@ -142,6 +153,32 @@ def hwmon_sources(root: Path) -> list[Source]:
 
 def _microwatts(file: Path) -> Reading:
     return (int(file.read_text()) * 1e-6,)
+
+
+def cray_sources(folder: Path) -> list[Source]:
+    """Return the counters of a Cray node and of its accelerators; the node's power if it has no counter."""
+    found = []
+    if (name := node_file(folder)) is not None:
+        found.append(Source((f"node_{name}_cray",), 0, CrayCounters(folder, (name,))))
+    for index, file in accelerator_files(folder).items():
+        reader = CrayCounters(folder, (file,))
+        found.append(Source(("accelerator_energy_cray",), index, reader))
+    return found
+
+
+def redfish_sources(environment: Mapping[str, str], host: str) -> list[Source]:
+    """Return the node's power by Redfish, where SCALEWATT_REDFISH_URL says whom to ask.
+
+    Settings that cannot be used are told on stderr, and nothing is asked.
+    """
+    try:
+        settings = redfish_settings(environment, host)
+    except InputError as error:
+        print(f"scalewatt: {host}: Redfish is not asked: {error}", file=sys.stderr, flush=True)
+        return []
+    if settings is None:
+        return []
+    return [Source(("node_power_redfish",), 0, RedfishPower(settings))]
 
 
 def ipmi_sources(devices: Sequence[str]) -> list[Source]:

@@ -1,0 +1,1 @@
+"""Meters of whole nodes that other hosts or machines of one maker have."""
