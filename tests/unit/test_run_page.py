@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -116,6 +117,15 @@ def test_stages_outside_of_the_recording_lengthen_the_page(tmp_path: Path) -> No
     page = page_of(made(tmp_path, seconds(5, start=10), [event("train", 0, 20)]))
     assert page.segments[0].end_s == 20
     assert page.traces[0].time_s[0] == 10
+
+
+def test_a_long_title_is_wrapped_and_the_configuration_stays_whole(tmp_path: Path) -> None:
+    page = page_of(made(tmp_path, seconds(5)))
+    name = "a-long-name-of-a-configuration-" * 3 + "n512"
+    page.row["configuration"] = name
+    lines = figure_module.title(page).split("\n")
+    assert lines[0].startswith(name) and len(lines) == 3
+    assert max(map(len, lines)) <= 120
 
 
 def test_devices_of_many_nodes_are_shown_together(tmp_path: Path) -> None:
@@ -255,7 +265,29 @@ def test_flags_are_told_in_words_and_many_are_counted(tmp_path: Path) -> None:
     files = made(tmp_path, seconds(10), energy=[part("gpu", "train", 10, 1.0, flags=codes)])
     said = figure_module.note_sentences(page_of(files))
     assert "Flag 0: flag_0" in said
-    assert said[-1] == "… and 4 more flags, in the energy table."
+    assert said[-1] == "… and 4 more kinds of flags, in the energy table."
+
+
+def test_flags_of_one_kind_are_told_once_and_counted(tmp_path: Path) -> None:
+    page = page_of(made(tmp_path, seconds(10)))
+    flags = [{"code": "gap", "device": f"n{k}", "detail": f"{k} s"} for k in range(3)]
+    page.row["flags"] = json.dumps([*flags, {"code": "odd", "device": "", "detail": "once"}])
+    told = figure_module.note_sentences(page)[-2:]
+    assert "0 s (and 2 more of this kind)" in told[0] and "(n0)" in told[0]
+    assert told[1] == "Odd: once"
+
+
+def test_switches_are_no_node_and_few_readings_of_them_make_a_line(tmp_path: Path) -> None:
+    rows = [row for n in range(5) for row in seconds(40, node=f"n{n}", kind="node", watts=5000.0)]
+    ends = [one for one in seconds(40, node="sw_0", kind="network", watts=900.0)]
+    page = page_of(made(tmp_path, [*rows, ends[0], ends[-1]]))
+    assert len(page.nodes) == 5
+    node, network = page.bands
+    assert (node.device_kind, network.device_kind) == ("node", "network")
+    assert len(network.time_s) == 2 and np.isfinite(network.mean_w).all()
+    labels = [axes.get_ylabel() for axes in figure_module.draw(page).axes[1:]]
+    assert labels == ["Whole node\n(5 nodes)\npower (W)", "Switches\npower (W)"]
+    assert any(one.startswith("Switches: ") for one in figure_module.note_sentences(page))
 
 
 def test_flags_that_the_project_knows_have_the_words_of_the_report(tmp_path: Path) -> None:

@@ -18,12 +18,7 @@ from scalewatt.energies.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
 
-KINDS = {
-    "gpu": style.COLOURS[0],
-    "cpu": style.COLOURS[1],
-    "ram": style.COLOURS[2],
-    "node": "#7fa8d8",
-}
+KINDS = dict(zip(("gpu", "cpu", "ram", "node"), (*style.COLOURS[:3], "#7fa8d8"), strict=True))
 """Colour of each device kind, in the order of the bars."""
 OTHER = "other stages"
 STAGES = {
@@ -45,7 +40,6 @@ BAR = 0.78
 """Height of a bar, in slots."""
 HATCH = "////"
 NETWORK = "switches"
-"""What names the energy beside a bar that its network used."""
 LONGEST = 1.4
 """How far an error bar may lengthen the axis, in parts of the longest bar."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import prose, style
-from scalewatt.recordings.series import SIMULATED
+from scalewatt.recordings.series import NETWORK, NODE, SIMULATED
 from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.figures.run_page_table import (
     BINS,
@@ -51,6 +52,7 @@ STAGES: dict[str, tuple[str, str]] = {
 """Colour and hatch of each stage in the strip; panels are shaded in a paler tint."""
 TINT = 0.82
 MOST_FLAGS = 8
+TITLE_SIZE = 7.5
 # Where a run's page has its small words: its panels are lower than those of other figures.
 _SMALL = 6.0
 
@@ -74,9 +76,10 @@ def draw(page: RunPage) -> Figure:
     sentences = note_sentences(page)
     with style.applied():
         small = style.lines_mm(len(style.note_lines(sentences)), style.PAGE.note_size)
+        small += style.lines_mm(title(page).count("\n") - 1, 1.5 * TITLE_SIZE)
         figure = style.new_figure(sum(heights) + small + 34)
         grid = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
-        figure.suptitle(title(page), x=0.012, ha="left", fontsize=7.5, linespacing=1.5)
+        figure.suptitle(title(page), x=0.012, ha="left", fontsize=TITLE_SIZE, linespacing=1.5)
         _draw_strip(grid[0], page)
         if not panels:
             style.say_instead(grid[1], "No power of any device was recorded.")
@@ -101,7 +104,13 @@ def title(page: RunPage) -> str:
     ]
     if row["excluded"] is not None:
         lines.append(f"Excluded from tables and figures: {row['excluded']}")
-    return "\n".join(lines)
+    return "\n".join(part for line in lines for part in _wrapped(line))
+
+
+def _wrapped(line: str) -> list[str]:
+    """Return the lines of a title that is as wide as the page at most; configurations stay whole."""
+    characters = int(style.PAGE.note_characters * style.PAGE.note_size / TITLE_SIZE)
+    return textwrap.wrap(line, characters, break_on_hyphens=False)
 
 
 def energy_words(row: Mapping[str, Any]) -> str:
@@ -132,11 +141,15 @@ def note_sentences(page: RunPage) -> list[str]:
     if page.row["energy_origin"] == SIMULATED:
         sentences.append(ASSUMED)
     sentences += [one.sentence for one in page.replaced]
+    if any(one.device_kind == NETWORK for one in page.bands):
+        sentences.append("Switches: as the recording states them; they are no part of the energy.")
     flags = read_flags(page.row["flags"])
-    found = [_flag_sentence(one) for one in flags if one["code"] != "absent"]
+    found = _flag_sentences(one for one in flags if one["code"] != "absent")
     sentences += found[:MOST_FLAGS]
     if len(found) > MOST_FLAGS:
-        sentences.append(f"… and {len(found) - MOST_FLAGS} more flags, in the energy table.")
+        sentences.append(
+            f"… and {len(found) - MOST_FLAGS} more kinds of flags, in the energy table."
+        )
     if absent := absent_kinds(page.row):
         sentences.append(f"Neither a sensor nor an estimate: {', '.join(absent)}.")
     return sentences if flags else [*sentences, "No flags."]
@@ -150,6 +163,17 @@ def _shown_sentence(page: RunPage) -> str:
     if page.bands:
         return f"Band: least to greatest power of a device; line: mean of the devices. {unseen}"
     return f"Strokes reach from the least to the greatest sample of their place. {unseen}"
+
+
+def _flag_sentences(flags: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return a sentence for each flag of a kind once, and how many more of the kind there are."""
+    by_code: dict[str, list[Mapping[str, str]]] = {}
+    for one in flags:
+        by_code.setdefault(one["code"], []).append(one)
+    return [
+        _flag_sentence(own[0]) + (f" (and {len(own) - 1} more of this kind)" if own[1:] else "")
+        for own in by_code.values()
+    ]
 
 
 def _flag_sentence(one: Mapping[str, str]) -> str:
@@ -191,8 +215,13 @@ def _panels(page: RunPage) -> list[tuple[str, Lines]]:
     """Return the label of each panel, and what it shows."""
     if page.bands:
         nodes = len(page.nodes)
+        apart = {NODE: f"\n({nodes} nodes)", NETWORK: ""}
         return [
-            (f"{PANEL_WORDS[one.device_kind]}\n({one.devices} on {nodes} nodes)", one)
+            (
+                PANEL_WORDS[one.device_kind]
+                + apart.get(one.device_kind, f"\n({one.devices} on {nodes} nodes)"),
+                one,
+            )
             for one in page.bands
         ]
     groups: dict[tuple[str, str], list[Trace]] = {}

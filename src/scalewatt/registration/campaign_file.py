@@ -145,7 +145,7 @@ def default_figures(series: dict[str, Any]) -> dict[str, Any]:
 
     FourCastNet takes the paper's figures of it (4 and 7), any other model those of ResNet50 (2, or 3
     where the dataset grows, and 6); a second other model takes 4 and 7 if they are free. Trainings to a
-    target share figures 2 and 6 where the global batch size is constant, 4 and 7 where it grows.
+    target share figures 2 and 6; in 4 and 7 are those again whose global batch size grows.
     """
     if not series:
         return {}
@@ -187,7 +187,7 @@ def _figures_to_target(series: dict[str, Any]) -> dict[str, Any]:
             if point["gpus"] > most.get(entry["model"], {"gpus": 0})["gpus"]:
                 most[entry["model"]] = one
     figures: dict[str, Any] = {}
-    for names, numbers in ((constant or list(series), (2, 6)), (growing, (4, 7))):
+    for names, numbers in (([*constant, *growing] or list(series), (2, 6)), (growing, (4, 7))):
         figures |= {f"figure{number}": {"series": names} for number in numbers if names}
     figures["figure5"] = {"points": list(most.values())[:_PANELS_OF_FIGURE5]}
     figures["breakdown"] = {"series": [name for name in series if name not in growing]}

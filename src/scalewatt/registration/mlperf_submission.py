@@ -276,11 +276,17 @@ def series_of(runs: Sequence[FoundRun]) -> list[Line]:
     """Return the lines at one local batch size along which GPUs and global batch size grow."""
     lines = _lines(runs, "local")
     return [
-        line
+        replace(line, label=f"{line.label} ({_batches(line)})")
         for line in lines
         if len({one.description.point["gpus"] for one in line.runs}) > 1
         and len({_batch(one, "global") for one in line.runs}) > 1
     ]
+
+
+def _batches(line: Line) -> str:
+    """Return the range of a line's global batch sizes."""
+    found = [_batch(one, "global") for one in line.runs]
+    return f"GBS {min(found)} to {max(found)}"
 
 
 def _lines(runs: Sequence[FoundRun], key: str) -> list[Line]:

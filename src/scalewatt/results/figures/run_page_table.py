@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.node_energy import UNUSED_GPU
-from scalewatt.recordings.series import ALL_KINDS, Floats
+from scalewatt.recordings.series import ALL_KINDS, NETWORK, Floats
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 from scalewatt.results.tables.derived_quantities import Facility
@@ -115,7 +115,8 @@ def read_page(results: Path, configuration: str, repeat: int, excluded: str | No
     recorded = _recorded(files.traces)
     segments = _segments(recorded.spans, events)
     length = segments[-1].end_s if segments else 0.0
-    nodes = tuple(sorted(set(recorded.devices["node"])))
+    of_nodes = recorded.devices[recorded.devices["device_kind"] != NETWORK]
+    nodes = tuple(sorted(set(of_nodes["node"])))
     traces: tuple[Trace, ...] = ()
     bands: tuple[Band, ...] = ()
     place_s: float | None = None
@@ -279,6 +280,9 @@ def _bands(
 ) -> tuple[Band, ...]:
     by_kind = dict(power_by_place(_placed(path, segments), ["device_kind"], place_s, count))
     several = devices["device_kind"].value_counts()
+    if found := by_kind.get((NETWORK,)):  # stated now and then, and steady between
+        known = np.isfinite(found["mean_w"])
+        by_kind[(NETWORK,)] = {name: values[known] for name, values in found.items()}
     return tuple(
         Band(kind, int(several[kind]), **by_kind[(kind,)]) for kind in KINDS if (kind,) in by_kind
     )
