@@ -24,14 +24,15 @@ LAYERS = (
     ("training", "energies"),
     ("execution", "results"),
     ("tracking", "scaling"),
-    ("claims", "figures"),
+    ("claims", "figures", "notebooks"),
     ("report", "registration", "targets"),
     ("reproduction",),
     ("archive",),
     ("doctor",),
     ("cli",),
 )
-"""From the lowest to the highest. A folder imports from lower layers only; `events` is a module."""
+"""From the lowest to the highest. A folder imports from lower layers only.
+`events` and `notebooks` are modules."""
 
 HEIGHT = {folder: number for number, layer in enumerate(LAYERS) for folder in layer}
 

@@ -44,7 +44,7 @@ from scalewatt.run_files.run_inventory import (
 )
 
 if TYPE_CHECKING:
-    from scalewatt.energies.views.describe import Powers
+    from scalewatt.energies.views.any_recording import Powers
 
 NOTES = "spent.json"
 _VERSION = 1

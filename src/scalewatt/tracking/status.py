@@ -53,7 +53,7 @@ from scalewatt.tracking.run_state import (
 )
 
 if TYPE_CHECKING:
-    from scalewatt.energies.views.describe import Powers
+    from scalewatt.energies.views.any_recording import Powers
 
 POWER_RECORDS = 12
 """Samples that the power of now is the mean of."""

@@ -45,7 +45,7 @@ from scalewatt.energies.accounting.segment_recordings import (
     segment_numbers,
 )
 from scalewatt.energies.accounting.throttling import gpu_utilisation, state_flags, telemetry_table
-from scalewatt.energies.accounting.trace_writer import TraceWriter
+from scalewatt.energies.accounting.trace_writer import TraceSink, TraceWriter
 from scalewatt.energies.accounting.whole_node import add_switches, meter_series, rule_checks
 from scalewatt.energies.integration.stage_intervals import (
     StageIntervals,
@@ -89,7 +89,7 @@ class NodeAccount:
         return self.window[1] - self.window[0]
 
 
-def account(run: Run, traces: TraceWriter | None = None) -> Accounts:
+def account(run: Run, traces: TraceSink | None = None) -> Accounts:
     """Account for one run; `traces` gets its samples node by node."""
     rows = EnergyRows()
     numbers, idle = run_segments(run)
@@ -163,7 +163,7 @@ def account_segment(
     segment: Segment,
     events: list[Event],
     rows: EnergyRows,
-    traces: TraceWriter | None = None,
+    traces: TraceSink | None = None,
 ) -> None:
     """Account for one segment: add its rows, telemetry and cross-checks, and its samples to `traces`."""
     flags = list(segment.flags)

@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,40 @@ from scalewatt.energies.accounting.run_inputs import Planned
 from scalewatt.energies.integration.sample_checks import SAMPLE_FLAGS, Validated
 from scalewatt.energies.integration.stage_intervals import STAGES, StageIntervals
 from scalewatt.recordings.series import Floats, SensorSeries, sample_quantity
+
+
+class TraceSink(Protocol):
+    """What takes a run's samples as its nodes are accounted for."""
+
+    def add(
+        self, segment: int, kind: KindEnergy, intervals: StageIntervals, clock: NodeClock
+    ) -> None:
+        """Take the samples of one device kind of one node."""
+
+
+@dataclass(eq=False)
+class TraceCollector:
+    """Keeps a run's samples in memory, but for totals, which have none."""
+
+    device_name: str | None = None
+    """Name of the run's GPUs, which tells what their sensors report."""
+    totals: int = 0
+    """How many series were left out because they are totals."""
+    _pieces: list[_Piece] = field(default_factory=list)
+
+    def add(
+        self, segment: int, kind: KindEnergy, intervals: StageIntervals, clock: NodeClock
+    ) -> None:
+        """Add the samples of one device kind of one node, device by device; `clock` is the node's."""
+        found = _pieces_of(segment, kind, intervals, clock, self.device_name)
+        self._pieces += (kept := [piece for piece in found if not piece.series.totals])
+        self.totals += len(found) - len(kept)
+
+    def table(self) -> pa.Table:
+        """Return all samples as TRACES_SCHEMA has them."""
+        if not self._pieces:
+            return TRACES_SCHEMA.empty_table()
+        return _trace_table(self._pieces, TRACES_SCHEMA)
 
 
 class TraceWriter:
@@ -88,19 +123,7 @@ class TraceWriter:
         self, segment: int, kind: KindEnergy, intervals: StageIntervals, clock: NodeClock
     ) -> None:
         """Add the samples of one device kind of one node, device by device; `clock` is the node's."""
-        self._pieces += [
-            _Piece(
-                segment,
-                kind.device_kind,
-                series,
-                sample_quantity(series, self._device_name),
-                validated,
-                intervals,
-                clock,
-            )
-            for series, validated in zip(kind.series, kind.validated, strict=True)
-            if series.time_s.size
-        ]
+        self._pieces += _pieces_of(segment, kind, intervals, clock, self._device_name)
         if sum(piece.time_s.size for piece in self._pieces) >= self._ROWS:
             self._flush()
 
@@ -136,6 +159,29 @@ class _Piece:
     def time_s(self) -> Floats:
         """Return the times of its samples."""
         return self.series.time_s
+
+
+def _pieces_of(
+    segment: int,
+    kind: KindEnergy,
+    intervals: StageIntervals,
+    clock: NodeClock,
+    device_name: str | None,
+) -> list[_Piece]:
+    """Return the devices of a kind that have samples."""
+    return [
+        _Piece(
+            segment,
+            kind.device_kind,
+            series,
+            sample_quantity(series, device_name),
+            validated,
+            intervals,
+            clock,
+        )
+        for series, validated in zip(kind.series, kind.validated, strict=True)
+        if series.time_s.size
+    ]
 
 
 def _trace_table(pieces: list[_Piece], schema: pa.Schema) -> pa.Table:

@@ -18,7 +18,7 @@ from scalewatt.energies.accounting.node_energy import KindEnergy, Window, whole_
 from scalewatt.energies.accounting.rows import EnergyRows
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.segment_recordings import NodeRecording, Segment
-from scalewatt.energies.accounting.trace_writer import TraceWriter
+from scalewatt.energies.accounting.trace_writer import TraceSink
 from scalewatt.energies.integration.stage_intervals import tile_window
 from scalewatt.recordings.series import ESTIMATED, NETWORK, NODE, SensorSeries
 
@@ -74,7 +74,7 @@ def add_switches(
     events: list[dict[str, Any]],
     nodes: Mapping[str, Window],
     rows: EnergyRows,
-    traces: TraceWriter | None,
+    traces: TraceSink | None,
 ) -> None:
     """Add what the switches between the nodes used while any of the nodes was recorded."""
     if (window := _common_window(nodes.values())) is None:

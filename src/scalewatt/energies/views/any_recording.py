@@ -1,0 +1,192 @@
+"""The accounts of any recording: a perun file, a journal, another tool's file, or the folder of a run."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scalewatt.common.errors import InputError
+from scalewatt.energies.accounting.account import account, account_segment
+from scalewatt.energies.accounting.energy_schema import Accounts
+from scalewatt.energies.accounting.rows import EnergyRows
+from scalewatt.energies.accounting.run_inputs import PlannedRun, Run, read_planned_run
+from scalewatt.energies.accounting.segment_recordings import Segment, segment_numbers
+from scalewatt.energies.accounting.trace_writer import TraceCollector
+from scalewatt.energies.integration.stage_intervals import segment_events
+from scalewatt.recordings.formats.detect import find_format, read_foreign, read_together
+from scalewatt.recordings.formats.format import NO_OPTIONS, Options
+from scalewatt.recordings.journal import is_journal, read_journal
+from scalewatt.recordings.perun_file import list_runs, open_perun_file
+from scalewatt.recordings.series import Recording
+from scalewatt.recordings.stage_files import read_stages
+from scalewatt.recordings.telemetry import read_telemetry, telemetry_files
+
+Powers = Callable[[str, str], dict[str, Any]]
+"""The rated powers of a device, by its name and that of the run, which messages name."""
+
+_NUMBER = re.compile(r"segment-(\d+)")
+
+
+@dataclass(frozen=True, eq=False)
+class AccountsOfPath:
+    """What was accounted for of one path."""
+
+    accounts: Accounts
+    with_stages: bool
+    """True if its stages were given, or are the run's own."""
+    which: dict[str, Any]
+    """What was read: `path`, and `run` and `round`, or `segments`."""
+    more: dict[str, Any] = field(default_factory=dict)
+    """What else there is: `format`, or the other `runs` of the file."""
+
+
+def accounts_of(
+    path: Path | str,
+    run_id: str | None = None,
+    round_id: str | None = None,
+    stages: Path | None = None,
+    gpus_per_node: int | None = None,
+    powers: Powers | None = None,
+    options: Options = NO_OPTIONS,
+    traces: TraceCollector | None = None,
+) -> AccountsOfPath:
+    """Account for one recording, as `describe` says of its arguments; `traces` gets its samples.
+
+    Raises InputError.
+    """
+    path = Path(path)
+    events = read_stages(stages) if stages else None
+    named = run_id is not None or round_id is not None
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for
+        raise InputError(
+            f"{path}: is no plain file; expected a perun file, a journal or a run folder"
+        )
+    if path.is_dir() and (files := _foreign_in(path, options)):
+        _refuse_run(path, named, "a folder")
+        record = read_together([(file, options) for file in files])
+        return _of_record(path, record, events, gpus_per_node, traces)
+    if path.is_dir():
+        _refuse_run(path, named, "a folder")
+        return _of_folder(path, events, gpus_per_node, powers, traces)
+    if is_journal(path):
+        _refuse_run(path, named, "a journal")
+    elif path.is_file() and find_format(path, options) is not None:
+        record = read_foreign(path, replace(options, run=run_id or options.run))
+        return _of_record(path, record, events, gpus_per_node, traces)
+    with _opened(path, run_id, round_id) as segment:
+        found = _of_segment(path, segment, events, gpus_per_node, traces)
+    return replace(found, more=_others(path))
+
+
+def _of_record(
+    path: Path,
+    record: Recording,
+    events: pa.Table | None,
+    gpus_per_node: int | None,
+    traces: TraceCollector | None,
+) -> AccountsOfPath:
+    """Account for what another tool recorded."""
+    segment = Segment(0, record, None, flags=record.problems, alone=True)
+    found = _of_segment(path, segment, events, gpus_per_node, traces)
+    return replace(found, more={"format": record.format})
+
+
+def _of_segment(
+    path: Path,
+    segment: Segment,
+    events: pa.Table | None,
+    gpus_per_node: int | None,
+    traces: TraceCollector | None,
+) -> AccountsOfPath:
+    rows = EnergyRows()
+    spec = PlannedRun(nodes=len(segment.hosts))
+    run = Run(path.parent, spec, {}, {}, events, gpus_per_node)
+    account_segment(run, segment, _events_of(events, path), rows, traces)
+    record = segment.record
+    which = {"run": record.run_id, "round": record.round_id} if record and record.run_id else {}
+    return AccountsOfPath(rows.tables(spec), events is not None, {"path": str(path), **which})
+
+
+def _foreign_in(folder: Path, options: Options) -> list[Path]:
+    """Return the files of other tools in a folder that is none of ours, by name."""
+    ours = folder / "perun" if (folder / "perun").is_dir() else folder
+    if segment_numbers(ours) or (folder / "spec.json").exists():
+        return []
+    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    found = ((file, find_format(file, options)) for file in files)
+    return [file for file, form in found if form is not None and form.records]
+
+
+def _refuse_run(path: Path, named: bool, what: str) -> None:
+    if named:
+        raise InputError(f"{path}: {what} holds one run; expected no name of a run or a round")
+
+
+@contextmanager
+def _opened(path: Path, run_id: str | None, round_id: str | None) -> Iterator[Segment]:
+    """Open a file as the only segment of a run."""
+    if is_journal(path):
+        journal = read_journal(path)
+        telemetry, damaged = read_telemetry(telemetry_files(path.parent, glob.escape(path.stem)))
+        flags = (*journal.problems, *damaged)
+        yield Segment(0, None, journal, tuple(telemetry), flags=flags, alone=True)
+        return
+    with open_perun_file(path, run_id, round_id) as record:
+        yield Segment(0, record, None, flags=record.problems, alone=True)
+
+
+def _events_of(events: pa.Table | None, path: Path) -> list[dict[str, Any]]:
+    """Return the events of a file's segment, by its name; all, where it names none."""
+    found = _NUMBER.search(path.name)
+    if events is not None and found is None:
+        nothing = pa.nulls(len(events), pa.int32())
+        return segment_events(events.set_column(0, "segment", nothing), 0)
+    return segment_events(events, int(found.group(1)) if found else 0)
+
+
+def _of_folder(
+    folder: Path,
+    events: pa.Table | None,
+    gpus_per_node: int | None,
+    powers: Powers | None,
+    traces: TraceCollector | None,
+) -> AccountsOfPath:
+    """Account for all segments of a run folder, or of a folder with a segment's files in it."""
+    path = folder / "spec.json"
+    spec = read_planned_run(path) if path.exists() else PlannedRun()
+    rated = powers(spec.device, str(spec.configuration)) if powers and spec.device else {}
+    run = Run.of(folder, spec, rated)
+    if not segment_numbers(run.recordings):
+        raise InputError(
+            f"{folder}: holds no recording of a run; expected perun/segment-000.hdf5 or "
+            "perun/segment-000.<host>.journal"
+        )
+    run = replace(run, gpus_per_node=gpus_per_node)
+    if events is not None:
+        run = replace(run, events=events)
+    if traces is not None:
+        traces.device_name = run.provenance.get("device_name")
+    accounts = account(run, traces)
+    segments = sorted(set(accounts.energy["segment"].to_pylist()))
+    which = {"path": str(folder), "segments": segments}
+    return AccountsOfPath(accounts, run.events is not None, which)
+
+
+def _others(path: Path) -> dict[str, Any]:
+    """Return the runs of a file that holds several, so that one of them can be asked for."""
+    runs = [] if is_journal(path) else list_runs(path)
+    if len(runs) < 2 and all(len(one.round_ids) < 2 for one in runs):
+        return {}
+    return {
+        "runs": [
+            {"run": one.run_id, "rounds": list(one.round_ids), "started": one.execution_dt}
+            for one in runs
+        ]
+    }

@@ -1,0 +1,245 @@
+"""docs/python.md and the three functions behind it: its code runs, and its tables are the schemas'."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from energy_files import T0, counter, gpu, write_perun
+from report_results import demo, made_runs, write_results
+from run_files import device, part, write_energy
+
+import scalewatt
+from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA, TRACES_SCHEMA
+from scalewatt.energies.views.describe import describe
+from scalewatt.energies.views.device_rows import DEVICE_ROWS_SCHEMA
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
+
+SECONDS = 120
+"""Two GPUs at 100 and 300 W, a sample a second."""
+
+
+def write_gpu_table(path: Path) -> None:
+    """Write what nvidia-smi logs from noon in Berlin."""
+    lines = ["timestamp, index, power.draw [W]"]
+    for second in range(SECONDS + 1):
+        stamp = f"2026/03/02 12:{second // 60:02d}:{second % 60:02d}.000"
+        lines += [f"{stamp}, 0, 100.00 W", f"{stamp}, 1, 300.00 W"]
+    path.write_text("\n".join(lines) + "\n")
+
+
+NOON_S = 1_772_449_200
+"""2026-03-02 12:00 in Berlin."""
+
+
+def write_stages(path: Path) -> None:
+    """Write a table of two stages of 30 and 90 s."""
+    rows = [("startup", NOON_S, NOON_S + 30), ("train", NOON_S + 30, NOON_S + SECONDS)]
+    path.write_text("stage,start_s,end_s\n" + "".join(f"{s},{b},{e}\n" for s, b, e in rows))
+
+
+def write_demo(folder: Path) -> Path:
+    """Write results like the demo's, with the energy tables of one run."""
+    runs = made_runs(demo())
+    write_results(folder, demo(), runs)
+    first = {name: runs[0][name] for name in ("configuration", "repeat")}
+    energy = folder / "energy" / first["configuration"] / f"{first['repeat']}.parquet"
+    write_energy(energy, [{**part("cpu", "train", 100, 5000), **first}])
+    devices = [{**device(), **first}]
+    pq.write_table(
+        pa.Table.from_pylist(devices, DEVICES_SCHEMA), energy.with_suffix(".devices.parquet")
+    )
+    return folder
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_gpu_table(tmp_path / "gpu.csv")
+    write_stages(tmp_path / "stages.csv")
+    write_demo(tmp_path / "results" / "demo")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_pages_code_runs(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matplotlib.use("agg")
+    assert len(BLOCKS) == 3
+    names: dict[str, Any] = {}
+    for block in BLOCKS:
+        exec(compile(block, "docs/python.md", "exec"), names)
+    assert names["by_stage"].to_dict() == pytest.approx({"startup": 12_000, "train": 36_000})
+    assert "'figure4'" in capsys.readouterr().out
+
+
+def test_the_pages_table_has_the_columns_of_energy() -> None:
+    table = PAGE.partition("| column |")[2].partition("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines()[2:]]
+    assert [n for cell in cells for n in re.findall(r"`(\w+)`", cell)] == [
+        name for name in DEVICE_ROWS_SCHEMA.names
+    ]
+
+
+def test_samples_have_the_columns_of_traces(workplace: Path) -> None:
+    samples = scalewatt.read_recording("gpu.csv", stages="stages.csv", time_zone="Europe/Berlin")
+    assert list(samples.columns) == TRACES_SCHEMA.names
+    assert len(samples) == 2 * (SECONDS + 1)
+    assert samples.time.min() == pd.Timestamp(NOON_S, unit="s", tz="UTC")
+    assert set(samples.power_w) == {100.0, 300.0}
+    assert set(samples.stage) >= {"startup", "train"}
+
+
+def test_rows_add_up_to_what_the_command_says(workplace: Path) -> None:
+    found = scalewatt.energy("gpu.csv", "stages.csv", time_zone="Europe/Berlin", node="n7")
+    assert found.energy_j.sum(skipna=False) == pytest.approx(400 * SECONDS)
+    assert found.attrs["energy_j"] == pytest.approx(400 * SECONDS)
+    train = found[(found.stage == "train") & (found.device_index == 1)].iloc[0]
+    assert (train.node, train.energy_origin) == ("n7", "measured")
+    assert (train.energy_j, train.mean_power_w) == pytest.approx((27_000, 300))
+
+
+def test_a_power_that_is_not_true_is_null_in_samples_and_named_in_flags(tmp_path: Path) -> None:
+    path = tmp_path / "one.hdf5"
+    watts = gpu(101, 100.0) + np.arange(101) % 3
+    watts[50:53] = 0.0
+    write_perun(path, {"n1": {"CUDA:0_POWER": watts, "cpu_0_package-0": counter(101, 150.0)}})
+    samples = scalewatt.read_recording(path)
+    of_gpu = samples[samples.device_kind == "gpu"]
+    assert of_gpu.power_w.isna().sum() == 3
+    found = scalewatt.energy(path)
+    codes = found.set_index("device_kind").flag_codes
+    assert "zero_power" in codes["gpu"] and "zero_power" not in codes["cpu"]
+    assert found.attrs["energy_kwh"] == describe(path)["energy_kwh"]
+
+
+def test_an_energy_that_is_not_known_stays_null_in_sums(tmp_path: Path) -> None:
+    path = tmp_path / "one.hdf5"
+    watts = gpu(101, 100.0)
+    watts[20:90] = 0.0
+    write_perun(path, {"n1": {"CUDA:0_POWER": watts, "cpu_0_package-0": counter(101, 150.0)}})
+    found = scalewatt.energy(path)
+    assert found.energy_j.sum(skipna=False) is pd.NA
+    assert found[found.device_kind == "cpu"].energy_j.sum(skipna=False) == pytest.approx(15_000)
+    assert (found.recorded_j > 0).all()
+
+
+def test_totals_have_energy_but_no_samples(tmp_path: Path) -> None:
+    path = tmp_path / "windows.csv"
+    path.write_text(f"start_time,window_name,elapsed_time,gpu0_energy\n{T0},epoch,10.0,1500.0\n")
+    assert scalewatt.energy(path, run="epoch").energy_j.tolist() == [1500.0]
+    with pytest.raises(scalewatt.InputError, match=r"windows\.csv: holds totals"):
+        scalewatt.read_recording(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "gpu"}, "kind: 'gpu'; allowed: 'node', 'cpu' or None"),
+        ({"gpus_per_node": 0}, "gpus_per_node: 0; allowed: a whole number from 1"),
+        ({"time_zone": "Berlin"}, "Berlin"),
+    ],
+)
+def test_a_wrong_option_is_refused(workplace: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(scalewatt.InputError, match=re.escape(message)):
+        scalewatt.energy("gpu.csv", **options)
+
+
+def test_a_campaigns_tables_come_with_those_of_its_runs(workplace: Path) -> None:
+    results = scalewatt.load_campaign_results("results/demo")
+    assert set(results.tables) == {p.stem for p in Path("results/demo/tables").glob("*.parquet")}
+    assert results.runs.equals(results.tables["runs"])
+    assert results.claims is None
+    assert results.stages[["stage", "energy_j"]].values.tolist() == [["train", 5000.0]]
+    assert len(results.devices) == 1
+    with pytest.raises(scalewatt.InputError, match="does not exist"):
+        results.samples("none", 1)
+
+
+@pytest.mark.parametrize("what", ["nothing", "empty", "file"])
+def test_a_folder_without_tables_is_refused(tmp_path: Path, what: str) -> None:
+    folder = tmp_path / "results"
+    if what == "empty":
+        folder.mkdir()
+    elif what == "file":
+        folder.write_text("")
+    with pytest.raises(scalewatt.InputError, match=r"expected .*results"):
+        scalewatt.load_campaign_results(folder)
+
+
+def test_a_run_table_without_its_keys_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    pq.write_table(pa.table({"configuration": ["a"]}), tmp_path / "tables" / "runs.parquet")
+    with pytest.raises(scalewatt.InputError, match=r"runs\.parquet.*repeat"):
+        scalewatt.load_campaign_results(tmp_path)
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'energi'"):
+        _ = scalewatt.energi  # type: ignore[attr-defined]
+    assert {"energy", "read_recording", "load_campaign_results"} <= set(dir(scalewatt))
+
+
+@pytest.mark.parametrize("imported", ["scalewatt", "scalewatt.cli"])
+def test_pandas_is_imported_only_when_it_is_needed(imported: str) -> None:
+    code = f"import {imported}, sys, json; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"pandas", "numpy", "pyarrow", "matplotlib"} & set(json.loads(done.stdout))
+
+
+# --- types ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_wheel_tells_that_it_has_types(tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    package = tmp_path / "src" / "scalewatt"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "py.typed"):
+        (package / name).write_bytes((ROOT / "src" / "scalewatt" / name).read_bytes())
+    code = "import setuptools.build_meta as b; print(b.build_wheel('.'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    with zipfile.ZipFile(tmp_path / done.stdout.split()[-1]) as wheel:
+        assert "scalewatt/py.typed" in wheel.namelist()
+
+
+SCRIPT = """\
+from scalewatt import CampaignResults, energy, load_campaign_results, read_recording
+
+reveal_type(read_recording("gpu.csv", time_zone="UTC"))
+reveal_type(energy("gpu.csv", "stages.csv"))
+results: CampaignResults = load_campaign_results("results/demo")
+reveal_type(results.runs)
+energy("gpu.csv", stage="stages.csv")
+"""
+
+
+@pytest.mark.slow
+def test_mypy_checks_a_script_that_uses_the_functions(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(script)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    lines = done.stdout.splitlines()
+    assert sum('Revealed type is "pandas' in line and "DataFrame" in line for line in lines) == 3
+    errors = [line for line in lines if ": error:" in line]
+    assert len(errors) == 1 and "script.py:7" in errors[0] and "stage" in errors[0]
