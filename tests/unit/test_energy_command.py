@@ -406,3 +406,18 @@ def test_gpus_are_those_of_a_segment_not_of_all_together(tmp_path: Path) -> None
         start = T0 + 500 * number
         write_journal(tmp_path / f"segment-{number:03d}.{host}.journal", host, NODE, start=start)
     assert describe(tmp_path)["gpus"] == 2
+
+
+def test_a_table_of_unknown_columns_is_refused_with_what_would_make_it_readable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "power.csv"
+    path.write_text("when;gpu0;pdu\n1;2;3\n")
+    assert main(["energy", str(path)]) == 1
+    said = capsys.readouterr().err
+    for part in (f"{path}: is no recording of a known format", "nvidia-smi, dcgm", "--columns"):
+        assert part in said
+    assert "(this one's columns: 'when', 'gpu0', 'pdu')" in said and "HDF5" not in said
+    path.write_text(",".join(f"c{n}" for n in range(40)) + "\n")
+    assert main(["energy", str(path)]) == 1
+    assert "'c11', and 28 more)" in capsys.readouterr().err

@@ -20,7 +20,13 @@ from scalewatt.energies.accounting.run_inputs import PlannedRun, Run, read_plann
 from scalewatt.energies.accounting.segment_recordings import Segment, segment_numbers
 from scalewatt.energies.accounting.trace_writer import TraceCollector
 from scalewatt.energies.integration.stage_intervals import segment_events
-from scalewatt.recordings.formats.detect import find_format, read_foreign, read_together
+from scalewatt.recordings.formats.detect import (
+    find_format,
+    is_table,
+    read_foreign,
+    read_together,
+    unknown_format,
+)
 from scalewatt.recordings.formats.format import NO_OPTIONS, Options
 from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import list_runs, open_perun_file
@@ -80,6 +86,8 @@ def accounts_of(
     elif path.is_file() and find_format(path, options) is not None:
         record = read_foreign(path, replace(options, run=run_id or options.run))
         return _of_record(path, record, events, gpus_per_node, traces)
+    elif path.is_file() and is_table(path):
+        raise InputError(unknown_format(path))
     with _opened(path, run_id, round_id) as segment:
         found = _of_segment(path, segment, events, gpus_per_node, traces)
     return replace(found, more=_others(path))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import printable
 from scalewatt.recordings.formats import (
     codecarbon,
     dcgm,
@@ -37,6 +38,9 @@ FORMATS: tuple[Format, ...] = (
 )
 """In the order in which they are tried; a generic CSV, which needs a description, comes last."""
 
+MOST_COLUMNS = 12
+"""Of a table of no known format are named in a message."""
+
 
 def find_format(path: Path, options: Options | None = None) -> Format | None:
     """Return the format of a file by its content; None if it is none of other tools'.
@@ -54,12 +58,39 @@ def read_foreign(path: Path, options: Options | None = None) -> Recording:
     """Read another tool's recording. Raises InputError for a file of no known format, or damaged."""
     found = find_format(path, options)
     if found is None:
-        known = ", ".join(one.name for one in FORMATS if one.records)
-        raise InputError(
-            f"{path}: is no recording of a known format; allowed: perun, {known}; any other table needs a "
-            "YAML file that names its columns (docs/recordings.md)"
-        )
+        raise InputError(unknown_format(path))
     return replace(found.read(path, options or Options()), format=found.name)
+
+
+def unknown_format(path: Path) -> str:
+    """Return the message for a file of no known format: what was looked for, and what was found."""
+    known = ", ".join(one.name for one in FORMATS if one.records)
+    head = Head.of(path)
+    names = _columns(head)
+    found = f" (this one's columns: {names})" if names else ""
+    return (
+        f"{path}: is no recording of a known format; allowed: perun, {known}; any other table{found} "
+        "needs a YAML file, given with --columns, that says what its columns are (docs/recordings.md)"
+    )
+
+
+def is_table(path: Path) -> bool:
+    """Return True if a file begins with lines of text, of which the first has several columns."""
+    head = Head.of(path)
+    begin = "".join(head.lines[:5]).replace("\t", " ")
+    is_text = begin.isprintable() and "\ufffd" not in begin and begin.lstrip()[:1] not in ("{", "[")
+    return is_text and bool(_columns(head))
+
+
+def _columns(head: Head) -> str:
+    """Return the names in a heading, for a message; empty where the first line is none."""
+    first = head.lines[0] if head.lines else ""
+    delimiter = max(generic_csv.DELIMITERS, key=first.count)
+    names = [name.strip().strip('"') for name in first.split(delimiter)]
+    if len(names) < 2:
+        return ""
+    more = f", and {len(names) - MOST_COLUMNS} more" if len(names) > MOST_COLUMNS else ""
+    return ", ".join(repr(printable(name)[:40]) for name in names[:MOST_COLUMNS]) + more
 
 
 def read_together(paths: Sequence[tuple[Path, Options]]) -> Recording:

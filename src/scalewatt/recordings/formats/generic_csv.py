@@ -43,7 +43,7 @@ from scalewatt.recordings.text_times import (
     zone_named,
 )
 
-_DELIMITERS = (",", ";", "\t")
+DELIMITERS = (",", ";", "\t")
 _NAMED = {"tab": "\t", "space": r"\s+"}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 # Days of spreadsheets count from the end of 1899.
@@ -130,7 +130,7 @@ def _delimiter(first: str, rules: Mapping[str, Any]) -> str:
     given = rules.get("delimiter")
     if given is not None:
         return str(_NAMED.get(given, given))
-    found = max(_DELIMITERS, key=first.count)
+    found = max(DELIMITERS, key=first.count)
     return found if found in first else ","
 
 
