@@ -35,6 +35,8 @@ RATED_W = {
     "E5-1240": 69.0,
     "E5-2620": 170.0,
 }
+TWINS = ("E3-1240", "E5-1240")
+"""Two machines so alike that they may be of one model."""
 LEAST_LOAD = 0.05
 THREE_POINTS = (0.1, 0.5, 1.0)
 TWO_POINTS = (0.1, 1.0)
@@ -101,6 +103,30 @@ def curve_errors(load: Floats, power: Floats, at: tuple[float, ...]) -> tuple[Fl
     return (estimate / power - 1)[others], float(estimate.sum() / power.sum() - 1)
 
 
+def with_twins_as_one(machines: dict[str, tuple[Floats, Floats]]) -> float:
+    """Return the largest factor that the machines but one give if the two of TDP 69 W count as one."""
+    names = [name for name in machines if name not in TWINS]
+    found = [*logs({name: machines[name] for name in names})]
+    found.append(np.concatenate(logs({name: machines[name] for name in TWINS})))
+    return max(factors(found[:i] + found[i + 1 :])[0] for i in range(len(found)))
+
+
+def curves_left_out(machines: dict[str, tuple[Floats, Floats]]) -> tuple[int, int, float]:
+    """Return how the curve through three points does on a machine that its interval has not seen.
+
+    The three are: how many points of left-out machines lie in the range of the others', of how many,
+    and the largest factor that the machines but one give, as for the estimate by the TDP.
+    """
+    ratios = [1 / (1 + curve_errors(*one, THREE_POINTS)[0]) for one in machines.values()]
+    inside, factor = 0, 1.0
+    for place, own in enumerate(ratios):
+        others = ratios[:place] + ratios[place + 1 :]
+        seen = np.concatenate(others)
+        inside += int(((own >= seen.min()) & (own <= seen.max())).sum())
+        factor = max(factor, factors([np.log(one) for one in others])[0])
+    return inside, sum(one.size for one in ratios), factor
+
+
 def main() -> int:
     """Print all figures; 1 without the data."""
     folder = os.environ.get("SCALEWATT_OTHERS")
@@ -123,6 +149,9 @@ def main() -> int:
             f"without {name}: {share:.2f}, factor {factor:.2f}, between loads {shape:.2f}; "
             f"its farthest point is off by {needed:.2f}"
         )
+    print(
+        f"with {' and '.join(TWINS)} as one machine: factor up to {with_twins_as_one(machines):.1f}"
+    )
     for at in (THREE_POINTS, TWO_POINTS):
         errors = [curve_errors(*machine, at) for machine in machines.values()]
         points, sums = np.concatenate([e for e, _ in errors]), [s for _, s in errors]
@@ -130,6 +159,11 @@ def main() -> int:
             f"curve through {len(at)} points: {100 * points.min():+.0f} to {100 * points.max():+.0f} % a "
             f"point, {100 * min(sums):+.0f} to {100 * max(sums):+.0f} % over a sweep"
         )
+    inside, points_, factor = curves_left_out(machines)
+    print(
+        f"three points, one machine left out: {inside} of {points_} points in the range of the others', "
+        f"factor {factor:.2f}"
+    )
     return 0
 
 

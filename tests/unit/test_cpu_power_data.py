@@ -106,3 +106,13 @@ def test_the_truth_of_any_curve_lies_in_the_interval_of_its_factors(facts: Modul
     made = [np.log([0.9, 1.1, 1.0]), np.log([1.8, 2.2, 2.0]), np.log([0.5, 0.4, 0.6])]
     factor, shape = facts.factors(made)
     assert factor > 4 > shape > np.exp(np.ptp(made[2]))
+
+
+def test_the_page_says_what_the_intervals_would_be_on_other_terms(
+    facts: ModuleType, machines: dict[str, tuple[np.ndarray, np.ndarray]]
+) -> None:
+    page = (SCRIPT.parents[1] / "docs" / "energy.md").read_text(encoding="utf-8")
+    assert f"a factor of up to {facts.with_twins_as_one(machines):.1f}." in page
+    inside, points, factor = facts.curves_left_out(machines)
+    assert f"{inside} of {points} points lie in the others' range" in page
+    assert f"would be {factor:.1f}." in page
