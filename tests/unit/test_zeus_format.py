@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integration.integrate import validate
 from scalewatt.energies.views.describe import describe
@@ -245,3 +246,33 @@ def test_real_tables_of_results_are_no_recordings() -> None:
         assert form is not None and not form.records
         with pytest.raises(InputError, match="a table of results by configuration"):
             read_foreign(path)
+
+
+def test_each_window_is_listed_with_its_energy_where_the_whole_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    windows = [(0, "a", 10.0, 1000.0), (100, "b", 10.0, 2000.0), (102, "in b", 2.0, 0.0)]
+    path = write_windows(tmp_path / "n1.csv", *windows)
+    found = describe(path)
+    assert found["energy_j"] is None
+    listed = [(w["window"], w["energy_j"], w["counted"]) for w in found["windows"]]
+    assert listed == [("a", 3000.0, True), ("b", 6000.0, True), ("in b", None, False)]
+    assert found["windows"][0]["gpus_j"] == {"0": 1000.0, "1": 2000.0}
+    assert found["windows"][1]["start_s"] == T0 + 100
+    assert main(["energy", str(path)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["windows", "3", *["(--run", "NAME", "for", "those", "of", "one", "name)"]] in lines
+    assert ["b", "2000.0", "4000.0", "10.000", "6000.0"] in lines
+    assert describe(path, run_id="b")["energy_j"] == pytest.approx(6000)
+
+
+@real
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+def test_each_window_of_a_real_file_has_the_energy_in_it(path: Path) -> None:
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    found = describe(path)["windows"]
+    assert [one["window"] for one in found] == [row["window_name"] for row in rows]
+    for one, row in zip(found, rows, strict=True):
+        known = sum(float(v) for k, v in row.items() if k.startswith("gpu"))
+        assert one["energy_j"] == pytest.approx(known)

@@ -114,6 +114,10 @@ class Recording:
     round_id: str | None = None
     format: str = PERUN
     """The format of the files; `scalewatt.recordings.formats` has those of other tools."""
+    windows: tuple[Mapping[str, Any], ...] = ()
+    """Of totals by window, each one: `window` (its name), `start_s` (unix s, or None), `duration_s`,
+    `energy_j` and `gpus_j` (by the index of each GPU) in J, None where unknown, and `counted`, False of
+    one that lies within another."""
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ class AccountsOfPath:
     which: dict[str, Any]
     """What was read: `path`, and `run` and `round`, or `segments`."""
     more: dict[str, Any] = field(default_factory=dict)
-    """What else there is: `format`, or the other `runs` of the file."""
+    """What else there is: `format` and `windows`, or the other `runs` of the file."""
 
 
 def accounts_of(
@@ -103,7 +103,8 @@ def _of_record(
     """Account for what another tool recorded."""
     segment = Segment(0, record, None, flags=record.problems, alone=True)
     found = _of_segment(path, segment, events, gpus_per_node, traces)
-    return replace(found, more={"format": record.format})
+    windows = {"windows": list(record.windows)} if record.windows else {}
+    return replace(found, more={"format": record.format, **windows})
 
 
 def _of_segment(

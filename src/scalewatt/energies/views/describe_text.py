@@ -27,6 +27,7 @@ def energy_text(summary: dict[str, Any]) -> str:
         [_title(summary), *(f"  {line}" for line in _facts(summary))],
         _indented(_kinds(summary)),
         _indented(_devices(summary)),
+        _indented(_windows(summary.get("windows", []))),
         _indented(_parts(summary["stages"], "stage")),
         _indented(_parts(epochs, "epoch")),
         [
@@ -73,6 +74,8 @@ def _facts(summary: dict[str, Any]) -> list[str]:
     if summary.get("runs"):
         names = ", ".join(run["run"] for run in summary["runs"])
         lines.append(f"runs      {names} (--run NAME for another)")
+    if summary.get("windows"):
+        lines.append(f"windows   {len(summary['windows'])} (--run NAME for those of one name)")
     return lines
 
 
@@ -109,6 +112,19 @@ def _devices(summary: dict[str, Any]) -> list[list[str]]:
             ]
         )
     return rows if len(rows) > 1 else []
+
+
+def _windows(windows: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Return a row for each window; one that lies within another says so."""
+    if len(windows) > MOST_DEVICES:
+        return [[f"{len(windows)} windows (--json lists them)"]]
+    gpus = list(windows[0]["gpus_j"]) if windows and len(windows[0]["gpus_j"]) > 1 else []
+    rows = [["window", *(f"GPU {gpu} J" for gpu in gpus), "s", "J"]]
+    for one in windows:
+        name = one["window"] + ("" if one["counted"] else " (within another)")
+        energies = (_number(one["gpus_j"][gpu], 1) for gpu in gpus)
+        rows.append([name, *energies, _number(one["duration_s"], 3), _number(one["energy_j"], 1)])
+    return rows if windows else []
 
 
 def _parts(rows: Sequence[dict[str, Any]], name: str) -> list[list[str]]:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +107,21 @@ def read_zeus_windows(path: Path, options: Options) -> Recording:
         source=str(path),
         problems=tuple(problems),
         run_id=options.run,
+        windows=tuple(_row(one, gpus, unix, one in outer) for one in windows),
     )
+
+
+def _row(window: Window, gpus: Sequence[int], unix: bool, counted: bool) -> dict[str, Any]:
+    """Return a window as `Recording.windows` has it."""
+    known = [None if np.isnan(joules) else joules for joules in window.energies_j]
+    return {
+        "window": window.name,
+        "start_s": window.begin_s if unix else None,
+        "duration_s": window.end_s - window.begin_s,
+        "energy_j": None if None in known else sum(window.energies_j),
+        "gpus_j": {str(gpu): joules for gpu, joules in zip(gpus, known, strict=True)},
+        "counted": counted,
+    }
 
 
 def outermost(windows: Iterable[Window]) -> tuple[list[Window], list[Window]]:
