@@ -194,13 +194,24 @@ def test_a_panel_of_lone_speed_ups_says_so() -> None:
     assert "No speed-up was measured: each series has a single point here." in words(figure)
 
 
+def test_runs_known_by_whole_nodes_alone_have_no_panels_of_parts() -> None:
+    table = curve_table(6)
+    rows = [
+        row | {"energy_scope": "node"} | ({"y": None} if row["panel"] in "BC" else {})
+        for row in table.to_pylist()
+    ]
+    figure = drawn(6, pa.Table.from_pylist(rows, schema=table.schema))
+    assert len(shown_axes(figure)) == 3
+    assert "No panels B, C: only whole nodes were measured." in words(figure)
+
+
 def test_metrics_of_several_models_share_no_axis() -> None:
     table = curve_table(2)
     rows = [r | {"model": "fourcastnet"} if "gbs" in r["series"] else r for r in table.to_pylist()]
     mixed = pa.Table.from_pylist(rows, schema=table.schema)
     figure = drawn(2, mixed)
     assert len(shown_axes(figure)) == 3
-    assert "have metrics of their own, which no axis can share" in words(figure)
+    assert "No panel B: the series have metrics of their own." in words(figure)
     assert {r["panel"] for r in plotted_of("figure2", mixed).to_pylist()} == {"A", "C", "D"}
     common = json.dumps({**metadata(table), "metric_name": "top1_error_percent"}).encode()
     alike = mixed.replace_schema_metadata({b"scalewatt": common})

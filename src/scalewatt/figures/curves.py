@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
+from scalewatt.recordings.series import NODE
 from scalewatt.results.figures.figure_schema import PANELS, Panel
 
 plotted = data.plotted  # which `draw_figure` reads
@@ -21,9 +22,9 @@ COLUMNS = {"figure3": 3}
 """Panels beside each other, where they are not two; at column width at most two are."""
 _INSTEAD = {
     "speedup": "No speed-up was measured: each series has a single point here.",
-    "metric_last": "The models of these series have metrics of their own, which no axis can share.",
 }
 """What a panel says whose points are all left out, by the quantity of its y axis."""
+_OF_PARTS = ("mean_gpu_power_w", "mean_cpu_socket_power_w")
 MOST_IN_A_CELL = 9
 """Entries of a legend that fit into a free cell of the grid."""
 
@@ -55,15 +56,16 @@ class _Context:
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw the panels of the figure that the table is of, row by row."""
     figure_name = frame.attrs["figure"]
-    panels = PANELS[figure_name]
     everything = data.points_of(frame)
+    pointless = _without_points(everything)
+    panels = [one for one in PANELS[figure_name] if one.letter not in pointless]
     lone, unlike = data.lone_speedups(everything), data.unlike_metrics(everything)
     points = everything[~lone & ~unlike]
     width = data.options(frame).width_mm
     preset = style.preset(width)
     columns = min(COLUMNS.get(figure_name, 2), 2 if preset.narrow else 3)
     panel_mm = 40.0 if preset.narrow else 56.0
-    left_out = everything[lone | unlike].drop_duplicates("panel")
+    left_out = everything[lone].drop_duplicates("panel")
     instead = {row.panel: _INSTEAD[row.y_name] for row in data.each(left_out)}
     context = _context(everything, panel_mm, columns < 3 and not preset.narrow)
     n_rows = -(-len(panels) // columns)
@@ -96,6 +98,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         elif handles:
             layout.legend_above(figure, handles, legend_columns_, 4)
         sentences = _note_sentences(points, context, cut)
+        sentences.insert(2, _left_out_sentence(pointless))
         sentences.insert(2, _base_sentence(points, everything[lone], context.labels))
         small = style.lines_mm(
             len(style.note_lines(sentences, width)) + legend_rows * 1.25 + 1, preset.text_size
@@ -103,6 +106,34 @@ def draw(frame: pd.DataFrame) -> Figure:
         figure.set_figheight((n_rows * panel_mm + small) / style.MM_PER_INCH)
         style.notes(figure, sentences)
     return figure
+
+
+def _without_points(points: pd.DataFrame) -> dict[str, str]:
+    """Return the letters of panels that are left out, and why no run of these could have a point there.
+
+    That is so of a metric that the series have not in common, and of the power of parts of nodes of
+    which only the whole was measured.
+    """
+    whole = bool((points["energy_scope"] == NODE).all())
+    reasons = {
+        "the series have metrics of their own": data.unlike_metrics(points),
+        "only whole nodes were measured": points["y_name"].isin(_OF_PARTS)
+        & ~points["valued"]
+        & whole,
+    }
+    return {
+        str(letter): reason
+        for reason, without in reasons.items()
+        for letter, own in without.groupby(points["panel"], sort=False)
+        if own.all()
+    }
+
+
+def _left_out_sentence(letters: Mapping[str, str]) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for letter, reason in letters.items():
+        by_reason.setdefault(reason, []).append(letter)
+    return " ".join(f"No {_panels(own)}: {reason}." for reason, own in by_reason.items())
 
 
 def _context(points: pd.DataFrame, panel_mm: float, dense: bool) -> _Context:

@@ -51,7 +51,10 @@ def drawable(frame: pd.DataFrame) -> pd.DataFrame:
             made[str(name)] = column.astype(int)
         else:
             made[str(name)] = column.astype(object).where(column.notna(), None)
-    return frame.assign(**made)
+    # At once: `assign` would insert column by column.
+    whole = pd.DataFrame(made, index=frame.index)
+    whole.attrs = frame.attrs
+    return whole
 
 
 def stored(frame: pd.DataFrame) -> dict[str, Any]:
