@@ -180,12 +180,14 @@ def test_a_power_read_now_and_then_may_differ_by_chance(tmp_path: Path) -> None:
 
 
 def test_a_node_meter_is_compared_with_all_devices(tmp_path: Path) -> None:
-    rows = tables(recorded(tmp_path, {"node_power_hwmon": 300}))
+    rows = tables(recorded(tmp_path, {"node_power_hwmon": 300}, ram_0_dram=counter(N, 20)))
     (row,) = rows["cross-checks"]
     assert (row["source"], row["device_kind"], row["node"]) == ("hwmon", "node", "n1")
-    assert row["recorded_j"] == pytest.approx(120 * 250, rel=0.01)
+    assert row["recorded_j"] == pytest.approx(120 * 270, rel=0.01)
+    assert row["recorded_scope"] == "gpu+cpu+ram"
+    assert row["extra_w"] == pytest.approx(30, abs=0.1)
     for kind in ("gpu", "cpu"):
-        assert "cross_check_differs" in energy_flags(rows["flags"], kind)
+        assert "cross_check_differs" not in energy_flags(rows["flags"], kind)
 
 
 @pytest.mark.parametrize(("joules", "flagged"), [(120 * 250.0, False), (120 * 400.0, True)])

@@ -34,6 +34,7 @@ HWMON = Path("/sys/class/hwmon")
 POWER_METERS = {"power_meter", "acpi_power_meter", "power_meter-acpi"}
 IPMI_DEVICES = ("/dev/ipmi0", "/dev/ipmi/0", "/dev/ipmidev/0")
 IPMI_COMMAND = ("ipmitool", "dcmi", "power", "reading")
+IPMI_ANSWER = r"Instantaneous power reading:\s*(\d+)\s*Watts"
 IPMI_LIMIT_S = 20.0
 _IPMI_ATTEMPTS = 3
 _IGNORED_HERE = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
@@ -231,7 +232,7 @@ class IpmiPower:
         assert self._asked is not None and self._asked.stdout is not None
         with self._asked.stdout as answer:
             text = answer.read(1 << 14).decode(errors="replace")
-        found = re.search(r"Instantaneous power reading:\s*(\d+)\s*Watts", text)
+        found = re.search(IPMI_ANSWER, text)
         self._failures = 0 if found else self._failures + 1
         return float(found[1]) if found else None
 

@@ -144,10 +144,10 @@ def _other_sources(checks: pd.DataFrame | None) -> list[Part]:
     """Return the same energies by other sources: means over the runs of a configuration."""
     if checks is None or checks.empty:
         return []
-    known = checks[checks["recorded_kwh"].notna()]
-    keys = ["configuration", "source", "device_kind"]
-    groups = known.groupby(keys, sort=False)
-    means = groups[["energy_kwh", "recorded_kwh", "difference"]].mean()
+    known = checks[checks["difference"].notna()]
+    keys = ["configuration", "source", "device_kind", "recorded_scope"]
+    groups = known.groupby(keys, sort=False, dropna=False)
+    means = groups[["energy_kwh", "recorded_kwh", "difference", "extra_w"]].mean()
     rows = [
         (
             one.configuration,
@@ -155,8 +155,8 @@ def _other_sources(checks: pd.DataFrame | None) -> list[Part]:
             one.device_kind,
             one.runs,
             with_unit(one.energy_kwh, "kWh"),
-            with_unit(one.recorded_kwh, "kWh"),
-            f"{100 * one.difference:+.1f} %",
+            with_unit(one.recorded_kwh, "kWh") + _of_scope(one.recorded_scope),
+            f"{100 * one.difference:+.1f} %" + _of_nodes(one.extra_w),
         )
         for one in data.each(means.assign(runs=groups["repeat"].nunique()).reset_index())
     ]
@@ -165,11 +165,20 @@ def _other_sources(checks: pd.DataFrame | None) -> list[Part]:
         Part(
             "The same energies by other sources",
             "Recorded in addition, and never counted. A meter of whole nodes sees what no sensor of their "
-            "parts does; a rule that takes the mean of a whole log mixes in the time before and after the "
-            "training.",
+            "parts does: what it has beyond their sum is drawn by fans, boards, drives and network cards, "
+            "lost in power supplies, or used by parts of which nothing was recorded. A rule that takes the "
+            "mean of a whole log mixes in the time before and after the training.",
             texts("sources", "Other sources of the same energies", headings, rows),
         )
     ]
+
+
+def _of_scope(scope: Any) -> str:
+    return f" of {scope}" if isinstance(scope, str) else ""
+
+
+def _of_nodes(extra_w: Any) -> str:
+    return "" if pd.isna(extra_w) else f", {extra_w:+.0f} W a node"
 
 
 def _copies(runs: pd.DataFrame) -> list[Part]:

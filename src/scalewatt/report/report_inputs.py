@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.claims import check_claims
+from scalewatt.energies.accounting.energy_schema import BESIDE_METERS
 from scalewatt.figures import figure_data as data
 from scalewatt.report.embed_fonts import with_fonts
 from scalewatt.results.figures.figure_schema import KEYS, SCHEMAS
@@ -40,6 +41,7 @@ _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
 _LATER = {
     "claims": ("p", *check_claims.CHANCES, "off", "stands"),
     "comparisons": ("spread_freedom",),
+    "cross_checks": tuple(BESIDE_METERS),
 }
 """Columns that older results, as of an archive or of an imported campaign, have not: then null."""
 _EMPTY = {"plan": ("series", "configuration", "repeat", "gpus")}

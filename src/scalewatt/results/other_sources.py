@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.energies.accounting.energy_schema import CROSS_CHECKS_SCHEMA
+from scalewatt.energies.accounting.cross_checks import METERS
+from scalewatt.energies.accounting.energy_schema import BESIDE_METERS, CROSS_CHECKS_SCHEMA
+from scalewatt.energies.accounting.totals import known_sum
 from scalewatt.recordings.series import J_PER_KWH
-from scalewatt.results.tables.derived_quantities import ratio
-from scalewatt.results.tables.frames import frame_of, to_frame, to_table
+from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.run_row import RunFiles
+
+Row = dict[str, Any]
 
 CROSS_CHECKS = pa.schema(
     [
@@ -26,33 +29,74 @@ CROSS_CHECKS = pa.schema(
         ("energy_kwh", pa.float64()),
         ("recorded_kwh", pa.float64()),
         ("difference", pa.float64()),
+        *((name, kind) for name, kind in BESIDE_METERS.items()),
     ]
 )
 """One row per run, source and device kind."""
+_KEYS = ("configuration", "repeat", "source", "device_kind")
 _RUN = ("campaign", "configuration", "model", "device", "gpus", "nodes", "repeat")
 
 
 def cross_checks_of(runs: pd.DataFrame, files: Iterable[RunFiles]) -> pd.DataFrame:
     """Return the table CROSS_CHECKS of runs (a table RUNS) from their energy tables.
 
-    `recorded_kwh` is null if that of one node or GPU is. InputError if a run's table is damaged.
+    InputError if a run's table is damaged.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for one in files:
         path = one.energy.with_name(f"{one.repeat}.cross-checks.parquet")
         if path.is_file():
-            rows += read_checked(path, CROSS_CHECKS_SCHEMA).to_pylist()
-    found = frame_of(rows, CROSS_CHECKS_SCHEMA)
-    groups = found.groupby(["configuration", "repeat", "source", "device_kind"], sort=False)
-    sums = groups.agg(
-        checks=("energy_j", "size"), duration_s=("duration_s", "max"), energy_j=("energy_j", "sum")
-    )
-    recorded = groups["recorded_j"].sum(min_count=1)
-    unknown = groups["recorded_j"].count() < groups.size()
-    sums = sums.assign(
-        energy_kwh=sums["energy_j"] / J_PER_KWH,
-        recorded_kwh=(recorded / J_PER_KWH).mask(unknown),
-    ).reset_index()
-    sums["difference"] = ratio(sums["energy_kwh"], sums["recorded_kwh"]) - 1
-    joined = runs[list(_RUN)].merge(sums, on=["configuration", "repeat"], how="inner")
-    return to_frame(to_table(joined[CROSS_CHECKS.names], CROSS_CHECKS))
+            later = tuple(BESIDE_METERS)
+            rows += read_checked(path, CROSS_CHECKS_SCHEMA, optional=later).to_pylist()
+    named = {(run["configuration"], run["repeat"]): run for run in records(runs[list(_RUN)])}
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    segments: dict[tuple[Any, ...], set[int]] = {}
+    for row in rows:
+        run = row["configuration"], row["repeat"]
+        if run in named:
+            groups.setdefault(tuple(row[key] for key in _KEYS), []).append(row)
+            segments.setdefault(run, set()).add(row["segment"])
+    found = [
+        {
+            **named[key[0], key[1]],
+            **dict(zip(_KEYS, key, strict=True)),
+            **sums_of(own, named[key[0], key[1]]["nodes"] or 0, segments[key[:2]]),
+        }
+        for key, own in groups.items()
+    ]
+    return frame_of(found, CROSS_CHECKS)
+
+
+def sums_of(rows: Sequence[Row], nodes: int, segments: Iterable[int]) -> Row:
+    """Return the sums of one source's rows over the nodes and segments of a run.
+
+    The energy is null if that of one row is, or if a meter of nodes is not on all nodes in all segments;
+    what was recorded also where it is of other device kinds on one node than on another.
+    """
+    energy_j = known_sum(row["energy_j"] for row in rows)
+    if rows[0]["source"] in METERS.values() and not _is_everywhere(rows, nodes, segments):
+        energy_j = None
+    scopes = {row["recorded_scope"] for row in rows}
+    recorded_j = known_sum(row["recorded_j"] for row in rows) if len(scopes) == 1 else None
+    extra_w = None
+    node_s = sum(row["duration_s"] for row in rows)
+    if None not in (*scopes, energy_j, recorded_j) and node_s > 0:
+        extra_w = ((energy_j or 0.0) - (recorded_j or 0.0)) / node_s
+    return {
+        "checks": len(rows),
+        "duration_s": max(row["duration_s"] for row in rows),
+        "energy_kwh": _kwh(energy_j),
+        "recorded_kwh": _kwh(recorded_j),
+        "difference": energy_j / recorded_j - 1 if energy_j is not None and recorded_j else None,
+        "recorded_scope": scopes.pop() if recorded_j is not None else None,
+        "extra_w": extra_w,
+    }
+
+
+def _is_everywhere(rows: Sequence[Row], nodes: int, segments: Iterable[int]) -> bool:
+    places = {(row["segment"], row["node"]) for row in rows}
+    return all(sum(s == segment for s, _ in places) >= nodes for segment in segments)
+
+
+def _kwh(joules: float | None) -> float | None:
+    return None if joules is None else joules / J_PER_KWH

@@ -22,7 +22,7 @@ from scalewatt.common.rated_powers import check_rated_powers
 from scalewatt.energies.accounting.cross_checks import (
     compared_with_journal,
     cross_check_flags,
-    node_cross_checks,
+    gpu_cross_checks,
     slurm_cross_check,
 )
 from scalewatt.energies.accounting.energy_schema import Accounts
@@ -46,7 +46,12 @@ from scalewatt.energies.accounting.segment_recordings import (
 )
 from scalewatt.energies.accounting.throttling import gpu_utilisation, state_flags, telemetry_table
 from scalewatt.energies.accounting.trace_writer import TraceSink, TraceWriter
-from scalewatt.energies.accounting.whole_node import add_switches, meter_series, rule_checks
+from scalewatt.energies.accounting.whole_node import (
+    add_switches,
+    meter_checks,
+    meter_series,
+    rule_checks,
+)
 from scalewatt.energies.integration.stage_intervals import (
     StageIntervals,
     segment_events,
@@ -177,7 +182,8 @@ def account_segment(
         rows.add_flags(one.flags, segment.number, one.node)
         if one.length_s <= 0 and one.overlaps:
             continue
-        checks = node_cross_checks(one.recording, one.kinds, one.window)
+        checks = gpu_cross_checks(one.recording, one.kinds, one.window)
+        checks += meter_checks(one.recording, one.kinds, one.window)
         checks += rule_checks(run, one.kinds, one.window)
         rows.add_flags(cross_check_flags(checks, "node"), segment.number, one.node)
         recorded_s = max(recorded_s, one.length_s)

@@ -1,9 +1,10 @@
 """Cross-checks: the same energy by other sources, where the machine has them, compared with what was counted.
 
-Of a GPU: NVML's own energy counter, and its instantaneous and averaged power. Of a node: a power
-meter (hwmon, IPMI). Of a segment: Slurm's ConsumedEnergy. They are recorded in addition and never
-counted. A difference over MAX_DIFFERENCE is flagged; a power that was read now and then must also
-differ by more than SIGMAS standard errors of its mean.
+Of a GPU: NVML's own energy counter, and its instantaneous and averaged power. Of a node: its meters
+(`whole_node`). Of a segment: Slurm's ConsumedEnergy. They are recorded in addition and never counted.
+A difference over MAX_DIFFERENCE is flagged; a power that was read now and then must also differ by more
+than SIGMAS standard errors of its mean. A node's meter counts more than its parts: below their sum it is
+flagged likewise, above it only over MOST_BEYOND, and only where the parts are GPUs, CPUs and memory.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from scalewatt.energies.accounting.node_energy import (
     node_window,
 )
 from scalewatt.energies.accounting.segment_recordings import NodeRecording
-from scalewatt.recordings.series import NODE, Flag, Floats, flag
+from scalewatt.recordings.series import Flag, Floats, flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 
 MAX_DIFFERENCE = 0.03
+MOST_BEYOND = 0.5
+"""Fans, boards, drives and losses of power supplies draw no more than this share of what the parts do."""
+ALL_PARTS = "gpu+cpu+ram"
+"""Less than this recorded, and a node's meter cannot be too high."""
 SIGMAS = 3.0
 SHORTEST_S = 10.0
 """Below this the moments of reading matter more than the sources."""
@@ -34,14 +39,18 @@ SOURCES = {
     "energy_total": "nvml_energy_counter",
     "power_instant": "nvml_power_instant",
     "power_average": "nvml_power_average",
-    "node_power_hwmon": "hwmon",
-    "node_power_ipmi": "ipmi",
 }
 LOG_RULE = "mlperf_rule"
 """MLCommons' rule for power logs of MLPerf Training (mlperf_logging's result_summarizer)."""
-METERS = ("node_power_hwmon", "node_power_ipmi")
-"""Telemetry of a whole node."""
-WHOLE_NODE = ("hwmon", "ipmi", "slurm_consumed_energy", "node_meter")
+METERS = {
+    "node_power_hwmon": "hwmon",
+    "node_power_ipmi": "ipmi",
+    "node_power_redfish": "redfish",
+    "node_power_cray": "cray_pm_counters",
+    "node_energy_cray": "cray_pm_counters",
+}
+"""Telemetry of a whole node, and the source that it is."""
+WHOLE_NODE = (*METERS.values(), "slurm_consumed_energy", "node_meter")
 """Sources that also count fans, boards, disks and network, and losses of the power supply."""
 
 
@@ -54,32 +63,50 @@ class CrossCheck:
     device_index: int | None
     source: str
     duration_s: float
-    energy_j: float
+    energy_j: float | None
+    """Null if the source was not read over enough of the time."""
     recorded_j: float | None
     """What was recorded over the same time; null if nothing was measured."""
     tolerance: float
     """Relative difference from which on it is flagged."""
+    recorded_scope: str | None = None
+    """Of a node's meter: the device kinds that `recorded_j` is the sum of."""
 
     @property
     def difference(self) -> float | None:
         """This source's energy over the recorded one, minus 1."""
-        return self.energy_j / self.recorded_j - 1 if self.recorded_j else None
+        if self.energy_j is None or not self.recorded_j:
+            return None
+        return self.energy_j / self.recorded_j - 1
+
+    @property
+    def extra_w(self) -> float | None:
+        """Return the mean power that a node's meter has beyond what its parts were measured to draw."""
+        if self.recorded_scope is None or self.difference is None or not self.duration_s > 0:
+            return None
+        return self.difference * (self.recorded_j or 0.0) / self.duration_s
 
     @property
     def differs(self) -> bool:
         """Return True if the difference is over the tolerance."""
-        return self.difference is not None and abs(self.difference) > self.tolerance
+        if self.difference is None:
+            return False
+        if self.recorded_scope is None:
+            return abs(self.difference) > self.tolerance
+        too_high = self.recorded_scope == ALL_PARTS and self.difference > MOST_BEYOND
+        return too_high or self.difference < -self.tolerance
 
     def row(self, segment: int) -> dict[str, Any]:
         """Return the row of CROSS_CHECKS_SCHEMA."""
-        return {**asdict(self), "segment": segment, "difference": self.difference}
+        computed = {"difference": self.difference, "extra_w": self.extra_w}
+        return {**asdict(self), "segment": segment, **computed}
 
 
-def node_cross_checks(
+def gpu_cross_checks(
     recording: NodeRecording, kinds: Sequence[KindEnergy], window: Window
 ) -> list[CrossCheck]:
-    """Return the cross-checks of a node and its GPUs."""
-    found = _meter_checks(recording, kinds, window)
+    """Return the cross-checks of a node's GPUs by NVML."""
+    found = []
     for one in recording.telemetry:
         if one.quantity not in SOURCES:
             continue
@@ -89,23 +116,6 @@ def node_cross_checks(
             continue
         found.append(_cross_check(one, time, values, kinds))
     return found
-
-
-def _meter_checks(
-    recording: NodeRecording, kinds: Sequence[KindEnergy], window: Window
-) -> list[CrossCheck]:
-    """Compare a node's meter that was recorded as a sensor with what its parts were measured to use."""
-    meter = next((kind for kind in kinds if kind.device_kind == NODE and kind.series), None)
-    parts_j = _node_j(kinds, window)
-    if (
-        meter is None
-        or parts_j is None
-        or any(one.quantity in METERS for one in recording.telemetry)
-    ):
-        return []
-    length_s, energy_j = window[1] - window[0], meter.recorded_j(window)
-    place = (recording.node, NODE, None, "node_meter")
-    return [CrossCheck(*place, length_s, energy_j, parts_j, MAX_DIFFERENCE)]
 
 
 def log_rule_check(kind: KindEnergy, window: Window, run_s: float) -> list[CrossCheck]:
@@ -187,11 +197,19 @@ def _sentence(check: CrossCheck) -> str:
     if check.device_index is not None and check.device_kind != "node":
         where += f": GPU {check.device_index}"
     scope = ", which counts the whole node" if check.source in WHOLE_NODE else ""
+    parts = f" of {check.recorded_scope}" if check.recorded_scope else ""
     return (
         f"{where}: {check.source}{scope}: {check.energy_j:.0f} J over "
-        f"{check.duration_s:.0f} s, recorded {check.recorded_j:.0f} J "
+        f"{check.duration_s:.0f} s, recorded {check.recorded_j:.0f} J{parts} "
         f"({100 * (check.difference or 0.0):+.1f} %)"
     )
+
+
+def tolerance_of(values: Floats) -> float:
+    """Return the tolerance of a power that was read now and then, by the spread of its readings."""
+    mean = float(np.mean(values))
+    spread = float(np.std(values, ddof=1)) / np.sqrt(values.size)
+    return max(MAX_DIFFERENCE, SIGMAS * spread / mean if mean > 0 else 0.0)
 
 
 def _cross_check(
@@ -203,14 +221,9 @@ def _cross_check(
         energy = float(values[-1] - values[0])
     else:
         energy = float(np.trapezoid(values, time))
-        mean = float(np.mean(values))
-        spread = float(np.std(values, ddof=1)) / np.sqrt(values.size)
-        tolerance = max(tolerance, SIGMAS * spread / mean if mean > 0 else 0.0)
-    kind, index = one.device_kind, one.device_index
-    if kind == "node":
-        recorded = _node_j(kinds, span)
-    else:
-        kind, recorded = _gpu_j(kinds, index, span)
+        tolerance = tolerance_of(values)
+    index = one.device_index
+    kind, recorded = _gpu_j(kinds, index, span)
     return CrossCheck(
         one.node, kind, index, SOURCES[one.quantity], span[1] - span[0], energy, recorded, tolerance
     )
@@ -224,11 +237,3 @@ def _gpu_j(kinds: Sequence[KindEnergy], index: int, span: Window) -> tuple[str, 
                 if series.device_index == index:
                     return kind.device_kind, float(curve.between(*span))
     return "gpu", None
-
-
-def _node_j(kinds: Sequence[KindEnergy], span: Window) -> float | None:
-    """Return what all devices of a node were measured to use; None if any was not measured."""
-    there = [k for k in kinds if k.coverage is not None and k.device_kind != NODE]
-    if not there or any(kind.origin != "measured" for kind in there):
-        return None
-    return sum(kind.recorded_j(span) for kind in there)

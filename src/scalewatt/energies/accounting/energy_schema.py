@@ -127,6 +127,8 @@ TELEMETRY_SCHEMA = pa.schema(
 )
 """One row per reading of anything but power; null: it could not be read."""
 
+BESIDE_METERS = {"recorded_scope": pa.string(), "extra_w": pa.float64()}
+"""Columns of meters of whole nodes; earlier versions wrote none."""
 CROSS_CHECKS_SCHEMA = pa.schema(
     [
         *_RUN,
@@ -140,6 +142,7 @@ CROSS_CHECKS_SCHEMA = pa.schema(
         ("recorded_j", pa.float64()),
         ("difference", pa.float64()),
         ("tolerance", pa.float64()),
+        *((name, kind) for name, kind in BESIDE_METERS.items()),
     ]
 )
 """One row per other source of the same energy, over the time that it covers."""

@@ -1,7 +1,9 @@
 """Whole nodes by their own meters, and the switches between nodes: scopes beside gpu, cpu and ram.
 
-A node's meter counts all of the node, so its energy is never added to that of the node's parts. The
-switches are outside of every node, and are added to nothing.
+A node's meter counts all of the node, so its energy is never added to that of the node's parts, but
+compared with their sum: what it has beyond that is drawn by fans, boards, drives and network cards, or
+lost in the power supplies, and by parts without a sensor. The switches are outside of every node, and
+are added to nothing.
 """
 
 from __future__ import annotations
@@ -12,15 +14,41 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energies.accounting.cross_checks import METERS, CrossCheck, log_rule_check
+from scalewatt.energies.accounting.cross_checks import (
+    MAX_DIFFERENCE,
+    METERS,
+    SHORTEST_S,
+    CrossCheck,
+    log_rule_check,
+    tolerance_of,
+)
 from scalewatt.energies.accounting.node_clock import NodeClock
-from scalewatt.energies.accounting.node_energy import KindEnergy, Window, whole_kind
+from scalewatt.energies.accounting.node_energy import (
+    MAX_UNCOVERED,
+    UNUSED_GPU,
+    KindEnergy,
+    Window,
+    whole_kind,
+)
 from scalewatt.energies.accounting.rows import EnergyRows
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.segment_recordings import NodeRecording, Segment
 from scalewatt.energies.accounting.trace_writer import TraceSink
+from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integration.sample_checks import GAP_PERIODS
 from scalewatt.energies.integration.stage_intervals import tile_window
-from scalewatt.recordings.series import ESTIMATED, NETWORK, NODE, SensorSeries
+from scalewatt.recordings.series import (
+    DEVICE_KINDS,
+    ESTIMATED,
+    MEASURED,
+    NETWORK,
+    NODE,
+    SensorSeries,
+)
+from scalewatt.recordings.telemetry import TelemetrySeries
+
+ACCELERATORS = "accelerator_energy_cray"
+"""Telemetry of the accelerators of a Cray node."""
 
 
 def meter_series(recording: NodeRecording) -> list[SensorSeries]:
@@ -28,22 +56,117 @@ def meter_series(recording: NodeRecording) -> list[SensorSeries]:
 
     A reading that failed is none; how long it is missing shows in the times between the others.
     """
-    found = []
-    for one in recording.telemetry:
-        known = np.isfinite(one.values)
-        if one.quantity in METERS and known.any():
-            found.append(
-                SensorSeries(
-                    node=recording.node,
-                    sensor=one.quantity,
-                    device_kind=NODE,
-                    device_index=0,
-                    quantity="counter" if one.unit == "J" else "power",
-                    time_s=one.time_s[known],
-                    values=one.values[known],
-                )
-            )
-    return found
+    metered = (one for one in recording.telemetry if one.quantity in METERS)
+    found = [_series(recording.node, one, NODE) for one in metered]
+    return [one for one in found if one.time_s.size]
+
+
+def _series(node: str, one: TelemetrySeries, kind: str) -> SensorSeries:
+    known = np.isfinite(one.values)
+    values = one.values[known]
+    return SensorSeries(
+        node=node,
+        sensor=one.quantity,
+        device_kind=kind,
+        device_index=one.device_index,
+        quantity="counter" if one.unit == "J" else "power",
+        time_s=one.time_s[known],
+        values=values,
+        # Nothing documents where they wrap; 2³² J last a node of 1 kW for 50 days.
+        valid_max=2.0 ** (32 if values.max(initial=0.0) < 2**32 else 64)
+        if one.unit == "J"
+        else None,
+    )
+
+
+def meter_checks(
+    recording: NodeRecording, kinds: Sequence[KindEnergy], window: Window
+) -> list[CrossCheck]:
+    """Compare each meter of a node with the sum of what its parts were measured to use.
+
+    A meter that was not read over enough of the window has no energy here. Of the parts only those
+    count whose energy is measured and known; without any there is nothing to compare with.
+    """
+    found = [_meter_check(one, kinds, window) for one in meter_series(recording)]
+    own = next((kind for kind in kinds if kind.device_kind == NODE and kind.series), None)
+    if own is not None and not found:  # a meter that another tool recorded
+        scope, parts_j = _parts(kinds, window)
+        energy_j = own.recorded_j(window) if own.known else None
+        place = (recording.node, NODE, None, "node_meter", window[1] - window[0])
+        found = [CrossCheck(*place, energy_j, parts_j, MAX_DIFFERENCE, scope)] if scope else []
+    return [*found, *_accelerator_checks(recording, kinds, window)]
+
+
+def _meter_check(meter: SensorSeries, kinds: Sequence[KindEnergy], window: Window) -> CrossCheck:
+    span, energy_j = _between_readings(meter, window)
+    scope, parts_j = _parts(kinds, span)
+    tolerance = MAX_DIFFERENCE
+    if meter.quantity == "power" and meter.values.size > 1:
+        tolerance = tolerance_of(meter.values)
+    place = (meter.node, NODE, 0, METERS[meter.sensor], span[1] - span[0])
+    return CrossCheck(*place, energy_j, parts_j, tolerance, scope)
+
+
+def _between_readings(series: SensorSeries, window: Window) -> tuple[Window, float | None]:
+    """Return from when to when a source was read in a window, and its energy.
+
+    None where more than MAX_UNCOVERED of that time is without a known power, or where so much of the
+    window lies before its first reading and after its last, three of its steps apart.
+    """
+    inside = series.time_s[(series.time_s >= window[0]) & (series.time_s <= window[1])]
+    if inside.size < 2 or inside[-1] - inside[0] < SHORTEST_S:
+        return window, None
+    span = float(inside[0]), float(inside[-1])
+    curve = validate(series, None).curve
+    length_s, of_window_s = span[1] - span[0], window[1] - window[0]
+    outside_s = of_window_s - length_s
+    late = outside_s > max(
+        MAX_UNCOVERED * of_window_s, GAP_PERIODS * float(np.median(np.diff(inside)))
+    )
+    if late or curve.covered_s(*span) < (1 - MAX_UNCOVERED) * length_s:
+        return span, None
+    return span, float(curve.between(*span))
+
+
+def _parts(kinds: Sequence[KindEnergy], span: Window) -> tuple[str | None, float | None]:
+    """Return which kinds of a node's devices were measured, and their energy; None without any."""
+    known = {kind.device_kind: kind for kind in kinds if kind.origin == MEASURED and kind.known}
+    unused = any(kind.device_kind == UNUSED_GPU for kind in kinds)
+    if unused and UNUSED_GPU not in known:
+        known.pop("gpu", None)  # the meter counts all of the node's GPUs
+    scope = "+".join(kind for kind in DEVICE_KINDS if kind in known)
+    if not scope:
+        return None, None
+    return scope, sum(known[k].recorded_j(span) for k in (*DEVICE_KINDS, UNUSED_GPU) if k in known)
+
+
+def _accelerator_checks(
+    recording: NodeRecording, kinds: Sequence[KindEnergy], window: Window
+) -> list[CrossCheck]:
+    """Compare Cray's counters of all accelerators of a node with all of its GPUs.
+
+    Their order need not be that of the GPUs, and one may be a module with two GPUs: they are compared
+    only where there are as many.
+    """
+    counters = [
+        _series(recording.node, one, "gpu")
+        for one in recording.telemetry
+        if one.quantity == ACCELERATORS
+    ]
+    if not counters:
+        return []
+    found = [_between_readings(one, window) for one in counters]
+    span = max(begin for (begin, _), _ in found), min(end for (_, end), _ in found)
+    known = all(energy_j is not None for _, energy_j in found)
+    energies = [float(validate(one, None).curve.between(*span)) for one in counters]
+    gpus = [kind for kind in kinds if kind.device_kind in ("gpu", UNUSED_GPU)]
+    count = sum(len(kind.series) for kind in gpus)
+    same = count == len(counters) and all(
+        k.origin == MEASURED and k.known for k in gpus if k.series
+    )
+    recorded_j = sum(kind.recorded_j(span) for kind in gpus) if same else None
+    place = (recording.node, "gpu", None, "cray_accelerators", span[1] - span[0])
+    return [CrossCheck(*place, sum(energies) if known else None, recorded_j, MAX_DIFFERENCE)]
 
 
 def _switch_energy(series: SensorSeries, window: Window) -> KindEnergy:

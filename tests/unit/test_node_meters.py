@@ -1,0 +1,281 @@
+"""Meters of whole nodes in runs of ours: beside the parts of a node, never added to them, and with faults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from energy_files import T0, Accounted, accounted, counter, gpu, make_run, write_journal
+from run_files import make_spec
+
+from scalewatt.recordings.record_file import Field, RecordWriter
+from scalewatt.recordings.series import J_PER_KWH
+from scalewatt.recordings.telemetry import QUANTITIES
+from scalewatt.results.other_sources import sums_of
+
+NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
+N = 601
+STAGES = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 590.0)]
+TIMES = np.arange(0.0, N, 5.0)
+"""When telemetry are read."""
+GPU_W, CPU_W, RAM_W = 100.0, 150.0, 20.0
+PARTS = {
+    "CUDA:0_POWER": gpu(N, GPU_W) + np.arange(N) % 7,
+    "cpu_0_package-0": counter(N, CPU_W),
+    "ram_0_dram": counter(N, RAM_W),
+}
+ALL_W = GPU_W + CPU_W + RAM_W
+JOULES = "node_energy_cray"
+
+
+def write_meters(run: Path, values: dict[str, Any], node: str = "n1") -> None:
+    """Write readings every 5 s, in W or J; NaN is missing. Of accelerators one row for each."""
+    read = {
+        q: np.atleast_2d(np.broadcast_to(v, (*np.shape(v)[:-1], N // 5 + 1)))
+        for q, v in values.items()
+    }
+    sensors = {
+        quantity: {
+            "device_kind": QUANTITIES[quantity].device_kind,
+            "device_index": list(range(len(rows))),
+            "unit": QUANTITIES[quantity].unit,
+            "mag": QUANTITIES[quantity].mag,
+        }
+        for quantity, rows in read.items()
+    }
+    fields = [Field(q, QUANTITIES[q].dtype, len(rows)) for q, rows in read.items()]
+    header = {"telemetry": 2, "host": node, "sampling_period_s": 1.0, "sensors": sensors}
+    writer = RecordWriter(run / "perun", f"segment-000.{node}", "telemetry", header, fields)
+    for i, second in enumerate(TIMES):
+        raw = [row[i] for rows in read.values() for row in rows]
+        writer.append(T0 + second, second, [None if np.isnan(v) else v for v in raw])
+
+
+def measured(
+    folder: Path,
+    meters: dict[str, Any] | None,
+    parts: tuple[str, ...] = tuple(PARTS),
+    nodes: int = 1,
+    metered: int = 1,
+) -> Accounted:
+    """Account for a run of 600 s on some nodes, of which the first `metered` have meters."""
+    hosts = [f"n{i}" for i in range(1, nodes + 1)]
+    run = make_run(folder, stages=STAGES, gpus={host: [0] for host in hosts})
+    for i, host in enumerate(hosts):
+        path = run / "perun" / f"segment-000.{host}.journal"
+        write_journal(path, host, {name: PARTS[name] for name in parts})
+        if meters and i < metered:
+            write_meters(run, meters, host)
+    return accounted(run, make_spec(nodes=nodes, gpus=nodes, ranks_per_node=1), NO_POWERS)
+
+
+def checks(found: Accounted) -> list[dict[str, Any]]:
+    return list(found.tables.cross_checks.to_pylist())
+
+
+def joules(watts: float) -> Any:
+    return 1_234_567 + np.round(watts * TIMES)
+
+
+# --- a scope of its own -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("quantity", "values", "source"),
+    [
+        ("node_power_hwmon", 300.0, "hwmon"),
+        ("node_power_ipmi", 300.0, "ipmi"),
+        ("node_power_redfish", 300.0, "redfish"),
+        ("node_power_cray", 300.0, "cray_pm_counters"),
+        (JOULES, joules(300), "cray_pm_counters"),
+    ],
+)
+def test_a_meter_is_a_scope_beside_the_parts_and_never_added_to_them(
+    tmp_path: Path, quantity: str, values: Any, source: str
+) -> None:
+    found = measured(tmp_path, {quantity: values})
+    assert found.totals.joules("node") == pytest.approx(600 * 300, rel=1e-6)
+    assert found.totals.scope == ["gpu", "cpu", "ram"]
+    assert found.totals.total_j == pytest.approx(600 * ALL_W, rel=1e-3)
+    (row,) = checks(found)
+    assert (row["source"], row["device_kind"], row["recorded_scope"]) == (
+        source,
+        "node",
+        "gpu+cpu+ram",
+    )
+    assert row["energy_j"] == pytest.approx(600 * 300, rel=1e-6)
+    assert row["extra_w"] == pytest.approx(300 - ALL_W, abs=0.1)
+    assert "cross_check_differs" not in found.codes()
+
+
+@pytest.mark.parametrize(
+    ("watts", "flagged"),
+    [(250, True), (260, True), (265, False), (330, False), (400, False), (410, True)],
+)
+def test_a_meter_below_the_parts_or_far_above_them_is_flagged(
+    tmp_path: Path, watts: float, flagged: bool
+) -> None:
+    found = measured(tmp_path, {JOULES: joules(watts)})
+    assert ("cross_check_differs" in found.codes()) == flagged
+
+
+@pytest.mark.parametrize(
+    ("parts", "scope", "rest_w"),
+    [
+        (("CUDA:0_POWER",), "gpu", 800 - GPU_W),
+        (("cpu_0_package-0",), "cpu", 800 - CPU_W),
+        (("CUDA:0_POWER", "cpu_0_package-0"), "gpu+cpu", 800 - GPU_W - CPU_W),
+    ],
+)
+def test_parts_of_a_node_are_never_judged_by_the_meter_of_all_of_it(
+    tmp_path: Path, parts: tuple[str, ...], scope: str, rest_w: float
+) -> None:
+    found = measured(tmp_path, {JOULES: joules(800)}, parts)
+    (row,) = checks(found)
+    assert row["recorded_scope"] == scope
+    assert row["extra_w"] == pytest.approx(rest_w, abs=0.1)
+    assert "cross_check_differs" not in found.codes()
+
+
+def test_a_node_that_draws_less_than_its_gpu_is_flagged_whatever_else_is_recorded(
+    tmp_path: Path,
+) -> None:
+    found = measured(tmp_path, {JOULES: joules(90)}, ("CUDA:0_POWER",))
+    assert "cross_check_differs" in found.codes()
+
+
+def test_estimated_parts_are_not_compared_with_a_meter(tmp_path: Path) -> None:
+    run = make_run(tmp_path, stages=STAGES, gpus={"n1": [0]})
+    busy = {"CUDA:0_POWER": PARTS["CUDA:0_POWER"], "CPU_BUSY": np.full(N, 50.0)}
+    write_journal(run / "perun" / "segment-000.n1.journal", "n1", busy)
+    write_meters(run, {JOULES: joules(300)})
+    powers = NO_POWERS | {"cpu": {"sockets": 1, "rated_w": 200}, "ram": {"power_w": 20}}
+    found = accounted(run, make_spec(ranks_per_node=1), powers)
+    (row,) = checks(found)
+    assert row["recorded_scope"] == "gpu"
+
+
+# --- faults -------------------------------------------------------------------------------------
+
+
+def faulty(values: Any, begin_s: float, end_s: float) -> Any:
+    return np.where((begin_s < TIMES) & (end_s > TIMES), np.nan, values)
+
+
+@pytest.mark.parametrize("quantity", [JOULES, "node_power_redfish"])
+def test_a_power_that_is_missing_for_long_leaves_the_meters_energy_unknown(
+    tmp_path: Path, quantity: str
+) -> None:
+    values = joules(300) if quantity == JOULES else 300.0 + TIMES % 7
+    short = measured(tmp_path / "short", {quantity: faulty(values, 100, 120)})
+    assert short.totals.joules("node") == pytest.approx(600 * 302, rel=0.02)
+    assert checks(short)[0]["energy_j"] is not None
+    found = measured(tmp_path / "long", {quantity: faulty(values, 100, 400)})
+    if quantity == JOULES:  # what a counter gained over the gap is exact
+        assert found.totals.joules("node") == pytest.approx(600 * 300, rel=1e-3)
+    else:
+        assert found.totals.joules("node") is None
+        (row,) = checks(found)
+        assert row["energy_j"] is None and row["extra_w"] is None
+
+
+@pytest.mark.parametrize(("begin_s", "end_s"), [(-1, 200), (300, 1000)])
+def test_a_meter_that_begins_late_or_stops_has_no_energy(
+    tmp_path: Path, begin_s: float, end_s: float
+) -> None:
+    found = measured(tmp_path, {JOULES: faulty(joules(300), begin_s, end_s)})
+    assert found.totals.joules("node") is None
+    (row,) = checks(found)
+    assert row["energy_j"] is None and row["difference"] is None
+
+
+def test_a_counter_that_starts_anew_costs_one_step_and_no_energy_below_0(tmp_path: Path) -> None:
+    values = joules(300)
+    values[60:] = 10 + 300 * (TIMES[60:] - TIMES[60])
+    found = measured(tmp_path, {JOULES: values})
+    assert "counter_reset" in found.codes()
+    assert found.totals.joules("node") == pytest.approx(600 * 300, rel=1e-3)
+    (row,) = checks(found)
+    assert row["energy_j"] == pytest.approx(600 * 300, rel=1e-3)
+
+
+def test_a_counter_of_32_bits_may_wrap(tmp_path: Path) -> None:
+    values = (2**32 - 90_000 + 300 * TIMES) % 2**32
+    found = measured(tmp_path, {JOULES: values})
+    assert found.totals.joules("node") == pytest.approx(600 * 300, rel=1e-6)
+    more = measured(tmp_path / "more", {JOULES: 2**32 - 90_000 + 300 * TIMES})
+    assert more.totals.joules("node") == pytest.approx(600 * 300, rel=1e-6)
+
+
+def test_a_meter_on_some_nodes_only_leaves_the_runs_node_energy_unknown(tmp_path: Path) -> None:
+    both = measured(tmp_path / "both", {JOULES: joules(300)}, nodes=2, metered=2)
+    assert both.totals.joules("node") == pytest.approx(2 * 600 * 300, rel=1e-6)
+    found = measured(tmp_path / "one", {JOULES: joules(300)}, nodes=2, metered=1)
+    assert found.totals.joules("node") is None
+    assert found.totals.total_j == pytest.approx(2 * 600 * ALL_W, rel=1e-3)
+
+
+# --- accelerators -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("watts", "flagged"), [(102, False), (110, True), (90, True)])
+def test_crays_counters_of_accelerators_are_compared_with_the_gpus(
+    tmp_path: Path, watts: float, flagged: bool
+) -> None:
+    found = measured(tmp_path, {"accelerator_energy_cray": [joules(watts)]})
+    (row,) = checks(found)
+    assert (row["source"], row["device_kind"], row["device_index"]) == (
+        "cray_accelerators",
+        "gpu",
+        None,
+    )
+    assert row["energy_j"] == pytest.approx(600 * watts, rel=1e-3)
+    assert row["recorded_j"] == pytest.approx(600 * GPU_W, rel=1e-3)
+    assert ("cross_check_differs" in found.codes()) == flagged
+
+
+def test_other_than_as_many_accelerators_as_gpus_are_not_compared(tmp_path: Path) -> None:
+    found = measured(tmp_path, {"accelerator_energy_cray": [joules(100), joules(90)]})
+    (row,) = checks(found)
+    assert row["recorded_j"] is None and row["energy_j"] == pytest.approx(600 * 190, rel=1e-3)
+    assert "cross_check_differs" not in found.codes()
+
+
+# --- summed over nodes --------------------------------------------------------------------------
+
+
+def row(node: str, energy_j: float | None = 3e6, **others: Any) -> dict[str, Any]:
+    made = {"segment": 0, "node": node, "source": "redfish", "duration_s": 1000.0}
+    return (
+        made | {"energy_j": energy_j, "recorded_j": 2e6, "recorded_scope": "gpu+cpu+ram"} | others
+    )
+
+
+def test_the_sum_over_nodes_states_what_the_parts_miss() -> None:
+    found = sums_of([row("n1"), row("n2", 4e6)], 2, {0})
+    assert found["energy_kwh"] == pytest.approx(7e6 / J_PER_KWH)
+    assert found["difference"] == pytest.approx(0.75)
+    assert (found["recorded_scope"], found["extra_w"]) == ("gpu+cpu+ram", 1500)
+
+
+@pytest.mark.parametrize(
+    ("rows", "nodes", "segments"),
+    [
+        ([row("n1")], 2, {0}),
+        ([row("n1"), row("n2", None)], 2, {0}),
+        ([row("n1"), row("n2")], 2, {0, 1}),
+    ],
+)
+def test_a_sum_that_lacks_a_node_or_a_segment_is_unknown(
+    rows: list[dict[str, Any]], nodes: int, segments: set[int]
+) -> None:
+    found = sums_of(rows, nodes, segments)
+    assert found["energy_kwh"] is found["difference"] is found["extra_w"] is None
+
+
+def test_nodes_of_which_different_parts_were_recorded_are_not_summed() -> None:
+    found = sums_of([row("n1"), row("n2", recorded_scope="gpu")], 2, {0})
+    assert found["recorded_kwh"] is found["difference"] is found["recorded_scope"] is None
+    assert found["energy_kwh"] == pytest.approx(6e6 / J_PER_KWH)
