@@ -27,6 +27,7 @@ from scalewatt.doctor.doctor_types import (
     unknown,
 )
 from scalewatt.doctor.folder_checks import plan_folder_checks
+from scalewatt.doctor.meter_checks import check_meters
 from scalewatt.doctor.sensor_checks import check_counters, check_gpus
 from scalewatt.doctor.slurm_checks import plan_slurm_checks
 from scalewatt.doctor.software_checks import (
@@ -109,6 +110,7 @@ def planned_checks(
     return {
         ("gpus", "torch"): lambda: check_gpus(machine, programs, needs_gpu),
         ("rapl",): lambda: check_counters(machine),
+        ("node_meters",): lambda: check_meters(machine, programs),
         ("perun",): lambda: check_perun(machine, programs, powers(device)),
         ("python",): lambda: [check_python()],
         ("packages",): lambda: [check_packages()],
