@@ -65,6 +65,35 @@ def test_origins_are_told_apart(made: Made) -> None:
     assert made.spent().by_origin == pytest.approx({"measured": 0.43, "estimated": 0.02})
 
 
+def test_an_estimate_has_its_interval_in_the_whole_and_in_its_run(made: Made) -> None:
+    ends = {"energy_low_j": 18_000.0, "energy_high_j": 144_000.0}
+    rows = [
+        row | {"energy_origin": "estimated", "energy_j": 36_000.0, "recorded_j": 36_000.0} | ends
+        if row["device_kind"] == "ram"
+        else row
+        for row in WHOLE
+    ]
+    made.publish()
+    made.account(rows=rows)
+    found = made.spent()
+    of_ram = sum(row["device_kind"] == "ram" for row in WHOLE)
+    assert found.kwh == pytest.approx(0.43 + 0.01 * of_ram)
+    assert found.bounds_kwh == pytest.approx((0.43 + 0.005 * of_ram, 0.43 + 0.04 * of_ram))
+    assert made.spent().bounds_kwh == pytest.approx(found.bounds_kwh)  # from the notes
+    (of_run,) = found.runs.values()
+    assert of_run.bounds_kwh == found.bounds_kwh
+
+
+def test_an_estimate_of_an_earlier_version_has_no_interval(made: Made) -> None:
+    rows = [
+        row | {"energy_origin": "estimated"} if row["device_kind"] == "ram" else row
+        for row in WHOLE
+    ]
+    made.publish()
+    made.account(rows=rows)
+    assert made.spent().bounds_kwh == (None, None)
+
+
 def test_of_an_energy_that_may_not_be_stated_what_was_recorded_counts(made: Made) -> None:
     rows = [row | {"energy_j": None} if row["device_kind"] == "cpu" else row for row in WHOLE]
     made.publish()

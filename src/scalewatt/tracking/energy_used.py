@@ -15,8 +15,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +25,12 @@ import pyarrow.parquet as pq
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.common.errors import InputError
+from scalewatt.energies.accounting.energy_schema import BOUNDS
 from scalewatt.energies.accounting.run_inputs import PlannedRun, Run
 from scalewatt.energies.accounting.totals import EnergyTotals
 from scalewatt.energies.views.running_total import JournalSum, KindSum, note_from_json, read_so_far
 from scalewatt.provenance.versions import joined_gpus
-from scalewatt.recordings.series import J_PER_KWH, short_name
+from scalewatt.recordings.series import ESTIMATED, J_PER_KWH, short_name
 from scalewatt.recordings.stage_log import read_json_lines
 from scalewatt.run_files.progress_files import read_segments
 from scalewatt.run_files.run_inventory import (
@@ -42,12 +42,12 @@ from scalewatt.run_files.run_inventory import (
     superseded_runs,
     work_folders,
 )
+from scalewatt.tracking.energy_notes import EnergyNotes
 
 if TYPE_CHECKING:
     from scalewatt.energies.views.any_recording import Powers
 
 NOTES = "spent.json"
-_VERSION = 1
 _JOURNAL = re.compile(r"segment-(\d+)\.(.+)\.journal")
 _NOTHING_RATED: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 
@@ -62,6 +62,8 @@ class RunEnergy:
     """GPUs times recorded seconds."""
     known: bool = True
     """True if that is all; else more was used than was recorded."""
+    bounds_j: tuple[float, float] | None = (0.0, 0.0)
+    """The interval of all joules by what is estimated of them; None if an estimate has none."""
 
     @property
     def kwh(self) -> float:
@@ -71,7 +73,17 @@ class RunEnergy:
     def __add__(self, other: RunEnergy) -> RunEnergy:
         origins = dict.fromkeys((*self.joules, *other.joules))
         joules = {o: self.joules.get(o, 0.0) + other.joules.get(o, 0.0) for o in origins}
-        return RunEnergy(joules, self.gpu_s + other.gpu_s, self.known and other.known)
+        ends = self.bounds_j and other.bounds_j and zip(self.bounds_j, other.bounds_j, strict=True)
+        low, high = map(sum, ends) if ends else (None, None)
+        bounds = None if low is None or high is None else (low, high)
+        return RunEnergy(joules, self.gpu_s + other.gpu_s, self.known and other.known, bounds)
+
+    @property
+    def bounds_kwh(self) -> tuple[float | None, float | None]:
+        """Return the interval of `kwh`."""
+        if self.bounds_j is None:
+            return None, None
+        return self.bounds_j[0] / J_PER_KWH, self.bounds_j[1] / J_PER_KWH
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,8 @@ class EnergyUsed:
     """The part of runs whose spec the campaign has no more, and of measurements that were set aside."""
     probes_kwh: float = 0.0
     """The part of idle probes."""
+    bounds_kwh: tuple[float | None, float | None] = (None, None)
+    """The interval of `kwh` by what is estimated of it; None where an estimate has none."""
     runs: Mapping[str, RunEnergy] = field(default_factory=dict)
     """By run key."""
 
@@ -109,7 +123,7 @@ def energy_used_kwh(
     """
     published = published_runs(results) if published is None else published
     working = work_folders(work) if working is None else working
-    notes, rated = _Notes(work / NOTES), powers_or_none(powers)
+    notes, rated = EnergyNotes(work / NOTES), powers_or_none(powers)
     runs: dict[str, RunEnergy] = {}
     names: dict[str, str] = {}
     counted: set[str] = set()
@@ -124,7 +138,7 @@ def energy_used_kwh(
         names[one.key] = f"{one.configuration} repeat {one.repeat}"
     for folder in (folder for found_ in working.values() for folder in found_):
         if folder.path.name not in counted:
-            own = _Notes(folder.path / NOTES)
+            own = EnergyNotes(folder.path / NOTES)
             energy_used = _of_folder(folder.path, folder.spec_sha256, rated, own)
             own.save()
             runs[folder.key] = runs.get(folder.key, RunEnergy()) + energy_used
@@ -156,6 +170,7 @@ def _total(
         unknown_runs=(*unknown, *(name for name, one in probes.items() if not one.known)),
         superseded_kwh=sum(one.kwh for key, one in runs.items() if key not in current),
         probes_kwh=sum(one.kwh for one in probes.values()),
+        bounds_kwh=whole.bounds_kwh,
         runs=dict(runs),
     )
 
@@ -168,47 +183,12 @@ def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Publis
     return {f"{c}-{r}-{run_spec(campaign, c, r).sha256[:12]}" for c, r in runs}
 
 
-class _Notes:
-    """A cache of earlier results in a file, rewritten only when something is new."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        content = json_object(path)
-        found = content.get("entries") if content.get("version") == _VERSION else None
-        self._entries: dict[str, Any] = found if isinstance(found, dict) else {}
-        self._changed = False
-
-    def get(self, name: str, of: str) -> Any:
-        """Return what was noted of `name`; None if nothing, or for another `of`."""
-        entry = self._entries.get(name)
-        return entry.get("note") if isinstance(entry, dict) and entry.get("of") == of else None
-
-    def put(self, name: str, of: str, note: Any) -> None:
-        entry = {"of": of, "note": note}
-        if self._entries.get(name) != entry:
-            self._entries[name] = entry
-            self._changed = True
-
-    def save(self) -> None:
-        """Write the notes, if their folder can be written."""
-        if not self._changed:
-            return
-        temporary = self._path.with_name(f".{self._path.stem}.{os.getpid()}.tmp.json")
-        with suppress(OSError):  # they are only a convenience
-            try:
-                text = json.dumps({"version": _VERSION, "entries": self._entries})
-                temporary.write_text(text, encoding="utf-8")
-                os.replace(temporary, self._path)
-            finally:
-                temporary.unlink(missing_ok=True)
-
-
 # --- finished runs ------------------------------------------------------------------------------
 
 
 def _of_superseded(run: Published, powers: Powers) -> RunEnergy:
     """Return what a measurement used that was set aside; it does not change any more."""
-    notes = _Notes(run.folder.parent / NOTES)
+    notes = EnergyNotes(run.folder.parent / NOTES)
     found = _of_table(run, run.folder.parent / "energy.parquet", "energy", notes)
     if found is None:
         found = _of_folder(run.folder, run.spec_sha256, powers, notes)
@@ -216,7 +196,7 @@ def _of_superseded(run: Published, powers: Powers) -> RunEnergy:
     return found
 
 
-def _of_table(run: Published, path: Path, name: str, notes: _Notes) -> RunEnergy | None:
+def _of_table(run: Published, path: Path, name: str, notes: EnergyNotes) -> RunEnergy | None:
     """Return what a run's energy table says; None if there is none of these very results."""
     try:
         found = path.stat()
@@ -236,7 +216,8 @@ def _of_table(run: Published, path: Path, name: str, notes: _Notes) -> RunEnergy
 def _from_note(note: Any) -> RunEnergy | None:
     try:
         joules = {str(origin): float(value) for origin, value in note["joules"].items()}
-        return RunEnergy(joules, float(note["gpu_s"]), bool(note["known"]))
+        bounds = note["bounds_j"] and (float(note["bounds_j"][0]), float(note["bounds_j"][1]))
+        return RunEnergy(joules, float(note["gpu_s"]), bool(note["known"]), bounds)
     except (TypeError, ValueError, KeyError, AttributeError):
         return None
 
@@ -245,20 +226,30 @@ def _read_table(path: Path, run: Published) -> RunEnergy | None:
     try:
         totals = EnergyTotals(pq.read_table(path), with_staging=True)
         gpus = read_spec(run.folder / "spec.json").gpus
-        joules: dict[str, float] = {}
-        for row in (row for kind in totals.scope for row in totals.of_kind(kind)):
-            if row["energy_origin"] is not None and row["recorded_j"] is not None:
-                origin = row["energy_origin"]
-                joules[origin] = joules.get(origin, 0.0) + row["recorded_j"]
-        return RunEnergy(joules, gpus * totals.runtime_s, totals.total_j is not None)
+        rows = [row for kind in totals.scope for row in totals.of_kind(kind)]
+        parts = [
+            RunEnergy({row["energy_origin"]: row["recorded_j"]}, bounds_j=_bounds_of(row))
+            for row in rows
+            if row["energy_origin"] is not None and row["recorded_j"] is not None
+        ]
+        found = sum(parts, RunEnergy())
+        return replace(found, gpu_s=gpus * totals.runtime_s, known=totals.total_j is not None)
     except (OSError, pa.ArrowException, InputError, KeyError, TypeError, ValueError):
         return None
+
+
+def _bounds_of(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the interval of what was recorded; None of an estimate that has none."""
+    if row["energy_origin"] != ESTIMATED:
+        return row["recorded_j"], row["recorded_j"]
+    low, high = (row[name] for name in BOUNDS)
+    return None if low is None or high is None else (low, high)
 
 
 # --- journals -----------------------------------------------------------------------------------
 
 
-def _of_folder(folder: Path, sha256: str, powers: Powers, notes: _Notes) -> RunEnergy:
+def _of_folder(folder: Path, sha256: str, powers: Powers, notes: EnergyNotes) -> RunEnergy:
     """Count the journals of all segments of a run, the hash of whose spec begins with `sha256`."""
     try:
         spec = read_spec(folder / "spec.json")
@@ -306,7 +297,7 @@ def described_segment(folder: Path, segment: int) -> dict[str, Any]:
         return {}
 
 
-def _sums(paths: Iterable[Path], run: Run, notes: _Notes) -> list[JournalSum]:
+def _sums(paths: Iterable[Path], run: Run, notes: EnergyNotes) -> list[JournalSum]:
     held = {k: run.provenance.get(k) for k in ("torch_device", "gpus", "gpu_uuids")}
     facts = [run.powers, held, run.spec.ranks_per_node]
     of = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
@@ -353,7 +344,8 @@ def _run_energy(sums: Mapping[int, Sequence[JournalSum]], gpus: int, known: bool
     alike = len({frozenset(one.kinds) for one in found}) < 2
     whole = known and alike and all(kind.known for kind in kinds.values())
     seconds = sum(max((one.length_s for one in own), default=0.0) for own in sums.values())
-    return RunEnergy(joules, gpus * seconds, whole and (bool(kinds) or not found))
+    ends = sum(kind.low_j for kind in kinds.values()), sum(kind.high_j for kind in kinds.values())
+    return RunEnergy(joules, gpus * seconds, whole and (bool(kinds) or not found), ends)
 
 
 def powers_or_none(powers: Powers) -> Powers:
@@ -372,7 +364,7 @@ def powers_or_none(powers: Powers) -> Powers:
 
 
 def _probes(
-    campaign: Campaign, results: Path, powers: Powers, notes: _Notes
+    campaign: Campaign, results: Path, powers: Powers, notes: EnergyNotes
 ) -> dict[str, RunEnergy]:
     """Return what the campaign's idle probes have used, by name; one that failed has left nothing."""
     if campaign.idle_probe is None:
@@ -385,7 +377,7 @@ def _probes(
     return found
 
 
-def _of_probe(folder: Path, rated: dict[str, Any], notes: _Notes) -> RunEnergy:
+def _of_probe(folder: Path, rated: dict[str, Any], notes: EnergyNotes) -> RunEnergy:
     probe = json_object(folder / "probe.json")
     held = {name: probe.get(name) for name in ("gpus", "gpu_uuids", "torch_device")}
     run = Run(folder, PlannedRun(nodes=1), rated, held, None)

@@ -91,6 +91,8 @@ class RunStatus:
     """When it will have finished, in Unix s; None if its job ends before, or it is unknown."""
     kwh: float | None = None
     """At least; None if nothing was recorded."""
+    kwh_bounds: tuple[float | None, float | None] = (None, None)
+    """The interval of `kwh` by what is estimated of it."""
     kwh_known: bool = True
     excluded: str | None = None
     """Why it is left out of tables and figures; None if it is not."""
@@ -232,6 +234,9 @@ class _Look:
             "state": state,
             "updates_total": spec.updates,
             "kwh": energy_used.kwh if energy_used and energy_used.joules else None,
+            "kwh_bounds": energy_used.bounds_kwh
+            if energy_used and energy_used.joules
+            else (None, None),
             "kwh_known": energy_used.known if energy_used else True,
             "excluded": self.excluded.get((configuration, repeat)),
             "superseded": self.superseded.get((configuration, repeat), 0),

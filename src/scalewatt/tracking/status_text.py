@@ -107,10 +107,11 @@ def _head(status: CampaignStatus) -> list[str]:
         energy += f" of {campaign.energy_budget_kwh:g}"
     lines += [f"         {states}", f"energy   {energy}, {energy_used.gpu_hours:.1f} GPUh"]
     if ESTIMATED in energy_used.by_origin:
-        lines.append(
-            f"         an estimate may be off by × or ÷ {FACTOR:g}, or as the cluster file says "
-            "(docs/energy.md)"
-        )
+        low, high = energy_used.bounds_kwh
+        said = f"off by × or ÷ {FACTOR:g}, or as the cluster file says"
+        if low is not None and high is not None:
+            said = f"{_kwh(low)} to {_kwh(high)} kWh"
+        lines.append(f"         by what is estimated of it: {said} (docs/energy.md)")
     if status.ends_s is not None:
         lines.append(f"ends     about {clock(status.ends_s, status.asked_s)}")
     return lines
@@ -260,6 +261,7 @@ def status_json(status: CampaignStatus) -> dict[str, Any]:
         "updates_total": total,
         "ends_s": status.ends_s,
         "energy_kwh": energy_used.kwh,
+        **_ends(energy_used.bounds_kwh),
         "energy_budget_kwh": status.campaign.energy_budget_kwh,
         "energy_kwh_by_origin": dict(energy_used.by_origin),
         "energy_unknown_runs": list(energy_used.unknown_runs),
@@ -277,6 +279,10 @@ def status_json(status: CampaignStatus) -> dict[str, Any]:
         ],
         "runs": [_run_json(run) for run in status.runs],
     }
+
+
+def _ends(bounds: tuple[float | None, float | None]) -> dict[str, float | None]:
+    return dict(zip(("energy_low_kwh", "energy_high_kwh"), bounds, strict=True))
 
 
 def _run_json(run: RunStatus) -> dict[str, Any]:
@@ -306,6 +312,7 @@ def _run_json(run: RunStatus) -> dict[str, Any]:
         "ends_s": run.ends_s,
         "silent_s": state.silent_s,
         "energy_kwh": run.kwh,
+        **_ends(run.kwh_bounds),
         "energy_known": run.kwh_known,
         "excluded": run.excluded,
         "superseded": run.superseded,

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.accounting.node_energy import MAX_UNCOVERED, Window, node_kinds, node_window
+from scalewatt.energies.accounting.node_energy import (
+    MAX_UNCOVERED,
+    KindEnergy,
+    Window,
+    node_kinds,
+    node_window,
+)
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.segment_recordings import NodeRecording
 from scalewatt.energies.accounting.throttling import gpu_utilisation
@@ -36,6 +42,9 @@ class KindSum:
     device_s: float = 0.0
     """Device seconds of which the power should be known."""
     origin: str | None = None
+    low_j: float = 0.0
+    """The ends of the interval of `recorded_j`, of an estimate; else that itself."""
+    high_j: float = 0.0
 
     def __add__(self, other: KindSum) -> KindSum:
         return KindSum(
@@ -43,6 +52,8 @@ class KindSum:
             self.covered_s + other.covered_s,
             self.device_s + other.device_s,
             self.origin or other.origin,
+            self.low_j + other.low_j,
+            self.high_j + other.high_j,
         )
 
     @property
@@ -124,6 +135,8 @@ def _sum_from_json(value: Any) -> JournalSum | None:
             float(kind["covered_s"]),
             float(kind["device_s"]),
             None if kind["origin"] is None else str(kind["origin"]),
+            float(kind["low_j"]),
+            float(kind["high_j"]),
         )
         for name, kind in value["kinds"].items()
     }
@@ -215,8 +228,17 @@ def _sum_of(
         device_s = kind.device_s if kind.series else window[1] - window[0]
         covered_s = kind.coverage * device_s
         recorded_j = kind.recorded_j(window)
-        sums[kind.device_kind] = KindSum(recorded_j, covered_s, device_s, kind.origin)
+        ends = _bounds_j(kind, window)
+        sums[kind.device_kind] = KindSum(recorded_j, covered_s, device_s, kind.origin, *ends)
     return JournalSum(host, *window, sums)
+
+
+def _bounds_j(kind: KindEnergy, window: Window) -> tuple[float, float]:
+    """Return the ends of the interval of what was recorded: the same where nothing is estimated."""
+    if not kind.bounds:
+        return (recorded := kind.recorded_j(window)), recorded
+    low, high = (sum(float(pair[end].between(*window)) for pair in kind.bounds) for end in (0, 1))
+    return low, high
 
 
 def _loads(
