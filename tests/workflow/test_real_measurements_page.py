@@ -1,0 +1,164 @@
+"""docs/real-measurements.md: its commands run on the data it speaks of, and its numbers are theirs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from documents import Command, blocks, commands, run
+from workspace import PROJECT, Workspace
+
+PAGE = "docs/real-measurements.md"
+SHARED = os.environ.get("SCALEWATT_MLPERF")
+MODELS = {
+    "BERT": "bert",
+    "ResNet-50": "resnet",
+    "SSD": "ssd",
+    "Llama 2 70B LoRA": "llama2_70b_lora",
+}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.skipif(
+        SHARED is None or not Path(SHARED).is_dir(),
+        reason="SCALEWATT_MLPERF names no folder with MLPerf's power logs",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What each command of the page printed, run in its order, and the folder under `folder`."""
+    folder = tmp_path_factory.mktemp("page") / "project"
+    Workspace.create(folder)
+    data = folder / "training_results_v4.0" / "smc-dc-power"
+    shutil.copytree(Path(str(SHARED)) / data.name, data)
+    printed = {"folder": str(folder)}
+    for command in (one for one in commands(PAGE) if not one.bare.startswith("git ")):
+        if "--table" in command.bare:
+            add_unet3d(data)
+            (folder / "replicas.yaml").write_text(blocks(PAGE, "yaml")[0])
+            command = elsewhere(command)
+        printed[command.bare] = run(command, folder)
+    return printed
+
+
+def elsewhere(command: Command) -> Command:
+    """Register to another campaign: U-Net's data are made of others, and no result of the page."""
+    return replace(command, text=command.text.replace("mlperf-v4 ", "with-replicas "))
+
+
+def add_unet3d(data: Path) -> None:
+    """Make a benchmark that splits its model of a run of another: other powers, and no local batch."""
+    results = data / "results" / "1xSMC-H100-SXM-80GB"
+    log = next((results / "resnet").glob("result_*.txt"))
+    power = results / "unet3d" / "power" / log.stem
+    power.mkdir(parents=True)
+    text = log.read_text().replace('"value": "resnet"', '"value": "unet3d"')
+    kept = [line for line in text.splitlines() if "local_batch_size" not in line]
+    (results / "unet3d" / log.name).write_text("\n".join(kept) + "\n")
+    for file in (results / "resnet" / "power" / log.stem).glob("node_*.txt"):
+        (power / file.name).write_text(re.sub(r'("value": )(\d+)', r"\g<1>1\2", file.read_text()))
+
+
+@pytest.fixture(scope="module")
+def runs(walked: dict[str, str]) -> pd.DataFrame:
+    return pd.read_parquet(Path(walked["folder"]) / "results/mlperf-v4/tables/runs.parquet")
+
+
+def output(walked: dict[str, str], beginning: str) -> str:
+    (found,) = (text for command, text in walked.items() if command.startswith(beginning))
+    return found
+
+
+def table(heading: str) -> list[list[str]]:
+    """The rows of the page's table whose heading begins so."""
+    text = (PROJECT / PAGE).read_text(encoding="utf-8")
+    lines = text[text.index(heading) :].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def of(runs: pd.DataFrame, name: str, gpus: str) -> pd.DataFrame:
+    return runs[(runs["model"] == MODELS[name]) & (runs["gpus"] == int(gpus))]
+
+
+def number(cell: str) -> float:
+    return float(cell.replace("−", "-").removesuffix(" %"))
+
+
+def test_all_runs_are_registered_and_all_that_is_drawn_is_there(walked: dict[str, str]) -> None:
+    registered = output(walked, "scalewatt register mlperf-v4 training_results_v4.0/smc-dc-power")
+    assert registered.count("\nregistered: ") + registered.startswith("registered: ") == 45
+    assert "left out" not in registered
+    results = Path(walked["folder"]) / "results" / "mlperf-v4"
+    figures = {path.stem for path in (results / "figures").glob("*.png")}
+    assert {"figure2", "figure4", "figure5", "figure6", "figure7", "breakdown"} <= figures
+    assert len(list((results / "figures" / "runs").rglob("*.png"))) == 45
+    assert (results / "report.html").stat().st_size > 100_000
+
+
+def test_replicas_that_a_table_tells_let_a_benchmark_in(walked: dict[str, str]) -> None:
+    printed = output(walked, "scalewatt register with-replicas ")
+    assert "registered: unet3d-h100-sxm5-80gb-n008" in printed
+
+
+def test_energies_of_both_windows_are_those_of_the_page(
+    walked: dict[str, str], runs: pd.DataFrame
+) -> None:
+    checks = pd.read_parquet(
+        Path(walked["folder"]) / "results/mlperf-v4/tables/cross_checks.parquet"
+    )
+    rule = checks[(checks["source"] == "mlperf_rule") & (checks["device_kind"] == "node")]
+    rows = table("| training | GPUs | runs |")
+    assert len(rows) == runs.groupby(["model", "gpus"]).ngroups
+    for name, gpus, count, seconds, window, by_rule, difference in rows:
+        own = of(runs, name, gpus)
+        assert len(own) == int(count)
+        assert own["energy_kwh"].mean() == pytest.approx(number(window), abs=0.6e-3)
+        ruled = of(rule, name, gpus)["energy_kwh"].mean()
+        assert ruled == pytest.approx(number(by_rule), abs=0.6e-3)
+        off = 100 * (ruled / own["energy_kwh"].mean() - 1)
+        assert off == pytest.approx(number(difference), abs=0.06)
+        assert own["runtime_s"].mean() == pytest.approx(number(seconds), abs=3)
+
+
+def test_what_rests_on_copies_is_that_of_the_page(runs: pd.DataFrame) -> None:
+    rows = table("| training | GPUs | nodes | share")
+    assert len(rows) == 4
+    for name, gpus, nodes, share, energy, distinct in rows:
+        own = of(runs, name, gpus)
+        assert set(own["nodes"]) == {int(nodes)}
+        assert 100 * own["duplicate_share"].mean() == pytest.approx(number(share), abs=0.6)
+        assert own["energy_kwh"].mean() == pytest.approx(number(energy), abs=0.6e-3)
+        assert own["distinct_energy_kwh"].mean() == pytest.approx(number(distinct), abs=0.6e-3)
+    assert runs.loc[runs["gpus"] == 8, "duplicate_share"].max() == 0
+
+
+def test_verdicts_on_claims_are_those_of_the_page(walked: dict[str, str]) -> None:
+    claims = pd.read_csv(Path(walked["folder"]) / "results/mlperf-v4/tables/claims.csv")
+    text = (PROJECT / PAGE).read_text(encoding="utf-8")
+    said = re.search(r"(\d+) are tested: (\d+) supported, (\d+) contradicted", text)
+    assert said is not None
+    counts = claims["verdict"].value_counts()
+    tested, supported, contradicted = map(int, said.groups())
+    assert (counts["supported"], counts["contradicted"]) == (supported, contradicted)
+    assert tested == supported + contradicted + counts.get("undecided", 0)
+    for claim in claims.loc[claims["verdict"] == "contradicted", "id"]:
+        assert claim in text
+
+
+def test_predictions_of_a_number_of_gpus_left_out_are_those_of_the_page(
+    walked: dict[str, str],
+) -> None:
+    printed = output(walked, "scalewatt calibrate")
+    for row in table("| Llama, left out"):
+        for cell in row[1:3]:
+            median, found = re.findall(r"(?:^|found )(\d+(?:\.\d+)?)", cell)
+            assert re.search(rf"\b{re.escape(median)}\b", printed), (median, printed)
+            assert re.search(rf"\b{re.escape(found)}\b", printed), (found, printed)
