@@ -207,7 +207,7 @@ def test_a_yaml_block_is_valid(content: dict[str, Any]) -> None:
         assert expand(content, README, known_devices()).configurations
     elif "devices" in content:
         assert parse_cluster(content, "README.md").devices
-    elif "model" in content:  # of registered runs, which test_register registers
+    elif {"model", "runs"} & set(content):  # of registered runs, which test_register registers
         assert set(content) <= {*schema("registration")["properties"], "runs"}
     elif {"sensors", "header", "time"} & set(content):  # of a table of samples
         Draft202012Validator(schema("columns")).validate(content)

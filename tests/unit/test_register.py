@@ -982,7 +982,7 @@ def _blocks(language: str) -> list[str]:
 
 
 def test_the_examples_of_the_document_are_three_ways_to_say_the_same(place: Place) -> None:
-    alone, together = _blocks("yaml")
+    alone, together, _ = _blocks("yaml")
     (rows,) = _blocks("csv")
     for name, gpus in (("vit_1gpu", 3), ("vit_1gpu_again", 3), ("vit_2gpus", 2)):
         place.perun(f"runs/{name}.hdf5", gpus=gpus, watts=200 + len(name))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integration.integrate import bounds_of, validate
 from scalewatt.energies.integration.rated_power import (
     estimated_cpu,
     estimated_gpu,
@@ -350,14 +350,12 @@ def _measure(
         device_s,
         period_s=_resolved_s(series, period_s),
         uncounted_known=apart_s >= (1 - MAX_UNCOVERED) * apart,
-        bounds=tuple(_bounds(one, period_s) for one in series if one.bounds_w is not None),
+        bounds=tuple(
+            bounds_of(own, curve, period_s)
+            for own, curve in zip(series, curves, strict=True)
+            if own.origin == ESTIMATED
+        ),
     )
-
-
-def _bounds(series: SensorSeries, period_s: float | None) -> tuple[EnergyCurve, EnergyCurve]:
-    """Return the energy curves of an estimate at the ends of its interval."""
-    low, high = (replace(series, values=ends) for ends in series.bounds_w or ())
-    return validate(low, period_s).curve, validate(high, period_s).curve
 
 
 def _resolved_s(series: Sequence[SensorSeries], declared_s: float | None) -> float:

@@ -42,6 +42,8 @@ a wrap may cost limit · their time, up to the longest time that is bridged.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from scalewatt.energies.integration.counter_series import (
@@ -51,11 +53,13 @@ from scalewatt.energies.integration.counter_series import (
     validate_means,
     validate_totals,
 )
+from scalewatt.energies.integration.rated_power import FACTOR
 from scalewatt.energies.integration.sample_checks import (
     BRIDGED,
     GAP_PERIODS,
     UNCOVERED,
     Device,
+    EnergyCurve,
     Marks,
     Validated,
     after_gaps,
@@ -174,3 +178,16 @@ def _limit(series: SensorSeries) -> float:
         return np.inf
     plausible = PLAUSIBLE_W[series.device_kind]
     return min(plausible, LIMIT_FACTOR * series.limit_w) if series.limit_w else plausible
+
+
+def bounds_of(
+    series: SensorSeries, curve: EnergyCurve, period_s: float | None = None
+) -> tuple[EnergyCurve, EnergyCurve]:
+    """Return the energy curves at both ends of an estimate's interval; `curve` is its own.
+
+    An estimate that states no interval, as one of another tool, gets × or ÷ FACTOR.
+    """
+    if series.bounds_w is None:
+        return curve.times(1 / FACTOR), curve.times(FACTOR)
+    low, high = (validate(replace(series, values=ends), period_s).curve for ends in series.bounds_w)
+    return low, high

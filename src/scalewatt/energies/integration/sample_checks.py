@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,6 +67,10 @@ class EnergyCurve:
     def covered_s(self, start_s: ArrayLike, end_s: ArrayLike) -> Floats:
         """Return the seconds between two times of which the energy is known."""
         return self._at(self.cumulated_s, end_s) - self._at(self.cumulated_s, start_s)
+
+    def times(self, factor: float) -> EnergyCurve:
+        """Return the curve of a power that is `factor` times as high."""
+        return replace(self, energy_j=factor * self.energy_j)
 
     def _at(self, values: Floats, time_s: ArrayLike) -> Floats:
         if self.time_s.size == 0:

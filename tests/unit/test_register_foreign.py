@@ -1,0 +1,157 @@
+"""Files of other tools become runs: what they do not say of themselves stands in a YAML beside them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from campaign_files import ROOT
+
+from scalewatt.common.errors import InputError
+from scalewatt.energies.accounting.account import write_energy
+from scalewatt.energies.integration.rated_power import FACTOR
+from scalewatt.registration.register import register
+from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.run_row import RunFiles, run_row
+
+FACTS = {
+    "model": "vit",
+    "device": "h100",
+    "gpus": 2,
+    "local_batch_size": 256,
+    "dataset_samples": 1_281_167,
+    "epochs": 90,
+}
+WIDE = {
+    "time": {"column": "t", "unit": "s"},
+    "sensors": [{"column": f"gpu{i}", "kind": "gpu", "index": i, "unit": "W"} for i in range(2)],
+}
+EVENTS = "segment,stage,epoch,start_s,end_s\n0,train,0,{},{}\n"
+
+
+def smi(watts: tuple[float, ...], seconds: int = 60) -> str:
+    """A table of nvidia-smi, in local time, of GPUs of constant power."""
+    lines = ["timestamp, index, power.draw [W], utilization.gpu [%]"]
+    for t in range(seconds):
+        stamp = f"2024/07/01 12:{t // 60:02d}:{t % 60:02d}.000"
+        lines += [f"{stamp}, {i}, {power:.2f} W, 97 %" for i, power in enumerate(watts)]
+    return "\n".join(lines) + "\n"
+
+
+def wide(watts: tuple[float, float], begin: float = 1.72e9, seconds: int = 60) -> str:
+    """A table with a column for each of two GPUs."""
+    lines = ["t,gpu0,gpu1", *(f"{begin + t:.1f},{watts[0]},{watts[1]}" for t in range(seconds))]
+    return "\n".join(lines) + "\n"
+
+
+def described(path: Path, **more: Any) -> Path:
+    """Write what is known of a recording beside it."""
+    path.with_name(f"{path.name}.yaml").write_text(yaml.safe_dump({**FACTS, **more}))
+    return path
+
+
+def registered(folder: Path, *paths: Path) -> list[str]:
+    return register("mine", list(paths), None, folder / "results", folder / "campaigns")
+
+
+def row_of(folder: Path) -> dict[str, Any]:
+    """The row of the only registered run in the table of runs."""
+    results = folder / "results" / "mine"
+    (configuration,) = (path.name for path in (results / "runs").iterdir())
+    files = RunFiles(results, configuration, 1)
+    for path in (files.energy, files.traces):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_energy(files.folder, files.folder / "spec.json", {}, files.traces, files.energy)
+    return run_row(files, "mine", Facility())
+
+
+def test_the_documents_example_registers_a_table_of_nvidia_smi(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "register.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```yaml\n([^`]*^host: .*?)^```$", page, flags=re.DOTALL | re.MULTILINE)
+    path = tmp_path / "gpus.csv"
+    path.write_text(smi((300.0, 320.0)))
+    (tmp_path / "gpus.csv.yaml").write_text(block)
+    registered(tmp_path, path)
+    row = row_of(tmp_path)
+    assert row["gpu_energy_kwh"] == pytest.approx(620 * 59 / 3.6e6, rel=1e-6)
+    assert row["energy_origin"] == "measured"
+    assert "node17" in str(list((tmp_path / "results").rglob("*.recording")))
+
+
+def test_stages_in_unix_time_fit_a_recording_of_the_zone_that_is_told(tmp_path: Path) -> None:
+    begin = 1_719_828_000.0  # 2024-07-01 12:00 in Berlin
+    path = tmp_path / "gpus.csv"
+    path.write_text(smi((300.0, 300.0)))
+    (tmp_path / "events.csv").write_text(EVENTS.format(begin + 10, begin + 40))
+    described(path, time_zone="Europe/Berlin", events="events.csv")
+    registered(tmp_path, path)
+    row_of(tmp_path)
+    (path,) = (tmp_path / "results" / "mine" / "energy").glob("*/1.parquet")
+    stages = pd.read_parquet(path).set_index(["device_kind", "stage"])
+    assert stages.loc[("gpu", "train"), "energy_j"] == pytest.approx(600 * 30, rel=1e-6)
+
+
+def test_columns_that_a_yaml_names_are_kept_with_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "power.csv"
+    path.write_text(wide((200.0, 250.0)))
+    (tmp_path / "columns.yaml").write_text(yaml.safe_dump(WIDE))
+    registered(tmp_path, described(path, columns="columns.yaml"))
+    (tmp_path / "columns.yaml").unlink()
+    path.unlink()
+    assert row_of(tmp_path)["gpu_energy_kwh"] == pytest.approx(450 * 59 / 3.6e6, rel=1e-6)
+
+
+def test_a_folder_is_one_run_of_one_file_for_each_node(tmp_path: Path) -> None:
+    folder = tmp_path / "both"
+    folder.mkdir()
+    (folder / "n1.csv").write_text(smi((300.0,)))
+    (folder / "n2.csv").write_text(smi((200.0,)))
+    described(folder)
+    registered(tmp_path, folder)
+    row = row_of(tmp_path)
+    assert row["nodes"] == 2
+    assert row["gpu_energy_kwh"] == pytest.approx(500 * 59 / 3.6e6, rel=1e-6)
+
+
+def test_which_row_of_codecarbon_it_is_can_be_told(tmp_path: Path) -> None:
+    path = tmp_path / "emissions.csv"
+    heading = (
+        "timestamp,project_name,run_id,duration,emissions,cpu_power,gpu_power,ram_power,"
+        "cpu_energy,gpu_energy,ram_energy,energy_consumed,codecarbon_version,tracking_mode,pue,gpu_count"
+    )
+    rows = [
+        f"2024-07-01T12:00:0{i},vit,run-{i},60,0.1,40,{gpu},10,0.01,{gpu},0.002,0.3,2.5.0,machine,1.0,2"
+        for i, gpu in enumerate((0.005, 0.01))
+    ]
+    path.write_text("\n".join([heading, *rows]) + "\n")
+    registered(tmp_path, described(path, run="run-0", time_zone="UTC"))
+    row = row_of(tmp_path)
+    assert row["gpu_energy_kwh"] == pytest.approx(0.005)
+    # An estimate of which the file states no interval has that of our own estimates.
+    assert row["energy_low_kwh"] == pytest.approx(0.005 + 0.012 / FACTOR)
+    assert row["energy_high_kwh"] == pytest.approx(0.005 + 0.012 * FACTOR)
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"time_zone": "Europe/Nowhere"}, "Europe/Nowhere"),
+        ({"host": "../n1"}, "host"),
+        ({"columns": "absent.yaml"}, r"absent\.yaml"),
+        ({"hostname": "n1"}, "unknown key 'hostname'.*host"),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, dict) else "",
+)
+def test_what_is_told_wrongly_is_refused_and_nothing_is_written(
+    tmp_path: Path, told: dict[str, str], message: str
+) -> None:
+    path = tmp_path / "gpus.csv"
+    path.write_text(smi((300.0, 300.0)))
+    with pytest.raises(InputError, match=message):
+        registered(tmp_path, described(path, **told))
+    assert not (tmp_path / "results").exists()
+    assert not list((tmp_path / "campaigns").glob("*.yaml"))
