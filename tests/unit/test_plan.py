@@ -36,6 +36,7 @@ from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
+from scalewatt.energies.integration.rated_power import FACTOR
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
@@ -425,6 +426,33 @@ def test_the_energy_budget_is_named_beside_the_plan() -> None:
     assert budget_note(5000.0) == f"{sum_kwh} are within {named} 5000."
     assert f"{sum_kwh} are within" in budget_note(high * 1.001)
     assert f"{sum_kwh} are above" in budget_note(low * 0.999)
+
+
+def from_estimates() -> Forecaster:
+    """The same model, had its energies been estimated."""
+    found = read_model(MODEL)
+    return Forecaster(
+        replace(found, kinds=tuple(replace(one, origin="estimated") for one in found.kinds))
+    )
+
+
+def test_a_plan_from_estimated_energies_says_within_what_the_true_ones_lie() -> None:
+    plan = make_plan(small({"known": KNOWN}), horeka(), from_estimates())
+    (note,) = (one for one in plan.notes if "rest on estimates" in one)
+    row = whole(plan)
+    low, high = row["energy_kwh_low"] / FACTOR, row["energy_kwh_high"] * FACTOR
+    assert f"within × or ÷ 5.4 of them, in sum {low:.3g} to {high:.3g} kWh" in note
+    measured = make_plan(small({"known": KNOWN}), horeka(), forecaster())
+    assert not any("rest on estimates" in one for one in measured.notes)
+
+
+def test_estimates_do_not_tell_whether_a_budget_within_their_error_is_enough() -> None:
+    row = whole(make_plan(small({"known": KNOWN}), horeka(), forecaster()))
+    for budget in (row["energy_kwh_low"] / 5, row["energy_kwh"], row["energy_kwh_high"] * 5):
+        said = budget_note(budget, forecaster=from_estimates())
+        assert said.endswith("is enough they do not tell."), budget
+    assert "are above" in budget_note(row["energy_kwh_low"] / 6, forecaster=from_estimates())
+    assert "are within" in budget_note(row["energy_kwh_high"] * 6, forecaster=from_estimates())
 
 
 def test_a_budget_inside_the_interval_is_enough_with_a_probability() -> None:

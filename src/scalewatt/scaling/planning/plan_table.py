@@ -12,11 +12,15 @@ import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import basis
-from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.run_spec import RunSpec, run_spec
+from scalewatt.energies.integration.rated_power import FACTOR
 from scalewatt.results.tables.derived_quantities import facility_of
+from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import frame_of, records
+from scalewatt.scaling.model.model_file import ScalingModel
 from scalewatt.scaling.model.predict import estimate
 from scalewatt.scaling.model.scores import NOMINAL
+from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.planning import marginal
 from scalewatt.scaling.planning.forecast import Forecaster
 from scalewatt.scaling.planning.marginal import ENDS, MARGINALS, point_rows, steps
@@ -238,6 +242,9 @@ def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
         for run in runs
         if run.basis in (PREDICTED, MIXED)
     }
+    estimated = _estimated_kinds(model, specs.values())
+    if estimated:
+        notes.append(_of_estimates(estimated, runs))
     if specs:
         notes.append(planner.forecaster.stated_error(specs.values()))
     # What rated powers would estimate has no part in a prediction.
@@ -245,12 +252,34 @@ def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
     if planner.campaign.idle_probe is not None:
         notes.append("The campaign's idle probes are not in it.")
     if planner.campaign.energy_budget_kwh is not None:
-        notes.append(_of_budget(planner.campaign.energy_budget_kwh, runs))
+        notes.append(_of_budget(planner.campaign.energy_budget_kwh, runs, bool(estimated)))
     return notes
 
 
-def _of_budget(budget: float, runs: Sequence[PlannedRun]) -> str:
-    """Return whether a campaign's energy budget is enough, as far as its energies are known."""
+def _estimated_kinds(model: ScalingModel, specs: Iterable[RunSpec]) -> list[str]:
+    """Return the kinds of training that are predicted from energies that were estimated."""
+    kinds = dict.fromkeys(kind_of_spec(spec) for spec in specs)
+    return [kind.name for kind in kinds if model.of(kind).origin in ORIGINS]
+
+
+def _of_estimates(kinds: Sequence[str], runs: Sequence[PlannedRun]) -> str:
+    """Say within what the true energies lie, where those of some kinds rest on estimates."""
+    whole, sums = added(runs).get("energy_kwh"), ""
+    if whole is not None:
+        found = estimate(whole)
+        sums = f", in sum {found.low / FACTOR:.3g} to {found.high * FACTOR:.3g} kWh"
+    return (
+        f"Energies of {', '.join(kinds)} rest on estimates, whose error the intervals do not hold: the "
+        f"true ones lie within × or ÷ {FACTOR:g} of them{sums}, unless the cluster file that they were "
+        "estimated with gave another factor (docs/energy.md)."
+    )
+
+
+def _of_budget(budget: float, runs: Sequence[PlannedRun], estimated: bool) -> str:
+    """Return whether a campaign's energy budget is enough, as far as its energies are known.
+
+    `estimated`: the model rests on estimates, whose error its intervals do not hold.
+    """
     known, whole = sum(run.energy_is_known for run in runs), added(runs).get("energy_kwh")
     given = f"the campaign's energy_budget_kwh of {budget:g}"
     if whole is None:
@@ -260,6 +289,9 @@ def _of_budget(budget: float, runs: Sequence[PlannedRun]) -> str:
     sum_kwh = f"{found.median:.6g} kWh ({found.low:.6g} to {found.high:.6g})"
     if found.low == found.high:
         sum_kwh = f"{found.median:.6g} kWh"
+    apart = FACTOR if estimated else 1.0
+    if estimated and found.low / apart <= budget < found.high * apart:
+        return f"{sum_kwh} by estimates: whether {given} is enough they do not tell."
     if found.low > budget:
         end = f" (and {lack})" if known < len(runs) else ""
         return f"{sum_kwh} are above {given}{end}."
