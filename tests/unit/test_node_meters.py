@@ -10,10 +10,13 @@ import pytest
 from energy_files import T0, Accounted, accounted, counter, gpu, make_run, write_journal
 from run_files import make_spec
 
+from scalewatt.figures.figure_data import drawable
 from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.recordings.telemetry import QUANTITIES
-from scalewatt.results.other_sources import sums_of
+from scalewatt.report.data_quality_section import _other_sources
+from scalewatt.results.other_sources import CROSS_CHECKS, sums_of
+from scalewatt.results.tables.frames import frame_of
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 601
@@ -279,3 +282,21 @@ def test_nodes_of_which_different_parts_were_recorded_are_not_summed() -> None:
     found = sums_of([row("n1"), row("n2", recorded_scope="gpu")], 2, {0})
     assert found["recorded_kwh"] is found["difference"] is found["recorded_scope"] is None
     assert found["energy_kwh"] == pytest.approx(6e6 / J_PER_KWH)
+
+
+def test_the_report_says_what_a_meter_has_beyond_the_parts() -> None:
+    run = {
+        "campaign": "c",
+        "configuration": "a",
+        "model": "m",
+        "device": "d",
+        "gpus": 8,
+        "nodes": 2,
+    }
+    sums = sums_of([row("n1"), row("n2", 4e6)], 2, {0})
+    made = {**run, "repeat": 1, "source": "redfish", "device_kind": "node", **sums}
+    (part,) = _other_sources(drawable(frame_of([made], CROSS_CHECKS)))
+    assert part.grid is not None
+    cells = [cell.text for cell in part.grid.rows[0]]
+    assert cells[-2].endswith("of gpu+cpu+ram") and cells[-1] == "+75.0 %, +1500 W a node"
+    assert "fans, boards, drives" in part.says
