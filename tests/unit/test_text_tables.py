@@ -259,3 +259,14 @@ def test_table1_is_written_in_four_forms_with_the_chosen_rows_in_order(tmp_path:
     assert latex_rows(out.with_suffix(".tex").read_text())[1][:2] == ["a100", "8"]
     with open(out.with_suffix(".csv"), newline="") as file:
         assert [r["energy_origin"] for r in csv.DictReader(file)] == ["measured"] * 2
+
+
+def test_estimated_energies_have_their_interval_in_a_column() -> None:
+    ends = {"energy_low_kwh": 26.83, "energy_high_kwh": 782.3}
+    estimated = row(energy_origin="estimated", **ends)
+    said = markdown(made(estimated, row())).splitlines()
+    assert cells(said[0])[-1] == "Estimated: truly within (kWh)"
+    assert [cells(line)[-1] for line in said[2:4]] == ["26.8 to 782", ""]
+    unknown = row(energy_origin="mixed", energy_low_kwh=None, energy_high_kwh=None)
+    assert cells(markdown(made(unknown)).splitlines()[2])[-1] == "–"
+    assert "truly within" not in markdown(made(row(**ends)))

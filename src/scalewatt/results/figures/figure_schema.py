@@ -113,6 +113,7 @@ TABLE1 = pa.schema(
             *(f"{name}{end}" for name in TABLE1_QUANTITIES for end in ("", "_sd", "_low", "_high"))
         ),
         *_of_configurations(("configuration", "n_repeats", "energy_origin", "energy_scope")),
+        *_numbers("energy_low_kwh", "energy_high_kwh"),
     ]
 )
 

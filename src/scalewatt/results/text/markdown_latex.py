@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.table_schema import metadata
 from scalewatt.results.text.metric_labels import SEVERAL, metric_label
 
@@ -58,7 +59,7 @@ def latex(table: pa.Table) -> str:
 
 # --- columns and cells ----------------------------------------------------------------------------
 
-_WORDS = ("device", "energy")
+_WORDS = ("device", "energy", "interval")
 """Columns of words; all others are of numbers."""
 
 
@@ -82,6 +83,8 @@ def _columns(table: pa.Table) -> dict[str, str]:
         columns["n_repeats"] = "Runs"
     if len({_pair(row) for row in rows}) > 1:
         columns["energy"] = "Energy origin"
+    if any(row["energy_origin"] in ORIGINS for row in rows):
+        columns["interval"] = "Estimated: truly within (kWh)"
     return columns
 
 
@@ -96,7 +99,17 @@ def _cell(row: Row, name: str) -> str:
         return _origin_words(*_pair(row))
     if name in _COUNTS:
         return str(row[name])
+    if name == "interval":
+        return _interval(row)
     return _with_half(row[name], row[f"{name}_high"])
+
+
+def _interval(row: Row) -> str:
+    """Return the interval of an estimated energy; of any other nothing."""
+    if row["energy_origin"] not in ORIGINS:
+        return ""
+    ends = row["energy_low_kwh"], row["energy_high_kwh"]
+    return UNKNOWN if None in ends else " to ".join(f"{end:.3g}" for end in ends)
 
 
 def _with_half(mean: float | None, high: float | None) -> str:
