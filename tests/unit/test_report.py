@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -128,10 +129,16 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_results(tmp_path_factory.mktemp("demo"), DEMO, made_runs(DEMO, change))
 
 
+@pytest.fixture(scope="module")
+def faultless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's results without a fault; tests get copies."""
+    return write_results(tmp_path_factory.mktemp("faultless") / "own", DEMO, made_runs(DEMO))
+
+
 @pytest.fixture()
-def own(tmp_path: Path) -> Path:
+def own(faultless: Path, tmp_path: Path) -> Path:
     """Results of the demo without a fault, to be changed."""
-    return write_results(tmp_path / "own", DEMO, made_runs(DEMO))
+    return Path(shutil.copytree(faultless, tmp_path / "own"))
 
 
 def report(results: Path, out: Path, **changes: Any) -> Page:
