@@ -93,9 +93,9 @@ def test_a_known_power_is_read_back_from_the_json_of_a_query(made: Made, pods: i
             ],
         },
     }
-    for indent in (None, 2):
+    for indent, end in ((None, ""), (None, "\n"), (2, "\n")):
         with tempfile.TemporaryDirectory() as folder:
-            text = json.dumps(content, indent=indent) + "\n"
+            text = json.dumps(content, indent=indent) + end
             found = read_foreign(written(Path(folder), text))
         check_powers(found, made)
         check_counters(found, made)
@@ -160,6 +160,7 @@ def test_damaged_lines_are_counted(tmp_path: Path) -> None:
         (f'{POWER}{{gpu="x"}} 61 1717144753000\n', "no sample that is read"),
         (f'{POWER}{{gpu="0"}} 61 99999999999999999999\n', "no sample with a time"),
         (f'{{"resultType": "{POWER}"\n', "is no JSON"),
+        (f'{{"resultType": "{POWER}", "data": {{"resu', "is no JSON"),
         (f'{{"resultType": "{POWER}"}}\n', "expected data.result"),
         (
             f'{{"data": {{"resultType": "matrix", "result": ["{POWER}", 1]}}}}\n',

@@ -27,7 +27,8 @@ from scalewatt.recordings.formats.text_columns import (
     MOST_DEVICES,
     TextFile,
     as_numbers,
-    read_lines,
+    lines_of,
+    read_text,
     unix_times,
     with_values,
     without_repeats,
@@ -52,6 +53,7 @@ METRICS = {
 _SAMPLE = re.compile(r"\s*([A-Za-z_:][\w:]*)?\s*(\{.*\})\s*(\S+)(?:\s+(-?\d+(?:\.\d+)?))?\s*")
 _LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
 _STAMP = re.compile(r"\s*#?\s*(\d{9,19}(?:\.\d+)?|\d{4}[-/]\d\d[-/]\d\d[T ]\S+)\s*")
+_JSON = re.compile(r'\s*\{\s*["}]')
 _PREFIX = "DCGM_FI_DEV_"
 _MOST_SENSORS = 16 * MOST_DEVICES
 # Prometheus' text has ms, OpenMetrics s: what is larger is no time in s.
@@ -98,9 +100,12 @@ class _Samples:
 
 def read_prometheus(path: Path, options: Options) -> Recording:
     """Read one or several nodes' metrics. Raises InputError if no sample of a GPU has a time."""
-    text = read_lines(path)
+    content = read_text(path)
+    # Prometheus' answers end without a line end; if one is cut off, it is no JSON.
+    is_json = _JSON.match(content) is not None
+    text = TextFile(path, [], torn=False) if is_json else lines_of(path, content)
     try:
-        samples = _of_json(text) if _is_json(text.lines) else _of_text(text.lines)
+        samples = _of_json(content) if is_json else _of_text(text.lines)
         stamped = unix_times(pd.Series(samples.stamps, dtype=str), options, path)
     except InputError as error:
         raise InputError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from error
@@ -126,10 +131,6 @@ def read_prometheus(path: Path, options: Options) -> Recording:
         source=str(path),
         problems=(*flags, *more, *text.damage(lost, sum(repeats for _, repeats in kept))),
     )
-
-
-def _is_json(lines: Sequence[str]) -> bool:
-    return lines[0].lstrip().startswith('{"') or lines[0].strip() == "{"
 
 
 def _sensor_of(name: str | None, labels: Mapping[str, str]) -> tuple[_Sensor, _About] | None:
@@ -196,10 +197,10 @@ def _seconds(text: str) -> float:
     return number / 1e3 if number > _MS else max(number, 0.0)
 
 
-def _of_json(text: TextFile) -> _Samples:
+def _of_json(text: str) -> _Samples:
     """Return the samples of an answer of Prometheus' API. Raises InputError for any other JSON."""
     try:
-        content = parse_json("\n".join(text.lines))
+        content = parse_json(text)
     except ValueError as error:
         raise InputError(f"is no JSON ({error})") from error
     data = content.get("data") if isinstance(content, dict) else None

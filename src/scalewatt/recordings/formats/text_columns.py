@@ -74,8 +74,8 @@ class TextFile:
         return found
 
 
-def read_lines(path: Path) -> TextFile:
-    """Read a text's lines, without those that are empty. Raises InputError if there is none."""
+def read_text(path: Path) -> str:
+    """Read a whole text. Raises InputError where that cannot be done, or if it is too long."""
     try:
         # Opening a pipe would wait for its writer.
         with open(path, "rb", opener=lambda name, f: os.open(name, f | os.O_NONBLOCK)) as file:
@@ -86,7 +86,17 @@ def read_lines(path: Path) -> TextFile:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if len(content) > MOST_BYTES:
         raise InputError(f"{path}: has more than {MOST_BYTES} bytes; allowed: at most so many")
-    lines = decoded(content).split("\n")
+    return decoded(content)
+
+
+def read_lines(path: Path) -> TextFile:
+    """Read a text's lines, as `lines_of` says."""
+    return lines_of(path, read_text(path))
+
+
+def lines_of(path: Path, content: str) -> TextFile:
+    """Return a text's lines, without those that are empty. Raises InputError if there is none."""
+    lines = content.split("\n")
     torn = bool(lines.pop().strip())
     whole = [line.rstrip("\r") for line in lines if line and not line.isspace()]
     if not whole:
