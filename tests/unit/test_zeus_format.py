@@ -266,6 +266,15 @@ def test_each_window_is_listed_with_its_energy_where_the_whole_is_not_known(
     assert describe(path, run_id="b")["energy_j"] == pytest.approx(6000)
 
 
+def test_a_window_that_is_written_twice_counts_once_and_a_long_log_is_read_in_seconds(
+    tmp_path: Path,
+) -> None:
+    many = [(10.0 * i, "step", 10.0, 1000.0) for i in range(20_000)]
+    found = read_foreign(write_windows(tmp_path / "n1.csv", *many, many[-1]))
+    assert [one["counted"] for one in found.windows[-3:]] == [True, True, False]
+    assert sum(one["counted"] for one in found.windows) == len(many)
+
+
 @real
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
 def test_each_window_of_a_real_file_has_the_energy_in_it(path: Path) -> None:

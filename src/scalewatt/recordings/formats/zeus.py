@@ -97,6 +97,7 @@ def read_zeus_windows(path: Path, options: Options) -> Recording:
             f"{_listed(one.name for one in inner)}"
         )
         problems.append(flag(INNER_WINDOWS, None, detail))
+    counted = set(map(id, outer))  # a line may come twice
     unix = min(one.begin_s for one in outer) >= UNIX_S
     node = node_of(path, options)
     series = [_total(node, gpu, place, outer, unix) for place, gpu in enumerate(gpus)]
@@ -107,7 +108,7 @@ def read_zeus_windows(path: Path, options: Options) -> Recording:
         source=str(path),
         problems=tuple(problems),
         run_id=options.run,
-        windows=tuple(_row(one, gpus, unix, one in outer) for one in windows),
+        windows=tuple(_row(one, gpus, unix, id(one) in counted) for one in windows),
     )
 
 
