@@ -135,6 +135,14 @@ def test_the_energy_of_a_recording_is_that_of_its_powers(end: str, tmp_path: Pat
     assert found["gpu_energy_j"] == pytest.approx(truth) == found["energy_j"]
 
 
+def test_devices_without_a_single_reading_are_no_copies_of_each_other(tmp_path: Path) -> None:
+    rows = [[T0 + i, "", ""] for i in range(60)]
+    path = write_csv(tmp_path / "power.n.1.csv", ["timestamps", "pynvml:0", "pynvml:1"], rows)
+    found = describe(path)
+    assert found["energy_j"] is None
+    assert {one["code"] for one in found["flags"]} == {"missing_samples", "coverage"}
+
+
 def test_energies_without_times_are_refused_and_no_recording_of_a_folder(tmp_path: Path) -> None:
     sums = tmp_path / "energy.n.1.csv"
     sums.write_text(",0\npynvml:0,1.5\npynvml:1,1.25\n")

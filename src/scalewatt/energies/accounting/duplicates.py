@@ -36,7 +36,8 @@ class Originals:
 
         Only of what was measured, and changed LEAST_CHANGES times.
         """
-        if series.origin != MEASURED or np.count_nonzero(np.diff(series.values)) < LEAST_CHANGES:
+        known = series.values[np.isfinite(series.values)]
+        if series.origin != MEASURED or np.count_nonzero(np.diff(known)) < LEAST_CHANGES:
             return None
         digest = blake2b(series.time_s.tobytes(), digest_size=16)
         digest.update(series.values.tobytes())
