@@ -26,6 +26,7 @@ from made_recordings import (
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import schema
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import find_format, read_foreign
 from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.series import Recording
@@ -155,6 +156,33 @@ def test_energies_since_the_row_before_are_mean_powers(made: Made) -> None:
 WIDE = "t,gpu0,gpu1,load,pdu\n1717144753,61,71,50,300\n1717144754,62,72,60,310\n"
 
 
+def test_a_row_of_energy_that_comes_twice_counts_once() -> None:
+    rules = {
+        "time": {"column": "t"},
+        "sensors": [{"column": "e", "kind": "gpu", "unit": "J", "quantity": "energy"}],
+    }
+    rows = "".join(f"{1717144753 + s},{100 + s % 3}\n" * 2 for s in range(5))
+    found = read("t,e\n" + rows, rules)
+    assert of_gpu(found, 0, "mean_power").values.tolist() == [101, 101, 102, 100, 101]
+    assert codes(found) == {"duplicate_rows"}
+
+
+def test_switches_named_with_the_node_of_gpus_take_nothing_from_them(tmp_path: Path) -> None:
+    sensors = [
+        {"column": "p", "kind": "gpu", "unit": "W"},
+        {"column": "sw", "kind": "network", "unit": "W"},
+    ]
+    columns = written(
+        tmp_path, yaml.safe_dump({"time": {"column": "t"}, "sensors": sensors}), "columns.yaml"
+    )
+    rows = "".join(f"{1717144753 + s},{200 + s % 2},{30 + s % 2}\n" for s in range(61))
+    path = written(tmp_path, "t,p,sw\n" + rows, "n1.csv")
+    found = describe(path, options=Options(columns=columns))
+    assert found["energy_j"] == pytest.approx(60 * 200.5) and found["energy_scope"] == "gpu"
+    assert found["network_energy_j"] == pytest.approx(60 * 30.5)
+    assert found["hosts"] == ["n1"] and found["gpus"] == 1
+
+
 def test_a_wide_table_has_a_column_for_each_device(tmp_path: Path) -> None:
     rules = {
         "time": {"column": "t"},
@@ -235,6 +263,7 @@ RULES = {"time": {"column": "t"}, "sensors": [SENSOR]}
 @pytest.mark.parametrize(
     ("rules", "why"),
     [
+        ({"time": {"period_s": 1e300}, "sensors": [SENSOR]}, "too large; allowed: at most 86400"),
         (
             RULES | {"sensors": [SENSOR | {"unit": "hp"}]},
             "sensors.0..unit: .hp. is not known; allowed: nW",
@@ -302,7 +331,7 @@ def test_a_table_is_told_by_its_description_alone(tmp_path: Path) -> None:
     columns = written(tmp_path, yaml.safe_dump(RULES), "columns.yaml")
     found = find_format(path, Options(columns=columns))
     assert found is not None and found.name == "csv"
-    with pytest.raises(InputError, match="a YAML file that names its columns"):
+    with pytest.raises(InputError, match="a YAML file, given with --columns"):
         read_foreign(path)
 
 

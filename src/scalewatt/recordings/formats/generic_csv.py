@@ -9,6 +9,7 @@ import csv
 import io
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def read_generic_csv(path: Path, options: Options) -> Recording:
     _refuse_doubles(series, options)
     if not any(one.time_s.size for one in series):
         raise InputError(f"{path}: holds no row with a time that can be read")
-    flags = (*reader.flags(), *text.damage(damaged + reader.untimed, repeats))
+    flags = (*reader.flags(), *text.damage(damaged + reader.untimed, repeats + reader.repeats))
     return Recording(
         nodes=by_node(series),
         t0_known=reader.t0_known,
@@ -185,6 +186,8 @@ class _Reader:
         self.zone_name = time.get("zone") or options.time_zone
         self.zone = zone_named(self.zone_name, f"{self.where}.zone")
         self.unsure = False
+        self.repeats = 0
+        """Rows of energies since the row before that came twice."""
         since = time.get("since", "unix" if "column" in time else "begin")
         self.t0_known = since != "begin"
         start, self.from_flags = (
@@ -248,9 +251,7 @@ class _Reader:
         stated = rule.get("quantity", quantity)
         _check_quantity(rule, quantity, stated, f"{self.options.columns}: sensors")
         time_s, values = time_s[good], numbers[good] * factor
-        if stated == "energy":
-            values, stated = _mean_power(time_s, values), "mean_power"
-        return SensorSeries(
+        one = SensorSeries(
             node=node,
             sensor=rule.get("name", rule["column"])
             + (f":{index}" if "index_column" in rule else ""),
@@ -263,6 +264,11 @@ class _Reader:
             limit_w=rule.get("limit_w"),
             origin=rule.get("origin", "measured"),
         )
+        if stated == "energy":
+            one, more = without_repeats(one)
+            self.repeats += more
+            return replace(one, quantity="mean_power", values=_mean_power(one.time_s, one.values))
+        return one
 
     def _numbers(self, texts: pd.Series) -> Floats:
         if self.decimal != ".":
@@ -358,7 +364,7 @@ def _range_j(rule: Mapping[str, Any], factor: float, quantity: str) -> float | N
     """Return where a counter begins anew. Only those of CPUs and memories are known to, early."""
     if "valid_max" in rule:
         return float(rule["valid_max"] * factor)
-    if quantity == "mean_power" and rule["unit"].endswith(("J", "Wh")):
+    if quantity == "energy":
         return NEVER_WRAPS_J
     return NEVER_WRAPS_J if quantity == "counter" and rule["kind"] not in ("cpu", "ram") else None
 
