@@ -30,6 +30,7 @@ from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import find_format, read_foreign
 from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.series import Recording
+from scalewatt.registration.foreign_discovery import open_foreign
 
 POWER_UNITS = {"W": 1.0, "mW": 1e-3, "kW": 1e3, "uW": 1e-6}
 ENERGY_UNITS = {"mJ": 1e-3, "J": 1.0, "kJ": 1e3, "Wh": 3600.0, "kWh": 3.6e6, "uJ": 1e-6}
@@ -181,6 +182,8 @@ def test_switches_named_with_the_node_of_gpus_take_nothing_from_them(tmp_path: P
     assert found["energy_j"] == pytest.approx(60 * 200.5) and found["energy_scope"] == "gpu"
     assert found["network_energy_j"] == pytest.approx(60 * 30.5)
     assert found["hosts"] == ["n1"] and found["gpus"] == 1
+    recorded = open_foreign(path, Options(columns=columns))
+    assert recorded is not None and recorded.hosts == (("n1",),) and recorded.gpus == {"n1": [0]}
 
 
 def test_a_wide_table_has_a_column_for_each_device(tmp_path: Path) -> None:

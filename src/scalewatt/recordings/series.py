@@ -125,6 +125,12 @@ class Recording:
         return tuple(self.nodes)
 
     @property
+    def switches(self) -> set[str]:
+        """Return the names of the hosts that are switches and nothing else."""
+        kinds = {node: {one.device_kind for one in own} for node, own in self.nodes.items()}
+        return {node for node, own in kinds.items() if own == {NETWORK}}
+
+    @property
     def series(self) -> tuple[SensorSeries, ...]:
         """Return all series at once: of a large recording, take one node after the other."""
         return tuple(s for node in self.nodes.values() for s in node)

@@ -10,7 +10,7 @@ from scalewatt.common.files import file_sha256
 from scalewatt.recordings.foreign_files import options_content, recording_name
 from scalewatt.recordings.formats.detect import find_format, read_foreign
 from scalewatt.recordings.formats.format import Options, node_of
-from scalewatt.recordings.series import NETWORK, Recording
+from scalewatt.recordings.series import Recording
 from scalewatt.registration.recording_discovery import Recorded, RecordedFile, Window, facts_of
 
 
@@ -65,8 +65,7 @@ def _kept(file: Path, options: Options, taken: set[str]) -> list[RecordedFile]:
 
 
 def _nodes(recording: Recording) -> list[str]:
-    switches = {one.node for one in recording.series if one.device_kind == NETWORK}
-    return [host for host in recording.hosts if host not in switches]
+    return [host for host in recording.hosts if host not in recording.switches]
 
 
 def _facts(

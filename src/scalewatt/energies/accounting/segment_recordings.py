@@ -89,7 +89,7 @@ class Segment:
     def hosts(self) -> tuple[str, ...]:
         """Return the hosts of all files, sorted; one with and without its domain counts once."""
         found = [r.hosts for r in (self.journal, self.record) if r is not None]
-        switches = {one.node for one in self.network} - self._metered
+        switches = self.record.switches if self.network and self.record is not None else set()
         names = {short_name(host): host for names in found for host in names}
         return tuple(sorted(host for host in names.values() if host not in switches))
 
@@ -99,12 +99,6 @@ class Segment:
         if self.record is None or self.record.format == PERUN:
             return ()
         return tuple(one for one in self.record.series if one.device_kind == NETWORK)
-
-    @cached_property
-    def _metered(self) -> set[str]:
-        """Return the nodes of another tool's recording that have a sensor of their own."""
-        series = self.record.series if self.network and self.record is not None else ()
-        return {one.node for one in series if one.device_kind != NETWORK}
 
     def node(self, host: str) -> NodeRecording:
         """Read one node; its series are empty if no file has a sample of it."""
