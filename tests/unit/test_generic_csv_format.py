@@ -186,6 +186,33 @@ def test_switches_named_with_the_node_of_gpus_take_nothing_from_them(tmp_path: P
     assert recorded is not None and recorded.hosts == (("n1",),) and recorded.gpus == {"n1": [0]}
 
 
+BY_HOST = {
+    "time": {"column": "t"},
+    "sensors": [{"column": "p", "kind": "gpu", "unit": "W", "node_column": "h"}],
+}
+
+
+def rows_of(host: str, seconds: int) -> str:
+    return "".join(f"{1717144753 + s},{host},{200 + s % 2}\n" for s in range(seconds + 1))
+
+
+@pytest.mark.parametrize(("seconds", "uneven"), [(60, False), (58, False), (30, True)])
+def test_a_node_that_was_recorded_for_less_time_is_told(
+    tmp_path: Path, seconds: int, uneven: bool
+) -> None:
+    columns = written(tmp_path, yaml.safe_dump(BY_HOST), "columns.yaml")
+    path = written(tmp_path, "t,h,p\n" + rows_of("n1", 60) + rows_of("n2", seconds))
+    found = describe(path, options=Options(columns=columns))
+    told = [one["detail"] for one in found["flags"] if one["code"] == "nodes_uneven"]
+    assert bool(told) is uneven
+    assert not uneven or told[0].startswith("n2: recorded for 30.0 s of the 60.0 s")
+
+
+def test_names_that_would_move_a_cursor_are_escaped() -> None:
+    (node,) = read("t,h,p\n" + rows_of("a\x1b[31m", 3), BY_HOST).hosts
+    assert node == "a\\x1b[31m"
+
+
 def test_a_wide_table_has_a_column_for_each_device(tmp_path: Path) -> None:
     rules = {
         "time": {"column": "t"},

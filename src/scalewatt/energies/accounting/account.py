@@ -51,6 +51,7 @@ from scalewatt.energies.accounting.whole_node import (
     meter_checks,
     meter_series,
     rule_checks,
+    uneven_flags,
 )
 from scalewatt.energies.integration.stage_intervals import (
     StageIntervals,
@@ -177,8 +178,10 @@ def account_segment(
     recorded_j, recorded_s, measured, lost_s = 0.0, 0.0, True, 0.0
     lost = _discarded_span(run, segment.number, events)
     nodes: dict[str, Window] = {}
+    clocks_known = True
     for one in _node_accounts(run, segment, events, rows):
         nodes[one.node] = one.window
+        clocks_known &= one.recording.clock_known
         rows.add_flags(one.flags, segment.number, one.node)
         if one.length_s <= 0 and one.overlaps:
             continue
@@ -198,6 +201,8 @@ def account_segment(
             measured &= kind.origin != "estimated" and (kind.known or kind.coverage is None)
         rows.cross_checks += [one.row(segment.number) for one in checks]
         rows.telemetry.append(telemetry_table(one.recording, segment.number))
+    if not events and clocks_known:
+        flags += uneven_flags(nodes)
     add_switches(run, segment, events, nodes, rows, traces)
     flags += _outcome_flags(run, segment.number, lost_s)
     flags += remote_flags(segment.number, run.segment(segment.number).get("ranks") or [])

@@ -43,7 +43,9 @@ from scalewatt.recordings.series import (
     MEASURED,
     NETWORK,
     NODE,
+    Flag,
     SensorSeries,
+    flag,
 )
 from scalewatt.recordings.telemetry import TelemetrySeries
 
@@ -183,6 +185,27 @@ def _common_window(windows: Iterable[Window]) -> Window | None:
     if not found:
         return None
     return min(begin for begin, _ in found), max(end for _, end in found)
+
+
+def uneven_flags(nodes: Mapping[str, Window]) -> list[Flag]:
+    """Flag each node whose recording covers less of the time from the first node's begin to the last's end.
+
+    A node counts from its first to its last sample, so where no stages tell how long the run was,
+    nothing else says that energy may be missing. Up to MAX_UNCOVERED of that time is no flag.
+    """
+    if (common := _common_window(nodes.values())) is None:
+        return []
+    length_s = common[1] - common[0]
+    flags = []
+    for node, (begin, end) in nodes.items():
+        missing_s = length_s - (end - begin)
+        if missing_s > MAX_UNCOVERED * length_s:
+            detail = (
+                f"{node}: recorded for {end - begin:.1f} s of the {length_s:.1f} s that the nodes were, and "
+                "without stages it is not known whether it was at work in the rest, which does not count"
+            )
+            flags.append(flag("nodes_uneven", None, detail))
+    return flags
 
 
 def rule_checks(run: Run, kinds: Sequence[KindEnergy], window: Window) -> list[CrossCheck]:

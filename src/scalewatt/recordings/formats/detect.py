@@ -20,7 +20,7 @@ from scalewatt.recordings.formats import (
     zeus,
 )
 from scalewatt.recordings.formats.format import Format, Head, Options
-from scalewatt.recordings.series import Recording, by_node
+from scalewatt.recordings.series import Flag, Recording, by_node
 
 FORMATS: tuple[Format, ...] = (
     mlperf_power.FORMAT,
@@ -59,7 +59,27 @@ def read_foreign(path: Path, options: Options | None = None) -> Recording:
     found = find_format(path, options)
     if found is None:
         raise InputError(unknown_format(path))
-    return replace(found.read(path, options or Options()), format=found.name)
+    return _printable(replace(found.read(path, options or Options()), format=found.name))
+
+
+def _printable(recording: Recording) -> Recording:
+    """Escape what would move a terminal's cursor in a file's names of nodes, sensors and devices."""
+    named = (
+        replace(
+            one,
+            node=printable(one.node),
+            sensor=printable(one.sensor),
+            uuid=None if one.uuid is None else printable(one.uuid),
+            flags=tuple(map(_printable_flag, one.flags)),
+        )
+        for one in recording.series
+    )
+    nodes = by_node(named, map(printable, recording.hosts))
+    return replace(recording, nodes=nodes, problems=tuple(map(_printable_flag, recording.problems)))
+
+
+def _printable_flag(one: Flag) -> Flag:
+    return {name: printable(text) if isinstance(text, str) else text for name, text in one.items()}
 
 
 def unknown_format(path: Path) -> str:

@@ -83,6 +83,7 @@ FLAG_WORDS = {
     "clock_unknown": "no time of the start: energy cannot be split by stage",
     "recording_short": "stages outside of the recording",
     "sensor_short": "a sensor without samples at the beginning or the end",
+    "nodes_uneven": "nodes recorded for different times, without stages",
     "no_events": "a segment without stage events",
     "stages_overlap": "overlapping stage events",
     "stage_short": "a stage too short for its energy to be told from that of the stages around it",
