@@ -153,6 +153,15 @@ def test_old_files_have_their_tables_below_time_series(tmp_path: Path) -> None:
     assert found.series[0].values.tolist() == [100, 110, 120]
 
 
+def test_a_first_sample_that_comes_twice_is_no_clock_that_went_back(tmp_path: Path) -> None:
+    samples = table(T0, {"Power": [250 + i % 3 for i in range(60)]})
+    with h5py.File(tmp_path / "7_0_a1.h5", "w") as file:
+        add(file, "a1", np.concatenate([samples[:1], samples]))
+    found = describe(tmp_path / "7_0_a1.h5", options=Options(kind="node"))
+    assert codes(found["flags"]) == ["duplicate_rows"]
+    assert [one["samples"] for one in found["devices"]] == [60]
+
+
 @ONE_FILE
 @given(data=st.data())
 def test_a_known_power_is_accounted_for_whatever_samples_are_lost(

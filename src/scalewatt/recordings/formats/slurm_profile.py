@@ -22,6 +22,7 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import printable
 from scalewatt.recordings.formats.format import MOST_NAMES, Format, Head, Options, call_on_hdf5
+from scalewatt.recordings.formats.text_columns import without_repeats
 from scalewatt.recordings.series import (
     LATEST_S,
     NODE,
@@ -112,24 +113,28 @@ def _node_series(
     if not timed.all():
         detail = f"{node}: {np.count_nonzero(~timed)} samples without a time are left out"
         problems.append(flag("missing_times", None, detail))
-    series, others = [], []
+    series, others, repeats = [], [], 0
     for name, values in table.columns.items():
         gpu = _GPU.fullmatch(name)
         if gpu is None and name not in _OF_NODE:
             others += [name] if name.endswith("Power") else []
             continue
         values = np.where(np.isin(values, np.array(NOTHING, dtype=np.float64)), np.nan, values)
-        series.append(
-            SensorSeries(
-                node=node,
-                sensor=name,
-                device_kind="gpu" if gpu else kind or NODE,
-                device_index=int(gpu[1]) if gpu else 0,
-                quantity="power",
-                time_s=times[timed],
-                values=values[timed],
-            )
+        one = SensorSeries(
+            node=node,
+            sensor=name,
+            device_kind="gpu" if gpu else kind or NODE,
+            device_index=int(gpu[1]) if gpu else 0,
+            quantity="power",
+            time_s=times[timed],
+            values=values[timed],
         )
+        one, more = without_repeats(one)
+        repeats += more
+        series.append(one)
+    if repeats:
+        detail = f"{node}: {repeats} samples repeat one with the same time and value"
+        problems.append(flag("duplicate_rows", None, detail))
     if others:
         listed = ", ".join(others[:10])
         detail = f"{node}: {listed}: sensors of a site's own choice; not counted"
