@@ -16,6 +16,7 @@ from made_recordings import Made, codes, joules, made, written
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import find_format, read_foreign, read_together
 from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.formats.mlperf_log import read_mlperf_log
@@ -133,6 +134,14 @@ def test_nodes_are_read_together(tmp_path: Path) -> None:
         )
     found = read_together([(tmp_path / f"node_{n}.txt", Options(node=f"n{n}")) for n in (1, 0)])
     assert found.hosts == ("n0", "n1") and found.format == "mlperf-power"
+
+
+def test_a_switch_is_no_host_of_a_recording(tmp_path: Path) -> None:
+    written(tmp_path, "\n".join(reading(s, 4000 + s) for s in range(20)) + "\n", "node_0.txt")
+    written(tmp_path, event(T0_MS, "interconnect_power_est", 500) + "\n", "sw_0.txt")
+    found = describe(tmp_path)
+    assert found["hosts"] == ["node_0"]
+    assert found["network_energy_j"] == pytest.approx(19 * 500)
 
 
 # --- the real ones --------------------------------------------------------------------------------

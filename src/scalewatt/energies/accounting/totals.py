@@ -102,6 +102,11 @@ class EnergyTotals:
         return one_origin(r["energy_origin"] for r in counted if r["energy_j"] is not None)
 
     @property
+    def hosts(self) -> list[str]:
+        """Return the names of the nodes, sorted; switches are none."""
+        return sorted({row["node"] for row in self._of_nodes})
+
+    @property
     def _of_nodes(self) -> list[dict[str, Any]]:
         return [r for r in self.rows if r["device_kind"] != NETWORK]
 

@@ -106,7 +106,7 @@ def _result(accounts: Accounts, with_stages: bool) -> dict[str, Any]:
         },
         "energy_scope": "+".join(scope) or None,
         "runtime_s": totals.runtime_s,
-        "hosts": sorted({row["node"] for row in totals.rows}),
+        "hosts": totals.hosts,
         "gpus": totals.devices("gpu"),
         "origin": totals.origin,
         "coverage": totals.coverage,
