@@ -32,8 +32,8 @@ def open_foreign(path: Path, options: Options) -> Recorded | None:
         raise InputError(f"{path}: holds {len(foreign)} recordings; run chooses from a single file")
     found = [(file, read_foreign(file, options)) for file in foreign]
     kept: list[RecordedFile] = []
-    for file, _ in found:
-        kept += _kept(file, options, {one.target for one in kept})
+    for file, recording in found:
+        kept += _kept(file, recording, options, {one.target for one in kept})
     windows, gpus = _facts(found, options)
     hosts = {host for _, recording in found for host in _nodes(recording)}
     problems = tuple(
@@ -49,15 +49,18 @@ def _files_in(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
 
 
-def _kept(file: Path, options: Options, taken: set[str]) -> list[RecordedFile]:
+def _kept(
+    file: Path, recording: Recording, options: Options, taken: set[str]
+) -> list[RecordedFile]:
     """Return what the run folder keeps of a file: its copy, what was told of it, and its columns."""
-    node = re.sub(r"[^A-Za-z0-9._-]", "_", node_of(file, options))
+    # A format may take the node from its file's name in a way of its own, and the copy has another.
+    own = recording.hosts[0] if len(recording.hosts) == 1 else node_of(file, options)
+    node = re.sub(r"[^A-Za-z0-9._-]", "_", own)
     names = (recording_name(0, f"{node}{f'.{k}' if k else ''}") for k in range(len(taken) + 1))
     target = next(name for name in names if name not in taken)
     columns = f"{target}.columns.yaml"
     told = {**options_content(options), **({"columns": columns} if options.columns else {})}
-    # The name under which a copy is kept may differ from that of the node.
-    told = {"node": node_of(file, options), **told}
+    told = {"node": own, **told}
     kept = [RecordedFile(file, file_sha256(file), 0, target, options=tuple(sorted(told.items())))]
     if options.columns is not None:
         kept.append(RecordedFile(options.columns, file_sha256(options.columns), 0, columns))

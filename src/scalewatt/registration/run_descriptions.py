@@ -85,7 +85,7 @@ def _beside(path: Path) -> list[Description]:
         raise InputError(f"{path}: does not exist; expected a perun file, a journal or a folder")
     file = next((c for c in _candidates(path) if c.is_file() and c != path), None)
     if file is None:
-        names = " or ".join(str(c) for c in _candidates(path) if c != path)
+        names = " or ".join(dict.fromkeys(str(c) for c in _candidates(path) if c != path))
         allowed = f"{names}, or a row of --table" if names else "a row of --table"
         raise InputError(f"{path}: is not described; allowed: {allowed}")
     content = read_yaml(file)
