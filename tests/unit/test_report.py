@@ -317,6 +317,30 @@ def test_estimated_energies_show_their_interval_in_the_summary_and_the_tables(
     assert "estimate leaves open" not in page.text and "estimated: at" not in page.text
 
 
+def test_table_1_shows_the_interval_of_estimated_energies_where_it_has_one(
+    own: Path, tmp_path: Path
+) -> None:
+    def estimated(run: dict[str, Any]) -> dict[str, Any]:
+        ends = {
+            f"energy_{end}_kwh": run["energy_kwh"] * f for end, f in (("low", 0.2), ("high", 5))
+        }
+        return run | {"energy_origin": "estimated"} | ends
+
+    def heads(page: Path) -> str:
+        part = page.read_text(encoding="utf-8").partition('id="table1"')[2]
+        return part[: part.index("</thead>")]
+
+    write_results(own, DEMO, made_runs(DEMO, estimated))
+    report(own, tmp_path / "a.html")
+    assert "estimated: at least" in heads(tmp_path / "a.html")
+    path = own / "tables" / "table1.parquet"
+    older = pq.read_table(path).drop_columns(["energy_low_kwh", "energy_high_kwh"])
+    pq.write_table(older, path)
+    report(own, tmp_path / "b.html")
+    assert "origin" in heads(tmp_path / "b.html")
+    assert "estimated: at" not in heads(tmp_path / "b.html")
+
+
 def test_scaling_is_said_of_the_widest_span_with_its_interval() -> None:
     first = scaled(gpus=1, speedup=1.0, energy_ratio=1.0)
     ends = {"speedup_low": 5.5, "speedup_high": 6.5, "energy_ratio_low": 1, "energy_ratio_high": 2}

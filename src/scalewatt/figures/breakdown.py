@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scalewatt.energies.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
+from scalewatt.results.text.number_format import with_unit
 
 KINDS = dict(zip(("gpu", "cpu", "ram", "node"), (*style.COLOURS[:3], "#7fa8d8"), strict=True))
 """Colour of each device kind, in the order of the bars."""
@@ -40,8 +41,9 @@ BAR = 0.78
 """Height of a bar, in slots."""
 HATCH = "////"
 NETWORK = "switches"
-LONGEST = 1.4
-"""How far an error bar may lengthen the axis, in parts of the longest bar."""
+LONGEST, LONGEST_OPEN = 1.4, 2.0
+"""How far error bars, and intervals of estimates, may lengthen the axis, in parts of the longest bar."""
+OPEN: Any = {"facecolors": "#e4e4e4", "edgecolors": style.GREY, "linewidths": 0.4, "zorder": 1.5}
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -157,20 +159,19 @@ def _draw_panels(
     """Draw both panels; return the configurations whose error bars reach beyond the axis."""
     totals = bars["total_kwh"].dropna()
     energy = prose.quantity("energy_kwh", "GPUs", None).fitting(totals.to_list())
-    longest = max([*totals, *bars["network_energy_kwh"].dropna()], default=1.0)
-    reach = min(max([longest, *bars["bar_high"].dropna()]), LONGEST * longest)
     share = prose.Quantity("Share of energy (%)", factor=100.0)
     for axes, letter, shown in ((grid[0], "A", energy), (grid[1], "B", share)):
         style.panel_letter(axes, letter)
         axes.set_xlabel(shown.label)
         axes.grid(visible=False, axis="y")
-        axes.set_xlim(0, 100 if letter == "B" else 1.22 * shown.factor * reach)
+        axes.set_xlim(0, 100 if letter == "B" else shown.factor * axis_end(bars))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain_number(value)))
         axes.tick_params(axis="y", length=0)
         everywhere = pd.Series(energy.factor, bars.index)
         units = everywhere if letter == "A" else 100.0 / bars["total_kwh"]
         _draw_bars(axes, bars, found, units, whites)
+    _draw_open(grid[0], bars, energy)
     _draw_spreads(grid[0], bars, energy)
     beside = bars[bars["network_energy_kwh"].notna()]
     _draw_network(grid[0], beside, energy)
@@ -182,10 +183,20 @@ def _draw_panels(
     grid[0].set_zorder(1)
     grid[0].patch.set_visible(False)
     for y, text in headings.items():
-        _write(grid[0], 0.0, y, text, weight="bold")
+        layout.write_beside(grid[0], 0.0, y, text, weight="bold")
     limit = grid[0].get_xlim()[1] / energy.factor
     beyond = (bars["bar_high"] > limit) | (bars["bar_low"] < 0)
     return list(bars.index[beyond])
+
+
+def axis_end(bars: pd.DataFrame) -> float:
+    """Return where the axis of energies ends, in kWh: error bars and intervals that are long are cut."""
+    longest = bars[["total_kwh", "network_energy_kwh"]].max().max() if len(bars) else 1.0
+    longest = 1.0 if longest != longest else longest
+    ends = (("bar_high", LONGEST), ("total_kwh_estimate_high", LONGEST_OPEN))
+    return 1.22 * max(
+        min(max([longest, *bars[high].dropna()]), most * longest) for high, most in ends
+    )
 
 
 def _draw_bars(
@@ -194,7 +205,7 @@ def _draw_bars(
     """Draw all bars of a panel, by few artists; `units` multiply the kWh of each bar."""
     for bar in data.each(bars[~(bars["total_kwh"] > 0)]):
         text = "0" if bar.total_kwh == 0 else "energy not known"
-        _write(axes, 0.0, bar.y, text, color=style.GREY)
+        layout.write_beside(axes, 0.0, bar.y, text, color=style.GREY)
     unit = found["configuration"].map(units)
     left = found["start"] * unit
     right = (found["start"] + found["energy_kwh"]) * unit
@@ -202,19 +213,19 @@ def _draw_bars(
         colour(kind, stage, whites)
         for kind, stage in zip(found["device_kind"], found["stage"], strict=True)
     ]
-    boxes = _boxes(left, right, found["y"])
+    boxes = layout.boxes(left, right, found["y"], BAR)
     axes.add_collection(PolyCollection(boxes, facecolors=colours, linewidths=0))
     idle = pd.concat([right, found["idle_end"] * unit], axis=1).min(axis=1)
     pale = pd.Series([style.luma(one) > 0.6 for one in colours], found.index, dtype=bool)
     for edge, mine in (("white", ~pale), (style.GREY, pale)):
         hatched = mine & (idle > left)
         look: Any = {"facecolors": "none", "edgecolors": edge, "linewidths": 0, "hatch": HATCH}
-        boxes = _boxes(left[hatched], idle[hatched], found.loc[hatched, "y"])
+        boxes = layout.boxes(left[hatched], idle[hatched], found.loc[hatched, "y"], BAR)
         axes.add_collection(PolyCollection(boxes, **look, gid=f"idle-{edge}"))
     lost = bars[bars["discarded_kwh"] > 0]
     lost_right = lost["discarded_kwh"] * units[lost.index]
     black: Any = {"facecolors": "black", "edgecolors": "white", "linewidths": 0.4}
-    boxes = _boxes(0.0 * lost_right, lost_right, lost["y"] - BAR / 2 + 0.125, height=0.25)
+    boxes = layout.boxes(0.0 * lost_right, lost_right, lost["y"] - BAR / 2 + 0.125, height=0.25)
     axes.add_collection(PolyCollection(boxes, **black))
     border = found["first"] & (found["start"] > 0)
     axes.vlines(
@@ -236,36 +247,32 @@ def _draw_spreads(axes: Axes, bars: pd.DataFrame, energy: prose.Quantity) -> Non
             lines.append([(low, bar.y), (high, bar.y)])
             lines += [[(end, bar.y - 0.2), (end, bar.y + 0.2)] for end in (low, high)]
             right = min(max(right, high), axes.get_xlim()[1] / 1.22)
-        _write(axes, right, bar.y, style.three_digits(bar.total_kwh * energy.factor))
+        is_open = bar.total_kwh_estimate_high == bar.total_kwh_estimate_high
+        total = style.three_digits(bar.total_kwh * energy.factor)
+        layout.write_beside(axes, right, bar.y, total, on_white=is_open)
     axes.add_collection(
         LineCollection(lines, colors="black", linewidths=0.8, zorder=3, gid="spreads")
     )
+
+
+def _draw_open(axes: Axes, bars: pd.DataFrame, energy: prose.Quantity) -> None:
+    """Draw a pale bar over the interval of each total that is estimated, along the middle of its bar."""
+    known = bars[bars["total_kwh_estimate_low"].notna()]
+    if known.empty:
+        return
+    low, high = (known[f"total_kwh_estimate_{end}"] * energy.factor for end in ("low", "high"))
+    boxes = layout.boxes(low, high, known["y"], 0.3 * BAR)
+    axes.add_collection(PolyCollection(boxes, **OPEN, gid="estimates"))
 
 
 def _draw_network(axes: Axes, beside: pd.DataFrame, energy: prose.Quantity) -> None:
     """Draw what the switches used, as an outline from 0 in the line below each bar: no part of the bar."""
     right = beside["network_energy_kwh"] * energy.factor
     look: Any = {"facecolors": "white", "edgecolors": style.GREY, "linewidths": 0.8, "zorder": 2}
-    boxes = _boxes(0.0 * right, right, beside["y"] - 1, height=0.7 * BAR)
+    boxes = layout.boxes(0.0 * right, right, beside["y"] - 1, height=0.7 * BAR)
     axes.add_collection(PolyCollection(boxes, **look, gid="network"))
     for end, y in zip(right, beside["y"] - 1, strict=True):
-        _write(axes, end, y, style.three_digits(end), color=style.GREY)
-
-
-def _boxes(
-    left: pd.Series, right: pd.Series, y: pd.Series, height: float = BAR
-) -> list[list[tuple[float, float]]]:
-    """Return the corners of boxes around `y`."""
-    return [
-        [(a, c - height / 2), (b, c - height / 2), (b, c + height / 2), (a, c + height / 2)]
-        for a, b, c in zip(left, right, y, strict=True)
-    ]
-
-
-def _write(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
-    """Write a small text right of a bar's end."""
-    place: Any = {"textcoords": "offset points", "va": "center", "ha": "left", "fontsize": 6}
-    axes.annotate(text, (x, y), (3, 0), **(place | look)).set_in_layout(False)
+        layout.write_beside(axes, end, y, style.three_digits(end), color=style.GREY)
 
 
 def _handles(parts: pd.DataFrame, whites: dict[str, float]) -> list[Artist]:
@@ -300,9 +307,10 @@ def note_sentences(
     and those that are cut."""
     table = data.stored(parts)
     sentences = [
-        f"{_origin_sentences(parts)} n counts {data.gpu_word(parts)}. {prose.device_sentence(parts)}",
+        f"{prose.origin_sentences(parts)} n counts {data.gpu_word(parts)}. {prose.device_sentence(parts)}",
         f"Colour: device kind; shade: stage. {_others(parts)}Means over repeats; numbers: totals.",
         _spread_sentence(bars, kind, cut),
+        _open_sentence(bars),
         _network_sentence(bars),
         _idle_sentence(table, parts),
         "Discarded: energy used by killed segments after their last checkpoint, part of the total."
@@ -344,6 +352,21 @@ def _spread_sentence(bars: pd.DataFrame, kind: str, cut: Sequence[str]) -> str:
     return prose.bar_sentence(kind, len(known), singles, barred, details).replace("point", "total")
 
 
+def _open_sentence(bars: pd.DataFrame) -> str:
+    """Return what the pale bars over estimated totals are, and how far those reach that the axis cuts."""
+    sentence = prose.estimate_sentence(bars, "total_kwh")
+    if not sentence:
+        return ""
+    high = bars["total_kwh_estimate_high"]
+    cut = list(bars.index[high > axis_end(bars)])
+    beyond = (
+        f" Beyond the axis, up to {with_unit(high.max(), 'kWh', 3)}: {prose.named(cut)}."
+        if cut
+        else ""
+    )
+    return f"{sentence}{beyond} In shares there are none."
+
+
 def _network_sentence(bars: pd.DataFrame) -> str:
     """Return what the outlines are, where a configuration has one."""
     known = bars["network_energy_kwh"].notna()
@@ -354,15 +377,6 @@ def _network_sentence(bars: pd.DataFrame) -> str:
         f"Outlined, beside the bars and no part of them: {NETWORK} between the nodes, by what the "
         f"recordings state of them (of MLPerf an estimate).{some}"
     )
-
-
-def _origin_sentences(parts: pd.DataFrame) -> str:
-    """Return origin and scope of the energies that are known; bars have no markers that could show it."""
-    known = parts[parts["energy_kwh"].notna()]
-    keys = ["energy_origin", "energy_scope", "device"]
-    by_origin = known[keys].drop_duplicates().groupby("energy_origin", sort=False)
-    sentences = [prose.origin_sentence(own) for _, own in by_origin]
-    return " ".join(sentences) or "No energy is known for these runs."
 
 
 def _idle_sentence(table: Mapping[str, Any], parts: pd.DataFrame) -> str:
@@ -378,21 +392,9 @@ def _idle_sentence(table: Mapping[str, Any], parts: pd.DataFrame) -> str:
     probe = "Hatched: what the devices would have used idle over the same time."
     if known["idle_energy_kwh"].isna().any():
         probe += " Bars without hatching: not known."
-    less = _below_idle(known)
+    less = prose.below_idle(known)
     return probe + (
         f" They used less than idle devices, so that all is hatched: {'; '.join(less)}."
         if less
         else ""
     )
-
-
-def _below_idle(parts: pd.DataFrame) -> list[str]:
-    """Return device kinds that used less than idle ones would have, with their configurations."""
-    columns = ["idle_energy_kwh", "energy_kwh"]
-    by_kind = parts.groupby(["device_kind", "configuration"], sort=False)
-    sums = by_kind[columns].sum(skipna=False)
-    below = sums[sums["idle_energy_kwh"] > sums["energy_kwh"] * (1 + 1e-9)].reset_index()
-    return [
-        f"{prose.KIND_WORDS[kind]} of {prose.named(list(own['configuration']))}"
-        for kind, own in data.groups(below, "device_kind")
-    ]

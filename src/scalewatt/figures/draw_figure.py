@@ -45,7 +45,7 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     """
     import pyarrow.csv as pc
 
-    from scalewatt.results.figures.figure_schema import KEYS, SCHEMAS
+    from scalewatt.results.figures.figure_schema import KEYS, LATER, SCHEMAS
     from scalewatt.results.tables.frames import read_frame, to_table
 
     name = f"figure{figure}" if isinstance(figure, int) else figure
@@ -56,7 +56,9 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     table_path, stem = Path(table_path), Path(stem)
     # Imported here: matplotlib costs half a second, which other commands need not pay.
     module: Any = import_module(f"scalewatt.{module_of(name)}")
-    frame = read_frame(table_path, SCHEMAS[name], unique=KEYS.get(name, ()))
+    frame = read_frame(
+        table_path, SCHEMAS[name], unique=KEYS.get(name, ()), optional=LATER.get(name, ())
+    )
     _check_figure(table_path, frame, name)
     frame.attrs["figure"] = name
     from scalewatt.figures import style

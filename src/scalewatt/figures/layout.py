@@ -109,6 +109,26 @@ def draw_estimates(axes: Axes, points: pd.DataFrame, looks: Looks, along: str = 
         bars.set_gid(f"estimates-{series}")
 
 
+def boxes(
+    left: pd.Series, right: pd.Series, y: pd.Series, height: float
+) -> list[list[tuple[float, float]]]:
+    """Return the corners of boxes around `y`."""
+    return [
+        [(a, c - height / 2), (b, c - height / 2), (b, c + height / 2), (a, c + height / 2)]
+        for a, b, c in zip(left, right, y, strict=True)
+    ]
+
+
+def write_beside(
+    axes: Axes, x: float, y: float, text: str, on_white: bool = False, **look: Any
+) -> None:
+    """Write a small text right of a bar's end; `on_white` where it stands on something drawn."""
+    place: Any = {"textcoords": "offset points", "va": "center", "ha": "left", "fontsize": 6}
+    if on_white:
+        place["bbox"] = {"facecolor": "white", "linewidth": 0, "pad": 0.4}
+    axes.annotate(text, (x, y), (3, 0), **(place | look)).set_in_layout(False)
+
+
 # --- labels beside points -------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -54,8 +55,12 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def curves(points: pd.DataFrame, cost: str) -> pd.DataFrame:
-    """Return the places x, y of one panel's curves: a row for each epoch of each run."""
-    placed = points.assign(x=points[cost], y=points["metric"])
+    """Return the places x, y of one panel's curves, and the interval of each x (x_estimate_low, …_high;
+    NaN without one): a row for each epoch of each run."""
+    open_ = {
+        f"x_estimate_{end}": points.get(f"{cost}_estimate_{end}", np.nan) for end in ("low", "high")
+    }
+    placed = points.assign(x=points[cost], y=points["metric"], **open_)
     return placed[placed["x"].notna() & placed["y"].notna()]
 
 
@@ -77,6 +82,16 @@ def means(places: pd.DataFrame) -> pd.DataFrame:
     return found.sort_values(
         ["configuration", "epoch"], key=lambda own: own.map(order) if own.dtype == object else own
     )
+
+
+def with_intervals(ends: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
+    """Add x_estimate_low and x_estimate_high, means over the runs, to the last points of mean curves.
+
+    NaN where nothing is estimated, or a run's interval is not known.
+    """
+    keys, columns = ["configuration", "epoch"], ["x_estimate_low", "x_estimate_high"]
+    found = places.groupby(keys)[columns].mean(skipna=False)
+    return ends.join(found, on=keys)
 
 
 def _looks(points: pd.DataFrame, width: float) -> dict[str, dict[str, Any] | None]:
@@ -109,10 +124,11 @@ def _draw_panel(
         style.say_instead(axes, _why_empty(points, cost))
         return
     shown = prose.quantity(COSTS[cost], word, None).fitting(places["x"].to_list())
-    places = places.assign(x=places["x"] * shown.factor)
-    _draw_curves(axes, places, looks)
+    across = ("x", "x_estimate_low", "x_estimate_high")
+    places = places.assign(**{name: places[name] * shown.factor for name in across})
+    extent = places["x"].to_list() + _draw_curves(axes, places, looks)
     panels.set_labels(axes, shown.label, prose.metric_words(points))
-    if positive := [value for value in places["x"] if value > 0]:
+    if positive := [value for value in extent if value > 0]:
         style.log_axis(axes, "x", positive, 10, panels.dense)
     style.linear_axis(axes, places["y"].to_list(), False)
     strong = {name: look for name, look in looks.items() if look is not None}
@@ -120,8 +136,13 @@ def _draw_panel(
     _label_ends(axes, mean[mean["configuration"].isin(strong)], strong, panels.size_mm)
 
 
-def _draw_curves(axes: Axes, places: pd.DataFrame, looks: dict[str, dict[str, Any] | None]) -> None:
-    """Draw mean curves with their ends marked, and repeats as thin lines; one among many is a grey mean."""
+def _draw_curves(
+    axes: Axes, places: pd.DataFrame, looks: dict[str, dict[str, Any] | None]
+) -> list[float]:
+    """Draw mean curves with their ends marked, and repeats as thin lines; one among many is a grey mean.
+
+    Return the ends of the intervals of estimates that are drawn.
+    """
     strong = {name: look for name, look in looks.items() if look is not None}
     mean = means(places)
     is_strong = mean["configuration"].isin(strong)
@@ -134,6 +155,9 @@ def _draw_curves(axes: Axes, places: pd.DataFrame, looks: dict[str, dict[str, An
     _draw_lines(axes, mean[is_strong], colours, style="configuration", dashes=dashes, zorder=3)
     ends = mean[is_strong].groupby("configuration", sort=False).tail(1)
     layout.draw_series(axes, ends, strong, by="configuration", joined=False)
+    ends = with_intervals(ends, places)
+    layout.draw_estimates(axes, ends.assign(series=ends["configuration"]), strong, "x")
+    return ends[["x_estimate_low", "x_estimate_high"]].dropna().to_numpy().ravel().tolist()
 
 
 def _draw_lines(
@@ -200,12 +224,20 @@ def _note_sentences(points: pd.DataFrame) -> list[str]:
             else " All are single runs."
         ),
         "Energy and time count from the start of the run and include the work lost by killed segments.",
+        _open_sentence(points),
         _unplaced_sentence(points),
         prose.no_energy_sentence(points),
         "A configuration shared by several series is shown with the first of them.",
         prose.goal_sentence(points),
         *ends,
     ]
+
+
+def _open_sentence(points: pd.DataFrame) -> str:
+    """Return what the pale bars at the ends of curves are, where there are any."""
+    drawn = points[points["metric"].notna() & points["energy_kwh"].notna()]
+    sentence = prose.estimate_sentence(drawn, "energy_kwh")
+    return f"{sentence} They are at the ends of curves alone." if sentence else ""
 
 
 def _unplaced_sentence(points: pd.DataFrame) -> str:

@@ -175,6 +175,15 @@ def origin_sentence(points: pd.DataFrame) -> str:
     return " ".join(parts)
 
 
+def origin_sentences(parts: pd.DataFrame) -> str:
+    """Return origin and scope of the energies that are known, of bars, whose looks do not show them."""
+    known = parts[parts["energy_kwh"].notna()]
+    keys = ["energy_origin", "energy_scope", "device"]
+    by_origin = known[keys].drop_duplicates().groupby("energy_origin", sort=False)
+    sentences = [origin_sentence(own) for _, own in by_origin]
+    return " ".join(sentences) or "No energy is known for these runs."
+
+
 def _one_origin(origin: str, kinds: pd.DataFrame, several: bool) -> str:
     scopes = {
         scope: ", ".join(own["device"].unique())
@@ -356,3 +365,15 @@ def trend(values: Sequence[tuple[int, float]]) -> str:
         if abs(growth / expected - 1) < 0.05:
             return word
     return "grows" if growth > 1 else "shrinks"
+
+
+def below_idle(parts: pd.DataFrame) -> list[str]:
+    """Return device kinds that used less than idle ones would have, with their configurations."""
+    columns = ["idle_energy_kwh", "energy_kwh"]
+    by_kind = parts.groupby(["device_kind", "configuration"], sort=False)
+    sums = by_kind[columns].sum(skipna=False)
+    below = sums[sums["idle_energy_kwh"] > sums["energy_kwh"] * (1 + 1e-9)].reset_index()
+    return [
+        f"{KIND_WORDS[kind]} of {named(list(own['configuration']))}"
+        for kind, own in data.groups(below, "device_kind")
+    ]

@@ -16,7 +16,7 @@ from scalewatt.claims import check_claims
 from scalewatt.energies.accounting.energy_schema import BESIDE_METERS
 from scalewatt.figures import figure_data as data
 from scalewatt.report.embed_fonts import with_fonts
-from scalewatt.results.figures.figure_schema import KEYS, SCHEMAS
+from scalewatt.results.figures.figure_schema import KEYS, LATER, SCHEMAS
 from scalewatt.results.other_sources import CROSS_CHECKS
 from scalewatt.results.tables import table_schema
 from scalewatt.results.tables.frames import read_frame, records, to_frame
@@ -42,7 +42,7 @@ _LATER = {
     "claims": ("p", *check_claims.CHANCES, "off", "stands"),
     "comparisons": ("spread_freedom",),
     "cross_checks": tuple(BESIDE_METERS),
-    "table1": ("energy_low_kwh", "energy_high_kwh"),
+    **LATER,
 }
 """Columns that older results, as of an archive or of an imported campaign, have not: then null."""
 _EMPTY = {"plan": ("series", "configuration", "repeat", "gpus")}

@@ -161,9 +161,10 @@ _KINDS = (
         "",
         (
             *("device", *_BATCHES, "energy_kwh", "energy_per_node_kwh", "runtime_h", "gpu_hours"),
-            *("metric_last", "n_repeats", *_ORIGIN),
+            *("metric_last", "n_repeats", *_ORIGIN, *_OPEN),
         ),
         headings={"metric_last": "{metric}"},
+        rows=lambda results: _with_open_ends(results.rows("table1")),
     ),
     _Kind(
         "scaling",

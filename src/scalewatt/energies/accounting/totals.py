@@ -15,7 +15,7 @@ class EnergyTotals:
     """Sums of a table of ENERGY_SCHEMA. Under the paper's protocol staging does not count."""
 
     def __init__(self, table: pa.Table, with_staging: bool) -> None:
-        rows = [_with_bounds(row) for row in table.to_pylist()]
+        rows = [with_bounds(row) for row in table.to_pylist()]
         self.rows = [r for r in rows if with_staging or r["stage"] != "stage_data"]
         self.staging = [r for r in rows if r["stage"] == "stage_data"]
         self.scope = [
@@ -121,7 +121,7 @@ def _places(rows: Iterable[dict[str, Any]]) -> set[tuple[int, str]]:
     return {(row["segment"], row["node"]) for row in rows}
 
 
-def _with_bounds(row: dict[str, Any]) -> dict[str, Any]:
+def with_bounds(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of an earlier version with the interval of what is not estimated."""
     if row["energy_low_j"] is not None or row["energy_origin"] == ESTIMATED:
         return row

@@ -19,6 +19,7 @@ from scalewatt.energies.integration.stage_intervals import STAGES, UNATTRIBUTED
 from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import ratio
+from scalewatt.results.tables.estimates import quantity_bounds
 from scalewatt.results.tables.frames import TEXT, column_of, frame_of, to_frame, to_table
 from scalewatt.results.tables.idle import idle_energies_j
 from scalewatt.results.tables.run_row import RunFiles, read_energy
@@ -53,6 +54,8 @@ def breakdown(
     means = part_means(run_parts(files, idle), {id_: len(own) for id_, own in repeats.items()})
     totals = {f"total_kwh_{end}": chosen[f"energy_kwh_{end}"] for end in PARTS[1:]}
     totals["network_energy_kwh"] = chosen["network_energy_kwh_mean"]
+    open_ = quantity_bounds(chosen, "energy_kwh")
+    totals |= {f"total_kwh_estimate_{end}": open_[end] for end in open_}
     heads = chosen.assign(figure=definition["figure"], **totals)
     found = heads.merge(means, on="configuration", how="left")
     return to_frame(to_table(found[BREAKDOWN.names], BREAKDOWN))

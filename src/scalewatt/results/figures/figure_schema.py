@@ -175,6 +175,7 @@ BREAKDOWN = pa.schema(
         *_texts("device_kind", "stage", "short_stages"),
         *_numbers("energy_kwh", "energy_share", "idle_energy_kwh", "discarded_energy_kwh"),
         *_numbers(*(f"total_kwh_{end}" for end in _ENDS), "network_energy_kwh"),
+        *_numbers("total_kwh_estimate_low", "total_kwh_estimate_high"),
     ]
 )
 
@@ -185,6 +186,7 @@ LEARNING = pa.schema(
         *_texts("metric_name", "metric_goal"),
         *((name, pa.int32()) for name in ("repeat", "epoch")),
         *_numbers("metric", "energy_kwh", "time_h"),
+        *_numbers("energy_kwh_estimate_low", "energy_kwh_estimate_high"),
     ]
 )
 
@@ -218,6 +220,15 @@ SCHEMAS = {
     "prediction": PREDICTION,
 }
 """The columns of each figure's table."""
+LATER = {
+    "table1": ("energy_low_kwh", "energy_high_kwh"),
+    **{
+        name: tuple(column for column in schema.names if "_estimate_" in column)
+        for name, schema in SCHEMAS.items()
+        if name != "table1"
+    },
+}
+"""The columns that tables of earlier versions, as of an archive, have not: then null."""
 KEYS = dict.fromkeys(PANELS, POINT_KEY) | {"prediction": ("configuration", "quantity")}
 """Those that name a row, where this is checked."""
 

@@ -17,11 +17,12 @@ import pandas as pd
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.accounting.energy_schema import BOUNDS, EPOCHS_SCHEMA
-from scalewatt.energies.accounting.totals import EnergyTotals, known_sum
+from scalewatt.energies.accounting.totals import EnergyTotals, known_sum, with_bounds
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import COPIED, LEARNING
+from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.run_row import RunFiles, read_energy, read_history
@@ -68,22 +69,24 @@ def run_epochs(files: RunFiles) -> list[Row]:
     history = read_history(files.folder / "history.parquet")
     scope = totals.scope
     parts = [
-        row
+        with_bounds(row)
         for row in read_checked(files.epochs, EPOCHS_SCHEMA, optional=BOUNDS).to_pylist()
         if row["device_kind"] in scope and (with_staging or row["stage"] != "stage_data")
     ]
-    energies = _energies(totals, parts)
     times = _times(totals, parts, spec.nodes)
     seconds = cumulated(history, times) if times else _clocked(history, files, with_staging)
-    ends = (cumulated(history, energies), seconds)
+    energies = cumulated(history, _energies(totals, parts))
+    bounds = [cumulated(history, _bounds(totals, parts, name)) for name in BOUNDS]
     return [
         {
             "epoch": row["epoch"],
             "metric": row["metric"],
-            "energy_kwh": None if joules is None else joules / J_PER_KWH,
+            "energy_kwh": _kwh(joules),
             "time_h": None if seconds is None else seconds / 3600,
+            "energy_kwh_estimate_low": _kwh(low),
+            "energy_kwh_estimate_high": _kwh(high),
         }
-        for row, joules, seconds in zip(history, *ends, strict=True)
+        for row, joules, seconds, low, high in zip(history, energies, seconds, *bounds, strict=True)
     ]
 
 
@@ -114,6 +117,19 @@ def _energies(totals: EnergyTotals, parts: Sequence[Row]) -> Usage | None:
         return None
     of_kinds = [r for r in totals.rows if r["device_kind"] in totals.scope]
     return _usage(parts, of_kinds, "energy_j", lambda row: row["energy_j"], 1.0)
+
+
+def _bounds(totals: EnergyTotals, parts: Sequence[Row], name: str) -> Usage | None:
+    """Return the lower or upper ends in J (`name`, one of BOUNDS) of estimated energies, as if all their
+    errors had the same sign; None if nothing is estimated, or an interval is not known."""
+    if totals.origin not in ORIGINS or None in totals.total_bounds_j:
+        return None
+    of_kinds = [row for row in totals.rows if row["device_kind"] in totals.scope]
+    return _usage(parts, of_kinds, name, lambda row: row[name], 1.0)
+
+
+def _kwh(joules: float | None) -> float | None:
+    return None if joules is None else joules / J_PER_KWH
 
 
 def _times(totals: EnergyTotals, parts: Sequence[Row], nodes: int) -> Usage | None:
