@@ -21,6 +21,7 @@ from report_results import demo, made_runs, write_results
 from run_files import device, part, write_energy
 
 import scalewatt
+from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA, TRACES_SCHEMA
 from scalewatt.energies.views.describe import describe
 from scalewatt.energies.views.device_rows import DEVICE_ROWS_SCHEMA
@@ -155,6 +156,24 @@ def test_totals_have_energy_but_no_samples(tmp_path: Path) -> None:
 def test_a_wrong_option_is_refused(workplace: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(scalewatt.InputError, match=re.escape(message)):
         scalewatt.energy("gpu.csv", **options)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
+def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        scalewatt.energy(name)
+
+
+@pytest.mark.parametrize("named", [{"run": "r1"}, {"round": "1"}])
+def test_a_run_is_not_chosen_from_a_recording_of_one_run(
+    tmp_path: Path, named: dict[str, str]
+) -> None:
+    path = tmp_path / "gpus.csv"
+    rows = (f"2024/07/01 12:00:{t:02d}.000, 0, {100 + t % 3} W\n" for t in range(60))
+    path.write_text("timestamp, index, power.draw [W]\n" + "".join(rows))
+    assert scalewatt.energy(path, time_zone="UTC")["energy_j"].sum() == pytest.approx(59 * 101)
+    with pytest.raises(InputError, match="expected no name of a"):
+        scalewatt.energy(path, **named)
 
 
 def test_a_campaigns_tables_come_with_those_of_its_runs(workplace: Path) -> None:

@@ -70,7 +70,7 @@ def accounts_of(
     path = Path(path)
     events = read_stages(stages) if stages else None
     named = run_id is not None or round_id is not None
-    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for
+    if _exists(path) and not (path.is_file() or path.is_dir()):  # a pipe would be waited for
         raise InputError(
             f"{path}: is no plain file; expected a perun file, a journal or a run folder"
         )
@@ -84,6 +84,8 @@ def accounts_of(
     if is_journal(path):
         _refuse_run(path, named, "a journal")
     elif path.is_file() and find_format(path, options) is not None:
+        if round_id is not None:
+            raise InputError(f"{path}: only perun's files hold rounds; expected no name of a round")
         record = read_foreign(path, replace(options, run=run_id or options.run))
         return _of_record(path, record, events, gpus_per_node, traces)
     elif path.is_file() and is_table(path):
@@ -91,6 +93,18 @@ def accounts_of(
     with _opened(path, run_id, round_id) as segment:
         found = _of_segment(path, segment, events, gpus_per_node, traces)
     return replace(found, more=_others(path))
+
+
+def _exists(path: Path) -> bool:
+    """Return True if there is something at a path; InputError for a name that no file can have."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: cannot be read ({reason})") from error
+    return True
 
 
 def _of_record(

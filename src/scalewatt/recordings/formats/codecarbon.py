@@ -247,4 +247,4 @@ def _recognises(head: Head) -> bool:
     return set(_NEEDED) <= set(header) and "emissions" in header
 
 
-FORMAT = Format("codecarbon", _recognises, read_codecarbon)
+FORMAT = Format("codecarbon", _recognises, read_codecarbon, holds_runs=True)

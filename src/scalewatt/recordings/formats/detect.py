@@ -59,6 +59,10 @@ def read_foreign(path: Path, options: Options | None = None) -> Recording:
     found = find_format(path, options)
     if found is None:
         raise InputError(unknown_format(path))
+    if options is not None and options.run is not None and found.records and not found.holds_runs:
+        raise InputError(
+            f"{path}: a recording of {found.name} holds one run; expected no name of a run"
+        )
     return _printable(replace(found.read(path, options or Options()), format=found.name))
 
 

@@ -117,6 +117,8 @@ class Format:
     """As it stands in tables and messages, such as "nvidia-smi"."""
     recognises: Callable[[Head], bool]
     read: Callable[[Path, Options], Recording]
+    holds_runs: bool = False
+    """True if a file may hold several runs, windows or steps, of which `Options.run` names one."""
     records: bool = True
     """False of what a tool writes beside its recordings: told by its content, and refused with the reason."""
 

@@ -203,4 +203,4 @@ def _recognises(head: Head) -> bool:
     return STEPS in head.groups or any(name.endswith(ends) for name in head.groups)
 
 
-FORMAT = Format("slurm-profile", _recognises, read_slurm_profile)
+FORMAT = Format("slurm-profile", _recognises, read_slurm_profile, holds_runs=True)

@@ -298,6 +298,6 @@ def _refuse_table(path: Path, options: Options) -> Recording:
     )
 
 
-WINDOWS = Format("zeus-windows", _is_windows, read_zeus_windows)
+WINDOWS = Format("zeus-windows", _is_windows, read_zeus_windows, holds_runs=True)
 POWER = Format("zeus-power", _is_power, read_zeus_power)
 TABLE = Format("zeus-table", _is_table, _refuse_table, records=False)
