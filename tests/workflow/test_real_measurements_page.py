@@ -125,7 +125,7 @@ def test_energies_of_both_windows_are_those_of_the_page(
         assert ruled == pytest.approx(number(by_rule), abs=0.6e-3)
         off = 100 * (ruled / own["energy_kwh"].mean() - 1)
         assert off == pytest.approx(number(difference), abs=0.06)
-        assert own["runtime_s"].mean() == pytest.approx(number(seconds), abs=3)
+        assert own["runtime_s"].mean() == pytest.approx(number(seconds), abs=0.6)
 
 
 def test_what_rests_on_copies_is_that_of_the_page(runs: pd.DataFrame) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import http.client
 import ipaddress
-import json
 import re
 import socket
 import ssl
@@ -29,6 +28,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.recordings.series import short_name
 
 URL, USER = "SCALEWATT_REDFISH_URL", "SCALEWATT_REDFISH_USER"
@@ -209,7 +209,7 @@ class Controller:
             raise RedfishError(f"it answers with HTTP {answer.status}")
         if len(text) > _MOST_BYTES:
             raise RedfishError("its answer is too long")
-        document = json.loads(text)
+        document = parse_json(text)
         if not isinstance(document, dict):
             raise RedfishError("its answer is no document of Redfish")
         return document
