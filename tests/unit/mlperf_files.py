@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +33,20 @@ def result_log(
     samples: int = 1_281_167,
     evaluations: Sequence[tuple[float, float]] = ((100.0, 120.0),),
     status: str = "success",
+    facts: Mapping[str, Any] | None = None,
     **counted: Any,
 ) -> str:
-    """Return a result log whose run begins at START_S; `counted` says how far it was trained."""
+    """Return a result log whose run begins at START_S; `counted` says how far it was trained.
+
+    `facts` are further values, or others than usual, by their keys.
+    """
     rank = "0: "
+    usual = {"global_batch_size": batch, "train_samples": samples, "seed": 7}
+    known = {**usual, **(facts or {})}
     lines = [
         line(START_S - 40, "init_start", rank=rank),
         line(START_S - 40, "submission_benchmark", benchmark, rank=rank),
-        line(START_S - 40, "global_batch_size", batch, rank=rank),
-        line(START_S - 40, "train_samples", samples, rank=rank),
-        line(START_S - 40, "seed", 7, rank=rank),
+        *(line(START_S - 40, key, value, rank=rank) for key, value in known.items()),
         "a line of something else\n",
         line(START_S, "run_start", rank=rank),
     ]

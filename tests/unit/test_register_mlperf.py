@@ -233,6 +233,116 @@ def test_a_run_that_stands_there_twice_counts_once(tmp_path: Path, submitter: Pa
     assert sum(text.startswith("registered:") for text in lines) == 2
 
 
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (result_log("weird bench-Ü"), "model"),
+        (result_log(facts={"global_batch_size": 1e300}), "states no global_batch_size"),
+        (result_log(facts={"global_batch_size": 16 * 10**10}), "local_batch_size"),
+        (result_log("another", facts={"train_samples": 1e300}), "no train_samples"),
+        (result_log(facts={"gradient_accumulation_steps": 3}), "gradient_accumulation_steps: 3"),
+        (result_log(facts={"gradient_accumulation_steps": 4}), "is another configuration"),
+    ],
+)
+def test_a_damaged_run_is_left_out_and_the_others_are_registered(
+    tmp_path: Path, submitter: Path, result: str, reason: str
+) -> None:
+    for number in ("1", "2"):
+        write_run(submitter, "one", number, {"node_1": whole_log(wave(5000 + int(number)))})
+    write_run(submitter, "one", "3", {"node_1": whole_log(wave(5100))}, result)
+    lines = registered(tmp_path, submitter)
+    (left_out,) = (text for text in lines if text.startswith("left out:"))
+    assert reason in left_out
+    assert sum(text.startswith("registered:") for text in lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("facts", "counted"),
+    [({"seed": 1e300}, {}), ({}, {"epoch_num": 1e300}), ({}, {"epoch_num": -1})],
+)
+def test_counts_that_cannot_be_are_unknown(
+    tmp_path: Path, submitter: Path, facts: dict, counted: dict
+) -> None:
+    result = result_log(facts=facts, **counted)
+    write_run(submitter, "one", "1", {"node_1": whole_log(wave(5000))}, result)
+    registered(tmp_path, submitter)
+    row = row_of(tmp_path, ONE)
+    assert (row["samples"] is None) == bool(counted)
+    assert any(text.startswith("already there") for text in registered(tmp_path, submitter))
+
+
+def test_a_nodes_file_without_a_reading_leaves_its_run_out(tmp_path: Path, submitter: Path) -> None:
+    write_run(submitter, "two", "1", {f"node_{i}": whole_log(wave(5000 + i)) for i in (0, 1)})
+    write_run(submitter, "two", "2", {"node_0": whole_log(wave(5000.5)), "node_1": ""})
+    lines = registered(tmp_path, submitter)
+    (left_out,) = (text for text in lines if text.startswith("left out:"))
+    assert "result_2/node_1.txt: holds no power_reading" in left_out
+
+
+def test_what_a_log_lacks_at_the_runs_ends_is_not_covered(tmp_path: Path, submitter: Path) -> None:
+    late = power_log(wave(5000), START_S + 8, START_S + 260)
+    write_run(submitter, "one", "1", {"node_1": late})
+    registered(tmp_path, submitter)
+    row = row_of(tmp_path, ONE)
+    assert row["runtime_s"] == pytest.approx(200)
+    assert row["coverage"] == pytest.approx(192 / 200)
+    assert row["energy_kwh"] * 3.6e6 == pytest.approx(5000 * 192, rel=0.02)
+    assert "sensor_short" in row["flags"]
+
+
+def test_passes_count_accumulated_gradients(tmp_path: Path, submitter: Path) -> None:
+    result = result_log(facts={"gradient_accumulation_steps": 4})
+    write_run(submitter, "one", "1", {"node_1": whole_log(wave(5000))}, result)
+    registered(tmp_path, submitter)
+    row = row_of(tmp_path, f"{ONE}-ga4")
+    assert row["gradient_accumulation_steps"] == 4
+    assert (row["local_batch_size"], row["global_batch_size"]) == (400, 3200)
+    assert row["passes"] == 4 * 8 * row["updates"]
+
+
+def test_a_model_that_is_never_split_has_a_replica_on_each_gpu(
+    tmp_path: Path, submitter: Path
+) -> None:
+    result = result_log(facts={"d_batch_size": 400})
+    nodes = {f"node_{i}": whole_log(wave(5000 + i)) for i in (0, 1)}
+    write_run(submitter, "two", "1", nodes, result)
+    registered(tmp_path, submitter)
+    assert row_of(tmp_path, TWO)["gpus_per_replica"] == 1
+
+
+def other_submission(submitter: Path) -> Path:
+    """Return another submission, with runs of the same training on a system of the same name."""
+    other = submitter.with_name("b-submitter")
+    write_system(other, "one", 1)
+    write_run(other, "one", "1", {"node_1": whole_log(wave(6000))})
+    return other
+
+
+def test_runs_of_several_submissions_are_no_repeats(tmp_path: Path, submitter: Path) -> None:
+    for number in ("1", "2"):
+        write_run(submitter, "one", number, {"node_1": whole_log(wave(5000 + int(number)))})
+    other_submission(submitter)
+    registered(tmp_path, submitter.parent)
+    campaign = load_campaign(tmp_path / "campaigns" / "mlperf.yaml", None)
+    assert campaign.repeats == {f"{ONE}-a_submitter": 2, f"{ONE}-b_submitter": 1}
+    assert len(campaign.series) == 2
+
+
+def test_another_submission_is_not_added_to_a_configuration(
+    tmp_path: Path, submitter: Path
+) -> None:
+    write_run(submitter, "one", "1", {"node_1": whole_log(wave(5000))})
+    registered(tmp_path, submitter)
+    other = other_submission(submitter)
+    with pytest.raises(InputError, match=r"already registered from .*a-submitter.*a variant"):
+        registered(tmp_path, other)
+    table = tmp_path / "told.csv"
+    table.write_text(f"path,variant\n{other / 'results'},ac\n")
+    registered(tmp_path, other, table=table)
+    campaign = load_campaign(tmp_path / "campaigns" / "mlperf.yaml", None)
+    assert campaign.repeats == {ONE: 1, f"{ONE}-ac": 1}
+
+
 def test_a_run_without_power_or_system_is_left_out(tmp_path: Path, submitter: Path) -> None:
     write_run(submitter, "one", "1", {})
     write_run(submitter, "unknown", "1", {"node_1": whole_log(wave(5000))})
@@ -323,7 +433,10 @@ def test_broken_stop_stamps_of_real_logs_are_flagged(real: pd.DataFrame) -> None
 @needs_real
 def test_replicas_of_real_runs_are_counted(real: pd.DataFrame) -> None:
     llama = real[real["model"] == "llama2_70b_lora"].groupby("gpus")[
-        ["local_batch_size", "global_batch_size", "gpus_per_replica"]
+        [
+            *("local_batch_size", "global_batch_size"),
+            *("gpus_per_replica", "gradient_accumulation_steps"),
+        ]
     ]
     assert llama.max().to_numpy().tolist() == llama.min().to_numpy().tolist()
-    assert llama.max().to_numpy().tolist() == [[4, 8, 4], [1, 8, 8], [1, 64, 8]]
+    assert llama.max().to_numpy().tolist() == [[4, 8, 4, 4], [1, 8, 8, 1], [1, 64, 8, 1]]

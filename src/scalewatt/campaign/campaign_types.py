@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from scalewatt.common.errors import InputError
+
 
 @dataclass(frozen=True)
 class Device:
@@ -108,6 +110,27 @@ class EpochWork(NamedTuple):
     updates: int
 
 
+PASS_KEYS = {"gpus_per_replica": "gpr", "gradient_accumulation_steps": "ga"}
+"""Settings of how a batch is spread over GPUs and passes, 1 by default, with their short form in ids."""
+
+
+def check_replicas(gpus: int, per_replica: int, where: str) -> None:
+    """Raise InputError if copies of the model, of `per_replica` GPUs each, do not fit the GPUs."""
+    if gpus % per_replica:
+        raise InputError(
+            f"{where}: gpus_per_replica: {per_replica} of {gpus} GPUs; allowed: a divisor of {gpus}"
+        )
+
+
+def check_accumulation(local_batch_size: int, steps: int, where: str) -> None:
+    """Raise InputError if a local batch is not made of `steps` passes of equal size."""
+    if local_batch_size % steps:
+        raise InputError(
+            f"{where}: gradient_accumulation_steps: {steps} of a local batch of {local_batch_size}; "
+            f"allowed: a divisor of {local_batch_size}"
+        )
+
+
 def epoch_work(dataset_samples: int, replicas: int, local_batch_size: int) -> EpochWork:
     """Return the work of an epoch: all replicas have equal shares, the last, partial batch counts.
 
@@ -161,6 +184,11 @@ class TrainingDefinition:
     def replicas(self) -> int:
         """Return the copies of the model that train on different samples."""
         return self.gpus // self.gpus_per_replica
+
+    @property
+    def gradient_accumulation_steps(self) -> int:
+        """Return the passes whose gradients a copy of the model adds up for one update."""
+        return int(self.settings.get("gradient_accumulation_steps") or 1)
 
     @property
     def samples_per_gpu(self) -> int | None:

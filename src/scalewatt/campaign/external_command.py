@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
-from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.campaign_types import PASS_KEYS, Campaign
 from scalewatt.campaign.model_registry import COMMAND
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.campaign.series_expansion import Expansion
@@ -28,6 +28,8 @@ PLACEHOLDERS = {
     "ranks_per_node": "ranks_per_node",
     "local_batch_size": "local_batch_size",
     "global_batch_size": "global_batch_size",
+    "gpus_per_replica": "gpus_per_replica",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
     "epochs": "epochs",
     "seed": "seed",
     "samples": "dataset_samples",
@@ -35,7 +37,7 @@ PLACEHOLDERS = {
     "repeat": "repeat",
 }
 """What a command may name in braces, and the key of the spec that it stands for."""
-_OVERRIDABLE = ("epochs", "samples", "precision")
+_OVERRIDABLE = ("epochs", "samples", "precision", *PASS_KEYS)
 
 
 def is_command(content: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
@@ -87,8 +89,11 @@ class CommandExpansion(Expansion):
         _check_command(settings, f"{where}.command")
         folder = Path(settings["folder"])
         files = files_sha256(folder, settings["files"], f"{where}.files")
+        # What is at its default stays out of the spec, as in those that are older than these keys.
+        apart = {key for key in PASS_KEYS if settings[key] == 1}
+        own = {key: value for key, value in settings.items() if key not in apart}
         # Both, so that a file that a pattern names only later is noticed before a start.
-        return {**settings, "patterns": settings["files"], "files": files}, changed
+        return {**own, "patterns": settings["files"], "files": files}, changed
 
     def _dataset(self) -> dict[str, Any]:
         return DATASET
@@ -105,10 +110,10 @@ class CommandExpansion(Expansion):
         if whole is None:
             return None, None
         samples = floor(whole * fraction)
-        if samples < gpus:
+        if samples < gpus // self._per_replica:
             raise InputError(
                 f"{self.where}.dataset_fraction: leaves {samples} training samples for {gpus} GPUs; "
-                "allowed: at least one per GPU"
+                "allowed: at least one per GPU, or per copy of the model"
             )
         return samples, None
 

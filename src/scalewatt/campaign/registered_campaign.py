@@ -9,7 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster, Configuration, Device, Series
+from scalewatt.campaign.campaign_types import (
+    PASS_KEYS,
+    Campaign,
+    Cluster,
+    Configuration,
+    Device,
+    Series,
+    check_accumulation,
+    check_replicas,
+)
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, schema
 
@@ -82,6 +91,13 @@ def registered_schema() -> dict[str, Any]:
     return {**root, "properties": properties, "$defs": {**of_campaigns["$defs"], **root["$defs"]}}
 
 
+def check_point(entry: dict[str, Any], point: Point, where: str) -> None:
+    """Raise InputError if what describes a series, and one point of it, cannot stand in a campaign."""
+    root = registered_schema()
+    check({**entry, "points": [point]}, root["$defs"]["series"], where, root)
+    configuration(entry, point, where)
+
+
 def configuration(entry: dict[str, Any], point: Point, where: str) -> Configuration:
     """Return the configuration at one point of a series; InputError if GPUs and nodes do not fit."""
     gpus, nodes = point["gpus"], point.get("nodes", 1)
@@ -90,11 +106,8 @@ def configuration(entry: dict[str, Any], point: Point, where: str) -> Configurat
             f"{where}: gpus {gpus} on {nodes} nodes; allowed: the same number of GPUs on every node"
         )
     local, per_replica = point["local_batch_size"], point.get("gpus_per_replica", 1)
-    if gpus % per_replica:
-        raise InputError(
-            f"{where}: gpus_per_replica: {per_replica} of {gpus} GPUs; allowed: a divisor of {gpus}"
-        )
-    split = {"gpus_per_replica": per_replica} if per_replica > 1 else {}
+    check_replicas(gpus, per_replica, where)
+    check_accumulation(local, point.get("gradient_accumulation_steps", 1), where)
     return Configuration(
         id=configuration_id(entry, point),
         model=entry["model"],
@@ -114,7 +127,7 @@ def configuration(entry: dict[str, Any], point: Point, where: str) -> Configurat
         settings={
             "precision": point.get("precision"),
             "variant": point.get("variant"),
-            **split,
+            **{key: point[key] for key in PASS_KEYS if point.get(key, 1) > 1},
         },
     )
 
@@ -147,11 +160,10 @@ def work_key(point: Point) -> str:
 
 
 def extras(point: Point) -> list[str]:
-    """Return GPUs per replica, precision, variant and protocol, as ids show them."""
+    """Return GPUs per replica, accumulation, precision, variant and protocol, as ids show them."""
     protocol = point.get("protocol", OTHER_PROTOCOL)
-    per_replica = point.get("gpus_per_replica", 1)
     return [
-        *([f"gpr{per_replica}"] if per_replica > 1 else []),
+        *(f"{short}{point[key]}" for key, short in PASS_KEYS.items() if point.get(key, 1) > 1),
         *filter(None, (point.get("precision"), point.get("variant"))),
         *([f"protocol{protocol}"] if protocol not in (OTHER_PROTOCOL, TARGET_PROTOCOL) else []),
     ]

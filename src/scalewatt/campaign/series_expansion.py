@@ -8,7 +8,15 @@ from fractions import Fraction
 from math import floor
 from typing import Any
 
-from scalewatt.campaign.campaign_types import SAME, VARIED, Configuration, Device, Series
+from scalewatt.campaign.campaign_types import (
+    SAME,
+    VARIED,
+    Configuration,
+    Device,
+    Series,
+    check_accumulation,
+    check_replicas,
+)
 from scalewatt.campaign.model_registry import known_models, model_key
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, defaults, one_of
@@ -179,16 +187,26 @@ class Expansion:
         return first, seeds
 
     def _batch_sizes(self, gpus: int) -> tuple[int, int]:
-        size = self.entry[self.constant]
+        size, per_replica = self.entry[self.constant], self._per_replica
+        check_replicas(gpus, per_replica, f"{self.where}.gpus")
+        replicas = gpus // per_replica
         if self.constant == "local_batch_size":
-            return size, size * gpus
-        if size % gpus:
-            allowed = [str(n) for n in range(1, max(self.entry["gpus"]) + 1) if size % n == 0]
-            raise InputError(
-                f"{self.where}.global_batch_size: {size} does not divide by {gpus} GPUs; "
-                f"allowed GPU counts: {', '.join(allowed)}"
-            )
-        return size // gpus, size
+            local, global_ = size, size * replicas
+        else:
+            if size % replicas:
+                counts = range(per_replica, max(self.entry["gpus"]) + 1, per_replica)
+                allowed = [str(n) for n in counts if size % (n // per_replica) == 0]
+                raise InputError(
+                    f"{self.where}.global_batch_size: {size} does not divide by {gpus} GPUs; "
+                    f"allowed GPU counts: {', '.join(allowed)}"
+                )
+            local, global_ = size // replicas, size
+        check_accumulation(local, self.settings.get("gradient_accumulation_steps", 1), self.where)
+        return local, global_
+
+    @property
+    def _per_replica(self) -> int:
+        return int(self.settings.get("gpus_per_replica", 1))
 
     def _check_device(self, gpus: int, local_batch_size: int) -> None:
         device = self.device

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
+from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL, check_point
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json_object
 from scalewatt.recordings.foreign_files import recording_name
+from scalewatt.recordings.formats.mlperf_power import READING
 from scalewatt.recordings.formats.mlperf_result import MlperfResult, read_mlperf_result
 from scalewatt.registration.mlperf_benchmarks import BENCHMARKS, EPOCHS, GPUS_PER_REPLICA
+from scalewatt.registration.mlperf_lines import FoundRun, LeftOut, on_lines
 from scalewatt.registration.recording_discovery import Recorded, RecordedFile
 from scalewatt.registration.run_descriptions import Description
 
@@ -26,6 +28,7 @@ RESULT_LOG = "segment-000.mlperf-result.txt"
 """Name of the copy of a run's result log, beside its recordings."""
 _POWER_FILE = re.compile(r"^(node|sw)_\d+\.txt$")
 TELLABLE = ("gpus_per_replica", "series", "label", "variant", "precision")
+_MOST_SAMPLES = 10**15
 
 
 @dataclass(frozen=True)
@@ -33,29 +36,13 @@ class System:
     """The machine of a folder of results."""
 
     name: str
+    submission: str
+    """Name of the submission's folder, such as smc-dc-power."""
     submitter: str
     device: str
     device_name: str
     nodes: int
     gpus_per_node: int
-
-
-@dataclass(frozen=True)
-class FoundRun:
-    """One run with all that is known of it."""
-
-    description: Description
-    recorded: Recorded
-    nodes: int
-    stages: tuple[dict[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A run that is not registered, and why."""
-
-    path: Path
-    reason: str
 
 
 def is_submission(path: Path) -> bool:
@@ -91,7 +78,8 @@ def find_runs(
                 except InputError as error:
                     left_out.append(LeftOut(result, str(error)))
     once, repeated = _each_once(runs)
-    return _on_lines(once), [*left_out, *repeated]
+    placed, beside = on_lines(once)
+    return placed, [*left_out, *repeated, *beside]
 
 
 def _each_once(runs: Sequence[FoundRun]) -> tuple[list[FoundRun], list[LeftOut]]:
@@ -131,7 +119,12 @@ def _system(path: Path) -> System:
     if not device:
         raise InputError(f"{path}: accelerator_model_name: {name!r}; allowed: a name")
     return System(
-        path.stem, str(content["submitter"]), device, name, int(counts[0]), int(counts[1])
+        path.stem,
+        path.resolve().parents[1].name,
+        str(content["submitter"]),
+        device,
+        name,
+        *map(int, counts),
     )
 
 
@@ -145,25 +138,28 @@ def _found(result: Path, system: System, told: Mapping[str, Any]) -> FoundRun:
     gpus = system.nodes * system.gpus_per_node
     point = {**_work(result, run, system, gpus, told), "gpus": gpus, "protocol": TARGET_PROTOCOL}
     known = BENCHMARKS.get(run.benchmark)
+    point |= {key: told[key] for key in ("variant", "precision") if key in told}
     entry = {"model": run.benchmark.lower(), "device": system.device}
     if known is not None:
         entry["metric_name"] = known.metric_name
+    check_point(entry, point, str(result))
     trained = _samples(run, point["dataset_samples"])
     batch = run.global_batch_size or 1
     given = {
         "device_name": system.device_name,
         "metric_goal": known.metric_goal if known else "min",
+        "metric_target": known.target if known else None,
         "window": {"start_s": run.start_s, "end_s": run.stop_s},
         "updates": None if trained is None else round(trained / batch),
         "seed": run.seed,
-        "source": f"MLPerf Training, {system.submitter}, {system.name}, {result.stem}",
+        "source": f"MLPerf Training, {system.submitter}, {system.submission}, {system.name}, {result.stem}",
         **{key: told[key] for key in ("series", "label") if key in told},
     }
     description = Description(
         where=str(result),
         path=power,
         entry=entry,
-        point={**point, **{key: told[key] for key in ("variant", "precision") if key in told}},
+        point=point,
         constant="global_batch_size",
         samples=trained,
         metric=run.metric,
@@ -176,13 +172,18 @@ def _found(result: Path, system: System, told: Mapping[str, Any]) -> FoundRun:
         raise InputError(f"{power}: {len(hosts)} nodes' files of a system of {system.nodes} nodes")
     log = RecordedFile(result, file_sha256(result), 0, RESULT_LOG)
     recorded = Recorded((*_recorded_files(files), log), (hosts,), {}, ())
-    return FoundRun(description, recorded, system.nodes, run.stages)
+    place = system.submission, system.name
+    return FoundRun(description, recorded, system.nodes, run.stages, place)
 
 
 def _power_files(folder: Path) -> list[Path]:
     files = sorted(p for p in folder.glob("*.txt") if _POWER_FILE.match(p.name))
-    if not any(p.stem.startswith("node_") for p in files):
+    nodes = [path for path in files if path.stem.startswith("node_")]
+    if not nodes:
         raise InputError(f"{folder}: holds no power log of a node")
+    for path in nodes:
+        if READING.encode() not in path.read_bytes():
+            raise InputError(f"{path}: holds no {READING}")
     return files
 
 
@@ -193,7 +194,7 @@ def _recorded_files(files: list[Path]) -> tuple[RecordedFile, ...]:
 def _work(
     result: Path, run: MlperfResult, system: System, gpus: int, told: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return batch size, GPUs per replica and dataset of a run; epochs is 1, as its protocol has it."""
+    """Return batch size, replicas, passes and dataset of a run; epochs is 1, as its protocol has it."""
     known = BENCHMARKS.get(run.benchmark)
     samples = known.dataset_samples if known and known.dataset_samples else run.train_samples
     if run.global_batch_size is None or not samples:
@@ -205,31 +206,36 @@ def _work(
             f"{result}: global batch {run.global_batch_size} on {gpus} GPUs, {per_replica} to a replica, "
             "does not divide"
         )
-    split = {"gpus_per_replica": per_replica} if per_replica > 1 else {}
+    passes = {
+        "gpus_per_replica": per_replica,
+        "gradient_accumulation_steps": run.accumulation_steps,
+    }
     return {
         "local_batch_size": run.global_batch_size // replicas,
         "dataset_samples": samples,
         "epochs": 1,
-        **split,
+        **{key: count for key, count in passes.items() if count > 1},
     }
 
 
 def _gpus_per_replica(
     result: Path, run: MlperfResult, system: System, gpus: int, told: Mapping[str, Any]
 ) -> int:
-    """Return how many GPUs hold one copy of the model: as told, as logged, or as is known."""
+    """Return how many GPUs hold one copy of the model: as told, as is known of it, or as logged."""
     if "gpus_per_replica" in told:
         return int(told["gpus_per_replica"])
+    benchmark = BENCHMARKS.get(run.benchmark)
+    if benchmark is not None and not benchmark.splits_model:
+        return 1
     if run.local_batch_size and run.global_batch_size:
-        replicas = run.global_batch_size // (run.local_batch_size * run.accumulation_steps)
-        if replicas and gpus % replicas == 0:
+        replicas, rest = divmod(
+            run.global_batch_size, run.local_batch_size * run.accumulation_steps
+        )
+        if replicas and not rest and gpus % replicas == 0:
             return gpus // replicas
     known = GPUS_PER_REPLICA.get((system.submitter, run.benchmark, system.nodes))
     if known is not None:
         return known
-    benchmark = BENCHMARKS.get(run.benchmark)
-    if benchmark is not None and not benchmark.splits_model:
-        return 1
     raise InputError(
         f"{result}: how many GPUs hold one copy of the model is not known; a row of --table with the "
         f"path {result.parent} and gpus_per_replica says it"
@@ -241,72 +247,5 @@ def _samples(run: MlperfResult, dataset_samples: int) -> int | None:
     known = BENCHMARKS.get(run.benchmark)
     if known is None or run.trained is None:
         return None
-    return round(run.trained * (dataset_samples if known.counts == EPOCHS else 1))
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of the figures."""
-
-    name: str
-    label: str
-    runs: tuple[FoundRun, ...]
-
-
-def _on_lines(runs: Sequence[FoundRun]) -> list[FoundRun]:
-    """Return the runs, each told its line at its global batch size, and whether seeds varied there."""
-    placed: dict[int, FoundRun] = {}
-    for line in _lines(runs, "global"):
-        varied = {"seeds": "varied"} if _seeds_vary(line.runs) else {}
-        for one in line.runs:
-            own = one.description
-            given = {"series": line.name, "label": line.label, **own.given}
-            entry = {**own.entry, **varied}
-            placed[id(one)] = replace(one, description=replace(own, entry=entry, given=given))
-    return [placed[id(one)] for one in runs]
-
-
-def _seeds_vary(runs: Sequence[FoundRun]) -> bool:
-    """Return True if the repeats of each configuration had a seed of their own."""
-    seeds = [(str(one.description.point), one.description.given["seed"]) for one in runs]
-    return all(seed is not None for _, seed in seeds) and len(set(seeds)) == len(seeds)
-
-
-def series_of(runs: Sequence[FoundRun]) -> list[Line]:
-    """Return the lines at one local batch size along which GPUs and global batch size grow."""
-    lines = _lines(runs, "local")
-    return [
-        replace(line, label=f"{line.label} ({_batches(line)})")
-        for line in lines
-        if len({one.description.point["gpus"] for one in line.runs}) > 1
-        and len({_batch(one, "global") for one in line.runs}) > 1
-    ]
-
-
-def _batches(line: Line) -> str:
-    """Return the range of a line's global batch sizes."""
-    found = [_batch(one, "global") for one in line.runs]
-    return f"GBS {min(found)} to {max(found)}"
-
-
-def _lines(runs: Sequence[FoundRun], key: str) -> list[Line]:
-    """Sort runs to lines at one `global` or `local` batch size, of one training on one device."""
-    found: dict[tuple[Any, ...], list[FoundRun]] = {}
-    for one in runs:
-        found.setdefault((*_training(one), _batch(one, key)), []).append(one)
-    word = "GBS" if key == "global" else "LBS"
-    return [
-        Line(f"{model}-{device}-{word.lower()}{batch:04d}", f"{model}, {word} {batch}", tuple(own))
-        for (model, device, _, batch), own in found.items()
-    ]
-
-
-def _training(one: FoundRun) -> tuple[Any, ...]:
-    entry = one.description.entry
-    return entry["model"], entry["device"], one.description.point["dataset_samples"]
-
-
-def _batch(one: FoundRun, key: str) -> int:
-    point = one.description.point
-    local = int(point["local_batch_size"])
-    return local if key == "local" else local * (point["gpus"] // point.get("gpus_per_replica", 1))
+    trained = run.trained * (dataset_samples if known.counts == EPOCHS else 1)
+    return round(trained) if trained < _MOST_SAMPLES else None

@@ -27,13 +27,8 @@ from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.registration import campaign_file
 from scalewatt.registration.campaign_file import point_of
 from scalewatt.registration.foreign_discovery import open_foreign
-from scalewatt.registration.mlperf_submission import (
-    TELLABLE,
-    FoundRun,
-    find_runs,
-    is_submission,
-    series_of,
-)
+from scalewatt.registration.mlperf_lines import FoundRun, series_of
+from scalewatt.registration.mlperf_submission import TELLABLE, find_runs, is_submission
 from scalewatt.registration.recording_discovery import Recorded, open_recording
 from scalewatt.registration.run_descriptions import (
     Description,
@@ -48,7 +43,7 @@ from scalewatt.registration.run_folder import (
     write_run,
 )
 
-_IF_GIVEN = ("metric_goal", "window", "updates", "seed", "source")
+_IF_GIVEN = ("metric_goal", "metric_target", "window", "updates", "seed", "source")
 """What a description has only where it is known."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
@@ -238,10 +233,12 @@ def _repeats(wanted: list[_Wanted], known: list[Registered], folder: Path) -> li
     repeats: dict[int, int] = {}
     for place, one in enumerate(wanted):
         there = next((k for k in known if k.identity == one.recorded.identity), None)
-        if there is not None:
+        if there is None:
+            _check_place(one, known)
+        else:
             _check_same(one, there, folder)
             repeats[place] = there.repeat
-        elif "repeat" in one.one.given:
+        if there is None and "repeat" in one.one.given:
             repeat = one.one.given["repeat"]
             if (one.id, repeat) in taken:
                 raise InputError(
@@ -257,6 +254,23 @@ def _repeats(wanted: list[_Wanted], known: list[Registered], folder: Path) -> li
             taken.add((one.id, free))
             repeats[place] = free
     return [repeats[place] for place in range(len(wanted))]
+
+
+def _check_place(one: _Wanted, known: list[Registered]) -> None:
+    """Raise InputError if runs of another submission or system are there as the same configuration."""
+    place = _place(one.one.given.get("source"))
+    others = (k.description.get("source") for k in known if k.configuration == one.id)
+    other = next((source for source in others if _place(source) != place), None)
+    if other is not None:
+        raise InputError(
+            f"{one.one.where}: {one.id} is already registered from {other}, whose repeats these are not; "
+            "allowed: a variant that sets them apart, in a row of --table, or another campaign name"
+        )
+
+
+def _place(source: str | None) -> str | None:
+    """Return the submission and system in the source of a run, which ends with the run's own name."""
+    return source.rpartition(", ")[0] if source else None
 
 
 def _check_same(one: _Wanted, there: Registered, folder: Path) -> None:

@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.campaign_types import PASS_KEYS, check_accumulation, check_replicas
 from scalewatt.campaign.model_registry import PHASES
 from scalewatt.campaign.registered_campaign import OTHER_PROTOCOL, Point
 from scalewatt.common.errors import InputError
@@ -20,7 +21,7 @@ from scalewatt.recordings.formats.format import NO_OPTIONS, Options
 from scalewatt.results.tables.read_table import check_metric
 from scalewatt.results.text.metric_labels import METRIC_OF_MODEL
 
-_POINT_KEYS = ("gpus", "gpus_per_replica", "precision", "variant")
+_POINT_KEYS = ("gpus", *PASS_KEYS, "precision", "variant")
 _LONGEST = 10**20
 _KEPT = ("series", "label", "repeat", "run", "round", "gpu_indices", "nodes")
 _SAID = ("device_name", "metric_goal")
@@ -104,6 +105,7 @@ def _description(where: str, base: Path, path: Path, values: dict[str, Any]) -> 
     root = schema("registration")
     check(values, root, where, root)
     local, constant = _batch_size(values, where)
+    check_accumulation(local, values.get("gradient_accumulation_steps", 1), where)
     dataset_samples, epochs = _work(values, where)
     point = {
         **{key: values[key] for key in _POINT_KEYS if key in values},
@@ -166,11 +168,7 @@ def _entry(values: dict[str, Any], where: str) -> dict[str, Any]:
 def _batch_size(values: dict[str, Any], where: str) -> tuple[int, str]:
     """Return the local batch size, and which of the two was given."""
     per_replica = values.get("gpus_per_replica", 1)
-    if values["gpus"] % per_replica:
-        raise InputError(
-            f"{where}: gpus_per_replica: {per_replica} of {values['gpus']} GPUs; allowed: a divisor "
-            f"of {values['gpus']}"
-        )
+    check_replicas(values["gpus"], per_replica, where)
     replicas = values["gpus"] // per_replica
     held = f"{replicas} GPUs" if per_replica == 1 else f"{replicas} replicas"
     local, total = values.get("local_batch_size"), values.get("global_batch_size")

@@ -139,10 +139,10 @@ def _text(model: KindModel, found: Sequence[Score]) -> str:
 
 
 def _one_size(model: KindModel) -> str | None:
-    sizes = model.local_batch_sizes
+    sizes = model.pass_sizes
     if len(sizes) > 1:
         return None
-    return f"all points have local batch size {sizes[0]}: no other one can be predicted"
+    return f"all points have local batch size {sizes[0]:g}: no other one can be predicted"
 
 
 def used_by(campaign: Campaign, results: Path) -> dict[tuple[str, int], dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The energy of a run: perun's files, journals and stage events to traces and energy tables.
 
-The accounted window of a node is [first, last sample] of all its sensors; nothing is extrapolated.
+The accounted window of a node is [first, last sample] of all its sensors, or the run's own time where
+that was told; nothing is extrapolated.
 Where two segments overlap on a node, the earlier one keeps the time. A kind that no node has a
 sensor or an estimate of has rows with null energy and the flag `absent` (outside of the run's
 scope); null energy with any other flag means that energy was used and is not known: what was
@@ -246,8 +247,8 @@ def _node_accounts(
             end = rows.ends.get(short_name(host), begin)
             begin = min(max(begin, end), window[1])
             rows.ends[short_name(host)] = max(window[1], end)
-            window = _within(window, run.window)
-            begin = min(max(begin, window[0]), window[1])
+            first, window = window[0], _counted(window, run.window)
+            begin = min(max(begin, window[0]), window[1]) if begin > first else window[0]
         held = run.used_gpus(recording.node, recording.series, segment.number)
         offsets = run.segment(segment.number).get("clock_offsets") or ()
         known = offsets if recording.clock_known else ()
@@ -255,10 +256,17 @@ def _node_accounts(
         yield _account_node(run, recording, events, clock, window, begin, held)
 
 
-def _within(recorded: Window, limits: Window) -> Window:
-    """Return the part of a window within limits, without length where there is none."""
-    begin = min(max(recorded[0], limits[0]), recorded[1])
-    return begin, max(min(recorded[1], limits[1]), begin)
+def _counted(recorded: Window, told: Window) -> Window:
+    """Return the time of a node that counts: the run's, where that was told, else what was recorded.
+
+    So what a recording lacks at the run's ends is not covered. Without length where nothing was recorded
+    in the run's time.
+    """
+    if not np.isfinite(told).all():
+        return recorded
+    if recorded[1] <= told[0] or told[1] <= recorded[0]:
+        return recorded[0], recorded[0]
+    return told
 
 
 def _account_node(

@@ -16,6 +16,9 @@ from scalewatt.recordings.formats.mlperf_log import MlperfLog, read_mlperf_log
 from scalewatt.recordings.series import finite_number
 
 _LOCAL_BATCH = ("local_batch_size", "d_batch_size")
+_LARGEST = 10**12
+"""What a log counts is taken to be damaged beyond it."""
+_LARGEST_SEED = 2**63
 
 Stage = dict[str, Any]
 
@@ -64,22 +67,24 @@ def read_mlperf_result(path: Path) -> MlperfResult:
         local_batch_size=next((n for n in (_count(log, key) for key in _LOCAL_BATCH) if n), None),
         accumulation_steps=_count(log, "gradient_accumulation_steps") or 1,
         train_samples=_count(log, "train_samples"),
-        seed=_count(log, "seed"),
+        seed=_count(log, "seed", _LARGEST_SEED),
         metric=finite_number(last.value) if last else None,
         trained=_trained(last.metadata) if last else None,
         stages=tuple(_stages(log, start.time_s, stop.time_s)),
     )
 
 
-def _count(log: MlperfLog, key: str) -> int | None:
+def _count(log: MlperfLog, key: str, largest: int = _LARGEST) -> int | None:
     line = log.first(key)
     value = finite_number(line.value) if line else None
-    return int(value) if value is not None and value >= 0 and value == int(value) else None
+    whole = value is not None and 0 <= value < largest and value == int(value)
+    return int(line.value) if line and whole else None
 
 
 def _trained(metadata: dict[str, Any]) -> float | None:
     for key in ("samples_count", "epoch_num"):
-        if (value := finite_number(metadata.get(key))) is not None:
+        value = finite_number(metadata.get(key))
+        if value is not None and 0 <= value < _LARGEST:
             return value
     return None
 

@@ -132,7 +132,8 @@ def runs_of(
         socket_s=runs["cpu_s"],
         node_s=runs["ram_node_s"],
     )
-    passes = runs["updates"] * (runs["gpus"] // runs["gpus_per_replica"])
+    replicas = runs["gpus"] // runs["gpus_per_replica"]
+    passes = runs["updates"] * replicas * runs["gradient_accumulation_steps"]
     derived = {
         "passes": passes,
         "runtime_h": hours,
@@ -185,6 +186,7 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> d
         **{key: getattr(spec, key) for key in _FROM_SPEC},
         **{key: spec.settings.get(key) for key in _FROM_SETTINGS},
         "gpus_per_replica": spec.gpus_per_replica,
+        "gradient_accumulation_steps": spec.gradient_accumulation_steps,
         "precision_used": provenance.get("precision_used"),
         "device_name": provenance["device_name"],
         "torch_device": provenance["torch_device"],

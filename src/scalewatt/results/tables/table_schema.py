@@ -22,6 +22,7 @@ IDENTITY = (
     ("gpus", pa.int32()),
     ("nodes", pa.int32()),
     ("gpus_per_replica", pa.int32()),
+    ("gradient_accumulation_steps", pa.int32()),
     ("local_batch_size", pa.int32()),
     ("global_batch_size", pa.int32()),
     ("dataset_samples", pa.int64()),

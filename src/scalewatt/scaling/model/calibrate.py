@@ -204,7 +204,7 @@ def _sets(
         yield TimeTerms((*least, *extra))
     if not among.knee:
         return
-    knees = sorted({load.local_batch_size for load in loads})[1:-1]
+    knees = sorted({load.pass_size for load in loads})[1:-1]
     names = tuple(name for name in least if name != "update")
     others = [name for name in allowed if name != "update"]
     for extra in combinations(others, size - 1):

@@ -109,7 +109,7 @@ def _load(row: Row, where: str, spec: RunSpec | None) -> Load:
     _check_known(row, where, "gpus", "nodes", "local_batch_size", "dataset_samples", "epochs")
     return load_of(
         *(row["gpus"], row["nodes"], row["local_batch_size"], row["dataset_samples"]),
-        *(row["epochs"], row["gpus_per_replica"] or 1),
+        *(row["epochs"], row["gpus_per_replica"] or 1, row["gradient_accumulation_steps"] or 1),
     )
 
 
@@ -122,7 +122,7 @@ def _load_to_target(row: Row, where: str) -> Load:
             raise InputError(
                 f"{where}: {name} is not known; the scaling model needs it of a target"
             )
-    per_replica = row["gpus_per_replica"] or 1
+    per_replica, steps = row["gpus_per_replica"] or 1, row["gradient_accumulation_steps"] or 1
     samples, passes = (row[name] * row["gpu_hours_mean"] for name in rates[:2])
     return Load(
         gpus=row["gpus"],
@@ -130,8 +130,9 @@ def _load_to_target(row: Row, where: str) -> Load:
         local_batch_size=row["local_batch_size"],
         epochs=row["epochs"],
         samples=round(samples),
-        updates=round(passes / (row["gpus"] // per_replica)),
+        updates=round(passes / (row["gpus"] // per_replica) / steps),
         gpus_per_replica=per_replica,
+        gradient_accumulation_steps=steps,
     )
 
 

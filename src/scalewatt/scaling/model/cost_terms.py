@@ -9,7 +9,8 @@ Run time of a training, in s::
 the start of an epoch one loader worker makes the first batch alone, so the ranks wait in proportion
 to LBS. `input` beats `update + sample · LBS` from the LBS called `knee` on, where loading is slower
 than computing. In the columns here the maximum is `sample · LBS + input_excess · max(LBS, knee)`,
-which for a given knee is linear and the same.
+which for a given knee is linear and the same. Where gradients are accumulated, LBS stands here for the
+samples of one pass, and `update` is paid for each pass.
 
 Energy, in J::
 
@@ -61,6 +62,8 @@ class Load:
     updates: int
     gpus_per_replica: int = 1
     """How many GPUs share one copy of the model."""
+    gradient_accumulation_steps: int = 1
+    """Passes whose gradients a copy of the model adds up for one update."""
 
     @property
     def replicas(self) -> int:
@@ -70,7 +73,12 @@ class Load:
     @property
     def passes(self) -> int:
         """Return the number of passes: one forward and backward of one replica each."""
-        return self.updates * self.replicas
+        return self.updates * self.gradient_accumulation_steps * self.replicas
+
+    @property
+    def pass_size(self) -> float:
+        """Return the samples of one pass: the local batch, or its part where gradients are added up."""
+        return self.local_batch_size / self.gradient_accumulation_steps
 
 
 def load_of(
@@ -80,11 +88,13 @@ def load_of(
     dataset_samples: int,
     epochs: int,
     gpus_per_replica: int = 1,
+    gradient_accumulation_steps: int = 1,
 ) -> Load:
     """Return the load of a training: each replica has the same share, the last batch is partial."""
     work = epoch_work(dataset_samples, gpus // gpus_per_replica, local_batch_size)
     return Load(
         gpus_per_replica=gpus_per_replica,
+        gradient_accumulation_steps=gradient_accumulation_steps,
         gpus=gpus,
         nodes=nodes,
         local_batch_size=local_batch_size,
@@ -104,6 +114,7 @@ def load_of_spec(spec: RunSpec) -> Load:
     return load_of(
         *(spec.gpus, spec.nodes, spec.local_batch_size, spec.dataset_samples, spec.epochs),
         spec.gpus_per_replica,
+        spec.gradient_accumulation_steps,
     )
 
 
@@ -121,15 +132,15 @@ class TimeTerms:
 
     def _column(self, name: str, load: Load) -> float:
         doublings = math.log2(load.gpus)
-        lbs = load.local_batch_size
+        size = load.pass_size
         columns = {
             "startup": 1.0,
             "epoch": load.epochs,
-            "first_batch": load.epochs * lbs,
+            "first_batch": load.epochs * size,
             "straggler": load.epochs * doublings,
             "sample": load.samples / load.gpus,
-            "update": load.updates,
-            "input_excess": load.samples / load.gpus / lbs * max(lbs, self.knee or 0.0),
+            "update": load.updates * load.gradient_accumulation_steps,
+            "input_excess": load.samples / load.gpus / size * max(size, self.knee or 0.0),
             "synchronisation": load.updates * doublings,
         }
         return columns[name]

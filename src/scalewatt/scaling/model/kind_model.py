@@ -74,17 +74,17 @@ class KindModel:
         return max(point.load.gpus for point in self.points)
 
     @property
-    def local_batch_sizes(self) -> tuple[int, ...]:
-        """Return the LBS it was calibrated on, ascending."""
-        return tuple(sorted({point.load.local_batch_size for point in self.points}))
+    def pass_sizes(self) -> tuple[float, ...]:
+        """Return the samples of a pass it was calibrated on, ascending; LBS without accumulation."""
+        return tuple(sorted({point.load.pass_size for point in self.points}))
 
     def check(self, load: Load) -> None:
         """Raise InputError if it cannot predict a load: its points are all of one other LBS."""
-        sizes = self.local_batch_sizes
-        if len(sizes) == 1 and load.local_batch_size != sizes[0]:
+        sizes = self.pass_sizes
+        if len(sizes) == 1 and load.pass_size != sizes[0]:
             raise InputError(
-                f"{self.kind.name}: is calibrated on local batch size {sizes[0]} alone, so "
-                f"{load.local_batch_size} cannot be predicted; calibrate on runs of another one as well"
+                f"{self.kind.name}: is calibrated on local batch size {sizes[0]:g} alone, so "
+                f"{load.pass_size:g} cannot be predicted; calibrate on runs of another one as well"
             )
 
 

@@ -98,7 +98,7 @@ def doublings_apart(model: KindModel, load: Load) -> float:
     return min(
         max(
             abs(math.log2(load.gpus / point.load.gpus)),
-            abs(math.log2(load.local_batch_size / point.load.local_batch_size)),
+            abs(math.log2(load.pass_size / point.load.pass_size)),
         )
         for point in model.points
     )

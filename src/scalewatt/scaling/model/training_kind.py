@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scalewatt.campaign.campaign_types import PASS_KEYS
 from scalewatt.campaign.model_registry import known_models, model_key
 from scalewatt.campaign.run_spec import RunSpec
 
@@ -18,7 +19,7 @@ LEARNING = frozenset(
     }
 )
 """Settings that change what is learnt, but hardly time and energy."""
-_OF_THE_LOAD = frozenset({"epochs", "gpus_per_replica"})
+_OF_THE_LOAD = frozenset({"epochs", *PASS_KEYS})
 """Settings that are in the load of a training."""
 _DATA = ("format", "source", "grid")
 """Relevant properties of a dataset; its size belongs to the training's load."""
