@@ -114,6 +114,54 @@ def test_the_words_of_a_command_are_those_of_its_run() -> None:
     assert command_words(spec(shell)) == ["sh", "-c", "exec python train.py 2; { true; }"]
 
 
+def test_batches_updates_and_passes_of_a_split_model_count_its_copies() -> None:
+    entry = {"command": "python train.py {gpus_per_replica} {gradient_accumulation_steps}"}
+    split = {"samples": 1000, "gpus_per_replica": 2, "gradient_accumulation_steps": 4}
+    one = spec(own(entry | split, gpus=[2, 4]), gpus=4)
+    assert (one.replicas, one.gradient_accumulation_steps) == (2, 4)
+    assert (one.local_batch_size, one.global_batch_size) == (32, 64)
+    assert one.updates_per_epoch == -(-500 // 32)
+    assert command_words(one)[-2:] == ["2", "4"]
+
+
+def test_a_constant_global_batch_is_shared_by_copies_of_the_model() -> None:
+    campaign = expand(
+        {
+            **content({"gpus_per_replica": 2}),
+            "series": {
+                "one": {"model": "mynet", "device": "local", "gpus": [2, 4], "global_batch_size": 8}
+            },
+        },
+        Path("own.yaml"),
+        known_devices(),
+    )
+    sizes = {n: spec(campaign, n).local_batch_size for n in (2, 4)}
+    assert sizes == {2: 8, 4: 4}
+
+
+def test_models_that_are_not_split_have_the_spec_that_they_had() -> None:
+    settings = spec(own()).settings
+    assert not {"gpus_per_replica", "gradient_accumulation_steps"} & set(settings)
+    assert spec(own({"gpus_per_replica": 1})).sha256 == spec(own()).sha256
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ({"gpus_per_replica": 2}, "gpus_per_replica: 2 of 1 GPUs"),
+        (
+            {"gradient_accumulation_steps": 3},
+            "gradient_accumulation_steps: 3 of a local batch of 32",
+        ),
+    ],
+)
+def test_a_batch_that_copies_or_passes_do_not_divide_is_refused(
+    entry: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(InputError, match=reason):
+        own(entry)
+
+
 def test_a_command_is_given_the_seed_of_its_own_repeat() -> None:
     varied = own({"command": "python train.py {seed}"}, repeats=3, seeds="varied")
     assert [command_words(spec(varied, repeat=r))[-1] for r in (1, 2, 3)] == ["0", "1", "2"]

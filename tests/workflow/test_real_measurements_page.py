@@ -117,7 +117,7 @@ def test_energies_of_both_windows_are_those_of_the_page(
     rule = checks[(checks["source"] == "mlperf_rule") & (checks["device_kind"] == "node")]
     rows = table("| training | GPUs | runs |")
     assert len(rows) == runs.groupby(["model", "gpus"]).ngroups
-    for name, gpus, count, seconds, window, by_rule, difference in rows:
+    for name, gpus, count, seconds, window, lacking, by_rule, difference in rows:
         own = of(runs, name, gpus)
         assert len(own) == int(count)
         assert own["energy_kwh"].mean() == pytest.approx(number(window), abs=0.6e-3)
@@ -126,6 +126,7 @@ def test_energies_of_both_windows_are_those_of_the_page(
         off = 100 * (ruled / own["energy_kwh"].mean() - 1)
         assert off == pytest.approx(number(difference), abs=0.06)
         assert own["runtime_s"].mean() == pytest.approx(number(seconds), abs=0.6)
+        assert 100 * (1 - own["coverage"].mean()) == pytest.approx(number(lacking), abs=0.06)
 
 
 def test_what_rests_on_copies_is_that_of_the_page(runs: pd.DataFrame) -> None:
@@ -153,12 +154,61 @@ def test_verdicts_on_claims_are_those_of_the_page(walked: dict[str, str]) -> Non
         assert claim in text
 
 
+RATIOS = {
+    "energy (E09, H19)": ("E09", "energy at n = 64 over that at n = 8 is"),
+    "energy per GPU hour (K09)": ("K09", "energy per GPU hour at n = 64 over that at n = 8 is"),
+    "efficiency (E05, H14)": ("H14", "efficiency at n = 64 over that at n = 8 is"),
+    "exponent of energy in GPU hours (E08)": ("E08", "exponent of energy in GPU hours is"),
+}
+
+
+def test_ratios_of_64_to_8_gpus_are_those_of_the_page(walked: dict[str, str]) -> None:
+    claims = pd.read_csv(Path(walked["folder"]) / "results/mlperf-v4/tables/claims.csv")
+    details = claims.set_index("id")["detail"]
+    rows = table("| | ResNet-50 | SSD | Llama 2 70B LoRA |")
+    assert [row[0] for row in rows] == list(RATIOS)
+    for what, *cells in rows:
+        claim, sentence = RATIOS[what]
+        for model, cell in zip(("resnet", "ssd", "llama2_70b_lora"), cells, strict=True):
+            beginning = rf"{model} h100[^:]* fd_gbs_s \d+:.*?{sentence} "
+            interval = r" ± ([\d.]+)| \(([\d.]+) to ([\d.]+)\)"
+            pattern = rf"{beginning}([\d.]+)(?:{interval})"
+            found = re.search(pattern, details[claim])
+            assert found is not None, (claim, model)
+            numbers = [float(one) for one in found.groups() if one is not None]
+            shown = re.findall(r"\d+\.\d+", cell)
+            digits = len(shown[0].partition(".")[2])
+            assert [float(one) for one in shown] == pytest.approx(numbers, abs=0.6 * 10**-digits)
+
+
+def test_energies_with_what_the_logs_lack_are_those_of_the_page(runs: pd.DataFrame) -> None:
+    text = (PROJECT / PAGE).read_text(encoding="utf-8")
+    for gpus in ("64", "512"):
+        own = of(runs, "Llama 2 70B LoRA", gpus)
+        filled = (own["energy_kwh"] / own["coverage"]).mean()
+        assert f"{filled:.2f} kWh on {gpus}" in text
+
+
+def test_the_low_run_of_ssd_is_that_of_the_page(runs: pd.DataFrame) -> None:
+    own = of(runs, "SSD", "64").set_index("repeat")
+    low, others = own.loc[2], own.drop(index=2)
+    text = (PROJECT / PAGE).read_text(encoding="utf-8")
+    assert (own["energy_kwh"] == low["energy_kwh"]).idxmax() == own["energy_kwh"].idxmin()
+    assert "low_power" in low["flags"]
+    assert not others["flags"].str.contains("low_power").any()
+    lowest, highest = others["energy_kwh"].min(), others["energy_kwh"].max()
+    assert f"{low['energy_kwh']:.2f} kWh, the others {lowest:.2f} to {highest:.2f}" in text
+    ratio = others["energy_kwh"].mean() / of(runs, "SSD", "8")["energy_kwh"].mean()
+    assert f"mean is {others['energy_kwh'].mean():.2f} kWh, × {ratio:.2f} of that on 8 GPUs" in text
+
+
 def test_predictions_of_a_number_of_gpus_left_out_are_those_of_the_page(
     walked: dict[str, str],
 ) -> None:
     printed = output(walked, "scalewatt calibrate")
     for row in table("| Llama, left out"):
-        for cell in row[1:3]:
-            median, found = re.findall(r"(?:^|found )(\d+(?:\.\d+)?)", cell)
-            assert re.search(rf"\b{re.escape(median)}\b", printed), (median, printed)
-            assert re.search(rf"\b{re.escape(found)}\b", printed), (found, printed)
+        gpus = row[0].split()[2].strip(",")
+        own = "\n".join(line for line in printed.splitlines() if f"  n = {gpus}, " in line)
+        for cell in row[1:4]:
+            for shown in re.findall(r"\d+(?:\.\d+)?(?= %|[ ),:])", cell):
+                assert re.search(rf"\b{re.escape(shown)}(?:%|\b)", own), (shown, own)
