@@ -42,7 +42,7 @@ def configuration(gpus: int, *, repeats: int = 1, **means: float | None) -> Row:
     row |= dict.fromkeys((name for name, _ in IDENTITY), "word")
     row |= {"channels_last": None, "compile": None}
     row |= {"configuration": f"c{gpus}", "gpus": gpus, "nodes": 1, "n_repeats": repeats}
-    row |= {"gpus_per_replica": 1}
+    row |= {"gpus_per_replica": 1, "gradient_accumulation_steps": 1}
     row |= {"local_batch_size": 64, "global_batch_size": 64 * gpus, "epochs": 4}
     row |= {"dataset_samples": 1000 * gpus, "energy_origin": "measured", "energy_scope": "cpu"}
     for place, name in enumerate(QUANTITIES):
