@@ -186,6 +186,26 @@ def test_switches_named_with_the_node_of_gpus_take_nothing_from_them(tmp_path: P
     assert recorded is not None and recorded.hosts == (("n1",),) and recorded.gpus == {"n1": [0]}
 
 
+def test_an_epoch_counts_no_meter_and_no_switch_beside_the_parts(tmp_path: Path) -> None:
+    kinds = {"p": "gpu", "meter": "node", "sw": "network"}
+    sensors = [{"column": name, "kind": kind, "unit": "W"} for name, kind in kinds.items()]
+    columns = written(
+        tmp_path, yaml.safe_dump({"time": {"column": "t"}, "sensors": sensors}), "columns.yaml"
+    )
+    rows = "".join(f"{1717144753 + s},{200 + s % 2},900,{30 + s % 2}\n" for s in range(61))
+    path = written(tmp_path, "t,p,meter,sw\n" + rows, "n1.csv")
+    stages = written(
+        tmp_path,
+        "stage,epoch,start_s,end_s\ntrain,0,1717144753,1717144783\ntrain,1,1717144783,1717144813\n",
+        "stages.csv",
+    )
+    found = describe(path, stages=stages, options=Options(columns=columns))
+    assert found["node_energy_j"] and found["network_energy_j"]
+    assert [one["energy_j"] for one in found["epochs"]] == pytest.approx([30 * 200.5] * 2)
+    assert sum(one["energy_j"] for one in found["epochs"]) == pytest.approx(found["energy_j"])
+    assert not any("node_energy_j" in one for one in found["epochs"])
+
+
 BY_HOST = {
     "time": {"column": "t"},
     "sensors": [{"column": "p", "kind": "gpu", "unit": "W", "node_column": "h"}],

@@ -113,7 +113,7 @@ def _result(accounts: Accounts, with_stages: bool) -> dict[str, Any]:
         "flags": _flags(totals, accounts.flags, with_stages),
         "devices": _devices(accounts.devices, totals),
         "stages": _stages(totals) if with_stages else [],
-        "epochs": _epochs(accounts.epochs) if with_stages else [],
+        "epochs": _epochs(accounts.epochs, scope) if with_stages else [],
     }
 
 
@@ -144,15 +144,15 @@ def _stages(totals: EnergyTotals) -> list[dict[str, Any]]:
     return found
 
 
-def _epochs(epochs: pa.Table) -> list[dict[str, Any]]:
-    rows = epochs.to_pylist()
+def _epochs(epochs: pa.Table, scope: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the energies of each epoch; those of one whose stages are all too short are null."""
+    rows = [row for row in epochs.to_pylist() if row["device_kind"] in scope]
     found = []
     for epoch in sorted({row["epoch"] for row in rows if row["epoch"] is not None}):
-        own = [row for row in rows if row["epoch"] == epoch and row["device_kind"] != UNUSED_GPU]
+        own = [row for row in rows if row["epoch"] == epoch]
         # Each of its ends is as uncertain as a stage's: it is longer than its stages.
         short = all(row["short"] for row in own)
-        kinds = dict.fromkeys(row["device_kind"] for row in own)
-        found.append({"epoch": epoch, **_parts(own, kinds, short)})
+        found.append({"epoch": epoch, **_parts(own, scope, short)})
     return found
 
 
