@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from energy_files import T0, Accounted, accounted, counter, gpu, make_run, write_journal
 from run_files import make_spec
 
+from scalewatt.energies.views.describe import describe
 from scalewatt.figures.figure_data import drawable
+from scalewatt.notebooks import energy
 from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.recordings.telemetry import QUANTITIES
@@ -218,6 +221,42 @@ def test_a_meter_on_some_nodes_only_leaves_the_runs_node_energy_unknown(tmp_path
     found = measured(tmp_path / "one", {JOULES: joules(300)}, nodes=2, metered=1)
     assert found.totals.joules("node") is None
     assert found.totals.total_j == pytest.approx(2 * 600 * ALL_W, rel=1e-3)
+    assert found.totals.bounds_j("node") == (None, None)
+    (said,) = found.flags("kind_missing")
+    assert said["detail"] == "n2: no node sensor, but other nodes of the run have one"
+    assert (said["node"], said["device_kind"]) == ("n2", "node")
+
+
+def meters_only(folder: Path, watts: dict[str, Any]) -> Path:
+    """Write a run of which the busy share of cores, and of some nodes the meter, is all that there is."""
+    run = make_run(folder, stages=STAGES, hostnames=tuple(watts), torch_device="cpu")
+    (run / "spec.json").write_text(make_spec(nodes=len(watts), gpus=len(watts)).text)
+    for host, values in watts.items():
+        path = run / "perun" / f"segment-000.{host}.journal"
+        write_journal(path, host, {"CPU_BUSY": np.full(N, 50.0)})
+        if values is not None:
+            write_meters(run, {"node_power_redfish": values}, host)
+    return run
+
+
+def test_a_run_of_meters_alone_that_one_node_lacks_has_no_energy_and_says_why(
+    tmp_path: Path,
+) -> None:
+    found = describe(meters_only(tmp_path / "both", {"n1": 300.0 + TIMES % 7, "n2": 300.0}))
+    assert found["energy_scope"] == "node" and found["energy_j"] is not None
+    run = meters_only(tmp_path / "one", {"n1": 300.0 + TIMES % 7, "n2": None})
+    found = describe(run)
+    assert found["energy_scope"] == "node" and found["coverage"] == pytest.approx(0.5)
+    assert found["energy_kwh"] is found["energy_low_kwh"] is found["energy_high_kwh"] is None
+    assert found["recorded_energy_kwh"] == pytest.approx(600 * 303 / J_PER_KWH, rel=0.01)
+    assert {one["stage"]: one["energy_j"] for one in found["stages"]} == dict.fromkeys(
+        ("startup", "train", "unattributed")
+    )
+    assert "kind_missing" in {one["code"] for one in found["flags"]}
+    rows = energy(run)
+    assert rows[rows.in_scope].energy_j.sum(skipna=False) is pd.NA
+    lacking = rows[rows.node == "n2"]
+    assert lacking.in_scope.all() and lacking.flag_codes.str.contains("kind_missing").all()
 
 
 # --- accelerators -------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from scalewatt.energies.accounting.node_energy import MAX_UNCOVERED, KindEnergy,
 from scalewatt.energies.accounting.run_inputs import Planned
 from scalewatt.energies.accounting.totals import one_origin
 from scalewatt.energies.integration.stage_intervals import STAGES, UNATTRIBUTED, StageIntervals
-from scalewatt.recordings.series import DEVICE_KINDS, NODE, Flag, flag
+from scalewatt.recordings.series import DEVICE_KINDS, NETWORK, NODE, Flag, flag
 
 Row = dict[str, Any]
 
@@ -61,6 +61,8 @@ class EnergyRows:
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []
+        self._recorded: dict[tuple[int, str], tuple[StageIntervals, float]] = {}
+        """The time of each node in each segment, and how long it was at work outside of it."""
         self._unrecorded: list[tuple[int, str, StageIntervals]] = []
         self._flags: dict[int, dict[str | None, list[Flag]]] = {}
         self.ends: dict[str, float] = {}
@@ -85,6 +87,8 @@ class EnergyRows:
         copies = [self._originals.original_of(segment, one) for one in kind.series]
         part = _part(segment, kind, intervals, lost, unrecorded_s, tuple(flags), copies)
         self._parts.append(part)
+        if kind.device_kind != NETWORK:
+            self._recorded[segment, kind.node] = intervals, unrecorded_s
 
     def add_unrecorded(self, segment: int, node: str, intervals: StageIntervals) -> None:
         """Add a node that nothing was recorded of; its time is that of the events."""
@@ -117,9 +121,9 @@ class EnergyRows:
         )
 
     def _in_order(self) -> list[_Part]:
-        """Return all parts, with those of unrecorded nodes, in the order of the rows.
+        """Return all parts, with those of unrecorded nodes and missing meters, in the order of the rows.
 
-        Their kinds are those of the run's other nodes, all three where there is no other.
+        The kinds of unrecorded nodes are those of the run's other nodes, all three where there is no other.
         """
         present = {part.kind.device_kind for part in self._parts if part.sensors}
         missing = [
@@ -128,11 +132,19 @@ class EnergyRows:
             for kind in (*DEVICE_KINDS, NODE)
             if kind in present or (not present and kind != NODE)
         ]
-        parts = [*self._parts, *missing]
+        parts = [*self._parts, *(self._without_meters() if NODE in present else ()), *missing]
         order = {s: i for i, s in enumerate(dict.fromkeys(part.segment for part in parts))}
         return sorted(
             parts, key=lambda part: (order[part.segment], part.kind.node, part.kind.device_kind)
         )
+
+    def _without_meters(self) -> Iterator[_Part]:
+        """Yield the missing whole of each recorded node without a meter."""
+        metered = {(p.segment, p.kind.node) for p in self._parts if p.kind.device_kind == NODE}
+        for (segment, node), (intervals, unrecorded_s) in self._recorded.items():
+            if (segment, node) not in metered:
+                nothing = KindEnergy(node, NODE, (), (), 0, None, None, ())
+                yield _part(segment, nothing, intervals, unrecorded_s=unrecorded_s)
 
     def _flag_rows(self, parts: Sequence[_Part], stated: _Stated) -> Iterator[Row]:
         """Yield the flags in the order of the parts: of a segment, of its nodes, of their device kinds."""

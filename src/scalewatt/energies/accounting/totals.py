@@ -32,10 +32,7 @@ class EnergyTotals:
 
     def joules(self, kind: str) -> float | None:
         """Return the energy of a device kind over all nodes, segments and stages; None if any part is."""
-        rows = self.of_kind(kind)
-        if kind == NODE and len(_places(rows)) < len(_places(self._of_nodes)):
-            return None  # not every node has a meter
-        return known_sum(r["energy_j"] for r in rows)
+        return known_sum(r["energy_j"] for r in self.of_kind(kind))
 
     def bounds_j(self, kind: str) -> tuple[float | None, float | None]:
         """Return the interval of `joules`: both ends are that energy where nothing of it is estimated.
@@ -115,10 +112,6 @@ class EnergyTotals:
         """Return the least of the device kinds that count and have sensors."""
         found = [r["coverage"] for kind in self.scope for r in self.of_kind(kind)]
         return min((c for c in found if c is not None), default=None)
-
-
-def _places(rows: Iterable[dict[str, Any]]) -> set[tuple[int, str]]:
-    return {(row["segment"], row["node"]) for row in rows}
 
 
 def with_bounds(row: dict[str, Any]) -> dict[str, Any]:
