@@ -11,6 +11,7 @@ import pytest
 from energy_files import T0, Accounted, accounted, counter, gpu, make_run, write_journal
 from run_files import make_spec
 
+from scalewatt.common.files import write_json
 from scalewatt.energies.views.describe import describe
 from scalewatt.figures.figure_data import drawable
 from scalewatt.notebooks import energy
@@ -257,6 +258,37 @@ def test_a_run_of_meters_alone_that_one_node_lacks_has_no_energy_and_says_why(
     assert rows[rows.in_scope].energy_j.sum(skipna=False) is pd.NA
     lacking = rows[rows.node == "n2"]
     assert lacking.in_scope.all() and lacking.flag_codes.str.contains("kind_missing").all()
+
+
+# --- beside Slurm's figure ----------------------------------------------------------------------
+
+
+def of_slurm(run: Path, energy_j: float) -> dict[str, Any]:
+    """Return the row of Slurm's energy of a run."""
+    slurm = {"consumed_energy_j": energy_j, "elapsed_s": 600}
+    write_json(run / "perun" / "segment-000.slurm-energy.json", slurm)
+    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    (row,) = [one for one in checks(found) if one["source"] == "slurm_consumed_energy"]
+    return row
+
+
+def test_slurms_energy_is_compared_with_nothing_where_no_part_of_a_node_was_measured(
+    tmp_path: Path,
+) -> None:
+    row = of_slurm(meters_only(tmp_path, {"n1": 300.0 + TIMES % 7}), 180_000)
+    assert row["energy_j"] == 180_000
+    assert row["recorded_j"] is row["difference"] is None
+
+
+def test_a_meter_with_gaps_takes_nothing_from_the_comparison_with_slurms_energy(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path, stages=STAGES, gpus={"n1": [0]})
+    write_journal(run / "perun" / "segment-000.n1.journal", "n1", PARTS)
+    write_meters(run, {"node_power_redfish": faulty(300.0 + TIMES % 7, 100, 400)})
+    row = of_slurm(run, 180_000)
+    assert row["recorded_j"] == pytest.approx(600 * ALL_W, rel=0.02)
+    assert row["difference"] == pytest.approx(180_000 / (600 * ALL_W) - 1, abs=0.02)
 
 
 # --- accelerators -------------------------------------------------------------------------------

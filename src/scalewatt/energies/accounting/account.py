@@ -24,6 +24,7 @@ from scalewatt.energies.accounting.cross_checks import (
     compared_with_journal,
     cross_check_flags,
     gpu_cross_checks,
+    measured_j,
     slurm_cross_check,
 )
 from scalewatt.energies.accounting.energy_schema import Accounts
@@ -46,6 +47,7 @@ from scalewatt.energies.accounting.segment_recordings import (
     segment_numbers,
 )
 from scalewatt.energies.accounting.throttling import gpu_utilisation, state_flags, telemetry_table
+from scalewatt.energies.accounting.totals import known_sum
 from scalewatt.energies.accounting.trace_writer import TraceSink, TraceWriter
 from scalewatt.energies.accounting.whole_node import (
     add_switches,
@@ -59,7 +61,7 @@ from scalewatt.energies.integration.stage_intervals import (
     segment_events,
     tile_window,
 )
-from scalewatt.recordings.series import NODE, Flag, flag, short_name
+from scalewatt.recordings.series import Flag, flag, short_name
 from scalewatt.recordings.stage_log import EVALUATIONS
 
 # Sampling periods between the stages' first and last stamp that may lie outside of a node's
@@ -176,7 +178,8 @@ def account_segment(
     flags = list(segment.flags)
     if not events:
         flags.append(flag("no_events", None, f"segment {segment.number} has no stage events"))
-    recorded_j, recorded_s, measured, lost_s = 0.0, 0.0, True, 0.0
+    recorded_s, lost_s = 0.0, 0.0
+    of_parts: list[float | None] = []
     lost = _discarded_span(run, segment.number, events)
     nodes: dict[str, Window] = {}
     clocks_known = True
@@ -198,8 +201,7 @@ def account_segment(
             rows.add(segment.number, kind, one.intervals, discarded, one.unrecorded_s, own)
             if traces is not None:
                 traces.add(segment.number, kind, one.intervals, one.clock)
-            recorded_j += kind.recorded_j(one.window) if kind.device_kind != NODE else 0.0
-            measured &= kind.origin != "estimated" and (kind.known or kind.coverage is None)
+        of_parts.append(measured_j(one.kinds, one.window))
         rows.cross_checks += [one.row(segment.number) for one in checks]
         rows.telemetry.append(telemetry_table(one.recording, segment.number))
     if not events and clocks_known:
@@ -211,8 +213,7 @@ def account_segment(
     flags += of_hosts
     for node in absent:
         rows.add_unrecorded(segment.number, node, _unrecorded(events, recorded_s))
-    complete = measured and not absent
-    whole = slurm_cross_check(segment.slurm, recorded_j if complete else None, recorded_s)
+    whole = slurm_cross_check(segment.slurm, None if absent else known_sum(of_parts), recorded_s)
     if whole is not None:
         rows.cross_checks.append(whole.row(segment.number))
         flags += cross_check_flags([whole], "node")

@@ -23,7 +23,7 @@ from scalewatt.energies.accounting.node_energy import (
     node_window,
 )
 from scalewatt.energies.accounting.segment_recordings import NodeRecording
-from scalewatt.recordings.series import Flag, Floats, flag
+from scalewatt.recordings.series import ESTIMATED, NODE, Flag, Floats, flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 
 MAX_DIFFERENCE = 0.03
@@ -74,7 +74,7 @@ class CrossCheck:
 
     @property
     def difference(self) -> float | None:
-        """This source's energy over the recorded one, minus 1."""
+        """Return this source's energy over the recorded one, minus 1."""
         if self.energy_j is None or not self.recorded_j:
             return None
         return self.energy_j / self.recorded_j - 1
@@ -130,6 +130,20 @@ def log_rule_check(kind: KindEnergy, window: Window, run_s: float) -> list[Cross
     energy_j = run_s * sum(mean for mean in means if mean is not None)
     place = (kind.node, kind.device_kind, None, LOG_RULE)
     return [CrossCheck(*place, run_s, energy_j, kind.recorded_j(window), MAX_DIFFERENCE)]
+
+
+def measured_j(kinds: Sequence[KindEnergy], window: Window) -> float | None:
+    """Return what the parts of a node were measured to use, whatever its own meter says.
+
+    None if one is estimated or not known, and if none was measured.
+    """
+    parts = [kind for kind in kinds if kind.device_kind != NODE]
+    unknown = any(
+        kind.origin == ESTIMATED or not (kind.known or kind.coverage is None) for kind in parts
+    )
+    if unknown or not any(kind.series for kind in parts):
+        return None
+    return sum(kind.recorded_j(window) for kind in parts)
 
 
 def slurm_cross_check(
