@@ -17,6 +17,7 @@ from made_recordings import Made, codes, joules, made, written
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integration.integrate import validate
 from scalewatt.energies.views.describe import describe
+from scalewatt.notebooks import energy
 from scalewatt.recordings.formats.detect import find_format, read_foreign, read_together
 from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.formats.mlperf_log import read_mlperf_log
@@ -142,6 +143,24 @@ def test_a_switch_is_no_host_of_a_recording(tmp_path: Path) -> None:
     found = describe(tmp_path)
     assert found["hosts"] == ["node_0"]
     assert found["network_energy_j"] == pytest.approx(19 * 500)
+
+
+def test_a_constant_estimate_of_switches_resolves_the_shortest_stage(tmp_path: Path) -> None:
+    readings = "\n".join(reading(s, 4000 + s % 7) for s in range(0, 101, 2)) + "\n"
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    written(folder, readings, "node_0.txt")
+    written(folder, event(T0_MS, "interconnect_power_est", 500) + "\n", "sw_0.txt")
+    begin = T0_MS / 1e3
+    rows = f"train,{begin},{begin + 98}\nvalidate,{begin + 98},{begin + 100}\n"
+    stages = written(tmp_path, "stage,start_s,end_s\n" + rows, "stages.csv")
+    found = energy(folder, stages)
+    short = found[found.short]
+    assert set(zip(short.device_kind, short.stage, strict=True)) == {("node", "validate")}
+    (said,) = (one["detail"] for one in found.attrs["flags"] if one["code"] == "stage_short")
+    assert "pieces of 2 s on average, node resolved to 2 s" in said
+    switches = found[(found.device_kind == "network") & (found.stage == "validate")]
+    assert switches.energy_j.tolist() == pytest.approx([1000])
 
 
 # --- the real ones --------------------------------------------------------------------------------

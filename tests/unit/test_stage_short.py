@@ -99,7 +99,7 @@ def test_only_the_rows_of_a_short_stage_are_flagged_and_totals_stay(tmp_path: Pa
     assert "stage_short" not in codes(flags_of_run(found.tables.flags))
     (said,) = flags_of_stages(found.tables.flags)
     assert said["detail"].startswith(
-        "checkpoint: pieces of 0.5 s on average, resolved to 1 s: their energy"
+        "checkpoint: pieces of 0.5 s on average, gpu resolved to 1 s: their energy"
     )
 
 

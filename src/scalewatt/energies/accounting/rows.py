@@ -322,7 +322,8 @@ def _seconds(seconds: float) -> str:
 def _short_flags(part: _Part) -> dict[str, Flag]:
     """Return a flag for each stage of a part whose energy cannot be resolved."""
     detail = (
-        f"{{}}: pieces of {{}} on average, resolved to {_seconds(part.kind.period_s)}: "
+        f"{{}}: pieces of {{}} on average, {part.kind.device_kind} resolved to "
+        f"{_seconds(part.kind.period_s)}: "
         "their energy cannot be separated from that of the stages around them"
     )
     return {

@@ -173,10 +173,12 @@ def _accelerator_checks(
 
 def _switch_energy(series: SensorSeries, window: Window) -> KindEnergy:
     """Return what a switch used in a window; one value alone is an estimate that holds for all of it."""
-    if series.origin == ESTIMATED and series.time_s.size == 1:
-        watts = np.repeat(series.values, 2)
-        series = replace(series, time_s=np.array(window), values=watts)
-    return whole_kind(series.node, NETWORK, [series], window)
+    if series.origin != ESTIMATED or series.time_s.size != 1:
+        return whole_kind(series.node, NETWORK, [series], window)
+    watts = np.repeat(series.values, 2)
+    constant = replace(series, time_s=np.array(window), values=watts)
+    # It is the same in the shortest stage.
+    return replace(whole_kind(series.node, NETWORK, [constant], window), period_s=0.0)
 
 
 def _common_window(windows: Iterable[Window]) -> Window | None:
