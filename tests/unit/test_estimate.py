@@ -66,7 +66,8 @@ CURVE = {"sockets": 2, "idle_w": 0, "rated_w": 300, "load_w": [[10, 60], [50, 21
         (0.1, 60, 0.77, 1.28),
         (0.3, 135, 0.77, 1.28),
         (1.0, 270, 0.77, 1.28),
-        (0.05, 60, 1 / 5.4, 5.4),
+        (0.06, 60, 0.77, 1.28),
+        (0.04, 60, 1 / 5.4, 5.4),
     ],
 )
 def test_a_measured_curve_is_interpolated_and_narrows_the_interval(
@@ -76,6 +77,13 @@ def test_a_measured_curve_is_interpolated_and_narrows_the_interval(
     assert series.values == pytest.approx(2 * watts) and series.bounds_w is not None
     assert series.bounds_w[0] == pytest.approx(2 * watts * low)
     assert series.bounds_w[1] == pytest.approx(2 * watts * high)
+
+
+@pytest.mark.parametrize(("busy", "watts"), [(0.0, 60), (0.98, 270), (1.0, 270)])
+def test_loads_just_beyond_the_ends_of_a_curve_keep_its_interval(busy: float, watts: float) -> None:
+    cpu = {"load_w": [[2.5, 60], [50, 210], [97.5, 270]]}
+    power, low, high = cpu_power_w(np.array([busy]), cpu)
+    assert (power[0], low[0], high[0]) == pytest.approx((watts, 0.77 * watts, 1.28 * watts))
 
 
 def test_between_points_far_apart_the_interval_is_wide() -> None:

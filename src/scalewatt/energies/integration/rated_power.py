@@ -32,6 +32,10 @@ CURVE = (0.77, 1.28)
 WIDE_GAP = (0.38, 1.57)
 """The same where the points on both sides are over WIDE_GAP_LOAD apart, as 10 and 100 %."""
 WIDE_GAP_LOAD = 0.6
+# Busy shares of a machine that does nothing, or all that it can, read a few points of % apart: a probe's
+# last point may be at 97.5 % where a run has 98 %. So near, a load is that of the nearest point. A choice.
+NEAR_ENDS = 0.05
+"""Loads this far beyond the first and the last point of a curve have its interval."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +102,12 @@ def cpu_power_w(load: Floats, cpu: Mapping[str, Any]) -> tuple[Floats, Floats, F
 def _on_curve(load: Floats, points: Floats) -> tuple[Floats, Floats]:
     """Return power between measured points, (n,), and the ends of its interval as factors, (2, n).
 
-    Outside of the points the nearest one's power stands in, with the interval of no curve at all.
+    Outside of the points the nearest one's power stands in; beyond NEAR_ENDS with the interval of no curve
+    at all.
     """
     at, watts = points[:, 0] / 100, points[:, 1]
     gap = np.diff(at)[np.clip(np.searchsorted(at, load) - 1, 0, at.size - 2)]
-    outside = (load < at[0]) | (load > at[-1])
+    outside = (load < at[0] - NEAR_ENDS) | (load > at[-1] + NEAR_ENDS)
     ends = [
         np.where(outside, apart, np.where(gap > WIDE_GAP_LOAD, wide, usual))
         for apart, wide, usual in zip((1 / FACTOR, FACTOR), WIDE_GAP, CURVE, strict=True)
