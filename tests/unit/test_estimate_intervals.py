@@ -158,6 +158,26 @@ def test_a_share_is_open_to_both_sides_and_what_is_net_of_estimates_altogether()
     assert relative_bounds(row, "net_energy_kwh") is None
 
 
+@pytest.mark.parametrize("origin", ["estimated", "mixed"])
+@pytest.mark.parametrize(
+    "name", ["energy_per_model", "idle_energy", "discarded_energy", "distinct_energy"]
+)
+def test_an_estimated_energy_without_an_interval_is_not_taken_for_measured(
+    name: str, origin: str
+) -> None:
+    row = configuration("a", 1.0, 1.0, energy_origin=origin)
+    row |= {f"{name}_kwh_mean": 1.5}
+    assert relative_bounds(row, f"{name}_kwh") is None
+    assert relative_bounds(row | {"energy_origin": "measured"}, f"{name}_kwh") == (1.0, 1.0)
+
+
+def test_no_row_says_whether_switches_were_measured_and_a_nodes_meter_always_measures() -> None:
+    for origin in ("estimated", "measured"):
+        row = configuration("a", 1.0, energy_origin=origin)
+        assert relative_bounds(row, "network_energy_kwh") is None
+        assert relative_bounds(row, "node_energy_kwh") == (1.0, 1.0)
+
+
 def test_figures_say_within_what_true_energies_lie() -> None:
     run = configuration("a", 1.0) | {"energy_kwh": 1.0, "excluded": None}
     (note,) = estimate_notes([run])

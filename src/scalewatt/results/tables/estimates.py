@@ -35,6 +35,10 @@ _OF_ALL = (
     *("energy_kwh", "p_gpuh_kw", "energy_per_sample_j", "energy_per_update_j"),
     *("energy_per_node_kwh", "facility_energy_kwh", "carbon_kg", "cost"),
 )
+_OF_METERS = "node_energy_kwh"
+"""Measured, whatever is estimated of a node's parts."""
+_OF_SWITCHES = "network_energy_kwh"
+"""Its origin is in no row."""
 
 
 def estimate_bounds(
@@ -60,16 +64,24 @@ def relative_bounds(row: Mapping[str, Any], name: str, ending: str = "_mean") ->
     `ending` is that of energies' columns: `_mean` of a configuration, nothing of a run. (1, 1) where
     nothing of it is estimated, or it is no energy; None where that is not known.
     """
-    if name.startswith("net_") and row["energy_origin"] in ORIGINS:
+    open_ = row["energy_origin"] in ORIGINS
+    if name.startswith("net_") and open_:
         return None  # a difference of two estimates
     if name.endswith("_energy_share"):
         return _share_bounds(row, name.removesuffix("_energy_share"), ending)
     prefix = _OF_KINDS.get(name, "" if name in _OF_ALL else None)
+    if prefix is None and _is_open(name, open_):
+        return None
     energy = None if prefix is None else row.get(f"{prefix}energy_kwh{ending}")
-    if prefix is None or row["energy_origin"] not in ORIGINS or not energy:
+    if not (open_ and energy):
         return 1.0, 1.0
     low, high = (row.get(f"{prefix}energy_{end}_kwh") for end in ("low", "high"))
     return None if low is None or high is None else (low / energy, high / energy)
+
+
+def _is_open(name: str, estimated: bool) -> bool:
+    """Return True if a quantity without an interval is an energy that may be estimated."""
+    return name == _OF_SWITCHES or (estimated and "energy" in name and name != _OF_METERS)
 
 
 def _share_bounds(row: Mapping[str, Any], kind: str, ending: str) -> Ends | None:
