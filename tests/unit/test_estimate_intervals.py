@@ -71,6 +71,15 @@ def test_of_measured_curves_the_whole_of_both_intervals_counts() -> None:
     assert energy_ratio_bounds(*pair) == pytest.approx((3 * 0.77 / 1.28, 3 * 1.28 / 0.77))
 
 
+@pytest.mark.parametrize("ends", [(1 / 6, 6.0), (1 / 5, 5.0), (0.2, 5.4), (0.5, 5.0)])
+def test_nothing_cancels_between_intervals_of_ones_own_or_of_energies_estimated_in_part(
+    ends: tuple[float, float],
+) -> None:
+    pair = (configuration(name, cpu, ends=ends) for name, cpu in (("a", 3.0), ("b", 1.0)))
+    low, high = ends
+    assert energy_ratio_bounds(*pair) == pytest.approx((3 * low / high, 3 * high / low))
+
+
 def test_a_configuration_over_itself_is_one_and_an_unknown_interval_is_none() -> None:
     own = configuration("a", 3.0)
     assert energy_ratio_bounds(own, own) == (1.0, 1.0)

@@ -1,8 +1,10 @@
 """What estimates leave open: the intervals of energies, and of what follows from them.
 
 The error of an estimate belongs to the machine: repeats share it, and it averages out over nothing. In the
-ratio of two energies on one device, of CPUs by the same formula, the machine's part cancels, and the curve
-over load leaves SHAPE_FACTOR. Of anything else the whole of both intervals counts.
+ratio of two energies on one device, of CPUs alike by `rated_w`, the machine's part cancels, and the curve
+over load leaves SHAPE_FACTOR. Of anything else the whole of both intervals counts: of measured curves, of a
+user's own factor, and of sums with a part that was measured or estimated otherwise. No row says by which
+formula an energy was estimated; what tells is its interval, × or ÷ FACTOR.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.energies.integration.rated_power import SHAPE_FACTOR
+from scalewatt.energies.integration.rated_power import FACTOR, SHAPE_FACTOR
 from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import total_in_scope
 from scalewatt.results.tables.frames import column_of, records
@@ -143,15 +145,23 @@ def energy_ratio_bounds(top: Row, bottom: Row) -> Ends | None:
 def _extremes(one: Ends, other: Ends, shared: bool) -> list[tuple[Ends, Ends]]:
     """Return pairs of errors (of one, of the other) that make a ratio least, and largest, in each pair.
 
-    Shared errors are of one machine by one formula: the two differ by SHAPE_FACTOR at most. A ratio of sums
-    of such energies is linear in each error over linear, so that it is least and largest at corners.
+    Shared errors of estimates by `rated_w` are of one machine by one formula: the two differ by SHAPE_FACTOR
+    at most. A ratio of sums of such energies is linear in each error over linear, so that it is least and
+    largest at corners.
     """
-    alike = all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(one, other, strict=True))
-    low, high = one
-    if not (shared and alike and high > low * SHAPE_FACTOR):
+    if not (shared and _is_by_rated_power(one) and _is_by_rated_power(other)):
         return [((one[0], other[1]), (one[1], other[0]))]
+    low, high = one
     near = low * SHAPE_FACTOR, high / SHAPE_FACTOR
     return [((low, near[0]), (near[0], low)), ((near[1], high), (high, near[1]))]
+
+
+def _is_by_rated_power(ends: Ends) -> bool:
+    """Return True if an interval is that of an estimate of CPUs by `rated_w`, without a `factor`."""
+    return all(
+        math.isclose(end, whole, rel_tol=1e-6)
+        for end, whole in zip(ends, (1 / FACTOR, FACTOR), strict=True)
+    )
 
 
 def _weighted_ratio(energies: Sequence[Sequence[float]], errors: Sequence[Ends]) -> float:
