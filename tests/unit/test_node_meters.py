@@ -338,6 +338,8 @@ def test_the_sum_over_nodes_states_what_the_parts_miss() -> None:
     ("rows", "nodes", "segments"),
     [
         ([row("n1")], 2, {0}),
+        ([row("n1", source="ipmi")], 2, {0}),
+        ([row("n1", source="node_meter")], 2, {0}),
         ([row("n1"), row("n2", None)], 2, {0}),
         ([row("n1"), row("n2")], 2, {0, 1}),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.energies.accounting.cross_checks import METERS
+from scalewatt.energies.accounting.cross_checks import METERS, NODE_METER
 from scalewatt.energies.accounting.energy_schema import BESIDE_METERS, CROSS_CHECKS_SCHEMA
 from scalewatt.energies.accounting.totals import known_sum
 from scalewatt.recordings.series import J_PER_KWH
@@ -74,7 +74,9 @@ def sums_of(rows: Sequence[Row], nodes: int, segments: Iterable[int]) -> Row:
     what was recorded also where it is of other device kinds on one node than on another.
     """
     energy_j = known_sum(row["energy_j"] for row in rows)
-    if rows[0]["source"] in METERS.values() and not _is_everywhere(rows, nodes, segments):
+    if rows[0]["source"] in (*METERS.values(), NODE_METER) and not _is_everywhere(
+        rows, nodes, segments
+    ):
         energy_j = None
     scopes = {row["recorded_scope"] for row in rows}
     recorded_j = known_sum(row["recorded_j"] for row in rows) if len(scopes) == 1 else None

@@ -50,7 +50,9 @@ METERS = {
     "node_energy_cray": "cray_pm_counters",
 }
 """Telemetry of a whole node, and the source that it is."""
-WHOLE_NODE = (*METERS.values(), "slurm_consumed_energy", "node_meter")
+NODE_METER = "node_meter"
+"""The same of a recording by another tool."""
+WHOLE_NODE = (*METERS.values(), "slurm_consumed_energy", NODE_METER)
 """Sources that also count fans, boards, disks and network, and losses of the power supply."""
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from scalewatt.energies.accounting.cross_checks import (
     MAX_DIFFERENCE,
     METERS,
+    NODE_METER,
     SHORTEST_S,
     CrossCheck,
     log_rule_check,
@@ -94,7 +95,7 @@ def meter_checks(
     if own is not None and not found:  # a meter that another tool recorded
         scope, parts_j = _parts(kinds, window)
         energy_j = own.recorded_j(window) if own.known else None
-        place = (recording.node, NODE, None, "node_meter", window[1] - window[0])
+        place = (recording.node, NODE, None, NODE_METER, window[1] - window[0])
         found = [CrossCheck(*place, energy_j, parts_j, MAX_DIFFERENCE, scope)] if scope else []
     return [*found, *_accelerator_checks(recording, kinds, window)]
 
