@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_recordings import Made, codes, joules, made, written
 
+from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integration.integrate import validate
 from scalewatt.energies.views.describe import describe
@@ -143,6 +144,16 @@ def test_a_switch_is_no_host_of_a_recording(tmp_path: Path) -> None:
     found = describe(tmp_path)
     assert found["hosts"] == ["node_0"]
     assert found["network_energy_j"] == pytest.approx(19 * 500)
+
+
+def test_how_many_gpus_a_meter_counts_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = log(tmp_path, *(reading(s, 4000 + s) for s in range(20)))
+    found = describe(path)
+    assert found["energy_scope"] == "node" and found["gpus"] is None
+    assert main(["energy", str(path)]) == 0
+    assert "hosts     node_0; GPUs -\n" in capsys.readouterr().out
 
 
 def test_a_constant_estimate_of_switches_resolves_the_shortest_stage(tmp_path: Path) -> None:

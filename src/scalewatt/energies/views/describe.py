@@ -19,7 +19,7 @@ from scalewatt.energies.accounting.totals import (
 from scalewatt.energies.integration.stage_intervals import STAGES
 from scalewatt.energies.views.any_recording import AccountsOfPath, Powers, accounts_of
 from scalewatt.recordings.formats.format import NO_OPTIONS, Options
-from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH, Flag, flag
+from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH, NODE, Flag, flag
 
 # Without stages it does not matter when a recording was made.
 ABOUT_STAGES = {"clock_from_execution_dt", "clock_unknown", "no_events"}
@@ -107,7 +107,8 @@ def _result(accounts: Accounts, with_stages: bool) -> dict[str, Any]:
         "energy_scope": "+".join(scope) or None,
         "runtime_s": totals.runtime_s,
         "hosts": totals.hosts,
-        "gpus": totals.devices("gpu"),
+        # A node's meter counts its GPUs and does not say how many there are.
+        "gpus": None if scope == [NODE] else totals.devices("gpu"),
         "origin": totals.origin,
         "coverage": totals.coverage,
         "flags": _flags(totals, accounts.flags, with_stages),

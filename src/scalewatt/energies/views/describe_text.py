@@ -41,7 +41,8 @@ def energy_text(summary: dict[str, Any]) -> str:
 def _title(summary: dict[str, Any]) -> str:
     title = str(summary["path"])
     if summary.get("run"):
-        title += f", run {summary['run']}, round {summary['round']}"
+        title += f", run {summary['run']}"
+        title += f", round {summary['round']}" if summary["round"] is not None else ""
     if summary.get("segments"):
         count = len(summary["segments"])
         title += f", {count} segment{'s' if count > 1 else ''}"
@@ -49,7 +50,7 @@ def _title(summary: dict[str, Any]) -> str:
 
 
 def _facts(summary: dict[str, Any]) -> list[str]:
-    energy = "unknown"
+    energy, gpus = "unknown", "-" if summary["gpus"] is None else summary["gpus"]
     if summary["energy_kwh"] is not None:
         energy = f"{summary['energy_kwh']:.6f} kWh = {summary['energy_j']:.1f} J"
     if summary["energy_scope"]:
@@ -58,7 +59,7 @@ def _facts(summary: dict[str, Any]) -> list[str]:
     lines = [
         f"energy    {energy}",
         f"run time  {_number(summary['runtime_s'], 3)} s",
-        f"hosts     {', '.join(summary['hosts']) or '-'}; GPUs {summary['gpus']}",
+        f"hosts     {', '.join(summary['hosts']) or '-'}; GPUs {gpus}",
         f"coverage  {_percent(summary['coverage'])}",
     ]
     if summary["energy_high_kwh"] != summary["energy_low_kwh"]:
