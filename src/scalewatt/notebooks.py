@@ -188,7 +188,8 @@ def load_campaign_results(folder: PathOrText) -> CampaignResults:
 
 
 def _check_options(gpus_per_node: int | None, kind: str | None) -> None:
-    if gpus_per_node is not None and (not isinstance(gpus_per_node, int) or gpus_per_node < 1):
+    whole = isinstance(gpus_per_node, int) and not isinstance(gpus_per_node, bool)
+    if gpus_per_node is not None and not (whole and gpus_per_node >= 1):
         raise InputError(f"gpus_per_node: {gpus_per_node!r}; allowed: a whole number from 1")
     if kind not in _KINDS:
         raise InputError(f"kind: {kind!r}; allowed: 'node', 'cpu' or None")

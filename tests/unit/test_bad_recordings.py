@@ -63,7 +63,12 @@ def test_a_file_is_refused_that_holds(content: bytes, words: str, tmp_path: Path
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert "No such file" in refusal(tmp_path / "none.hdf5")
+    path = tmp_path / "none.hdf5"
+    for read in (list_runs, read_perun_file):
+        with pytest.raises(InputError, match=f"^{path}: cannot be read .No such file"):
+            read(path)
+    with pytest.raises(InputError, match=f"^{path}: does not exist; expected a recording"):
+        describe(path)
 
 
 def test_a_folder_and_a_pipe_are_no_files(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from report_results import demo, made_runs, write_results
 from run_files import device, part, write_energy
 
 import scalewatt
+from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA, TRACES_SCHEMA
 from scalewatt.energies.views.describe import describe
@@ -150,6 +151,7 @@ def test_totals_have_energy_but_no_samples(tmp_path: Path) -> None:
     [
         ({"kind": "gpu"}, "kind: 'gpu'; allowed: 'node', 'cpu' or None"),
         ({"gpus_per_node": 0}, "gpus_per_node: 0; allowed: a whole number from 1"),
+        ({"gpus_per_node": True}, "gpus_per_node: True; allowed: a whole number from 1"),
         ({"time_zone": "Berlin"}, "Berlin"),
     ],
 )
@@ -162,6 +164,18 @@ def test_a_wrong_option_is_refused(workplace: Path, options: dict[str, Any], mes
 def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         scalewatt.energy(name)
+
+
+def test_a_path_that_does_not_exist_is_refused_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "missing.csv"
+    says = f"{path}: does not exist; expected a recording, a run folder or a folder of recordings"
+    for read in (scalewatt.energy, scalewatt.read_recording):
+        with pytest.raises(InputError, match=re.escape(says)):
+            read(path)
+    assert main(["energy", str(path)]) == 1
+    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("named", [{"run": "r1"}, {"round": "1"}])

@@ -70,7 +70,8 @@ def accounts_of(
     path = Path(path)
     events = read_stages(stages) if stages else None
     named = run_id is not None or round_id is not None
-    if _exists(path) and not (path.is_file() or path.is_dir()):  # a pipe would be waited for
+    _check_exists(path)
+    if not (path.is_file() or path.is_dir()):  # a pipe would be waited for
         raise InputError(
             f"{path}: is no plain file; expected a perun file, a journal or a run folder"
         )
@@ -95,16 +96,17 @@ def accounts_of(
     return replace(found, more=_others(path))
 
 
-def _exists(path: Path) -> bool:
-    """Return True if there is something at a path; InputError for a name that no file can have."""
+def _check_exists(path: Path) -> None:
+    """Raise InputError if there is nothing at a path, or no file can have its name."""
     try:
         path.stat()
-    except FileNotFoundError:
-        return False
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{path}: does not exist; expected a recording, a run folder or a folder of recordings"
+        ) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path}: cannot be read ({reason})") from error
-    return True
 
 
 def _of_record(
