@@ -19,6 +19,7 @@ from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.recordings.telemetry import QUANTITIES
 from scalewatt.report.data_quality_section import _other_sources
+from scalewatt.report.html_tables import Part
 from scalewatt.results.other_sources import CROSS_CHECKS, sums_of
 from scalewatt.results.tables.frames import frame_of
 
@@ -357,19 +358,44 @@ def test_nodes_of_which_different_parts_were_recorded_are_not_summed() -> None:
     assert found["energy_kwh"] == pytest.approx(6e6 / J_PER_KWH)
 
 
+def reported(*made: tuple[int, str, float | None], counted: tuple[int, ...] = (1, 2)) -> list[Part]:
+    """Return the report's section on sources: of each the repeat, its name, and its energy in J."""
+    run = {"campaign": "c", "configuration": "a", "model": "m", "device": "d"}
+    sizes = {"gpus": 8, "nodes": 2}
+    rows = []
+    for repeat, source, energy_j in made:
+        sums = sums_of([row("n1", source=source), row("n2", energy_j, source=source)], 2, {0})
+        kind = "gpu" if source == "cray_accelerators" else "node"
+        rows.append(
+            {**run, **sizes, "repeat": repeat, "source": source, "device_kind": kind, **sums}
+        )
+    runs = pd.DataFrame({"configuration": "a", "repeat": counted})
+    return _other_sources(drawable(frame_of(rows, CROSS_CHECKS)), runs)
+
+
+def cells(parts: list[Part]) -> list[list[str]]:
+    (part,) = parts
+    assert part.grid is not None and "fans, boards, drives" in part.says
+    return [[cell.text for cell in one] for one in part.grid.rows]
+
+
 def test_the_report_says_what_a_meter_has_beyond_the_parts() -> None:
-    run = {
-        "campaign": "c",
-        "configuration": "a",
-        "model": "m",
-        "device": "d",
-        "gpus": 8,
-        "nodes": 2,
-    }
-    sums = sums_of([row("n1"), row("n2", 4e6)], 2, {0})
-    made = {**run, "repeat": 1, "source": "redfish", "device_kind": "node", **sums}
-    (part,) = _other_sources(drawable(frame_of([made], CROSS_CHECKS)))
-    assert part.grid is not None
-    cells = [cell.text for cell in part.grid.rows[0]]
-    assert cells[-2].endswith("of gpu+cpu+ram") and cells[-1] == "+75.0 %, +1500 W a node"
-    assert "fans, boards, drives" in part.says
+    (found,) = cells(reported((1, "redfish", 4e6)))
+    assert found[-2].endswith("of gpu+cpu+ram") and found[-1] == "+75.0 %, +1500 W a node"
+
+
+def test_the_report_names_crays_counters_of_accelerators_as_such() -> None:
+    (found,) = cells(reported((1, "cray_accelerators", 4e6)))
+    assert found[1] == "Cray's counters of accelerators (cray_accelerators)"
+
+
+def test_the_report_has_no_section_of_sources_that_differ_in_nothing_known() -> None:
+    assert reported((1, "redfish", None)) == []
+
+
+def test_an_excluded_run_is_in_no_mean_of_other_sources() -> None:
+    runs = (1, "redfish", 4e6), (2, "redfish", 9e6)
+    both, one = cells(reported(*runs)), cells(reported(*runs, counted=(1,)))
+    assert (both[0][3], one[0][3]) == ("2", "1")
+    assert one == cells(reported(runs[0])) and one != both
+    assert reported(*runs, counted=()) == []

@@ -48,7 +48,7 @@ def quality(
         _coverage(runs),
         _flags(runs),
         *_copies(valid),
-        *_other_sources(checks),
+        *_other_sources(checks, valid),
         _single(valid),
         _scopes(valid),
         _idle(idle, valid, no_idle or {}),
@@ -136,15 +136,16 @@ _SOURCES = {
     "nvml_power_instant": "the GPU's instantaneous power",
     "nvml_power_average": "the GPU's averaged power",
     "slurm_consumed_energy": "Slurm's ConsumedEnergy",
+    "cray_accelerators": "Cray's counters of accelerators",
 }
 _OF_WHOLE_NODES = "the node's own meter, with fans, boards and losses"
 
 
-def _other_sources(checks: pd.DataFrame | None) -> list[Part]:
-    """Return the same energies by other sources: means over the runs of a configuration."""
-    if checks is None or checks.empty:
+def _other_sources(checks: pd.DataFrame | None, runs: pd.DataFrame) -> list[Part]:
+    """Return the same energies by other sources: means over those `runs` of a configuration."""
+    counted = runs[["configuration", "repeat"]]
+    if checks is None or (known := checks[checks["difference"].notna()].merge(counted)).empty:
         return []
-    known = checks[checks["difference"].notna()]
     keys = ["configuration", "source", "device_kind", "recorded_scope"]
     groups = known.groupby(keys, sort=False, dropna=False)
     means = groups[["energy_kwh", "recorded_kwh", "difference", "extra_w"]].mean()
