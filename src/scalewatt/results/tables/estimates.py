@@ -175,7 +175,8 @@ def _weighted_ratio(energies: Sequence[Sequence[float]], errors: Sequence[Ends])
 def ratio_bounds(top: pd.DataFrame, bottom: pd.DataFrame) -> pd.DataFrame:
     """Return columns `low` and `high` of `energy_ratio_bounds`, of rows with the same index.
 
-    Null where nothing is estimated.
+    Null where nothing of the energy in `top` is estimated (whatever is in `bottom`), and where an energy or
+    an interval of one of the two is not known.
     """
     pairs = zip(records(top), records(bottom), strict=True)
     found = [
