@@ -138,6 +138,32 @@ def test_nodes_are_read_together(tmp_path: Path) -> None:
     assert found.hosts == ("n0", "n1") and found.format == "mlperf-power"
 
 
+@pytest.mark.parametrize(
+    ("nodes", "readings", "with_stages"),
+    [(8, 1, False), (64, 1, False), (64, 1, True), (64, 3, True)],
+)
+def test_a_node_whose_log_was_lost_leaves_the_runs_energy_unknown(
+    tmp_path: Path, nodes: int, readings: int, with_stages: bool
+) -> None:
+    begin = T0_MS / 1e3
+    stages = written(tmp_path, f"stage,start_s,end_s\ntrain,{begin},{begin + 100}\n", "stages.csv")
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    lines = [reading(second, 4000 + second) for second in range(0, 101, 2)]
+    for node in range(nodes):
+        kept = lines if node else lines[:readings]
+        written(folder, "\n".join(kept) + "\n", f"node_{node:02d}.txt")
+    found = describe(folder, stages=stages if with_stages else None)
+    assert found["energy_scope"] == "node" and found["energy_j"] is None
+    assert found["energy_low_kwh"] is found["energy_high_kwh"] is None
+    least = (nodes - 1) * 100 * 4050 / 3.6e6
+    assert least <= found["recorded_energy_kwh"] < least * 1.01
+    (said,) = (one["detail"] for one in found["flags"] if one["code"] == "coverage")
+    assert said.startswith("node_00: ")
+    written(folder, "\n".join(lines) + "\n", "node_00.txt")
+    assert describe(folder)["energy_j"] == pytest.approx(nodes * 100 * 4050)
+
+
 def test_a_switch_is_no_host_of_a_recording(tmp_path: Path) -> None:
     written(tmp_path, "\n".join(reading(s, 4000 + s) for s in range(20)) + "\n", "node_0.txt")
     written(tmp_path, event(T0_MS, "interconnect_power_est", 500) + "\n", "sw_0.txt")

@@ -26,6 +26,11 @@ from scalewatt.recordings.series import DEVICE_KINDS, NETWORK, NODE, Flag, flag
 
 Row = dict[str, Any]
 
+# Of all nodes of a run together MAX_UNCOVERED may be missing, which of 64 nodes are three. But a node of
+# which most is missing was not recorded, and its energy is no part of the run's.
+LEAST_OF_A_NODE = 0.5
+"""A node whose meter covers less than this share of its time in a segment has no energy, nor has the run."""
+
 
 @dataclass(frozen=True, eq=False)
 class _Part:
@@ -56,7 +61,7 @@ class EnergyRows:
     """Collects what nodes used, then states it per segment, node, device kind and stage.
 
     What may be stated is decided over the whole run: up to MAX_UNCOVERED of the device seconds of
-    a kind may be without a known power.
+    a kind may be without a known power; of whole nodes no node may lack more than LEAST_OF_A_NODE leaves.
     """
 
     def __init__(self) -> None:
@@ -292,9 +297,11 @@ class _Stated:
 
     def _is_known(self, part: _Part) -> bool:
         """Return True if the energy of a part may be stated, whatever is unknown of other nodes."""
-        if part.kind.shared or not part.sensors:
+        kind = part.kind
+        lost = kind.device_kind == NODE and (kind.coverage or 0.0) < LEAST_OF_A_NODE
+        if kind.shared or not part.sensors or lost:
             return False
-        return self._recorded[part.kind.device_kind] >= 1 - MAX_UNCOVERED
+        return self._recorded[kind.device_kind] >= 1 - MAX_UNCOVERED
 
     def _covered(self, device_kind: str, parts: Sequence[_Part]) -> float:
         """Return the share of a kind's device seconds with a known power."""
