@@ -12,6 +12,7 @@ from made_recordings import written
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import FORMATS, find_format, read_foreign
 from scalewatt.recordings.formats.format import Head, Options
 from scalewatt.recordings.series import Flag
@@ -179,3 +180,82 @@ def test_damaged_bytes_are_refused_or_read(tmp_path: Path, kind: str) -> None:
         path = tmp_path / "recording"
         path.write_bytes(bytes(damaged))
         attempt(path, options(tmp_path, kind))
+
+
+def smi_part(begin: int, end: int, uuid: str = "GPU-a", index: int = 0) -> str:
+    """Powers of one GPU in some seconds after 10:00, 100 W and a little."""
+    rows = (
+        f"2024/05/31 10:{s // 60:02d}:{s % 60:02d}.000, {index}, {uuid}, {100 + s % 7}.00 W\n"
+        for s in range(begin, end)
+    )
+    return "timestamp, index, uuid, power.draw [W]\n" + "".join(rows)
+
+
+UTC = Options(time_zone="UTC")
+
+
+def true_j(begin: int, end: int) -> float:
+    return sum(100.0 + (s % 7 + (s + 1) % 7) / 2 for s in range(begin, end - 1))
+
+
+@pytest.mark.parametrize("uuid", ["GPU-a", "[N/A]"])
+def test_the_files_of_one_node_are_one_recording_in_order_of_time(
+    tmp_path: Path, uuid: str
+) -> None:
+    written(tmp_path, smi_part(0, 100, uuid), "n1.part2.csv")
+    written(tmp_path, smi_part(100, 200, uuid), "n1.part1.csv")
+    found = describe(tmp_path, options=UTC)
+    assert found["hosts"] == ["n1"] and found["gpus"] == 1 and found["flags"] == []
+    assert found["energy_j"] == pytest.approx(true_j(0, 200))
+
+
+def test_the_time_between_two_files_of_a_node_is_a_gap(tmp_path: Path) -> None:
+    written(tmp_path, smi_part(0, 100), "n1.part1.csv")
+    written(tmp_path, smi_part(400, 500), "n1.part2.csv")
+    found = describe(tmp_path, options=UTC)
+    assert {one["code"] for one in found["flags"]} == {"gap", "coverage"}
+    assert found["energy_j"] is None
+    recorded = true_j(0, 100) + true_j(400, 500)
+    assert found["recorded_energy_kwh"] == pytest.approx(recorded / 3.6e6)
+
+
+def test_time_that_two_files_of_a_sensor_have_counts_once(tmp_path: Path) -> None:
+    written(tmp_path, smi_part(0, 100), "n1.part1.csv")
+    written(tmp_path, smi_part(40, 200), "n1.part2.csv")
+    found = describe(tmp_path, options=UTC)
+    assert found["energy_j"] == pytest.approx(true_j(0, 200))
+    (told,) = found["flags"]
+    assert told["code"] == "second_sensor"
+    assert "60 samples in n1.part2.csv, of a time that n1.part1.csv has" in told["detail"]
+
+
+def test_totals_of_two_files_are_joined_whole_or_not_at_all(tmp_path: Path) -> None:
+    head = "start_time,window_name,elapsed_time,gpu0_energy\n"
+    written(tmp_path, f"{head}1717144000.0,a,100.0,10000.0\n", "n1.1.csv")
+    written(tmp_path, f"{head}1717144100.5,b,100.0,10000.0\n", "n1.2.csv")
+    written(tmp_path, f"{head}1717144150.0,c,100.0,10000.0\n", "n1.3.csv")
+    found = describe(tmp_path)
+    assert found["energy_j"] == pytest.approx(20_000)
+    assert {one["code"] for one in found["flags"]} == {"total_only", "second_sensor"}
+
+
+@pytest.mark.parametrize(
+    ("names", "uuids", "indices", "why"),
+    [
+        (("n1.csv", "n1.txt"), ("GPU-a", "GPU-b"), (0, 0), "GPU 0 of n1 is GPU-b, and in .*n1.csv"),
+        (("a.csv", "b.csv"), ("GPU-a", "GPU-a"), (0, 0), "is GPU 0 of a in .*a.csv"),
+        (("n1.csv", "n1.txt"), ("GPU-a", "GPU-a"), (0, 1), "is GPU 0 of n1 in .*n1.csv"),
+    ],
+)
+def test_files_that_disagree_on_which_gpu_is_which_are_refused(
+    tmp_path: Path,
+    names: tuple[str, str],
+    uuids: tuple[str, str],
+    indices: tuple[int, int],
+    why: str,
+) -> None:
+    for name, uuid, index in zip(names, uuids, indices, strict=True):
+        written(tmp_path, smi_part(0, 50, uuid, index), name)
+    with pytest.raises(InputError, match=why) as refused:
+        describe(tmp_path, options=UTC)
+    assert str(refused.value).startswith(f"{tmp_path / names[1]}: ")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import printable
@@ -20,7 +22,15 @@ from scalewatt.recordings.formats import (
     zeus,
 )
 from scalewatt.recordings.formats.format import Format, Head, Options
-from scalewatt.recordings.series import Flag, Recording, by_node
+from scalewatt.recordings.series import (
+    ESTIMATED,
+    NETWORK,
+    Flag,
+    Recording,
+    SensorSeries,
+    by_node,
+    flag,
+)
 
 FORMATS: tuple[Format, ...] = (
     mlperf_power.FORMAT,
@@ -120,7 +130,9 @@ def _columns(head: Head) -> str:
 def read_together(paths: Sequence[tuple[Path, Options]]) -> Recording:
     """Read the files of one run, of several nodes and formats, as one recording.
 
-    Raises InputError for a file that cannot be read, or if some state wall-clock times and some do not.
+    What several files hold of one sensor is joined in order of time, and counts once where they overlap.
+    Raises InputError for a file that cannot be read, if some state wall-clock times and some do not, or
+    if two files disagree on which GPU is which.
     """
     found = [read_foreign(path, options) for path, options in paths]
     if not found:
@@ -128,10 +140,11 @@ def read_together(paths: Sequence[tuple[Path, Options]]) -> Recording:
     if len({one.t0_known for one in found}) > 1:
         unknown = next(one for one in found if not one.t0_known)
         raise InputError(f"{unknown.source}: states no wall-clock time, as the others beside it do")
+    _refuse_mixed(found)
     periods = [one.sampling_period_s for one in found if one.sampling_period_s]
     return Recording(
         nodes=by_node(
-            (series for one in found for series in one.series),
+            _joined(found),
             (host for one in found for host in one.hosts),
         ),
         t0_known=found[0].t0_known,
@@ -140,3 +153,70 @@ def read_together(paths: Sequence[tuple[Path, Options]]) -> Recording:
         problems=tuple(problem for one in found for problem in one.problems),
         format="+".join(sorted({one.format for one in found})),
     )
+
+
+def _refuse_mixed(found: Sequence[Recording]) -> None:
+    """Refuse one GPU under two names, which would count twice, and two GPUs under one."""
+    places: dict[str, tuple[tuple[str, int], str]] = {}
+    uuids: dict[tuple[str, int], tuple[str, str]] = {}
+    for record in found:
+        for one in record.series:
+            if one.uuid is None:
+                continue
+            place = (one.node, one.device_index)
+            (node, index), file = places.setdefault(one.uuid, (place, record.source))
+            if (node, index) != place and file != record.source:
+                raise InputError(
+                    f"{record.source}: its GPU {place[1]} of {place[0]}, {one.uuid}, is GPU {index} of "
+                    f"{node} in {file}; expected the files of one run, each GPU under one name"
+                )
+            uuid, file = uuids.setdefault(place, (one.uuid, record.source))
+            if uuid != one.uuid:
+                raise InputError(
+                    f"{record.source}: its GPU {place[1]} of {place[0]} is {one.uuid}, and in {file} {uuid}; "
+                    "expected files named by their nodes"
+                )
+
+
+def _joined(found: Sequence[Recording]) -> Iterator[SensorSeries]:
+    """Yield the sensors of all files; what one sensor says in several, one after the other, as one."""
+    parts: dict[tuple[str, str, int, str, str], list[tuple[SensorSeries, str]]] = {}
+    for record in found:
+        for one in record.series:
+            key = (one.node, one.device_kind, one.device_index, one.sensor, one.quantity)
+            parts.setdefault(key, []).append((one, Path(record.source).name))
+    for own in parts.values():
+        constant = own[0][0].device_kind == NETWORK and own[0][0].origin == ESTIMATED
+        if len(own) == 1 or constant or not found[0].t0_known:
+            yield from (one for one, _ in own)
+        else:
+            yield _one_after_the_other(sorted(own, key=lambda part: _begin_s(part[0])))
+
+
+def _begin_s(series: SensorSeries) -> float:
+    return float(series.time_s.min(initial=np.inf))
+
+
+def _one_after_the_other(parts: Sequence[tuple[SensorSeries, str]]) -> SensorSeries:
+    """Return the samples of a sensor's parts, in order of their begins; twice recorded time counts once."""
+    (joined, first), *rest = parts
+    for one, file in rest:
+        end_s = float(joined.time_s.max(initial=-np.inf))
+        after = one.time_s > end_s
+        if one.totals and not after.all():  # a part of a total is none
+            after[:] = False
+        flags = joined.flags + tuple(known for known in one.flags if known not in joined.flags)
+        if not after.all():
+            detail = f"not added: {np.count_nonzero(~after)} samples in {file}, of a time that {first} has"
+            flags += (flag("second_sensor", one.sensor, detail),)
+        joined = replace(
+            joined,
+            time_s=np.concatenate((joined.time_s, one.time_s[after])),
+            values=np.concatenate((joined.values, one.values[after])),
+            uuid=joined.uuid or one.uuid,
+            limit_w=max((w for w in (joined.limit_w, one.limit_w) if w is not None), default=None),
+            log_mean_w=None,
+            flags=flags,
+        )
+        first = file if after.any() else first
+    return joined
