@@ -156,6 +156,21 @@ def test_gpus_are_told_by_uuid_or_bus_where_there_is_no_index(tmp_path: Path) ->
         assert [of_gpu(found, n).values[0] for n in (0, 1)] == [61.0, 71.0]
 
 
+def test_rows_of_several_nodes_are_not_taken_for_one_gpu(tmp_path: Path) -> None:
+    rows = (f"{stamp}, 0, GPU-{n}, {n}1.00 W" for stamp in (ROW, LATER) for n in (6, 7))
+    with pytest.raises(InputError, match=r"index 0 is 2 GPUs \(GPU-6, GPU-7\): rows of several"):
+        read_foreign(smi(tmp_path, "timestamp, index, uuid, power.draw [W]", *rows), BERLIN)
+    unknown = (
+        f"{ROW}, 0, [Unknown Error], 61 W",
+        f"{LATER}, 0, GPU-6, 61 W",
+        f"{LATER}, 0, GPU-?, 6 W",
+    )
+    (one,) = read_foreign(
+        smi(tmp_path, "timestamp, index, uuid, power.draw [W]", *unknown), BERLIN
+    ).series
+    assert one.time_s.size == 3 and one.uuid == "GPU-6"
+
+
 def test_rows_of_several_gpus_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
     rows = [f"2024/05/31 10:39:{s}.{ms}, 61.23 W" for s in range(10, 20) for ms in (100, 103, 107)]
     with pytest.raises(InputError, match="whose; record it with the field 'index'"):

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import printable
 from scalewatt.recordings.formats.format import Format, Head, Options, node_of
 from scalewatt.recordings.formats.text_columns import (
     MOST_COLUMNS,
@@ -182,6 +183,7 @@ def _parts(path: Path, lines: Sequence[str], stated: str | None) -> list[tuple[_
 def _indices(path: Path, cells: pd.DataFrame, time_s: Floats) -> np.ndarray:
     """Return each row's GPU, (n,) whole numbers, -1 where it is unknown."""
     if "index" in cells:
+        _refuse_several(path, cells)
         numbers = as_numbers(cells["index"])
         known = (numbers >= 0) & (numbers < MOST_DEVICES) & (numbers == np.floor(numbers))
         return np.where(known, numbers, -1).astype(np.int64)
@@ -202,6 +204,21 @@ def _indices(path: Path, cells: pd.DataFrame, time_s: Floats) -> np.ndarray:
             f"{path}: holds rows of several GPUs, and nothing tells whose; record it with the field 'index'"
         )
     return np.zeros(time_s.size, dtype=np.int64)
+
+
+def _refuse_several(path: Path, cells: pd.DataFrame) -> None:
+    """Refuse rows of several nodes, in which one index is several GPUs."""
+    if "uuid" not in cells:
+        return
+    rows = cells[cells["uuid"].str.startswith("GPU-")].value_counts(["index", "uuid"])
+    pairs = rows[rows > 1].reset_index()  # of a damaged text there is one row
+    for index, uuids in pairs.groupby("index")["uuid"]:
+        if len(uuids) > 1:
+            some = printable(", ".join(sorted(uuids)[:2])[:90])
+            raise InputError(
+                f"{path}: index {printable(str(index))[:20]} is {len(uuids)} GPUs ({some}): rows of "
+                "several nodes; expected one file for each node"
+            )
 
 
 def _series(
