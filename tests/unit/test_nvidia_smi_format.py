@@ -96,7 +96,7 @@ def test_times_without_a_zone_are_this_machines_and_said_once(
 ) -> None:
     import time
 
-    path = smi(tmp_path, "timestamp, power.draw [W]", f"{ROW}, 61.23 W", f"{LATER}, 62.23 W")
+    path = smi(tmp_path, "timestamp, index, power.draw [W]", f"{ROW}, 0, 6 W", f"{LATER}, 0, 6 W")
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     try:
@@ -175,6 +175,17 @@ def test_rows_of_several_gpus_that_nothing_tells_apart_are_refused(tmp_path: Pat
     rows = [f"2024/05/31 10:39:{s}.{ms}, 61.23 W" for s in range(10, 20) for ms in (100, 103, 107)]
     with pytest.raises(InputError, match="whose; record it with the field 'index'"):
         read_foreign(smi(tmp_path, "timestamp, power.draw [W]", *rows), BERLIN)
+
+
+def test_rows_that_name_no_gpu_are_taken_as_one_gpus_and_told(tmp_path: Path) -> None:
+    # Eight GPUs with steps as even as one's.
+    rows = [f"2024/05/31 10:39:{10 + n // 8}.{125 * (n % 8):03d}, {n}.23 W" for n in range(80)]
+    found = read_foreign(smi(tmp_path, "timestamp, power.draw [W]", *rows), BERLIN)
+    (told,) = found.problems
+    assert told["code"] == "one_gpu_assumed" and "record the field 'index'" in told["detail"]
+    for name, one in (("index", "0"), ("uuid", "GPU-a"), ("pci.bus_id", "00000000:18:00.0")):
+        path = smi(tmp_path, f"timestamp, {name}, power.draw [W]", f"{ROW}, {one}, 61 W")
+        assert not read_foreign(path, BERLIN).problems
 
 
 def test_a_table_without_times_is_refused(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ from scalewatt.recordings.series import (
     Recording,
     SensorSeries,
     by_node,
+    flag,
     gpu_quantity,
 )
 
@@ -59,6 +60,8 @@ _SENSORS = {
 """The fields that are read, with their units where neither heading nor values say one."""
 _QUANTITIES = {"mJ": "counter", "W": "power", "%": "utilisation"}
 _LIMITS = ("enforced.power.limit", "power.limit")
+ONE_GPU_ASSUMED = "one_gpu_assumed"
+"""Flag of rows that name no GPU: they are taken as those of one."""
 _READ = {TIME, "name", *_IDENTITIES, *_SENSORS, *_LIMITS}
 _HEADING = re.compile(r"\s*([a-z_][\w.]*)\s*(?:\[(.*)\])?\s*")
 _STAMPED = re.compile(r"(?:.*,)?\s*\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}\s*(?:,.*)?")
@@ -99,6 +102,9 @@ def read_nvidia_smi(path: Path, options: Options) -> Recording:
         raise InputError(f"{path}: its timestamps are no times; expected 2024/05/31 10:39:13.123")
     time_s, flags = timed
     index = _indices(path, rows.cells, time_s)
+    if not set(_IDENTITIES) & set(rows.cells):
+        detail = f"{path.name}: its rows name no GPU and are taken as those of one; record the field 'index'"
+        flags = [*flags, flag(ONE_GPU_ASSUMED, None, detail)]
     good = np.isfinite(time_s) & (index >= 0)
     if not good.any():
         raise InputError(f"{path}: holds no row with a time and a GPU")
