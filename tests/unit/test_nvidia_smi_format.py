@@ -247,6 +247,16 @@ def test_rows_of_errors_and_messages_between_are_left_out_and_counted(tmp_path: 
     assert problem["code"] == "damaged_lines" and "2 lines" in problem["detail"]
 
 
+def test_each_number_has_its_own_unit_or_that_of_the_heading_above_it(tmp_path: Path) -> None:
+    head = "timestamp, index, power.draw [%s]"
+    stamps = [f"2024/05/31 10:39:{second}.123" for second in range(10, 18)]
+    cells = ["61", "[N/A]", "62.00 W", "0.063 kW", "64.00 WX", "65000 mW", "66000", "67 W"]
+    rows = [f"{stamp}, 0, {cell}" for stamp, cell in zip(stamps, cells, strict=True)]
+    path = smi(tmp_path, head % "W", *rows[:6], head % "mW", *rows[6:])
+    values = of_gpu(read_foreign(path, BERLIN), 0).values
+    np.testing.assert_allclose(values, [61, np.nan, 62, 63, np.nan, 65, 66, 67])
+
+
 def test_what_windows_shell_writes_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(f"timestamp, power.draw [W]\r\n{ROW}, 61.23 W\r\n".encode("utf-16"))

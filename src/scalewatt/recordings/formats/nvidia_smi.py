@@ -30,7 +30,6 @@ from scalewatt.recordings.formats.text_columns import (
     groups,
     in_si,
     numbered,
-    quantities,
     read_lines,
     unix_times,
     with_values,
@@ -62,7 +61,8 @@ _QUANTITIES = {"mJ": "counter", "W": "power", "%": "utilisation"}
 _LIMITS = ("enforced.power.limit", "power.limit")
 ONE_GPU_ASSUMED = "one_gpu_assumed"
 """Flag of rows that name no GPU: they are taken as those of one."""
-_READ = {TIME, "name", *_IDENTITIES, *_SENSORS, *_LIMITS}
+_MEASURED = {*_SENSORS, *_LIMITS}
+_READ = {TIME, "name", *_IDENTITIES, *_MEASURED}
 _HEADING = re.compile(r"\s*([a-z_][\w.]*)\s*(?:\[(.*)\])?\s*")
 _STAMPED = re.compile(r"(?:.*,)?\s*\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}\s*(?:,.*)?")
 _MARK = re.compile(r"timestamp|power\.draw|total_energy|utilization\.gpu")
@@ -73,10 +73,9 @@ _MOST_PARTS = 1000
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The rows of a file in its order: texts by field; `units` of the headings."""
+    """The rows of a file in its order, by field: texts, and in W, J or as a share what was measured."""
 
     cells: pd.DataFrame
-    units: dict[str, str]
     damaged: int
 
 
@@ -109,9 +108,7 @@ def read_nvidia_smi(path: Path, options: Options) -> Recording:
     if not good.any():
         raise InputError(f"{path}: holds no row with a time and a GPU")
     cells = rows.cells[good].reset_index(drop=True)
-    series, repeats = _series(
-        path, node_of(path, options), cells, rows.units, time_s[good], index[good]
-    )
+    series, repeats = _series(node_of(path, options), cells, time_s[good], index[good])
     return Recording(
         nodes=by_node(series),
         t0_known=True,
@@ -140,22 +137,26 @@ _Fields = list[tuple[str, str | None]]
 
 
 def _rows(path: Path, lines: Sequence[str], stated: str | None) -> _Rows:
-    """Take the lines apart, each by the heading above it."""
+    """Take the lines apart, each by the heading above it, with its units."""
     damaged, parts = 0, []
-    units: dict[str, str] = {}
     for fields, own in _parts(path, lines, stated):
         whole = [line for line in own if line.count(",") == len(fields) - 1]
         damaged += len(own) - len(whole)
         # Of a field queried twice the first counts.
         wanted = {name: at for at, (name, _) in reversed(list(enumerate(fields))) if name in _READ}
-        units.update({name: unit for name, unit in fields if name in wanted and unit})
         if whole:
             part = cells_of(whole, len(fields), sorted(wanted.values()), ",")
-            parts.append(part.rename(columns={at: name for name, at in wanted.items()}))
+            part = part.rename(columns={at: name for name, at in wanted.items()})
+            for name in _MEASURED & set(part):
+                unit, default = fields[wanted[name]][1], _SENSORS.get(name, "W")
+                part[name] = in_si(part[name], unit, default, f"{path}: {name}")
+            parts.append(part)
     if not parts:
         raise InputError(f"{path}: holds no row that fits its heading")
+    table = pd.concat(parts, ignore_index=True)
     # A field that only some of the headings have is missing, not empty, in the other rows.
-    return _Rows(pd.concat(parts, ignore_index=True).fillna(""), units, damaged)
+    texts = [name for name in table if name not in _MEASURED]
+    return _Rows(table.fillna(dict.fromkeys(texts, "")), damaged)
 
 
 def _parts(path: Path, lines: Sequence[str], stated: str | None) -> list[tuple[_Fields, list[str]]]:
@@ -228,19 +229,9 @@ def _refuse_several(path: Path, cells: pd.DataFrame) -> None:
 
 
 def _series(
-    path: Path,
-    node: str,
-    cells: pd.DataFrame,
-    units: dict[str, str],
-    time_s: Floats,
-    index: np.ndarray,
+    node: str, cells: pd.DataFrame, time_s: Floats, index: np.ndarray
 ) -> tuple[list[SensorSeries], int]:
-    values: dict[str, Floats] = {}
-    for name in (*_SENSORS, *_LIMITS):
-        if name in cells:
-            default = _SENSORS.get(name, "W")
-            numbers, unit = quantities(cells[name], units.get(name))
-            values[name] = in_si(numbers, unit, default, f"{path}: {name}")
+    values = {name: cells[name].to_numpy(dtype=np.float64) for name in _MEASURED & set(cells)}
     found: list[SensorSeries] = []
     repeats = 0
     for gpu, places in groups(index):

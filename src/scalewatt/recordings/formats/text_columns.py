@@ -44,7 +44,7 @@ UNITS: dict[str, tuple[str, float]] = {
     "1": ("utilisation", 1.0),
 }
 """What a value of each unit measures, and its factor to W, J or a share."""
-_WITH_UNIT = re.compile(r"\s*[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*([A-Za-zµ%]+)\s*")
+_WITH_UNIT = re.compile(r"\s*[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*([A-Za-zµ%]*)\s*")
 
 
 @dataclass(frozen=True)
@@ -137,30 +137,34 @@ def cells_of(
     return table.apply(lambda column: column.str.strip())
 
 
-def quantities(texts: pd.Series, unit: str | None) -> tuple[Floats, str | None]:
-    """Return the numbers of texts, (n,), NaN where there is none, and their unit.
+def in_si(texts: pd.Series, unit: str | None, default: str, where: str) -> Floats:
+    """Return numbers with or without units in W, J or as a share, (n,), NaN where there is none.
 
-    A unit behind the numbers counts before `unit`, that of the heading; one that differs from the
-    first one's makes no number.
+    A unit behind a number counts before `unit`, that of the heading, and that before `default`. Raises
+    InputError for a heading's unit that does not fit `default`, and if no number has one that does.
     """
-    for text in texts:
-        found = _WITH_UNIT.fullmatch(text)
-        if found:
-            unit = found.group(1)
-            return as_numbers(texts.str.removesuffix(unit).str.strip()), unit
-        if text[:1].isdigit():
-            break
-    return as_numbers(texts), unit
-
-
-def in_si(numbers: Floats, unit: str | None, default: str, where: str) -> Floats:
-    """Return numbers in W, J or as a share. Raises InputError for a unit that does not fit `default`."""
     quantity = UNITS[default][0]
-    found = UNITS.get(unit or default)
-    if found is None or found[0] != quantity:
-        allowed = ", ".join(name for name, (what, _) in UNITS.items() if what == quantity)
-        raise InputError(f"{where}: has the unit '{(unit or '')[:30]}'; allowed: {allowed}")
-    return numbers * found[1]
+    units = {name: factor for name, (what, factor) in UNITS.items() if what == quantity}
+    wrong = unit if unit and unit not in units else None
+    factors = {**units, "": units.get(unit or default, np.nan)}
+    values, rest = np.full(texts.size, np.nan), texts.reset_index(drop=True)
+    while wrong is None and (found := _first_unit(rest)) is not None:
+        numbers = as_numbers(rest.str.removesuffix(found).str.strip())
+        known = np.isfinite(numbers)
+        if found in factors:
+            values[rest.index[known]] = numbers[known] * factors[found]
+        elif not np.isfinite(values).any():
+            wrong = found
+        rest = rest[~known]
+        rest = rest[~rest.str.contains(rf"[\d.\s]{found}$")]
+    if wrong is not None:
+        raise InputError(f"{where}: has the unit '{wrong[:30]}'; allowed: {', '.join(units)}")
+    return values
+
+
+def _first_unit(texts: pd.Series) -> str | None:
+    """Return what stands behind the first number, "" where it has no unit; None without a number."""
+    return next((one[1] for text in texts if (one := _WITH_UNIT.fullmatch(text))), None)
 
 
 def unix_times(texts: pd.Series, options: Options, path: Path) -> tuple[Floats, list[Flag]] | None:
