@@ -26,6 +26,7 @@ from made_recordings import (
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import schema
+from scalewatt.energies.integration.integrate import validate
 from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import find_format, read_foreign
 from scalewatt.recordings.formats.format import Options
@@ -140,7 +141,7 @@ def test_a_counter_that_wraps_or_is_reset_is_read_back(
 
 @settings(max_examples=30, deadline=None)
 @given(made())
-def test_energies_since_the_row_before_are_mean_powers(made: Made) -> None:
+def test_energies_since_the_row_before_add_up_to_a_counter(made: Made) -> None:
     power, time_s = made.power_w[0], made.time_s
     steps = np.concatenate(([9.0], 0.5 * (power[1:] + power[:-1]) * np.diff(time_s)))
     lines = [
@@ -150,22 +151,55 @@ def test_energies_since_the_row_before_are_mean_powers(made: Made) -> None:
     sensor = {"column": "used", "kind": "node", "unit": "Wh", "quantity": "energy"}
     found = read("\n".join(lines) + "\n", {"time": {"column": "t"}, "sensors": [sensor]})
     (one,) = found.series
-    assert one.quantity == "mean_power" and one.device_kind == "node"
+    assert one.quantity == "counter" and one.device_kind == "node"
     assert joules(one) == pytest.approx(steps[1:].sum(), rel=1e-9)
 
 
 WIDE = "t,gpu0,gpu1,load,pdu\n1717144753,61,71,50,300\n1717144754,62,72,60,310\n"
 
 
+USED = {
+    "time": {"column": "t"},
+    "sensors": [{"column": "e", "kind": "gpu", "unit": "J", "quantity": "energy"}],
+}
+
+
 def test_a_row_of_energy_that_comes_twice_counts_once() -> None:
-    rules = {
-        "time": {"column": "t"},
-        "sensors": [{"column": "e", "kind": "gpu", "unit": "J", "quantity": "energy"}],
-    }
     rows = "".join(f"{1717144753 + s},{100 + s % 3}\n" * 2 for s in range(5))
-    found = read("t,e\n" + rows, rules)
-    assert of_gpu(found, 0, "mean_power").values.tolist() == [101, 101, 102, 100, 101]
+    found = read("t,e\n" + rows, USED)
+    assert np.diff(of_gpu(found, 0, "counter").values).tolist() == [101, 102, 100, 101]
     assert codes(found) == {"duplicate_rows"}
+
+
+@pytest.mark.parametrize("back_s", [3, 5, 500, -500])
+def test_a_stamp_that_is_wrong_loses_no_energy(back_s: int) -> None:
+    rows = "".join(f"{1717144753 + s - back_s * (s == 10)},{100 + s % 3}\n" for s in range(40))
+    (one,) = read("t,e\n" + rows, USED).series
+    assert joules(one) == pytest.approx(sum(100 + s % 3 for s in range(1, 40)))
+    assert [flag["code"] for flag in validate(one).flags] == ["clock_backwards"]
+
+
+def test_energies_of_parts_of_seconds_add_up_where_stamps_are_whole_ones() -> None:
+    rows = "".join(f"{1717144753 + n // 2},{50 + n / 100}\n" for n in range(40))
+    (one,) = read("t,e\n" + rows, USED).series
+    # Of the last second the first half alone is of a known time.
+    assert joules(one) == pytest.approx(sum(50 + n / 100 for n in range(1, 39)), rel=0.001)
+
+
+@pytest.mark.parametrize("cell", ["", "NA", "-5"])
+def test_an_energy_that_is_unknown_is_not_taken_for_none(cell: str) -> None:
+    rows = "".join(f"{1717144753 + s},{cell if s in (10, 20) else 100}\n" for s in range(40))
+    (one,) = read("t,e\n" + rows, USED).series
+    assert joules(one) == pytest.approx(39 * 100)
+    (told,) = validate(one).flags
+    assert told["code"] == "counter_reset" and "2 " in told["detail"]
+
+
+def test_a_row_without_a_time_keeps_its_energy() -> None:
+    rows = "".join(f"{1717144753 + s if s != 10 else 'never'},{100 + s % 3}\n" for s in range(40))
+    found = read("t,e\n" + rows, USED)
+    assert joules(found.series[0]) == pytest.approx(sum(100 + s % 3 for s in range(1, 40)))
+    assert codes(found) == {"damaged_lines"}
 
 
 def test_switches_named_with_the_node_of_gpus_take_nothing_from_them(tmp_path: Path) -> None:

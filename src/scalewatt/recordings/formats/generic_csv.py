@@ -246,20 +246,18 @@ class _Reader:
     ) -> SensorSeries:
         time_s = self._times(places)
         numbers = self._numbers(self.table[rule["column"]].iloc[places])
-        good = np.isfinite(time_s)
         quantity, factor = UNITS[rule["unit"]]
         stated = rule.get("quantity", quantity)
         _check_quantity(rule, quantity, stated, f"{self.options.columns}: sensors")
-        time_s, values = time_s[good], numbers[good] * factor
         one = SensorSeries(
             node=node,
             sensor=rule.get("name", rule["column"])
             + (f":{index}" if "index_column" in rule else ""),
             device_kind=rule["kind"],
             device_index=index,
-            quantity=stated,
+            quantity="counter" if stated == "energy" else stated,
             time_s=time_s,
-            values=values,
+            values=numbers * factor,
             valid_max=_range_j(rule, factor, stated),
             limit_w=rule.get("limit_w"),
             origin=rule.get("origin", "measured"),
@@ -267,8 +265,9 @@ class _Reader:
         if stated == "energy":
             one, more = without_repeats(one)
             self.repeats += more
-            return replace(one, quantity="mean_power", values=_mean_power(one.time_s, one.values))
-        return one
+            one = replace(one, values=_added_up(one.values))
+        good = np.isfinite(one.time_s)
+        return replace(one, time_s=one.time_s[good], values=one.values[good])
 
     def _numbers(self, texts: pd.Series) -> Floats:
         if self.decimal != ".":
@@ -348,16 +347,19 @@ def _check_quantity(rule: Mapping[str, Any], natural: str, stated: str, where: s
         )
 
 
-def _mean_power(time_s: Floats, used_j: Floats) -> Floats:
-    """Return the mean powers, (n,), of energies used since the sample before.
+def _added_up(used_j: Floats) -> Floats:
+    """Return a counter, (n,), of energies used since the row before, whatever their times.
 
-    Of the first nothing says for how long it is; it is never integrated, and shows the second's.
+    For how long the first is nothing says; it is not counted. Where one is unknown the counter begins
+    anew, always lower, so that it is told from no energy.
     """
-    step = np.diff(time_s, prepend=np.nan)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean_w = np.where(step > 0, used_j / step, np.nan)
-    mean_w[:1] = mean_w[1:2] if mean_w.size > 1 else np.nan
-    return mean_w
+    unknown = ~(used_j >= 0)
+    unknown[:1] = False
+    steps = np.where(unknown, 0.0, used_j)
+    steps[:1] = 0.0
+    total, begun = np.cumsum(steps), np.cumsum(unknown)
+    begins = np.concatenate(([0.0], total[unknown]))
+    return total - begins[begun] + 1.0 + np.count_nonzero(unknown) - begun
 
 
 def _range_j(rule: Mapping[str, Any], factor: float, quantity: str) -> float | None:
