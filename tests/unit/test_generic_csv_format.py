@@ -155,6 +155,44 @@ def test_energies_since_the_row_before_add_up_to_a_counter(made: Made) -> None:
     assert joules(one) == pytest.approx(steps[1:].sum(), rel=1e-9)
 
 
+CARDS = {
+    "time": {"column": "t"},
+    "sensors": [{"column": "p", "kind": "gpu", "unit": "W", "index_column": "d"}],
+}
+
+
+def test_several_values_at_one_time_are_refused_unless_they_are_few() -> None:
+    rows = [f"{1717144753 + s},{d},{100 + 50 * d + s % 3}" for s in range(60) for d in (0, 1)]
+    with pytest.raises(InputError, match="several values at one time; name index_column"):
+        read("\n".join(["t,d,p", *rows, ""]), RULES)
+    few = rows[::2] + rows[1:5:2]
+    found = read("\n".join(["t,d,p", *few, ""]), RULES)
+    assert {flag["code"] for flag in validate(found.series[0]).flags} == {"clock_backwards"}
+    assert len(read("\n".join(["t,d,p", *rows, ""]), CARDS).series) == 2
+
+
+def test_devices_of_one_number_written_in_two_ways_are_two() -> None:
+    rows = (f"{1717144753 + s},{d},{100 + s}\n" for s in range(3) for d in ("0", "00"))
+    found = read("t,d,p\n" + "".join(rows), CARDS)
+    assert [one.device_index for one in found.series] == [0, 1]
+
+
+@pytest.mark.parametrize("cell", ["", "N/A", "NaN", "[N/A]"])
+def test_a_row_that_names_no_device_is_a_damaged_line_and_no_device(cell: str) -> None:
+    rows = (
+        f"{1717144753 + s},{cell if (s, d) == (7, 0) else d},{100 + s}\n"
+        for s in range(20)
+        for d in (0, 1)
+    )
+    text = "t,d,p\n" + "".join(rows)
+    found = read(text, CARDS)
+    assert [(one.device_index, one.time_s.size) for one in found.series] == [(0, 19), (1, 20)]
+    (told,) = found.problems
+    assert told["code"] == "damaged_lines" and " 1 lines " in told["detail"]
+    hosts = read(text.replace("t,d,p", "t,h,p"), BY_HOST)
+    assert hosts.hosts == ("0", "1") and codes(hosts) == {"damaged_lines"}
+
+
 WIDE = "t,gpu0,gpu1,load,pdu\n1717144753,61,71,50,300\n1717144754,62,72,60,310\n"
 
 
@@ -401,6 +439,11 @@ def test_lines_that_are_no_rows_are_counted(tmp_path: Path) -> None:
     assert found.series[0].values.tolist() == [61, 65]
     (problem,) = found.problems
     assert problem["code"] == "damaged_lines" and "3 lines" in problem["detail"]
+
+
+def test_lines_to_skip_are_counted_as_an_editor_does(tmp_path: Path) -> None:
+    text = "# made by hand, with commas\n\n# of, two\nt,p\n1717144753,61\n"
+    assert read(text, RULES | {"skip_lines": 3}, folder=tmp_path).series[0].values.tolist() == [61]
 
 
 def test_quoted_cells_and_headings_are_read(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from scalewatt.recordings.formats import (
     zeus,
 )
 from scalewatt.recordings.formats.format import Format, Head, Options
+from scalewatt.recordings.formats.text_columns import delimiter_of
 from scalewatt.recordings.series import (
     ESTIMATED,
     NETWORK,
@@ -119,7 +120,7 @@ def is_table(path: Path) -> bool:
 def _columns(head: Head) -> str:
     """Return the names in a heading, for a message; empty where the first line is none."""
     first = head.lines[0] if head.lines else ""
-    delimiter = max(generic_csv.DELIMITERS, key=first.count)
+    delimiter = delimiter_of(first)
     names = [name.strip().strip('"') for name in first.split(delimiter)]
     if len(names) < 2:
         return ""

@@ -5,7 +5,6 @@ One row a time with a column for each device, or one row a sample with columns t
 
 from __future__ import annotations
 
-import csv
 import io
 import warnings
 from collections.abc import Iterator, Mapping
@@ -26,11 +25,14 @@ from scalewatt.recordings.formats.text_columns import (
     UNITS,
     TextFile,
     as_numbers,
+    delimiter_of,
     described,
     groups,
+    is_whole,
     numbered,
     read_lines,
     row_times,
+    split_cells,
     without_repeats,
 )
 from scalewatt.recordings.series import LATEST_S, Flag, Floats, Recording, SensorSeries, by_node
@@ -44,11 +46,11 @@ from scalewatt.recordings.text_times import (
     zone_named,
 )
 
-DELIMITERS = (",", ";", "\t")
-_NAMED = {"tab": "\t", "space": r"\s+"}
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 # Days of spreadsheets count from the end of 1899.
 _EXCEL_1970 = 25569.0
+_NO_NAMES = ("", "n/a", "[n/a]", "na", "nan", "null", "none")
+_MOST_CONTRADICTING = 0.1
 _EARLIEST_S = 1e8
 """Unix times are later, in 1973: smaller numbers count from something else."""
 
@@ -69,7 +71,7 @@ def read_generic_csv(path: Path, options: Options) -> Recording:
             f"{options.columns or path}: expected a YAML file with 'time' and 'sensors' that names the "
             "table's columns"
         )
-    text = read_lines(path)
+    text = read_lines(path, rules.get("skip_lines", 0))
     table, damaged = _table(text, rules)
     reader = _Reader(path, options, rules, table)
     series: list[SensorSeries] = []
@@ -82,7 +84,7 @@ def read_generic_csv(path: Path, options: Options) -> Recording:
     _refuse_doubles(series, options)
     if not any(one.time_s.size for one in series):
         raise InputError(f"{path}: holds no row with a time that can be read")
-    flags = (*reader.flags(), *text.damage(damaged + reader.untimed, repeats + reader.repeats))
+    flags = (*reader.flags(), *text.damage(damaged + reader.lost, repeats + reader.repeats))
     return Recording(
         nodes=by_node(series),
         t0_known=reader.t0_known,
@@ -94,17 +96,17 @@ def read_generic_csv(path: Path, options: Options) -> Recording:
 
 def _table(text: TextFile, rules: Mapping[str, Any]) -> tuple[pd.DataFrame, int]:
     """Return the cells of the columns that are named, as texts, and how many lines have no row."""
-    lines = text.lines[rules.get("skip_lines", 0) :]
+    lines = text.lines
     header = rules.get("header")
-    delimiter = _delimiter(lines[0] if lines else "", rules)
+    delimiter = delimiter_of(lines[0], rules.get("delimiter"))
     if header is None:
-        header, lines = _split(lines[0], delimiter) if lines else [], lines[1:]
+        header, lines = split_cells(lines[0], delimiter), lines[1:]
     if len(header) > MOST_COLUMNS:
         raise InputError(f"{text.path}: has {len(header)} columns; allowed: at most {MOST_COLUMNS}")
     if not lines:
         raise InputError(f"{text.path}: holds no row below its heading")
     wanted = sorted({_place(text.path, header, name) for name in _named_columns(rules)})
-    whole = [line for line in lines if _is_whole(line, len(header), delimiter)]
+    whole = [line for line in lines if is_whole(line, len(header), delimiter)]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", pd.errors.ParserWarning)
@@ -125,31 +127,6 @@ def _table(text: TextFile, rules: Mapping[str, Any]) -> tuple[pd.DataFrame, int]
         raise InputError(f"{text.path}: is no table ({reason})") from error
     table.columns = pd.Index([header[place] for place in wanted])
     return table.fillna("").apply(lambda column: column.str.strip()), len(lines) - len(table)
-
-
-def _delimiter(first: str, rules: Mapping[str, Any]) -> str:
-    given = rules.get("delimiter")
-    if given is not None:
-        return str(_NAMED.get(given, given))
-    found = max(DELIMITERS, key=first.count)
-    return found if found in first else ","
-
-
-def _split(line: str, delimiter: str) -> list[str]:
-    if delimiter == _NAMED["space"]:
-        return line.split()
-    try:
-        return [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
-    except csv.Error:
-        return [name.strip() for name in line.split(delimiter)]
-
-
-def _is_whole(line: str, columns: int, delimiter: str) -> bool:
-    """Return True for a row with a cell for each column; one with a NUL was written over."""
-    if "\0" in line:
-        return False
-    quoted = '"' in line or len(delimiter) > 1
-    return (len(_split(line, delimiter)) if quoted else line.count(delimiter) + 1) == columns
 
 
 def _named_columns(rules: Mapping[str, Any]) -> Iterator[str]:
@@ -186,6 +163,8 @@ class _Reader:
         self.zone_name = time.get("zone") or options.time_zone
         self.zone = zone_named(self.zone_name, f"{self.where}.zone")
         self.unsure = False
+        self.unnamed = np.zeros(len(table), dtype=np.bool_)
+        """Rows whose device or node is left empty."""
         self.repeats = 0
         """Rows of energies since the row before that came twice."""
         since = time.get("since", "unix" if "column" in time else "begin")
@@ -195,13 +174,16 @@ class _Reader:
         )
         self.from_s = start or 0.0
         self.stamps = self._stamps() if "column" in time else None
-        self.untimed = 0
-        if self.stamps is not None:
-            self.untimed = int((~np.isfinite(self.stamps.seconds)).sum())
-        elif "period_s" not in time:
+        if self.stamps is None and "period_s" not in time:
             raise InputError(
                 f"{self.where}: missing key 'column'; allowed: the column of times, or period_s"
             )
+
+    @property
+    def lost(self) -> int:
+        """Return how many rows have no time, or no name of their device or node."""
+        untimed = False if self.stamps is None else ~np.isfinite(self.stamps.seconds)
+        return int(np.count_nonzero(self.unnamed | untimed))
 
     def flags(self) -> list[Flag]:
         """Return what is to be known of the times."""
@@ -216,6 +198,11 @@ class _Reader:
             rows &= (self.table[column] == str(text)).to_numpy()
         if not rows.any():
             raise InputError(f"{self.path}: no row has {shown(rule['where'])}")
+        for which in ("index_column", "node_column"):
+            if which in rule:
+                unnamed = rows & self.table[rule[which]].str.lower().isin(_NO_NAMES).to_numpy()
+                self.unnamed |= unnamed
+                rows &= ~unnamed
         places = np.flatnonzero(rows)
         nodes = numbered(self._texts(rule, "node_column", places))
         if len(nodes) > MOST_DEVICES:
@@ -266,6 +253,11 @@ class _Reader:
             one, more = without_repeats(one)
             self.repeats += more
             one = replace(one, values=_added_up(one.values))
+        elif _contradicts(one):
+            raise InputError(
+                f"{self.path}: column '{rule['column']}' has several values at one time; name index_column, "
+                "node_column or where in the YAML file"
+            )
         good = np.isfinite(one.time_s)
         return replace(one, time_s=one.time_s[good], values=one.values[good])
 
@@ -326,11 +318,13 @@ def _has_dates(texts: pd.Series) -> bool:
 
 
 def _device_numbers(names: list[str], path: Path) -> Mapping[str, int]:
-    """Return the numbers of devices: what is written, if all are numbers, else by order of names."""
+    """Return the numbers of devices: what is written, if all are other numbers, else by order of names."""
     if len(names) > MOST_DEVICES:
         raise InputError(f"{path}: names {len(names)} devices; allowed: at most {MOST_DEVICES}")
     if all(name.isascii() and name.isdigit() and len(name) < 5 for name in names):
-        return {name: int(name) for name in names}
+        numbers = {name: int(name) for name in names}
+        if len(set(numbers.values())) == len(names):
+            return numbers
     return {name: place for place, name in enumerate(sorted(names))}
 
 
@@ -345,6 +339,14 @@ def _check_quantity(rule: Mapping[str, Any], natural: str, stated: str, where: s
             f"{where}: column '{rule['column']}' is in {rule['unit']}, and no {stated}; "
             f"allowed: {', '.join(allowed)}"
         )
+
+
+def _contradicts(one: SensorSeries) -> bool:
+    """Return True if over a tenth of the values share their time with another one."""
+    valued = np.isfinite(one.time_s) & np.isfinite(one.values)
+    pairs = np.unique(np.column_stack((one.time_s[valued], one.values[valued])), axis=0)
+    _, values_of = np.unique(pairs[:, 0], return_counts=True)
+    return bool(values_of[values_of > 1].sum() > _MOST_CONTRADICTING * np.count_nonzero(valued))
 
 
 def _added_up(used_j: Floats) -> Floats:

@@ -44,6 +44,8 @@ UNITS: dict[str, tuple[str, float]] = {
     "1": ("utilisation", 1.0),
 }
 """What a value of each unit measures, and its factor to W, J or a share."""
+DELIMITERS = (",", ";", "\t")
+_NAMED = {"tab": "\t", "space": r"\s+"}
 _WITH_UNIT = re.compile(r"\s*[-+]?[\d.]+(?:[eE][-+]?\d+)?\s*([A-Za-zµ%]*)\s*")
 
 
@@ -89,18 +91,22 @@ def read_text(path: Path) -> str:
     return decoded(content)
 
 
-def read_lines(path: Path) -> TextFile:
+def read_lines(path: Path, skip: int = 0) -> TextFile:
     """Read a text's lines, as `lines_of` says."""
-    return lines_of(path, read_text(path))
+    return lines_of(path, read_text(path), skip)
 
 
-def lines_of(path: Path, content: str) -> TextFile:
-    """Return a text's lines, without those that are empty. Raises InputError if there is none."""
+def lines_of(path: Path, content: str, skip: int = 0) -> TextFile:
+    """Return a text's lines below the first `skip`, without those that are empty.
+
+    Raises InputError if there is none.
+    """
     lines = content.split("\n")
     torn = bool(lines.pop().strip())
-    whole = [line.rstrip("\r") for line in lines if line and not line.isspace()]
+    whole = [line.rstrip("\r") for line in lines[skip:] if line and not line.isspace()]
     if not whole:
-        raise InputError(f"{path}: is empty; expected a recording")
+        found = f"holds no row below its line {skip}" if skip else "is empty"
+        raise InputError(f"{path}: {found}; expected a recording")
     return TextFile(path, whole, torn)
 
 
@@ -115,6 +121,32 @@ def described(options: Options) -> dict[str, Any]:
     rules = schema("columns")
     check(content, rules, str(options.columns), rules)
     return content
+
+
+def delimiter_of(first: str, given: str | None = None) -> str:
+    """Return what stands between the cells: what is given, by its name too, else the first line's most."""
+    if given is not None:
+        return str(_NAMED.get(given, given))
+    found = max(DELIMITERS, key=first.count)
+    return found if found in first else ","
+
+
+def split_cells(line: str, delimiter: str) -> list[str]:
+    """Return the cells of a line, quoted ones too, without blanks around."""
+    if delimiter == _NAMED["space"]:
+        return line.split()
+    try:
+        return [name.strip() for name in next(csv.reader([line], delimiter=delimiter), [])]
+    except csv.Error:
+        return [name.strip() for name in line.split(delimiter)]
+
+
+def is_whole(line: str, columns: int, delimiter: str) -> bool:
+    """Return True for a row with a cell for each column; one with a NUL was written over."""
+    if "\0" in line:
+        return False
+    quoted = '"' in line or len(delimiter) > 1
+    return (len(split_cells(line, delimiter)) if quoted else line.count(delimiter) + 1) == columns
 
 
 def cells_of(
