@@ -51,7 +51,7 @@ TOUCHING_S = 1e-3
 """Windows that overlap by less follow each other."""
 
 INNER_WINDOWS = "inner_windows"
-"""Flag of a recording with windows within others, or beside them: the outer ones are taken."""
+"""Flag of a recording with windows within others, which are left out."""
 UNKNOWN_TOTAL = "unknown_total"
 """Flag of a window whose energy is not above 0 J, or is no number: it is unknown."""
 DAMAGED_WINDOW = "damaged_windows"
@@ -71,7 +71,7 @@ class Window:
 def read_zeus_windows(path: Path, options: Options) -> Recording:
     """Read the energies of windows as totals: those named `options.run`, else the outermost ones.
 
-    Raises InputError if there is no such window, or none.
+    Raises InputError if there is no such window, or none, and for windows that cross.
     """
     text = read_lines(path)
     header, *rows = (line.split(",") for line in text.lines)
@@ -90,10 +90,10 @@ def read_zeus_windows(path: Path, options: Options) -> Recording:
             )
     if not windows:
         raise InputError(f"{path}: holds no window with a begin and a length")
-    outer, inner = outermost(windows)
+    outer, inner = _outermost(path, windows)
     if inner:
         detail = (
-            f"{path.name}: {len(inner)} windows lie within or across others and are left out: "
+            f"{path.name}: {len(inner)} windows lie within others and are left out: "
             f"{_listed(one.name for one in inner)}"
         )
         problems.append(flag(INNER_WINDOWS, None, detail))
@@ -126,15 +126,41 @@ def _row(window: Window, gpus: Sequence[int], unix: bool, counted: bool) -> dict
 
 
 def outermost(windows: Iterable[Window]) -> tuple[list[Window], list[Window]]:
-    """Return the windows that follow each other in time, the longest first where some nest; and the rest."""
+    """Return the windows that follow each other in time, the longest first where some nest; and the rest.
+
+    Raises InputError for windows that overlap without nesting: how their energy divides is not known.
+    """
     outer: list[Window] = []
     inner: list[Window] = []
     for one in sorted(windows, key=lambda w: (w.begin_s, -w.end_s)):
-        free = not outer or one.begin_s >= outer[-1].end_s - TOUCHING_S
-        # Of a window of under TOUCHING_S nothing may be left.
-        free = free and (not outer or one.end_s > outer[-1].end_s)
-        (outer if free else inner).append(one)
+        last_s = outer[-1].end_s if outer else -np.inf
+        if one.end_s <= last_s:
+            inner.append(one)
+        elif one.begin_s >= last_s - TOUCHING_S:
+            outer.append(one)
+        elif one.end_s <= last_s + TOUCHING_S:
+            inner.append(one)
+        else:
+            names = f"{outer[-1].name[:60]} and {one.name[:60]}"
+            raise InputError(f"its windows {names} cross; name one with --run")
     return outer, inner
+
+
+def _outermost(path: Path, windows: Sequence[Window]) -> tuple[list[Window], list[Window]]:
+    """Return what `outermost` does. Raises InputError, with the path, also for a clock that began anew.
+
+    A line is written as its window ends, so the ends of one program's monotonic clock never go back.
+    """
+    ends = np.array([one.end_s for one in windows if one.end_s < UNIX_S])
+    if np.any(np.diff(ends) < -TOUCHING_S):
+        raise InputError(
+            f"{path}: its clock goes back from window to window: those of several programs; expected "
+            "one file for each"
+        )
+    try:
+        return outermost(windows)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def totals_counter(windows: Sequence[Window], place: int) -> tuple[Floats, Floats]:
