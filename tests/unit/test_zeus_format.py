@@ -211,6 +211,7 @@ def test_powers_are_read_with_and_without_a_header(header: str, tmp_path: Path) 
     path.write_text("\n".join([*([header] if header else []), *lines, ""]))
     found = read_foreign(path)
     assert found.format == "zeus-power" and found.t0_known
+    assert [one["code"] for one in found.problems] == ([] if header else ["columns_assumed"])
     assert [one.device_index for one in found.series] == ([2, 3] if indexed else [0, 1])
     assert found.series[1].values.tolist() == [row[2] for row in POWERS]
     times, *powers = np.array(POWERS).T
@@ -222,7 +223,7 @@ def test_lines_of_powers_that_are_damaged_are_left_out(tmp_path: Path) -> None:
     lines = [",".join(map(str, row)) for row in POWERS]
     lines[10:13] = ["x,1,2", f"{T0},5", f"{T0 + 1.15},,300.0"]
     path = tmp_path / "n1.csv"
-    path.write_text("\n".join(lines) + "\n1700000009.1,12")
+    path.write_text("\n".join(["time,power0,power1", *lines]) + "\n1700000009.1,12")
     found = read_foreign(path)
     assert {one["code"] for one in found.problems} == {"damaged_lines", "torn_end"}
     assert found.series[0].time_s.size == 48 and np.isnan(found.series[0].values[10])

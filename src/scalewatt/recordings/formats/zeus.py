@@ -57,6 +57,9 @@ UNKNOWN_TOTAL = "unknown_total"
 DAMAGED_WINDOW = "damaged_windows"
 """Flag of a recording with windows of no length, or whose time is no number: left out."""
 
+COLUMNS_ASSUMED = "columns_assumed"
+"""Flag of numbers without a heading that are taken as unix times and powers, as Zeus writes them."""
+
 
 @dataclass(frozen=True)
 class Window:
@@ -255,6 +258,10 @@ def read_zeus_power(path: Path, options: Options) -> Recording:
     timed = (times > 0) & (times < LATEST_S)
     if not timed.any():
         raise InputError(f"{path}: holds no sample with a time")
+    problems = text.damage(len(rows) - int(np.count_nonzero(timed)))
+    if not header:
+        detail = f"{path.name}: has no heading; its columns are taken as unix times and the W of GPU 0, 1, …"
+        problems.append(flag(COLUMNS_ASSUMED, None, detail))
     node = node_of(path, options)
     series = [
         SensorSeries(
@@ -273,7 +280,7 @@ def read_zeus_power(path: Path, options: Options) -> Recording:
         t0_known=True,
         sampling_period_s=None,
         source=str(path),
-        problems=tuple(text.damage(len(rows) - int(np.count_nonzero(timed)))),
+        problems=tuple(problems),
     )
 
 
