@@ -378,6 +378,32 @@ def test_times_of_many_kinds(tmp_path: Path, time: dict, first: float, known: bo
     assert found.t0_known is known and not found.problems
 
 
+@pytest.mark.parametrize(
+    ("stamp", "second"),
+    [
+        ("2024-05-31 10:39:13+02", 13.0),
+        ("2024-05-31T10:39:13 +0200", 13.0),
+        ("2024-05-31 08:39:13 UTC", 13.0),
+        ("2024-05-31T08:39:13z", 13.0),
+        ("2024-05-31T08:39:13,250Z", 13.25),
+        ("2024-05-31 10:39:13,250", 13.25),
+        ("2024-05-31 10:39+02", 0.0),
+    ],
+)
+def test_offsets_and_decimals_of_dates_are_read_as_people_write_them(
+    stamp: str, second: float
+) -> None:
+    found = read(f"t;p\n{stamp};61\n2024-05-31 10-02;62\n", RULES, "Europe/Berlin")
+    assert found.series[0].time_s.tolist() == [1_717_144_740 + second]
+    assert codes(found) == {"damaged_lines"}
+
+
+@pytest.mark.parametrize("stamp", ["2024-05-31 10-02", "2024-05-31 10:39:13 CEST", "noon"])
+def test_a_text_that_is_no_time_is_quoted(stamp: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"(such as '{stamp}')")):
+        read(f"t;p\n{stamp};61\n", RULES, "Europe/Berlin")
+
+
 SENSOR = {"column": "p", "kind": "gpu", "unit": "W"}
 RULES = {"time": {"column": "t"}, "sensors": [SENSOR]}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -186,6 +187,18 @@ def test_rows_that_name_no_gpu_are_taken_as_one_gpus_and_told(tmp_path: Path) ->
     for name, one in (("index", "0"), ("uuid", "GPU-a"), ("pci.bus_id", "00000000:18:00.0")):
         path = smi(tmp_path, f"timestamp, {name}, power.draw [W]", f"{ROW}, {one}, 61 W")
         assert not read_foreign(path, BERLIN).problems
+
+
+@pytest.mark.parametrize("stamp", ["31.05.2024 10:39:13", "2024/05/31 10:39:13 CEST"])
+def test_a_stamp_that_is_no_time_is_quoted(tmp_path: Path, stamp: str) -> None:
+    path = smi(tmp_path, "timestamp, index, power.draw [W]", f"{stamp}, 0, 61 W")
+    with pytest.raises(InputError, match=re.escape(f"(such as '{stamp}')")):
+        read_foreign(path, BERLIN)
+
+
+def test_an_offset_of_hours_is_read(tmp_path: Path) -> None:
+    path = smi(tmp_path, "timestamp, index, power.draw [W]", "2024/05/31 10:39:13+02, 0, 61 W")
+    assert read_foreign(path).series[0].time_s.tolist() == [1_717_144_753.0]
 
 
 def test_a_table_without_times_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ otherwise taken as they are: what goes back is flagged when the energy is comput
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
@@ -18,11 +19,13 @@ import pandas as pd
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import shown
+from scalewatt.common.untrusted_text import printable
 from scalewatt.recordings.series import LATEST_S, Flag, Floats, flag
 
 _NUMBER = re.compile(r"\s*(\d{9,19})(?:\.\d+)?\s*")
 _DATE = re.compile(r"\s*\d{4}([-/])\d\d?\1\d\d?[T ]+\d\d?:\d\d.*", re.DOTALL)
-_ZONE = r"(?:[Zz]|[+-]\d\d:?\d\d)\s*$"
+# Behind a time of day: 2024-05-31 10-02 has no zone, and is no time.
+_ZONED, _PERHAPS_ZONED = r":\d\d.*(?:[Zz+-]|UTC)", r"[T ]\s*\d.*(?:[Zz+-]|UTC)"
 # Digits of a whole unix time, between 1973 and 5138, by its unit.
 _PER_S = {9: 1.0, 10: 1.0, 11: 1.0, 12: 1e3, 13: 1e3, 14: 1e3, 15: 1e6, 16: 1e6, 17: 1e6}
 _NANO = 1e9
@@ -58,7 +61,7 @@ def parse_times(texts: pd.Series) -> Stamps | None:
     """Return the times of texts, all written like the first; None if that is no time.
 
     Understood are unix times in s, ms, µs or ns, by their digits, and dates with `-` or `/` and a time
-    of day, with or without an offset from UTC.
+    of day, with or without an offset from UTC: Z, UTC, +02, +0200 or +02:00.
     """
     first = next((text for text in texts if text and not text.isspace()), "")
     if number := _NUMBER.fullmatch(first):
@@ -66,11 +69,24 @@ def parse_times(texts: pd.Series) -> Stamps | None:
         return Stamps(within(as_numbers(texts) / per_s), local=False)
     if not _DATE.fullmatch(first):
         return None
-    zoned = re.search(_ZONE, first) is not None
+    zoned = re.search(_ZONED, first) is not None
     # Mixed in one column they cannot be parsed together: the other kind has no time.
-    texts = texts.where(texts.str.contains(_ZONE) == zoned, "")
+    fits = texts.str.contains(_ZONED) if zoned else ~texts.str.contains(_PERHAPS_ZONED)
+    texts = texts.where(fits, "")
     plain = texts.str.strip().str.replace("/", "-", regex=False)
+    if zoned:
+        plain = plain.str.replace(r"\s*(?:UTC|z)$", "Z", regex=True)
+    if "," in first:
+        plain = plain.str.replace(",", ".", regex=False)
     return Stamps(dates(plain, "ISO8601", zoned), local=not zoned)
+
+
+def unread(texts: Iterable[str], seconds: Iterable[float]) -> str:
+    """Return the first text that is no time, in quotes, for a message; "" where all are."""
+    for text, second in zip(texts, seconds, strict=False):
+        if not np.isfinite(second):
+            return f" (such as '{printable(text)[:40]}')"
+    return ""
 
 
 def dates(texts: pd.Series, form: str, zoned: bool) -> Floats:

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.untrusted_text import printable
 from scalewatt.recordings.formats.format import Format, Head, Options, node_of
 from scalewatt.recordings.formats.text_columns import (
     MOST_DEVICES,
@@ -44,6 +45,7 @@ from scalewatt.recordings.series import (
     by_node,
     flag,
 )
+from scalewatt.recordings.text_times import unread
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,8 @@ def read_dcgm(path: Path, options: Options) -> Recording:
     time_s, flags, t0_known = _times(path, options, table.stamps, gpus)
     good = np.isfinite(time_s)
     if not good.any():
-        raise InputError(f"{path}: holds no row with a time")
+        such = unread(table.stamps, time_s)
+        raise InputError(f"{path}: holds no row with a time that can be read{such}")
     series, repeats = _series(node_of(path, options), table, gpus, time_s, good)
     damaged = table.damaged + int((~good).sum())
     return Recording(
@@ -157,8 +160,8 @@ def _times(
         timed = unix_times(pd.Series(stamps), options, path)
         if timed is None:
             raise InputError(
-                f"{path}: {stamps[0][:40]!r} before a row is no time; expected unix seconds, or a date and a "
-                "time of day"
+                f"{path}: '{printable(stamps[0])[:40]}' before a row is no time; expected unix seconds, or "
+                "a date and a time of day"
             )
         return *timed, True
     time = described(options).get("time", {})

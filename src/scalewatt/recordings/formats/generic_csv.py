@@ -41,6 +41,7 @@ from scalewatt.recordings.text_times import (
     dates,
     parse_times,
     unix_seconds,
+    unread,
     within,
     zone_flags,
     zone_named,
@@ -83,7 +84,7 @@ def read_generic_csv(path: Path, options: Options) -> Recording:
             repeats += more
     _refuse_doubles(series, options)
     if not any(one.time_s.size for one in series):
-        raise InputError(f"{path}: holds no row with a time that can be read")
+        raise InputError(f"{path}: holds no row with a time that can be read{reader.unread()}")
     flags = (*reader.flags(), *text.damage(damaged + reader.lost, repeats + reader.repeats))
     return Recording(
         nodes=by_node(series),
@@ -184,6 +185,12 @@ class _Reader:
         """Return how many rows have no time, or no name of their device or node."""
         untimed = False if self.stamps is None else ~np.isfinite(self.stamps.seconds)
         return int(np.count_nonzero(self.unnamed | untimed))
+
+    def unread(self) -> str:
+        """Return the first text that is no time, for a message."""
+        if self.stamps is None:
+            return ""
+        return unread(self.table[self.time["column"]], self.stamps.seconds)
 
     def flags(self) -> list[Flag]:
         """Return what is to be known of the times."""
@@ -287,8 +294,10 @@ class _Reader:
             stamps = parse_times(texts)
             if stamps is None or (unit == "iso" and not _has_dates(texts)):
                 hint = "unix times, or dates with a time of day" if unit is None else "dates"
+                such = unread(texts[:1], [np.nan])
                 raise InputError(
-                    f"{self.path}: column '{self.time['column']}' has no {hint}; state its unit or format"
+                    f"{self.path}: column '{self.time['column']}' has no {hint}{such}; state its unit or "
+                    "format"
                 )
             return stamps
         numbers = self._numbers(texts)

@@ -45,6 +45,7 @@ from scalewatt.recordings.series import (
     flag,
     gpu_quantity,
 )
+from scalewatt.recordings.text_times import unread
 
 TIME = "timestamp"
 _ALIASES = {"gpu_uuid": "uuid", "gpu_name": "name", "gpu_bus_id": "pci.bus_id"}
@@ -98,7 +99,10 @@ def read_nvidia_smi(path: Path, options: Options) -> Recording:
         )
     timed = unix_times(rows.cells[TIME], options, path)
     if timed is None:
-        raise InputError(f"{path}: its timestamps are no times; expected 2024/05/31 10:39:13.123")
+        such = unread(rows.cells[TIME][:1], [np.nan])
+        raise InputError(
+            f"{path}: its timestamps are no times{such}; expected 2024/05/31 10:39:13.123"
+        )
     time_s, flags = timed
     index = _indices(path, rows.cells, time_s)
     if not set(_IDENTITIES) & set(rows.cells):
@@ -106,7 +110,8 @@ def read_nvidia_smi(path: Path, options: Options) -> Recording:
         flags = [*flags, flag(ONE_GPU_ASSUMED, None, detail)]
     good = np.isfinite(time_s) & (index >= 0)
     if not good.any():
-        raise InputError(f"{path}: holds no row with a time and a GPU")
+        such = unread(rows.cells[TIME], time_s)
+        raise InputError(f"{path}: holds no row with a time{such} and a GPU")
     cells = rows.cells[good].reset_index(drop=True)
     series, repeats = _series(node_of(path, options), cells, time_s[good], index[good])
     return Recording(

@@ -42,7 +42,7 @@ from scalewatt.recordings.series import (
     flag,
     gpu_quantity,
 )
-from scalewatt.recordings.text_times import within
+from scalewatt.recordings.text_times import unread, within
 
 METRICS = {
     "DCGM_FI_DEV_POWER_USAGE": POWER,
@@ -52,7 +52,7 @@ METRICS = {
 }
 _SAMPLE = re.compile(r"\s*([A-Za-z_:][\w:]*)?\s*(\{.*\})\s*(\S+)(?:\s+(-?\d+(?:\.\d+)?))?\s*")
 _LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
-_STAMP = re.compile(r"\s*#?\s*(\d{9,19}(?:\.\d+)?|\d{4}[-/]\d\d[-/]\d\d[T ]\S+)\s*")
+_STAMP = re.compile(r"\s*#?\s*(\d{9,19}(?:\.\d+)?|\d{4}[-/]\d\d[-/]\d\d[T ]\S+(?: UTC)?)\s*")
 _JSON = re.compile(r'\s*\{\s*["}]')
 _PREFIX = "DCGM_FI_DEV_"
 _MOST_SENSORS = 16 * MOST_DEVICES
@@ -122,7 +122,8 @@ def read_prometheus(path: Path, options: Options) -> Recording:
     series, more = _all_series(samples, stamp_s, node_of(path, options))
     kept = [without_repeats(one) for one in series]
     if not any(one.time_s.size for one, _ in kept):
-        raise InputError(f"{path}: holds no sample with a time that can be read")
+        such = unread(samples.stamps[:1], stamp_s[:1] if stamp_s.size else [np.nan])
+        raise InputError(f"{path}: holds no sample with a time that can be read{such}")
     lost = samples.damaged + samples.untimed
     return Recording(
         nodes=by_node(one for one, _ in kept),

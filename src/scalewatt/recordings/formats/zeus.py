@@ -37,7 +37,7 @@ from scalewatt.recordings.series import (
     by_node,
     flag,
 )
-from scalewatt.recordings.text_times import as_numbers
+from scalewatt.recordings.text_times import as_numbers, unread
 
 _WINDOW_COLUMNS = ["start_time", "window_name", "elapsed_time"]
 _ENERGY = re.compile(r"gpu(\d{1,4})_energy")
@@ -257,7 +257,8 @@ def read_zeus_power(path: Path, options: Options) -> Recording:
     times, *powers = _numbers(whole, len(first), (time, *gpus))
     timed = (times > 0) & (times < LATEST_S)
     if not timed.any():
-        raise InputError(f"{path}: holds no sample with a time")
+        such = unread((row.split(",")[time] for row in whole[:1]), times[:1])
+        raise InputError(f"{path}: holds no sample with a time{such}")
     problems = text.damage(len(rows) - int(np.count_nonzero(timed)))
     if not header:
         detail = f"{path.name}: has no heading; its columns are taken as unix times and the W of GPU 0, 1, …"
