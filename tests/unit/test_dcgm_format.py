@@ -129,6 +129,21 @@ def test_numbers_that_stand_for_a_missing_value_are_none(tmp_path: Path) -> None
     np.testing.assert_array_equal(of_gpu(found, 0, "counter").values, [np.nan, 5551899.58])
 
 
+def test_headings_that_come_again_behind_a_stamp_are_no_damaged_lines(tmp_path: Path) -> None:
+    heading = ["#Entity   POWER     TOTEC", "ID        W         mJ"]
+    lines = [f"GPU 0     {61 + n}.230    {5551899580 + n}" for n in range(4)]
+    lines = [*heading, *lines[:2], *heading, *lines[2:]]
+    text = "".join(f"{1717144753 + n}.000000 {line}\n" for n, line in enumerate(lines))
+    found = read_foreign(written(tmp_path, text))
+    assert not found.problems
+    assert of_gpu(found, 0).values.tolist() == [61.23, 62.23, 63.23, 64.23]
+
+
+def test_quoted_cells_are_read(tmp_path: Path) -> None:
+    text = '"#Entity","POWER"\n"ID","W"\n"1717144753.0","GPU 0","61.230"\n'
+    assert of_gpu(read_foreign(written(tmp_path, text)), 0).values.tolist() == [61.23]
+
+
 def test_rows_that_do_not_fit_their_heading_are_counted(tmp_path: Path) -> None:
     text = "#Entity POWER TOTEC\n1717144753.0 GPU 0 61.0 5551899580\n1717144754.0 GPU 0 61.0\n"
     (problem,) = read_foreign(written(tmp_path, text)).problems

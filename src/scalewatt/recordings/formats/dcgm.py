@@ -63,9 +63,8 @@ INSTANT, LOAD = Field("power", 1.0, INSTANTANEOUS), Field("utilisation", 0.01)
 FIELDS = {"POWER": POWER, "TOTEC": ENERGY, "POWINST": INSTANT, "GPUTL": LOAD}
 LIMIT = "PMLMT"
 _HEADING = re.compile(r"(.*?)#?\s*\bEntity\b[,\s]+(\S.*)", re.IGNORECASE)
-_ROW = re.compile(
-    r"""(.*?)"?\b(GPU|GPU-I|GPU-CI|vGPU|Switch|Link|CPU|CORE)[ ,]+(\d{1,9})"?[,\s]+(\S.*)"""
-)
+_UNITS = re.compile(r".*\bI[Dd]\b[^\d]*")
+_ROW = re.compile(r"(.*?)\b(GPU|GPU-I|GPU-CI|vGPU|Switch|Link|CPU|CORE)[ ,]+(\d{1,9})[,\s]+(\S.*)")
 _BETWEEN = re.compile(r"[,\s]+")
 _WIDE = re.compile(r"\s{2,}|\t|,")
 # What DCGM stores for a missing value, of a float and of an integer, and the reasons beside it.
@@ -93,7 +92,7 @@ class _Table:
 
     def add(self, stamp: str, gpu: int, places: dict[str, int], cells: Sequence[str]) -> None:
         """Add a row, of which `places` tells where the fields stand."""
-        self.stamps.append(stamp.strip(' ,"'))
+        self.stamps.append(stamp.strip(" ,"))
         self.gpus.append(gpu)
         for name, column in self.cells.items():
             column.append(cells[places[name]] if name in places else "")
@@ -130,17 +129,18 @@ def _table(lines: Sequence[str]) -> _Table:
     table = _Table()
     names: list[str] = []
     places: dict[str, int] = {}
-    for line in lines:
+    for quoted in lines:
+        line = quoted.replace('"', "")
         row = _ROW.match(line)
         if row is None:
             if heading := _HEADING.match(line):
-                names = [name.strip('"') for name in _BETWEEN.split(heading[2].strip(" ,\t"))]
+                names = _BETWEEN.split(heading[2].strip(" ,\t"))
                 places = {name: at for at, name in enumerate(names) if name in table.cells}
                 table.known |= set(places)
-            elif any(mark.isdigit() for mark in line):  # a line of units has none
+            elif any(mark.isdigit() for mark in line) and not _UNITS.fullmatch(line):
                 table.damaged += 1
             continue
-        cells = _BETWEEN.split(row[4].rstrip(' ,\t"'))
+        cells = _BETWEEN.split(row[4].rstrip(" ,\t"))
         if len(cells) != len(names):  # a text with blanks in it
             cells = [cell.strip() for cell in _WIDE.split(row[4].strip())]
         if row[2] != "GPU":
@@ -220,6 +220,7 @@ def _series(
 
 def _recognises(head: Head) -> bool:
     lines = [line for line in head.lines[:50] if len(line) < 1 << 14]
+    lines = [line.replace('"', "") for line in lines]
     headings = [line for line in lines if (found := _HEADING.match(line)) and found[2]]
     return bool(headings) and any(_ROW.match(line) for line in lines)
 
