@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -306,3 +307,17 @@ def test_it_is_told_by_its_content(tmp_path: Path) -> None:
     path = smi(tmp_path, "timestamp, power.draw [W]", f"{ROW}, 61.23 W")
     found = find_format(path)
     assert found is not None and found.name == "nvidia-smi"
+
+
+def test_another_table_with_a_timestamp_or_a_name_is_none(tmp_path: Path) -> None:
+    for heading in ("timestamp, gpu_power_w", "timestamp,name,watts", "timestamp, index, uuid"):
+        assert find_format(smi(tmp_path, heading, "2024-05-31 10:39:13, a, 100")) is None
+    for heading in ("timestamp, power.draw", "timestamp, fan.speed", "timestamp, pstate [x]"):
+        assert find_format(smi(tmp_path, heading, f"{ROW}, 5")) is not None
+
+
+@pytest.mark.skipif("SCALEWATT_OTHERS" not in os.environ, reason="names no folder of real files")
+def test_real_tables_of_the_load_of_cpus_are_none() -> None:
+    folder = Path(os.environ["SCALEWATT_OTHERS"], "codecarbon")
+    tables = [path for path in folder.glob("*.csv") if not path.name.startswith("emissions")]
+    assert len(tables) == 5 and {find_format(path) for path in tables} == {None}

@@ -290,7 +290,13 @@ def _samples(sensor: str, device_name: str | None) -> str | None:
 
 def _recognises(head: Head) -> bool:
     lines = [line for line in head.lines[:50] if "," in line and len(line) < 1 << 14]
-    return any(_header(line) or _STAMPED.fullmatch(line) for line in lines)
+    return any(_is_heading(line) or _STAMPED.fullmatch(line) for line in lines)
+
+
+def _is_heading(line: str) -> bool:
+    """Return True for a heading with a field of nvidia-smi's alone: other tables have timestamps too."""
+    fields = _header(line) or []
+    return any(name in _MEASURED or "." in name or unit for name, unit in fields)
 
 
 FORMAT = Format("nvidia-smi", _recognises, read_nvidia_smi)
