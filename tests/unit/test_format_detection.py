@@ -76,6 +76,17 @@ def test_a_format_is_told_by_its_content_and_is_one_alone(tmp_path: Path, kind: 
     assert others == ([] if kind == "csv" else [found.name])
 
 
+@pytest.mark.parametrize("kind", sorted(set(FILES) - {"prometheus query"}))
+def test_a_block_of_nothing_within_a_file_hides_neither_its_format_nor_its_rows(
+    tmp_path: Path, kind: str
+) -> None:
+    lines = FILES[kind].splitlines(keepends=True)
+    path = written(tmp_path, "".join([*lines[:9], "\0" * 64 + "\n", *lines[9:]]))
+    found = read_foreign(path, options(tmp_path, kind))
+    assert found.format == kind
+    assert sum(one.time_s.size for one in found.series) >= N
+
+
 @pytest.mark.parametrize(
     "text",
     [

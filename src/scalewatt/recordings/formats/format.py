@@ -99,10 +99,14 @@ class Head:
 
     @cached_property
     def lines(self) -> list[str]:
-        """Return the lines of the beginning that are not empty; none of a binary file."""
-        if "\0" in self.text:
+        """Return the lines of the beginning that are not empty; none of a binary file.
+
+        A binary file has a NUL in its first line; in a later one it was left by a disk that was full.
+        """
+        lines = [line for line in self.text.splitlines() if line.strip()]
+        if self.is_hdf5 or "\0" in "".join(lines[:1]):
             return []
-        return [line for line in self.text.splitlines() if line.strip()]
+        return [line for line in lines if "\0" not in line]
 
 
 @dataclass(frozen=True)
