@@ -76,6 +76,25 @@ def test_a_format_is_told_by_its_content_and_is_one_alone(tmp_path: Path, kind: 
     assert others == ([] if kind == "csv" else [found.name])
 
 
+JPWR = ",timestamps,pynvml:0\n" + "".join(
+    f"{n},{1717144753 + n}.5,{60 + n / 7:.3f}\n" for n in range(N)
+)
+ZEUS = "time,power0\n" + "".join(f"{1717144753 + n}.5,{60 + n / 7:.3f}\n" for n in range(N))
+
+
+@pytest.mark.parametrize("kind", [*sorted(set(FILES) - {"prometheus query"}), "jpwr", "zeus-power"])
+def test_rows_that_come_twice_are_left_out_and_flagged(tmp_path: Path, kind: str) -> None:
+    lines = {**FILES, "jpwr": JPWR, "zeus-power": ZEUS}[kind].splitlines(keepends=True)
+    once = read_foreign(written(tmp_path, "".join(lines)), options(tmp_path, kind))
+    twice = "".join(line * (1 + (n > 2)) for n, line in enumerate(lines))
+    found = read_foreign(written(tmp_path, twice), options(tmp_path, kind))
+    for one, same in zip(once.series, found.series, strict=True):
+        assert one.time_s.tolist() == same.time_s.tolist()
+        assert one.values.tolist() == same.values.tolist()
+        assert validate(same).flags == validate(one).flags
+    assert [one["code"] for one in found.problems] == ["duplicate_rows"]
+
+
 @pytest.mark.parametrize("kind", sorted(set(FILES) - {"prometheus query"}))
 def test_a_block_of_nothing_within_a_file_hides_neither_its_format_nor_its_rows(
     tmp_path: Path, kind: str

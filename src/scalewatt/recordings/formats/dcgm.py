@@ -34,7 +34,6 @@ from scalewatt.recordings.formats.text_columns import (
     row_times,
     unix_times,
     with_values,
-    without_repeats,
 )
 from scalewatt.recordings.series import (
     INSTANTANEOUS,
@@ -114,14 +113,14 @@ def read_dcgm(path: Path, options: Options) -> Recording:
     if not good.any():
         such = unread(table.stamps, time_s)
         raise InputError(f"{path}: holds no row with a time that can be read{such}")
-    series, repeats = _series(node_of(path, options), table, gpus, time_s, good)
+    series = _series(node_of(path, options), table, gpus, time_s, good)
     damaged = table.damaged + int((~good).sum())
     return Recording(
         nodes=by_node(series),
         t0_known=t0_known,
         sampling_period_s=None,
         source=str(path),
-        problems=(*flags, *text.damage(damaged, repeats)),
+        problems=(*flags, *text.damage(damaged)),
     )
 
 
@@ -183,14 +182,13 @@ def _times(
 
 def _series(
     node: str, table: _Table, gpus: np.ndarray, time_s: Floats, good: np.ndarray
-) -> tuple[list[SensorSeries], int]:
+) -> list[SensorSeries]:
     numbers = {
         name: without_blanks(as_numbers(pd.Series(table.cells[name], dtype=str)))
         for name in sorted(table.known)
     }
     rows = np.flatnonzero(good)
     found: list[SensorSeries] = []
-    repeats = 0
     for gpu, own in groups(gpus[rows]):
         places = rows[own]
         limits = numbers[LIMIT][places] if LIMIT in numbers else np.array([np.nan])
@@ -211,11 +209,8 @@ def _series(
             for name, what in FIELDS.items()
             if name in numbers
         ]
-        for one in with_values(sensors):
-            kept, more = without_repeats(one)
-            found.append(kept)
-            repeats += more
-    return found, repeats
+        found += with_values(sensors)
+    return found
 
 
 def _recognises(head: Head) -> bool:

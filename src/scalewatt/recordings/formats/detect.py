@@ -74,7 +74,29 @@ def read_foreign(path: Path, options: Options | None = None) -> Recording:
         raise InputError(
             f"{path}: a recording of {found.name} holds one run; expected no name of a run"
         )
-    return _printable(replace(found.read(path, options or Options()), format=found.name))
+    record = replace(found.read(path, options or Options()), format=found.name)
+    return _printable(_without_repeats(record))
+
+
+def _without_repeats(record: Recording) -> Recording:
+    """Leave out samples that say again what the one before said, at the same time, and flag them."""
+    series = [_once(one) for one in record.series]
+    kept = sum(one.time_s.size for one in series)
+    repeats = sum(one.time_s.size for one in record.series) - kept
+    if not repeats:
+        return record
+    name = Path(record.source).name
+    detail = f"{name}: {repeats} samples repeat one with the same time and value"
+    problems = (*record.problems, flag("duplicate_rows", None, detail))
+    return replace(record, nodes=by_node(series, record.hosts), problems=problems)
+
+
+def _once(series: SensorSeries) -> SensorSeries:
+    time_s, values = series.time_s, series.values
+    same = (values[1:] == values[:-1]) | (np.isnan(values[1:]) & np.isnan(values[:-1]))
+    kept = np.ones(time_s.size, dtype=np.bool_)
+    kept[1:] = ~(same & (time_s[1:] == time_s[:-1]))
+    return series if kept.all() else replace(series, time_s=time_s[kept], values=values[kept])
 
 
 def _printable(recording: Recording) -> Recording:

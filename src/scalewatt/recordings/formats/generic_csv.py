@@ -33,7 +33,6 @@ from scalewatt.recordings.formats.text_columns import (
     read_lines,
     row_times,
     split_cells,
-    without_repeats,
 )
 from scalewatt.recordings.series import LATEST_S, Flag, Floats, Recording, SensorSeries, by_node
 from scalewatt.recordings.text_times import (
@@ -76,16 +75,12 @@ def read_generic_csv(path: Path, options: Options) -> Recording:
     table, damaged = _table(text, rules)
     reader = _Reader(path, options, rules, table)
     series: list[SensorSeries] = []
-    repeats = 0
     for rule in rules["sensors"]:
-        for one in reader.series(rule):
-            kept, more = without_repeats(one)
-            series.append(kept)
-            repeats += more
+        series += reader.series(rule)
     _refuse_doubles(series, options)
     if not any(one.time_s.size for one in series):
         raise InputError(f"{path}: holds no row with a time that can be read{reader.unread()}")
-    flags = (*reader.flags(), *text.damage(damaged + reader.lost, repeats + reader.repeats))
+    flags = (*reader.flags(), *text.damage(damaged + reader.lost))
     return Recording(
         nodes=by_node(series),
         t0_known=reader.t0_known,
@@ -166,8 +161,6 @@ class _Reader:
         self.unsure = False
         self.unnamed = np.zeros(len(table), dtype=np.bool_)
         """Rows whose device or node is left empty."""
-        self.repeats = 0
-        """Rows of energies since the row before that came twice."""
         since = time.get("since", "unix" if "column" in time else "begin")
         self.t0_known = since != "begin"
         start, self.from_flags = (
@@ -257,9 +250,7 @@ class _Reader:
             origin=rule.get("origin", "measured"),
         )
         if stated == "energy":
-            one, more = without_repeats(one)
-            self.repeats += more
-            one = replace(one, values=_added_up(one.values))
+            one = replace(one, values=_added_up(one.time_s, one.values))
         elif _contradicts(one):
             raise InputError(
                 f"{self.path}: column '{rule['column']}' has several values at one time; name index_column, "
@@ -358,16 +349,18 @@ def _contradicts(one: SensorSeries) -> bool:
     return bool(values_of[values_of > 1].sum() > _MOST_CONTRADICTING * np.count_nonzero(valued))
 
 
-def _added_up(used_j: Floats) -> Floats:
-    """Return a counter, (n,), of energies used since the row before, whatever their times.
+def _added_up(time_s: Floats, used_j: Floats) -> Floats:
+    """Return a counter, (n,), of energies used since the row before, in the order of the rows.
 
-    For how long the first is nothing says; it is not counted. Where one is unknown the counter begins
+    For how long the first is nothing says; it is not counted, nor is one that says again what the one
+    before said, at the same time. Where one is unknown the counter begins
     anew, always lower, so that it is told from no energy.
     """
     unknown = ~(used_j >= 0)
     unknown[:1] = False
     steps = np.where(unknown, 0.0, used_j)
     steps[:1] = 0.0
+    steps[1:][(used_j[1:] == used_j[:-1]) & (time_s[1:] == time_s[:-1])] = 0.0
     total, begun = np.cumsum(steps), np.cumsum(unknown)
     begins = np.concatenate(([0.0], total[unknown]))
     return total - begins[begun] + 1.0 + np.count_nonzero(unknown) - begun

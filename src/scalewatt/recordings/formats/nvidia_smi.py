@@ -33,7 +33,6 @@ from scalewatt.recordings.formats.text_columns import (
     read_lines,
     unix_times,
     with_values,
-    without_repeats,
 )
 from scalewatt.recordings.series import (
     INSTANTANEOUS,
@@ -113,13 +112,13 @@ def read_nvidia_smi(path: Path, options: Options) -> Recording:
         such = unread(rows.cells[TIME], time_s)
         raise InputError(f"{path}: holds no row with a time{such} and a GPU")
     cells = rows.cells[good].reset_index(drop=True)
-    series, repeats = _series(node_of(path, options), cells, time_s[good], index[good])
+    series = _series(node_of(path, options), cells, time_s[good], index[good])
     return Recording(
         nodes=by_node(series),
         t0_known=True,
         sampling_period_s=None,
         source=str(path),
-        problems=(*flags, *text.damage(rows.damaged + int((~good).sum()), repeats)),
+        problems=(*flags, *text.damage(rows.damaged + int((~good).sum()))),
     )
 
 
@@ -235,10 +234,9 @@ def _refuse_several(path: Path, cells: pd.DataFrame) -> None:
 
 def _series(
     node: str, cells: pd.DataFrame, time_s: Floats, index: np.ndarray
-) -> tuple[list[SensorSeries], int]:
+) -> list[SensorSeries]:
     values = {name: cells[name].to_numpy(dtype=np.float64) for name in _MEASURED & set(cells)}
     found: list[SensorSeries] = []
-    repeats = 0
     for gpu, places in groups(index):
         limit_w = _limit([values[name][places] for name in _LIMITS if name in values])
         own = []
@@ -258,11 +256,8 @@ def _series(
                     samples=_samples(name, _first(cells, "name", places)),
                 )
                 own.append(one)
-        for one in with_values(own):
-            kept, more = without_repeats(one)
-            found.append(kept)
-            repeats += more
-    return found, repeats
+        found += with_values(own)
+    return found
 
 
 def _limit(limits: Sequence[Floats]) -> float | None:

@@ -31,7 +31,6 @@ from scalewatt.recordings.formats.text_columns import (
     read_text,
     unix_times,
     with_values,
-    without_repeats,
 )
 from scalewatt.recordings.series import (
     Flag,
@@ -120,17 +119,16 @@ def read_prometheus(path: Path, options: Options) -> Recording:
         )
     stamp_s, flags = stamped or (np.empty(0), [])
     series, more = _all_series(samples, stamp_s, node_of(path, options))
-    kept = [without_repeats(one) for one in series]
-    if not any(one.time_s.size for one, _ in kept):
+    if not any(one.time_s.size for one in series):
         such = unread(samples.stamps[:1], stamp_s[:1] if stamp_s.size else [np.nan])
         raise InputError(f"{path}: holds no sample with a time that can be read{such}")
     lost = samples.damaged + samples.untimed
     return Recording(
-        nodes=by_node(one for one, _ in kept),
+        nodes=by_node(series),
         t0_known=True,
         sampling_period_s=None,
         source=str(path),
-        problems=(*flags, *more, *text.damage(lost, sum(repeats for _, repeats in kept))),
+        problems=(*flags, *more, *text.damage(lost)),
     )
 
 

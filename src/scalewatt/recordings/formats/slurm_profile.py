@@ -22,7 +22,6 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import printable
 from scalewatt.recordings.formats.format import MOST_NAMES, Format, Head, Options, call_on_hdf5
-from scalewatt.recordings.formats.text_columns import without_repeats
 from scalewatt.recordings.series import (
     LATEST_S,
     NODE,
@@ -113,7 +112,7 @@ def _node_series(
     if not timed.all():
         detail = f"{node}: {np.count_nonzero(~timed)} samples without a time are left out"
         problems.append(flag("missing_times", None, detail))
-    series, others, repeats = [], [], 0
+    series, others = [], []
     for name, values in table.columns.items():
         gpu = _GPU.fullmatch(name)
         if gpu is None and name not in _OF_NODE:
@@ -129,12 +128,7 @@ def _node_series(
             time_s=times[timed],
             values=values[timed],
         )
-        one, more = without_repeats(one)
-        repeats += more
         series.append(one)
-    if repeats:
-        detail = f"{node}: {repeats} samples repeat one with the same time and value"
-        problems.append(flag("duplicate_rows", None, detail))
     if others:
         listed = ", ".join(others[:10])
         detail = f"{node}: {listed}: sensors of a site's own choice; not counted"

@@ -18,7 +18,7 @@ import pandas as pd
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, schema, shown
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.recordings.formats.format import Options, decoded
+from scalewatt.recordings.formats.format import TORN_END, Options, decoded
 from scalewatt.recordings.series import Flag, Floats, SensorSeries, flag
 from scalewatt.recordings.text_times import (
     as_numbers,
@@ -58,21 +58,17 @@ class TextFile:
     torn: bool
     """True if the last line has no end: it may be cut off, within a number too, and is left out."""
 
-    def damage(self, rows: int, repeats: int = 0) -> list[Flag]:
-        """Return the flags of lines that are left out: `rows` without a meaning, `repeats` said before."""
+    def damage(self, rows: int) -> list[Flag]:
+        """Return the flags of lines that are left out: `rows` without a meaning, and a torn end."""
         found = []
         if rows:
             detail = (
                 f"{self.path.name}: {rows} lines hold no sample that can be read, and are left out"
             )
             found.append(flag("damaged_lines", None, detail))
-        if repeats:
-            detail = f"{self.path.name}: {repeats} samples repeat one with the same time and value"
-            found.append(flag("duplicate_rows", None, detail))
         if self.torn:
-            found.append(
-                flag("torn_end", None, f"{self.path.name}: ends within a line, which is left out")
-            )
+            detail = f"{self.path.name}: ends within a line, which is left out"
+            found.append(flag(TORN_END, None, detail))
         return found
 
 
@@ -242,19 +238,6 @@ def groups(keys: np.ndarray) -> Iterable[tuple[int, np.ndarray]]:
     found, begin = np.unique(keys[order], return_index=True)
     for key, places in zip(found, np.split(order, begin[1:]), strict=True):
         yield int(key), places
-
-
-def without_repeats(series: SensorSeries) -> tuple[SensorSeries, int]:
-    """Leave out samples that say again what the one before said, at the same time; return how many."""
-    time_s, values = series.time_s, series.values
-    if time_s.size < 2:
-        return series, 0
-    same = (values[1:] == values[:-1]) | (np.isnan(values[1:]) & np.isnan(values[:-1]))
-    keep = np.concatenate(([True], (time_s[1:] != time_s[:-1]) | ~same))
-    repeats = int(keep.size - keep.sum())
-    if repeats:
-        series = replace(series, time_s=time_s[keep], values=values[keep])
-    return series, repeats
 
 
 def with_values(series: Sequence[SensorSeries]) -> list[SensorSeries]:
