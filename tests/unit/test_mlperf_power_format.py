@@ -202,6 +202,24 @@ def test_a_constant_estimate_of_switches_resolves_the_shortest_stage(tmp_path: P
     switches = found[(found.device_kind == "network") & (found.stage == "validate")]
     assert switches.energy_j.tolist() == pytest.approx([1000])
 
+def test_the_estimates_of_several_switches_add_up(tmp_path: Path) -> None:
+    written(tmp_path, "\n".join(reading(s, 4000 + s) for s in range(20)) + "\n", "node_0.txt")
+    estimates = (("s1", 500), ("s2", 300), ("s1", 500))
+    lines = [event(T0_MS, "interconnect_power_est", w, switch_id=s) for s, w in estimates]
+    written(tmp_path, "\n".join(lines) + "\n", "sw_0.txt")
+    found = describe(tmp_path)
+    assert found["network_energy_j"] == pytest.approx(19 * 800)
+    told = [one["detail"] for one in found["flags"] if one["code"] == "constant_estimate"]
+    assert [detail.split(": ")[1] for detail in told] == ["s1", "s2"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_a_log_that_a_shell_of_windows_wrote_is_read(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "node_0.txt"
+    path.write_bytes("\r\n".join([reading(0, 4000), reading(2, 4100), ""]).encode(encoding))
+    found = read_foreign(path)
+    assert found.format == "mlperf-power" and found.series[0].values.tolist() == [4000, 4100]
+
 
 # --- the real ones --------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import parse_json
+from scalewatt.recordings.formats.text_columns import read_text
 from scalewatt.recordings.series import LATEST_S, finite_number
 
 MARK = ":::MLLOG"
@@ -49,11 +50,8 @@ class MlperfLog:
 
 
 def read_mlperf_log(path: Path) -> MlperfLog:
-    """Read a log. Raises InputError if it cannot be read, or holds no event."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    """Read a log. Raises InputError if it cannot be read, is too long, or holds no event."""
+    text = read_text(path)
     lines: list[LogLine] = []
     damaged = 0
     last_is_bad = False

@@ -36,7 +36,7 @@ CONSTANT_ESTIMATE = "constant_estimate"
 
 
 def read_mlperf_power(path: Path, options: Options) -> Recording:
-    """Read one power log: kind `node`, or kind `network` of a single sample, an estimate.
+    """Read one power log: kind `node`, or kind `network` of a single sample a switch, an estimate.
 
     Raises InputError if it holds neither readings nor an estimate.
     """
@@ -45,13 +45,18 @@ def read_mlperf_power(path: Path, options: Options) -> Recording:
     problems = _damage(log, path)
     if readings:
         problems += _stamps(log, readings, path)
-        series = _node_series(node_of(path, options), readings, log.first(START))
+        series = [_node_series(node_of(path, options), readings, log.first(START))]
     elif estimates:
-        series = _network_series(node_of(path, options), estimates[0])
+        # Of a switch that is estimated again, as by each rank, the first estimate counts.
+        switches = {_switch(line): line for line in reversed(estimates)}
+        series = [
+            _network_series(node_of(path, options), switches[switch], place)
+            for place, switch in enumerate(sorted(switches))
+        ]
     else:
         raise InputError(f"{path}: holds no {READING} and no {ESTIMATE}")
     return Recording(
-        nodes=by_node([series]),
+        nodes=by_node(series),
         t0_known=True,
         sampling_period_s=None,
         source=str(path),
@@ -85,20 +90,27 @@ def _log_mean_w(time_s: Floats, watts: Floats, start_s: float) -> float | None:
     return float(np.dot(watts, steps)) / length if length > 0 else None
 
 
-def _network_series(node: str, estimate: LogLine) -> SensorSeries:
-    switch = str(estimate.metadata.get("switch_id") or "all switches")
-    detail = f"{switch}: one constant, an estimate for the whole run; when it was made is not of this run"
+def _switch(estimate: LogLine) -> str:
+    return str(estimate.metadata.get("switch_id") or "all switches")
+
+
+def _network_series(node: str, estimate: LogLine, index: int) -> SensorSeries:
+    sensor = ESTIMATE if index == 0 else f"{ESTIMATE}:{index}"
+    detail = (
+        f"{_switch(estimate)}: one constant, an estimate for the whole run; when it was made is not of this "
+        "run"
+    )
     return SensorSeries(
         node=node,
-        sensor="interconnect_power_est",
+        sensor=sensor,
         device_kind=NETWORK,
-        device_index=0,
+        device_index=index,
         quantity="power",
         time_s=np.array([estimate.time_s]),
         values=np.array([_watts(estimate)]),
         origin=ESTIMATED,
         log_mean_w=_watts(estimate),
-        flags=(flag(CONSTANT_ESTIMATE, "interconnect_power_est", detail),),
+        flags=(flag(CONSTANT_ESTIMATE, sensor, detail),),
     )
 
 
