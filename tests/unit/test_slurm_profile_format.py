@@ -109,6 +109,28 @@ def test_no_value_is_missing_and_not_a_huge_power(nothing: int, tmp_path: Path) 
     assert np.isnan(read_foreign(path).series[0].values).tolist() == [False, True, False]
 
 
+@pytest.mark.parametrize("column", ["NodePower", "CurrPower"])
+def test_a_column_that_says_its_kind_is_the_nodes_whatever_is_told(
+    column: str, tmp_path: Path
+) -> None:
+    path = node_file(tmp_path / "7_0_a1.h5", {column: [250, 260, 270]})
+    for kind in (None, "cpu"):
+        found = read_foreign(path, Options(kind=kind))
+        assert [one.device_kind for one in found.series] == ["node"] and not found.problems
+
+
+def test_links_into_other_files_are_not_followed(tmp_path: Path) -> None:
+    node_file(tmp_path / "7_0_a1.h5", {"Power": [250, 260, 270]})
+    job_file(tmp_path / "job_7.h5", {"0": {"a1": [1, 2]}})
+    for name, link in (("a1", "/a1"), ("Steps", "/Steps")):
+        other = "7_0_a1.h5" if name == "a1" else "job_7.h5"
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file[name] = h5py.ExternalLink(other, link)
+            file.create_group("b1/Energy" if name == "a1" else "x/Energy")
+        with pytest.raises(InputError, match=r"no table Energy|known format"):
+            read_foreign(tmp_path / f"{name}.h5")
+
+
 STEPS = {
     "0": {"a1": [100, 100, 100], "a2": [200, 200, 200]},
     "1": {"a1": [300, 300, 300], "a2": [400, 400, 400]},

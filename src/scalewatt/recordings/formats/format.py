@@ -123,6 +123,8 @@ class Format:
     read: Callable[[Path, Options], Recording]
     holds_runs: bool = False
     """True if a file may hold several runs, windows or steps, of which `Options.run` names one."""
+    takes_kind: bool = False
+    """True if `Options.kind` may say what some of its powers are of."""
     records: bool = True
     """False of what a tool writes beside its recordings: told by its content, and refused with the reason."""
 
@@ -152,7 +154,8 @@ def call_on_hdf5(path: Path, function: Callable[..., _Result], *args: Any) -> _R
 def _groups(path: str) -> tuple[str, ...]:
     with h5py.File(path, "r") as file:
         names = list(islice(file, MOST_NAMES))
-        parts = {name: file[name] for name in names if isinstance(file.get(name), h5py.Group)}
+        inside = [n for n in names if not isinstance(file.get(n, getlink=True), h5py.ExternalLink)]
+        parts = {name: file[name] for name in inside if isinstance(file.get(name), h5py.Group)}
         return (*names, *(f"{name}/{each}" for name in parts for each in islice(parts[name], 100)))
 
 

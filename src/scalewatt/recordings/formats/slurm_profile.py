@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -45,7 +46,7 @@ KIND_ASSUMED = "kind_assumed"
 """Flag of powers that are taken as the node's, which the file does not say."""
 
 _GPU = re.compile(r"GPU(\d{1,3})Power")
-_OF_NODE = ("Power", "power", "NodePower", "CurrPower")
+_UNSAID, _OF_NODE = ("Power", "power"), ("NodePower", "CurrPower")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +59,8 @@ class NodeTable:
 
 def read_slurm_profile(path: Path, options: Options) -> Recording:
     """Read one step: of several the one named by `options.run`, else the last numbered one.
+
+    `options.kind` says what `Power` is of; the other columns say it themselves.
 
     Raises InputError if there is no such step, or none with powers.
     """
@@ -76,10 +79,10 @@ def read_slurm_profile(path: Path, options: Options) -> Recording:
         raise InputError(
             f"{path}: step {chosen} holds no power; expected a table Energy with Power"
         )
-    if options.kind is None and any(one.device_kind == NODE for one in series):
+    if options.kind is None and any(one.sensor in _UNSAID for one in series):
         detail = (
-            f"{path.name}: taken as powers of whole nodes; by the plugin rapl they are of the CPU packages "
-            "(kind: cpu)"
+            f"{path.name}: its Power is taken as that of whole nodes; by the plugin rapl it is of the CPU "
+            "packages (kind: cpu)"
         )
         problems.append(flag(KIND_ASSUMED, None, detail))
     return Recording(
@@ -115,14 +118,14 @@ def _node_series(
     series, others = [], []
     for name, values in table.columns.items():
         gpu = _GPU.fullmatch(name)
-        if gpu is None and name not in _OF_NODE:
+        if gpu is None and name not in (*_UNSAID, *_OF_NODE):
             others += [name] if name.endswith("Power") else []
             continue
         values = np.where(np.isin(values, np.array(NOTHING, dtype=np.float64)), np.nan, values)
         one = SensorSeries(
             node=node,
             sensor=name,
-            device_kind="gpu" if gpu else kind or NODE,
+            device_kind="gpu" if gpu else (kind if name in _UNSAID else None) or NODE,
             device_index=int(gpu[1]) if gpu else 0,
             quantity="power",
             time_s=times[timed],
@@ -161,23 +164,34 @@ def _by_number(step: str) -> tuple[bool, int, str]:
 
 
 def _steps(file: h5py.File, path: Path) -> Iterator[tuple[str, dict[str, h5py.Dataset]]]:
-    steps = file.get(STEPS)
+    steps = _inside(file, STEPS)
     if not isinstance(steps, h5py.Group):
         of_name = re.fullmatch(r"\d+_([^_]+)_.+\.h5", path.name)
         yield (of_name[1] if of_name else "0"), _nodes(file)
         return
     for name in list(steps)[:MOST_NAMES]:
-        nodes = steps.get(f"{name}/{NODES}")
+        nodes = _inside(steps, f"{name}/{NODES}")
         yield printable(name), _nodes(nodes) if isinstance(nodes, h5py.Group) else {}
 
 
 def _nodes(group: h5py.Group) -> dict[str, h5py.Dataset]:
     found = {}
     for node in group:
-        tables = (group.get(f"{node}/{name}") for name in TABLES)
+        tables = (_inside(group, f"{node}/{name}") for name in TABLES)
         table = next((one for one in tables if _is_table(one)), None)
         if table is not None:
             found[printable(node)] = table
+    return found
+
+
+def _inside(group: h5py.Group, path: str) -> Any:
+    """Return what a path leads to; None where a part of it is missing, or a link into another file."""
+    found: Any = group
+    for name in path.split("/"):
+        is_group = isinstance(found, h5py.Group) and name in found
+        if not is_group or isinstance(found.get(name, getlink=True), h5py.ExternalLink):
+            return None
+        found = found.get(name)
     return found
 
 
@@ -197,4 +211,4 @@ def _recognises(head: Head) -> bool:
     return STEPS in head.groups or any(name.endswith(ends) for name in head.groups)
 
 
-FORMAT = Format("slurm-profile", _recognises, read_slurm_profile, holds_runs=True)
+FORMAT = Format("slurm-profile", _recognises, read_slurm_profile, holds_runs=True, takes_kind=True)
