@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,30 @@ def test_a_pipe_and_a_folder_and_nothing_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", tmp_path, tmp_path / "none"):
         with pytest.raises(InputError, match="no regular file"):
             read_foreign(path)
+
+
+@pytest.mark.parametrize("text", ["", "Perun report\n", "\n", '{"a": 1}\n'])
+def test_a_text_of_no_format_is_refused_with_all_that_are_known(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path, text, "power.txt")
+    with pytest.raises(
+        InputError, match=r"allowed: perun, .*nvidia-smi, dcgm, prometheus"
+    ) as refused:
+        describe(path)
+    assert ("is empty" in str(refused.value)) is (text == "")
+
+
+@pytest.mark.parametrize("kind", sorted(FILES))
+def test_options_that_no_file_can_need_are_refused(tmp_path: Path, kind: str) -> None:
+    path = written(tmp_path, FILES[kind])
+    for option, why in (
+        ({"time_zone": "Mars/Base"}, 'time zone: "Mars/Base" is no time zone'),
+        ({"kind": "cpu"}, r"expected no kind \(only slurm-profile"),
+    ):
+        with pytest.raises(InputError, match=why):
+            describe(path, options=replace(options(tmp_path, kind), **option))
+    written(tmp_path, FILES["nvidia-smi"], "n2.csv")
+    with pytest.raises(InputError, match="expected no kind"):
+        describe(tmp_path, options=Options(kind="cpu"))
 
 
 HOSTILE = {

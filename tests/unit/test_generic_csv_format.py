@@ -375,7 +375,8 @@ def test_times_of_many_kinds(tmp_path: Path, time: dict, first: float, known: bo
     rules = {"time": time, "sensors": [{"column": "p", "kind": "gpu", "unit": "W"}]}
     found = read(text, rules, "Europe/Berlin", tmp_path)
     assert found.series[0].time_s[0] == pytest.approx(first, abs=0.002)
-    assert found.t0_known is known and not found.problems
+    assert found.t0_known is known
+    assert codes(found) == ({"period_stated"} if "period_s" in time else set())
 
 
 @pytest.mark.parametrize(
@@ -437,6 +438,7 @@ RULES = {"time": {"column": "t"}, "sensors": [SENSOR]}
             RULES | {"time": {"column": "t", "since": "noon", "unit": "s"}},
             'time.since: "noon" is no time',
         ),
+        ({"time": {"period_s": 1, "since": "unix"}, "sensors": [SENSOR]}, '"unix" is no time'),
         (
             RULES | {"time": {"column": "p", "unit": "s"}},
             "no unix times in s; say what it counts from",

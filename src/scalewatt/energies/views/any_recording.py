@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import h5py
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
@@ -21,13 +22,14 @@ from scalewatt.energies.accounting.segment_recordings import Segment, segment_nu
 from scalewatt.energies.accounting.trace_writer import TraceCollector
 from scalewatt.energies.integration.stage_intervals import segment_events
 from scalewatt.recordings.formats.detect import (
+    FORMATS,
     find_format,
     is_table,
     read_foreign,
     read_together,
     unknown_format,
 )
-from scalewatt.recordings.formats.format import NO_OPTIONS, Options
+from scalewatt.recordings.formats.format import NO_OPTIONS, Format, Options
 from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import list_runs, open_perun_file
 from scalewatt.recordings.series import Recording
@@ -77,23 +79,27 @@ def accounts_of(
         )
     if path.is_dir() and (files := _foreign_in(path, options)):
         _refuse_run(path, named, "a folder")
+        _refuse_kind(path, options, [find_format(file, options) for file in files])
         record = read_together([(file, options) for file in files])
         return _of_record(path, record, events, gpus_per_node, traces)
     if path.is_dir():
         _refuse_run(path, named, "a folder")
+        _refuse_kind(path, options, [])
         return _of_folder(path, events, gpus_per_node, powers, traces)
+    found = find_format(path, options) if path.is_file() and not is_journal(path) else None
+    _refuse_kind(path, options, [found])
     if is_journal(path):
         _refuse_run(path, named, "a journal")
-    elif path.is_file() and find_format(path, options) is not None:
+    elif found is not None:
         if round_id is not None:
             raise InputError(f"{path}: only perun's files hold rounds; expected no name of a round")
         record = read_foreign(path, replace(options, run=run_id or options.run))
         return _of_record(path, record, events, gpus_per_node, traces)
-    elif path.is_file() and is_table(path):
+    elif path.is_file() and (is_table(path) or not _may_be_perun(path)):
         raise InputError(unknown_format(path))
     with _opened(path, run_id, round_id) as segment:
-        found = _of_segment(path, segment, events, gpus_per_node, traces)
-    return replace(found, more=_others(path))
+        accounts = _of_segment(path, segment, events, gpus_per_node, traces)
+    return replace(accounts, more=_others(path))
 
 
 def _check_exists(path: Path) -> None:
@@ -152,6 +158,20 @@ def _foreign_in(folder: Path, options: Options) -> list[Path]:
 def _refuse_run(path: Path, named: bool, what: str) -> None:
     if named:
         raise InputError(f"{path}: {what} holds one run; expected no name of a run or a round")
+
+
+def _refuse_kind(path: Path, options: Options, formats: Iterable[Format | None]) -> None:
+    """Refuse a kind of powers where no file leaves it open."""
+    if options.kind is not None and not any(one and one.takes_kind for one in formats):
+        taking = ", ".join(one.name for one in FORMATS if one.takes_kind)
+        raise InputError(
+            f"{path}: says itself what its powers are of; expected no kind (only {taking} needs it)"
+        )
+
+
+def _may_be_perun(path: Path) -> bool:
+    """Return True for a file that is named like HDF5, or is HDF5, also behind a user's block."""
+    return path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)
 
 
 @contextmanager

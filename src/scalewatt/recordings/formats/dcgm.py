@@ -30,6 +30,7 @@ from scalewatt.recordings.formats.text_columns import (
     as_numbers,
     described,
     groups,
+    period_flag,
     read_lines,
     row_times,
     unix_times,
@@ -42,7 +43,6 @@ from scalewatt.recordings.series import (
     Recording,
     SensorSeries,
     by_node,
-    flag,
 )
 from scalewatt.recordings.text_times import unread
 
@@ -173,10 +173,7 @@ def _times(
     number = np.zeros(gpus.size)
     for _, places in groups(gpus):
         number[places] = np.arange(places.size)
-    detail = (
-        f"{path.name}: its rows have no times; they are taken to be {time['period_s']:g} s apart"
-    )
-    flags = [flag("period_stated", None, detail), *local_flags]
+    flags = [period_flag(path, time["period_s"]), *local_flags]
     return (start or 0.0) + time["period_s"] * number, flags, start is not None
 
 

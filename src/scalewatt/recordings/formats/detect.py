@@ -32,6 +32,7 @@ from scalewatt.recordings.series import (
     by_node,
     flag,
 )
+from scalewatt.recordings.text_times import zone_named
 
 FORMATS: tuple[Format, ...] = (
     mlperf_power.FORMAT,
@@ -74,7 +75,9 @@ def read_foreign(path: Path, options: Options | None = None) -> Recording:
         raise InputError(
             f"{path}: a recording of {found.name} holds one run; expected no name of a run"
         )
-    record = replace(found.read(path, options or Options()), format=found.name)
+    options = options or Options()
+    zone_named(options.time_zone, f"{path}: time zone")
+    record = replace(found.read(path, options), format=found.name)
     return _printable(_without_repeats(record))
 
 
@@ -125,8 +128,9 @@ def unknown_format(path: Path) -> str:
     head = Head.of(path)
     names = _columns(head)
     found = f" (this one's columns: {names})" if names else ""
+    empty = "" if head.begin else "is empty and "
     return (
-        f"{path}: is no recording of a known format; allowed: perun, {known}; any other table{found} "
+        f"{path}: {empty}is no recording of a known format; allowed: perun, {known}; any other table{found} "
         "needs a YAML file, given with --columns, that says what its columns are (docs/recordings.md)"
     )
 

@@ -30,6 +30,7 @@ from scalewatt.recordings.formats.text_columns import (
     groups,
     is_whole,
     numbered,
+    period_flag,
     read_lines,
     row_times,
     split_cells,
@@ -163,8 +164,9 @@ class _Reader:
         """Rows whose device or node is left empty."""
         since = time.get("since", "unix" if "column" in time else "begin")
         self.t0_known = since != "begin"
+        unix = since == "unix" and "column" in time
         start, self.from_flags = (
-            (None, []) if since == "unix" else row_times({**time, "since": since}, options, path)
+            (None, []) if unix else row_times({**time, "since": since}, options, path)
         )
         self.from_s = start or 0.0
         self.stamps = self._stamps() if "column" in time else None
@@ -187,7 +189,9 @@ class _Reader:
 
     def flags(self) -> list[Flag]:
         """Return what is to be known of the times."""
-        if self.stamps is None or not self.stamps.local:
+        if self.stamps is None:
+            return [period_flag(self.path, self.time["period_s"]), *self.from_flags]
+        if not self.stamps.local:
             return self.from_flags
         return zone_flags(self.path, self.zone_name, self.unsure)
 

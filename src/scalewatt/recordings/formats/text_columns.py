@@ -232,6 +232,12 @@ def row_times(
     return float(timed[0][0]), timed[1]
 
 
+def period_flag(path: Path, period_s: float) -> Flag:
+    """Return the flag of rows without times."""
+    detail = f"{path.name}: its rows have no times; they are taken to be {period_s:g} s apart"
+    return flag("period_stated", None, detail)
+
+
 def groups(keys: np.ndarray) -> Iterable[tuple[int, np.ndarray]]:
     """Yield each of the keys, (n,) whole numbers, with its places in order."""
     order = np.argsort(keys, kind="stable")
