@@ -86,6 +86,10 @@ class Made:
     status: int = 200
     slow: threading.Event | None = None
     """Set when it may answer."""
+    slashes: bool | None = None
+    """Whether the paths it knows end with a slash; it sends others there. None: both are known."""
+    drips_s: float = 0.0
+    """Between two bytes of an answer."""
     closes: bool = False
     """Ends each connection after its answer, without saying so."""
 
@@ -106,11 +110,22 @@ def handler(made: Made) -> type[BaseHTTPRequestHandler]:
             status = made.status if document is not None else 404
             if made.authorization and self.headers["Authorization"] != made.authorization:
                 status = 401
+            if made.slashes is not None and made.slashes != self.path.endswith("/"):
+                self.send_response(308)
+                other = self.path.rstrip("/") + ("/" if made.slashes else "")
+                self.send_header("Location", f"{made.url}{other}")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             text = document if isinstance(document, bytes) else json.dumps(document or {}).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
-            self.wfile.write(text)
+            for n in range(len(text)) if made.drips_s else ():
+                self.wfile.write(text[n : n + 1])
+                time.sleep(made.drips_s)
+            if not made.drips_s:
+                self.wfile.write(text)
             self.close_connection = made.closes
 
         def log_message(self, format: str, *args: Any) -> None:
@@ -237,6 +252,35 @@ def test_a_connection_that_the_controller_has_ended_is_made_anew(made: Made) -> 
     made.closes = True
     one = controller(made.url)
     assert [one.power_w() for _ in range(3)] == [374.5] * 3
+
+
+@pytest.mark.parametrize("slashes", [True, False])
+def test_one_redirect_to_the_same_path_is_followed(made: Made, slashes: bool) -> None:
+    made.slashes = slashes
+    end = "/" if not slashes else ""  # the links it writes are the wrong ones
+    text = json.dumps(made.documents).replace('"}', f'{end}"}}')
+    made.documents = {path.rstrip("/"): one for path, one in json.loads(text).items()}
+    assert controller(made.url).power_w() == 374.5
+
+
+def test_links_are_followed_as_the_controller_wrote_them(made: Made) -> None:
+    text = json.dumps(made.documents).replace('"}', '/"}')
+    made.documents = json.loads(text)
+    assert controller(made.url).power_w() == 374.5
+    assert made.asked == [ROOT, f"{ROOT}/1U/", *[f"{ROOT}/1U/EnvironmentMetrics/"] * 2]
+
+
+def test_a_redirect_to_another_path_is_not_followed(made: Made) -> None:
+    made.status = 302
+    assert str(reason(made.url)) == "it answers with HTTP 302"
+
+
+def test_the_limit_holds_for_a_whole_answer(made: Made) -> None:
+    made.drips_s = 0.1
+    began_s = time.monotonic()
+    with pytest.raises(RedfishError, match="does not answer in time"):
+        controller(made.url, 0.5).power_w()
+    assert time.monotonic() - began_s < 2.0
 
 
 # --- as whom ------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,9 @@ URL, USER = "SCALEWATT_REDFISH_URL", "SCALEWATT_REDFISH_USER"
 PASSWORD_FILE, TLS = "SCALEWATT_REDFISH_PASSWORD_FILE", "SCALEWATT_REDFISH_TLS"
 VERIFY, UNVERIFIED = "verify", "unverified"
 LIMIT_S = 10.0
-"""Of every answer of a controller; controllers often need seconds."""
+"""Of every whole answer of a controller; controllers often need seconds."""
 _CHASSIS = "/redfish/v1/Chassis"
+_MOVED = (301, 302, 307, 308)
 _MOST_BYTES = 1 << 20
 _MOST_CHASSIS = 64
 _COST_SHARE, _MOST_REST_S = 1e-3, 60.0
@@ -163,7 +164,7 @@ class Controller:
         outer = {p: one for p, one in chassis.items() if not _links_of(one).get("ContainedBy")}
         powers = {p: source for p, one in outer.items() if (source := self._with_power(p, one))}
         if len(powers) != 1:
-            names = ", ".join(p.rpartition("/")[2] for p in powers or chassis)
+            names = ", ".join(p.rstrip("/").rpartition("/")[2] for p in powers or chassis)
             count = "several" if powers else "none"
             raise RedfishError(f"{count} of its chassis state a power, {names}: {_NAME_IT}", True)
         ((path, source),) = powers.items()
@@ -193,13 +194,10 @@ class Controller:
         return _positive((whole or entries)[0].get("PowerConsumedWatts")) if entries else None
 
     def _get(self, path: str) -> Document:
-        try:
-            answer, text = self._exchange(path)
-        except ConnectionError:
-            if self._connection is None:
-                raise
-            self.close()  # a controller ends connections that rest
-            answer, text = self._exchange(path)
+        answer, text = self._answer(path)
+        other = path.removesuffix("/") if path.endswith("/") else f"{path}/"
+        if answer.status in _MOVED and urlsplit(answer.headers.get("Location", "")).path == other:
+            answer, text = self._answer(other)
         if answer.status in (401, 403):
             # Controllers lock an account that is tried again and again.
             raise RedfishError(f"it refuses this user (HTTP {answer.status})", final=True)
@@ -214,14 +212,24 @@ class Controller:
             raise RedfishError("its answer is no document of Redfish")
         return document
 
+    def _answer(self, path: str) -> tuple[http.client.HTTPResponse, bytes]:
+        try:
+            return self._exchange(path)
+        except ConnectionError:
+            if self._connection is None:
+                raise
+            self.close()  # a controller ends connections that rest
+            return self._exchange(path)
+
     def _exchange(self, path: str) -> tuple[http.client.HTTPResponse, bytes]:
         connection = self._connection or self._open()
         headers = {"Accept": "application/json", "OData-Version": "4.0"}
         if self._settings.authorization:
             headers["Authorization"] = self._settings.authorization
-        connection.request("GET", path, headers=headers)
-        answer = connection.getresponse()
-        text = answer.read(_MOST_BYTES + 1)
+        with _ended_after(self._limit_s, connection):
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            text = answer.read(_MOST_BYTES + 1)
         self._connection = connection
         return answer, text
 
@@ -237,6 +245,33 @@ class Controller:
         return http.client.HTTPSConnection(one.host, one.port, timeout=limit_s, context=context)
 
 
+@contextmanager
+def _ended_after(limit_s: float, connection: http.client.HTTPConnection) -> Iterator[None]:
+    """End an exchange that takes longer; TimeoutError then. A socket's own limit is for each piece of it."""
+    over = threading.Event()
+
+    def end() -> None:
+        over.set()
+        if connection.sock is not None:
+            with suppress(OSError):
+                # Of a TLS connection too the plain one, which the thread that reads may go on using.
+                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+    watch = threading.Timer(limit_s, end)
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    except (OSError, http.client.HTTPException):
+        if over.is_set():
+            raise TimeoutError from None
+        raise
+    finally:
+        watch.cancel()
+    if over.is_set():
+        raise TimeoutError
+
+
 _NAME_IT = f"name the node's own in {URL} (…{_CHASSIS}/<id>)"
 
 
@@ -249,7 +284,7 @@ def _link(value: Any) -> str | None:
     path = value.get("@odata.id") if isinstance(value, dict) else None
     if not isinstance(path, str) or not re.fullmatch(r"/redfish/[!-~]+", path):
         return None
-    return path.rstrip("/")
+    return path  # as it was written: some controllers know a path with or without a slash alone
 
 
 def _links(value: Any) -> list[str]:
