@@ -35,6 +35,9 @@ _SLOT_S = 900
 _SET_BACK_S = 60.0
 _EPOCH = datetime(1970, 1, 1)
 
+TIME_ZONE_ASSUMED = "time_zone_assumed"
+"""Flag of a recording whose local times name no zone, read as this machine's."""
+
 
 @dataclass(frozen=True, eq=False)
 class Stamps:
@@ -155,7 +158,7 @@ def zone_flags(path: Path, name: str | None, unsure: bool) -> list[Flag]:
     found = []
     if name is None:
         detail = f"{path.name}: its local times name no zone; they are read as this machine's"
-        found.append(flag("time_zone_assumed", None, detail))
+        found.append(flag(TIME_ZONE_ASSUMED, None, detail))
     if unsure:
         detail = (
             f"{path.name}: all its times lie in the hour that comes twice when clocks are set back; "

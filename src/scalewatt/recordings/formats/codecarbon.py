@@ -24,9 +24,11 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import printable
 from scalewatt.recordings.formats.format import (
     TOTAL_ONLY,
+    UNKNOWN_TOTAL,
     Format,
     Head,
     Options,
+    listed,
     node_of,
     number,
     total_series,
@@ -59,8 +61,6 @@ NO_TIME = "no_time"
 """Flag of a run without a time stamp."""
 ONE_PROCESS = "one_process"
 """Flag of energies of CPU and memory that are one process's share of the machine's."""
-UNKNOWN_TOTAL = "unknown_total"
-"""Flag of an energy that is not above 0, or is no number: it is unknown."""
 TOTAL_DIFFERS = "total_differs"
 """Flag of a row whose energies do not add up to the sum that it states."""
 
@@ -163,11 +163,8 @@ def _end(path: Path, row: _Row, options: Options) -> tuple[float | None, list[Fl
     return float(times[0][0]), times[1]
 
 
-def _names(rows: Iterable[_Row], most: int = 10) -> str:
-    names = list(dict.fromkeys(row.name[:60] for row in rows))
-    return ", ".join(names[:most]) + (
-        f", and {len(names) - most} more" if len(names) > most else ""
-    )
+def _names(rows: Iterable[_Row]) -> str:
+    return listed(dict.fromkeys(row.name for row in rows))
 
 
 def _others(path: Path, rows: Sequence[_Row], chosen: _Row) -> list[Flag]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import h5py
+import numpy as np
+from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.limited_calls import CallFailed, call_limited
 from scalewatt.recordings.perun_file import limits_of
-from scalewatt.recordings.series import Recording, SensorSeries
+from scalewatt.recordings.series import Flag, Recording, SensorSeries, flag
 
 _Result = TypeVar("_Result")
 
@@ -26,8 +28,8 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 
 TOTAL_ONLY = "total_only"
 """Flag of a series that stands for one total: a counter of two samples, at the begin (0 J) and the end."""
-TIME_ZONE_ASSUMED = "time_zone_assumed"
-"""Flag of a recording whose local times name no zone, read as this machine's."""
+UNKNOWN_TOTAL = "unknown_total"
+"""Flag of a total that is not above 0 J, or is no number: it is unknown."""
 MOST_NAMES = 1000
 TORN_END = "torn_end"
 """Flag of a recording whose last line or record is cut off, and left out."""
@@ -136,6 +138,21 @@ def number(text: str) -> float:
     except ValueError:
         return math.nan
     return found if math.isfinite(found) else math.nan
+
+
+def listed(names: Iterable[str], most: int = 10) -> str:
+    """Return names in a message, not more than can be read."""
+    found = list(names)
+    more = f", and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(name[:60] for name in found[:most]) + more
+
+
+def missing_times(where: str, timed: NDArray[np.bool_]) -> list[Flag]:
+    """Return the flag of samples without a time, if there are any."""
+    if timed.all():
+        return []
+    detail = f"{where}: {np.count_nonzero(~timed)} samples without a time are left out"
+    return [flag("missing_times", None, detail)]
 
 
 def call_on_hdf5(path: Path, function: Callable[..., _Result], *args: Any) -> _Result:

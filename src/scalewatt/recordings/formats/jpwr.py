@@ -22,6 +22,7 @@ from scalewatt.recordings.formats.format import (
     Head,
     Options,
     call_on_hdf5,
+    missing_times,
 )
 from scalewatt.recordings.formats.text_columns import cells_of, read_lines
 from scalewatt.recordings.series import (
@@ -75,10 +76,7 @@ def read_jpwr(path: Path, options: Options) -> Recording:
     timed = np.isfinite(times) & (times > 0) & (times < LATEST_S)
     if not timed.any():
         raise InputError(f"{path}: holds no sample with a time; {_EXPECTED}")
-    problems = list(table.flags)
-    if not timed.all():
-        detail = f"{path.name}: {np.count_nonzero(~timed)} samples without a time are left out"
-        problems.append(flag("missing_times", None, detail))
+    problems = [*table.flags, *missing_times(path.name, timed)]
     node = options.node or _node(path)
     series = []
     for place, name in enumerate(table.columns):

@@ -22,7 +22,14 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import printable
-from scalewatt.recordings.formats.format import MOST_NAMES, Format, Head, Options, call_on_hdf5
+from scalewatt.recordings.formats.format import (
+    MOST_NAMES,
+    Format,
+    Head,
+    Options,
+    call_on_hdf5,
+    missing_times,
+)
 from scalewatt.recordings.series import (
     LATEST_S,
     NODE,
@@ -111,10 +118,7 @@ def _node_series(
     if times is None:
         return [], [flag("no_time", None, f"{node}: its samples have no time; left out")]
     timed = (times < LATEST_S) & (times > 0 if epoch else times >= 0)
-    problems = []
-    if not timed.all():
-        detail = f"{node}: {np.count_nonzero(~timed)} samples without a time are left out"
-        problems.append(flag("missing_times", None, detail))
+    problems = missing_times(node, timed)
     series, others = [], []
     for name, values in table.columns.items():
         gpu = _GPU.fullmatch(name)

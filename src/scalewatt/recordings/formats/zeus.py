@@ -22,9 +22,11 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import printable
 from scalewatt.recordings.formats.format import (
     TOTAL_ONLY,
+    UNKNOWN_TOTAL,
     Format,
     Head,
     Options,
+    listed,
     node_of,
     number,
 )
@@ -52,8 +54,6 @@ TOUCHING_S = 1e-3
 
 INNER_WINDOWS = "inner_windows"
 """Flag of a recording with windows within others, which are left out."""
-UNKNOWN_TOTAL = "unknown_total"
-"""Flag of a window whose energy is not above 0 J, or is no number: it is unknown."""
 DAMAGED_WINDOW = "damaged_windows"
 """Flag of a recording with windows of no length, or whose time is no number: left out."""
 
@@ -89,7 +89,7 @@ def read_zeus_windows(path: Path, options: Options) -> Recording:
         windows = [one for one in windows if one.name == options.run]
         if not windows:
             raise InputError(
-                f"{path}: holds no window {printable(options.run)}; allowed: {_listed(names)}"
+                f"{path}: holds no window {printable(options.run)}; allowed: {listed(names)}"
             )
     if not windows:
         raise InputError(f"{path}: holds no window with a begin and a length")
@@ -97,7 +97,7 @@ def read_zeus_windows(path: Path, options: Options) -> Recording:
     if inner:
         detail = (
             f"{path.name}: {len(inner)} windows lie within others and are left out: "
-            f"{_listed(one.name for one in inner)}"
+            f"{listed(one.name for one in inner)}"
         )
         problems.append(flag(INNER_WINDOWS, None, detail))
     counted = set(map(id, outer))  # a line may come twice
@@ -188,12 +188,10 @@ def _total(node: str, gpu: int, place: int, windows: Sequence[Window], unix: boo
     sensor = f"gpu{gpu}_energy"
     time_s, values = totals_counter(windows, place)
     unknown = [one.name for one in windows if np.isnan(one.energies_j[place])]
-    detail = (
-        f"totals of {len(windows)} windows, without samples: {_listed(w.name for w in windows)}"
-    )
+    detail = f"totals of {len(windows)} windows, without samples: {listed(w.name for w in windows)}"
     flags = [flag(TOTAL_ONLY, sensor, detail)]
     if unknown:
-        detail = f"no energy above 0 J of {len(unknown)} windows: {_listed(unknown)}"
+        detail = f"no energy above 0 J of {len(unknown)} windows: {listed(unknown)}"
         flags.append(flag(UNKNOWN_TOTAL, sensor, detail))
     return SensorSeries(
         node=node,
@@ -234,12 +232,6 @@ def _windows(rows: Iterable[Sequence[str]], gpus: int) -> tuple[list[Window], in
         name = printable(",".join(row[1 : -gpus - 1]))
         found.append(Window(name, begin, begin + length, known))
     return found, damaged, refused
-
-
-def _listed(names: Iterable[str], most: int = 10) -> str:
-    listed = list(names)
-    more = f", and {len(listed) - most} more" if len(listed) > most else ""
-    return ", ".join(name[:60] for name in listed[:most]) + more
 
 
 def read_zeus_power(path: Path, options: Options) -> Recording:
