@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -121,11 +122,11 @@ def handler(made: Made) -> type[BaseHTTPRequestHandler]:
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
-            for n in range(len(text)) if made.drips_s else ():
-                self.wfile.write(text[n : n + 1])
-                time.sleep(made.drips_s)
-            if not made.drips_s:
-                self.wfile.write(text)
+            with suppress(OSError):  # who asked may have gone
+                for n in range(len(text)) if made.drips_s else ():
+                    self.wfile.write(text[n : n + 1])
+                    time.sleep(made.drips_s)
+                self.wfile.write(b"" if made.drips_s else text)
             self.close_connection = made.closes
 
         def log_message(self, format: str, *args: Any) -> None:
