@@ -107,7 +107,7 @@ def test_an_estimates_interval_is_a_broad_pale_bar_unlike_an_error_bar() -> None
         if str(one.get_gid()).startswith("estimates-")
     ]
     assert bars and all(one.get_alpha() < 0.5 and one.get_linewidth()[0] > 3 for one in bars)
-    assert "Broad pale bars" in words(figure)
+    assert "except for how power depends on load" in words(figure)
     assert not any(
         str(one.get_gid()).startswith("estimates-")
         for axes in draw("figure2", table).axes

@@ -310,11 +310,11 @@ def test_estimated_energies_show_their_interval_in_the_summary_and_the_tables(
         return run | {"energy_origin": "estimated"} | ends
 
     page = report(write_results(own, DEMO, made_runs(DEMO, estimated)), tmp_path / "a.html")
-    assert "by what the estimate leaves open" in page.text
+    assert "the true value lies between" in page.text and "what the estimate" not in page.text
     assert "estimated: at most" in page.text and "estimated: at least" in page.text
     measured = made_runs(DEMO, lambda run: run | {"energy_origin": "measured"})
     page = report(write_results(own, DEMO, measured), tmp_path / "b.html")
-    assert "estimate leaves open" not in page.text and "estimated: at" not in page.text
+    assert "the true value lies" not in page.text and "estimated: at" not in page.text
 
 
 def test_table_1_shows_the_interval_of_estimated_energies_where_it_has_one(

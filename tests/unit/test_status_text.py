@@ -28,7 +28,7 @@ def test_the_text_says_what_runs_and_what_failed_and_fits_the_width(made: Made) 
         assert "job 7 on n1, segment 0 since" in text
         assert "torch.OutOfMemoryError: CUDA out of memory." in text
         assert "0.452 kWh so far (0.000324 estimated, 0.452 measured)" in text
-        assert "by what is estimated of it: 0.452 to 0.453 kWh (docs/energy.md)" in text
+        assert "the true value lies between 0.452 and 0.453 kWh (docs/energy.md)" in text
         assert max(map(len, text.splitlines())) <= WIDTH
         assert (f"{ONE}       1  done" in text) == every_run
         assert not any(line != line.rstrip() for line in text.splitlines())

@@ -17,6 +17,7 @@ from scalewatt.results.text.markdown_latex import (
     shortened_ids,
 )
 from scalewatt.results.text.metric_labels import SEVERAL, metric_label
+from scalewatt.results.text.number_format import with_unit
 
 FILL_WORDS = {
     "measured": "filled markers",
@@ -147,9 +148,16 @@ def estimate_sentence(points: pd.DataFrame, axis: str = "y") -> str:
     if points[f"{axis}_estimate_low"].isna().all():
         return ""
     return (
-        "Broad pale bars: where the true value lies by what is estimated, whatever the repeats; common to "
-        "all runs on a device, but for its curve over load."
+        "Broad pale bars: where the true value of an estimate lies. More repeats do not narrow them: all runs "
+        "on a device share the error, except for how power depends on load."
     )
+
+
+def true_value(low_kwh: float | None, high_kwh: float | None) -> str:
+    """Return between what an estimated energy in kWh lies, or that this is not known."""
+    if low_kwh is None or high_kwh is None or low_kwh != low_kwh or high_kwh != high_kwh:
+        return "estimated, with no interval stated"
+    return f"the true value lies between {with_unit(low_kwh, 'kWh')} and {with_unit(high_kwh, 'kWh')}"
 
 
 def opening(points: pd.DataFrame) -> str:

@@ -117,11 +117,8 @@ def _open_ends(runs: pd.DataFrame) -> str:
     """Return within what the true sum lies where some of it is estimated: errors do not average out."""
     if not runs["energy_origin"].isin(ORIGINS).any():
         return ""
-    ends = runs[["energy_low_kwh", "energy_high_kwh"]]
-    if ends.isna().any(axis=None):
-        return "estimated, with no interval stated"
-    low, high = (with_unit(float(ends[name].sum()), "kWh") for name in ends)
-    return f"truly between {low} and {high}, by what the estimate leaves open"
+    ends = runs[["energy_low_kwh", "energy_high_kwh"]].sum(skipna=False)
+    return prose.true_value(*map(float, ends))
 
 
 def _hours(runs: pd.DataFrame, hours: str) -> list[Fact]:
@@ -298,7 +295,7 @@ def _tally(rows: pd.DataFrame) -> str:
 def _needed(rows: pd.DataFrame) -> str:
     """Return how many repeats would resolve the pairs if their ratios were the true ones."""
     if rows["energy_origin"].isin(ORIGINS).all():
-        return " (the estimates leave these ratios open, whatever the repeats)"
+        return " (the estimates leave these ratios open, however many repeats there are)"
     needed = rows.loc[rows["spread"].notna(), "repeats_needed"]
     least = rows[["n_repeats", "baseline_n_repeats"]].min(axis=1)
     fewest, most = int(least.min()), int(least.max())

@@ -108,10 +108,10 @@ def _head(status: CampaignStatus) -> list[str]:
     lines += [f"         {states}", f"energy   {energy}, {energy_used.gpu_hours:.1f} GPUh"]
     if ESTIMATED in energy_used.by_origin:
         low, high = energy_used.bounds_kwh
-        said = f"off by × or ÷ {FACTOR:g}, or as the cluster file says"
+        said = f"estimates may be off by × or ÷ {FACTOR:g}, or as the cluster file says"
         if low is not None and high is not None:
-            said = f"{_kwh(low)} to {_kwh(high)} kWh"
-        lines.append(f"         by what is estimated of it: {said} (docs/energy.md)")
+            said = f"the true value lies between {_kwh(low)} and {_kwh(high)} kWh"
+        lines.append(f"         {said} (docs/energy.md)")
     if status.ends_s is not None:
         lines.append(f"ends     about {clock(status.ends_s, status.asked_s)}")
     return lines

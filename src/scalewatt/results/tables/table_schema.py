@@ -66,7 +66,7 @@ ENERGY_QUANTITIES = (
 
 WHOLE_QUANTITIES = ("node_energy_kwh", "network_energy_kwh", "distinct_energy_kwh")
 """Energies beside `energy_kwh`: of whole nodes by their meters, of the switches between them, and what the
-recordings that are no copies of others tell of `energy_kwh`."""
+recordings that do not repeat another tell of `energy_kwh`."""
 
 ESTIMATE_BOUNDS = tuple(
     f"{kind}energy_{end}_kwh"
