@@ -341,6 +341,32 @@ def test_table_1_shows_the_interval_of_estimated_energies_where_it_has_one(
     assert "estimated: at" not in heads(tmp_path / "b.html")
 
 
+def test_ratios_of_estimates_show_their_interval_in_the_tables(own: Path, tmp_path: Path) -> None:
+    def heads(page: Path, name: str) -> str:
+        part = page.read_text(encoding="utf-8").partition(f'id="{name}"')[2]
+        return part[: part.index("</thead>")]
+
+    ends = {f"{kind}energy_{end}_kwh": None for kind in ("", "cpu_") for end in ("low", "high")}
+
+    def estimated(run: dict[str, Any]) -> dict[str, Any]:
+        factors = [(name, 0.2 if "low" in name else 5.0) for name in ends]
+        return run | {name: run["energy_kwh"] * factor for name, factor in factors}
+
+    write_results(own, DEMO, made_runs(DEMO, estimated))
+    row = compared(configuration="b", baseline="a", gpus=4, energy_origin="estimated")
+    row |= {"ratio_estimate_low": 0.02, "ratio_estimate_high": 14.0}
+    path = own / "tables" / "comparisons.parquet"
+    pq.write_table(pa.Table.from_pylist([row], schema=COMPARISONS), path)
+    page = report(own, tmp_path / "a.html")
+    for name in ("scaling", "comparisons"):
+        assert "estimated ratio: at least" in heads(tmp_path / "a.html", name)
+        assert "estimated ratio: at most" in heads(tmp_path / "a.html", name)
+    assert "what is above idle is more so" in page.text
+    measured = made_runs(DEMO, lambda run: run | {"energy_origin": "measured"})
+    page = report(write_results(own, DEMO, measured), tmp_path / "b.html")
+    assert "estimated ratio" not in page.text and "what is above idle" not in page.text
+
+
 def test_scaling_is_said_of_the_widest_span_with_its_interval() -> None:
     first = scaled(gpus=1, speedup=1.0, energy_ratio=1.0)
     ends = {"speedup_low": 5.5, "speedup_high": 6.5, "energy_ratio_low": 1, "energy_ratio_high": 2}

@@ -432,6 +432,22 @@ def test_a_metric_that_is_no_error_is_not_called_one() -> None:
     assert "| Metric, last | Metric, best |" in said and "rror" not in said
 
 
+def open_by(factor: float) -> dict[str, Any]:
+    """What the table has of an estimated energy of 1 kWh, whose error may be × or ÷ a factor."""
+    of_kwh = {"energy_kwh_estimate_low": 1 / factor, "energy_kwh_estimate_high": factor}
+    ratio = {"energy_ratio": 1.0, "energy_ratio_high": 1.1, "energy_ratio_low": 0.9}
+    ends = {"energy_ratio_estimate_low": 0.2, "energy_ratio_estimate_high": 4.9}
+    return {"energy_origin": "estimated", **of_kwh, **ratio, **ends}
+
+
+def test_estimates_have_their_interval_in_markdown_and_nothing_else_has() -> None:
+    said = markdown(made_table("mine", **open_by(5.0)))
+    assert "| 1000 (200 to 5e+03) |" in said and "| 1 ± 0.1 (0.2 to 4.9) |" in said
+    assert "In brackets: between what the true value of an estimate lies." in said
+    said = markdown(made_table("mine"))
+    assert " to " not in said and "In brackets" not in said
+
+
 def test_a_metric_without_a_name_is_not_named() -> None:
     said = markdown(made_table("mine"))
     assert said.startswith("**mine**\n") and "None" not in said
@@ -570,6 +586,33 @@ def test_the_figure_says_where_larger_is_better(goal: str, said: bool) -> None:
     figure = draw("variants", made_table("mine", metric_name="hits_percent", metric_goal=goal))
     assert ("Larger is better: Hits (%) of mine." in words(figure)) == said
     assert figure.axes[5].get_xlabel() == "Hits (%)"
+
+
+def pale_bars(figure: Any) -> dict[str, list[float]]:
+    return {
+        one.get_gid().removeprefix("estimates-"): one.get_segments()[0][:, 0].tolist()
+        for axes in figure.axes
+        for one in axes.collections
+        if str(one.get_gid()).startswith("estimates-")
+    }
+
+
+def test_estimates_have_a_pale_bar_from_end_to_end_of_their_interval() -> None:
+    figure = draw("variants", made_table("mine", **open_by(1.5)))
+    assert pale_bars(figure) == {"B": pytest.approx([1 / 1.5, 1.5])}
+    assert "Broad pale bars" in words(figure) and "beyond the axis" not in words(figure)
+    assert figure.axes[1].get_xlim()[1] > 1.5
+    points = plotted("variants", made_table("mine", **open_by(1.5))).to_pylist()
+    (point,) = [point for point in points if point["panel"] == "B"]
+    assert (point["estimate_low"], point["estimate_high"]) == pytest.approx((1 / 1.5, 1.5))
+    measured = draw("variants", made_table("mine"))
+    assert pale_bars(measured) == {} and "pale" not in words(measured)
+
+
+def test_a_pale_bar_that_would_squeeze_the_dots_is_cut_and_its_panel_is_named() -> None:
+    figure = draw("variants", made_table("mine", **open_by(5.4)))
+    assert figure.axes[1].get_xlim()[1] < 2.5
+    assert "Some reach beyond the axis in B." in words(figure)
 
 
 def test_a_table_that_lacks_a_column_is_named(results: Path, tmp_path: Path, table: Any) -> None:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import figure_data as data
-from scalewatt.figures import prose, style
+from scalewatt.figures import layout, prose, style
 from scalewatt.results.figures.figure_schema import panel_letter
 from scalewatt.results.tables.frames import records
 
@@ -38,6 +38,8 @@ COLOURS = {
 }
 """Of the table's groups, each with a marker of its own; any other is grey."""
 _GREY = 4
+LONGEST_OPEN = 2.0
+"""How far intervals of estimates may lengthen an axis, in parts of what else is on it."""
 _SHORT_H, _SMALL_KWH = 0.5, 0.5
 """Below these, time is shown in s and energy in Wh."""
 
@@ -134,12 +136,14 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
     for index, own in enumerate(data.blocks_of(frame)):
         panels = panels_of(own)
         for letter, shown in zip(letters_of(index, len(panels)), panels, strict=True):
-            ends = {f"{shown.column}_{end}": end for end in ("mean", "low", "high")}
+            ends = {f"{shown.column}_{end}": end for end in ENDS}
             points = own[own[f"{shown.column}_mean"].notna()].rename(columns=ends)
-            found.append(points.assign(panel=letter, quantity=shown.column)[PLOTTED.names])
+            points = points.assign(panel=letter, quantity=shown.column)
+            found.append(points.reindex(columns=PLOTTED.names))
     return pd.concat(found) if found else frame.reindex(columns=PLOTTED.names)
 
 
+ENDS = ("mean", "low", "high", "estimate_low", "estimate_high")
 PLOTTED = pa.schema(
     [
         *(
@@ -147,7 +151,7 @@ PLOTTED = pa.schema(
             for name in ("panel", "model", "phase", "configuration", "series", "group", "differs")
         ),
         ("quantity", pa.string()),
-        *((name, pa.float64()) for name in ("mean", "low", "high")),
+        *((name, pa.float64()) for name in ENDS),
         ("n_repeats", pa.int32()),
         ("energy_origin", pa.string()),
         ("energy_scope", pa.string()),
@@ -190,11 +194,12 @@ def _draw_title(axes: Axes, title: str) -> None:
 def _draw_panel(axes: Axes, shown: Shown, slots: Sequence[Slot], letter: str) -> None:
     drawn = [slot for slot in slots if slot.row is not None]
     extent: list[float] = []
+    open_: list[float] = []
     for slot in drawn:
         row = slot.row or {}
-        mean, low, high = (
-            None if (v := row[f"{shown.column}_{end}"]) is None else v * shown.factor
-            for end in ("mean", "low", "high")
+        mean, low, high, least, most = (
+            None if (v := row.get(f"{shown.column}_{end}")) is None else v * shown.factor
+            for end in ENDS
         )
         if mean is None:
             random = shown.column == "metric_last" and row["loader"] == NO_ERROR
@@ -210,8 +215,16 @@ def _draw_panel(axes: Axes, shown: Shown, slots: Sequence[Slot], letter: str) ->
         dot.set_gid(f"points-{letter}-{row['configuration']}")
         if low is not None and high is not None:
             axes.plot([low, high], [slot.y] * 2, color=look["color"], linewidth=0.9, zorder=2)
-    _scale(axes, extent)
+        if least is not None and most is not None:
+            bar = axes.hlines(slot.y, least, most, **_OPEN, color=look["color"])
+            bar.set_gid(f"estimates-{letter}")
+            open_ += [least, most]
+    limit = LONGEST_OPEN * max(extent)
+    _scale(axes, [*extent, *(min(end, limit) for end in open_)])
     axes.set_xlabel(shown.label)
+
+
+_OPEN: Any = {"linewidth": layout.ESTIMATE_WIDTH, "alpha": layout.ESTIMATE_ALPHA, "zorder": 1.5}
 
 
 def _draw_baseline(axes: Axes, mean: float, low: float | None, high: float | None) -> None:
@@ -293,6 +306,7 @@ def _note_sentences(frame: pd.DataFrame) -> list[str]:
         "step in which the GPU (on CPUs the process) has nothing to compute."
         if rows
         else "",
+        _open_sentence(frame),
         "Loader synthetic computes on random data that is on the device from the start: it has no "
         "error, and shows the cost without loading."
         if any(row["loader"] == NO_ERROR for row in rows)
@@ -301,6 +315,17 @@ def _note_sentences(frame: pd.DataFrame) -> list[str]:
         prose.no_energy_sentence(frame),
         *prose.table_notes(frame),
     ]
+
+
+def _open_sentence(frame: pd.DataFrame) -> str:
+    """Return what the pale bars are, and the panels whose axis cuts them."""
+    points = plotted(frame)
+    sentence = prose.estimate_sentence(points.add_prefix("x_"), "x")
+    if not sentence:
+        return ""
+    ends = points.groupby("panel", sort=False)[list(ENDS)].max().astype(float)
+    cut = list(ends.index[ends["estimate_high"] > LONGEST_OPEN * ends[["mean", "high"]].max(axis=1)])
+    return sentence + (f" Some reach beyond the axis in {', '.join(cut)}." if cut else "")
 
 
 def _interval_sentence(rows: Sequence[Row]) -> str:

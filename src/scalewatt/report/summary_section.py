@@ -117,8 +117,8 @@ def _open_ends(runs: pd.DataFrame) -> str:
     """Return within what the true sum lies where some of it is estimated: errors do not average out."""
     if not runs["energy_origin"].isin(ORIGINS).any():
         return ""
-    ends = runs[["energy_low_kwh", "energy_high_kwh"]].sum(skipna=False)
-    return prose.true_value(*map(float, ends))
+    ends = runs[["energy_low_kwh", "energy_high_kwh"]].astype(float).sum(skipna=False)
+    return prose.true_value(*ends)
 
 
 def _hours(runs: pd.DataFrame, hours: str) -> list[Fact]:

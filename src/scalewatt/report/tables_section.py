@@ -118,6 +118,11 @@ _BATCHES = ("gpus", "local_batch_size", "global_batch_size")
 _ORIGIN = ("energy_origin", "energy_scope")
 _COST = ("runtime_h", "gpu_hours", "energy_kwh")
 _OPEN = ("open_low_kwh", "open_high_kwh")
+_OPEN_RATIO = ("energy_ratio_estimate_low", "energy_ratio_estimate_high")
+_OPEN_NOTE = (
+    "Estimated, at least and at most: where the true value lies, however many repeats there are. What "
+    "else follows from an estimated energy is as uncertain; what is above idle is more so."
+)
 _RATIOS = {"gpu_hours_ratio": "{hours} ÷ those of n₀", "energy_ratio": "energy ÷ that of n₀"}
 
 _KINDS = (
@@ -174,7 +179,7 @@ _KINDS = (
         "the 95 % interval.",
         (
             *("series", *_BATCHES, "n_repeats", "smallest_gpus", "speedup", "efficiency"),
-            *(*_RATIOS, *_ORIGIN),
+            *(*_RATIOS, *_OPEN_RATIO, *_ORIGIN),
         ),
         headings=_RATIOS,
     ),
@@ -186,8 +191,8 @@ _KINDS = (
         "margin. Different: it leaves out 1.",
         (
             *("configuration", "baseline", "quantity", "energy_scope", "n_repeats"),
-            *("baseline_n_repeats", "ratio", "margin", "tost_p", "verdict", "repeats_needed"),
-            "spread_source",
+            *("baseline_n_repeats", "ratio", "ratio_estimate_low", "ratio_estimate_high", "margin"),
+            *("tost_p", "verdict", "repeats_needed", "spread_source"),
         ),
         title="Comparisons",
         rows=_comparisons,
@@ -200,8 +205,9 @@ _KINDS = (
         "One training done in several ways; each departs from its baseline in what is named.",
         (
             *("model", "differs", "precision_used", "n_repeats", "runtime_h", "energy_kwh"),
-            *("energy_per_sample_j", "mean_gpu_power_w", "mean_cpu_socket_power_w"),
-            *("step_data_share", "metric_last", "runtime_ratio", "energy_ratio"),
+            *("energy_kwh_estimate_low", "energy_kwh_estimate_high", "energy_per_sample_j"),
+            *("mean_gpu_power_w", "mean_cpu_socket_power_w", "step_data_share", "metric_last"),
+            *("runtime_ratio", "energy_ratio", *_OPEN_RATIO),
         ),
         headings={"runtime_ratio": "time ÷ baseline", "energy_ratio": "energy ÷ baseline"},
     ),
@@ -298,7 +304,8 @@ def _part(kind: _Kind, results: Results) -> Part:
     rows = kind.rows(results) if kind.rows else results.rows(kind.source)
     title = kind.title or kind.heading
     made = grid(kind.name, title, rows, columns, table if kind.whole else None)
-    says = " ".join(filter(None, [kind.says, kind.notes(results)]))
+    open_ = _OPEN_NOTE if any(column.startswith("estimated") for column in made.headings) else ""
+    says = " ".join(filter(None, [kind.says, kind.notes(results), open_]))
     return replace(part, says=says, grid=made)
 
 

@@ -138,13 +138,18 @@ RATIOS = {
 }
 """What is divided by the baseline's."""
 
+OPEN_RATIOS = ("energy_ratio", "energy_per_sample_ratio")
+OPEN = ("energy_kwh", "energy_per_sample_j", "mean_gpu_power_w", "mean_cpu_socket_power_w")
+"""What has the interval of an estimate."""
+
 VARIANTS = pa.schema(
     [
         *_texts("series", "label", "baseline", "group", "differs"),
         *_of_configurations(VARIANT_IDENTITY),
         *_numbers(*(f"{name}{end}" for name in RATIOS for end in ("", "_low", "_high"))),
-        *_numbers("energy_ratio_estimate_low", "energy_ratio_estimate_high"),
+        *_numbers(*(f"{name}_estimate_{end}" for name in OPEN_RATIOS for end in ("low", "high"))),
         *_numbers(*(f"{name}_{part}" for name in VARIANT_QUANTITIES for part in SUMMARY)),
+        *_numbers(*(f"{name}_estimate_{end}" for name in OPEN for end in ("low", "high"))),
     ]
 )
 

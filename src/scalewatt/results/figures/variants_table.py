@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.results.figures.figure_schema import RATIOS, VARIANTS
-from scalewatt.results.tables.estimates import ratio_bounds
+from scalewatt.results.figures.figure_schema import OPEN, RATIOS, VARIANTS
+from scalewatt.results.tables.estimates import quantity_bounds, ratio_bounds
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.repeat_statistics import quotients
 from scalewatt.results.tables.scaling import comparable
@@ -39,7 +39,14 @@ def variants(definition: Row, configurations: pd.DataFrame) -> pd.DataFrame:
     }
     open_ = ratio_bounds(rows, baselines.assign(configuration=rows["baseline"]))
     open_ = open_.where(ratios["energy_ratio"].notna())
-    ratios |= {f"energy_ratio_estimate_{end}": open_[end] for end in open_}
+    # Samples are counted: per sample the same is open.
+    per_sample = ratios["energy_per_sample_ratio"] / ratios["energy_ratio"]
+    for end in open_:
+        ratios[f"energy_ratio_estimate_{end}"] = open_[end]
+        ratios[f"energy_per_sample_ratio_estimate_{end}"] = open_[end] * per_sample
+    for name in OPEN:
+        bounds = quantity_bounds(rows, name)
+        ratios |= {f"{name}_estimate_{end}": bounds[end] for end in bounds}
     return rows.assign(**ratios)[VARIANTS.names]
 
 
@@ -83,7 +90,10 @@ def markdown(built: pa.Table) -> str:
     rows = built.to_pylist()
     kinds = dict.fromkeys((row["model"], row["phase"]) for row in rows)
     parts = [_part([r for r in rows if (r["model"], r["phase"]) == kind]) for kind in kinds]
-    sentences = closing_sentences(built, "Means over repeats ± half of the 95 % interval.")
+    said = ["Means over repeats ± half of the 95 % interval."]
+    if any(row["energy_kwh_estimate_low"] is not None for row in rows):
+        said.append("In brackets: between what the true value of an estimate lies.")
+    sentences = closing_sentences(built, *said)
     return "\n\n".join([*parts, " ".join(sentences)]) + "\n"
 
 
@@ -114,11 +124,17 @@ def _metric_sentence(rows: list[Row]) -> str:
 
 
 def _mean(row: Row, name: str, factor: float) -> str:
-    return _with_half(row[f"{name}_mean"], row[f"{name}_high"], factor)
+    return _with_half(row[f"{name}_mean"], row[f"{name}_high"], factor) + _open(row, name, factor)
 
 
 def _ratio(row: Row, name: str) -> str:
-    return _with_half(row[name], row[f"{name}_high"], 1.0)
+    return _with_half(row[name], row[f"{name}_high"], 1.0) + _open(row, name, 1.0)
+
+
+def _open(row: Row, name: str, factor: float) -> str:
+    """Return the interval of an estimate, in brackets; of anything else, and of an exact ratio, nothing."""
+    low, high = (row.get(f"{name}_estimate_{end}") for end in ("low", "high"))
+    return "" if low is None or low == high else f" ({low * factor:.3g} to {high * factor:.3g})"
 
 
 def _with_half(mean: float | None, high: float | None, factor: float) -> str:
