@@ -377,7 +377,16 @@ def test_scaling_is_said_of_the_widest_span_with_its_interval() -> None:
         "factor of 1.5 [95 % interval 1 to 2] (s).",
     ]
     single = scaling_of([first, scaled()], "GPUs")
-    assert single[-1] == "A ratio without an interval rests on a single run."
+    assert single[-1] == "A ratio without a 95 % interval rests on a single run."
+
+
+def test_a_ratio_of_estimates_that_is_carried_is_stated_with_what_they_leave_open() -> None:
+    ends = {"energy_ratio": 8.0, "energy_ratio_low": 7.9, "energy_ratio_high": 8.1}
+    ends |= {"energy_ratio_estimate_low": 1.6, "energy_ratio_estimate_high": 39.0}
+    *_, said, _ = scaling_of([scaled(energy_origin="estimated", **ends)], "GPUs")
+    assert said.endswith(
+        "factor of 8 [95 % interval 7.9 to 8.1; by the estimates between 1.6 and 39] (s)."
+    )
 
 
 def test_all_series_of_the_widest_span_stand_in_the_summary_and_not_the_best_alone() -> None:
@@ -403,6 +412,7 @@ def compared(**changes: Any) -> dict[str, Any]:
     row = {"device": "h100", "baseline_device": "a100", "quantity": "energy_kwh", "ratio": 0.5}
     row |= {"energy_scope": "gpu+cpu", "margin": 0.05, "verdict": "unresolved", "n_repeats": 1}
     row |= {"energy_origin": "measured", "spread": 0.04}
+    row |= {"ratio_estimate_low": None, "ratio_estimate_high": None}
     return row | {"baseline_n_repeats": 1, "repeats_needed": 6} | changes
 
 
@@ -415,6 +425,18 @@ def test_devices_that_cannot_be_told_apart_are_not_called_equal() -> None:
     ]
     (same,) = comparisons_of([compared(verdict="equivalent", repeats_needed=None)])
     assert "equivalent within 5 %: 1." in same
+
+
+def test_devices_that_are_compared_by_estimates_have_the_interval_of_their_ratios() -> None:
+    rows = [
+        compared(energy_origin="estimated", ratio_estimate_low=low, ratio_estimate_high=high)
+        for low, high in ((0.02, 14.0), (0.03, 15.0))
+    ]
+    (said,) = comparisons_of(rows)
+    assert "0.5 times that on a100, by the estimates between 0.02 and 15; unresolved: 2" in said
+    (said,) = comparisons_of([*rows, compared(energy_origin="estimated")])
+    assert "times that on a100, by estimates whose interval is not known; unresolved: 3" in said
+    assert "estimate" not in " ".join(comparisons_of([compared()]))
 
 
 def test_repeats_that_would_do_are_promised_of_no_pair_that_needs_too_many() -> None:

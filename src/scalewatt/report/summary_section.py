@@ -13,10 +13,12 @@ from scalewatt.recordings.series import SIMULATED
 from scalewatt.report.report_request import Definition
 from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.tables.estimates import ORIGINS
+from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.t_tests import MOST_REPEATS
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 from scalewatt.results.text.number_format import MISSING, count, listed, number, with_unit
 
+_BY_ESTIMATES = "by the estimates between {} and {}"
 Fact = tuple[str, str, str]
 """A label, its value, and a note on it (may be empty)."""
 _OF_SUMS = (
@@ -212,7 +214,7 @@ def scaling_sentences(rows: pd.DataFrame, word: str) -> list[str]:
         )
     lows = [*_outer(widest)["speedup_low"], *_outer(used)["energy_ratio_low"]]
     if any(map(pd.isna, lows)):
-        sentences.append("A ratio without an interval rests on a single run.")
+        sentences.append("A ratio without a 95 % interval rests on a single run.")
     return sentences
 
 
@@ -241,15 +243,23 @@ def _outer(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _ends(rows: pd.DataFrame, name: str) -> str:
-    """Return the first and the last row's ratio, each with its interval and series."""
-    ratios = _outer(rows)[[name, f"{name}_low", f"{name}_high", "series"]]
-    return " to ".join(f"{_value(*row)} ({series})" for *row, series in ratios.to_numpy().tolist())
+    """Return the first and the last row's ratio, each with its intervals and series."""
+    outer = records(_outer(rows))
+    return " to ".join(f"{_value(row, name)} ({row['series']})" for row in outer)
 
 
-def _value(ratio: float, low: float | None, high: float | None) -> str:
-    if low is None or pd.isna(low):
-        return number(ratio, 3)
-    return f"{number(ratio, 3)} [95 % interval {number(low, 3)} to {number(high, 3)}]"
+def _value(row: Mapping[str, Any], name: str) -> str:
+    """Return a ratio with the interval of its repeats, and with what estimates leave open of it."""
+    intervals = (
+        ("95 % interval {} to {}", row[f"{name}_low"], row[f"{name}_high"]),
+        (_BY_ESTIMATES, row.get(f"{name}_estimate_low"), row.get(f"{name}_estimate_high")),
+    )
+    known = [
+        words.format(number(low, 3), number(high, 3))
+        for words, low, high in intervals
+        if low is not None and not pd.isna(low)
+    ]
+    return number(row[name], 3) + (f" [{'; '.join(known)}]" if known else "")
 
 
 # --- devices compared -----------------------------------------------------------------------------
@@ -276,9 +286,19 @@ def _compared(rows: pd.DataFrame) -> str:
     over = "" if pd.isna(scope) else f" ({origin}, {scope})"
     return (
         f"The same training on {device} and on {baseline} ({count(len(rows), 'pair')}): "
-        f"{_COMPARED[quantity]}{over} on {device} {' to '.join(ends)} times that on {baseline}; "
-        f"{_tally(rows)}."
+        f"{_COMPARED[quantity]}{over} on {device} {' to '.join(ends)} times that on {baseline}"
+        f"{_left_open(rows)}; {_tally(rows)}."
     )
+
+
+def _left_open(rows: pd.DataFrame) -> str:
+    """Return what estimates leave open of these ratios; nothing of others."""
+    if not rows["energy_origin"].isin(ORIGINS).any():
+        return ""
+    low, high = (rows[f"ratio_estimate_{end}"].astype(float) for end in ("low", "high"))
+    if low.isna().any() or high.isna().any():
+        return ", by estimates whose interval is not known"
+    return f", {_BY_ESTIMATES.format(number(low.min(), 3), number(high.max(), 3))}"
 
 
 def _tally(rows: pd.DataFrame) -> str:
