@@ -217,6 +217,20 @@ def test_the_title_says_energy_origin_scope_coverage_and_time(tmp_path: Path) ->
     assert "run time 1 h" in said
 
 
+def test_an_estimated_energy_is_said_with_its_interval(tmp_path: Path) -> None:
+    row = part("cpu", "train", 10, 3.6e6, origin="estimated")
+    ends = {"energy_low_j": 0.5 * 3.6e6, "energy_high_j": 2 * 3.6e6}
+    for number, (more, said) in enumerate(
+        (
+            (ends, "rated powers (the true value lies between 0.5 kWh and 2 kWh), scope cpu"),
+            ({}, "rated powers (no interval of the estimate is known), scope cpu"),
+        )
+    ):
+        files = made(tmp_path / str(number), seconds(10), energy=[row | more])
+        assert said in " ".join(figure_module.title(page_of(files)).split())
+    assert "the true value" not in figure_module.title(page_of(made(tmp_path, seconds(10))))
+
+
 def test_unknown_energy_is_said_with_what_was_recorded(tmp_path: Path) -> None:
     parts = [part("gpu", "train", 10, None, coverage=0.9996) | {"recorded_j": 3.6e6}]
     said = figure_module.title(page_of(made(tmp_path, seconds(10), energy=parts)))

@@ -156,7 +156,7 @@ def estimate_sentence(points: pd.DataFrame, axis: str = "y") -> str:
 def true_value(low_kwh: float | None, high_kwh: float | None) -> str:
     """Return between what an estimated energy in kWh lies, or that this is not known."""
     if low_kwh is None or high_kwh is None or low_kwh != low_kwh or high_kwh != high_kwh:
-        return "estimated, with no interval stated"
+        return "no interval of the estimate is known"
     return f"the true value lies between {with_unit(low_kwh, 'kWh')} and {with_unit(high_kwh, 'kWh')}"
 
 
