@@ -356,6 +356,16 @@ def test_a_configuration_that_used_less_than_idle_devices_is_named() -> None:
     assert "less than idle" not in texts(draw("breakdown", breakdown_table()))[-1]
 
 
+def test_of_estimates_it_is_not_said_that_they_are_below_idle() -> None:
+    def below(row: Row) -> Row:
+        return row | {"idle_energy_kwh": 2 * row["energy_kwh"], "energy_origin": "estimated"}
+
+    said = " ".join(texts(draw("breakdown", changed(breakdown_table(), below)))[-1].split())
+    assert "They used less than idle" not in said
+    assert "Whether estimated devices used more than idle ones is not told." in said
+    assert "is not told" not in texts(draw("breakdown", breakdown_table()))[-1]
+
+
 def test_several_origins_are_named_at_the_bars() -> None:
     def estimated(row: Row) -> Row:
         return row | {"energy_origin": "estimated"} if row["device"] == "h100" else row

@@ -1153,6 +1153,28 @@ def test_configurations_without_an_idle_baseline_are_counted() -> None:
     assert "what idle devices would have used is not known" in words
 
 
+def test_what_idle_devices_would_have_used_is_not_said_of_estimates(
+    own: Path, tmp_path: Path
+) -> None:
+    rows = [row | {"energy_origin": "mixed"} for row in parts("a", "gpu+cpu", gpu=3.0, cpu=1.0)]
+    words = caption_of("breakdown", pa.Table.from_pylist(rows, schema=BREAKDOWN))
+    assert "would have used 50 %" not in words
+    assert "how much of it idle devices would have used is not told by these estimates" in words
+
+    def above(run: dict[str, Any]) -> dict[str, Any]:
+        idle = {"idle_energy_kwh": 0.4 * run["energy_kwh"], "net_energy_kwh": 1.0}
+        origin = "measured" if run["model"] == "resnet50" else "estimated"
+        return run | idle | {"energy_origin": origin}
+
+    runs = made_runs(DEMO, above)
+    page = report(write_results(own, DEMO, runs), tmp_path / "a.html")
+    measured = sum(run["model"] == "resnet50" for run in runs)
+    assert f"energy above idle {measured} kWh {measured} of {len(runs)} runs" in page.text
+    runs = [run | {"energy_origin": "estimated"} for run in runs]
+    page = report(write_results(own, DEMO, runs), tmp_path / "b.html")
+    assert "energy above idle" not in page.text
+
+
 def test_each_scope_has_a_front_of_its_own_against_energy_and_all_one_against_time() -> None:
     def point(name: str, scope: str, x: float, y: float, x_name: str) -> dict[str, Any]:
         panel = "A" if x_name == "energy_kwh" else "B"

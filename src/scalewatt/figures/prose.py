@@ -11,6 +11,7 @@ import pandas as pd
 
 from scalewatt.figures import figure_data as data
 from scalewatt.recordings.series import INSTANTANEOUS, MEAN, MEASURED, MOVING_MEAN, NODE, SIMULATED
+from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.markdown_latex import (
     UNEQUAL_SCOPES,
     excluded_sentence,
@@ -376,7 +377,11 @@ def trend(values: Sequence[tuple[int, float]]) -> str:
 
 
 def below_idle(parts: pd.DataFrame) -> list[str]:
-    """Return device kinds that used less than idle ones would have, with their configurations."""
+    """Return device kinds that used less than idle ones would have, with their configurations.
+
+    Estimates do not tell that: the difference of two is open.
+    """
+    parts = parts[~parts["energy_origin"].isin(ORIGINS)]
     columns = ["idle_energy_kwh", "energy_kwh"]
     by_kind = parts.groupby(["device_kind", "configuration"], sort=False)
     sums = by_kind[columns].sum(skipna=False)

@@ -237,11 +237,16 @@ def _span(shares: Sequence[float]) -> str:
 
 
 def _idle(rows: pd.DataFrame) -> list[str]:
-    """Return what idle devices would have used, of the configurations for which that is known."""
+    """Return what idle devices would have used, of the configurations for which that is known.
+
+    Estimates do not tell that: both are, and errors at two loads differ.
+    """
     unknown = rows.loc[rows["idle_energy_kwh"].isna(), "configuration"].unique()
     known = rows[~rows["configuration"].isin(unknown)]
     if known.empty:
         return ["what idle devices would have used is not known"]
+    if rows["energy_origin"].isin(ORIGINS).any():
+        return ["how much of it idle devices would have used is not told by these estimates"]
     shares = _span(_shares(known, known, "idle_energy_kwh"))
     some = f" (not known for {count(len(unknown), 'configuration')})" if len(unknown) else ""
     return [f"idle devices would have used {shares} as much in the same time{some}"]

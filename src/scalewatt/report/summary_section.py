@@ -65,8 +65,12 @@ def facts(definition: Definition, runs: pd.DataFrame, hours: str, replaced: int 
         beside = _total(excluded, "energy_kwh", "kWh")[0]
         found.append(("runs excluded", number(len(excluded)), f"{beside}, not in the sums"))
     found += _energies(valid)
-    if valid["idle_energy_kwh"].notna().any():
-        found.append(_sum(valid, "energy above idle", "net_energy_kwh", "kWh"))
+    # The difference of two estimates is open.
+    told = valid.assign(
+        net_energy_kwh=valid["net_energy_kwh"].where(~valid["energy_origin"].isin(ORIGINS))
+    )
+    if told["net_energy_kwh"].notna().any():
+        found.append(_sum(told, "energy above idle", "net_energy_kwh", "kWh"))
     found += _hours(valid, hours)
     columns = (*_OF_SUMS, ("cost", "cost", definition.currency))
     return found + [_sum(valid, *one) for one in columns if valid[one[1]].notna().any()]
