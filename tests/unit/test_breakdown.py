@@ -277,6 +277,17 @@ def test_the_energy_of_switches_is_an_outline_in_a_line_of_its_own() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("factor", "said"), [(1.0, "state of them."), (5.4, "(an estimate: the true value is within")]
+)
+def test_switches_are_called_an_estimate_where_they_are_one(factor: float, said: str) -> None:
+    ends = {"network_energy_low_kwh": 2.5 / factor, "network_energy_high_kwh": 2.5 * factor}
+    table = changed(breakdown_table(), lambda row: row | {"network_energy_kwh": 2.5} | ends)
+    words = " ".join(texts(draw("breakdown", table))[-1].split())
+    assert said in words and "MLPerf" not in words
+    assert ("within × or ÷ 5.4)" in words) == (factor > 1)
+
+
 def test_energy_that_is_not_known_is_said_and_never_a_bar_of_length_zero() -> None:
     nothing = dict.fromkeys(("energy_kwh", "energy_share", "idle_energy_kwh"))
     table = changed(breakdown_table(), lambda row: row | nothing if row["gpus"] == 1 else row)

@@ -55,6 +55,13 @@ def mixed_run(results: Path) -> RunFiles:
     return files
 
 
+def breakdown_rows(file: RunFiles) -> list[Row]:
+    configurations = configurations_of(runs_of([run_record(file, "made", None)], Facility(), None))
+    series = [{"name": "s", "label": "s", "points": [{"configuration": NAME}]}]
+    definition = {"figure": "breakdown", "series": series, "runs": [[NAME, 1]]}
+    return records(breakdown(definition, configurations, file.results))
+
+
 # --- the tables -----------------------------------------------------------------------------------
 
 
@@ -78,15 +85,28 @@ def test_without_a_known_interval_an_epoch_has_none(tmp_path: Path, origin: str)
 
 
 def test_rows_of_a_breakdown_have_the_interval_of_their_total(tmp_path: Path) -> None:
-    file = mixed_run(tmp_path)
-    configurations = configurations_of(runs_of([run_record(file, "made", None)], Facility(), None))
-    series = [{"name": "s", "label": "s", "points": [{"configuration": NAME}]}]
-    definition = {"figure": "breakdown", "series": series, "runs": [[NAME, 1]]}
-    rows = records(breakdown(definition, configurations, tmp_path))
+    rows = breakdown_rows(mixed_run(tmp_path))
     assert sum(row["energy_kwh"] for row in rows) == pytest.approx(5.5)
     for end, factor in (("low", 1 / FACTOR), ("high", FACTOR)):
         (found,) = {row[f"total_kwh_estimate_{end}"] for row in rows}
         assert found == pytest.approx(5 + 0.5 * factor)
+        for row in rows:
+            own = factor if row["device_kind"] == "cpu" else 1.0
+            assert row[f"energy_{end}_kwh"] == pytest.approx(own * row["energy_kwh"])
+            assert row[f"network_energy_{end}_kwh"] is None
+
+
+@pytest.mark.parametrize(("bounds", "factor"), [(True, FACTOR), (False, None)])
+def test_the_energy_of_switches_has_the_interval_of_its_estimate(
+    bounds: bool, factor: float | None, tmp_path: Path
+) -> None:
+    switches = part("network", "train", 20, 2 * KWH, node="sw_0") | {"energy_origin": "estimated"}
+    rows = [part("gpu", "train", 20, 4 * KWH), bounded(switches) if bounds else switches]
+    file = make_run(tmp_path, rows, history=epochs([40.0]))
+    (row,) = breakdown_rows(file)
+    assert row["network_energy_kwh"] == pytest.approx(2)
+    ends = [row[f"network_energy_{end}_kwh"] for end in ("low", "high")]
+    assert ends == (pytest.approx([2 / factor, 2 * factor]) if factor else [None, None])
 
 
 # --- the figures ----------------------------------------------------------------------------------
@@ -169,7 +189,7 @@ def test_a_table_without_the_later_columns_is_drawn_as_one_that_has_none_known(
 ) -> None:
     made = {"breakdown": breakdown_table, "learning": lambda: learning_table(epochs=2)}
     table = made[name]() if name in made else any_table(2)
-    assert len(LATER[name]) == 2 and set(LATER[name]) <= set(SCHEMAS[name].names)
+    assert len(LATER[name]) == {"breakdown": 6}.get(name, 2) and set(LATER[name]) <= set(SCHEMAS[name].names)
     pq.write_table(table, tmp_path / "new.parquet")
     pq.write_table(table.drop_columns(list(LATER[name])), tmp_path / "old.parquet")
     drawn = [

@@ -1144,6 +1144,47 @@ def test_a_large_configuration_does_not_decide_for_others_nor_one_scope_for_anot
     assert words.endswith("Totals of unequal scope are not comparable.")
 
 
+def staged(kind: str, factor: float, **energies: float) -> list[dict[str, Any]]:
+    """Rows of a breakdown by stage, of which each energy may be × or ÷ a factor."""
+    (row,) = parts("a", kind, **{kind: 1.0})
+    return [
+        row | {"stage": stage, "energy_origin": "estimated", "energy_kwh": kwh}
+        | {"energy_low_kwh": kwh / factor, "energy_high_kwh": kwh * factor}
+        for stage, kwh in energies.items()
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "stage"),
+    [
+        # The error of CPUs is common to the stages, but for the shape of their curve: 4.9.
+        (staged("cpu", 5.4, train=9.0, startup=1.0), "CPU (100 %", "train (at least 64 %"),
+        (staged("cpu", 5.4, train=4.0, startup=1.0), "CPU (100 %", "(not told"),
+        (staged("cpu", 1.2, train=4.0, startup=1.0), "CPU (100 %", "train (at least 73 %"),
+        # That of GPUs need not be.
+        (staged("gpu", 5.4, train=9.0, startup=1.0), "GPU (100 %", "(not told"),
+        (staged("gpu", 5.4, train=99.0, startup=1.0), "GPU (100 %", "train (at least 77 %"),
+        (
+            staged("gpu", 10.0, train=98.0) + staged("cpu", 10.0, train=2.0),
+            "(not told", "train (100 %",
+        ),
+        (
+            staged("gpu", 1.0, train=9.0) + staged("cpu", 5.4, train=1.0),
+            "GPU (at least 62 %", "train (100 %",
+        ),
+    ],
+)  # fmt: skip
+def test_what_took_most_is_said_as_far_as_the_intervals_of_estimates_carry_it(
+    rows: list[dict[str, Any]], kind: str, stage: str
+) -> None:
+    rows = [row | {"energy_scope": "x"} for row in rows]
+    words = caption_of("breakdown", pa.Table.from_pylist(rows, schema=BREAKDOWN))
+    assert f"most by {kind}" in words and f"and in stage {stage}" in words
+    unknown = [row | {"energy_low_kwh": None, "energy_high_kwh": None} for row in rows]
+    words = caption_of("breakdown", pa.Table.from_pylist(unknown, schema=BREAKDOWN))
+    assert words.count("(not told by these estimates)") == 2
+
+
 def test_configurations_without_an_idle_baseline_are_counted() -> None:
     rows = [*parts("known", "gpu", gpu=1.0), *parts("not", "gpu", gpu=1.0)]
     rows[1]["idle_energy_kwh"] = None

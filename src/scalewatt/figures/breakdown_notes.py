@@ -14,15 +14,29 @@ NETWORK = "switches"
 
 
 def network_sentence(bars: pd.DataFrame) -> str:
-    """Return what the outlines are, where a configuration has one."""
+    """Return what the outlines are, where a configuration has one, and how uncertain estimates are."""
     known = bars["network_energy_kwh"].notna()
     if not known.any():
         return ""
     some = "" if known.all() else " Of the other configurations none is known."
     return (
         f"Outlined, beside the bars and no part of them: {NETWORK} between the nodes, by what the "
-        f"recordings state of them (of MLPerf an estimate).{some}"
+        f"recordings state of them{_estimated(bars[known])}.{some}"
     )
+
+
+def _estimated(bars: pd.DataFrame) -> str:
+    """Return within what the true energies of switches lie, in brackets; nothing of measured ones."""
+    low, energy, high = (
+        bars[name].astype(float)
+        for name in ("network_energy_low_kwh", "network_energy_kwh", "network_energy_high_kwh")
+    )
+    wide = high > low
+    if not wide.any():
+        return ""
+    factor = max((high / energy)[wide].max(), (energy / low)[wide].max())
+    which = "an estimate" if wide.all() else "some are estimates"
+    return f" ({which}: the true value is within × or ÷ {factor:.2g})"
 
 
 def idle_sentence(table: Mapping[str, Any], parts: pd.DataFrame) -> str:

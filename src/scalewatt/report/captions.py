@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from scalewatt.energies.integration.rated_power import FACTOR, SHAPE_FACTOR
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose
+from scalewatt.report.least_shares import least_shares
 from scalewatt.report.summary_section import model_words
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import records
@@ -204,24 +205,27 @@ def _breakdown(rows: pd.DataFrame, _word: str) -> list[str]:
     if known.empty:
         return [*parts, "None of them has a known energy."]
     for kind, own in _by_kind(known):
-        odds = (FACTOR**2, SHAPE_FACTOR) if own["energy_origin"].isin(ORIGINS).any() else (0, 0)
-        parts_ = _largest(own, "device_kind", odds[0]), _largest(own, "stage", odds[1])
-        most = f"most by {parts_[0]} and in stage {parts_[1]}"
+        most = f"most by {_largest(own, 'device_kind')} and in stage {_largest(own, 'stage')}"
         text = "; ".join([most, *_idle(own), *_discarded(own)])
         parts.append(f"{kind[:1].upper()}{kind[1:]}: {text}.")
     return [*parts, *_unequal(known)]
 
 
-def _largest(rows: pd.DataFrame, column: str, odds: float = 0.0) -> str:
+def _largest(rows: pd.DataFrame, column: str) -> str:
     """Return the device kind or stage with the largest mean share, and its shares of configurations.
 
-    Of estimates only where it is more than `odds` times all others: their errors may differ by so much.
+    Of estimates only where it is most of the energy wherever the true values lie, and its least share.
     """
     shares = {name: _shares(own, rows) for name, own in data.groups(rows, column)}
     name = max(shares, key=lambda one: sum(shares[one]))
-    if any(share < odds * (1 - share) for share in shares[name]):
-        return "(not told by these estimates)"
-    return f"{prose.KIND_WORDS.get(name, name)} ({_span(shares[name])} of a configuration)"
+    told = _span(shares[name])
+    if rows["energy_origin"].isin(ORIGINS).any():
+        known = [share or 0.0 for share in least_shares(rows, column, name)]
+        least = min(known, default=0.0)
+        if least <= 0.5:
+            return "(not told by these estimates)"
+        told = f"{'at least ' if least < 1 else ''}{math.floor(100 * least)} %"
+    return f"{prose.KIND_WORDS.get(name, name)} ({told} of a configuration)"
 
 
 def _shares(part: pd.DataFrame, rows: pd.DataFrame, column: str = "energy_kwh") -> list[float]:

@@ -14,9 +14,10 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energies.accounting.totals import EnergyTotals
+from scalewatt.energies.accounting.energy_schema import BOUNDS
+from scalewatt.energies.accounting.totals import EnergyTotals, known_sum
 from scalewatt.energies.integration.stage_intervals import STAGES, UNATTRIBUTED
-from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH
+from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH, NETWORK
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.estimates import quantity_bounds
@@ -30,13 +31,20 @@ _PART = pa.schema(
     [
         *((name, pa.string()) for name in ("configuration", "device", "device_kind", "stage")),
         ("repeat", pa.int32()),
-        *((name, pa.float64()) for name in ("energy_j", "discarded_j", "device_s")),
+        *((name, pa.float64()) for name in ("energy_j", *BOUNDS, "discarded_j", "device_s")),
         ("energy_origin", pa.string()),
         ("short", pa.bool_()),
     ]
 )
 _OF_PART = ["configuration", "device_kind", "stage"]
-_ENERGIES = ("energy", "idle", "discarded")
+_ENERGIES = {
+    "energy_kwh": "energy_j",
+    "energy_low_kwh": "energy_low_j",
+    "energy_high_kwh": "energy_high_j",
+    "idle_energy_kwh": "idle_j",
+    "discarded_energy_kwh": "discarded_j",
+}
+"""What a part has the mean of, and of what."""
 
 
 def breakdown(
@@ -54,9 +62,16 @@ def breakdown(
     means = part_means(run_parts(files, idle), {id_: len(own) for id_, own in repeats.items()})
     totals = {f"total_kwh_{end}": chosen[f"energy_kwh_{end}"] for end in PARTS[1:]}
     totals["network_energy_kwh"] = chosen["network_energy_kwh_mean"]
+    with_network = set(chosen["configuration"][totals["network_energy_kwh"].notna()])
+    network = _network_bounds([one for one in files if one.configuration in with_network])
+    for at, end in enumerate(("low", "high")):
+        ends = [network[id_][at] if id_ in network else None for id_ in chosen["configuration"]]
+        totals[f"network_energy_{end}_kwh"] = column_of(ends, pa.float64(), chosen.index)
     open_ = quantity_bounds(chosen, "energy_kwh")
     totals |= {f"total_kwh_estimate_{end}": open_[end] for end in open_}
-    heads = chosen.assign(figure=definition["figure"], **totals)
+    # Of the configurations' own columns a part has its own instead.
+    heads = chosen.drop(columns=list(_ENERGIES), errors="ignore")
+    heads = heads.assign(figure=definition["figure"], **totals)
     found = heads.merge(means, on="configuration", how="left")
     return to_frame(to_table(found[BREAKDOWN.names], BREAKDOWN))
 
@@ -80,16 +95,18 @@ def run_parts(files: Iterable[RunFiles], idle: Path | None) -> pd.DataFrame:
     """
     rows = []
     for one in files:
-        spec = read_spec(one.folder / "spec.json")
-        energy = EnergyTotals(read_energy(one), with_staging=spec.protocol != "paper")
+        device, energy = _totals(one)
         known = energy.total_j is not None
         rows += [
             {
                 "configuration": one.configuration,
                 "repeat": one.repeat,
-                "device": spec.device,
+                "device": device,
                 **{name: row[name] for name in ("device_kind", "stage", "short")},
-                **{name: row[name] if known else None for name in ("energy_j", "discarded_j")},
+                **{
+                    name: row[name] if known else None
+                    for name in ("energy_j", *BOUNDS, "discarded_j")
+                },
                 "device_s": row["duration_s"] * (row["devices"] or 0) if known else None,
                 "energy_origin": energy.origin_of(kind),
             }
@@ -98,6 +115,27 @@ def run_parts(files: Iterable[RunFiles], idle: Path | None) -> pd.DataFrame:
         ]
     parts = frame_of(rows, _PART)
     return parts.assign(idle_j=idle_energies_j(idle, parts))
+
+
+def _totals(one: RunFiles) -> tuple[str, EnergyTotals]:
+    """Return a run's device, and its energies as far as they count."""
+    spec = read_spec(one.folder / "spec.json")
+    return spec.device, EnergyTotals(read_energy(one), with_staging=spec.protocol != "paper")
+
+
+def _network_bounds(files: Iterable[RunFiles]) -> dict[str, list[float | None]]:
+    """Return both ends of the switches' energy in kWh, means over the runs of each configuration.
+
+    None where a run's interval is not known.
+    """
+    ends: dict[str, list[tuple[float | None, float | None]]] = {}
+    for one in files:
+        ends.setdefault(one.configuration, []).append(_totals(one)[1].bounds_j(NETWORK))
+    sums = {id_: map(known_sum, zip(*own, strict=True)) for id_, own in ends.items()}
+    return {
+        id_: [None if j is None else j / len(ends[id_]) / J_PER_KWH for j in own]
+        for id_, own in sums.items()
+    }
 
 
 def part_means(parts: pd.DataFrame, repeats: dict[str, int]) -> pd.DataFrame:
@@ -114,13 +152,11 @@ def part_means(parts: pd.DataFrame, repeats: dict[str, int]) -> pd.DataFrame:
     groups = parts.groupby(_OF_PART, sort=False)
     found = groups.size().index.to_frame(index=False)
     count = column_of([repeats[id_] for id_ in found["configuration"]], pa.int64())
-    for name in _ENERGIES:
-        total = groups[f"{name}_j"].sum()
-        null = parts[f"{name}_j"].isna().groupby([parts[key] for key in _OF_PART], sort=False).any()
+    for name, joules in _ENERGIES.items():
+        total = groups[joules].sum()
+        null = parts[joules].isna().groupby([parts[key] for key in _OF_PART], sort=False).any()
         mean = total.mask(null).reset_index(drop=True) / count / J_PER_KWH
-        found[f"{name}_kwh" if name == "energy" else f"{name}_energy_kwh"] = mean.mask(
-            found["configuration"].isin(lacking)
-        )
+        found[name] = mean.mask(found["configuration"].isin(lacking))
     total = found.groupby("configuration")["energy_kwh"].transform("sum")
     found["energy_share"] = ratio(found["energy_kwh"], total)
     names = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from string import ascii_uppercase
@@ -181,6 +182,8 @@ BREAKDOWN = pa.schema(
         *_numbers("energy_kwh", "energy_share", "idle_energy_kwh", "discarded_energy_kwh"),
         *_numbers(*(f"total_kwh_{end}" for end in _ENDS), "network_energy_kwh"),
         *_numbers("total_kwh_estimate_low", "total_kwh_estimate_high"),
+        *_numbers("energy_low_kwh", "energy_high_kwh"),
+        *_numbers("network_energy_low_kwh", "network_energy_high_kwh"),
     ]
 )
 
@@ -225,13 +228,9 @@ SCHEMAS = {
     "prediction": PREDICTION,
 }
 """The columns of each figure's table."""
+_OF_ESTIMATES = re.compile(r".*(_estimate_(low|high)|energy_(low|high)_kwh)")
 LATER = {
-    "table1": ("energy_low_kwh", "energy_high_kwh"),
-    **{
-        name: tuple(column for column in schema.names if "_estimate_" in column)
-        for name, schema in SCHEMAS.items()
-        if name != "table1"
-    },
+    name: tuple(filter(_OF_ESTIMATES.fullmatch, schema.names)) for name, schema in SCHEMAS.items()
 }
 """The columns that tables of earlier versions, as of an archive, have not: then null."""
 KEYS = dict.fromkeys(PANELS, POINT_KEY) | {"prediction": ("configuration", "quantity")}

@@ -1,0 +1,55 @@
+"""How small a part of an energy may be, whatever errors its estimates have."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pandas as pd
+
+from scalewatt.energies.integration.rated_power import SHAPE_FACTOR
+from scalewatt.figures import figure_data as data
+
+_ENDS = ["energy_low_kwh", "energy_kwh", "energy_high_kwh"]
+Ends = tuple[float, float, float]
+"""The least energy that an estimate leaves open, the energy, and the largest."""
+
+
+def least_shares(rows: pd.DataFrame, column: str, name: str) -> list[float | None]:
+    """Return the least share of each configuration's energy in rows with `name` in `column`.
+
+    `rows` are of table breakdown. None where the interval of an estimate is not known; configurations
+    without energy are left out. Errors of CPUs at two loads differ by SHAPE_FACTOR at most, where both are
+    estimated alike; between device kinds, and of anything else, nothing cancels.
+    """
+    totals = rows.groupby("configuration", sort=False)["energy_kwh"].transform("sum")
+    used = rows[totals > 0]
+    return [_least_share(own, own[column] == name) for _, own in data.groups(used, "configuration")]
+
+
+def _least_share(rows: pd.DataFrame, inside: pd.Series) -> float | None:
+    if rows[_ENDS].isna().any(axis=None):
+        return None
+    choices = []
+    for kind, own in data.groups(rows, "device_kind"):
+        chosen = inside[own.index]
+        sums = [tuple(map(float, part[_ENDS].sum())) for part in (own[chosen], own[~chosen])]
+        choices.append(_worst(*sums, shared=kind == "cpu"))
+    return min(
+        sum(a for a, _ in chosen) / sum(a + b for a, b in chosen) for chosen in product(*choices)
+    )
+
+
+def _worst(one: Ends, other: Ends, shared: bool) -> list[tuple[float, float]]:
+    """Return the pairs of true energies, of `one` and `other`, among which the first's share is least.
+
+    As in estimates of ratios: linear over linear, so that it is least at a corner of what errors may be.
+    """
+    (low, energy, high), (_, others, others_high) = one, other
+    alike = energy > 0 < others and all(
+        math.isclose(a / energy, b / others, rel_tol=1e-6) for a, b in zip(one, other, strict=True)
+    )
+    if not (shared and alike and high > low * SHAPE_FACTOR):
+        return [(low, others_high)]
+    ratio = others / energy
+    return [(low, ratio * low * SHAPE_FACTOR), (high / SHAPE_FACTOR, ratio * high)]
