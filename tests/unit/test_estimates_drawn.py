@@ -189,7 +189,9 @@ def test_a_table_without_the_later_columns_is_drawn_as_one_that_has_none_known(
 ) -> None:
     made = {"breakdown": breakdown_table, "learning": lambda: learning_table(epochs=2)}
     table = made[name]() if name in made else any_table(2)
-    assert len(LATER[name]) == {"breakdown": 6}.get(name, 2) and set(LATER[name]) <= set(SCHEMAS[name].names)
+    assert len(LATER[name]) == {"breakdown": 6}.get(name, 2) and set(LATER[name]) <= set(
+        SCHEMAS[name].names
+    )
     pq.write_table(table, tmp_path / "new.parquet")
     pq.write_table(table.drop_columns(list(LATER[name])), tmp_path / "old.parquet")
     drawn = [

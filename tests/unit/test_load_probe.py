@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import psutil
 import pytest
 import yaml
@@ -17,6 +18,7 @@ import yaml
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.rated_powers import check_rated_powers
+from scalewatt.energies.integration.rated_power import FACTOR, cpu_power_w
 from scalewatt.execution import load_probe
 from scalewatt.execution.load_probe import busy_cores, curve_text, measure_load_curve
 
@@ -115,7 +117,7 @@ def test_what_is_printed_is_what_a_cluster_file_takes(tmp_path: Path, told: list
     assert all(line.startswith("#") for line in text.splitlines()[:2])
     found = yaml.safe_load(text)
     check_rated_powers({"cpu": {"idle_w": 1, "rated_w": 2, **found}}, "x")
-    assert found["sockets"] == 1 and len(found["load_w"]) == 4
+    assert found["sockets"] == 1 and len(found["load_w"]) == 4 and "factor" not in found
 
 
 def test_a_nodes_meter_stands_in_and_says_so(tmp_path: Path, told: list[float]) -> None:
@@ -126,6 +128,19 @@ def test_a_nodes_meter_stands_in_and_says_so(tmp_path: Path, told: list[float]) 
     curve = measure_load_curve(1.0, 0.0, powercap=tmp_path / "none", hwmon=tmp_path)
     assert [watts * curve.sockets for _, watts in curve.points] == pytest.approx([300] * 4)
     assert "fans" in curve.source
+
+
+def test_a_curve_of_a_whole_node_is_no_surer_than_an_estimate_without_one(
+    tmp_path: Path, told: list[float]
+) -> None:
+    (tmp_path / "hwmon0").mkdir()
+    (tmp_path / "hwmon0" / "name").write_text("power_meter\n")
+    (tmp_path / "hwmon0" / "power1_average").write_text("300000000\n")
+    curve = measure_load_curve(1.0, 0.0, powercap=tmp_path / "none", hwmon=tmp_path)
+    found = yaml.safe_load(curve_text(curve, 1.0, 0.0))
+    check_rated_powers({"cpu": {"idle_w": 1, "rated_w": 2, **found}}, "x")
+    power, low, high = cpu_power_w(np.array([0.5]), found)
+    assert high / power == pytest.approx(FACTOR) and low / power == pytest.approx(1 / FACTOR)
 
 
 def test_without_counters_and_meter_it_ends_in_one_line(

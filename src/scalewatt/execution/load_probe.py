@@ -21,6 +21,7 @@ from pathlib import Path
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.processes import die_with
+from scalewatt.energies.integration.rated_power import FACTOR
 from scalewatt.monitoring.cpu_utilisation import BusyShare
 from scalewatt.provenance.versions import cpu_name
 from scalewatt.recordings.telemetry_sources import HWMON, Reading, hwmon_sources
@@ -53,15 +54,20 @@ class LoadCurve:
     points: tuple[tuple[float, float], ...]
     sockets: int
     source: str
+    factor: float | None = None
+    """Within × or ÷ what the CPUs' power is of the curve, where it was not theirs alone that was measured."""
 
     def yaml(self, how: str) -> str:
         """Return the keys of a cluster file's `cpu`, after a comment that says `how` they were found."""
         points = ", ".join(f"[{load:.1f}, {watts:.1f}]" for load, watts in self.points)
-        return f"# {self.source}\n# {how}\nsockets: {self.sockets}\nload_w: [{points}]"
+        found = f"# {self.source}\n# {how}\nsockets: {self.sockets}\nload_w: [{points}]"
+        return found if self.factor is None else f"{found}\nfactor: {self.factor:g}"
 
 
 class RaplMeter:
     """The package counters of all sockets."""
+
+    factor = None
 
     def __init__(self, root: Path) -> None:
         self._files = [
@@ -90,13 +96,16 @@ class RaplMeter:
 class NodeMeter:
     """The node's own power meter."""
 
+    factor = FACTOR
+    """How much of its power is the CPUs' is not known, so that a curve of it is no surer than none at all."""
+
     def __init__(self, root: Path, sockets: int) -> None:
         found = hwmon_sources(root)
         self._meter = found[0] if found and _watts(found[0].read) else None
         self.sockets = sockets if self._meter else 0
         self.source = (
             "the node's meter (hwmon): fans, boards, memory and GPUs count too, so this is more than "
-            f"the CPUs', divided by {sockets} socket(s)"
+            f"the CPUs', divided by {sockets} socket(s); hence the factor. On a node with GPUs prefer rated_w"
         )
 
     def mean_w(self, seconds: float) -> float:
@@ -145,7 +154,7 @@ def measure_load_curve(
         points.append((round(found, 1), round(watts / meter.sockets, 1)))
     if any(later[0] <= before[0] for before, later in pairwise(points)):
         raise InputError(f"probe --load: loads did not rise: {points}; expected an idle node")
-    return LoadCurve(tuple(points), meter.sockets, meter.source)
+    return LoadCurve(tuple(points), meter.sockets, meter.source, meter.factor)
 
 
 def curve_text(curve: LoadCurve, seconds: float, settle_s: float) -> str:

@@ -15,8 +15,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.energies.integration.stage_intervals import LEAST_PERIODS
-from scalewatt.figures import figure_data as data
 from scalewatt.figures import breakdown_notes, layout, prose, style
+from scalewatt.figures import figure_data as data
 from scalewatt.results.text.number_format import with_unit
 
 KINDS = dict(zip(("gpu", "cpu", "ram", "node"), (*style.COLOURS[:3], "#7fa8d8"), strict=True))

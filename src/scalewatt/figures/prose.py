@@ -149,8 +149,8 @@ def estimate_sentence(points: pd.DataFrame, axis: str = "y") -> str:
     if points[f"{axis}_estimate_low"].isna().all():
         return ""
     return (
-        "Broad pale bars: where the true value of an estimate lies. More repeats do not narrow them: all runs "
-        "on a device share the error, except for how power depends on load."
+        "Broad pale bars: where the true value of an estimate lies. More repeats do not narrow them: all "
+        "runs on a device share the error, except for how power depends on load."
     )
 
 
@@ -158,7 +158,9 @@ def true_value(low_kwh: float | None, high_kwh: float | None) -> str:
     """Return between what an estimated energy in kWh lies, or that this is not known."""
     if low_kwh is None or high_kwh is None or low_kwh != low_kwh or high_kwh != high_kwh:
         return "no interval of the estimate is known"
-    return f"the true value lies between {with_unit(low_kwh, 'kWh')} and {with_unit(high_kwh, 'kWh')}"
+    return (
+        f"the true value lies between {with_unit(low_kwh, 'kWh')} and {with_unit(high_kwh, 'kWh')}"
+    )
 
 
 def opening(points: pd.DataFrame) -> str:

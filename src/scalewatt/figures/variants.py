@@ -324,7 +324,9 @@ def _open_sentence(frame: pd.DataFrame) -> str:
     if not sentence:
         return ""
     ends = points.groupby("panel", sort=False)[list(ENDS)].max().astype(float)
-    cut = list(ends.index[ends["estimate_high"] > LONGEST_OPEN * ends[["mean", "high"]].max(axis=1)])
+    cut = list(
+        ends.index[ends["estimate_high"] > LONGEST_OPEN * ends[["mean", "high"]].max(axis=1)]
+    )
     return sentence + (f" Some reach beyond the axis in {', '.join(cut)}." if cut else "")
 
 
