@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,8 +15,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.energies.integration.stage_intervals import LEAST_PERIODS
-from scalewatt.figures import breakdown_notes, layout, prose, style
 from scalewatt.figures import figure_data as data
+from scalewatt.figures import layout, prose, style
+from scalewatt.results.figures.footnotes import network_sentence
+from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.number_format import with_unit
 
 KINDS = dict(zip(("gpu", "cpu", "ram", "node"), (*style.COLOURS[:3], "#7fa8d8"), strict=True))
@@ -40,6 +42,7 @@ PALEST = 0.82
 BAR = 0.78
 """Height of a bar, in slots."""
 HATCH = "////"
+NETWORK = "switches"
 LONGEST, LONGEST_OPEN = 1.4, 2.0
 """How far error bars, and intervals of estimates, may lengthen the axis, in parts of the longest bar."""
 OPEN: Any = {"facecolors": "#e4e4e4", "edgecolors": style.GREY, "linewidths": 0.4, "zorder": 1.5}
@@ -176,7 +179,7 @@ def _draw_panels(
     _draw_network(grid[0], beside, energy)
     lines = [*headings, *bars["y"], *(beside["y"] - 1)]
     grid[0].set_ylim(min(lines) - 0.7, max(lines) + 0.7)
-    words = [*bars["text"], *[breakdown_notes.NETWORK] * len(beside)]
+    words = [*bars["text"], *[NETWORK] * len(beside)]
     grid[0].set_yticks([*bars["y"], *(beside["y"] - 1)], words)
     # Long headings reach over the second panel.
     grid[0].set_zorder(1)
@@ -310,8 +313,8 @@ def note_sentences(
         f"Colour: device kind; shade: stage. {_others(parts)}Means over repeats; numbers: totals.",
         _spread_sentence(bars, kind, cut),
         _open_sentence(bars),
-        breakdown_notes.network_sentence(bars),
-        breakdown_notes.idle_sentence(table, parts),
+        network_sentence(bars),
+        _idle_sentence(table, parts),
         "Discarded: energy used by killed segments after their last checkpoint, part of the total."
         if (parts["discarded_energy_kwh"] > 0).any()
         else "",
@@ -364,3 +367,26 @@ def _open_sentence(bars: pd.DataFrame) -> str:
         else ""
     )
     return f"{sentence}{beyond} In shares there are none."
+
+
+def _idle_sentence(table: Mapping[str, Any], parts: pd.DataFrame) -> str:
+    """Return what is hatched, what is not and why, and where devices used less than idle ones."""
+    known = parts[parts["energy_kwh"].notna()]
+    if known.empty:
+        return ""
+    if known["idle_energy_kwh"].isna().all():
+        if table.get("no_idle"):
+            return ""  # the table's notes say so, and why
+        probe = "usable probe" if "no_idle" in table else "idle probe of these devices"
+        return f"The idle baseline is not known: the campaign has no {probe}."
+    probe = "Hatched: what the devices would have used idle over the same time."
+    if known["idle_energy_kwh"].isna().any():
+        probe += " Bars without hatching: not known."
+    if (known["energy_origin"].isin(ORIGINS) & known["idle_energy_kwh"].notna()).any():
+        probe += " Whether estimated devices used more than idle ones is not told."
+    less = prose.below_idle(known)
+    return probe + (
+        f" They used less than idle devices, so that all is hatched: {'; '.join(less)}."
+        if less
+        else ""
+    )

@@ -33,11 +33,15 @@ def _least_share(rows: pd.DataFrame, inside: pd.Series) -> float | None:
     choices = []
     for kind, own in data.groups(rows, "device_kind"):
         chosen = inside[own.index]
-        sums = [tuple(map(float, part[_ENDS].sum())) for part in (own[chosen], own[~chosen])]
-        choices.append(_worst(*sums, shared=kind == "cpu"))
+        choices.append(_worst(_sums(own[chosen]), _sums(own[~chosen]), shared=kind == "cpu"))
     return min(
         sum(a for a, _ in chosen) / sum(a + b for a, b in chosen) for chosen in product(*choices)
     )
+
+
+def _sums(rows: pd.DataFrame) -> Ends:
+    low, energy, high = (float(rows[name].sum()) for name in _ENDS)
+    return low, energy, high
 
 
 def _worst(one: Ends, other: Ends, shared: bool) -> list[tuple[float, float]]:

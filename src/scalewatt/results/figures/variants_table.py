@@ -134,7 +134,9 @@ def _ratio(row: Row, name: str) -> str:
 def _open(row: Row, name: str, factor: float) -> str:
     """Return the interval of an estimate, in brackets; of anything else, and of an exact ratio, nothing."""
     low, high = (row.get(f"{name}_estimate_{end}") for end in ("low", "high"))
-    return "" if low is None or low == high else f" ({low * factor:.3g} to {high * factor:.3g})"
+    if low is None or high is None or low == high:
+        return ""
+    return f" ({low * factor:.3g} to {high * factor:.3g})"
 
 
 def _with_half(mean: float | None, high: float | None, factor: float) -> str:
