@@ -228,7 +228,9 @@ def test_a_series_may_change_a_few_keys_alone() -> None:
     one = spec(own({"samples": 64}, settings={"epochs": 5, "precision": "bf16"}))
     assert (one.epochs, one.settings["precision"]) == (5, "bf16")
     assert one.configuration.endswith("-full-epochs5-precisionbf16")
-    with pytest.raises(InputError, match="unknown key 'command'; allowed: epochs, gpus_per_replica"):
+    with pytest.raises(
+        InputError, match="unknown key 'command'; allowed: epochs, gpus_per_replica"
+    ):
         own(settings={"command": "python other.py"})
 
 

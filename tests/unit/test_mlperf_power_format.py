@@ -202,6 +202,7 @@ def test_a_constant_estimate_of_switches_resolves_the_shortest_stage(tmp_path: P
     switches = found[(found.device_kind == "network") & (found.stage == "validate")]
     assert switches.energy_j.tolist() == pytest.approx([1000])
 
+
 def test_the_estimates_of_several_switches_add_up(tmp_path: Path) -> None:
     written(tmp_path, "\n".join(reading(s, 4000 + s) for s in range(20)) + "\n", "node_0.txt")
     estimates = (("s1", 500), ("s2", 300), ("s1", 500))

@@ -17,6 +17,7 @@ from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL, check_point
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json_object
 from scalewatt.recordings.foreign_files import recording_name
+from scalewatt.recordings.formats.format import decoded
 from scalewatt.recordings.formats.mlperf_power import READING
 from scalewatt.recordings.formats.mlperf_result import MlperfResult, read_mlperf_result
 from scalewatt.registration.mlperf_benchmarks import BENCHMARKS, EPOCHS, GPUS_PER_REPLICA
@@ -182,7 +183,7 @@ def _power_files(folder: Path) -> list[Path]:
     if not nodes:
         raise InputError(f"{folder}: holds no power log of a node")
     for path in nodes:
-        if READING.encode() not in path.read_bytes():
+        if READING not in decoded(path.read_bytes()):
             raise InputError(f"{path}: holds no {READING}")
     return files
 
