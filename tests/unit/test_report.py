@@ -57,7 +57,7 @@ from scalewatt.report.summary_section import (
     missing_runs,
     scaling_sentences,
 )
-from scalewatt.results.figures.figure_schema import BREAKDOWN, PARETO
+from scalewatt.results.figures.figure_schema import BREAKDOWN, PARETO, VARIANTS
 from scalewatt.results.tables.frames import to_frame
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.table_schema import COMPARISONS
@@ -1159,14 +1159,14 @@ def staged(kind: str, factor: float, **energies: float) -> list[dict[str, Any]]:
     [
         # The error of CPUs is common to the stages, but for the shape of their curve: 4.9.
         (staged("cpu", 5.4, train=9.0, startup=1.0), "CPU (100 %", "train (at least 64 %"),
-        (staged("cpu", 5.4, train=4.0, startup=1.0), "CPU (100 %", "(not told"),
+        (staged("cpu", 5.4, train=4.0, startup=1.0), "CPU (100 %", None),
         (staged("cpu", 1.2, train=4.0, startup=1.0), "CPU (100 %", "train (at least 73 %"),
         # That of GPUs need not be.
-        (staged("gpu", 5.4, train=9.0, startup=1.0), "GPU (100 %", "(not told"),
+        (staged("gpu", 5.4, train=9.0, startup=1.0), "GPU (100 %", None),
         (staged("gpu", 5.4, train=99.0, startup=1.0), "GPU (100 %", "train (at least 77 %"),
         (
             staged("gpu", 10.0, train=98.0) + staged("cpu", 10.0, train=2.0),
-            "(not told", "train (100 %",
+            None, "train (100 %",
         ),
         (
             staged("gpu", 1.0, train=9.0) + staged("cpu", 5.4, train=1.0),
@@ -1175,14 +1175,15 @@ def staged(kind: str, factor: float, **energies: float) -> list[dict[str, Any]]:
     ],
 )  # fmt: skip
 def test_what_took_most_is_said_as_far_as_the_intervals_of_estimates_carry_it(
-    rows: list[dict[str, Any]], kind: str, stage: str
+    rows: list[dict[str, Any]], kind: str | None, stage: str | None
 ) -> None:
     rows = [row | {"energy_scope": "x"} for row in rows]
     words = caption_of("breakdown", pa.Table.from_pylist(rows, schema=BREAKDOWN))
-    assert f"most by {kind}" in words and f"and in stage {stage}" in words
+    assert f"by {kind}" in words if kind else "which device kind took most is not told" in words
+    assert f"in stage {stage}" in words if stage else "which stage took most is not told" in words
     unknown = [row | {"energy_low_kwh": None, "energy_high_kwh": None} for row in rows]
     words = caption_of("breakdown", pa.Table.from_pylist(unknown, schema=BREAKDOWN))
-    assert words.count("(not told by these estimates)") == 2
+    assert "x: which device kind and stage took most is not told by these estimates" in words
 
 
 def test_configurations_without_an_idle_baseline_are_counted() -> None:
@@ -1214,6 +1215,29 @@ def test_what_idle_devices_would_have_used_is_not_said_of_estimates(
     runs = [run | {"energy_origin": "estimated"} for run in runs]
     page = report(write_results(own, DEMO, runs), tmp_path / "b.html")
     assert "energy above idle" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("factor", "is_told"), [(None, True), (1.1, True), (4.9, False), (0.0, False)]
+)
+def test_which_variant_uses_least_is_said_as_far_as_estimates_carry_it(
+    factor: float | None, is_told: bool
+) -> None:
+    known: dict[str, Any] = {"model": "m", "baseline": "a", "energy_origin": "measured"}
+    rows = []
+    for name, ratio in (("a", 1.0), ("b", 0.5), ("c", 2.0)):
+        row = dict.fromkeys(VARIANTS.names) | known | {"configuration": name, "differs": name}
+        row["energy_per_sample_ratio"] = ratio
+        if factor is not None:
+            row["energy_origin"] = "estimated"
+        if factor:
+            row["energy_per_sample_ratio_estimate_low"] = ratio / factor
+            row["energy_per_sample_ratio_estimate_high"] = ratio * factor
+        rows.append(row)
+    words = caption_of("variants", pa.Table.from_pylist(rows, schema=VARIANTS))
+    assert ("least and most: 0.5 times the baseline's (b" in words) == is_told
+    assert ("(b; by the estimates between 0.455 and 0.55); 2 times" in words) == (factor == 1.1)
+    assert ("the estimates do not tell" in words) != is_told
 
 
 def test_each_scope_has_a_front_of_its_own_against_energy_and_all_one_against_time() -> None:

@@ -205,16 +205,31 @@ def _breakdown(rows: pd.DataFrame, _word: str) -> list[str]:
     if known.empty:
         return [*parts, "None of them has a known energy."]
     for kind, own in _by_kind(known):
-        most = f"most by {_largest(own, 'device_kind')} and in stage {_largest(own, 'stage')}"
-        text = "; ".join([most, *_idle(own), *_discarded(own)])
+        text = "; ".join([*_most(own), *_idle(own), *_discarded(own)])
         parts.append(f"{kind[:1].upper()}{kind[1:]}: {text}.")
     return [*parts, *_unequal(known)]
 
 
-def _largest(rows: pd.DataFrame, column: str) -> str:
+def _most(rows: pd.DataFrame) -> list[str]:
+    """Return which device kind and which stage took most, and which of the two estimates do not tell."""
+    found = {"device kind": _largest(rows, "device_kind"), "stage": _largest(rows, "stage")}
+    before = {"device kind": "by", "stage": "in stage"}
+    told = [f"{before[what]} {name}" for what, name in found.items() if name]
+    open_ = [what for what, name in found.items() if not name]
+    return [
+        *([f"most {' and '.join(told)}"] if told else []),
+        *(
+            [f"which {' and '.join(open_)} took most is not told by these estimates"]
+            if open_
+            else []
+        ),
+    ]
+
+
+def _largest(rows: pd.DataFrame, column: str) -> str | None:
     """Return the device kind or stage with the largest mean share, and its shares of configurations.
 
-    Of estimates only where it is most of the energy wherever the true values lie, and its least share.
+    Of estimates its least share, and None where that is not most of the energy wherever true values lie.
     """
     shares = {name: _shares(own, rows) for name, own in data.groups(rows, column)}
     name = max(shares, key=lambda one: sum(shares[one]))
@@ -223,7 +238,7 @@ def _largest(rows: pd.DataFrame, column: str) -> str:
         known = [share or 0.0 for share in least_shares(rows, column, name)]
         least = min(known, default=0.0)
         if least <= 0.5:
-            return "(not told by these estimates)"
+            return None
         told = f"{'at least ' if least < 1 else ''}{math.floor(100 * least)} %"
     return f"{prose.KIND_WORDS.get(name, name)} ({told} of a configuration)"
 
@@ -320,6 +335,26 @@ def _prediction(rows: pd.DataFrame, _word: str) -> list[str]:
     return [lines, accuracy] if accuracy else [lines]
 
 
+def _ratio_ends(row: Any) -> str:
+    low, high = row.energy_per_sample_ratio_estimate_low, row.energy_per_sample_ratio_estimate_high
+    known = low is not None and low == low and low < high
+    return f"; by the estimates between {number(low, 3)} and {number(high, 3)}" if known else ""
+
+
+def _in_order(rows: pd.DataFrame) -> bool:
+    """Return True if the first and the last by energy per sample are so wherever true values lie."""
+    estimated = rows["energy_origin"].isin(ORIGINS)
+    if not estimated.any() or len(rows) < 2:
+        return not estimated.any()
+    ratio = rows["energy_per_sample_ratio"]
+    low, high = (
+        rows[f"energy_per_sample_ratio_estimate_{end}"].astype(float).mask(~estimated, ratio)
+        for end in ("low", "high")
+    )
+    known = bool(low.notna().all() and high.notna().all())
+    return known and high.iloc[0] < low.iloc[1:].min() and low.iloc[-1] > high.iloc[:-1].max()
+
+
 def _variants(rows: pd.DataFrame, _word: str) -> list[str]:
     """Return how many variants there are, and which cost least and most against their baseline."""
     parts = []
@@ -328,10 +363,13 @@ def _variants(rows: pd.DataFrame, _word: str) -> list[str]:
         ordered = own.sort_values("energy_per_sample_ratio", kind="stable")
         known = ordered[ordered["energy_per_sample_ratio"].notna()]
         parts.append(f"{model}: {count(len(own), 'variant')}.")
-        if len(known):
+        if len(known) and not _in_order(known):
+            parts.append("How their energies per sample compare, the estimates do not tell.")
+        elif len(known):
             ends = known.iloc[[0, -1]] if len(known) > 1 else known
             text = "; ".join(
-                f"{number(row.energy_per_sample_ratio, 3)} times the baseline's ({row.differs})"
+                f"{number(row.energy_per_sample_ratio, 3)} times the baseline's "
+                f"({row.differs}{_ratio_ends(row)})"
                 for row in data.each(ends)
             )
             parts.append(f"Energy per sample, least and most: {text}.")

@@ -140,6 +140,8 @@ def _sum(runs: pd.DataFrame, label: str, column: str, unit: str) -> Fact:
     known = runs[runs[column].notna()]
     if (known[_KIND].nunique(dropna=False) > 1).any():
         note = ", ".join(filter(None, [note, "over unequal scopes or origins"]))
+    if known["energy_origin"].isin(ORIGINS).any():
+        note = ", ".join(filter(None, [note, "as uncertain as the estimates"]))
     return label, text, note
 
 
