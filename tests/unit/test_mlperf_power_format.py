@@ -16,12 +16,18 @@ from made_recordings import Made, codes, joules, made, written
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
+from scalewatt.energies.accounting.node_energy import whole_kind
+from scalewatt.energies.accounting.rows import EnergyRows
+from scalewatt.energies.accounting.run_inputs import PlannedRun
+from scalewatt.energies.accounting.totals import EnergyTotals
 from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integration.stage_intervals import tile_window
 from scalewatt.energies.views.describe import describe
 from scalewatt.notebooks import energy
 from scalewatt.recordings.formats.detect import find_format, read_foreign, read_together
 from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.formats.mlperf_log import read_mlperf_log
+from scalewatt.recordings.series import NODE, SensorSeries
 
 T0_MS = 1_715_000_000_000
 
@@ -165,6 +171,22 @@ def test_a_node_whose_log_was_lost_leaves_the_runs_energy_unknown(
     assert said.startswith("node_00: ")
     written(folder, "\n".join(lines) + "\n", "node_00.txt")
     assert describe(folder)["energy_j"] == pytest.approx(nodes * 100 * 4050)
+
+
+@pytest.mark.parametrize(("killed_s", "known"), [(4, True), (40, False)])
+def test_a_start_that_was_soon_killed_costs_no_energy_of_whole_nodes(
+    killed_s: int, known: bool
+) -> None:
+    rows = EnergyRows()
+    for segment, begin, end, readings in ((0, 0.0, killed_s, 1), (1, 100.0, 300.0, 101)):
+        times = np.linspace(begin, end, readings) if readings > 1 else np.array([begin])
+        meter = SensorSeries("n1", "meter", NODE, 0, "power", times, np.full(readings, 500.0))
+        kind = whole_kind("n1", NODE, [meter], (begin, float(end)))
+        rows.add(
+            segment, kind, tile_window([], (begin, float(end)))[0], (0.0, 0.0), 0.0, kind.flags
+        )
+    energy_j = EnergyTotals(rows.tables(PlannedRun()).energy, with_staging=True).joules(NODE)
+    assert energy_j == (pytest.approx(200 * 500) if known else None)
 
 
 def test_a_switch_is_no_host_of_a_recording(tmp_path: Path) -> None:

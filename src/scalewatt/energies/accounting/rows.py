@@ -26,8 +26,7 @@ from scalewatt.recordings.series import DEVICE_KINDS, NETWORK, NODE, Flag, flag
 
 Row = dict[str, Any]
 
-# Of all nodes of a run together MAX_UNCOVERED may be missing, which of 64 nodes are three. But a node of
-# which most is missing was not recorded, and its energy is no part of the run's.
+# Of all nodes together MAX_UNCOVERED may be missing, of 64 nodes three. But one that lacks most was not recorded.
 LEAST_OF_A_NODE = 0.5
 """A node whose meter covers less than this share of its time in a segment has no energy, nor has the run."""
 
@@ -269,6 +268,7 @@ class _Stated:
         recorded = [part for part in parts if part.sensors]
         self._coverage = {kind: self._covered(kind, parts) for kind in self._sensors}
         self._recorded = {kind: self._covered(kind, recorded) for kind in self._sensors}
+        self._long_segments = _long_segments(recorded)
 
     def rows(self, parts: Iterable[_Part], name: str) -> Iterator[Row]:
         """Yield the rows of the parts (`stages`, `epochs` or `devices`) with what may be stated."""
@@ -298,10 +298,14 @@ class _Stated:
     def _is_known(self, part: _Part) -> bool:
         """Return True if the energy of a part may be stated, whatever is unknown of other nodes."""
         kind = part.kind
-        lost = kind.device_kind == NODE and (kind.coverage or 0.0) < LEAST_OF_A_NODE
-        if kind.shared or not part.sensors or lost:
+        if kind.shared or not part.sensors or self._is_lost(part):
             return False
         return self._recorded[kind.device_kind] >= 1 - MAX_UNCOVERED
+
+    def _is_lost(self, part: _Part) -> bool:
+        """Return True if most of a whole node's readings are missing in a segment of some length."""
+        poor = part.kind.device_kind == NODE and (part.kind.coverage or 0.0) < LEAST_OF_A_NODE
+        return poor and part.segment in self._long_segments
 
     def _covered(self, device_kind: str, parts: Sequence[_Part]) -> float:
         """Return the share of a kind's device seconds with a known power."""
@@ -315,6 +319,15 @@ class _Stated:
             else:
                 device_s += part.seconds * max(self._sensors[device_kind], 1)
         return covered_s / device_s if device_s > 0 else 0.0
+
+
+def _long_segments(parts: Iterable[_Part]) -> set[int]:
+    """Return the segments that are more than MAX_UNCOVERED of the run: no start that was soon killed."""
+    lengths: dict[int, float] = {}
+    for part in parts:
+        lengths[part.segment] = max(part.seconds, lengths.get(part.segment, 0.0))
+    least_s = MAX_UNCOVERED * sum(lengths.values())
+    return {segment for segment, length_s in lengths.items() if length_s > least_s}
 
 
 def _flag_row(one: Flag, place: Row) -> Row:
