@@ -26,7 +26,7 @@ from scalewatt.recordings.series import DEVICE_KINDS, NETWORK, NODE, Flag, flag
 
 Row = dict[str, Any]
 
-# Of all nodes together MAX_UNCOVERED may be missing, of 64 nodes three. But one that lacks most was not recorded.
+# Of all nodes together MAX_UNCOVERED may be missing, of 64 three. But one that lacks most was not recorded.
 LEAST_OF_A_NODE = 0.5
 """A node whose meter covers less than this share of its time in a segment has no energy, nor has the run."""
 
