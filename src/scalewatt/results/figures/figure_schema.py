@@ -149,8 +149,8 @@ VARIANTS = pa.schema(
         *_of_configurations(VARIANT_IDENTITY),
         *_numbers(*(f"{name}{end}" for name in RATIOS for end in ("", "_low", "_high"))),
         *_numbers(*(f"{name}_estimate_{end}" for name in OPEN_RATIOS for end in ("low", "high"))),
-        *_numbers(*(f"{name}_{part}" for name in VARIANT_QUANTITIES for part in SUMMARY)),
         *_numbers(*(f"{name}_estimate_{end}" for name in OPEN for end in ("low", "high"))),
+        *_numbers(*(f"{name}_{part}" for name in VARIANT_QUANTITIES for part in SUMMARY)),
     ]
 )
 
