@@ -306,4 +306,4 @@ def test_a_claim_on_estimates_is_decided_as_far_as_their_interval_carries_it(
     )
     found = sign("the ratio", large / small, rises=True)
     assert found.verdict == verdict
-    assert ends is None or "by what its estimate leaves open" in found.detail
+    assert ends is None or "by the interval of its estimate" in found.detail

@@ -65,7 +65,7 @@ def _facts(summary: dict[str, Any]) -> list[str]:
     if summary["energy_high_kwh"] != summary["energy_low_kwh"]:
         ends = f"{summary['energy_low_kwh']:.6f} to {summary['energy_high_kwh']:.6f} kWh"
         lines.insert(
-            1, f"          {ends}: what is estimated of it is known no better (docs/energy.md)"
+            1, f"          {ends}: the true value may lie anywhere between (docs/energy.md)"
         )
     if summary["energy_kwh"] is None and summary["recorded_energy_kwh"]:
         recorded = _number(summary["recorded_energy_kwh"], 6)
