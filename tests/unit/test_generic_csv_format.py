@@ -469,6 +469,12 @@ def test_lines_that_are_no_rows_are_counted(tmp_path: Path) -> None:
     assert problem["code"] == "damaged_lines" and "3 lines" in problem["detail"]
 
 
+def test_numbers_with_another_decimal_sign_are_quoted_in_the_message(tmp_path: Path) -> None:
+    rules = RULES | {"delimiter": ";"}
+    with pytest.raises(InputError, match=r"column 'p' has no number, but .61,2.; see `decimal`"):
+        read("t;p\n1717144753;61,2\n1717144754;62,5\n", rules, folder=tmp_path)
+
+
 def test_lines_to_skip_are_counted_as_an_editor_does(tmp_path: Path) -> None:
     text = "# made by hand, with commas\n\n# of, two\nt,p\n1717144753,61\n"
     assert read(text, RULES | {"skip_lines": 3}, folder=tmp_path).series[0].values.tolist() == [61]

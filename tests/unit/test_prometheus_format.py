@@ -148,7 +148,7 @@ def test_stale_and_endless_values_are_missing(tmp_path: Path) -> None:
 
 
 def test_damaged_lines_are_counted(tmp_path: Path) -> None:
-    good = f"{POWER}{labels(0)} 61 1717144753000\n"
+    good = "".join(f"{POWER}{labels(0)} 61 {1717144753 + i}000\n" for i in range(60))
     bad = f'{POWER}{{gpu="0",UUID=GPU}} 61 1717144753000\n{POWER}{{gpu="0\n'
     (problem,) = read_foreign(written(tmp_path, good + bad)).problems
     assert problem["code"] == "damaged_lines" and "2 lines" in problem["detail"]
@@ -177,3 +177,30 @@ def test_what_holds_no_sample_is_refused(tmp_path: Path, text: str, why: str) ->
 def test_it_is_told_by_its_content(tmp_path: Path) -> None:
     found = find_format(written(tmp_path, f"# HELP x\n{POWER}{labels(0)} 61\n"))
     assert found is not None and found.name == "prometheus"
+
+
+def scrape_of(gpus: int, second: int, stamp: bool, broken: int | None = None) -> str:
+    """Return one scrape, of which the labels of GPU `broken` are damaged."""
+    lines = [f"{1717144753 + second}.0"] if stamp else []
+    for gpu in range(gpus):
+        named = labels(gpu).replace("Host", '"') if gpu == broken else labels(gpu)
+        lines.append(f"{POWER}{named} {60 + gpu + second}")
+    return "\n".join(lines) + "\n"
+
+
+def test_a_gpu_whose_lines_are_damaged_is_not_passed_over(tmp_path: Path) -> None:
+    text = "".join(scrape_of(2, second, stamp=True, broken=1) for second in range(20))
+    with pytest.raises(InputError, match="of 40 samples 20 cannot be read and 0 have no time"):
+        read_foreign(written(tmp_path, text))
+
+
+def test_scrapes_without_a_time_of_their_own_are_not_dated_to_the_one_before(
+    tmp_path: Path,
+) -> None:
+    text = "".join(scrape_of(2, second, stamp=second < 10) for second in range(20))
+    with pytest.raises(InputError, match="of 40 samples 0 cannot be read and 20 have no time"):
+        read_foreign(written(tmp_path, text))
+    few = "".join(scrape_of(2, second, stamp=second != 30) for second in range(40))
+    found = read_foreign(written(tmp_path, few))
+    assert found.series[0].time_s.size == 39
+    assert "damaged_lines" in codes(found)

@@ -318,6 +318,14 @@ def other_submission(submitter: Path) -> Path:
     return other
 
 
+def test_a_row_about_a_folder_that_is_not_there_is_refused(tmp_path: Path, submitter: Path) -> None:
+    result = write_run(submitter, "one", "1", {"node_1": whole_log(wave(5000))})
+    table = tmp_path / "told.csv"
+    table.write_text(f"path,gpus_per_replica\n{result.parent.with_name('unet')},4\n")
+    with pytest.raises(InputError, match=r"told\.csv: line 2: path: .*unet does not exist"):
+        registered(tmp_path, submitter, table=table)
+
+
 def test_runs_of_several_submissions_are_no_repeats(tmp_path: Path, submitter: Path) -> None:
     for number in ("1", "2"):
         write_run(submitter, "one", number, {"node_1": whole_log(wave(5000 + int(number)))})

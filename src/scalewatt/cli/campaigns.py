@@ -73,10 +73,16 @@ def runs_json(campaign: Campaign) -> list[dict[str, Any]]:
 
 def campaign_table(campaign: Campaign) -> str:
     """Return one line per configuration, and the sums."""
-    rows: list[tuple[str, ...]] = [_COLUMNS]
-    for one in campaign.configurations.values():
+    from scalewatt.campaign.campaign_types import PASS_KEYS
+
+    own = list(campaign.configurations.values())
+    split = [name for name in PASS_KEYS if any(getattr(one, name) > 1 for one in own)]
+    *columns, last = _COLUMNS
+    rows: list[tuple[str, ...]] = [(*columns, *(name.replace("_", " ") for name in split), last)]
+    for one in own:
         sizes = (one.gpus, one.nodes, one.local_batch_size, one.global_batch_size)
-        numbers = (campaign.repeats[one.id], *sizes, one.dataset_samples, one.epochs, one.updates)
+        counts = (one.dataset_samples, one.epochs, one.updates)
+        numbers = (campaign.repeats[one.id], *sizes, *counts, *(getattr(one, n) for n in split))
         cells = ("–" if number is None else str(number) for number in numbers)
         rows.append((one.id, *cells, ", ".join(campaign.series_of(one.id))))
     first, *widths, _ = (max(map(len, column)) for column in zip(*rows, strict=True))

@@ -114,7 +114,9 @@ def open_recording(path: Path, run: str | None, round_: str | None, where: str) 
     if not path.is_dir():
         return _recorded([(0, _read(path, run, round_))])
     if run is not None or round_ is not None:
-        raise InputError(f"{where}: run and round choose from one perun file; {path} is a folder")
+        raise InputError(
+            f"{where}: run and round choose from one perun file; {path} is a folder: name the file"
+        )
     folder = path / "perun" if (path / "perun").is_dir() else path
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     named = [p for p in files if _NAMED.match(p.name)]

@@ -217,7 +217,7 @@ def _work(values: dict[str, Any], where: str) -> tuple[int, int]:
 def folder_rows(table: Path, folders: Iterable[Path], keys: Iterable[str]) -> dict[Path, Row]:
     """Return the rows of a table about folders inside of `folders`, by their resolved path.
 
-    InputError for a row with a key other than `keys`, or that tells nothing.
+    InputError for a row with a key other than `keys`, that tells nothing, or whose path does not exist.
     """
     within = [folder.resolve() for folder in folders]
     root, found = schema("registration"), {}
@@ -226,6 +226,10 @@ def folder_rows(table: Path, folders: Iterable[Path], keys: Iterable[str]) -> di
         if any(path.resolve().is_relative_to(folder) for folder in within):
             told = {key: value for key, value in row.items() if key != "path"}
             check(told, allowed, where, root)
+            if not path.exists():
+                raise InputError(
+                    f"{where}: path: {path} does not exist; expected a part of a submission"
+                )
             found[path.resolve()] = told
     return found
 

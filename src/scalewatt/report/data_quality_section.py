@@ -197,7 +197,7 @@ def _copies(runs: pd.DataFrame) -> list[Part]:
         )
         for name, own in data.groups(copied, "configuration")
     ]
-    headings = ["configuration", "runs", "largest share", "energy", "by the others alone"]
+    headings = ["configuration", "runs", "largest share", "energy", "without the copies"]
     return [
         Part(
             "Recordings that repeat others",

@@ -210,8 +210,9 @@ def _of_folder(
     run = Run.of(folder, spec, rated)
     if not segment_numbers(run.recordings):
         raise InputError(
-            f"{folder}: holds no recording of a run; expected perun/segment-000.hdf5 or "
-            "perun/segment-000.<host>.journal"
+            f"{folder}: holds no recording of a run; expected perun/segment-000.hdf5, "
+            "perun/segment-000.<host>.journal or other tools' files; another file of perun is read by its "
+            "own name, and `scalewatt register` finds the runs of a submission to MLPerf"
         )
     run = replace(run, gpus_per_node=gpus_per_node)
     if events is not None:

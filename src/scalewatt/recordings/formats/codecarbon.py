@@ -185,7 +185,7 @@ def _of_kind(
     if np.isnan(joules):
         said = printable(row.fields[sensor][:40]) or "empty"
         flags.append(flag(UNKNOWN_TOTAL, sensor, f"{sensor}: {said}, where energy was used"))
-    if kind == "cpu":
+    if kind == "cpu" and not _is_apple(row, "cpu_model"):
         detail = "RAPL, load or TDP: the file does not say which; taken as estimated"
         flags.append(flag(CPU_ORIGIN_UNKNOWN, sensor, detail))
     if devices > 1:
@@ -217,8 +217,13 @@ def _gpus(row: _Row, joules: float) -> int:
 
 
 def _origin(kind: str, row: _Row) -> str:
-    is_driver = kind == "gpu" and "apple" not in row.fields.get("gpu_model", "").lower()
+    is_driver = kind == "gpu" and not _is_apple(row, "gpu_model")
     return MEASURED if is_driver else ESTIMATED
+
+
+def _is_apple(row: _Row, column: str) -> bool:
+    """Return True of Apple's chips, whose energies are powermetrics' estimates."""
+    return "apple" in row.fields.get(column, "").lower()
 
 
 def _about(path: Path, row: _Row, factor: float) -> list[Flag]:

@@ -48,8 +48,7 @@ from scalewatt.recordings.text_times import (
 )
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-# Days of spreadsheets count from the end of 1899.
-_EXCEL_1970 = 25569.0
+_EXCEL_1970 = 25569.0  # days of spreadsheets count from the end of 1899
 _NO_NAMES = ("", "n/a", "[n/a]", "na", "nan", "null", "none")
 _MOST_CONTRADICTING = 0.1
 _EARLIEST_S = 1e8
@@ -236,7 +235,12 @@ class _Reader:
         self, rule: Mapping[str, Any], node: str, index: int, places: np.ndarray
     ) -> SensorSeries:
         time_s = self._times(places)
-        numbers = self._numbers(self.table[rule["column"]].iloc[places])
+        texts = self.table[rule["column"]].iloc[places]
+        numbers = self._numbers(texts)
+        said = texts[~texts.str.lower().isin(_NO_NAMES)]
+        if len(said) and not np.isfinite(numbers).any():
+            such = f"has no number, but {shown(said.iloc[0])}; see `decimal`"
+            raise InputError(f"{self.path}: column '{rule['column']}' {such}")
         quantity, factor = UNITS[rule["unit"]]
         stated = rule.get("quantity", quantity)
         _check_quantity(rule, quantity, stated, f"{self.options.columns}: sensors")
@@ -356,9 +360,8 @@ def _contradicts(one: SensorSeries) -> bool:
 def _added_up(time_s: Floats, used_j: Floats) -> Floats:
     """Return a counter, (n,), of energies used since the row before, in the order of the rows.
 
-    For how long the first is nothing says; it is not counted, nor is one that says again what the one
-    before said, at the same time. Where one is unknown the counter begins
-    anew, always lower, so that it is told from no energy.
+    For how long the first is nothing says; it is not counted, nor is one that repeats the one before, at
+    the same time. Where one is unknown the counter begins anew, lower, so that it is told from no energy.
     """
     unknown = ~(used_j >= 0)
     unknown[:1] = False

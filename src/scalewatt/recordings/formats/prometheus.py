@@ -59,6 +59,10 @@ _MOST_SENSORS = 16 * MOST_DEVICES
 _MS = 1e11
 
 
+MAX_LOST = 0.05
+"""More of the samples without a time, or damaged, and a file is refused: what is missing would not show."""
+
+
 @dataclass(frozen=True)
 class _Sensor:
     """One metric of one GPU, or of a part of it."""
@@ -118,6 +122,13 @@ def read_prometheus(path: Path, options: Options) -> Recording:
             f"{path}: holds no sample that is read; expected one of {', '.join(METRICS)}"
         )
     stamp_s, flags = stamped or (np.empty(0), [])
+    read = sum(len(values) for _, values in samples.found.values())
+    lost = samples.damaged + samples.untimed
+    if lost > MAX_LOST * (read + lost):
+        raise InputError(
+            f"{path}: of {read + lost} samples {samples.damaged} cannot be read and {samples.untimed} have "
+            "no time of their own; expected a time before each scrape, and whole lines"
+        )
     series, more = _all_series(samples, stamp_s, node_of(path, options))
     if not any(one.time_s.size for one in series):
         such = unread(samples.stamps[:1], stamp_s[:1] if stamp_s.size else [np.nan])
@@ -164,6 +175,8 @@ def _labels(text: str) -> dict[str, str] | None:
 def _of_text(lines: Sequence[str]) -> _Samples:
     samples = _Samples()
     known: dict[tuple[str | None, str], tuple[_Sensor, _About] | None] = {}
+    damaged: set[tuple[str | None, str]] = set()
+    last: dict[tuple[str | None, str], tuple[int, str]] = {}
     for line in lines:
         if _PREFIX not in line:
             if line[:4].strip("# ").isdigit() and (stamp := _STAMP.fullmatch(line)):
@@ -178,13 +191,20 @@ def _of_text(lines: Sequence[str]) -> _Samples:
         key = (found[1], found[2])
         if key not in known:
             labels = _labels(found[2])
-            samples.damaged += labels is None
             known[key] = None if labels is None else _sensor_of(found[1], labels)
+            if labels is None and (found[1] or "") in ("", *METRICS):
+                damaged.add(key)
+        samples.damaged += key in damaged
         if (of := known[key]) is None:
             continue
-        if found[4] is None and not samples.stamps:
+        stamp, said = last.get(key, (0, found[3]))
+        # A second scrape under one stamp has no time of its own, unless it says the same again.
+        if found[4] is None and (
+            not samples.stamps or (stamp == len(samples.stamps) and said != found[3])
+        ):
             samples.untimed += 1
             continue
+        last[key] = len(samples.stamps), found[3]
         time_s, values = samples.of(*of)
         time_s.append(-float(len(samples.stamps)) if found[4] is None else _seconds(found[4]))
         values.append(found[3])

@@ -138,7 +138,7 @@ def _copy_notes(rows: Sequence[Row]) -> list[str]:
         (abs(row["distinct_energy_kwh"] / row["energy_kwh"] - 1) for row in known), default=None
     )
     differs = (
-        "" if off is None else f"; by the others alone energies differ by up to {100 * off:.1f} %"
+        "" if off is None else f"; without the copies energies change by up to {100 * off:.1f} %"
     )
     return [
         f"In {len(copied)} of {len(counted)} runs recordings of several nodes or devices are the same to the "
