@@ -127,7 +127,7 @@ def test_batches_updates_and_passes_of_a_split_model_count_its_copies() -> None:
 def test_a_listing_shows_copies_and_passes_where_there_are_several() -> None:
     split = {"samples": 1000, "gpus_per_replica": 2}
     heading, row, *_ = campaign_table(own(split, gpus=[4])).splitlines()
-    assert "gpus per replica" in heading and "accumulation" not in heading
+    assert "GPUs per replica" in heading and "accumulation" not in heading
     assert row.split()[-2:] == ["2", "one"]
     assert "replica" not in campaign_table(own())
 

@@ -78,7 +78,9 @@ def campaign_table(campaign: Campaign) -> str:
     own = list(campaign.configurations.values())
     split = [name for name in PASS_KEYS if any(getattr(one, name) > 1 for one in own)]
     *columns, last = _COLUMNS
-    rows: list[tuple[str, ...]] = [(*columns, *(name.replace("_", " ") for name in split), last)]
+    rows: list[tuple[str, ...]] = [
+        (*columns, *(name.replace("_", " ").replace("gpus", "GPUs") for name in split), last)
+    ]
     for one in own:
         sizes = (one.gpus, one.nodes, one.local_batch_size, one.global_batch_size)
         counts = (one.dataset_samples, one.epochs, one.updates)

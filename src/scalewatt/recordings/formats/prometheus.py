@@ -197,10 +197,10 @@ def _of_text(lines: Sequence[str]) -> _Samples:
         samples.damaged += key in damaged
         if (of := known[key]) is None:
             continue
-        stamp, said = last.get(key, (0, found[3]))
+        place, said = last.get(key, (0, found[3]))
         # A second scrape under one stamp has no time of its own, unless it says the same again.
         if found[4] is None and (
-            not samples.stamps or (stamp == len(samples.stamps) and said != found[3])
+            not samples.stamps or (place == len(samples.stamps) and said != found[3])
         ):
             samples.untimed += 1
             continue
