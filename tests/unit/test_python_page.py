@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -68,11 +69,16 @@ def write_demo(folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def made_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_demo(tmp_path_factory.mktemp("page") / "demo")
+
+
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workplace(tmp_path: Path, made_demo: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_gpu_table(tmp_path / "gpu.csv")
     write_stages(tmp_path / "stages.csv")
-    write_demo(tmp_path / "results" / "demo")
+    shutil.copytree(made_demo, tmp_path / "results" / "demo")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
