@@ -93,6 +93,14 @@ def test_the_pages_code_runs(workplace: Path, capsys: pytest.CaptureFixture[str]
     assert "'figure4'" in capsys.readouterr().out
 
 
+def test_stages_of_another_hour_are_told_from_a_short_recording(workplace: Path) -> None:
+    found = scalewatt.energy("gpu.csv", "stages.csv", time_zone="UTC")
+    (said,) = (f["detail"] for f in found.attrs["flags"] if f["code"] == "recording_short")
+    assert "none within it: are the times of both right, and their zones?" in said
+    right = scalewatt.energy("gpu.csv", "stages.csv", time_zone="Europe/Berlin")
+    assert "recording_short" not in {one["code"] for one in right.attrs["flags"]}
+
+
 def test_the_pages_table_has_the_columns_of_energy() -> None:
     table = PAGE.partition("| column |")[2].partition("\n\n")[0]
     cells = [line.split("|")[1] for line in table.splitlines()[2:]]

@@ -57,6 +57,7 @@ from scalewatt.energies.accounting.whole_node import (
     uneven_flags,
 )
 from scalewatt.energies.integration.stage_intervals import (
+    UNATTRIBUTED,
     StageIntervals,
     segment_events,
     tile_window,
@@ -251,17 +252,15 @@ def _node_accounts(
             first, window = window[0], _counted(window, run.window)
             begin = min(max(begin, window[0]), window[1]) if begin > first else window[0]
         held = run.used_gpus(recording.node, recording.series, segment.number)
-        offsets = run.segment(segment.number).get("clock_offsets") or ()
-        known = offsets if recording.clock_known else ()
-        clock = NodeClock.of(recording.node, known, segment.flags)
+        noted = run.segment(segment.number) if recording.clock_known else {}
+        clock = NodeClock.of(recording.node, noted.get("clock_offsets") or (), segment.flags)
         yield _account_node(run, recording, events, clock, window, begin, held)
 
 
 def _counted(recorded: Window, told: Window) -> Window:
     """Return the time of a node that counts: the run's, where that was told, else what was recorded.
 
-    So what a recording lacks at the run's ends is not covered. Without length where nothing was recorded
-    in the run's time.
+    Without length where nothing was recorded in the run's time.
     """
     if not np.isfinite(told).all():
         return recorded
@@ -293,7 +292,9 @@ def _account_node(
     counted = [event for event in events if event["stage"] not in apart]
     lost_s = _lost_seconds(counted, recorded, period_s or 1.0)
     if lost_s:
-        detail = f"{node}: {lost_s:.1f} s of the run lie outside of the recording"
+        none = " and none within it: are the times of both right, and their zones?"
+        only = none if set(intervals.stage) == {UNATTRIBUTED} else ""
+        detail = f"{node}: {lost_s:.1f} s of the run lie outside of the recording{only}"
         flags.append(flag("recording_short", None, detail))
     expected = run.spec.ranks_per_node if held is None else len(held)
     facts: dict[str, Any] = {
@@ -318,10 +319,8 @@ def _account_node(
         detail = f"{node}: concurrent runs could not be detected for {blind_s:.1f} s"
         flags.append(flag("concurrent_runs_unknown", None, detail))
     flags += state_flags(recording.telemetry, held, window)
-    overlaps = begin > recorded[0]
-    return NodeAccount(
-        node, window, intervals, tuple(kinds), recording, clock, tuple(flags), lost_s, overlaps
-    )
+    known = (node, window, intervals, tuple(kinds), recording, clock, tuple(flags))
+    return NodeAccount(*known, unrecorded_s=lost_s, overlaps=begin > recorded[0])
 
 
 def _discarded_span(run: Run, number: int, events: list[Event]) -> Window:
