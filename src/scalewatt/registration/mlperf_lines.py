@@ -139,7 +139,7 @@ def series_of(runs: Sequence[FoundRun]) -> list[Line]:
     return [
         replace(line, label=f"{line.label} ({_batches(line)})")
         for line in lines
-        if len({one.description.point["gpus"] for one in line.runs}) > 1
+        if len(set(map(_gpus, line.runs))) > 1
         and len({_batch(one, "global") for one in line.runs}) > 1
     ]
 
@@ -174,4 +174,4 @@ def _training(one: FoundRun) -> tuple[Any, ...]:
 def _batch(one: FoundRun, key: str) -> int:
     point = one.description.point
     local = int(point["local_batch_size"])
-    return local if key == "local" else local * (point["gpus"] // point.get("gpus_per_replica", 1))
+    return local if key == "local" else local * (_gpus(one) // point.get("gpus_per_replica", 1))

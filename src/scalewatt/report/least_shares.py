@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from itertools import product
 
 import pandas as pd
 
-from scalewatt.energies.integration.rated_power import SHAPE_FACTOR
 from scalewatt.figures import figure_data as data
+from scalewatt.results.tables.estimates import extreme_errors
 
 _ENDS = ["energy_low_kwh", "energy_kwh", "energy_high_kwh"]
 Ends = tuple[float, float, float]
@@ -19,8 +18,8 @@ def least_shares(rows: pd.DataFrame, column: str, name: str) -> list[float | Non
     """Return the least share of each configuration's energy in rows with `name` in `column`.
 
     `rows` are of table breakdown. None where the interval of an estimate is not known; configurations
-    without energy are left out. Errors of CPUs at two loads differ by SHAPE_FACTOR at most, where both are
-    estimated alike; between device kinds, and of anything else, nothing cancels.
+    without energy are left out. What errors of CPUs at two loads share is that of `extreme_errors`; between
+    device kinds, and of anything else, nothing cancels.
     """
     totals = rows.groupby("configuration", sort=False)["energy_kwh"].transform("sum")
     used = rows[totals > 0]
@@ -45,15 +44,11 @@ def _sums(rows: pd.DataFrame) -> Ends:
 
 
 def _worst(one: Ends, other: Ends, shared: bool) -> list[tuple[float, float]]:
-    """Return the pairs of true energies, of `one` and `other`, among which the first's share is least.
+    """Return the pairs of true energies, of `one` and `other`, among which the first's share is least."""
+    pairs = extreme_errors(_relative(one), _relative(other), shared)
+    return [(one[1] * error, other[1] * others) for (error, others), _ in pairs]
 
-    As in estimates of ratios: linear over linear, so that it is least at a corner of what errors may be.
-    """
-    (low, energy, high), (_, others, others_high) = one, other
-    alike = energy > 0 < others and all(
-        math.isclose(a / energy, b / others, rel_tol=1e-6) for a, b in zip(one, other, strict=True)
-    )
-    if not (shared and alike and high > low * SHAPE_FACTOR):
-        return [(low, others_high)]
-    ratio = others / energy
-    return [(low, ratio * low * SHAPE_FACTOR), (high / SHAPE_FACTOR, ratio * high)]
+
+def _relative(ends: Ends) -> tuple[float, float]:
+    low, energy, high = ends
+    return (low / energy, high / energy) if energy > 0 else (1.0, 1.0)

@@ -132,7 +132,7 @@ def energy_ratio_bounds(top: Row, bottom: Row) -> Ends | None:
         one, other = (relative_bounds(row, f"{kind}_energy_kwh") for row in (top, bottom))
         if one is None or other is None or None in (energies[0][place], energies[1][place]):
             return None
-        choices.append(_extremes(one, other, shared=kind == "cpu" and same_device))
+        choices.append(extreme_errors(one, other, shared=kind == "cpu" and same_device))
     if not kinds or not sum(energies[1]):
         return None
     least, most = (
@@ -142,7 +142,7 @@ def energy_ratio_bounds(top: Row, bottom: Row) -> Ends | None:
     return min(least), max(most)
 
 
-def _extremes(one: Ends, other: Ends, shared: bool) -> list[tuple[Ends, Ends]]:
+def extreme_errors(one: Ends, other: Ends, shared: bool) -> list[tuple[Ends, Ends]]:
     """Return pairs of errors (of one, of the other) that make a ratio least, and largest, in each pair.
 
     Shared errors of estimates by `rated_w` are of one machine by one formula: the two differ by SHAPE_FACTOR
