@@ -5,6 +5,7 @@
 #        beside it what the preparation printed (.log) and took (.benchmark.tsv)
 # ERA5 is prepared by jobs of one year each, or of era5_years_per_job of the cluster file
 # (datasets/<name>/<year>.json or <first>-<last>.json), then its statistics are merged.
+from scalewatt.campaign.campaign_types import is_made_here
 from scalewatt.datasets.era5.channels import all_years
 from scalewatt.datasets.era5.year_jobs import year_jobs, years_of_job
 from scalewatt.datasets.prepared_check import is_staged, source_warning
@@ -13,7 +14,7 @@ from scalewatt.datasets.prepared_check import is_staged, source_warning
 def years_of(wildcards):
     """What the jobs of years leave, of a dataset that is prepared year by year."""
     definition = CAMPAIGN.datasets()[wildcards.dataset]
-    if definition["format"] != "era5" or definition["source"] == "embedded":
+    if definition["format"] != "era5" or is_made_here(definition):
         return []
     folder = Path(f"{RESULTS}/datasets/{wildcards.dataset}")
     done = [path.stem for path in folder.glob("*.json")]
@@ -31,7 +32,7 @@ def number_of_years(wildcards):
 if not (workflow.remote_exec or RESULTS_ONLY or CLUSTER.simulates):
     for name, definition in CAMPAIGN.datasets().items():
         noted = Path(f"{RESULTS}/datasets/{name}.json").exists()
-        if noted and definition["source"] != "embedded":
+        if noted and not is_made_here(definition):
             folder = Path(CLUSTER.data_folder(definition))
             text = checked(source_warning, folder, CLUSTER.sources.get(name))
             if text:

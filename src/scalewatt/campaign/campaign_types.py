@@ -42,6 +42,11 @@ class Device:
         return 1 if self.torch_device == "cpu" else self.gpus_per_node
 
 
+def is_made_here(dataset: dict[str, Any]) -> bool:
+    """Return True if a dataset's definition alone makes it: nothing is read from a data root."""
+    return bool(dataset["source"] != "data_root")
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A cluster: devices, launcher, folders and limits."""
@@ -84,11 +89,11 @@ class Cluster:
     def data_folder(self, dataset: dict[str, Any]) -> str:
         """Return the folder of the prepared dataset; by default below data/.
 
-        An embedded dataset's carries its definition's hash: two campaigns may define one name
-        differently.
+        That of a dataset from no data root carries its definition's hash: two campaigns may define one
+        name differently.
         """
         name = dataset["name"]
-        if dataset["source"] == "embedded":
+        if is_made_here(dataset):
             text = json.dumps(dataset, sort_keys=True)
             return self.data_roots.get(
                 name, f"data/{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -128,6 +128,7 @@ class Expansion:
                     "round; allowed: first and last year"
                 )
         self._check_embedded(name, datasets[name])
+        self._check_needs_data(name, datasets[name])
         needed = known_models()[self.model].data_format
         if datasets[name]["format"] != needed:
             raise InputError(
@@ -149,6 +150,17 @@ class Expansion:
                 f"allowed: at most {EMBEDDED_SCANS} scans, train_samples and validation_samples "
                 f"together, of {EMBEDDED_CLASSES} classes"
             )
+
+    def _check_needs_data(self, name: str, dataset: dict[str, Any]) -> None:
+        if dataset["source"] == "none" and not self._is_synthetic:
+            raise InputError(
+                f"{self.where}: dataset '{name}' has source none, but loader is "
+                f"{self.settings.get('loader')}; allowed: loader synthetic, or a dataset with data"
+            )
+
+    @property
+    def _is_synthetic(self) -> bool:
+        return self.settings.get("loader") == "synthetic"
 
     def _check_network(self, grid: list[int], name: str) -> None:
         patch = self.settings["patch_size"]
@@ -242,9 +254,10 @@ class Expansion:
 
     def _check_part(self, rule: str) -> None:
         """Raise InputError if the model cannot train on a part of its dataset."""
-        if self.dataset["format"] != "imagenet":
+        if self.dataset["format"] != "imagenet" and not self._is_synthetic:
             raise InputError(
-                f"{self.where}.dataset_fraction: {rule}: {self.model} trains on whole years; allowed: 1"
+                f"{self.where}.dataset_fraction: {rule}: {self.model} trains on whole years; allowed: 1, "
+                "or loader synthetic"
             )
 
     def _check_validation(self, gpus: int, samples: int) -> None:
@@ -270,7 +283,7 @@ class Expansion:
 
     def _samples(self, gpus: int, local: int, fraction: Fraction) -> tuple[Any, Any]:
         """Return training and validation samples of a point; None if they are not known."""
-        train, validation = (floor(n * fraction) for n in _sample_counts(self.dataset))
+        train, validation = (floor(n * fraction) for n in sample_counts(self.dataset))
         if train // gpus < 1 or validation < 1:
             raise InputError(
                 f"{self.where}.dataset_fraction: leaves {train} training samples for {gpus} GPUs; "
@@ -372,7 +385,7 @@ def _canonical(settings: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]
     return {k: float(v) if kinds[k] == "number" else v for k, v in settings.items()}
 
 
-def _sample_counts(dataset: dict[str, Any]) -> tuple[int, int]:
+def sample_counts(dataset: dict[str, Any]) -> tuple[int, int]:
     """Return training and validation samples of a whole dataset."""
     if dataset["format"] == "imagenet":
         return dataset["train_samples"], dataset["validation_samples"]

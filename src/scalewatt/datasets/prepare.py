@@ -21,6 +21,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.campaign_types import is_made_here
+from scalewatt.campaign.series_expansion import sample_counts
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json_object, write_json
 from scalewatt.common.processes import die_with
@@ -49,7 +51,7 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
     definition = json.loads(json.dumps(definition))  # as it reads in the manifest
     _make_folder(folder)
     manifest = read_json_object(folder / MANIFEST) if (folder / MANIFEST).exists() else None
-    embedded = definition["source"] == "embedded"
+    embedded = is_made_here(definition)
     of_images = definition["format"] == "imagenet" and not embedded
     if (
         manifest
@@ -67,13 +69,16 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
             f"{folder}: was prepared for {manifest['definition']}, but the campaign defines "
             f"{definition}; name another folder, or delete {folder / MANIFEST} to check it again"
         )
-    build = {
-        ("imagenet", True): _embedded_scans,
-        ("imagenet", False): _images,
-        ("era5", True): _era5,
-        ("era5", False): _era5,
-    }[definition["format"], embedded]
-    samples = build(definition, folder, source)
+    if definition["source"] == "none":
+        samples = sample_counts(definition)
+    else:
+        build = {
+            ("imagenet", True): _embedded_scans,
+            ("imagenet", False): _images,
+            ("era5", True): _era5,
+            ("era5", False): _era5,
+        }[definition["format"], embedded]
+        samples = build(definition, folder, source)
     if of_images:  # the images themselves are too many to be hashed, and may be elsewhere
         files = {name: {"bytes": size} for name, size in image_sizes(folder).items()}
         files_here = {path.name: _described(path) for path in index_files(folder)}
@@ -105,7 +110,7 @@ def prepare_dataset_years(
     from scalewatt.datasets.era5.channels import all_years
     from scalewatt.datasets.era5.year_jobs import years_of_job
 
-    if definition["format"] != "era5" or definition["source"] == "embedded":
+    if definition["format"] != "era5" or is_made_here(definition):
         raise InputError(f"dataset {definition['name']} is not prepared year by year")
     years = years_of_job(job, all_years(definition))
     _make_folder(folder)
@@ -235,7 +240,7 @@ def _products(folder: Path, format: str) -> list[Path]:
 def _clear(folder: Path, manifest: dict | None, definition: dict) -> None:
     """Remove an unfinished or differently defined embedded dataset, and no other data."""
     leftovers = [path for kind in ("imagenet", "era5") for path in _products(folder, kind)]
-    ours = manifest is not None and manifest["definition"]["source"] == "embedded"
+    ours = manifest is not None and is_made_here(manifest["definition"])
     if leftovers and not ours:
         raise InputError(
             f"{folder}: contains {leftovers[0].name}, which is not from an embedded dataset; "
@@ -254,7 +259,7 @@ def _list_files(folder: Path, definition: dict) -> dict[str, dict[str, Any]]:
         for path in below:
             if not path.is_file():
                 continue
-            cheap = definition["source"] == "embedded" or path.name == "statistics.json"
+            cheap = is_made_here(definition) or path.name == "statistics.json"
             name = path.relative_to(folder).as_posix()
             listed[name] = _described(path) if cheap else {"bytes": path.stat().st_size}
     return listed

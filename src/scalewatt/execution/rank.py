@@ -84,6 +84,7 @@ def train(
     if is_command_spec(job.spec):
         return run_command(job, ranks, torch_device, stop, started_s)
     from scalewatt.recordings.stage_log import EventLog
+    from scalewatt.training.batch_limit import within_memory
     from scalewatt.training.process_group import choose_device, start_process_group
     from scalewatt.training.staging import staged
     from scalewatt.training.step_timer import finish
@@ -97,10 +98,10 @@ def train(
     start_process_group(ranks, device)
     with staged(job, ranks, device, events) as job:
         trainer = Trainer(job, ranks, device, stop, events)
-        trainer.warm_up()
+        within_memory(trainer, trainer.warm_up)
         trainer.resume()
         _describe(job, ranks, device, trainer.provenance())
-        trained = trainer.run()
+        trained = within_memory(trainer, trainer.run)
         events.enter("shutdown")
         finish(device)
         trainer.close()

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from scalewatt.campaign.campaign_types import Campaign, Cluster
+from scalewatt.campaign.campaign_types import Campaign, Cluster, is_made_here
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
@@ -150,7 +150,7 @@ def _data(campaign: Campaign, cluster: Cluster, spec: RunSpec) -> str | None:
     dataset = campaign.datasets().get(name)
     if dataset is None:
         return f"{campaign.path} no longer has the dataset {name}"
-    if dataset["source"] == "embedded":
+    if is_made_here(dataset):
         return None
     folder = cluster.data_folder(dataset)
     try:

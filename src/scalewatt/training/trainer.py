@@ -113,29 +113,32 @@ class Trainer:
     def warm_up(self) -> None:
         """Process zeros twice before the real work, and undo all that this changed.
 
-        The peak of a GPU's memory is that of the steps that follow.
+        The peak of a GPU's memory is that of the steps that follow. On a GPU the batch is whole: cuDNN
+        chooses its kernels here, and what does not fit into memory fails before the training.
 
         DDP regroups its gradient buckets after the first backward pass, which changes the order
         of summation: without this, a resumed run would differ from an uninterrupted one.
         """
         own = random_state(self.device)
         kept = {k: v.clone() for k, v in self.network.weights.state_dict().items()}
-        # A graph is compiled for each shape, so best at once for the one that counts.
+        # What is chosen or compiled for a shape, best at once for the one that counts.
         batch = self.spec.local_batch_size
-        size = batch if self.spec.settings["compile"] else min(2, batch)
-        example = next(iter(self._loader(self.loader.dataset, [[(0, 0)] * size], workers=0)))
-        zeros = self.network.inputs(torch.zeros_like(part) for part in example)
-        self.network.trained.train()
+        whole = self.spec.settings["compile"] or self.device.type == "cuda"
         for _ in range(2):
-            with self.precision.computing(self.device):
-                loss, _ = self.workload.loss(self.network.trained, zeros)
-            loss.backward()
+            self.trial_pass(self.network.trained.train(), batch if whole else min(2, batch))
         self.optimizer.zero_grad(set_to_none=True)
         self.network.weights.load_state_dict(kept)
         restore_random_state(own, self.device)
-        del kept, loss, zeros
-        finish(self.device)  # before the first epoch
+        finish(self.device)
         forget_peak_memory(self.device)
+
+    def trial_pass(self, network: Any, size: int) -> None:
+        """Compute the gradients of a batch of `size` zeros."""
+        example = next(iter(self._loader(self.loader.dataset, [[(0, 0)]], workers=0)))
+        zeros = (torch.zeros((size, *part.shape[1:]), dtype=part.dtype) for part in example)
+        with self.precision.computing(self.device):
+            loss, _ = self.workload.loss(network, self.network.inputs(zeros))
+        loss.backward()
 
     def resume(self) -> None:
         """Resume from the run's checkpoint, if there is one; InputError if it does not fit the run."""

@@ -99,7 +99,11 @@ class FourCastNetWorkload(Workload):
         dataset = self.spec.dataset
         years = part_years(dataset, part)
         if self.synthetic:
-            return SyntheticEra5(len(years) * dataset["samples_per_year"])
+            counts = {
+                "train": self.spec.dataset_samples,
+                "validation": self.spec.validation_samples,
+            }
+            return SyntheticEra5(counts.get(part) or len(years) * dataset["samples_per_year"])
         return Era5Dataset(
             self.folder,
             years,

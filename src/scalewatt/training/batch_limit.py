@@ -1,0 +1,91 @@
+"""Local batches that do not fit into a GPU's memory: the largest that does is found by trying."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+
+from scalewatt.common.errors import InputError
+
+if TYPE_CHECKING:
+    from scalewatt.training.trainer import Trainer
+
+T = TypeVar("T")
+_FINE = 64
+"""From here on sizes are tried in steps of 8, as GPUs compute best in."""
+_GIB = 2**30
+_MUCH_GIB = 1.0
+"""Of other processes: what is worth a word."""
+
+
+def within_memory(trainer: Trainer, work: Callable[[], T]) -> T:
+    """Return `work()`; where a GPU's memory does not suffice, InputError names the largest LBS that fits."""
+    try:
+        return work()
+    except torch.OutOfMemoryError:
+        pass
+    # Only here: until its handler ends, the error keeps all tensors of the failed step alive.
+    raise InputError(_does_not_fit(trainer))
+
+
+def _does_not_fit(trainer: Trainer) -> str:
+    spec, device = trainer.spec, trainer.device
+    largest = largest_that_fits(lambda size: fits(trainer, size), spec.local_batch_size)
+    free, total = torch.cuda.mem_get_info(device)
+    others_gib = (total - free - torch.cuda.memory_reserved(device)) / _GIB
+    others = (
+        f", of which other processes and CUDA itself hold {others_gib:.1f} GiB"
+        if others_gib > _MUCH_GIB
+        else ""
+    )
+    found = (
+        "not even a local batch of 1 fits"
+        if largest is None
+        else f"largest local batch size that fits: {largest}"
+    )
+    return (
+        f"{spec.configuration}: a local batch of {spec.local_batch_size} does not fit into the"
+        f" {total / _GIB:.1f} GiB of {torch.cuda.get_device_name(device)}{others}; {found}"
+    )
+
+
+def largest_that_fits(fits: Callable[[int], bool], too_large: int) -> int | None:
+    """Return the largest size below `too_large` that fits; None if not even 1 does.
+
+    Sizes above 64 are tried in multiples of 8.
+    """
+    sizes = [n for n in range(1, too_large) if n < _FINE or n % 8 == 0]
+    low, high = 0, len(sizes)
+    while low < high:
+        middle = (low + high) // 2
+        if fits(sizes[middle]):
+            low = middle + 1
+        else:
+            high = middle
+    return sizes[low - 1] if low else None
+
+
+def fits(trainer: Trainer, size: int) -> bool:
+    """Return True if an update with a local batch of `size` fits into memory.
+
+    For a training that will not go on: its weights and the optimiser's state are changed.
+    """
+    _free_memory(trainer)
+    try:
+        trainer.trial_pass(trainer.network.weights, size)
+        trainer.optimizer.step()  # its state takes memory too
+        return True
+    except torch.OutOfMemoryError:
+        return False
+    finally:
+        _free_memory(trainer)
+
+
+def _free_memory(trainer: Trainer) -> None:
+    trainer.optimizer.zero_grad(set_to_none=True)
+    gc.collect()
+    if trainer.device.type == "cuda":
+        torch.cuda.empty_cache()
