@@ -64,6 +64,8 @@ def workload(
         phase=phase,
         epochs=80,
         local_batch_size=2,
+        dataset_samples=12,
+        validation_samples=12,
         dataset={
             "grid": [ROWS, COLUMNS],
             "train_years": [1979, 1979],
