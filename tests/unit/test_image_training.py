@@ -27,7 +27,8 @@ from scalewatt.run_files.run_lock import LockedError
 from scalewatt.run_files.work_directory import Job
 from scalewatt.training import trainer as loop
 from scalewatt.training.checkpoint import save_to
-from scalewatt.training.trainer import FINISHED, STOPPED, Trainer, batches_of
+from scalewatt.training.samplers import batches_of
+from scalewatt.training.trainer import FINISHED, STOPPED, Trainer
 from scalewatt.workloads.resnet50 import ResNet50
 
 CPU = torch.device("cpu")

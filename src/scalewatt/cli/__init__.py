@@ -11,7 +11,13 @@ import sys
 from typing import NoReturn
 
 from scalewatt import __version__
-from scalewatt.cli import campaigns, reproducing, runs, tables  # noqa: F401 (they add to COMMANDS)
+from scalewatt.cli import (  # noqa: F401 (they add to COMMANDS)
+    campaigns,
+    reproducing,
+    runs,
+    single_gpu,
+    tables,
+)
 from scalewatt.cli.command import COMMANDS, print_error
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
-from torch.utils.data import Sampler
+from torch.utils.data import DataLoader, Sampler
+
+from scalewatt.common.errors import InputError
 
 Key = tuple[int, int]
 """(epoch, position in the dataset): what a dataset needs to make one item."""
@@ -69,3 +72,13 @@ class EvaluationBatches(Sampler[list[Key]]):
     def __iter__(self) -> Iterator[list[Key]]:
         for first in range(0, len(self.own), self.batch_size):
             yield [(self.epoch, p) for p in self.own[first : first + self.batch_size]]
+
+
+def batches_of(loader: DataLoader[Any]) -> Iterator[Any]:
+    """Yield the loader's batches; a worker's InputError is raised without the worker's traceback."""
+    try:
+        yield from loader
+    except InputError as error:
+        last_line = str(error).strip().splitlines()[-1]
+        kind = f"{InputError.__module__}.{InputError.__name__}: "
+        raise InputError(last_line.removeprefix(kind)) from error

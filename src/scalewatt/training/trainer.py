@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from scalewatt.training.checkpoint import (
 from scalewatt.training.history import SUBSETS, epoch_line, finite, subsets_table
 from scalewatt.training.network import Network, Precision
 from scalewatt.training.progress import ProgressNotes
-from scalewatt.training.samplers import EvaluationBatches, TrainingBatches
+from scalewatt.training.samplers import EvaluationBatches, TrainingBatches, batches_of
 from scalewatt.training.step_timer import (
     PhaseTimer,
     finish,
@@ -237,7 +236,7 @@ class Trainer:
         steps = self.batches.steps
         self.phases.begin_epoch(steps)
         for batch in timed(batches_of(self.loader), self.phases):
-            self._update(batch, steps)
+            self.update(batch, steps)
             self.step += 1
             self.updates_here += 1
             if self.notes:
@@ -246,7 +245,8 @@ class Trainer:
                 return False
         return True
 
-    def _update(self, batch: Any, steps: int) -> None:
+    def update(self, batch: Any, steps: int) -> None:
+        """Compute the gradients of a batch, and update the weights; an epoch has `steps` of them."""
         phase = self.phases.phase
         self.phases.begin_step(self.step)
         self.schedule.begin_step(self.epoch, self.step, steps)
@@ -388,13 +388,3 @@ class Trainer:
             },
             still_ours,
         )
-
-
-def batches_of(loader: DataLoader[Any]) -> Iterator[Any]:
-    """Yield the loader's batches; a worker's InputError is raised without the worker's traceback."""
-    try:
-        yield from loader
-    except InputError as error:
-        last_line = str(error).strip().splitlines()[-1]
-        kind = f"{InputError.__module__}.{InputError.__name__}: "
-        raise InputError(last_line.removeprefix(kind)) from error

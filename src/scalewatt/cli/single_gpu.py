@@ -1,0 +1,35 @@
+"""Commands for one GPU."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from scalewatt.cli.command import argument, command, folder
+
+
+@command(
+    argument("--rehearse", action="store_true", help="tiny sizes, on the CPU"),
+    argument(
+        "--config",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="minutes (25), energy_error (0.03), seconds of each point, trial_s (2)",
+    ),
+    argument(
+        "--without-snakemake", action="store_true", help="train only, in the folders of Snakemake"
+    ),
+    argument(
+        "--pack", type=Path, metavar="FILE", help="then put results without weights into a .tar.gz"
+    ),
+    folder("results"),
+    examples=("scalewatt gpu-study --rehearse", "scalewatt gpu-study --config minutes=10"),
+)
+def gpu_study(arguments: argparse.Namespace) -> int:
+    """Measure what a training costs per sample on this machine's GPU, by its settings."""
+    from scalewatt.gpu_study.study import limits_of, study
+
+    with_snakemake = not (arguments.without_snakemake or arguments.pack)
+    limits = limits_of(arguments.config, arguments.rehearse)
+    return study(arguments.rehearse, limits, arguments.results, with_snakemake, arguments.pack)

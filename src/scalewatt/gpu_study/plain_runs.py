@@ -1,0 +1,90 @@
+"""Runs of a campaign on one machine without Snakemake, in the folders that Snakemake makes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+from scalewatt.campaign.campaign_types import Campaign, Cluster
+from scalewatt.campaign.run_spec import run_spec
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import atomic_path, write_json, write_text
+from scalewatt.datasets.prepare import prepare_dataset
+
+_LEFT_BEHIND = ("weights.pt", "subsets.parquet")
+"""Of a run's folder: what no table is made of."""
+Tell = Callable[[str], None]
+
+
+def prepare_all(campaign: Campaign, cluster: Cluster, results: Path) -> dict[str, str]:
+    """Prepare the datasets of a campaign; return their folders by name."""
+    folders = {}
+    for name, definition in campaign.datasets().items():
+        folders[name] = cluster.data_folder(definition)
+        marker = prepare_dataset(definition, Path(folders[name]), cluster.sources.get(name))
+        write_json(results / "datasets" / f"{name}.json", marker)
+    return folders
+
+
+def train_all(
+    campaign: Campaign, cluster: Cluster, cluster_file: Path, results: Path, tell: Tell
+) -> list[str]:
+    """Train the runs of a campaign that are not finished; return those that failed.
+
+    Of several repeats the first are trained first, so that a study that is cut off has every point once.
+    """
+    failed = []
+    runs = sorted(campaign.runs(), key=lambda run: run.repeat)
+    order = list(campaign.series.values())
+    place = {id_: at for at, series in enumerate(order) for id_ in series.points.values()}
+    runs.sort(key=lambda run: (run.repeat, place[run.configuration.id]))
+    for number, run in enumerate(runs, 1):
+        spec = run_spec(campaign, run.configuration.id, run.repeat)
+        folder = results / "runs" / spec.configuration / str(spec.repeat)
+        if (folder / "provenance.json").exists():
+            continue
+        tell(f"[{number} of {len(runs)}] {spec.name}")
+        write_text(folder / "spec.json", spec.text + "\n")
+        weights = []
+        if spec.initial_weights is not None:
+            source = spec.initial_weights
+            path = results / "runs" / source.configuration / str(source.repeat) / "weights.pt"
+            weights = ["--initial-weights", str(path)]
+        command = [
+            *(sys.executable, "-m", "scalewatt.cli", "train", str(folder / "spec.json")),
+            *("--cluster", str(cluster_file), "--work", cluster.work_root, "--out", str(folder)),
+            *weights,
+        ]
+        if subprocess.run(command, check=False).returncode:
+            failed.append(spec.name)
+    return failed
+
+
+def pack(results: Path, out: Path) -> None:
+    """Put a study's results into one archive, without weights; InputError if it exists already."""
+    if out.exists():
+        raise InputError(f"{out}: exists already; expected a new file")
+
+    def kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return None if Path(member.name).name in _LEFT_BEHIND else member
+
+    with atomic_path(out) as temporary, tarfile.open(temporary, "w:gz") as archive:
+        archive.add(results, arcname=results.name, filter=kept)
+
+
+def finished_runs(campaign: Campaign, results: Path) -> int:
+    """Return how many of the campaign's runs have all their files."""
+    return sum(
+        (results / "runs" / run.configuration.id / str(run.repeat) / "provenance.json").exists()
+        for run in campaign.runs()
+    )
+
+
+def summary(campaign: Campaign, results: Path, failed: list[str]) -> str:
+    """Return what became of the runs, as JSON."""
+    done = finished_runs(campaign, results)
+    return json.dumps({"finished": done, "runs": sum(1 for _ in campaign.runs()), "failed": failed})

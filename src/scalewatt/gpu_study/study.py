@@ -1,0 +1,186 @@
+"""The study of one GPU: fit the campaign to it, run it, and draw its figures."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.load import expand, load_campaign
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import write_text
+from scalewatt.common.schema_validation import PROJECT_ROOT, one_of
+from scalewatt.common.yaml_files import read_yaml
+from scalewatt.gpu_study.fit import Fitted, asked_trials, fit
+from scalewatt.gpu_study.gpu_here import Machine, cluster_content, least_train_s, machine_here
+from scalewatt.gpu_study.plain_runs import pack, prepare_all, train_all
+from scalewatt.gpu_study.trials import run_trials
+
+_REHEARSAL = {"minutes": 3.0, "seconds": 2.0, "trial_s": 0.3}
+CAMPAIGNS = {False: "campaigns/one-gpu.yaml", True: "campaigns/one-gpu-rehearsal.yaml"}
+"""By whether it is a rehearsal."""
+_LOCAL = "profiles/local"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What `--config` may say."""
+
+    minutes: float = 25.0
+    """All runs together may take."""
+    energy_error: float = 0.03
+    """To which share the energy of a point's training shall be known."""
+    seconds: float | None = None
+    """How long each point trains; without it as long as `energy_error` asks."""
+    trial_s: float = 2.0
+    """How long the updates of a trial are timed."""
+
+
+def limits_of(given: Sequence[str], rehearse: bool) -> Limits:
+    """Return the limits that KEY=VALUE texts say, else the default ones; InputError for an unknown key or no positive number."""
+    known = {field.name for field in fields(Limits)}
+    values: dict[str, float] = dict(_REHEARSAL) if rehearse else {}
+    for text in given:
+        key, _, value = text.partition("=")
+        if key not in known:
+            raise InputError(f"--config {text}: unknown key '{key}'; {one_of(key, sorted(known))}")
+        try:
+            values[key] = float(value)
+        except ValueError:
+            values[key] = 0.0
+        if not 0 < values[key] < 1e6:
+            raise InputError(f"--config {text}: expected a number above 0")
+    return Limits(**values)
+
+
+def study(
+    rehearse: bool, limits: Limits, results: Path, with_snakemake: bool, packed: Path | None
+) -> int:
+    """Run the study in `results`/<campaign>, or go on with it; return the exit code."""
+    machine = machine_here(rehearse)
+    if with_snakemake and not has_snakemake():
+        print("Snakemake is not installed: runs are trained without it, figures are not drawn.")
+        with_snakemake = False
+    name = f"{read_yaml(PROJECT_ROOT / CAMPAIGNS[rehearse])['name']}-{machine.device}"
+    folder = results / name
+    campaign_file, cluster_file = folder / "campaign.yaml", folder / "cluster.yaml"
+    if campaign_file.exists():
+        print(f"{campaign_file}: was fitted before; its unfinished runs go on")
+    else:
+        _fit_to(machine, rehearse, limits, folder)
+    if with_snakemake:
+        return _run_snakemake(campaign_file, cluster_file)
+    return _run_plain(campaign_file, cluster_file, folder, packed)
+
+
+def has_snakemake() -> bool:
+    """Return True if this Python has Snakemake."""
+    return importlib.util.find_spec("snakemake") is not None
+
+
+def _fit_to(machine: Machine, rehearse: bool, limits: Limits, folder: Path) -> None:
+    """Write campaign.yaml and cluster.yaml of a study on a machine."""
+    local = read_yaml(PROJECT_ROOT / _LOCAL / "cluster.yaml")
+    _write_yaml(folder / "cluster.yaml", cluster_content(local, machine), "")
+    cluster = load_cluster(folder / "cluster.yaml")
+    source = CAMPAIGNS[rehearse]
+    content = _of_machine(read_yaml(PROJECT_ROOT / source), machine)
+    campaign = expand(content, PROJECT_ROOT / source, cluster.devices)
+    print(f"{machine.name}: trying {len(campaign.series)} trainings of {source}", flush=True)
+    folders = prepare_all(campaign, cluster, folder)
+    torch_device = cluster.devices[machine.device].torch_device
+    trials = run_trials(asked_trials(campaign, folders), torch_device, limits.trial_s, _say)
+    seconds = limits.seconds or least_train_s(
+        machine.name, campaign_period_s(campaign), limits.energy_error
+    )
+    fitted = fit(content, campaign, trials, seconds, limits.minutes)
+    expand(fitted.content, folder / "campaign.yaml", cluster.devices)  # all checks of a campaign
+    head = (
+        f"# {source}, fitted by `scalewatt gpu-study` to {machine.name}: each point trains for about\n"
+        f"# {seconds:.0f} s.\n" + "".join(f"# Left out: {one}\n" for one in fitted.left_out)
+    )
+    _write_yaml(folder / "campaign.yaml", fitted.content, head)
+    _tell_fitted(fitted, folder)
+
+
+def _of_machine(content: dict[str, Any], machine: Machine) -> dict[str, Any]:
+    """Return a campaign's content on a machine's device, named after it, its loaders on all cores."""
+    series = {
+        name: {**entry, "device": machine.device} for name, entry in content["series"].items()
+    }
+    models = {
+        name: {**entry, "loader_workers": min(machine.cores, entry["loader_workers"])}
+        if "loader_workers" in entry
+        else entry
+        for name, entry in content["models"].items()
+    }
+    return {
+        **content, "name": f"{content['name']}-{machine.device}", "series": series, "models": models
+    }  # fmt: skip
+
+
+def campaign_period_s(campaign: Campaign) -> float:
+    """Return the sampling period of a campaign in s."""
+    period_s = next(iter(campaign.configurations.values())).sampling_period_s
+    assert period_s is not None  # only registered runs have none
+    return period_s
+
+
+def _tell_fitted(fitted: Fitted, folder: Path) -> None:
+    for one in fitted.left_out:
+        print(f"left out: {one}")
+    runs = sum(entry["repeats"] for entry in fitted.content["series"].values())
+    print(f"{folder / 'campaign.yaml'}: {runs} runs, about {fitted.minutes:.0f} min", flush=True)
+
+
+def _write_yaml(path: Path, content: Mapping[str, Any], head: str) -> None:
+    text = yaml.dump(dict(content), Dumper=_Plain, sort_keys=False, allow_unicode=True, width=100)
+    write_text(path, head + text)
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes what stands in several places in full."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _run_snakemake(campaign_file: Path, cluster_file: Path) -> int:
+    command = [
+        *(sys.executable, "-m", "snakemake", "--profile", _LOCAL, "all"),
+        *("--configfile", str(cluster_file), "--config", f"campaign={campaign_file}"),
+    ]
+    code = subprocess.run(command, check=False, cwd=PROJECT_ROOT).returncode
+    if code == 0:
+        print(f"Report:  {campaign_file.parent / 'report.html'}")
+        print(f"Figures: {campaign_file.parent / 'figures'}")
+    return 1 if code else 0
+
+
+def _run_plain(campaign_file: Path, cluster_file: Path, folder: Path, packed: Path | None) -> int:
+    cluster = load_cluster(cluster_file)
+    campaign = load_campaign(campaign_file, cluster)
+    prepare_all(campaign, cluster, folder)
+    failed = train_all(campaign, cluster, cluster_file, folder, _say)
+    for name in failed:
+        print(f"failed: {name}", file=sys.stderr)
+    if packed is not None:
+        pack(folder, packed)
+    print(
+        f"To draw: unpack {packed or folder} below results/ on a machine with Snakemake, then\n"
+        f"  snakemake --profile {_LOCAL} all --configfile {cluster_file}"
+        f" --config campaign={campaign_file} results_only=true"
+    )
+    return 1 if failed else 0
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
