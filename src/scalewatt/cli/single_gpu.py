@@ -17,9 +17,7 @@ from scalewatt.cli.command import argument, command, folder
         metavar="KEY=VALUE",
         help="minutes (25), energy_error (0.03), seconds of each point, trial_s (2)",
     ),
-    argument(
-        "--without-snakemake", action="store_true", help="train only, in the folders of Snakemake"
-    ),
+    argument("--train-only", action="store_true", help="draw nothing; needs no Snakemake"),
     argument(
         "--pack", type=Path, metavar="FILE", help="then put results without weights into a .tar.gz"
     ),
@@ -30,6 +28,7 @@ def gpu_study(arguments: argparse.Namespace) -> int:
     """Measure what a training costs per sample on this machine's GPU, by its settings."""
     from scalewatt.gpu_study.study import limits_of, study
 
-    with_snakemake = not (arguments.without_snakemake or arguments.pack)
     limits = limits_of(arguments.config, arguments.rehearse)
-    return study(arguments.rehearse, limits, arguments.results, with_snakemake, arguments.pack)
+    return study(
+        arguments.rehearse, limits, arguments.results, not arguments.train_only, arguments.pack
+    )

@@ -1,17 +1,19 @@
-"""Runs of a campaign on one machine without Snakemake, in the folders that Snakemake makes."""
+"""Trainings of a campaign on one machine, one by one, in the folders that Snakemake makes."""
 
 from __future__ import annotations
 
-import json
+import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import atomic_path, write_json, write_text
 from scalewatt.datasets.prepare import prepare_dataset
 
@@ -36,6 +38,7 @@ def train_all(
     """Train the runs of a campaign that are not finished; return those that failed.
 
     Of several repeats the first are trained first, so that a study that is cut off has every point once.
+    Raises Stopped where one was asked to stop; started again, it goes on from its checkpoint.
     """
     failed = []
     runs = sorted(campaign.runs(), key=lambda run: run.repeat)
@@ -59,9 +62,31 @@ def train_all(
             *("--cluster", str(cluster_file), "--work", cluster.work_root, "--out", str(folder)),
             *weights,
         ]
-        if subprocess.run(command, check=False).returncode:
+        code = run_to_its_end(command)
+        if code == ExitCode.STOPPED:
+            raise Stopped
+        if code:
             failed.append(spec.name)
     return failed
+
+
+class Stopped(Exception):
+    """A training was asked to stop, and with it the study."""
+
+
+def run_to_its_end(command: Sequence[str]) -> int:
+    """Run a training and return its exit code; it answers Ctrl-C and TERM itself, at its next step."""
+    process = subprocess.Popen(command)
+    handlers: dict[int, Any] = {
+        signal.SIGINT: lambda *_: None,  # a terminal's reaches the training too
+        signal.SIGTERM: lambda *_: process.terminate(),
+    }
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        return process.wait()
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def pack(results: Path, out: Path) -> None:
@@ -74,17 +99,3 @@ def pack(results: Path, out: Path) -> None:
 
     with atomic_path(out) as temporary, tarfile.open(temporary, "w:gz") as archive:
         archive.add(results, arcname=results.name, filter=kept)
-
-
-def finished_runs(campaign: Campaign, results: Path) -> int:
-    """Return how many of the campaign's runs have all their files."""
-    return sum(
-        (results / "runs" / run.configuration.id / str(run.repeat) / "provenance.json").exists()
-        for run in campaign.runs()
-    )
-
-
-def summary(campaign: Campaign, results: Path, failed: list[str]) -> str:
-    """Return what became of the runs, as JSON."""
-    done = finished_runs(campaign, results)
-    return json.dumps({"finished": done, "runs": sum(1 for _ in campaign.runs()), "failed": failed})

@@ -16,12 +16,13 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import expand, load_campaign
 from scalewatt.common.errors import InputError
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import PROJECT_ROOT, one_of
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.gpu_study.fit import Fitted, asked_trials, fit
 from scalewatt.gpu_study.gpu_here import Machine, cluster_content, least_train_s, machine_here
-from scalewatt.gpu_study.plain_runs import pack, prepare_all, train_all
+from scalewatt.gpu_study.plain_runs import Stopped, pack, prepare_all, train_all
 from scalewatt.gpu_study.trials import run_trials
 
 _REHEARSAL = {"minutes": 3.0, "seconds": 2.0, "trial_s": 0.3}
@@ -45,7 +46,10 @@ class Limits:
 
 
 def limits_of(given: Sequence[str], rehearse: bool) -> Limits:
-    """Return the limits that KEY=VALUE texts say, else the default ones; InputError for an unknown key or no positive number."""
+    """Return the limits that KEY=VALUE texts say, else the default ones.
+
+    InputError for an unknown key or what is no number above 0.
+    """
     known = {field.name for field in fields(Limits)}
     values: dict[str, float] = dict(_REHEARSAL) if rehearse else {}
     for text in given:
@@ -61,24 +65,51 @@ def limits_of(given: Sequence[str], rehearse: bool) -> Limits:
     return Limits(**values)
 
 
-def study(
-    rehearse: bool, limits: Limits, results: Path, with_snakemake: bool, packed: Path | None
-) -> int:
-    """Run the study in `results`/<campaign>, or go on with it; return the exit code."""
+def study(rehearse: bool, limits: Limits, results: Path, draws: bool, packed: Path | None) -> int:
+    """Run the study in `results`/<campaign>, or go on with it; return the exit code.
+
+    Trainings are started here, one after the other with nothing beside them; Snakemake makes the rest of
+    their folders. `packed`: a new archive of the results, without weights.
+    """
     machine = machine_here(rehearse)
-    if with_snakemake and not has_snakemake():
-        print("Snakemake is not installed: runs are trained without it, figures are not drawn.")
-        with_snakemake = False
     name = f"{read_yaml(PROJECT_ROOT / CAMPAIGNS[rehearse])['name']}-{machine.device}"
     folder = results / name
     campaign_file, cluster_file = folder / "campaign.yaml", folder / "cluster.yaml"
     if campaign_file.exists():
-        print(f"{campaign_file}: was fitted before; its unfinished runs go on")
+        print(f"{campaign_file}: was fitted before; its unfinished runs go on", flush=True)
     else:
         _fit_to(machine, rehearse, limits, folder)
-    if with_snakemake:
-        return _run_snakemake(campaign_file, cluster_file)
-    return _run_plain(campaign_file, cluster_file, folder, packed)
+    cluster = load_cluster(cluster_file)
+    campaign = load_campaign(campaign_file, cluster)
+    prepare_all(campaign, cluster, folder)
+    try:
+        failed = train_all(campaign, cluster, cluster_file, folder, _say)
+    except Stopped:
+        print("Stopped at a checkpoint; the same command goes on from there", file=sys.stderr)
+        return ExitCode.STOPPED
+    for one in failed:
+        print(f"failed: {one}", file=sys.stderr)
+    if packed is not None:
+        pack(folder, packed)
+    code = _draw(campaign_file, cluster_file, draws)
+    return 1 if failed or code else 0
+
+
+def _draw(campaign_file: Path, cluster_file: Path, draws: bool) -> int:
+    """Make tables, figures and report of the runs there are, or say how; return the exit code."""
+    snakemake = [
+        *("--profile", _LOCAL, "all", "--configfile", str(cluster_file)),
+        *("--config", f"campaign={campaign_file}", "results_only=true"),
+    ]
+    if not (draws and has_snakemake()):
+        print(f"Tables and figures, where Snakemake is: snakemake {' '.join(snakemake)}")
+        return 0
+    command = [sys.executable, "-m", "snakemake", *snakemake]
+    code = subprocess.run(command, check=False).returncode
+    if code == 0:
+        print(f"Report:  {campaign_file.parent / 'report.html'}")
+        print(f"Figures: {campaign_file.parent / 'figures'}")
+    return code
 
 
 def has_snakemake() -> bool:
@@ -151,35 +182,6 @@ class _Plain(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
-
-
-def _run_snakemake(campaign_file: Path, cluster_file: Path) -> int:
-    command = [
-        *(sys.executable, "-m", "snakemake", "--profile", _LOCAL, "all"),
-        *("--configfile", str(cluster_file), "--config", f"campaign={campaign_file}"),
-    ]
-    code = subprocess.run(command, check=False, cwd=PROJECT_ROOT).returncode
-    if code == 0:
-        print(f"Report:  {campaign_file.parent / 'report.html'}")
-        print(f"Figures: {campaign_file.parent / 'figures'}")
-    return 1 if code else 0
-
-
-def _run_plain(campaign_file: Path, cluster_file: Path, folder: Path, packed: Path | None) -> int:
-    cluster = load_cluster(cluster_file)
-    campaign = load_campaign(campaign_file, cluster)
-    prepare_all(campaign, cluster, folder)
-    failed = train_all(campaign, cluster, cluster_file, folder, _say)
-    for name in failed:
-        print(f"failed: {name}", file=sys.stderr)
-    if packed is not None:
-        pack(folder, packed)
-    print(
-        f"To draw: unpack {packed or folder} below results/ on a machine with Snakemake, then\n"
-        f"  snakemake --profile {_LOCAL} all --configfile {cluster_file}"
-        f" --config campaign={campaign_file} results_only=true"
-    )
-    return 1 if failed else 0
 
 
 def _say(text: str) -> None:
