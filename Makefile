@@ -3,6 +3,9 @@
 # make test-cluster   the long tests, and those on a Slurm of their own (root, Debian packages of .ci/run)
 # make test-versions   the tests of make test on other Pythons with the newest packages: PYTHONS="python3.13"
 # make paper-simulated   the paper's campaign, simulated with the scaling model, to all figures, in minutes
+# make gpu-study   what a sample costs on this machine's GPU, by batch size, precision, loader, …; make
+#                  gpu-check   whether all that uses a GPU works; make gpu-speed   speed and energy beside
+#                  others' code. Each takes ARGS=--rehearse, which tries it on the CPU (docs/one-gpu.md)
 # make setup  only the environment, .venv     make clean  remove results, never data or .venv
 
 PYTHON ?= python3.11
@@ -11,7 +14,7 @@ READY := .venv/.ready
 DEMO := results/demo
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup demo paper-simulated test test-cluster test-versions lint clean lock
+.PHONY: setup demo paper-simulated gpu-study gpu-check gpu-speed test test-cluster test-versions lint clean lock
 
 setup: $(READY)
 
@@ -45,6 +48,16 @@ demo: $(READY)
 paper-simulated: $(READY)
 	@snakemake --profile profiles/simulate all
 	@echo "Report:  results/paper-simulated/report.html (all of it is simulated)"
+
+# ARGS="--config minutes=10" for a shorter study, ARGS=--rehearse for one on the CPU.
+gpu-study: $(READY)
+	@scalewatt gpu-study $(ARGS)
+
+gpu-check: $(READY)
+	@scalewatt gpu-check $(ARGS)
+
+gpu-speed: $(READY)
+	@python benchmarks/one_gpu_speed.py $(ARGS)
 
 $(DEMO)/snakemake-report.html: $(DEMO)/report.html
 	@snakemake --profile profiles/local --report $@.tmp.html all >$@.log 2>&1 || { cat $@.log; exit 1; }

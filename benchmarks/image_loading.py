@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from photos import write_photos
 from torch.utils.data import DataLoader
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
@@ -32,7 +31,9 @@ from scalewatt.datasets.imagenet.alternative_loaders import (
     TorchvisionImages,
     normalised,
 )
+from scalewatt.datasets.imagenet.generated_photos import write_photos
 from scalewatt.datasets.imagenet.imagenet_dataset import CHANNEL_MEAN, CHANNEL_SD, ImageNetDataset
+from scalewatt.datasets.imagenet.index import ImageFolderIndex
 
 BATCH, CLASSES = 64, 8
 
@@ -71,7 +72,17 @@ def measure(images: int, rounds: int, size: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        mean_bytes = write_photos(folder, {"train": images}, CLASSES)
+        write_photos(
+            folder,
+            {
+                "name": "photos",
+                "train_samples": images,
+                "validation_samples": CLASSES,
+                "classes": CLASSES,
+            },
+        )
+        sizes = ImageFolderIndex.load(folder, "train").sizes
+        mean_bytes = None if sizes is None else float(sizes.mean())
         options: Any = {"indices": None, "image_size": size, "augment": True, "seed": 0}
         bytes_loader = ours(TorchvisionImages(folder, "train", **options))
         loaders: dict[str, tuple[DataLoader[Any], Any]] = {

@@ -29,7 +29,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from photos import write_photos
 from torch.nn import functional
 from torch.utils.data import DataLoader
 from torchvision import transforms
@@ -39,6 +38,7 @@ from torchvision.models import resnet50
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.termination import StopRequest
+from scalewatt.datasets.imagenet.generated_photos import write_photos
 from scalewatt.datasets.imagenet.imagenet_dataset import CHANNEL_MEAN, CHANNEL_SD
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.work_directory import Job
@@ -178,8 +178,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, list[float]]:
         torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        splits = {"train": arguments.images, "val": arguments.images // VALIDATION_SHARE}
-        write_photos(folder, splits, min(CLASSES, splits["val"]))
+        validation = arguments.images // VALIDATION_SHARE
+        definition = {"train_samples": arguments.images, "validation_samples": validation}
+        write_photos(folder, {"name": "photos", "classes": min(CLASSES, validation), **definition})
         trainings: dict[str, Plain | Ours] = {
             "plain": Plain(folder, arguments),
             "corrected": Ours(folder, "corrected", arguments),

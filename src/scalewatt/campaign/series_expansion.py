@@ -128,6 +128,7 @@ class Expansion:
                     "round; allowed: first and last year"
                 )
         self._check_embedded(name, datasets[name])
+        self._check_generated(name, datasets[name])
         self._check_needs_data(name, datasets[name])
         needed = known_models()[self.model].data_format
         if datasets[name]["format"] != needed:
@@ -149,6 +150,16 @@ class Expansion:
                 f"{self.where}: dataset '{name}': {wanted} samples of {dataset['classes']} classes; "
                 f"allowed: at most {EMBEDDED_SCANS} scans, train_samples and validation_samples "
                 f"together, of {EMBEDDED_CLASSES} classes"
+            )
+
+    def _check_generated(self, name: str, dataset: dict[str, Any]) -> None:
+        if dataset["source"] != "generated":
+            return
+        least = min(dataset["train_samples"], dataset["validation_samples"])
+        if dataset["classes"] > least:
+            raise InputError(
+                f"{self.where}: dataset '{name}': {dataset['classes']} classes; allowed: at most {least}, "
+                "as many as a split has photos"
             )
 
     def _check_needs_data(self, name: str, dataset: dict[str, Any]) -> None:

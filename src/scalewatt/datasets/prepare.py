@@ -69,16 +69,15 @@ def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) ->
             f"{folder}: was prepared for {manifest['definition']}, but the campaign defines "
             f"{definition}; name another folder, or delete {folder / MANIFEST} to check it again"
         )
+    build = {
+        ("imagenet", True): _made_images,
+        ("imagenet", False): _images,
+        ("era5", True): _era5,
+        ("era5", False): _era5,
+    }[definition["format"], embedded]
     if definition["source"] == "none":
-        samples = sample_counts(definition)
-    else:
-        build = {
-            ("imagenet", True): _embedded_scans,
-            ("imagenet", False): _images,
-            ("era5", True): _era5,
-            ("era5", False): _era5,
-        }[definition["format"], embedded]
-        samples = build(definition, folder, source)
+        build = _nothing
+    samples = build(definition, folder, source)
     if of_images:  # the images themselves are too many to be hashed, and may be elsewhere
         files = {name: {"bytes": size} for name, size in image_sizes(folder).items()}
         files_here = {path.name: _described(path) for path in index_files(folder)}
@@ -184,11 +183,18 @@ def _is_finished(folder: Path, manifest: dict[str, Any], definition: dict[str, A
 # --- the kinds; each returns (training samples, validation samples) --------------------------------
 
 
-def _embedded_scans(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
-    from scalewatt.datasets.imagenet.demo_scans import write_scans
+def _nothing(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
+    return sample_counts(definition)
+
+
+def _made_images(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
+    if definition["source"] == "generated":
+        from scalewatt.datasets.imagenet.generated_photos import write_photos as write
+    else:
+        from scalewatt.datasets.imagenet.demo_scans import write_scans as write
 
     with tempfile.TemporaryDirectory(dir=folder, prefix=".building-") as building:
-        write_scans(building, definition)
+        write(building, definition)
         for entry in Path(building).iterdir():
             entry.rename(folder / entry.name)
     return definition["train_samples"], definition["validation_samples"]

@@ -100,9 +100,14 @@ def _line(spec: RunSpec) -> tuple[str, ...]:
 
 
 def _largest_of_lines(specs: Mapping[str, RunSpec]) -> set[str]:
-    """Return, of several series that differ in their batch alone, the one with the largest."""
+    """Return, of several series that differ in their batch alone, the one with the largest.
+
+    Fine-tuning keeps its batch, that of the pre-training before it.
+    """
     lines: dict[tuple[str, ...], list[str]] = {}
     for name, spec in specs.items():
+        if spec.phase == "finetune":
+            continue
         lines.setdefault(_line(spec), []).append(name)
     return {
         max(names, key=lambda name: specs[name].local_batch_size)
