@@ -24,6 +24,7 @@ MODULES = {
     "breakdown": "breakdown",
     "learning": "learning",
     "pareto": "pareto",
+    "cost_per_sample": "cost.draw_cost",
     "prediction": "prediction",
 }
 """The module of each figure in scalewatt.figures. It has the functions draw and plotted, which take the

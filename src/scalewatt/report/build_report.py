@@ -23,7 +23,14 @@ from scalewatt.report.tables_section import table_parts
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 
 _FOLDER = Path(__file__).parent
-_ORDER = (*(f"figure{n}" for n in range(1, 8)), "breakdown", "learning", "pareto", "variants")
+_ORDER = (
+    *(f"figure{n}" for n in range(1, 8)),
+    "breakdown",
+    "learning",
+    "pareto",
+    "cost_per_sample",
+    "variants",
+)
 _OF_THE_MODEL = "prediction"
 """A figure that is there where a scaling model knows the campaign."""
 

@@ -216,6 +216,42 @@ PARETO = pa.schema(
     ]
 )
 
+COST_IDENTITY = (
+    *("configuration", "model", "phase", "device", "device_name", "torch_device", "gpus"),
+    *("local_batch_size", "dataset_samples", "epochs", "protocol", "loader"),
+    *("precision", "precision_used", "channels_last", "compile", "n_repeats"),
+)
+"""What a row of table cost_per_sample takes over from its configuration's."""
+COST_QUANTITIES = (
+    "throughput_samples_per_s",
+    "energy_per_sample_j",
+    "power_w",
+    "total_per_sample_j",
+)
+COST_OPEN = ("energy_per_sample_j", "power_w", "total_per_sample_j")
+"""What has the interval of an estimate."""
+COST_PHASES = ("data", "copy", "forward", "backward", "optimizer")
+
+COST_PER_SAMPLE = pa.schema(
+    [
+        *_texts("figure", "series", "label"),
+        *_of_configurations(COST_IDENTITY),
+        *_texts("energy_origin", "energy_scope", "total_origin", "total_scope"),
+        *_numbers(
+            *(f"{name}_{end}" for name in COST_QUANTITIES for end in ("mean", "low", "high"))
+        ),
+        *_numbers(*(f"{name}_estimate_{end}" for name in COST_OPEN for end in ("low", "high"))),
+        *_numbers("train_s", "energy_resolution", "startup_s", "startup_energy_j"),
+        *_numbers(*(f"step_{phase}_s" for phase in COST_PHASES)),
+        *_numbers(*(f"{phase}_per_sample_j" for phase in COST_PHASES)),
+        ("pareto_optimal", pa.bool_()),
+        *_texts("uncompiled"),
+        *_numbers("compile_extra_s", "compile_extra_energy_j"),
+        *_numbers(*(f"compile_saving_per_sample_j{end}" for end in ("", "_low", "_high"))),
+        *_numbers(*(f"payback_samples{end}" for end in ("", "_low", "_high"))),
+    ]
+)
+
 SCHEMAS = {
     "figure1": OVERVIEW,
     **dict.fromkeys(PANELS, POINTS),
@@ -225,6 +261,7 @@ SCHEMAS = {
     "breakdown": BREAKDOWN,
     "learning": LEARNING,
     "pareto": PARETO,
+    "cost_per_sample": COST_PER_SAMPLE,
     "prediction": PREDICTION,
 }
 """The columns of each figure's table."""

@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.results.figures.breakdown_table import breakdown
+from scalewatt.results.figures.cost_table import cost_per_sample
 from scalewatt.results.figures.figure_schema import (
     OVERVIEW,
     PANELS,
@@ -102,7 +103,12 @@ def builder(figure: str, results: Path) -> Callable[[dict[str, Any], pd.DataFram
         return points
     if figure == "figure1":
         return lambda definition, _configurations: overview(definition)
-    from_files = {"figure5": power, "breakdown": breakdown, "learning": learning}
+    from_files = {
+        "figure5": power,
+        "breakdown": breakdown,
+        "learning": learning,
+        "cost_per_sample": cost_per_sample,
+    }
     if figure in from_files:
         return lambda definition, found: from_files[figure](definition, found, results)
     return {"table1": table1, "variants": variants, "pareto": pareto}[figure]

@@ -1,0 +1,149 @@
+"""What figure `cost_per_sample` shows: points by setting, pairs with and without compiling, and notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import layout, prose
+from scalewatt.results.figures.figure_schema import COST_PHASES
+from scalewatt.results.tables.estimates import ORIGINS
+
+ENERGY, RATE, POWER = "energy_per_sample_j", "throughput_samples_per_s", "power_w"
+PRECISIONS = {"tf32": "TF32", "tf32_convolutions": "TF32 conv."}
+LOADERS = {"pil": "Pillow", "nvjpeg": "nvJPEG"}
+NO_LOADER = "synthetic"
+
+
+def worded(points: pd.DataFrame) -> pd.DataFrame:
+    """Add `setting`: what a point is but for its batch."""
+    worded = points.assign(setting=[setting_words(row) for row in data.each(points)])
+    worded.attrs = points.attrs
+    return worded
+
+
+def setting_words(row: Any) -> str:
+    """Return what a point is but for its batch: phase, precision, layout, compiler, loader."""
+    precision = row.precision_used or row.precision
+    words = [
+        layout.PHASE_WORDS.get(row.phase, "") if row.phase == "finetune" else "",
+        PRECISIONS.get(precision, precision) or "",
+        "NHWC" if row.channels_last else "",
+        "compiled" if row.compile else "",
+        "" if row.loader in (None, NO_LOADER) else LOADERS.get(row.loader, row.loader),
+    ]
+    return ", ".join(word for word in words if word)
+
+
+def lines_of(points: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Return the points of each setting that has several batch sizes, by batch size."""
+    found = points.groupby("setting", sort=False)
+    return [
+        (str(setting), own.sort_values("local_batch_size", kind="stable"))
+        for setting, own in found
+        if own["local_batch_size"].nunique() > 1
+    ]
+
+
+def usual_batch(points: pd.DataFrame) -> dict[str, int]:
+    """Return the most common local batch size of each phase, of equally common ones the larger."""
+    return {
+        str(phase): int(own["local_batch_size"].mode().max())
+        for phase, own in points.groupby("phase", sort=False)
+    }
+
+
+def of_usual_batch(points: pd.DataFrame) -> pd.DataFrame:
+    """Return the points whose phases of an update are known, at the batch that most of them have."""
+    usual = points["phase"].map(usual_batch(points))
+    shown = points["local_batch_size"] == usual
+    return points[shown & points[f"{COST_PHASES[0]}_per_sample_j"].notna()]
+
+
+def compiled_pairs(points: pd.DataFrame) -> list[tuple[Any, Any]]:
+    """Return each compiled point with the one that it is compared with, where both start-ups are known."""
+    by_id = {row.configuration: row for row in data.each(points)}
+    pairs = [(row, by_id.get(row.uncompiled)) for row in by_id.values() if row.uncompiled]
+    return [
+        (row, plain)
+        for row, plain in pairs
+        if plain is not None and all(one.startup_energy_j > 0 for one in (row, plain))
+    ]
+
+
+# --- notes ----------------------------------------------------------------------------------------
+
+
+def note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
+    """Return the notes below the panels; `known` are the points that are drawn."""
+    lacking = points.drop(known.index)
+    named = prose.named(list(lacking["configuration"]))
+    sentences = [
+        prose.opening(points),
+        "Training alone: start-up, evaluations and checkpoints are apart. Numbers at points are local"
+        " batch sizes. Energies are compared within one model, phase, origin and scope.",
+        _resolution_sentence(known),
+        _bar_sentence(known),
+        _estimate_sentence(known),
+        "Phases: the time of each on the device, as if the power were the same in all.",
+        _abbreviations(points),
+        _payback_sentence(known),
+        f"No energy of training or no throughput: {named}." if len(lacking) else "",
+    ]
+    return [*(sentences if len(points) else []), *prose.table_notes(points)]
+
+
+def _abbreviations(points: pd.DataFrame) -> str:
+    known = {
+        "NHWC": "in memory with the channels last",
+        "TF32 conv.": "convolutions in TF32, products in fp32",
+    }
+    shown = [
+        f"{word}: {meaning}"
+        for word, meaning in known.items()
+        if points["setting"].str.contains(word, regex=False).any()
+    ]
+    return f"{'; '.join(shown)}." if shown else ""
+
+
+def _resolution_sentence(points: pd.DataFrame) -> str:
+    found = points["energy_resolution"].dropna()
+    if found.empty:
+        return ""
+    return (
+        f"By the sensor's period and window an energy of training is known to {100 * found.max():.2g} %"
+        " or better."
+    )
+
+
+def _bar_sentence(points: pd.DataFrame) -> str:
+    several = points["n_repeats"] > 1
+    if not several.any():
+        return "Single runs: no error bars."
+    singles = "" if several.all() else "; points without one are single runs"
+    return f"Error bars: 95 % t interval of the mean over repeats{singles}."
+
+
+def _estimate_sentence(points: pd.DataFrame) -> str:
+    if points[f"{ENERGY}_estimate_low"].isna().all():
+        return ""
+    left_open = points["energy_origin"].isin(ORIGINS) & points["pareto_optimal"].isna()
+    return (
+        "Broad pale bars: where the true value of an estimate lies; runs on one device share most of that"
+        f" error. Whether {int(left_open.sum())} points are Pareto-optimal they leave open."
+    )
+
+
+def _payback_sentence(points: pd.DataFrame) -> str:
+    compiled = points[points["compile"] == True]  # noqa: E712
+    if compiled.empty:
+        return ""
+    open_ = compiled[compiled["payback_samples"].isna()]
+    if open_.empty:
+        return "Compiling (dashed) has paid back its start-up's energy where the lines cross."
+    return (
+        f"When compiling pays back is not told for {len(open_)} of {len(compiled)} points: no start-up to"
+        " compare with, or a saving within the uncertainty."
+    )

@@ -1,0 +1,332 @@
+"""Figure `cost_per_sample`: what a sample costs by the settings of its training, one block for each model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import layout, prose, style
+from scalewatt.figures.cost.cost_points import (
+    ENERGY,
+    POWER,
+    RATE,
+    compiled_pairs,
+    lines_of,
+    note_sentences,
+    of_usual_batch,
+    worded,
+)
+from scalewatt.results.figures.figure_schema import COST_PHASES, panel_letter
+
+WIDE_MM, PANEL_MM, BAR_MM = 58.0, 46.0, 3.4
+"""Heights of the first panel and of the others, and of one bar."""
+FRONT: Any = {"color": style.INK, "linewidth": 0.8, "linestyle": (0, (4, 2)), "zorder": 2}
+PHASE_WORDS = {
+    "data": "waiting for data",
+    "copy": "copying, decoding",
+    "forward": "forward",
+    "backward": "backward",
+    "optimizer": "optimiser",
+}
+_PER_SAMPLE = "Energy per sample (J)"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One panel of a block: how it is drawn, its height in mm, and whether it takes the whole width."""
+
+    draw: Callable[[Axes, pd.DataFrame, Looks], None]
+    height_mm: float
+    wide: bool = False
+
+
+Looks = dict[str, dict[str, Any]]
+
+
+def draw(frame: pd.DataFrame) -> Figure:
+    """Draw a block of panels for each model: cost against speed, batch sizes, phases, compiling."""
+    points = worded(data.drawable(frame))
+    width = data.options(frame).width_mm
+    preset = style.preset(width)
+    known = points[points[f"{ENERGY}_mean"].notna() & points[f"{RATE}_mean"].notna()]
+    blocks = [own for _, own in known.groupby("model", sort=False)]
+    sentences = note_sentences(points, known)
+    notes_mm = style.lines_mm(len(style.note_lines(sentences, width)), preset.note_size) + 2
+    with style.applied(width):
+        if not blocks:
+            figure = style.new_figure(60.0, width)
+            style.say_instead(figure.subplots(), prose.nothing_sentence(data.stored(frame)))
+            style.notes(figure, sentences)
+            return figure
+        laid = [_laid_out(parts_of(own), 2 if preset.narrow else 3) for own in blocks]
+        legends = [_legend_mm(own, preset) for own in blocks]
+        heights = [
+            sum(max(part.height_mm for part in row) for row in rows) + legend
+            for rows, legend in zip(laid, legends, strict=True)
+        ]
+        figure = style.new_figure(sum(heights) + notes_mm, width)
+        # The bars' long labels are wider in print than where they are laid out.
+        engine: Any = figure.get_layout_engine()
+        engine.set(w_pad=0.1)
+        parts = figure.subfigures(len(blocks), 1, squeeze=False, height_ratios=heights).ravel()
+        letter = 0
+        for own, rows, part in zip(blocks, laid, parts, strict=True):
+            letter = _draw_block(part, own, rows, preset, letter)
+        style.notes(figure, sentences)
+    return figure
+
+
+def plotted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the configurations that are drawn: those with an energy and a throughput."""
+    return frame[frame[f"{ENERGY}_mean"].notna() & frame[f"{RATE}_mean"].notna()]
+
+
+# --- panels of a block ----------------------------------------------------------------------------
+
+
+def parts_of(points: pd.DataFrame) -> list[Part]:
+    """Return the panels of a block: those for which there is something to show."""
+    parts = [Part(_draw_cost, WIDE_MM, wide=True)]
+    if lines_of(points):
+        parts += [Part(_draw_energy_of_batch, PANEL_MM), Part(_draw_power_of_batch, PANEL_MM)]
+    if compiled_pairs(points):
+        parts.append(Part(_draw_payback, PANEL_MM))
+    if bars := len(of_usual_batch(points)):
+        parts.append(Part(_draw_phases, 20 + BAR_MM * max(4, bars), wide=True))
+    return parts
+
+
+def _laid_out(parts: Sequence[Part], columns: int) -> list[list[Part]]:
+    """Return the panels by row; one that is left alone in the last row has all of it."""
+    rows: list[list[Part]] = []
+    for part in parts:
+        joins = rows and not part.wide and not rows[-1][0].wide and len(rows[-1]) < columns
+        rows[-1].append(part) if joins else rows.append([part])
+    return rows
+
+
+def _draw_block(
+    part: SubFigure, own: pd.DataFrame, rows: list[list[Part]], preset: style.Preset, letter: int
+) -> int:
+    """Draw the panels of a model; return the number of panels drawn so far."""
+    looks = _looks(own, preset)
+    heights = [max(one.height_mm for one in row) for row in rows]
+    grid = part.add_gridspec(len(rows), 1, height_ratios=heights)
+    for at, row in enumerate(rows):
+        inside = grid[at].subgridspec(1, len(row))
+        for place, one in enumerate(row):
+            axes = part.add_subplot(inside[place])
+            one.draw(axes, own, looks)
+            style.panel_letter(axes, panel_letter(letter))
+            letter += 1
+    handles = _handles(own, looks)
+    part.legend(
+        handles=handles,
+        loc="outside upper center",
+        ncols=layout.legend_columns(handles, preset.legend_characters),
+        handlelength=2.2,
+        title=layout.MODEL_WORDS.get(own["model"].iloc[0], own["model"].iloc[0]),
+        title_fontproperties={"weight": "bold", "size": preset.label_size},
+    )
+    return letter
+
+
+def _looks(points: pd.DataFrame, preset: style.Preset) -> Looks:
+    settings = dict.fromkeys(points["setting"])
+    return {
+        setting: style.series_style(index, preset.width_mm)
+        for index, setting in enumerate(settings)
+    }
+
+
+def _handles(points: pd.DataFrame, looks: Looks) -> list[Line2D]:
+    handles = [
+        layout.entry(
+            setting, **(style.of_origin(look, _origin(points, setting)) | {"linestyle": "none"})
+        )
+        for setting, look in looks.items()
+    ]
+    if _front(points) is not None:
+        handles.append(layout.entry("Pareto-optimal", **FRONT))
+    return handles
+
+
+def _origin(points: pd.DataFrame, setting: str) -> str | None:
+    found = points.loc[points["setting"] == setting, "energy_origin"].iloc[0]
+    return None if found is None else str(found)
+
+
+def _legend_mm(points: pd.DataFrame, preset: style.Preset) -> float:
+    handles = _handles(points, _looks(points, preset))
+    rows = -(-len(handles) // layout.legend_columns(handles, preset.legend_characters))
+    return style.lines_mm(rows, 1.3 * preset.text_size) + 6.0
+
+
+# --- panels ---------------------------------------------------------------------------------------
+
+
+def _draw_cost(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
+    """Draw energy per sample against throughput; points are labelled with their batch size."""
+    for setting, own in points.groupby("setting", sort=False):
+        _draw_points(axes, own, looks[str(setting)], RATE, joined=False)
+    _log_axes(axes, points, RATE, 10)
+    axes.set_xlabel("Samples per second")
+    front = _front(points)
+    lines = []
+    if front is not None:
+        axes.plot(front[f"{RATE}_mean"], front[f"{ENERGY}_mean"], **FRONT, gid="front")
+        lines.append(_xy(front))
+    labels = [
+        layout.Label(x, y, str(batch), style.legible(looks[setting]["color"]))
+        for setting, batch, x, y in zip(
+            points["setting"], points["local_batch_size"], *_xy(points).T.to_numpy(), strict=True
+        )
+    ]
+    width = style.preset_of(axes.get_figure(root=True)).width_mm  # type: ignore[arg-type]
+    layout.write_labels(axes, labels, _xy(points), lines, (width - 22, WIDE_MM - 14))
+
+
+def _xy(points: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"x": points[f"{RATE}_mean"].astype(float), "y": points[f"{ENERGY}_mean"].astype(float)}
+    )
+
+
+def _front(points: pd.DataFrame) -> pd.DataFrame | None:
+    """Return the Pareto-optimal points, by throughput; None for fewer than two, or of several phases."""
+    best = points[points["pareto_optimal"] == True].sort_values(f"{RATE}_mean", kind="stable")  # noqa: E712
+    if best["phase"].nunique() > 1:
+        best = best[best["phase"] == best["phase"].iloc[-1]]
+    return best if len(best) > 1 else None
+
+
+def _draw_energy_of_batch(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
+    lines = lines_of(points)
+    for setting, own in lines:
+        _draw_points(axes, own, looks[setting], "local_batch_size", joined=True)
+    _log_axes(axes, pd.concat([own for _, own in lines]), "local_batch_size", 2)
+    axes.set_xlabel("Local batch size")
+
+
+def _draw_power_of_batch(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
+    lines = lines_of(points)
+    shown = pd.concat([own for _, own in lines])
+    for setting, own in lines:
+        _draw_points(axes, own, looks[setting], "local_batch_size", joined=True, name=POWER)
+    values = shown[f"{POWER}_mean"].dropna().tolist()
+    if not values:
+        style.say_instead(axes, "No power is known.")
+        return
+    _batch_axis(axes, shown)
+    style.linear_axis(axes, values, from_zero=True)
+    axes.set_xlabel("Local batch size")
+    kind = prose.KIND_WORDS[points["energy_scope"].iloc[0]]
+    axes.set_ylabel(f"Power per {kind}{' socket' * (kind == 'CPU')} (W)")
+
+
+def _draw_phases(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
+    """Draw a bar for each setting, the energy of a sample by the phase of its update."""
+    shown = of_usual_batch(points)
+    left = np.zeros(len(shown))
+    y = np.arange(len(shown))[::-1]
+    colours = [style.paler(style.COLOURS[0], white) for white in (0.88, 0.7, 0.5, 0.25, 0.0)]
+    for phase, colour in zip(COST_PHASES, colours, strict=True):
+        widths = shown[f"{phase}_per_sample_j"].astype(float).to_numpy()
+        axes.barh(y, widths, 0.72, left, color=colour, edgecolor="white", linewidth=0.3, gid=phase)
+        left = left + widths
+    several = shown["phase"].nunique() > 1
+    axes.set_yticks(
+        y,
+        [f"{row.setting}{f' ({row.local_batch_size})' * several}" for row in data.each(shown)],
+        fontsize=style.preset_of(axes.get_figure(root=True)).note_size,  # type: ignore[arg-type]
+    )
+    axes.grid(visible=False, axis="y")
+    batch = "" if several else f", LBS {shown['local_batch_size'].iloc[0]}"
+    axes.set_xlabel(f"{_PER_SAMPLE}{batch}")
+    axes.set_ylim(-0.6, len(shown) - 0.4)
+    handles = [
+        Patch(color=colour, label=PHASE_WORDS[phase])
+        for phase, colour in zip(COST_PHASES, colours, strict=True)
+    ]
+    narrow = style.preset_of(axes.get_figure(root=True)).narrow  # type: ignore[arg-type]
+    place: Any = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+    if narrow:
+        place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.3), "ncols": 3}
+    axes.legend(handles=handles, handlelength=1.2, **place)
+
+
+def _draw_payback(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
+    """Draw the energy used since the start against the samples trained on, compiled and not."""
+    pairs = compiled_pairs(points)
+    known = [row.payback_samples for row, _ in pairs if row.payback_samples == row.payback_samples]
+    far = 2.0 * max(known) if known else max(row.dataset_samples * row.epochs for row, _ in pairs)
+    samples = np.linspace(0.0, far, 3)
+    for row, plain in pairs:
+        for one in (plain, row):
+            used_kj = (one.startup_energy_j + one.energy_per_sample_j_mean * samples) / 1000
+            line: Any = (0, (4, 1.5)) if one.compile else "-"
+            colour = looks[plain.setting]["color"]
+            axes.plot(samples, used_kj, color=colour, linestyle=line, gid="used")
+        if row.payback_samples == row.payback_samples:
+            at = row.payback_samples
+            used = (row.startup_energy_j + row.energy_per_sample_j_mean * at) / 1000
+            axes.plot([at], [used], "o", color=style.INK, markersize=3.5, gid="payback")
+            text = f"{style.three_digits(at)} samples"
+            layout.write_beside(axes, at, used, text, on_white=True, va="top")
+    axes.set_xlim(0, far)
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=3))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain_number(value)))
+    axes.set_xlabel("Samples since the start")
+    axes.set_ylabel("Energy since the start (kJ)")
+
+
+def _draw_points(
+    axes: Axes,
+    points: pd.DataFrame,
+    look: dict[str, Any],
+    across: str,
+    joined: bool,
+    name: str = ENERGY,
+) -> None:
+    """Draw points with their interval over repeats, and pale bars of estimates."""
+    x = points[across if across in points else f"{across}_mean"].astype(float)
+    y = points[f"{name}_mean"].astype(float)
+    origin = points["energy_origin"].iloc[0]
+    style_ = style.of_origin(look, origin)
+    style_ |= {} if joined else {"linestyle": "none"}
+    axes.plot(x, y, **style_, zorder=3, gid=f"points-{points['setting'].iloc[0]}")
+    low, high = (points[f"{name}_{end}"].astype(float) for end in ("low", "high"))
+    axes.vlines(x, low.clip(lower=0), high, colors=look["color"], linewidth=0.9, zorder=2.5)
+    open_low, open_high = (
+        points[f"{name}_estimate_{end}"].astype(float) for end in ("low", "high")
+    )
+    axes.vlines(
+        x, open_low, open_high, colors=look["color"], linewidth=layout.ESTIMATE_WIDTH,
+        alpha=layout.ESTIMATE_ALPHA, zorder=1.5,
+    )  # fmt: skip
+
+
+def _log_axes(axes: Axes, points: pd.DataFrame, across: str, base: int) -> None:
+    if base == 2:
+        _batch_axis(axes, points)
+    else:
+        style.log_axis(axes, "x", points[f"{across}_mean"].astype(float).tolist(), base, True)
+    ends = points[[f"{ENERGY}_mean", f"{ENERGY}_estimate_low", f"{ENERGY}_estimate_high"]]
+    values = ends.astype(float).to_numpy().ravel()
+    style.log_axis(axes, "y", values[np.isfinite(values)].tolist(), 10, True)
+    axes.set_ylabel(_PER_SAMPLE)
+
+
+def _batch_axis(axes: Axes, points: pd.DataFrame) -> None:
+    style.log_axis(axes, "x", points["local_batch_size"].astype(float).tolist(), 2, True)

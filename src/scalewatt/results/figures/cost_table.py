@@ -1,0 +1,294 @@
+"""What a sample costs at each setting: energy, power and time of training alone, and of compiling.
+
+The energy is that of the devices that compute: GPUs, or on a CPU the sockets. Start-up, with the choice of
+kernels and compiling, evaluation and checkpoints are apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from scalewatt.campaign.run_spec import read_spec
+from scalewatt.energies.accounting.energy_schema import BOUNDS
+from scalewatt.energies.accounting.totals import EnergyTotals, known_sum, one_origin
+from scalewatt.recordings.series import ESTIMATED, INSTANTANEOUS, MEAN_OVER_S, gpu_quantity
+from scalewatt.results.figures.breakdown_table import counted_repeats
+from scalewatt.results.figures.figure_schema import (
+    COST_IDENTITY,
+    COST_OPEN,
+    COST_PER_SAMPLE,
+    COST_PHASES,
+)
+from scalewatt.results.tables.frames import frame_of, records
+from scalewatt.results.tables.repeat_statistics import summarise
+from scalewatt.results.tables.run_row import RunFiles, read_energy, read_history
+from scalewatt.results.tables.scaling import lines_of
+
+Row = dict[str, Any]
+TRAIN, STARTUP = "train", "startup"
+_SAME = (
+    *("model", "phase", "device", "gpus", "local_batch_size", "protocol", "loader"),
+    *("precision", "channels_last"),
+)
+"""What a compiled training has in common with the one that it is compared with."""
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """What one run tells of its training; energies in J, None where not known."""
+
+    samples: float | None
+    train_s: float | None
+    energy: tuple[float | None, float | None, float | None]
+    """Of the devices that compute, in training: the energy, and both ends of an estimate's interval."""
+    device_s: float
+    """Of these devices in training, summed over them."""
+    total: tuple[float | None, float | None, float | None]
+    """Of all device kinds in scope."""
+    other_power_w: float | None
+    """Mean power of one of these devices outside of training."""
+    startup_s: float
+    startup_j: float | None
+    origin: str | None
+    total_origin: str | None
+    total_scope: str
+    sampling_period_s: float
+    trainings: int
+    """Times that the stage was entered."""
+
+
+def cost_per_sample(definition: Row, configurations: pd.DataFrame, results: Path) -> pd.DataFrame:
+    """Return one row per configuration that has runs, under the first series that has it."""
+    repeats = counted_repeats(definition)
+    chosen = lines_of(definition["series"], configurations).drop_duplicates("configuration")
+    rows = []
+    for own in records(chosen):
+        files = [RunFiles(results, own["configuration"], r) for r in repeats[own["configuration"]]]
+        head = {name: own[name] for name in ("series", "label", *COST_IDENTITY)}
+        rows.append({"figure": definition["figure"], **head, **_costs(own, files)})
+    return frame_of(with_compiling(with_front(rows)), COST_PER_SAMPLE)
+
+
+# --- one run --------------------------------------------------------------------------------------
+
+
+def run_cost(files: RunFiles, kind: str) -> RunCost:
+    """Return what a run's files tell; `kind` is that of the devices that compute (gpu, cpu)."""
+    spec = read_spec(files.folder / "spec.json")
+    energy = EnergyTotals(read_energy(files), with_staging=spec.protocol != "paper")
+    history = read_history(files.folder / "history.parquet")
+    own = energy.of_kind(kind)
+    train = _of_stage(own, TRAIN)
+    counted = [row for row in energy.rows if row["device_kind"] in energy.scope]
+    others = [row for row in own if row["stage"] != TRAIN]
+    known = energy.joules(kind) is not None
+    other_s = sum(row["duration_s"] * (row["devices"] or 0) for row in others)
+    other_j = known_sum(row["energy_j"] for row in others) if others else None
+    startup = _of_stage(own, STARTUP)
+    return RunCost(
+        samples=known_sum(row["samples"] for row in history),
+        train_s=known_sum(row["train_s"] for row in history),
+        energy=_joules(train, known),
+        device_s=sum(row["duration_s"] * (row["devices"] or 0) for row in train),
+        total=_joules(_of_stage(counted, TRAIN), energy.total_j is not None),
+        other_power_w=other_j / other_s if other_j is not None and other_s else None,
+        startup_s=sum(row["duration_s"] for row in startup),
+        startup_j=_joules(startup, known)[0],
+        origin=one_origin(row["energy_origin"] for row in train),
+        total_origin=energy.origin,
+        total_scope="+".join(energy.scope),
+        sampling_period_s=float(spec.sampling_period_s or 1.0),
+        trainings=max(len(history), len({row["segment"] for row in train})),
+    )
+
+
+def _of_stage(rows: Sequence[Row], stage: str) -> list[Row]:
+    return [row for row in rows if row["stage"] == stage]
+
+
+def _joules(rows: Sequence[Row], known: bool) -> tuple[float | None, float | None, float | None]:
+    """Return energy and interval of a stage; None where the whole is not known, or the stage is short."""
+    if not known or any(row["short"] for row in rows):
+        return None, None, None
+    ends = [known_sum(row[name] for row in rows) for name in ("energy_j", *BOUNDS)]
+    return ends[0], ends[1], ends[2]
+
+
+def resolution(cost: RunCost, device_name: str | None) -> float | None:
+    """Return to which share the energy of training is known, by the sensor's semantics; None of an estimate.
+
+    Half a sampling period at either end, and at its beginning half of the window over which the sensor
+    averages: so long the power outside may stand for the one inside.
+    """
+    energy_j = cost.energy[0]
+    if not energy_j or not cost.train_s or cost.origin == ESTIMATED or cost.other_power_w is None:
+        return None
+    averaged = gpu_quantity(device_name or "") != INSTANTANEOUS
+    edge_s = cost.sampling_period_s + (MEAN_OVER_S / 2 if averaged else 0.0)
+    contrast = abs(1 - cost.other_power_w * cost.device_s / energy_j)
+    return cost.trainings * edge_s / cost.train_s * contrast
+
+
+# --- one configuration ----------------------------------------------------------------------------
+
+
+def _costs(own: Row, files: Sequence[RunFiles]) -> Row:
+    kind = "gpu" if own["torch_device"] == "cuda" else "cpu"
+    runs = [run_cost(one, kind) for one in files]
+    quantities = {
+        "energy_per_sample_j": [_each(run.energy, run.samples) for run in runs],
+        "power_w": [_each(run.energy, run.device_s) for run in runs],
+        "total_per_sample_j": [_each(run.total, run.samples) for run in runs],
+    }
+    found: Row = {"energy_scope": kind}
+    found["energy_origin"] = one_origin(run.origin for run in runs if run.energy[0] is not None)
+    found["total_origin"] = one_origin(r.total_origin for r in runs if r.total[0] is not None)
+    scopes = {run.total_scope for run in runs}
+    found["total_scope"] = scopes.pop() if len(scopes) == 1 else None
+    rates = "throughput_samples_per_s"
+    found |= {f"{rates}_{end}": own[f"{rates}_{end}"] for end in ("mean", "low", "high")}
+    for name, values in quantities.items():
+        summary = summarise([value for value, _, _ in values])
+        found |= {f"{name}_{end}": getattr(summary, end) for end in ("mean", "low", "high")}
+        found |= _estimate(name, values)
+    found["train_s"] = summarise([run.train_s for run in runs]).mean
+    # The errors of repeats have one sign: they do not average out.
+    found["energy_resolution"] = summarise([resolution(r, own["device_name"]) for r in runs]).mean
+    found["startup_s"] = summarise([run.startup_s for run in runs]).mean
+    found["startup_energy_j"] = summarise([run.startup_j for run in runs]).mean
+    return found | _phases(own, found["energy_per_sample_j_mean"])
+
+
+def _each(
+    ends: tuple[float | None, float | None, float | None], count: float | None
+) -> tuple[float | None, float | None, float | None]:
+    value, low, high = (None if end is None or not count else end / count for end in ends)
+    return value, low, high
+
+
+def _estimate(name: str, values: Sequence[tuple[float | None, float | None, float | None]]) -> Row:
+    """Return the interval of what is estimated, mean of the repeats': they share its error."""
+    if name not in COST_OPEN:
+        return {}
+    ends = [summarise([value[at] for value in values]).mean for at in (1, 2)]
+    wide = ends[0] is not None and ends[1] is not None and ends[0] < ends[1]
+    return {
+        f"{name}_estimate_{e}": ends[at] if wide else None for at, e in enumerate(("low", "high"))
+    }
+
+
+def _phases(own: Row, per_sample_j: float | None) -> Row:
+    """Return the phases of an update in s, and of a sample in J, as if the power were the same in all."""
+    times = {phase: own[f"step_{phase}_s_mean"] for phase in COST_PHASES}
+    whole = known_sum(times.values())
+    energies = {
+        phase: None if not whole or per_sample_j is None else per_sample_j * time_s / whole
+        for phase, time_s in times.items()
+    }
+    return {
+        **{f"step_{phase}_s": time_s for phase, time_s in times.items()},
+        **{f"{phase}_per_sample_j": energy_j for phase, energy_j in energies.items()},
+    }
+
+
+# --- one beside the others ------------------------------------------------------------------------
+
+
+def with_front(rows: Sequence[Row]) -> list[Row]:
+    """Say which points are Pareto-optimal: no comparable one is as fast and takes as little energy.
+
+    Compared are points of one model, phase, origin and scope, by their means. Where the intervals of
+    estimates leave it open, null.
+    """
+    return [row | {"pareto_optimal": _is_optimal(row, rows)} for row in rows]
+
+
+def _is_optimal(row: Row, rows: Sequence[Row]) -> bool | None:
+    if None in (row["energy_per_sample_j_mean"], row["throughput_samples_per_s_mean"]):
+        return None
+    keys = ("model", "phase", "energy_origin", "energy_scope")
+    others = [
+        other
+        for other in rows
+        if other is not row
+        and all(other[key] == row[key] for key in keys)
+        and other["energy_per_sample_j_mean"] is not None
+        and (other["throughput_samples_per_s_mean"] or 0) >= row["throughput_samples_per_s_mean"]
+    ]
+    own_low, own_high = _open_ends(row)
+    ends = [(*_open_ends(other), _differs(row, other)) for other in others]
+    if any(high <= own_low and differs for _, high, differs in ends):
+        return False
+    return None if any(low < own_high for low, _, _ in ends) else True
+
+
+def _open_ends(row: Row) -> tuple[float, float]:
+    """Return between what an energy lies by its estimate; twice the energy where nothing is estimated."""
+    low, high = (row[f"energy_per_sample_j_estimate_{end}"] for end in ("low", "high"))
+    mean = row["energy_per_sample_j_mean"]
+    return (mean, mean) if low is None else (low, high)
+
+
+def _differs(row: Row, other: Row) -> bool:
+    names = ("energy_per_sample_j_mean", "throughput_samples_per_s_mean")
+    return any(row[name] != other[name] for name in names)
+
+
+def with_compiling(rows: Sequence[Row]) -> list[Row]:
+    """Add what compiling costs and saves, beside the same training without; samples may differ."""
+    plain = {tuple(row[key] for key in _SAME): row for row in rows if row["compile"] is False}
+    return [
+        row | _compiling(row, plain.get(tuple(row[key] for key in _SAME)))
+        if row["compile"]
+        else row
+        for row in rows
+    ]
+
+
+def _compiling(row: Row, plain: Row | None) -> Row:
+    if plain is None:
+        return {}
+    found: Row = {"uncompiled": plain["configuration"]}
+    found["compile_extra_s"] = _difference(row["startup_s"], plain["startup_s"])
+    extra_j = _difference(row["startup_energy_j"], plain["startup_energy_j"])
+    found["compile_extra_energy_j"] = extra_j
+    name = "energy_per_sample_j_mean"
+    saving = _difference(plain[name], row[name])
+    found["compile_saving_per_sample_j"] = saving
+    half = _half_width(row, plain)
+    if saving is None or half is None:
+        return found
+    found["compile_saving_per_sample_j_low"] = saving - half
+    found["compile_saving_per_sample_j_high"] = saving + half
+    if extra_j is None or extra_j <= 0 or saving - half <= 0:
+        return found
+    return found | {
+        "payback_samples": extra_j / saving,
+        "payback_samples_low": extra_j / (saving + half),
+        "payback_samples_high": extra_j / (saving - half),
+    }
+
+
+def _difference(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other
+
+
+def _half_width(row: Row, plain: Row) -> float | None:
+    """Return half of the interval of a difference of two energies a sample; None of estimates.
+
+    Of each the wider one of its repeats' interval and its resolution.
+    """
+    halves = []
+    for one in (row, plain):
+        mean, resolved = one["energy_per_sample_j_mean"], one["energy_resolution"]
+        if mean is None or resolved is None:
+            return None
+        high = one["energy_per_sample_j_high"]
+        halves.append(max(mean * resolved, 0.0 if high is None else high - mean))
+    return math.hypot(*halves)
