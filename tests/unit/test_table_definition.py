@@ -22,7 +22,7 @@ from scalewatt.results.build import write_tables
 
 FIGURES = (
     *("figure1", "figure2", "figure5", "figure6"),
-    *("table1", "breakdown", "learning", "pareto", "variants"),
+    *("table1", "breakdown", "learning", "pareto", "cost_per_sample", "variants"),
 )
 VALUES: tuple[Any, ...] = (KeyError, None, 2**70, "x", [{}])
 
@@ -30,7 +30,9 @@ VALUES: tuple[Any, ...] = (KeyError, None, 2**70, "x", [{}])
 @pytest.fixture(scope="module")
 def campaigns() -> dict[str, Campaign]:
     folder = PROJECT_ROOT / "campaigns"
-    return {name: load_campaign(folder / f"{name}.yaml") for name in ("demo", "variants")}
+    return {
+        name: load_campaign(folder / f"{name}.yaml") for name in ("demo", "variants", "one-gpu")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,9 @@ def finished(
     results = tmp_path_factory.mktemp("results")
     made: dict[str, Any] = {"results": results}
     for figure in [*FIGURES, "runs"]:
-        campaign = campaigns["variants" if figure == "variants" else "demo"]
+        campaign = campaigns[
+            {"variants": "variants", "cost_per_sample": "one-gpu"}.get(figure, "demo")
+        ]
         own = campaign.figure_configurations("figure2" if figure == "runs" else figure)
         run = [own[0], 1]
         if not (results / "runs" / own[0]).exists():

@@ -1,0 +1,288 @@
+"""What a sample costs: its table from runs' files, and the figure of it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cost_rows import frame, h100_rows, row
+from figure_tables import draw, plotted, texts
+from matplotlib.figure import Figure
+from run_files import NAME, absent, epochs, make_run, make_spec, part
+
+from scalewatt.figures import style
+from scalewatt.figures.cost.cost_points import compiled_pairs, usual_batch, worded
+from scalewatt.figures.figure_data import drawable
+from scalewatt.results.figures.cost_table import cost_per_sample, with_compiling, with_front
+from scalewatt.results.figures.figure_schema import COST_PER_SAMPLE, COST_PHASES
+from scalewatt.results.tables.frames import records, to_table
+from scalewatt.results.tables.repeat_statistics import configurations_of
+from scalewatt.results.tables.run_row import Facility, RunFiles, run_record, runs_of
+
+Row = dict[str, Any]
+TWO_EPOCHS = epochs([30.0, 20.0])
+"""1436 samples in 8 s each; an update's phases sum up to 0.4 s."""
+
+
+def energies(train_j: float | None = 4000, startup_j: float = 600, **more: Any) -> list[Row]:
+    """Of one GPU and two sockets: 10 s start-up, 16 s training, 4 s beside it at 100 W."""
+    return [
+        part("gpu", "startup", 10, startup_j, **more),
+        part("gpu", "train", 16, train_j, **more),
+        part("gpu", "checkpoint", 4, 400, **more),
+        part("cpu", "startup", 10, 500, devices=2),
+        part("cpu", "train", 16, 1600, devices=2),
+        absent("ram", "train", 16),
+    ]
+
+
+def run_of(
+    results: Path, repeat: int = 1, energy: list[Row] | None = None, **more: Any
+) -> RunFiles:
+    spec = make_spec(repeat=repeat, gpus=1, ranks_per_node=1, epochs=2, sampling_period_s=0.1)
+    given: Any = {"spec": spec, "history": TWO_EPOCHS, "device_name": "NVIDIA H100 80GB HBM3"}
+    return make_run(results, energies() if energy is None else energy, **(given | more))
+
+
+def built(results: Path, files: list[RunFiles]) -> list[Row]:
+    runs = runs_of([run_record(one, "made") for one in files], Facility())
+    points = [{"configuration": name} for name in dict.fromkeys(f.configuration for f in files)]
+    series = [{"name": name, "label": name, "points": points} for name in ("first", "second")]
+    wanted = [[one.configuration, one.repeat] for one in files]
+    made = {"figure": "cost_per_sample", "series": series, "runs": wanted}
+    return records(cost_per_sample(made, configurations_of(runs), results))
+
+
+def test_a_sample_costs_what_training_used_divided_by_its_samples(tmp_path: Path) -> None:
+    (one,) = built(tmp_path, [run_of(tmp_path)])
+    samples = 2 * 1436
+    assert one["configuration"] == NAME and one["series"] == "first"
+    assert one["energy_per_sample_j_mean"] == pytest.approx(4000 / samples)
+    assert one["power_w_mean"] == pytest.approx(4000 / 16)
+    assert one["total_per_sample_j_mean"] == pytest.approx((4000 + 1600) / samples)
+    assert one["throughput_samples_per_s_mean"] == pytest.approx(samples / 16)
+    assert (one["energy_origin"], one["energy_scope"]) == ("measured", "gpu")
+    assert (one["total_origin"], one["total_scope"]) == ("measured", "gpu+cpu")
+    assert (one["startup_s"], one["startup_energy_j"]) == (10, 600)
+    assert one["energy_per_sample_j_low"] is None, "a single run has no interval"
+    assert one["energy_per_sample_j_estimate_low"] is None, "nothing is estimated"
+
+
+def test_phases_share_the_energy_of_a_sample_by_their_time(tmp_path: Path) -> None:
+    (one,) = built(tmp_path, [run_of(tmp_path)])
+    parts = [one[f"{phase}_per_sample_j"] for phase in COST_PHASES]
+    assert sum(parts) == pytest.approx(one["energy_per_sample_j_mean"])
+    assert parts[0] / parts[3] == pytest.approx(0.1 / 0.15)
+
+
+@pytest.mark.parametrize(
+    ("name", "window_s"),
+    [("NVIDIA H100 80GB HBM3", 1.0), ("NVIDIA A100-SXM4-40GB", 0.0), ("?", 1.0)],
+)
+def test_the_resolution_follows_the_sensors_period_window_and_the_power_beside_training(
+    tmp_path: Path, name: str, window_s: float
+) -> None:
+    (one,) = built(tmp_path, [run_of(tmp_path, device_name=name)])
+    inside_w, outside_w, entered = 4000 / 16, (600 + 400) / 14, 2
+    expected = entered * (0.1 + window_s / 2) / 16 * (1 - outside_w / inside_w)
+    assert one["energy_resolution"] == pytest.approx(expected)
+
+
+def test_repeats_have_a_mean_and_an_interval(tmp_path: Path) -> None:
+    files = [run_of(tmp_path, n, energies(train_j)) for n, train_j in ((1, 4000), (2, 4200))]
+    (one,) = built(tmp_path, files)
+    assert one["n_repeats"] == 2
+    assert one["energy_per_sample_j_mean"] == pytest.approx(4100 / 2872)
+    half = 12.706 * (200 / math.sqrt(2)) / math.sqrt(2) / 2872
+    assert one["energy_per_sample_j_high"] == pytest.approx(4100 / 2872 + half, rel=1e-3)
+
+
+@pytest.mark.parametrize("what", ["unknown", "short"])
+def test_an_energy_that_is_not_known_is_null_and_never_0(tmp_path: Path, what: str) -> None:
+    energy = energies(None if what == "unknown" else 4000)
+    if what == "short":
+        energy[1] = part("gpu", "train", 16, 4000, flags=("stage_short",))
+    (one,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
+    for name in ("energy_per_sample_j_mean", "power_w_mean", "pareto_optimal", "energy_resolution"):
+        assert one[name] is None
+    assert one["throughput_samples_per_s_mean"] is not None
+
+
+def test_on_a_cpu_the_cpus_energy_counts_with_its_interval(tmp_path: Path) -> None:
+    own = [
+        part("cpu", stage, s, j, devices=2, origin="estimated") | {"energy_low_j": j / 5, "energy_high_j": j * 5}
+        for stage, s, j in (("startup", 10, 500.0), ("train", 16, 1600.0))
+    ]  # fmt: skip
+    (one,) = built(tmp_path, [run_of(tmp_path, energy=own, torch_device="cpu", device_name="CPU")])
+    assert (one["energy_origin"], one["energy_scope"]) == ("estimated", "cpu")
+    assert one["energy_per_sample_j_mean"] == pytest.approx(1600 / 2872)
+    assert one["energy_per_sample_j_estimate_high"] == pytest.approx(5 * 1600 / 2872)
+    assert one["power_w_mean"] == pytest.approx(1600 / 16 / 2), "of one socket"
+    assert one["energy_resolution"] is None
+
+
+# --- one beside the others ------------------------------------------------------------------------
+
+
+def test_the_front_has_what_no_faster_point_undercuts_within_its_model_and_phase() -> None:
+    rows = [
+        row({"precision": "a"}, 1, 100, 100),  # 1 J
+        row({"precision": "b"}, 1, 200, 300),  # 1.5 J
+        row({"precision": "c"}, 1, 150, 300),  # 2 J: slower than b and dearer
+        row({"precision": "d", "phase": "finetune"}, 1, 10, 100),
+        row({"precision": "e", "energy_per_sample_j_mean": None}, 1, 400, 100),
+    ]
+    found = {one["precision"]: one["pareto_optimal"] for one in with_front(rows)}
+    assert found == {"a": True, "b": True, "c": False, "d": True, "e": None}
+
+
+def test_estimates_leave_the_front_open_where_their_intervals_overlap() -> None:
+    def estimated(name: str, rate: float, low: float, mean: float, high: float) -> Row:
+        ends = {"energy_per_sample_j_estimate_low": low, "energy_per_sample_j_estimate_high": high}
+        return row({"precision": name, "energy_origin": "estimated", **ends}, 1, rate, mean * rate)
+
+    rows = [
+        estimated("slow", 1, 1, 2, 3),
+        estimated("fast", 2, 2, 2.5, 5),
+        estimated("dear", 1, 6, 7, 8),
+    ]
+    found = {one["precision"]: one["pareto_optimal"] for one in with_front(rows)}
+    assert found == {"slow": None, "fast": True, "dear": False}
+
+
+def test_compiling_pays_back_after_its_extra_energy_over_its_saving() -> None:
+    plain = row({"precision": "bf16"}, 256, 1000, 500, startup_j=1000)  # 0.5 J
+    other = {"compile": True, "dataset_samples": 7, "epochs": 3}
+    compiled = row({"precision": "bf16"} | other, 256, 1600, 640, startup_j=9000)  # 0.4 J
+    _, one = with_compiling([plain, compiled])
+    assert one["uncompiled"] == plain["configuration"], "however many samples either had"
+    assert one["compile_extra_energy_j"] == 8000
+    assert one["compile_saving_per_sample_j"] == pytest.approx(0.1)
+    assert one["payback_samples"] == pytest.approx(80_000)
+    half = math.hypot(0.5 * 0.025, 0.4 * 0.025)
+    assert one["payback_samples_low"] == pytest.approx(8000 / (0.1 + half))
+    assert one["payback_samples_high"] == pytest.approx(8000 / (0.1 - half))
+
+
+@pytest.mark.parametrize(
+    ("changes", "saving"),
+    [({"energy_per_sample_j_mean": 0.495}, 0.005), ({"energy_per_sample_j_mean": 0.6}, -0.1),
+     ({"energy_resolution": None}, 0.1), ({"startup_energy_j": 500.0}, 0.1)],
+)  # fmt: skip
+def test_no_payback_is_stated_that_the_uncertainty_or_the_start_does_not_carry(
+    changes: Row, saving: float
+) -> None:
+    plain = row({}, 256, 1000, 500, startup_j=1000)
+    _, one = with_compiling([plain, row({"compile": True} | changes, 256, 1600, 640, 9000)])
+    assert one["compile_saving_per_sample_j"] == pytest.approx(saving)
+    assert one.get("payback_samples") is None
+
+
+def test_what_differs_in_more_than_compiling_is_no_pair() -> None:
+    plain = row({"channels_last": True}, 256, 1000, 500)
+    _, one = with_compiling([plain, row({"compile": True}, 256, 1600, 640)])
+    assert one["uncompiled"] is None
+
+
+# --- the figure -----------------------------------------------------------------------------------
+
+
+def drawn(rows: list[Row], **options: Any) -> Figure:
+    made = frame(rows, **options)
+    return draw("cost_per_sample", to_table(made, COST_PER_SAMPLE).replace_schema_metadata(None))
+
+
+def panels(figure: Figure) -> list[Any]:
+    return [axes for part in figure.subfigs for axes in part.axes]
+
+
+def by_gid(figure: Figure, gid: str) -> list[Any]:
+    return [a for axes in panels(figure) for a in axes.get_children() if a.get_gid() == gid]
+
+
+@pytest.mark.parametrize("width", [88, 180])
+def test_each_model_has_its_panels_at_both_widths(tmp_path: Path, width: int) -> None:
+    figure = drawn(h100_rows(), width_mm=width)
+    labels = [axes.get_xlabel() for axes in panels(figure)]
+    assert labels.count("Samples per second") == 2
+    assert labels.count("Local batch size") == 4
+    assert labels.count("Samples since the start") == 2
+    assert sum(label.startswith("Energy per sample (J)") for label in labels) == 2
+    assert len(style.save(figure, tmp_path / "cost")) == 3
+
+
+def test_every_point_is_where_the_table_has_it() -> None:
+    rows = h100_rows()
+    figure = drawn(rows)
+    shown = {
+        (round(x, 6), round(y, 6))
+        for axes in panels(figure)
+        if axes.get_xlabel() == "Samples per second"
+        for line in axes.lines
+        if str(line.get_gid()).startswith("points-")
+        for x, y in zip(*line.get_data(), strict=True)
+    }
+    expected = {
+        (round(one["throughput_samples_per_s_mean"], 6), round(one["energy_per_sample_j_mean"], 6))
+        for one in rows
+    }
+    assert shown == expected
+
+
+def test_bars_of_phases_add_up_to_the_energy_of_a_sample() -> None:
+    rows = [row({"precision": p}, 256, 1000, w) for p, w in (("fp32", 600), ("bf16", 300))]
+    figure = drawn(rows)
+    (axes,) = [a for a in panels(figure) if a.get_xlabel() == "Energy per sample (J), LBS 256"]
+    widths: dict[float, float] = {}
+    for bar in axes.patches:
+        widths[bar.get_y()] = widths.get(bar.get_y(), 0.0) + bar.get_width()
+    assert sorted(widths.values()) == pytest.approx([0.3, 0.6])
+
+
+def test_the_lines_of_compiling_cross_where_it_has_paid_back() -> None:
+    rows = [row({}, 256, 1000, 500, 1000), row({"compile": True}, 256, 1600, 640, 9000)]
+    figure = drawn(rows)
+    (mark,) = by_gid(figure, "payback")
+    assert mark.get_xdata()[0] == pytest.approx(80_000)
+    assert mark.get_ydata()[0] == pytest.approx((1000 + 0.5 * 80_000) / 1000)
+    assert "80" in texts(figure) and "Compiling (dashed) has paid back" in texts(figure)
+
+
+def test_without_compiled_points_or_second_batches_those_panels_are_left_out() -> None:
+    figure = drawn([row({"precision": p}, 256, 1000, 500) for p in ("fp32", "bf16")])
+    labels = [axes.get_xlabel() for axes in panels(figure)]
+    assert labels == ["Samples per second", "Energy per sample (J), LBS 256"]
+    assert "Compiling" not in texts(figure)
+
+
+def test_a_point_without_energy_is_named_and_not_drawn() -> None:
+    lost = row({"precision": "fp32", "energy_per_sample_j_mean": None}, 256, 1000, 500)
+    rows = [lost, row({"precision": "bf16"}, 256, 1000, 500)]
+    assert f"No energy of training or no throughput: {lost['configuration']}" in texts(drawn(rows))
+    assert plotted("cost_per_sample", to_table(frame(rows), COST_PER_SAMPLE)).num_rows == 1
+
+
+def test_without_any_run_the_figure_says_so() -> None:
+    figure = draw("cost_per_sample", to_table(frame([]), COST_PER_SAMPLE))
+    assert "No run" in texts(figure)
+
+
+def test_estimates_are_told_from_error_bars() -> None:
+    ends = {"energy_per_sample_j_estimate_low": 0.1, "energy_per_sample_j_estimate_high": 2.5}
+    own = {"energy_origin": "estimated", "energy_scope": "cpu", "energy_resolution": None, **ends}
+    figure = drawn([row({"precision": p} | own, 8, 20, 10) for p in ("fp32", "bf16")])
+    said = texts(figure)
+    assert "Broad pale bars" in said and "Single runs: no error bars" in said
+    assert "an energy of training is known to" not in said
+
+
+def test_settings_are_named_in_the_fields_words() -> None:
+    points = worded(drawable(frame(h100_rows())))
+    assert {"bf16, NHWC, compiled", "TF32 conv.", "bf16, NHWC, nvJPEG", "fine-tuning, fp16"} <= set(
+        points["setting"]
+    )
+    own = points[points["model"] == "fourcastnet"]
+    assert usual_batch(own) == {"pretrain": 4, "finetune": 4}
+    assert len(compiled_pairs(own)) == 2
