@@ -29,6 +29,7 @@ LAYERS = (
     ("reproduction",),
     ("archive",),
     ("doctor",),
+    ("gpu_checks",),
     ("cli",),
 )
 """From the lowest to the highest. A folder imports from lower layers only.

@@ -33,6 +33,8 @@ class Answer:
     """True if there is no such program."""
     timed_out: bool = False
     """True if it did not end in time."""
+    code: int | None = None
+    """Its exit code; None if it was not run to its end."""
 
     @property
     def lines(self) -> list[str]:
@@ -104,7 +106,8 @@ class Subprocesses:
             stderr = _text(errors)
             lines = [line.strip() for line in stderr.splitlines() if line.strip()]
             why = lines[-1] if lines else f"exit code {code}"
-            return Answer(_text(output), stderr, f"{program} failed ({why})" if code else "")
+            problem = f"{program} failed ({why})" if code else ""
+            return Answer(_text(output), stderr, problem, code=code)
 
     def end_all(self, within_s: float = _END_S) -> None:
         """End whatever still runs, waiting `within_s` at most for all; nothing more is started."""

@@ -198,7 +198,7 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> d
         "flags": json.dumps(
             [
                 *flags_of_run(read_checked(files.flags, FLAGS_SCHEMA)),
-                *_shared_gpus(spec, provenance),
+                *shared_gpus(spec, provenance),
                 *_simulation_flags(provenance),
             ]
         ),
@@ -299,7 +299,7 @@ def _mean_over_updates(history: list[dict[str, Any]], name: str) -> float | None
     return sum(row[name] * row["updates"] for row in known) / updates if updates else None
 
 
-def _shared_gpus(spec: RunSpec, provenance: dict[str, Any]) -> list[Flag]:
+def shared_gpus(spec: RunSpec, provenance: dict[str, Any]) -> list[Flag]:
     """Return a flag where several ranks shared a GPU: n then counts processes."""
     held = [len(gpus) for gpus in (provenance.get("gpus") or {}).values() if gpus is not None]
     if not held or min(held) >= spec.ranks_per_node:

@@ -1,0 +1,167 @@
+"""What checks do with a network in their own process, with the trainer that trainings have."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.common.termination import StopRequest
+from scalewatt.gpu_checks.small_trainings import FOURCASTNET, RESNET50, small_spec
+from scalewatt.provenance.rank_placement import Ranks
+from scalewatt.recordings.stage_log import EventLog
+from scalewatt.run_files.work_directory import Job
+from scalewatt.training.history import PHASES
+from scalewatt.training.process_group import choose_device, join_ranks, start_process_group
+from scalewatt.training.step_timer import finish
+from scalewatt.training.trainer import Trainer
+
+_UPDATES = 4
+_TRAIN = "train"
+
+
+@cache
+def joined(rehearse: bool) -> tuple[Ranks, torch.device]:
+    """Return this process as the only rank, and its device, with a process group started as a training's."""
+    torch.set_num_threads(1 if rehearse else 4)
+    ranks = join_ranks("gpu-check", 1, 1)
+    device = choose_device("cpu" if rehearse else "cuda", ranks)
+    start_process_group(ranks, device)
+    return ranks, device
+
+
+def trainer_of(
+    spec: RunSpec,
+    folder: Path,
+    rehearse: bool,
+    max_updates: int | None = None,
+    events: EventLog | None = None,
+) -> Trainer:
+    """Return the trainer of a run, not yet warmed up, whose files go to `folder`."""
+    ranks, device = joined(rehearse)
+    folder.mkdir(parents=True)
+    job = Job(spec, spec.sha256, str(folder), folder, 0, max_updates=max_updates)
+    return Trainer(job, ranks, device, StopRequest(), events or EventLog(None, 0))
+
+
+def losses_of(trainer: Trainer, updates: int = _UPDATES) -> list[float]:
+    """Return the mean loss of each of the first updates; the trainer must stop after every one."""
+    found, before = [], torch.zeros(2, dtype=torch.float64)
+    for _ in range(updates):
+        trainer.run()
+        assert trainer.sums is not None
+        sums = trainer.sums.cpu()[:2]
+        samples, loss = (sums - before).tolist()
+        found.append(loss / samples)
+        before = sums
+    return found
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def one_rank_group(folder: Path, rehearse: bool) -> dict[str, Any]:
+    """Return the backend of a group of one rank, and whether a sum over it is right."""
+    _, device = joined(rehearse)
+    values = torch.arange(1000, dtype=torch.float32, device=device)
+    summed = values.clone()
+    dist.all_reduce(summed)
+    finish(device)
+    return {
+        "backend": str(dist.get_backend()),
+        "device": str(summed.device),
+        "sum": float(summed.sum()),
+        "expected": float(sum(range(1000))),
+    }
+
+
+class _WatchedEvents(EventLog):
+    """Stages, and how much the device had still to do when each training stage ended."""
+
+    def __init__(self, path: Path, device: torch.device) -> None:
+        self._device, self._current = device, ""
+        self.left_s: list[float] = []
+        super().__init__(path, 0)
+
+    def enter(self, stage: str, epoch: int | None = None, at_s: float | None = None) -> None:
+        super().enter(stage, epoch, at_s)
+        if self._current == _TRAIN:
+            ended_s = time.perf_counter()
+            finish(self._device)
+            self.left_s.append(time.perf_counter() - ended_s)
+        self._current = stage
+
+
+def phases_and_stages(folder: Path, rehearse: bool) -> dict[str, Any]:
+    """Return phases against the clock over an epoch, and what was left to do at the end of `train`.
+
+    The last of several epochs counts: a GPU's clocks and caches have settled by then.
+    """
+    spec = small_spec(rehearse, RESNET50)
+    _, device = joined(rehearse)
+    events = _WatchedEvents(folder / "events.jsonl", device)
+    trainer = trainer_of(spec, folder / "phases", rehearse, events=events)
+    trainer.warm_up()
+    trainer.run()
+    last = trainer.history[-1]
+    phases = {name: last[f"step_{name}_s"] * last["updates"] for name in PHASES}
+    return {
+        "phases_s": phases,
+        "train_s": last["train_s"],
+        "updates": last["updates"],
+        "left_s": events.left_s,
+    }
+
+
+def layouts(folder: Path, rehearse: bool) -> dict[str, Any]:
+    """Return by precision how far losses in channels_last are from contiguous ones, and what is in it."""
+    found: dict[str, Any] = {}
+    for precision in ("fp32", "bf16"):
+        losses = {}
+        for name, channels_last in (("contiguous", False), ("channels_last", True)):
+            settings = {"precision": precision, "channels_last": channels_last}
+            spec = small_spec(rehearse, RESNET50, protocol="paper", settings=settings)
+            trainer = trainer_of(spec, folder / f"{precision}-{name}", rehearse, max_updates=1)
+            inputs: list[bool] = []
+            handle = _first_convolution(trainer.network.weights).register_forward_pre_hook(
+                lambda _, given, seen=inputs: seen.append(is_channels_last(given[0]))
+            )
+            losses[name] = losses_of(trainer)
+            handle.remove()
+            weights = [p for p in trainer.network.weights.parameters() if p.dim() == 4]
+            found.setdefault(precision, {})[name] = {
+                "inputs": sum(inputs) / len(inputs),
+                "parameters": sum(map(is_channels_last, weights)) / len(weights),
+            }
+        found[precision]["losses"] = losses
+    return found
+
+
+def _first_convolution(network: nn.Module) -> nn.Module:
+    return next(part for part in network.modules() if isinstance(part, nn.Conv2d))
+
+
+def is_channels_last(tensor: torch.Tensor) -> bool:
+    """Return True if a 4-d tensor lies in memory with its channels last."""
+    return tensor.is_contiguous(memory_format=torch.channels_last)
+
+
+def compiling(folder: Path, rehearse: bool, start: int) -> dict[str, Any]:
+    """Return the seconds that a compiled network's warm-up took and its losses; of the first start eager ones."""
+    shape = {"depth": 1} if rehearse else {}
+    found: dict[str, Any] = {}
+    for name in ("eager", "compiled") if start == 1 else ("compiled",):
+        settings = {"compile": name == "compiled", **shape}
+        spec = small_spec(rehearse, FOURCASTNET, settings=settings)
+        trainer = trainer_of(spec, folder / f"{name}-{start}", rehearse, max_updates=1)
+        began_s = time.perf_counter()
+        trainer.warm_up()
+        found[f"{name}_s"] = time.perf_counter() - began_s
+        found[f"{name}_losses"] = losses_of(trainer)
+    return found

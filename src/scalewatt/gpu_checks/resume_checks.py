@@ -1,0 +1,202 @@
+"""Checks of trainings in several segments: stopped or killed, and resumed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.gpu_checks.check_result import Bench, Check, CheckFailed, Finding
+from scalewatt.gpu_checks.run_energies import energies_of
+from scalewatt.gpu_checks.small_trainings import (
+    FOURCASTNET,
+    RESNET50,
+    SmallTraining,
+    differences,
+    relative_distance,
+    small_spec,
+)
+from scalewatt.run_files.progress_files import read_progress, read_segments
+
+DISTANCE = 0.01
+"""How far weights may be apart, relative to their size, where kernels are chosen by their speed."""
+_EPOCHS = 3
+_INTO_EPOCH_S = 0.4
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class States:
+    """The checkpoints of two trainings of one spec after as many updates."""
+
+    whole: dict[str, Any]
+    """Uninterrupted."""
+    resumed: dict[str, Any]
+
+    @property
+    def differing(self) -> list[str]:
+        """Return the names of what differs in them."""
+        return differences(self.whole, self.resumed)
+
+    @property
+    def distance(self) -> float:
+        """Return how far their weights are apart, relative to their size."""
+        return relative_distance(self.resumed["model"], self.whole["model"])
+
+
+def stopped_and_resumed(bench: Bench, name: str, spec: RunSpec) -> States:
+    """Train to the middle of the second epoch, once without and once with a stop in the first."""
+    steps = spec.updates_per_epoch or 0
+    first, total = steps // 2, steps + steps // 3
+    whole = SmallTraining.of(bench, f"{name}-whole", spec)
+    cut = SmallTraining.of(bench, f"{name}-cut", spec)
+
+    def in_two() -> None:
+        cut.stopped(first)
+        cut.stopped(total - first)
+
+    with ThreadPoolExecutor(2) as pool:
+        for job in [pool.submit(whole.stopped, total), pool.submit(in_two)]:
+            job.result()
+    states = States(whole.checkpoint(), cut.checkpoint())
+    for state in (states.whole, states.resumed):
+        found = state["epoch"] * steps + state["step"]
+        if found != total:
+            raise CheckFailed(f"a training stopped after {found} updates, not {total}")
+    return states
+
+
+def _said(name: str, states: States) -> str:
+    apart = states.differing
+    if not apart:
+        return f"{name}: equal"
+    more = ", …" if len(apart) > _NAMED else ""
+    return (
+        f"{name}: {len(apart)} parts differ ({', '.join(apart[:_NAMED])}{more}), "
+        f"weights by {states.distance:.1e}"
+    )
+
+
+def amp_resume(bench: Bench) -> Finding:
+    """Compare an interrupted and an uninterrupted training in fp16, gradients scaled."""
+    spec = small_spec(bench.rehearse, FOURCASTNET, settings={"precision": "fp16"})
+    states = stopped_and_resumed(bench, "fp16", spec)
+    scaler = states.whole["scaler"]
+    if not bench.rehearse and not scaler.get("_growth_tracker"):
+        raise CheckFailed(f"the scaler of gradients was not at work: its state is {scaler}")
+    scale = f", scale {scaler['scale']:g}" if "scale" in scaler else ""
+    note = "a CPU computes fp16 as fp32, without a scaler" if bench.rehearse else None
+    return Finding(_said("scaler, losses, weights", states) + scale, not states.differing, note)
+
+
+def bitwise_resume(bench: Bench) -> Finding:
+    """Compare interrupted and uninterrupted trainings of both networks."""
+    specs = {"ResNet50": small_spec(bench.rehearse, RESNET50, protocol="paper")}
+    if not bench.rehearse:
+        specs["FourCastNet"] = small_spec(False, FOURCASTNET)
+        specs["ResNet50 corrected"] = small_spec(False, RESNET50)
+    with ThreadPoolExecutor(len(specs)) as pool:
+        jobs = {
+            name: pool.submit(stopped_and_resumed, bench, name.replace(" ", "-"), spec)
+            for name, spec in specs.items()
+        }
+        found = {name: job.result() for name, job in jobs.items()}
+    holds = all(
+        states.distance <= DISTANCE if name.endswith("corrected") else not states.differing
+        for name, states in found.items()
+    )
+    left_out = "FourCastNet is rehearsed by amp_resume; kernels chosen by speed need a GPU"
+    measured = "; ".join(_said(name, states) for name, states in found.items())
+    return Finding(measured, holds, left_out if bench.rehearse else None)
+
+
+def killed_rank(bench: Bench) -> Finding:
+    """Kill a rank in mid-training, and let the next start finish."""
+    samples = 240 if bench.rehearse else 3200
+    spec = small_spec(bench.rehearse, RESNET50, epochs=_EPOCHS, dataset_samples=samples)
+    training = SmallTraining.of(bench, "killed", spec)
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(training.start)
+        bench.wait_for(lambda: job.done() or _is_within_second_epoch(training), "a checkpoint")
+        rank = None if job.done() else _rank_of(training)
+        if rank is None:
+            raise CheckFailed(f"the training was over before it could be killed: {job.result()}")
+        began_s = time.monotonic()
+        rank.send_signal(signal.SIGKILL)
+        answer = job.result()
+        took_s = time.monotonic() - began_s
+    first = read_segments(training.work)[-1]
+    if answer.code in (0, 75) or first["outcome"] not in ("failed", "killed"):
+        raise CheckFailed(
+            f"the launcher ended with exit code {answer.code}, the segment as {first['outcome']}"
+        )
+    training.finished()
+    second = read_segments(training.work)[-1]
+    energies = energies_of(training)
+    lost_j = energies.totals.discarded_j("cpu" if bench.rehearse else "gpu")
+    resumed = second["from_updates"] == first["to_updates"] and second["from_updates"] > 0
+    known = lost_j is not None and lost_j > 0
+    lost = "unknown" if lost_j is None else f"{lost_j:.1f} J"
+    measured = (
+        f"launcher ended {took_s:.1f} s after the kill, resumed at update {second['from_updates']}, "
+        f"discarded energy {lost}"
+    )
+    note = "the energy is the CPUs', estimated" if bench.rehearse else None
+    return Finding(measured, resumed and known, note)
+
+
+def _is_within_second_epoch(training: SmallTraining) -> bool:
+    """Return True once work of the second epoch is done that no checkpoint has yet."""
+    if not list((training.folder / "work").glob("*/position.json")):
+        return False
+    progress = read_progress(training.work)
+    if progress is None or progress.stage != "train" or progress.epoch < 1:
+        return False
+    saved_s = (training.work / "position.json").stat().st_mtime
+    return time.time() - saved_s > _INTO_EPOCH_S
+
+
+def _rank_of(training: SmallTraining) -> psutil.Process | None:
+    """Return the process of a training's rank; its sampler has the same command, and it as its parent."""
+    order = str((training.work / "order.json").resolve())
+    for process in psutil.process_iter():
+        try:
+            words, parent = process.cmdline(), process.parent()
+            is_sampler = parent is not None and parent.cmdline() == words
+        except psutil.Error:
+            continue
+        if words[1:] == ["-m", "scalewatt.execution.rank", order] and not is_sampler:
+            return process
+    return None
+
+
+CHECKS = (
+    Check(
+        "amp_resume",
+        "A training in fp16 that was stopped and resumed has the scaler's state, losses and weights "
+        "of one that was not.",
+        "every bit",
+        amp_resume,
+    ),
+    Check(
+        "bitwise_resume",
+        "A training that was stopped and resumed equals one that was not; with kernels chosen by "
+        "their speed, nearly.",
+        f"every bit; ResNet50 corrected: weights within {DISTANCE:g} of their norm",
+        bitwise_resume,
+        limit_s=180,
+    ),
+    Check(
+        "killed_rank",
+        "After a rank was killed the launcher ends, the next start goes on from the checkpoint, and "
+        "the energy of the lost work is known.",
+        "resumed at the checkpoint, discarded energy above 0 J",
+        killed_rank,
+        alone=True,
+    ),
+)
