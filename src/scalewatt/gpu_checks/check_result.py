@@ -12,6 +12,7 @@ from typing import Any
 
 from scalewatt.common.files import read_json
 from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
+from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
@@ -47,8 +48,10 @@ class Check:
     """The time that it may take."""
     alone: bool = False
     """True if nothing else may use the machine meanwhile: it measures times or energies."""
-    rehearsed: bool = True
-    """False if a machine without a GPU cannot make it."""
+    needs_gpu: bool = False
+    """True if it cannot be rehearsed."""
+    not_rehearsed: str | None = None
+    """Why a rehearsal leaves it out, unless it is named."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,8 @@ class Bench:
         order.write_text(json.dumps(facts), encoding="utf-8")
         module = "scalewatt.gpu_checks.child_parts"
         command = [sys.executable, "-m", module, name, str(order), str(result)]
-        answer = self.run(command, environment)
+        own = {FOLDER_VARIABLE: str(self.folder / "samplers"), **(environment or {})}
+        answer = self.run(command, own)
         if answer.code != 0 or not result.exists():
             raise CheckFailed(f"its process failed: {answer.problem or 'it gave no result'}")
         found = read_json(result)

@@ -25,7 +25,7 @@ from scalewatt.gpu_checks.check_result import (
 )
 
 SIDE_BY_SIDE = 3
-"""How many checks that do not measure times run at once on a GPU machine; in a rehearsal two."""
+"""How many checks that do not measure times run at once."""
 _REASON = 400
 
 
@@ -38,11 +38,16 @@ class Checked:
 
 
 def run_checks(
-    checks: Sequence[Check], rehearse: bool, told: Callable[[CheckResult], None]
+    checks: Sequence[Check],
+    rehearse: bool,
+    told: Callable[[CheckResult], None],
+    named: bool = False,
 ) -> list[Checked]:
     """Run all checks and return their results in the order of `checks`; `told` gets each as it ends.
 
-    Whatever a check raises is its own failure. Every process that one started has ended.
+    Whatever a check raises is its own failure. Every process that one started has ended. `named`:
+    the checks were asked for by their names, so that a rehearsal leaves out only what it cannot do.
+    In a rehearsal no time counts, so that none is alone.
     """
     processes = Subprocesses(sys.executable, _environment())
     lock = threading.Lock()
@@ -50,30 +55,36 @@ def run_checks(
     with tempfile.TemporaryDirectory(prefix="scalewatt-gpu-check-") as folder:
 
         def run(check: Check) -> None:
-            checked = run_check(check, Path(folder) / check.name, rehearse, processes)
+            place = Path(folder) / check.name
+            checked = run_check(check, place, rehearse, processes, named)
             with lock:
                 found[check.name] = checked
                 told(checked.result)
 
         try:
-            for check in (one for one in checks if one.alone):
+            alone = [] if rehearse else [one for one in checks if one.alone]
+            for check in alone:
                 run(check)
-            with ThreadPoolExecutor(2 if rehearse else SIDE_BY_SIDE) as pool:
-                list(pool.map(run, (one for one in checks if not one.alone)))
+            with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+                list(pool.map(run, (one for one in checks if one not in alone)))
         finally:
             processes.end_all()
     return [found[check.name] for check in checks]
 
 
-def run_check(check: Check, folder: Path, rehearse: bool, processes: Subprocesses) -> Checked:
+def run_check(
+    check: Check, folder: Path, rehearse: bool, processes: Subprocesses, named: bool = True
+) -> Checked:
     """Run one check in a folder that is made for it."""
     folder.mkdir(parents=True)
     began_s = time.monotonic()
     bench = Bench(folder, rehearse, processes, began_s + check.limit_s)
     measured = None
     try:
-        if rehearse and not check.rehearsed:
-            raise CheckSkipped("needs a GPU; not rehearsed")
+        if rehearse and check.needs_gpu:
+            raise CheckSkipped("needs a GPU: not rehearsed")
+        if rehearse and not named and check.not_rehearsed:
+            raise CheckSkipped(f"not rehearsed: {check.not_rehearsed}")
         finding = check.run(bench)
         measured, reason = finding.measured, finding.note
         verdict = PASSED if finding.holds else FAILED

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from scalewatt.gpu_checks.check_result import Bench, Check, CheckFailed, Finding
-from scalewatt.gpu_checks.run_energies import RunEnergies, energies_of
+from scalewatt.gpu_checks.run_energies import RunEnergies, as_if_on_gpu, energies_of
 from scalewatt.gpu_checks.small_trainings import FOURCASTNET, SmallTraining, small_spec
 from scalewatt.run_files.progress_files import read_progress, read_segments
 
@@ -61,7 +61,8 @@ def _in_second_epoch(training: SmallTraining) -> bool:
 
 def _fault_text(training: SmallTraining, faults: tuple[str, ...]) -> str:
     """Return what became of a training; CheckFailed if an energy is stated in spite of the faults."""
-    energies = energies_of(training)
+    folder = as_if_on_gpu(training) if training.torch_device == "cpu" else training.out
+    energies = energies_of(training, folder)
     outcomes = [one["outcome"] for one in read_segments(training.work)]
     if LOST in faults and _RESTARTED not in outcomes:
         raise CheckFailed(f"{LOST}: the sampler went on (segments: {', '.join(outcomes)})")

@@ -103,7 +103,7 @@ def phases_and_stages(folder: Path, rehearse: bool) -> dict[str, Any]:
 
     The last of several epochs counts: a GPU's clocks and caches have settled by then.
     """
-    spec = small_spec(rehearse, RESNET50)
+    spec = small_spec(rehearse, FOURCASTNET if rehearse else RESNET50)
     _, device = joined(rehearse)
     events = _WatchedEvents(folder / "events.jsonl", device)
     trainer = trainer_of(spec, folder / "phases", rehearse, events=events)
@@ -122,7 +122,7 @@ def phases_and_stages(folder: Path, rehearse: bool) -> dict[str, Any]:
 def layouts(folder: Path, rehearse: bool) -> dict[str, Any]:
     """Return by precision how far losses in channels_last are from contiguous ones, and what is in it."""
     found: dict[str, Any] = {}
-    for precision in ("fp32", "bf16"):
+    for precision in ("fp32",) if rehearse else ("fp32", "bf16"):
         losses = {}
         for name, channels_last in (("contiguous", False), ("channels_last", True)):
             settings = {"precision": precision, "channels_last": channels_last}
@@ -153,7 +153,7 @@ def is_channels_last(tensor: torch.Tensor) -> bool:
 
 
 def compiling(folder: Path, rehearse: bool, start: int) -> dict[str, Any]:
-    """Return the seconds that a compiled network's warm-up took and its losses; of the first start eager ones."""
+    """Return the seconds of a compiled network's warm-up and its losses; of start 1 the eager one's too."""
     shape = {"depth": 1} if rehearse else {}
     found: dict[str, Any] = {}
     for name in ("eager", "compiled") if start == 1 else ("compiled",):

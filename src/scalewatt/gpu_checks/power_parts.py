@@ -19,7 +19,7 @@ from scalewatt.energies.integration.integrate import validate
 from scalewatt.gpu_checks.check_result import CheckSkipped
 from scalewatt.gpu_checks.measuring_checks import PERIODS_S
 from scalewatt.gpu_checks.network_parts import joined, trainer_of
-from scalewatt.gpu_checks.small_trainings import RESNET50, small_spec
+from scalewatt.gpu_checks.small_trainings import FOURCASTNET, RESNET50, small_spec
 from scalewatt.monitoring.perun_session import monitored
 from scalewatt.provenance.versions import gpu_identity
 from scalewatt.recordings.journal import read_journal
@@ -150,9 +150,10 @@ def sampler_cost(folder: Path, rehearse: bool) -> dict[str, Any]:
 
 
 def _blocks(folder: Path, rehearse: bool) -> dict[str, Any]:
-    block_s, groups = (0.4, 2) if rehearse else (2.0, 4)
+    block_s, groups = (0.2, 2) if rehearse else (2.0, 4)
     (sampler,) = psutil.Process().children()
-    trainer = trainer_of(small_spec(rehearse, RESNET50), folder, rehearse)
+    model = FOURCASTNET if rehearse else RESNET50
+    trainer = trainer_of(small_spec(rehearse, model), folder, rehearse)
     step = partial(_update, trainer, next(iter(trainer.loader)))
     _, device = joined(rehearse)
     updates = _updates_in(step, block_s, device)

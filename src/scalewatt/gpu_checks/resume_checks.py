@@ -17,6 +17,7 @@ from scalewatt.gpu_checks.small_trainings import (
     FOURCASTNET,
     RESNET50,
     SmallTraining,
+    all_finite,
     differences,
     relative_distance,
     small_spec,
@@ -68,6 +69,8 @@ def stopped_and_resumed(bench: Bench, name: str, spec: RunSpec) -> States:
         found = state["epoch"] * steps + state["step"]
         if found != total:
             raise CheckFailed(f"a training stopped after {found} updates, not {total}")
+        if not all_finite(state["model"]):
+            raise CheckFailed("a training diverged: its weights are no finite numbers")
     return states
 
 
@@ -117,8 +120,8 @@ def bitwise_resume(bench: Bench) -> Finding:
 
 def killed_rank(bench: Bench) -> Finding:
     """Kill a rank in mid-training, and let the next start finish."""
-    samples = 240 if bench.rehearse else 3200
-    spec = small_spec(bench.rehearse, RESNET50, epochs=_EPOCHS, dataset_samples=samples)
+    samples = 240 if bench.rehearse else 480
+    spec = small_spec(bench.rehearse, FOURCASTNET, dataset_samples=samples, epochs=_EPOCHS)
     training = SmallTraining.of(bench, "killed", spec)
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(training.start)
