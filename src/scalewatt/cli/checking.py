@@ -35,7 +35,7 @@ def gpu_check(arguments: argparse.Namespace) -> int:
         summary,
         write_results,
     )
-    from scalewatt.gpu_checks.check_result import FAILED
+    from scalewatt.gpu_checks.check_types import FAILED
     from scalewatt.gpu_checks.check_runner import run_checks
 
     began_s = time.monotonic()

@@ -21,7 +21,7 @@ from scalewatt.gpu_checks import (
     resume_checks,
     sharing_checks,
 )
-from scalewatt.gpu_checks.check_result import FAILED, PASSED, SKIPPED, Check, CheckResult
+from scalewatt.gpu_checks.check_types import FAILED, PASSED, SKIPPED, Check, CheckResult
 from scalewatt.gpu_checks.check_runner import Checked
 
 CHECKS: tuple[Check, ...] = (

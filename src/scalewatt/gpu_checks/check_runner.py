@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scalewatt.doctor.subprocess_runner import Subprocesses
-from scalewatt.gpu_checks.check_result import (
+from scalewatt.gpu_checks.check_types import (
     FAILED,
     PASSED,
     SKIPPED,

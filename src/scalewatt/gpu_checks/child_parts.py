@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.files import read_json, write_json
-from scalewatt.gpu_checks.check_result import CheckSkipped
+from scalewatt.gpu_checks.check_types import CheckSkipped
 
 
 def _parts() -> dict[str, Callable[..., dict[str, Any]]]:

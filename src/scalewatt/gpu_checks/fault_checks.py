@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from scalewatt.gpu_checks.check_result import Bench, Check, CheckFailed, Finding
+from scalewatt.gpu_checks.check_types import Bench, Check, CheckFailed, Finding
 from scalewatt.gpu_checks.run_energies import RunEnergies, as_if_on_gpu, energies_of
 from scalewatt.gpu_checks.small_trainings import FOURCASTNET, SmallTraining, small_spec
 from scalewatt.run_files.progress_files import read_progress, read_segments

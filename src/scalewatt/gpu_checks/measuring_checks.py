@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalewatt.gpu_checks.check_result import Bench, Check, Finding
+from scalewatt.gpu_checks.check_types import Bench, Check, Finding
 
 PERIODS_S = (1.0, 0.1)
 """Sampling periods: the default, and that of the paper's campaign."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from scalewatt.gpu_checks.check_result import Bench, Check, CheckFailed, Finding
+from scalewatt.gpu_checks.check_types import Bench, Check, CheckFailed, Finding
 from scalewatt.run_files.work_directory import COMPILED
 
 APART = {"fp32": 1e-3, "bf16": 3e-2}

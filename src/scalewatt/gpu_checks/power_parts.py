@@ -16,7 +16,7 @@ import torch
 
 from scalewatt.common.termination import ABORT_S
 from scalewatt.energies.integration.integrate import validate
-from scalewatt.gpu_checks.check_result import CheckSkipped
+from scalewatt.gpu_checks.check_types import CheckSkipped
 from scalewatt.gpu_checks.measuring_checks import PERIODS_S
 from scalewatt.gpu_checks.network_parts import joined, trainer_of
 from scalewatt.gpu_checks.small_trainings import FOURCASTNET, RESNET50, small_spec

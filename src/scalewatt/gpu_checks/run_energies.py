@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from scalewatt.common.files import read_json, write_json
 from scalewatt.energies.accounting.account import write_energy
 from scalewatt.energies.accounting.totals import EnergyTotals
-from scalewatt.gpu_checks.check_result import CheckFailed
+from scalewatt.gpu_checks.check_types import CheckFailed
 from scalewatt.gpu_checks.small_trainings import POWERS, SmallTraining
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from scalewatt.common.files import read_json
-from scalewatt.gpu_checks.check_result import Bench, Check, CheckFailed, Finding
+from scalewatt.gpu_checks.check_types import Bench, Check, CheckFailed, Finding
 from scalewatt.gpu_checks.run_energies import RunEnergies, as_if_on_gpu, energies_of
 from scalewatt.gpu_checks.small_trainings import FOURCASTNET, RESNET50, SmallTraining, small_spec
 
