@@ -16,6 +16,7 @@ from scalewatt.cli import main
 from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
 from scalewatt.gpu_checks import resume_checks
 from scalewatt.gpu_checks.check_files import CHECKS, new_folder, write_results
+from scalewatt.gpu_checks.check_runner import Checked, run_check, run_checks
 from scalewatt.gpu_checks.check_types import (
     Bench,
     Check,
@@ -24,7 +25,6 @@ from scalewatt.gpu_checks.check_types import (
     CheckSkipped,
     Finding,
 )
-from scalewatt.gpu_checks.check_runner import Checked, run_check, run_checks
 from scalewatt.gpu_checks.measuring_checks import cost_with_interval, phases_and_stages
 from scalewatt.gpu_checks.network_checks import channels_last, compiling, nccl_one_rank
 from scalewatt.gpu_checks.resume_checks import DISTANCE, States, amp_resume, bitwise_resume

@@ -267,8 +267,13 @@ def test_a_command_that_is_named_with_a_test_is_shown_somewhere() -> None:
 
 
 def test_a_reader_sees_which_commands_need_a_cluster_or_data() -> None:
-    marker = re.compile(r"<!-- needs (a cluster|data|Apptainer) -->\n```sh\n(.*?)```", re.DOTALL)
-    words = {"a cluster": "cluster", "data": "data|finished runs", "Apptainer": "apptainer"}
+    marker = re.compile(
+        r"<!-- needs (a cluster|data|Apptainer|a GPU) -->\n```sh\n(.*?)```", re.DOTALL
+    )
+    words = {
+        **{"a cluster": "cluster", "data": "data|finished runs", "Apptainer": "apptainer"},
+        "a GPU": "GPU",
+    }
     for document in documents():
         page = (PROJECT / document).read_text(encoding="utf-8")
         found = list(marker.finditer(page))

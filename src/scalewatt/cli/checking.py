@@ -35,8 +35,8 @@ def gpu_check(arguments: argparse.Namespace) -> int:
         summary,
         write_results,
     )
-    from scalewatt.gpu_checks.check_types import FAILED
     from scalewatt.gpu_checks.check_runner import run_checks
+    from scalewatt.gpu_checks.check_types import FAILED
 
     began_s = time.monotonic()
     checks = chosen_checks(arguments.only)

@@ -21,8 +21,8 @@ from scalewatt.gpu_checks import (
     resume_checks,
     sharing_checks,
 )
-from scalewatt.gpu_checks.check_types import FAILED, PASSED, SKIPPED, Check, CheckResult
 from scalewatt.gpu_checks.check_runner import Checked
+from scalewatt.gpu_checks.check_types import FAILED, PASSED, SKIPPED, Check, CheckResult
 
 CHECKS: tuple[Check, ...] = (
     *measuring_checks.CHECKS,
@@ -89,6 +89,9 @@ def _driver() -> str | None:
 
 def _mpi() -> Any:
     try:
+        import mpi4py
+
+        mpi4py.rc.initialize = False  # this process is no rank
         from mpi4py import MPI
     except ImportError:
         return None
