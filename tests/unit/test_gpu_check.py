@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_a_check_that_raises_does_not_keep_the_others_from_running() -> None:
         check(raising(ValueError("bad")), "bad", alone=True),
         check(lambda _: Finding("", True), "good"),
     ]
-    found = run_checks(checks, False, lambda one: told.append(one.name))
+    found = run_checks(checks, False, lambda one: told.append(one.result.name))
     assert [one.result.verdict for one in found] == ["failed", "passed"]
     assert told == ["bad", "good"]
 
@@ -206,8 +207,7 @@ def test_states_differ_in_every_bit_but_that_of_clocks(
 
 def states(way: float, apart: float) -> States:
     """States whose weights went a way since the stop and are then apart."""
-    start = torch.zeros(1)
-    models = ({"w": start + at} for at in (way, way + apart, 0.0))
+    models = ({"w": torch.full((1,), at)} for at in (way, way + apart, 0.0))
     whole, resumed, stopped = (
         {"model": m, "scaler": {"_growth_tracker": 3, "scale": 2.0}} for m in models
     )
@@ -220,6 +220,18 @@ def test_amp_resume_holds_for_equal_states_only(
 ) -> None:
     monkeypatch.setattr(resume_checks, "stopped_and_resumed", lambda *_: states(1.0, apart))
     assert amp_resume(bench(tmp_path)).holds is holds
+
+
+@pytest.mark.parametrize(
+    ("apart", "noise", "holds"),
+    [(1e-6, 0.0, False), (0.5 * DISTANCE, 1e-3, True), (2 * DISTANCE, 1e-3, False)],
+)
+def test_a_difference_is_excused_only_where_uninterrupted_trainings_differ_too(
+    apart: float, noise: float, holds: bool
+) -> None:
+    found = replace(states(1.0, apart), again=states(1.0, noise).resumed)
+    assert found.holds is holds
+    assert ("not deterministic" in found.said("x")) is (noise > 0)
 
 
 def test_amp_resume_fails_where_the_scaler_was_not_at_work(

@@ -15,6 +15,7 @@ MARKS = {
     "<!-- needs a cluster -->": "cluster",
     "<!-- needs data -->": "data",
     "<!-- needs Apptainer -->": "apptainer",
+    "<!-- needs a GPU -->": "gpu",
 }
 SMALLER = {
     "train_samples": "128",

@@ -35,17 +35,21 @@ def gpu_check(arguments: argparse.Namespace) -> int:
         summary,
         write_results,
     )
-    from scalewatt.gpu_checks.check_runner import run_checks
+    from scalewatt.gpu_checks.check_runner import Checked, run_checks
     from scalewatt.gpu_checks.check_types import FAILED
 
     began_s = time.monotonic()
     checks = chosen_checks(arguments.only)
     facts = machine(arguments.rehearse)
-    told = lambda one: print(one.line, flush=True)  # noqa: E731
-    found = run_checks(checks, arguments.rehearse, told, named=bool(arguments.only))
-    results = [one.result for one in found]
-    seconds = time.monotonic() - began_s
     folder = new_folder(arguments.out, facts["device_name"])
-    write_results(folder, facts, found, seconds)
-    print(f"{summary(results, seconds)}: {folder / 'checks.md'}")
+    found: list[Checked] = []
+
+    def told(one: Checked) -> None:
+        print(one.result.line, flush=True)
+        found.append(one)  # written at once: the machine may be lent for a short time
+        write_results(folder, facts, found, time.monotonic() - began_s)
+
+    run_checks(checks, arguments.rehearse, told, named=bool(arguments.only))
+    results = [one.result for one in found]
+    print(f"{summary(results, time.monotonic() - began_s)}: {folder / 'checks.md'}")
     return int(any(one.verdict == FAILED for one in results))

@@ -40,7 +40,7 @@ class Checked:
 def run_checks(
     checks: Sequence[Check],
     rehearse: bool,
-    told: Callable[[CheckResult], None],
+    told: Callable[[Checked], None],
     named: bool = False,
 ) -> list[Checked]:
     """Run all checks and return their results in the order of `checks`; `told` gets each as it ends.
@@ -59,7 +59,7 @@ def run_checks(
             checked = run_check(check, place, rehearse, processes, named)
             with lock:
                 found[check.name] = checked
-                told(checked.result)
+                told(checked)
 
         try:
             alone = [] if rehearse else [one for one in checks if one.alone]

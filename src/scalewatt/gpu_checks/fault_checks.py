@@ -13,7 +13,8 @@ from scalewatt.run_files.progress_files import read_progress, read_segments
 STAND_IN = Path(__file__).parent / "stand_in_nvml"
 UNKNOWN_ERROR, ZERO_POWER, LOST = "unknown_error", "zero_power", "lost"
 """What the driver reports: an error that it cannot explain, 0 W, and a GPU that fell off the bus."""
-_EPOCHS = 24
+_EPOCHS = {True: 24, False: 8}
+"""By whether it is a rehearsal."""
 _RESTARTED = "monitor_lost"
 
 
@@ -29,7 +30,7 @@ def gpu_faults(bench: Bench) -> Finding:
 
 def _trained(bench: Bench, faults: tuple[str, ...]) -> SmallTraining:
     """Return a training that has ended, NVML having failed since its second epoch."""
-    spec = small_spec(bench.rehearse, FOURCASTNET, epochs=_EPOCHS)
+    spec = small_spec(bench.rehearse, FOURCASTNET, epochs=_EPOCHS[bench.rehearse])
     training = SmallTraining.of(bench, "-".join(faults), spec)
     begin = training.folder / "faults-begin"
     environment = {

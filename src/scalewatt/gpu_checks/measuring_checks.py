@@ -14,8 +14,9 @@ COST = 0.01
 """How much longer an update may take with the sampler: the upper end of the interval."""
 PHASES = 0.05
 """By how much the phases' sum may differ from the clock."""
-LEFT_S = 0.005
-"""How long a GPU may still have to work when the stage `train` ends: the wait for it is over by then."""
+LEFT_S = 0.01
+"""How long a GPU may still have to work when the stage `train` ends: the wait for it is over by then, but
+running statistics are sent between ranks after it."""
 _NOT_APPLIED = "the limit is for a GPU and not applied"
 
 

@@ -12,7 +12,9 @@ import torch.distributed as dist
 from torch import nn
 
 from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.common.errors import InputError
 from scalewatt.common.termination import StopRequest
+from scalewatt.gpu_checks.check_types import CheckSkipped
 from scalewatt.gpu_checks.small_trainings import FOURCASTNET, RESNET50, small_spec
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
@@ -65,6 +67,11 @@ def losses_of(trainer: Trainer, updates: int = _UPDATES) -> list[float]:
     return found
 
 
+def large_images() -> RunSpec:
+    """Return a ResNet50 whose updates keep a GPU busy for much longer than it takes to give them to it."""
+    return small_spec(False, RESNET50, local_batch_size=64, settings={"image_size": 224})
+
+
 # --- parts ----------------------------------------------------------------------------------------
 
 
@@ -109,7 +116,7 @@ def phases_and_stages(folder: Path, rehearse: bool) -> dict[str, Any]:
         # A batch large enough that what lies between the phases is small against them.
         spec = small_spec(rehearse, FOURCASTNET, local_batch_size=10, dataset_samples=80)
     else:
-        spec = small_spec(rehearse, RESNET50)
+        spec = large_images()
     _, device = joined(rehearse)
     events = _WatchedEvents(folder / "events.jsonl", device)
     trainer = trainer_of(spec, folder / "phases", rehearse, events=events)
@@ -167,7 +174,10 @@ def compiling(folder: Path, rehearse: bool, start: int) -> dict[str, Any]:
     for name in ("eager", "compiled") if start == 1 else ("compiled",):
         settings = {"compile": name == "compiled", **shape}
         spec = small_spec(rehearse, FOURCASTNET, settings=settings)
-        trainer = trainer_of(spec, folder / f"{name}-{start}", rehearse, max_updates=1)
+        try:
+            trainer = trainer_of(spec, folder / f"{name}-{start}", rehearse, max_updates=1)
+        except InputError as error:  # no compiler
+            raise CheckSkipped(str(error)) from error
         began_s = time.perf_counter()
         trainer.warm_up()
         found[f"{name}_s"] = time.perf_counter() - began_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -11,15 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 
 from scalewatt.common.termination import ABORT_S
 from scalewatt.energies.integration.integrate import validate
 from scalewatt.gpu_checks.check_types import CheckSkipped
 from scalewatt.gpu_checks.measuring_checks import PERIODS_S
-from scalewatt.gpu_checks.network_parts import joined, trainer_of
-from scalewatt.gpu_checks.small_trainings import FOURCASTNET, RESNET50, small_spec
+from scalewatt.gpu_checks.network_parts import joined, large_images, trainer_of
+from scalewatt.gpu_checks.small_trainings import FOURCASTNET, small_spec
 from scalewatt.monitoring.perun_session import monitored
 from scalewatt.provenance.versions import gpu_identity
 from scalewatt.recordings.journal import read_journal
@@ -40,23 +40,16 @@ class Counted:
     end_j: float
 
 
-def nvml_gpu(rehearse: bool) -> tuple[Any, int]:
-    """Return pynvml and NVML's index of the GPU that is checked; CheckSkipped without NVML."""
+def working_nvml() -> Any:
+    """Return pynvml; CheckSkipped if it does not answer, or knows no GPU."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
+        pynvml.nvmlDeviceGetHandleByIndex(0)
     except Exception as error:  # no binding, no driver, no GPU
         raise CheckSkipped(f"NVML does not answer ({error!r})") from error
-    if rehearse:
-        return pynvml, 0
-    index = gpu_identity(torch.device("cuda", 0)).index
-    if index is None or index >= count:
-        raise CheckSkipped(
-            "NVML does not know this GPU (a partition of one has no power of its own)"
-        )
-    return pynvml, index
+    return pynvml
 
 
 # --- power against the counter --------------------------------------------------------------------
@@ -64,13 +57,18 @@ def nvml_gpu(rehearse: bool) -> tuple[Any, int]:
 
 def power_and_counter(folder: Path, rehearse: bool) -> dict[str, Any]:
     """Return a GPU's energy over bursts of work, by its power as recorded and by its counter, in J."""
-    nvml, index = nvml_gpu(rehearse)
+    nvml = working_nvml()
     recording = folder / "perun"
     recording.mkdir()
-    args = (nvml, index, rehearse)
-    counted = monitored(_bursts, args, recording, _STEM, 0.1, "gpu-check", ABORT_S)
-    if counted is None:
+    # CUDA begins within: perun starts its sampler before, as in a training.
+    found = monitored(_bursts, (nvml, rehearse), recording, _STEM, 0.1, "gpu-check", ABORT_S)
+    if found is None:
         raise RuntimeError("perun caught an error in the bursts of work")
+    index, counted = found
+    if counted is None:
+        raise CheckSkipped(
+            "NVML does not know this GPU (a partition of one has no power of its own)"
+        )
     series = _power_series(recording, index)
     validated = validate(series, 0.1)
     return {
@@ -93,8 +91,14 @@ def _power_series(recording: Path, index: int) -> SensorSeries:
     return found
 
 
-def _bursts(nvml: Any, index: int, rehearse: bool) -> Counted:
-    """Work in bursts of a second, idle before, between and after; both ends at idle power."""
+def _bursts(nvml: Any, rehearse: bool) -> tuple[int | None, Counted | None]:
+    """Work in bursts of a second, idle before, between and after; both ends at idle power.
+
+    Returns NVML's index of the GPU and its counter; None if NVML does not know it.
+    """
+    index = 0 if rehearse else gpu_identity(torch.device("cuda", 0)).index
+    if index is None:
+        return None, None
     idle_s, burst_s, bursts = (0.5, 0.5, 3) if rehearse else (2.0, 1.0, 4)
     device = torch.device("cpu" if rehearse else "cuda")
     work = _multiplications(device, 64 if rehearse else 8192)
@@ -113,7 +117,7 @@ def _bursts(nvml: Any, index: int, rehearse: bool) -> Counted:
     time.sleep(idle_s)
     end_s, end_j = time.time(), nvml.nvmlDeviceGetTotalEnergyConsumption(handle) * 1e-3
     time.sleep(0.3)  # a sample after the end
-    return Counted(start_s, end_s, start_j, end_j)
+    return index, Counted(start_s, end_s, start_j, end_j)
 
 
 def _multiplications(device: torch.device, size: int) -> Callable[[], None]:
@@ -136,7 +140,7 @@ def sampler_cost(folder: Path, rehearse: bool) -> dict[str, Any]:
     Blocks come in the order ABBA (A without, B with). For A the sampler is stopped, so that network,
     memory and kernels are the same in both.
     """
-    nvml_gpu(rehearse)
+    working_nvml()
     found = {}
     for period_s in PERIODS_S:
         recording = folder / f"perun-{period_s:g}"
@@ -150,10 +154,11 @@ def sampler_cost(folder: Path, rehearse: bool) -> dict[str, Any]:
 
 
 def _blocks(folder: Path, rehearse: bool) -> dict[str, Any]:
-    block_s, groups = (0.2, 2) if rehearse else (2.0, 4)
-    (sampler,) = psutil.Process().children()
-    model = FOURCASTNET if rehearse else RESNET50
-    trainer = trainer_of(small_spec(rehearse, model), folder, rehearse)
+    block_s, groups = (0.2, 2) if rehearse else (1.5, 4)
+    (sampler,) = multiprocessing.active_children()
+    assert sampler.pid is not None
+    spec = small_spec(True, FOURCASTNET) if rehearse else large_images()
+    trainer = trainer_of(spec, folder, rehearse)
     step = partial(_update, trainer, next(iter(trainer.loader)))
     _, device = joined(rehearse)
     updates = _updates_in(step, block_s, device)

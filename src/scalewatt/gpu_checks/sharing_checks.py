@@ -119,6 +119,7 @@ CHECKS = (
         "that does.",
         f"exit code {_REFUSED}, no traceback, and that batch trains",
         out_of_memory,
+        limit_s=180,
         alone=True,
         needs_gpu=True,
     ),
