@@ -115,8 +115,9 @@ def new_folder(given: Path | None, device_name: str) -> Path:
 def write_results(
     folder: Path, facts: dict[str, Any], found: Sequence[Checked], seconds: float
 ) -> None:
-    """Write checks.json and checks.md to `folder`, and a log of each check that did not pass."""
-    results = [one.result for one in found]
+    """Write checks.json and checks.md to `folder`, in the order of CHECKS, and a log of what did not pass."""
+    order = {check.name: number for number, check in enumerate(CHECKS)}
+    results = sorted((one.result for one in found), key=lambda one: order.get(one.name, -1))
     for one in found:
         if one.log and one.result.verdict != PASSED:
             write_text(folder / f"{one.result.name}.log", one.log)

@@ -114,7 +114,7 @@ def phases_and_stages(folder: Path, rehearse: bool) -> dict[str, Any]:
     """
     if rehearse:
         # A batch large enough that what lies between the phases is small against them.
-        spec = small_spec(rehearse, FOURCASTNET, local_batch_size=10, dataset_samples=80)
+        spec = small_spec(rehearse, FOURCASTNET, local_batch_size=10, dataset_samples=200)
     else:
         spec = large_images()
     _, device = joined(rehearse)
@@ -147,7 +147,7 @@ def layouts(folder: Path, rehearse: bool) -> dict[str, Any]:
             handle = _first_convolution(trainer.network.weights).register_forward_pre_hook(
                 lambda _, given, seen=inputs: seen.append(is_channels_last(given[0]))
             )
-            losses[name] = losses_of(trainer)
+            losses[name] = losses_of(trainer, 2 if rehearse else _UPDATES)
             handle.remove()
             weights = [p for p in trainer.network.weights.parameters() if p.dim() == 4]
             found.setdefault(precision, {})[name] = {
