@@ -13,7 +13,7 @@ from scalewatt.run_files.progress_files import read_progress, read_segments
 STAND_IN = Path(__file__).parent / "stand_in_nvml"
 UNKNOWN_ERROR, ZERO_POWER, LOST = "unknown_error", "zero_power", "lost"
 """What the driver reports: an error that it cannot explain, 0 W, and a GPU that fell off the bus."""
-_EPOCHS = {True: 24, False: 8}
+_EPOCHS = {True: 24, False: 16}
 """By whether it is a rehearsal."""
 _RESTARTED = "monitor_lost"
 
