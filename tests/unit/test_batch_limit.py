@@ -64,6 +64,7 @@ def trainer_of(limit: int, batch: int) -> Any:
         device=SimpleNamespace(type="cuda"),
         network=SimpleNamespace(weights=network),
         optimizer=optimizer,
+        workload=SimpleNamespace(release=lambda: None),
         trial_pass=trial_pass,
     )
 

@@ -112,7 +112,8 @@ def test_an_energy_that_is_not_known_is_null_and_never_0(tmp_path: Path, what: s
 
 def test_on_a_cpu_the_cpus_energy_counts_with_its_interval(tmp_path: Path) -> None:
     own = [
-        part("cpu", stage, s, j, devices=2, origin="estimated") | {"energy_low_j": j / 5, "energy_high_j": j * 5}
+        part("cpu", stage, s, j, devices=2, origin="estimated")
+        | {"energy_low_j": j / 5, "energy_high_j": j * 5}
         for stage, s, j in (("startup", 10, 500.0), ("train", 16, 1600.0))
     ]  # fmt: skip
     (one,) = built(tmp_path, [run_of(tmp_path, energy=own, torch_device="cpu", device_name="CPU")])

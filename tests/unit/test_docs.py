@@ -89,9 +89,10 @@ TYPES = {
     "dictionary<values=string, indices=int16, ordered=0>": "word",
 }
 NEVER = "–"
-MADE_BY_THE_USER = tuple(
-    f"campaigns/{name}.yaml"
-    for name in ("batch-study", "first", "mine", "mlperf-v4", "paper-horeka", "pilot")
+_MINE = ("batch-study", "first", "mine", "mlperf-v4", "paper-horeka", "pilot")
+MADE_BY_THE_USER = (
+    *(f"campaigns/{name}.yaml" for name in _MINE),
+    "results/one-gpu-h100/campaign.yaml",
 )
 
 

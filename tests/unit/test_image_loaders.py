@@ -98,7 +98,8 @@ def test_what_the_device_decodes_shows_the_views_of_the_loader_of_bytes(
     for key, found, label in zip(KEYS, pixels, labels, strict=True):
         expected, own_label = bytes_[key]
         difference = (found.int() - expected.int()).abs()
-        assert difference.max() <= 1 and difference.float().mean() < 0.1
+        # The kernel for bytes rounds after each direction, that for floats once.
+        assert difference.max() <= 1 and difference.float().mean() < 0.3
         assert int(label) == own_label
 
 
@@ -126,6 +127,14 @@ def test_a_batch_of_files_comes_from_a_worker_as_it_is(folder: Path) -> None:
     (loaded,) = loader
     expected = files.collate([files[key] for key in KEYS[:6]])  # type: ignore[attr-defined]
     assert torch.equal(loaded.content, expected.content) and loaded.views == expected.views
+
+
+def test_random_images_are_the_same_after_they_were_forgotten() -> None:
+    images = RandomImages(8, 3, CPU, False)
+    before = images.batch(4)
+    assert images.batch(4) is before
+    images.clear()
+    assert images.batch(4) is not before and torch.equal(images.batch(4), before)
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,12 @@ from scalewatt.campaign.campaign_types import (
     Series,
 )
 from scalewatt.campaign.cluster import known_devices
+from scalewatt.campaign.dataset_rules import check_apart
 from scalewatt.campaign.external_command import CommandExpansion, is_command
 from scalewatt.campaign.imported_campaign import read_imported
 from scalewatt.campaign.model_registry import campaign_schema, known_models
 from scalewatt.campaign.registered_campaign import check_seeds, expand_registered
-from scalewatt.campaign.series_expansion import Expansion, check_apart
+from scalewatt.campaign.series_expansion import Expansion
 from scalewatt.campaign.table_requests import check_variants
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, defaults, one_of

@@ -17,12 +17,10 @@ from scalewatt.campaign.campaign_types import (
     check_accumulation,
     check_replicas,
 )
+from scalewatt.campaign.dataset_rules import check_dataset, sample_counts
 from scalewatt.campaign.model_registry import known_models, model_key
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, defaults, one_of
-
-EMBEDDED_SCANS, EMBEDDED_CLASSES = 1797, 10
-"""What scikit-learn's handwriting scans have."""
 
 LARGEST_SEED = 2**32 - 1
 """As the schema has it."""
@@ -120,16 +118,13 @@ class Expansion:
                 f"{self.where}: the dataset's name has {len(name.encode())} bytes "
                 f"({name[:60]}…); allowed: at most {LONGEST_ID}, as files are named by it"
             )
-        for key in ("train_years", "validation_years", "test_years"):
-            first, last = datasets[name].get(key, (0, 0))
-            if first > last:
-                raise InputError(
-                    f"{self.where}: dataset '{name}': {key}: [{first}, {last}] is the wrong way "
-                    "round; allowed: first and last year"
-                )
-        self._check_embedded(name, datasets[name])
-        self._check_generated(name, datasets[name])
-        self._check_needs_data(name, datasets[name])
+        where = f"{self.where}: dataset '{name}'"
+        check_dataset(where, datasets[name])
+        if datasets[name]["source"] == "none" and not self._is_synthetic:
+            raise InputError(
+                f"{where} has source none, but loader is {self.settings.get('loader')}; allowed: "
+                "loader synthetic, or a dataset with data"
+            )
         needed = known_models()[self.model].data_format
         if datasets[name]["format"] != needed:
             raise InputError(
@@ -140,34 +135,6 @@ class Expansion:
             self._check_network(datasets[name]["grid"], name)
             self._check_forecasts(datasets[name])
         return {"name": name, **datasets[name]}
-
-    def _check_embedded(self, name: str, dataset: dict[str, Any]) -> None:
-        if dataset["source"] != "embedded" or dataset["format"] != "imagenet":
-            return
-        wanted = dataset["train_samples"] + dataset["validation_samples"]
-        if wanted > EMBEDDED_SCANS or dataset["classes"] != EMBEDDED_CLASSES:
-            raise InputError(
-                f"{self.where}: dataset '{name}': {wanted} samples of {dataset['classes']} classes; "
-                f"allowed: at most {EMBEDDED_SCANS} scans, train_samples and validation_samples "
-                f"together, of {EMBEDDED_CLASSES} classes"
-            )
-
-    def _check_generated(self, name: str, dataset: dict[str, Any]) -> None:
-        if dataset["source"] != "generated":
-            return
-        least = min(dataset["train_samples"], dataset["validation_samples"])
-        if dataset["classes"] > least:
-            raise InputError(
-                f"{self.where}: dataset '{name}': {dataset['classes']} classes; allowed: at most {least}, "
-                "as many as a split has photos"
-            )
-
-    def _check_needs_data(self, name: str, dataset: dict[str, Any]) -> None:
-        if dataset["source"] == "none" and not self._is_synthetic:
-            raise InputError(
-                f"{self.where}: dataset '{name}' has source none, but loader is "
-                f"{self.settings.get('loader')}; allowed: loader synthetic, or a dataset with data"
-            )
 
     @property
     def _is_synthetic(self) -> bool:
@@ -394,31 +361,3 @@ def _canonical(settings: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]
     """Return settings with 4 and 4.0 as one value, where a number is meant: a spec's text is hashed."""
     kinds = {key: entry.get("type") for key, entry in part["properties"].items()}
     return {k: float(v) if kinds[k] == "number" else v for k, v in settings.items()}
-
-
-def sample_counts(dataset: dict[str, Any]) -> tuple[int, int]:
-    """Return training and validation samples of a whole dataset."""
-    if dataset["format"] == "imagenet":
-        return dataset["train_samples"], dataset["validation_samples"]
-
-    def samples(key: str) -> int:
-        first, last = dataset[key]
-        return (last - first + 1) * dataset["samples_per_year"]
-
-    return samples("train_years"), samples("validation_years")
-
-
-def check_apart(where: str, dataset: dict[str, Any]) -> None:
-    """Refuse years that are trained on and validated or tested on: the errors would be too small.
-
-    For what is yet to be trained: what is finished can be drawn and exported nevertheless.
-    """
-    first, last = dataset.get("train_years", (0, -1))
-    for key in ("validation_years", "test_years"):
-        begin, end = dataset.get(key, (0, -1))
-        if begin <= end and begin <= last and first <= end:
-            raise InputError(
-                f"{where}: {key}: [{begin}, {end}] shares years with train_years [{first}, {last}]; "
-                "allowed: years that are not trained on; to draw from finished runs only: "
-                "--config results_only=true"
-            )

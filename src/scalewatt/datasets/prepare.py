@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import is_made_here
-from scalewatt.campaign.series_expansion import sample_counts
+from scalewatt.campaign.dataset_rules import sample_counts
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json_object, write_json
 from scalewatt.common.processes import die_with

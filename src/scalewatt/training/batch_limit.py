@@ -86,6 +86,7 @@ def fits(trainer: Trainer, size: int) -> bool:
 
 def _free_memory(trainer: Trainer) -> None:
     trainer.optimizer.zero_grad(set_to_none=True)
+    trainer.workload.release()  # batches of sizes that were tried before
     gc.collect()
     if trainer.device.type == "cuda":
         torch.cuda.empty_cache()

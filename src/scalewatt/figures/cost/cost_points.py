@@ -103,7 +103,7 @@ def _abbreviations(points: pd.DataFrame) -> str:
     shown = [
         f"{word}: {meaning}"
         for word, meaning in known.items()
-        if points["setting"].str.contains(word, regex=False).any()
+        if any(word in setting for setting in points["setting"])
     ]
     return f"{'; '.join(shown)}." if shown else ""
 

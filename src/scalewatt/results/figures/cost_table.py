@@ -71,7 +71,8 @@ def cost_per_sample(definition: Row, configurations: pd.DataFrame, results: Path
     for own in records(chosen):
         files = [RunFiles(results, own["configuration"], r) for r in repeats[own["configuration"]]]
         head = {name: own[name] for name in ("series", "label", *COST_IDENTITY)}
-        rows.append({"figure": definition["figure"], **head, **_costs(own, files)})
+        empty = dict.fromkeys(COST_PER_SAMPLE.names)
+        rows.append(empty | {"figure": definition["figure"], **head, **_costs(own, files)})
     return frame_of(with_compiling(with_front(rows)), COST_PER_SAMPLE)
 
 
