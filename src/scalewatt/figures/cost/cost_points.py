@@ -130,9 +130,13 @@ def _estimate_sentence(points: pd.DataFrame) -> str:
     if points[f"{ENERGY}_estimate_low"].isna().all():
         return ""
     left_open = points["energy_origin"].isin(ORIGINS) & points["pareto_optimal"].isna()
+    open_count = int(left_open.sum())
+    rest = f" Whether {open_count} of the points are Pareto-optimal they leave open." * bool(
+        open_count
+    )
     return (
         "Broad pale bars: where the true value of an estimate lies; runs on one device share most of that"
-        f" error. Whether {int(left_open.sum())} points are Pareto-optimal they leave open."
+        f" error.{rest}"
     )
 
 
