@@ -13,7 +13,6 @@ from typing import NoReturn
 from scalewatt import __version__
 from scalewatt.cli import (  # noqa: F401 (they add to COMMANDS)
     campaigns,
-    checking,
     reproducing,
     runs,
     single_gpu,

@@ -25,7 +25,7 @@ from scalewatt.gpu_study.gpu_here import Machine, cluster_content, least_train_s
 from scalewatt.gpu_study.plain_runs import Stopped, pack, prepare_all, train_all
 from scalewatt.gpu_study.trials import run_trials
 
-_REHEARSAL = {"seconds": 2.0, "trial_s": 0.3}
+_REHEARSAL = {"seconds": 1.0, "trial_s": 0.2}
 CAMPAIGNS = {False: "campaigns/one-gpu.yaml", True: "campaigns/one-gpu-rehearsal.yaml"}
 """By whether it is a rehearsal."""
 _LOCAL = "profiles/local"
@@ -65,15 +65,15 @@ def limits_of(given: Sequence[str], rehearse: bool) -> Limits:
     return Limits(**values)
 
 
-def study(rehearse: bool, limits: Limits, results: Path, draws: bool, packed: Path | None) -> int:
-    """Run the study in `results`/<campaign>, or go on with it; return the exit code.
+def study(rehearse: bool, limits: Limits, draws: bool, packed: Path | None) -> int:
+    """Run the study in results/<campaign>, or go on with it; return the exit code.
 
     Trainings are started here, one after the other with nothing beside them; Snakemake makes the rest of
     their folders. `packed`: a new archive of the results, without weights.
     """
     machine = machine_here(rehearse)
     name = f"{read_yaml(PROJECT_ROOT / CAMPAIGNS[rehearse])['name']}-{machine.device}"
-    folder = results / name
+    folder = Path("results", name)
     campaign_file, cluster_file = folder / "campaign.yaml", folder / "cluster.yaml"
     if campaign_file.exists():
         print(f"{campaign_file}: was fitted before; its unfinished runs go on", flush=True)
