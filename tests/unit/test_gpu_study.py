@@ -246,7 +246,7 @@ def small() -> Campaign:
 def test_trials_time_real_updates_in_a_process_of_their_own(tmp_path: Path) -> None:
     wanted = [one for one in asked(small()) if one.spec.model == "fourcastnet"]
     told: list[str] = []
-    found = run_trials(wanted, "cpu", 0.05, told.append)
+    found = run_trials(wanted, "cpu", 1, 0.05, told.append)
     assert set(found) == {one.spec.configuration for one in wanted}
     for one in wanted:
         trial = found[one.spec.configuration]
@@ -263,7 +263,7 @@ def test_a_trial_that_fails_names_its_configuration_and_the_reason(tmp_path: Pat
     ]
     broken = replace(one, spec=replace(one.spec, settings={**one.spec.settings, "embed_dim": 63}))
     with pytest.raises(InputError, match=r"ended at fourcastnet\.finetune-.*: exit code 1: "):
-        run_trials([broken], "cpu", 0.05, print)
+        run_trials([broken], "cpu", 1, 0.05, print)
 
 
 class LittleMemory:

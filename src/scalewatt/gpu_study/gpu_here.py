@@ -36,9 +36,9 @@ class Machine:
 
 def machine_here(rehearse: bool) -> Machine:
     """Return this machine's first GPU, or in a rehearsal its CPU; InputError where there is no GPU."""
-    cores = len(os.sched_getaffinity(0))
     if rehearse:
-        return Machine(CPU, "CPU", cores)
+        # On one core: threads of several that wait for each other are slow on a machine with other work.
+        return Machine(CPU, "CPU", 1)
     import torch
 
     if not torch.cuda.is_available():
@@ -47,7 +47,7 @@ def machine_here(rehearse: bool) -> Machine:
             " says what is missing), or --rehearse, which tries everything at a small size on the CPU"
         )
     name = torch.cuda.get_device_name(0)
-    return Machine(device_word(name), name, cores)
+    return Machine(device_word(name), name, len(os.sched_getaffinity(0)))
 
 
 def device_word(name: str) -> str:

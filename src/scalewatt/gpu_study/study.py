@@ -127,8 +127,9 @@ def _fit_to(machine: Machine, rehearse: bool, limits: Limits, folder: Path) -> N
     campaign = expand(content, PROJECT_ROOT / source, cluster.devices)
     print(f"{machine.name}: trying {len(campaign.series)} trainings of {source}", flush=True)
     folders = prepare_all(campaign, cluster, folder)
-    torch_device = cluster.devices[machine.device].torch_device
-    trials = run_trials(asked_trials(campaign, folders), torch_device, limits.trial_s, _say)
+    device = cluster.devices[machine.device]
+    asked = asked_trials(campaign, folders)
+    trials = run_trials(asked, device.torch_device, device.cpus_per_rank, limits.trial_s, _say)
     seconds = limits.seconds or least_train_s(
         machine.name, campaign_period_s(campaign), limits.energy_error
     )

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,7 +44,11 @@ class Asked:
 
 
 def run_trials(
-    asked: Iterable[Asked], torch_device: str, seconds: float, tell: Callable[[str], None]
+    asked: Sequence[Asked],
+    torch_device: str,
+    threads: int,
+    seconds: float,
+    tell: Callable[[str], None],
 ) -> dict[str, Trial]:
     """Return the trials by configuration; InputError if their process fails.
 
@@ -65,7 +69,7 @@ def run_trials(
             ],
         }
         write_json(Path(folder, "order.json"), order)
-        problem = _run_child(Path(folder))
+        problem = _run_child(Path(folder), threads)
         lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
         found = [Trial(**json.loads(line)) for line in lines]
     if problem or len(found) < len(unique):
@@ -95,10 +99,10 @@ def told(trial: Trial) -> str:
     return f"  {trial.configuration}: LBS {trial.local_batch_size}, {rate:.1f} samples/s{memory}"
 
 
-def _run_child(folder: Path) -> str | None:
+def _run_child(folder: Path, threads: int) -> str | None:
     """Run the trials of `folder`'s order; return why they failed, None if they did not."""
     command = [sys.executable, "-m", "scalewatt.gpu_study.trial_child", str(folder / "order.json")]
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled")}
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, env=environment, timeout=LIMIT_S, check=False
