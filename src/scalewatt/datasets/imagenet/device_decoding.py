@@ -133,11 +133,19 @@ def _seen(pixels: torch.Tensor, view: View, image_size: int) -> torch.Tensor:
     left, upper, right, lower = view.box
     if right > pixels.shape[2] or lower > pixels.shape[1]:
         raise InputError(f"{view.path}: is smaller than its header says; expected a whole image")
-    part = pixels[:, upper:lower, left:right].float()
-    # In floats: torch has this kernel for bytes on CPUs only.
-    seen = functional.interpolate(part[None], size=view.resize, mode="bilinear", antialias=True)[0]
+    part = pixels[:, upper:lower, left:right]
     height, width = view.resize
+    # First across, then down, with bytes between: as Pillow and torch's kernel for bytes, which CPUs
+    # alone have.
+    seen = _resized(_resized(part, part.shape[1], width), height, width)
     upper, left = round((height - image_size) / 2), round((width - image_size) / 2)
     seen = seen[:, upper : upper + image_size, left : left + image_size]
-    seen = seen.round_().clamp_(0, 255).to(torch.uint8)
     return seen.flip(2) if view.mirrored else seen
+
+
+def _resized(pixels: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    size = height, width
+    exact = functional.interpolate(
+        pixels[None].float(), size=size, mode="bilinear", antialias=True
+    )[0]
+    return exact.round_().clamp_(0, 255).to(torch.uint8)
