@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from python_path import first_on_path
+
 _PRELOADED = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -47,7 +49,7 @@ def no_flock(folder: Path, number: int) -> dict[str, str]:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         (folder / "sitecustomize.py").write_text(_IMPORTED.format(number=number))
-        return {**os.environ, "PYTHONPATH": str(folder)}
+        return {**os.environ, "PYTHONPATH": first_on_path(folder)}
     source, library = folder / "no_flock.c", folder / "no_flock.so"
     source.write_text(_PRELOADED)
     options = ["-shared", "-fPIC", f"-DREFUSAL={number}", "-o", str(library), str(source), "-ldl"]

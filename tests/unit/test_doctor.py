@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from doctor_files import counters, one_of, profile
+from python_path import first_on_path
 
 from scalewatt.cli import main
 from scalewatt.doctor import examine as module
@@ -69,7 +70,9 @@ def test_a_gpu_on_the_bus_without_a_driver_needs_one(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_gpus_are_found_through_nvml_in_a_process_of_its_own() -> None:
-    programs = Subprocesses(sys.executable, {**os.environ, "PYTHONPATH": str(STAND_IN_NVML)})
+    programs = Subprocesses(
+        sys.executable, {**os.environ, "PYTHONPATH": first_on_path(STAND_IN_NVML)}
+    )
     (nvml,) = programs.run(Machine().probe("nvml"), 60.0).objects
     gpus = assess_gpus(nvml, 0, needed=False)
     assert gpus.outcome == OK

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from python_path import first_on_path
 
 from scalewatt.monitoring import sampler as module
 from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
@@ -64,7 +65,7 @@ else:
 def start(folder: Path, samples: int) -> tuple[subprocess.Popen[str], int]:
     """Start a rank; it and its sampler's process id."""
     environment = {**os.environ, FOLDER_VARIABLE: str(folder / "samplers")}
-    environment["PYTHONPATH"] = str(STAND_IN)
+    environment["PYTHONPATH"] = first_on_path(STAND_IN)
     rank = subprocess.Popen(
         [sys.executable, "-c", RANK, str(folder), HOST, str(samples)],
         env=environment,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from stand_in_rapl import WATTS
 from training import CLUSTER
-from workspace import Workspace, environment
+from workspace import Workspace, environment, first_on_path
 
 from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE
 from scalewatt.results.tables.idle import ProbePowers, probe_powers
@@ -94,7 +93,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> ProbePowers:
     if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
         pytest.skip("covering /sys/class/powercap needs a mount namespace (root)")
     out = tmp_path_factory.mktemp("measured") / "probe"
-    nvml = os.pathsep.join([str(HERE / "stand_in_nvml"), os.environ.get("PYTHONPATH", "")])
+    nvml = first_on_path(HERE / "stand_in_nvml")
     subprocess.run(
         ["unshare", "-m", sys.executable, str(HERE / "stand_in_rapl.py"), *command(out, 0.1)],
         env={**environment(), "PYTHONPATH": nvml},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 from stand_in_rapl import WATTS, WRAPS_AFTER_S
 from test_resume import WAVES
 from training import CLUSTER, Training
-from workspace import environment
+from workspace import environment, first_on_path
 
 from scalewatt.energies.accounting.account import write_energy
 from scalewatt.energies.integration.integrate import validate
@@ -67,7 +66,7 @@ def recorded(training: Training) -> Path:
     """The recording of a training with stand-in counters and GPUs, alone on its node."""
     if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
         pytest.skip("covering /sys/class/powercap needs a mount namespace (root)")
-    nvml = os.pathsep.join([str(HERE / "stand_in_nvml"), os.environ.get("PYTHONPATH", "")])
+    nvml = first_on_path(HERE / "stand_in_nvml")
     alone = {FOLDER_VARIABLE: str(training.folder / "samplers")}
     subprocess.run(
         ["unshare", "-m", sys.executable, str(HERE / "stand_in_rapl.py"), *training.command()],

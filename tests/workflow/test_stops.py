@@ -18,6 +18,7 @@ import pytest
 from test_interruptions import PATIENCE_S, checkpointed, wait_for
 from test_resume import WAVES, assert_same_training
 from training import Training
+from workspace import first_on_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -131,7 +132,9 @@ def test_a_run_that_stops_within_an_evaluation_evaluates_again_and_learns_the_sa
 ) -> None:
     training = long_run(tmp_path / "run", data)
     (tmp_path / "sitecustomize.py").write_text(SITE)
-    told = replace(training, launcher=f"env PYTHONPATH={tmp_path} {training.launcher}")
+    told = replace(
+        training, launcher=f"env PYTHONPATH={first_on_path(tmp_path)} {training.launcher}"
+    )
     code, output = told.run()
     assert code == 75, output
     position = json.loads((training.work / "position.json").read_text())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from workspace import TINY, environment
+from workspace import TINY, environment, first_on_path
 
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
@@ -38,7 +38,7 @@ NOT_LEARNT = ("segment", "peak_memory_bytes")
 
 def slowed(update_s: float) -> dict[str, str]:
     """The environment in which each update of a training waits so long, without using a processor."""
-    return {"PYTHONPATH": str(SLOW_UPDATES), "UPDATE_S": str(update_s)}
+    return {"PYTHONPATH": first_on_path(SLOW_UPDATES), "UPDATE_S": str(update_s)}
 
 
 def slow_launcher(launcher: str, update_s: float) -> str:
@@ -48,7 +48,7 @@ def slow_launcher(launcher: str, update_s: float) -> str:
 
 def slow_removal(removal_s: float) -> dict[str, str]:
     """The environment in which removing a node's copy of the images takes so long."""
-    return {"PYTHONPATH": str(SLOW_REMOVAL), "REMOVAL_S": str(removal_s)}
+    return {"PYTHONPATH": first_on_path(SLOW_REMOVAL), "REMOVAL_S": str(removal_s)}
 
 
 def launcher_in(environment: dict[str, str], launcher: str) -> str:
@@ -62,7 +62,7 @@ AHEAD_S = 2.0
 
 def wrong_clock(host: str) -> dict[str, str]:
     """The environment in which the clock of Python's processes on a host is AHEAD_S ahead."""
-    return {"PYTHONPATH": str(WRONG_CLOCK), "WRONG_HOST": host, "AHEAD_S": str(AHEAD_S)}
+    return {"PYTHONPATH": first_on_path(WRONG_CLOCK), "WRONG_HOST": host, "AHEAD_S": str(AHEAD_S)}
 
 
 def prepare(folder: Path) -> None:

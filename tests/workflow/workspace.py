@@ -29,6 +29,11 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
+def first_on_path(folder: Path) -> str:
+    """PYTHONPATH with a folder before what is on it, where the project itself may be."""
+    return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+
+
 @dataclass(frozen=True)
 class Workspace:
     """A working copy at `path`."""
