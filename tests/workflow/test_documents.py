@@ -41,6 +41,10 @@ ARCHIVES = (
 CONDA = "tests/workflow/test_conda.py"
 WITHOUT_TORCH = f"{CONDA}::test_all_of_a_campaign_but_trainings_is_made_without_torch"
 INSTALLED = f"{CONDA}::test_what_is_installed_is_the_same_as_in_the_environment_of_make"
+OWN_TORCH = (
+    "tests/workflow/test_own_torch.py"
+    "::test_a_node_with_its_own_torch_has_neither_snakemake_nor_an_installed_scalewatt"
+)
 COMPLETION = "tests/unit/test_completion.py::test_the_documents_lines_leave_a_file_for_each_shell"
 DOCTOR = "tests/unit/test_doctor.py"
 EXAMINED = f"{DOCTOR}::test_the_command_examines_this_machine_and_perun_really_samples"
@@ -69,6 +73,13 @@ ELSEWHERE = {
     "envs/install.sh analysis analysis": INSTALLED,
     ". analysis/bin/activate": INSTALLED,
     "snakemake --profile profiles/local figure2 --config campaign=config.yaml": WITHOUT_TORCH,
+    # In a venv that has what such a node has, with the page's own blocks.
+    "python3 -m pip download --no-deps -r envs/gpu-node.txt -d wheels": OWN_TORCH,
+    "python3 -m venv --system-site-packages .venv-node": OWN_TORCH,
+    ". .venv-node/bin/activate": OWN_TORCH,
+    "pip install --no-index --no-deps --find-links wheels -r envs/gpu-node.txt": OWN_TORCH,
+    "export PYTHONPATH=$PWD/src": OWN_TORCH,
+    "python -m scalewatt.cli doctor": OWN_TORCH,
     # With a program that stands in for conda.
     "snakemake --profile profiles/local figure2 --sdm conda": (
         f"{CONDA}::test_a_figure_is_made_in_the_environment_that_its_rules_name"
