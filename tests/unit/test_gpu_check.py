@@ -27,7 +27,7 @@ from scalewatt.gpu_checks.check_types import (
     Finding,
 )
 from scalewatt.gpu_checks.measuring_checks import cost_with_interval, phases_and_stages
-from scalewatt.gpu_checks.network_checks import channels_last, compiling, nccl_one_rank
+from scalewatt.gpu_checks.network_checks import channels_last, compiling, nccl_one_rank, nvjpeg
 from scalewatt.gpu_checks.resume_checks import DISTANCE, States, amp_resume, bitwise_resume
 from scalewatt.gpu_checks.sharing_checks import out_of_memory
 from scalewatt.gpu_checks.small_trainings import RESNET50, SmallTraining, differences, small_spec
@@ -298,6 +298,28 @@ def test_a_group_on_a_gpu_must_be_nccls(
     found = {"backend": backend, "device": "cuda:0", "sum": total, "expected": 3.0}
     parts(monkeypatch, found)
     assert nccl_one_rank(bench(tmp_path)).holds is holds
+
+
+@pytest.mark.parametrize(
+    ("device", "pixels", "views", "holds"),
+    [
+        ("cuda:0", 1.9, 1.9, True),
+        ("cuda:0", 2.1, 0.1, False),
+        ("cuda:0", 0.1, 2.1, False),
+        ("cpu", 0.0, 0.0, False),
+    ],
+)
+def test_photos_must_be_decoded_on_the_gpu_as_on_a_cpu(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    pixels: float,
+    views: float,
+    holds: bool,
+) -> None:
+    found = {"device": device, "photos": 64, "pixels": [pixels, 9.0], "views": [views, 9.0]}
+    parts(monkeypatch, found)
+    assert nvjpeg(bench(tmp_path)).holds is holds
 
 
 @pytest.mark.parametrize(

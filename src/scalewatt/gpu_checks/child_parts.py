@@ -24,6 +24,7 @@ def _parts() -> dict[str, Callable[..., dict[str, Any]]]:
         "phases_and_stages": network_parts.phases_and_stages,
         "layouts": network_parts.layouts,
         "compiling": network_parts.compiling,
+        "decoding": network_parts.decoding,
     }
 
 

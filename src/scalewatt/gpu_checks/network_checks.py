@@ -1,4 +1,4 @@
-"""Checks of how networks are trained: process group, memory layout, compiling."""
+"""Checks of how networks are trained: process group, memory layout, compiling, images."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ APART = {"fp32": 1e-3, "bf16": 3e-2}
 """By how much losses of the first updates may differ, relatively: other kernels sum in another order."""
 COMPILED_APART = 1e-2
 """By how much those of a compiled network may differ from an eager one's, products in TF32 or fp32."""
+DECODED_APART = 2.0
+"""Grey levels by which pixels of two decoders may differ on average: what torchvision's own tests allow."""
 SECOND = 0.5
 """How much of the first start's compiling the second may take."""
 
@@ -69,6 +71,20 @@ def compiling(bench: Bench) -> Finding:
     return Finding(measured, within and files > 0 and second_s < SECOND * first_s)
 
 
+def nvjpeg(bench: Bench) -> Finding:
+    """Decode photos on the device as the loader `nvjpeg` does, and compare them with a CPU's."""
+    found = bench.part("decoding")
+    said = [
+        f"{name} apart by {found[name][0]:.3f} grey levels on average, {found[name][1]:.0f} at most"
+        for name in ("pixels", "views")
+    ]
+    where = f"{found['photos']} photos decoded on {found['device']}"
+    there = found["device"].startswith(bench.torch_device)
+    near = max(found["pixels"][0], found["views"][0]) <= DECODED_APART
+    note = "on a CPU libjpeg-turbo decodes both" if bench.rehearse else None
+    return Finding("; ".join([where, *said]), there and near, note)
+
+
 CHECKS = (
     Check(
         "nccl_one_rank",
@@ -92,5 +108,11 @@ CHECKS = (
         compiling,
         limit_s=240,
         not_rehearsed="takes minutes on a CPU; --only compile rehearses it",
+    ),
+    Check(
+        "nvjpeg",
+        "Photos that the GPU decodes, crops and resizes are those that a CPU does.",
+        f"decoded on the GPU; within {DECODED_APART:g} grey levels on average",
+        nvjpeg,
     ),
 )

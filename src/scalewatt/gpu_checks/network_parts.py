@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torchvision.io import ImageReadMode, decode_jpeg
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.termination import StopRequest
+from scalewatt.datasets.imagenet.alternative_loaders import TorchvisionImages, decode
+from scalewatt.datasets.imagenet.device_decoding import JpegBytes, decoded_batch
+from scalewatt.datasets.imagenet.generated_photos import write_photos
 from scalewatt.gpu_checks.check_types import CheckSkipped
 from scalewatt.gpu_checks.small_trainings import FOURCASTNET, RESNET50, small_spec
 from scalewatt.provenance.rank_placement import Ranks
@@ -25,6 +30,8 @@ from scalewatt.training.step_timer import finish
 from scalewatt.training.trainer import Trainer
 
 _UPDATES = 4
+_PHOTOS = {True: 4, False: 64}
+"""By whether it is a rehearsal."""
 _TRAIN = "train"
 _SENSITIVE: dict[str, Any] = {"warmup_start": 1e-8}
 """A rate at which rounding of gradients does not grow from update to update."""
@@ -156,6 +163,36 @@ def layouts(folder: Path, rehearse: bool) -> dict[str, Any]:
             }
         found[precision]["losses"] = losses
     return found
+
+
+def decoding(folder: Path, rehearse: bool) -> dict[str, Any]:
+    """Return how far pixels of photos are from a CPU's, in grey levels, and where they were decoded.
+
+    `pixels` are of whole images, `views` of what a training sees; each is [mean, largest].
+    """
+    definition = {"train_samples": _PHOTOS[rehearse], "validation_samples": 1, "classes": 1}
+    write_photos(folder / "photos", {"name": "photos", **definition})
+    shown: dict[str, Any] = {"image_size": 224, "augment": True, "seed": 0}
+    files = JpegBytes(folder / "photos", "train", None, **shown)
+    expected = TorchvisionImages(folder / "photos", "train", None, **shown)
+    keys = [(0, position) for position in range(_PHOTOS[rehearse])]
+    _, device = joined(rehearse)
+    batch = files.collate([files[key] for key in keys])
+    contents = list(batch.content.split(batch.lengths))
+    whole = decode_jpeg(contents, mode=ImageReadMode.RGB, device=device)
+    seen, _ = decoded_batch(batch, 224, device)
+    return {
+        "device": str(whole[0].device),
+        "photos": len(whole),
+        "pixels": _apart(whole, [decode(view.path) for view in batch.views]),
+        "views": _apart(seen, [expected[key][0] for key in keys]),
+    }
+
+
+def _apart(found: Iterable[torch.Tensor], expected: Iterable[torch.Tensor]) -> list[float]:
+    differences = [(a.cpu().int() - b.int()).abs() for a, b in zip(found, expected, strict=True)]
+    means = [difference.double().mean().item() for difference in differences]
+    return [sum(means) / len(means), float(max(difference.max() for difference in differences))]
 
 
 def _first_convolution(network: nn.Module) -> nn.Module:
