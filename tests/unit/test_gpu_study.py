@@ -92,7 +92,7 @@ def test_limits_that_are_wrong_are_named(text: str, words: str) -> None:
 def test_limits_are_those_given_else_the_default_ones() -> None:
     assert limits_of([], rehearse=False) == Limits()
     assert limits_of(["minutes=10", "seconds=5"], rehearse=False) == Limits(10, seconds=5)
-    assert limits_of(["minutes=1"], rehearse=True).seconds == 1
+    assert limits_of(["minutes=1"], rehearse=True).seconds == 1.5
 
 
 # --- fitting --------------------------------------------------------------------------------------

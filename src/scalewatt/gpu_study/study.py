@@ -25,7 +25,7 @@ from scalewatt.gpu_study.gpu_here import Machine, cluster_content, least_train_s
 from scalewatt.gpu_study.plain_runs import Stopped, pack, prepare_all, train_all
 from scalewatt.gpu_study.trials import run_trials
 
-_REHEARSAL = {"seconds": 1.0, "trial_s": 0.2}
+_REHEARSAL = {"seconds": 1.5, "trial_s": 0.2}
 CAMPAIGNS = {False: "campaigns/one-gpu.yaml", True: "campaigns/one-gpu-rehearsal.yaml"}
 """By whether it is a rehearsal."""
 _LOCAL = "profiles/local"

@@ -33,14 +33,29 @@ class Network:
     layout: torch.memory_format
 
     @classmethod
-    def of(cls, network: nn.Module, settings: dict[str, Any], device: torch.device) -> Network:
-        """Return `network` set up as the run's settings ask; InputError if it cannot be compiled."""
+    def of(
+        cls,
+        network: nn.Module,
+        settings: dict[str, Any],
+        device: torch.device,
+        broadcast_buffers: bool = True,
+    ) -> Network:
+        """Return `network` set up as the run's settings ask; InputError if it cannot be compiled.
+
+        Rank 0's buffers are the model's. No training step of ours reads them, so that sending them to all
+        ranks at every step, which is DDP's habit, changes no result.
+        """
         layout = torch.channels_last if settings.get("channels_last") else torch.contiguous_format
         weights = network.to(device)
         if layout == torch.channels_last:
             weights = network.to(memory_format=layout)  # type: ignore[call-overload]
         ids = [device.index] if device.type == "cuda" else None
-        parallel = DistributedDataParallel(weights, device_ids=ids)
+        parallel = DistributedDataParallel(
+            weights,
+            device_ids=ids,
+            broadcast_buffers=broadcast_buffers,
+            gradient_as_bucket_view=True,  # else every gradient is copied twice a step
+        )
         if not settings["compile"]:
             return cls(weights, parallel, weights, device, layout)
         _require_compiler()

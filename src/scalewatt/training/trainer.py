@@ -62,7 +62,8 @@ class Trainer:
         if job.initial_weights is not None:
             load_weights(job.initial_weights, network)
         self.parameters = sum(p.numel() for p in network.parameters())
-        self.network = Network.of(network, spec.settings, device)
+        as_authors = spec.protocol == "paper"
+        self.network = Network.of(network, spec.settings, device, broadcast_buffers=as_authors)
         self.optimizer = self.workload.optimizer(network)
         self.schedule = self.workload.schedule(self.optimizer)
         self.scaler = self.precision.scaler(device)

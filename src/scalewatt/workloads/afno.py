@@ -46,12 +46,25 @@ class SpectralLayer(nn.Module):
         size = width // self.blocks
         # A block's features innermost, each its real and imaginary part: one real product a map.
         parts = torch.view_as_real(spectrum).reshape(batch, self.blocks, size, modes * rows, 2)
-        parts = parts.permute(1, 0, 3, 2, 4).reshape(self.blocks, -1, 2 * size)
+        parts = _copied(parts.permute(1, 0, 3, 2, 4), _autocast_type(spectrum.device.type))
+        parts = parts.reshape(self.blocks, -1, 2 * size)
         parts = functional.relu(_linear(parts, self.w1, self.b1))
         parts = functional.softshrink(_linear(parts, self.w2, self.b2), self.sparsity_threshold)
-        parts = parts.float().reshape(self.blocks, batch, modes * rows, size, 2)
-        parts = parts.permute(1, 0, 3, 2, 4).reshape(batch, width, modes, rows, 2)
-        return torch.view_as_complex(parts.contiguous())
+        parts = parts.reshape(self.blocks, batch, modes * rows, size, 2)
+        parts = _copied(parts.permute(1, 0, 3, 2, 4), torch.float32)
+        return torch.view_as_complex(parts.reshape(batch, width, modes, rows, 2))
+
+
+def _autocast_type(device_type: str) -> torch.dtype:
+    """Return the type in which matrix products of float32 are computed here."""
+    if torch.is_autocast_enabled(device_type):
+        return torch.get_autocast_dtype(device_type)
+    return torch.float32
+
+
+def _copied(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return `x` contiguous and of a type, in one pass over memory where both must change."""
+    return x.to(dtype, memory_format=torch.contiguous_format).contiguous()
 
 
 def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
