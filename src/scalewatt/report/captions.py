@@ -55,7 +55,7 @@ _WITHOUT_MODEL = {
 def label(name: str) -> str:
     """Return the name of a figure: `Figure 2`, `Breakdown`."""
     number_ = name.removeprefix("figure")
-    return f"Figure {number_}" if number_ != name else name.capitalize()
+    return f"Figure {number_}" if number_ != name else name.capitalize().replace("_", " ")
 
 
 def title(name: str, frame: pd.DataFrame | None) -> str:

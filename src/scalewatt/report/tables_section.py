@@ -199,6 +199,33 @@ _KINDS = (
         notes=_seed_note,
     ),
     _Kind(
+        "cost-table",
+        "cost_per_sample",
+        "Cost per sample",
+        "Training alone, with half the width of the 95 % interval: energy and power of the devices that "
+        "compute, start-up apart. A compiled training has paid back its start-up after so many samples.",
+        (
+            *("label", "local_batch_size", "precision_used", "channels_last", "compile", "loader"),
+            *("n_repeats", "throughput_samples_per_s", "energy_per_sample_j"),
+            *("energy_per_sample_j_estimate_low", "energy_per_sample_j_estimate_high"),
+            *("total_per_sample_j", "total_scope", "power_w", "startup_energy_j", "pareto_optimal"),
+            *("payback_samples", "energy_origin", "energy_scope"),
+        ),
+        headings={
+            "label": "series",
+            "throughput_samples_per_s": "samples/s",
+            "energy_per_sample_j_estimate_low": "estimated: at least (J)",
+            "energy_per_sample_j_estimate_high": "estimated: at most (J)",
+            "total_per_sample_j": "all devices: J per sample",
+            "total_scope": "all devices",
+            "power_w": "power (W)",
+            "startup_energy_j": "start-up (J)",
+            "pareto_optimal": "Pareto-optimal",
+            "payback_samples": "paid back after (samples)",
+            "channels_last": "channels last",
+        },
+    ),
+    _Kind(
         "variants-table",
         "variants",
         "Variants",
@@ -274,7 +301,7 @@ _KINDS = (
 
 # --- the tables on the page -----------------------------------------------------------------------
 
-_OF_THE_CAMPAIGN = ("table1", "variants")
+_OF_THE_CAMPAIGN = ("table1", "variants", "cost_per_sample")
 """What a campaign need not have."""
 _OF_THE_MODEL = ("plan", "prediction")
 """What is there only where a scaling model knows the campaign."""
