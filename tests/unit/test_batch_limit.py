@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,7 +63,10 @@ def trainer_of(limit: int, batch: int) -> Any:
         device=SimpleNamespace(type="cuda"),
         network=SimpleNamespace(weights=network),
         optimizer=optimizer,
-        workload=SimpleNamespace(release=lambda: None),
+        workload=SimpleNamespace(
+            release=lambda: None,
+            optimizer=lambda net: torch.optim.SGD(net.parameters(), lr=0.1),
+        ),
         trial_pass=trial_pass,
     )
 
@@ -112,11 +114,11 @@ def test_nothing_is_tried_while_the_failed_step_still_holds_its_memory(
         mine = Tensor()  # noqa: F841 (a local of the failed step)
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    def noted(trainer: Any, size: int) -> bool:
+    def noted(trainer: Any) -> Any:
         alive.append(bool(held))
-        return True
+        return lambda size: True
 
-    monkeypatch.setattr(batch_limit, "fits", noted)
+    monkeypatch.setattr(batch_limit, "trials", noted)
     with pytest.raises(InputError):
         within_memory(trainer_of(8, 16), step)
     assert alive and not any(alive)
@@ -129,7 +131,11 @@ def test_other_errors_pass_and_results_come_back() -> None:
         within_memory(trainer, lambda: 1 // 0)
 
 
-def test_trying_leaves_no_gradients(stand_in_gpu: None, tmp_path: Path) -> None:
+def test_trying_leaves_the_trainings_weights_as_they_are_and_no_gradients(
+    stand_in_gpu: None,
+) -> None:
     trainer = trainer_of(8, 16)
-    assert batch_limit.fits(trainer, 8) and not batch_limit.fits(trainer, 9)
-    assert trainer.network.weights.weight.grad is None
+    fits = batch_limit.trials(trainer)
+    assert fits(8) and not fits(9) and fits(8)
+    weight = trainer.network.weights.weight
+    assert weight.grad is None and weight.item() == 1

@@ -281,7 +281,7 @@ class LittleMemory:
         trials.device, trials.seconds = self.device, self.seconds
         monkeypatch.setattr(trials, "_held", self.held)
         monkeypatch.setattr(trials, "_trainer", lambda spec, folder: None)
-        monkeypatch.setattr(trial_child, "fits", lambda trainer, size: size <= self.limit)
+        monkeypatch.setattr(trial_child, "trials", lambda _: lambda size: size <= self.limit)
 
         def timed(spec: Any, folder: str) -> tuple[float, int]:
             self.timed = spec.local_batch_size

@@ -79,7 +79,8 @@ def fit(
     left_out += too_long
     if not points:
         raise InputError(
-            f"{campaign.path}: nothing of it can be run in {minutes:g} minutes: {'; '.join(left_out)}"
+            f"{campaign.path}: nothing of it can be run in {max(minutes, 0):.1f} minutes:"
+            f" {'; '.join(left_out)}"
         )
     made = copy.deepcopy(dict(content))
     made["series"] = {one.series: _entry(made["series"][one.series], one) for one in points}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -29,6 +30,8 @@ _REHEARSAL = {"seconds": 1.5, "trial_s": 0.2}
 CAMPAIGNS = {False: "campaigns/one-gpu.yaml", True: "campaigns/one-gpu-rehearsal.yaml"}
 """By whether it is a rehearsal."""
 _LOCAL = "profiles/local"
+DRAWING_S = 90.0
+"""Of the time limit: what tables, figures and report are expected to take."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Limits:
     """What `--config` may say."""
 
     minutes: float = 25.0
-    """All runs together may take."""
+    """The study may take, from its trials to its report."""
     energy_error: float = 0.03
     """To which share the energy of a point's training shall be known."""
     seconds: float | None = None
@@ -119,6 +122,7 @@ def has_snakemake() -> bool:
 
 def _fit_to(machine: Machine, rehearse: bool, limits: Limits, folder: Path) -> None:
     """Write campaign.yaml and cluster.yaml of a study on a machine."""
+    began_s = time.monotonic()
     local = read_yaml(PROJECT_ROOT / _LOCAL / "cluster.yaml")
     _write_yaml(folder / "cluster.yaml", cluster_content(local, machine), "")
     cluster = load_cluster(folder / "cluster.yaml")
@@ -133,7 +137,8 @@ def _fit_to(machine: Machine, rehearse: bool, limits: Limits, folder: Path) -> N
     seconds = limits.seconds or least_train_s(
         machine.name, campaign_period_s(campaign), limits.energy_error
     )
-    fitted = fit(content, campaign, trials, seconds, limits.minutes)
+    left_min = limits.minutes - (time.monotonic() - began_s + DRAWING_S) / 60
+    fitted = fit(content, campaign, trials, seconds, left_min)
     expand(fitted.content, folder / "campaign.yaml", cluster.devices)  # all checks of a campaign
     head = (
         f"# {source}, fitted by `scalewatt gpu-study` to {machine.name}: each point trains for about\n"

@@ -25,7 +25,7 @@ from scalewatt.gpu_study.trials import Trial
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.work_directory import Job
-from scalewatt.training.batch_limit import fits, largest_that_fits
+from scalewatt.training.batch_limit import largest_that_fits, trials
 from scalewatt.training.process_group import choose_device, join_ranks, start_process_group
 from scalewatt.training.samplers import batches_of
 from scalewatt.training.step_timer import finish, peak_memory_bytes
@@ -75,7 +75,7 @@ class Trials:
 
     def _largest(self, spec: RunSpec, data_folder: str, below: int) -> int | None:
         trainer = self._trainer(with_batch(spec, 1), data_folder)
-        found = largest_that_fits(lambda size: fits(trainer, size), below)
+        found = largest_that_fits(trials(trainer), below)
         if found is None:
             return None
         kept = int(found * _MARGIN)

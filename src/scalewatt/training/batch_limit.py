@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -33,7 +34,7 @@ def within_memory(trainer: Trainer, work: Callable[[], T]) -> T:
 
 def _does_not_fit(trainer: Trainer) -> str:
     spec, device = trainer.spec, trainer.device
-    largest = largest_that_fits(lambda size: fits(trainer, size), spec.local_batch_size)
+    largest = largest_that_fits(trials(trainer), spec.local_batch_size)
     free, total = torch.cuda.mem_get_info(device)
     others_gib = (total - free - torch.cuda.memory_reserved(device)) / _GIB
     others = (
@@ -68,20 +69,27 @@ def largest_that_fits(fits: Callable[[int], bool], too_large: int) -> int | None
     return sizes[low - 1] if low else None
 
 
-def fits(trainer: Trainer, size: int) -> bool:
-    """Return True if an update with a local batch of `size` fits into memory.
+def trials(trainer: Trainer) -> Callable[[int], bool]:
+    """Return what says whether an update with a local batch of a size fits into memory.
 
-    For a training that will not go on: its weights and the optimiser's state are changed.
+    It is tried with a copy of the network: what is data-parallel would wait for the other ranks.
     """
     _free_memory(trainer)
-    try:
-        trainer.trial_pass(trainer.network.weights, size)
-        trainer.optimizer.step()  # its state takes memory too
-        return True
-    except torch.OutOfMemoryError:
-        return False
-    finally:
-        _free_memory(trainer)
+    network = copy.deepcopy(trainer.network.weights)
+    optimizer = trainer.workload.optimizer(network)
+
+    def fits(size: int) -> bool:
+        try:
+            trainer.trial_pass(network, size)
+            optimizer.step()  # its state takes memory too
+            return True
+        except torch.OutOfMemoryError:
+            return False
+        finally:
+            optimizer.zero_grad(set_to_none=True)
+            _free_memory(trainer)
+
+    return fits
 
 
 def _free_memory(trainer: Trainer) -> None:
