@@ -179,7 +179,7 @@ class SmallTraining:
         if self.bench.processes.which("mpiexec") is not None:
             return "mpiexec -n {gpus}"
         if self.spec.gpus == 1:
-            return "env SCALEWATT_RANKS={gpus}"
+            return "env SCALEWATT_RANK_COUNT={gpus}"
         raise CheckSkipped("mpiexec is not found, which starts several ranks")
 
     def _environment(self, further: Mapping[str, str]) -> dict[str, str]:
