@@ -1,12 +1,10 @@
-"""AFNO forward and backward: the shipped network against a literal one, or on a GPU at full size.
+"""AFNO forward and backward: the shipped network against a literal one, on a CPU.
 
     python benchmarks/afno.py [--rounds 9] [--threads 1]
-    python benchmarks/afno.py --device cuda --full [--precision fp32|tf32|fp16|bf16] [--compile]
 
-On a CPU, at two reduced sizes, alternately and in one process: the literal spectral layer (whole
-spectra filled with zeros, four real einsums a map, torch's own transforms both ways) and ours,
-alone and within the network. Checks first that both agree to rounding. With --full: samples/s and
-J per sample of ours on one device, energy from NVML's counter where there is one.
+At two reduced sizes, alternately and in one process: the literal spectral layer (whole spectra filled
+with zeros, four real einsums a map, torch's own transforms both ways) and ours, alone and within the
+network. Checks first that both agree to rounding. At full size on a GPU: one_gpu_speed.py.
 """
 
 from __future__ import annotations
@@ -144,50 +142,6 @@ def energy_j() -> float | None:
         return None
 
 
-def full(options: argparse.Namespace) -> None:
-    """Samples/s and J per sample of forward, backward and Adam at full size."""
-    device = torch.device(options.device)
-    torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
-    torch.backends.cudnn.allow_tf32 = options.precision == "tf32"
-    kind = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(options.precision)
-    model: nn.Module = FourCastNet().to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-4, fused=device.type == "cuda")
-    scaler = torch.amp.GradScaler(device.type, enabled=options.precision == "fp16")
-    run = torch.compile(model) if options.compile else model
-    x = torch.randn(options.batch, 20, 720, 1440, device=device)
-
-    def step() -> None:
-        with torch.autocast(device.type, kind, enabled=kind is not None):
-            y = run(x)
-        scaler.scale((y.float() - x).square().mean()).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.zero_grad(set_to_none=True)
-
-    def wait() -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-
-    for _ in range(3):
-        step()
-    wait()
-    used, began, steps = energy_j(), time.perf_counter(), 0
-    while time.perf_counter() - began < options.seconds:
-        for _ in range(5):
-            step()
-        wait()
-        steps += 5
-    spent_s, samples, after = time.perf_counter() - began, steps * options.batch, energy_j()
-    joules = None if used is None or after is None else (after - used) / samples
-    peak = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None
-    print(
-        f"full size, {options.precision}, batch {options.batch}, "
-        f"{'compiled' if options.compile else 'eager'}: {samples / spent_s:.2f} samples/s, "
-        f"{'-' if joules is None else format(joules, '.1f')} J per sample, "
-        f"{'-' if peak is None else format(peak, '.1f')} GiB"
-    )
-
-
 def main() -> None:
     """Parse the command line and measure."""
     parser = argparse.ArgumentParser(
@@ -195,19 +149,10 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, help="of torch; default: all cores")
-    parser.add_argument("--full", action="store_true", help="full size, ours only")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of --full")
-    parser.add_argument("--precision", choices=("fp32", "tf32", "fp16", "bf16"), default="fp32")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
-    if options.full:
-        full(options)
-    else:
-        reduced(options.rounds)
+    reduced(options.rounds)
 
 
 if __name__ == "__main__":

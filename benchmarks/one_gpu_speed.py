@@ -20,7 +20,6 @@ import argparse
 import contextlib
 import gzip
 import io
-import json
 import shutil
 import statistics
 import sys
