@@ -130,18 +130,6 @@ def reduced(rounds: int) -> None:
         compare(f"network of {size['depth']} blocks, {where}", net, fields, rounds)
 
 
-def energy_j() -> float | None:
-    """NVML's energy counter of the first GPU."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-        return pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3
-    except Exception:  # no library, no driver, no counter
-        return None
-
-
 def main() -> None:
     """Parse the command line and measure."""
     parser = argparse.ArgumentParser(

@@ -32,7 +32,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from afno import energy_j
 from afno_candidates import literal, with_products
 from torch import nn
 from torch.autograd import DeviceType
@@ -45,6 +44,7 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.files import write_json, write_text
 from scalewatt.common.termination import StopRequest
 from scalewatt.provenance.rank_placement import Ranks
+from scalewatt.provenance.versions import gpu_identity
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.work_directory import Job
 from scalewatt.training.process_group import start_process_group
@@ -125,22 +125,39 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def energy_counter(device: torch.device) -> Callable[[], float] | None:
+    """Return what reads NVML's energy counter of a GPU in J; None where there is none."""
+    if device.type != "cuda":
+        return None
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        index = gpu_identity(device).index  # which need not be torch's
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
+    except Exception:  # no library, no driver, no such GPU, no counter
+        return None
+    return lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3
+
+
 def take_turns(contenders: Sequence[Contender], size: Size, device: torch.device) -> list[Turn]:
     """Let each work for `seconds`, in every round in turn, every second round backwards."""
     for one in contenders:
         one.block()  # compiles, chooses kernels
         one.block()
-    turns = []
+    turns, counter = [], energy_counter(device)
     for number in range(size.rounds):
         for one in contenders if number % 2 == 0 else reversed(contenders):
             wait(device)
-            before, began, samples = energy_j(), time.perf_counter(), 0
+            before = counter() if counter else None
+            began, samples = time.perf_counter(), 0
             while time.perf_counter() - began < size.seconds or not samples:
                 one.block()
                 wait(device)
                 samples += one.samples
-            seconds, after = time.perf_counter() - began, energy_j()
-            joules = None if before is None or after is None else after - before
+            seconds = time.perf_counter() - began
+            joules = None if counter is None or before is None else counter() - before
             turns.append(Turn(one.name, samples, seconds, joules))
     return turns
 
@@ -552,7 +569,7 @@ def measured(size: Size, device: torch.device, out: Path) -> dict[str, Any]:
                 "torch": torch.__version__,
                 "cuda": torch.version.cuda,
                 "size": asdict(size),
-                "energy_origin": "measured" if energy_j() is not None else None,
+                "energy_origin": "measured" if energy_counter(device) else None,
                 "energy_scope": "gpu",
                 "comparisons": comparisons,
                 "published": PUBLISHED,
