@@ -546,6 +546,8 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
+    if arguments.rehearse:
+        torch.set_num_threads(1)  # several wait for each other where there is other work
     size, device = (TINY, "cpu") if arguments.rehearse else (REAL, "cuda:0")
     out = new_folder(arguments.out)
     found = measured(size, torch.device(device), out)
