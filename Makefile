@@ -22,6 +22,7 @@ setup: $(READY)
 $(READY): envs/lock.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed; scalewatt needs Python 3.11 (or: make PYTHON=/path/to/python3.11)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo "make: $(PYTHON) is not Python 3.11, for which envs/lock.txt was made"; exit 1; }
+	@[ ! -L .venv ] || { echo "make: .venv is a link, and setting up empties the folder that it leads to; remove the link first"; exit 1; }
 	@echo "Setting up .venv from envs/lock.txt (about 6 GB, a few minutes)"
 	@$(PYTHON) -m venv --clear .venv
 	@envs/install.sh .venv training

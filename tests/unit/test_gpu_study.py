@@ -70,13 +70,17 @@ def test_the_cluster_of_a_machine_has_its_gpu_alone_and_needs_no_mpiexec(
 ) -> None:
     local = read_yaml(PROJECT_ROOT / "profiles/local/cluster.yaml")
     monkeypatch.setattr(gpu_here.shutil, "which", lambda _: None)
-    made = cluster_content(local, Machine("h100", "NVIDIA H100 80GB HBM3", 16))
+    made = cluster_content(local, Machine("h100", "NVIDIA H100 80GB HBM3", 16), "mine", "a.yaml")
     assert made["launcher"] == "env SCALEWATT_RANK_COUNT={gpus}"
     assert list(made["devices"]) == ["h100"]
+    assert (made["cluster"], made["campaign"]) == ("mine", "a.yaml")
     assert made["devices"]["h100"]["torch_device"] == "cuda"
     assert made["devices"]["h100"]["cpus_per_rank"] == 16
     monkeypatch.setattr(gpu_here.shutil, "which", lambda name: f"/bin/{name}")
-    assert cluster_content(local, Machine("cpu", "CPU", 2))["launcher"] == local["launcher"]
+    assert (
+        cluster_content(local, Machine("cpu", "CPU", 2), "mine", "a.yaml")["launcher"]
+        == local["launcher"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -352,9 +356,9 @@ def test_a_packed_study_has_no_weights_and_overwrites_nothing(tmp_path: Path) ->
     for name in ("weights.pt", "spec.json", "history.parquet"):
         (run / name).write_text(json.dumps(name))
     out = tmp_path / "study.tar.gz"
-    plain_runs.pack(tmp_path / "results" / "one-gpu-h100", out)
+    plain_runs.pack([tmp_path / "results" / "one-gpu-h100"], out)
     with tarfile.open(out) as archive:
         names = {Path(name).name for name in archive.getnames()}
     assert {"spec.json", "history.parquet"} <= names and "weights.pt" not in names
     with pytest.raises(InputError, match="exists already"):
-        plain_runs.pack(tmp_path / "results" / "one-gpu-h100", out)
+        plain_runs.pack([tmp_path / "results" / "one-gpu-h100"], out)

@@ -57,8 +57,19 @@ def test_the_rehearsal_goes_from_trials_to_the_report_and_then_has_nothing_to_tr
         assert (folder / "figures" / f"cost_per_sample.{suffix}").exists()
     assert "What a sample costs" in (folder / "report.html").read_text(encoding="utf-8")
 
+    report = (folder / "report.html").read_text(encoding="utf-8")
+    assert f"snakemake --profile profiles/{STUDY} cost_per_sample" in report
+    # The commands of the page and of the report redraw, and train nothing.
+    assert workspace.jobs("cost_per_sample", "-R", "draw_figure", profile=STUDY).keys() == {
+        "draw_figure",
+        "cost_per_sample",
+    }
+    assert not workspace.jobs("all", "--config", "results_only=true", profile=STUDY)
+
     packed = tmp_path / "study.tar.gz"
     again = study(workspace.path, "--rehearse", "--train-only", "--pack", str(packed))
     assert again.returncode == 0, again.stderr
     assert "was fitted before" in again.stdout and "[1 of" not in again.stdout
     assert packed.exists()
+    code, output = workspace.snakemake("-n", "all", profile=STUDY)
+    assert code == 0 and " train " not in output, "a second call makes no run look out of date"

@@ -70,10 +70,12 @@ def least_train_s(name: str, period_s: float, error: float) -> float:
     return (window_s / 2 + period_s) / error
 
 
-def cluster_content(local: dict[str, Any], machine: Machine) -> dict[str, Any]:
-    """Return the content of a cluster file for this machine, after that of profiles/local.
+def cluster_content(
+    local: dict[str, Any], machine: Machine, name: str, campaign: str
+) -> dict[str, Any]:
+    """Return the content of the cluster file `name` for this machine, after that of profiles/local.
 
-    Without mpiexec the rank is started directly, which one GPU allows.
+    `campaign` is the file that it trains by default. Without mpiexec the rank is started directly, which one GPU allows.
     """
     device = dict(local["devices"]["local"])
     device.pop("max_local_batch_size", None)
@@ -85,4 +87,5 @@ def cluster_content(local: dict[str, Any], machine: Machine) -> dict[str, Any]:
         "torch_device": "cuda" if machine.is_gpu else "cpu",
     }
     launcher = local["launcher"] if shutil.which("mpiexec") else "env SCALEWATT_RANK_COUNT={gpus}"
-    return {**local, "launcher": launcher, "devices": {machine.device: device}}
+    own = {"cluster": name, "campaign": campaign, "launcher": launcher}
+    return {**local, **own, "devices": {machine.device: device}}

@@ -14,7 +14,7 @@ from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.files import atomic_path, write_json, write_text
+from scalewatt.common.files import atomic_path, read_json, write_json, write_text
 from scalewatt.datasets.prepare import prepare_dataset
 
 _LEFT_BEHIND = ("weights.pt", "subsets.parquet")
@@ -28,7 +28,10 @@ def prepare_all(campaign: Campaign, cluster: Cluster, results: Path) -> dict[str
     for name, definition in campaign.datasets().items():
         folders[name] = cluster.data_folder(definition)
         marker = prepare_dataset(definition, Path(folders[name]), cluster.sources.get(name))
-        write_json(results / "datasets" / f"{name}.json", marker)
+        path = results / "datasets" / f"{name}.json"
+        # A newer file would make Snakemake train again what was trained from it.
+        if not path.exists() or read_json(path) != marker:
+            write_json(path, marker)
     return folders
 
 
@@ -89,8 +92,8 @@ def run_to_its_end(command: Sequence[str]) -> int:
             signal.signal(number, handler)
 
 
-def pack(results: Path, out: Path) -> None:
-    """Put a study's results into one archive, without weights; InputError if it exists already."""
+def pack(folders: Sequence[Path], out: Path) -> None:
+    """Put a study's folders into one archive, without weights; InputError if it exists already."""
     if out.exists():
         raise InputError(f"{out}: exists already; expected a new file")
 
@@ -98,4 +101,5 @@ def pack(results: Path, out: Path) -> None:
         return None if Path(member.name).name in _LEFT_BEHIND else member
 
     with atomic_path(out) as temporary, tarfile.open(temporary, "w:gz") as archive:
-        archive.add(results, arcname=results.name, filter=kept)
+        for folder in folders:
+            archive.add(folder, filter=kept)

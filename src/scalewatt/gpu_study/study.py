@@ -76,12 +76,13 @@ def study(rehearse: bool, limits: Limits, draws: bool, packed: Path | None) -> i
     """
     machine = machine_here(rehearse)
     name = f"{read_yaml(PROJECT_ROOT / CAMPAIGNS[rehearse])['name']}-{machine.device}"
-    folder = Path("results", name)
-    campaign_file, cluster_file = folder / "campaign.yaml", folder / "cluster.yaml"
+    folder, profile = Path("results", name), Path("profiles", name)
+    campaign_file, cluster_file = folder / "campaign.yaml", profile / "cluster.yaml"
+    _write_profile(machine, profile, campaign_file)
     if campaign_file.exists():
-        print(f"{campaign_file}: was fitted before; its unfinished runs go on", flush=True)
+        print(f"{campaign_file}: was fitted before, and stays as it is", flush=True)
     else:
-        _fit_to(machine, rehearse, limits, folder)
+        _fit_to(machine, rehearse, limits, cluster_file, folder)
     cluster = load_cluster(cluster_file)
     campaign = load_campaign(campaign_file, cluster)
     prepare_all(campaign, cluster, folder)
@@ -93,25 +94,21 @@ def study(rehearse: bool, limits: Limits, draws: bool, packed: Path | None) -> i
     for one in failed:
         print(f"failed: {one}", file=sys.stderr)
     if packed is not None:
-        pack(folder, packed)
-    code = _draw(campaign_file, cluster_file, draws)
+        pack((folder, profile), packed)
+    code = _draw(folder, profile, draws)
     return 1 if failed or code else 0
 
 
-def _draw(campaign_file: Path, cluster_file: Path, draws: bool) -> int:
+def _draw(folder: Path, profile: Path, draws: bool) -> int:
     """Make tables, figures and report of the runs there are, or say how; return the exit code."""
-    snakemake = [
-        *("--profile", _LOCAL, "all", "--configfile", str(cluster_file)),
-        *("--config", f"campaign={campaign_file}", "results_only=true"),
-    ]
+    snakemake = ["--profile", str(profile), "all", "--config", "results_only=true"]
     if not (draws and has_snakemake()):
         print(f"Tables and figures, where Snakemake is: snakemake {' '.join(snakemake)}")
         return 0
-    command = [sys.executable, "-m", "snakemake", *snakemake]
-    code = subprocess.run(command, check=False).returncode
+    code = subprocess.run([sys.executable, "-m", "snakemake", *snakemake], check=False).returncode
     if code == 0:
-        print(f"Report:  {campaign_file.parent / 'report.html'}")
-        print(f"Figures: {campaign_file.parent / 'figures'}")
+        print(f"Report:  {folder / 'report.html'}")
+        print(f"Figures: {folder / 'figures'}")
     return code
 
 
@@ -120,12 +117,26 @@ def has_snakemake() -> bool:
     return importlib.util.find_spec("snakemake") is not None
 
 
-def _fit_to(machine: Machine, rehearse: bool, limits: Limits, folder: Path) -> None:
-    """Write campaign.yaml and cluster.yaml of a study on a machine."""
+def _write_profile(machine: Machine, profile: Path, campaign_file: Path) -> None:
+    """Write a profile of this machine after profiles/local, unless there is one."""
+    if (profile / "cluster.yaml").exists():
+        return
+    local = PROJECT_ROOT / _LOCAL
+    text = (local / "profile.yaml").read_text(encoding="utf-8")
+    write_text(profile / "profile.yaml", text.replace(_LOCAL, str(profile)))
+    content = read_yaml(local / "cluster.yaml")
+    made = cluster_content(content, machine, profile.name, str(campaign_file))
+    _write_yaml(
+        profile / "cluster.yaml", made, "# By `scalewatt gpu-study`, after profiles/local.\n"
+    )
+
+
+def _fit_to(
+    machine: Machine, rehearse: bool, limits: Limits, cluster_file: Path, folder: Path
+) -> None:
+    """Write campaign.yaml of a study on a machine."""
     began_s = time.monotonic()
-    local = read_yaml(PROJECT_ROOT / _LOCAL / "cluster.yaml")
-    _write_yaml(folder / "cluster.yaml", cluster_content(local, machine), "")
-    cluster = load_cluster(folder / "cluster.yaml")
+    cluster = load_cluster(cluster_file)
     source = CAMPAIGNS[rehearse]
     content = _of_machine(read_yaml(PROJECT_ROOT / source), machine)
     campaign = expand(content, PROJECT_ROOT / source, cluster.devices)

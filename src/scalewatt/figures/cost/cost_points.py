@@ -90,7 +90,10 @@ def note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
         "Phases: the time of each on the device, as if the power were the same in all.",
         _abbreviations(points),
         _payback_sentence(known),
-        f"No energy of training or no throughput: {named}." if len(lacking) else "",
+        f"No throughput, or no energy of training, as it is not known or training is shorter than five"
+        f" sampling periods in a segment: {named}."
+        if len(lacking)
+        else "",
     ]
     return [*(sentences if len(points) else []), *prose.table_notes(points)]
 

@@ -32,6 +32,8 @@ from scalewatt.results.tables.scaling import lines_of
 
 Row = dict[str, Any]
 TRAIN, STARTUP = "train", "startup"
+MOST_SHORT = 0.05
+"""Of a stage's time, in segments where it is too short to be resolved: as for each segment by itself."""
 _SAME = (
     *("model", "phase", "device", "gpus", "local_batch_size", "protocol", "loader"),
     *("precision", "channels_last"),
@@ -114,8 +116,9 @@ def _of_stage(rows: Sequence[Row], stage: str) -> list[Row]:
 
 
 def _joules(rows: Sequence[Row], known: bool) -> tuple[float | None, float | None, float | None]:
-    """Return energy and interval of a stage; None where the whole is not known, or the stage is short."""
-    if not known or any(row["short"] for row in rows):
+    """Return energy and interval of a stage; None where the whole is not known, or too much of it is short."""
+    short_s = sum(row["duration_s"] for row in rows if row["short"])
+    if not known or short_s > MOST_SHORT * sum(row["duration_s"] for row in rows):
         return None, None, None
     ends = [known_sum(row[name] for row in rows) for name in ("energy_j", *BOUNDS)]
     return ends[0], ends[1], ends[2]
