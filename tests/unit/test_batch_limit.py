@@ -124,6 +124,25 @@ def test_nothing_is_tried_while_the_failed_step_still_holds_its_memory(
     assert alive and not any(alive)
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["CUDA out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+     "FIND was unable to find an engine to execute this computation"],
+)  # fmt: skip
+def test_libraries_that_lack_memory_in_their_own_words_are_understood(
+    stand_in_gpu: None, words: str
+) -> None:
+    def step() -> None:
+        raise RuntimeError(words)
+
+    with pytest.raises(InputError, match="largest local batch size that fits: 8"):
+        within_memory(trainer_of(8, 16), step)
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        within_memory(
+            trainer_of(8, 16), lambda: (_ for _ in ()).throw(RuntimeError("size mismatch"))
+        )
+
+
 def test_other_errors_pass_and_results_come_back() -> None:
     trainer: Any = None
     assert within_memory(trainer, lambda: 5) == 5

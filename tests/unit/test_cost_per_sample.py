@@ -99,6 +99,21 @@ def test_repeats_have_a_mean_and_an_interval(tmp_path: Path) -> None:
     assert one["energy_per_sample_j_high"] == pytest.approx(4100 / 2872 + half, rel=1e-3)
 
 
+def test_lost_work_of_a_killed_segment_is_no_cost_of_its_samples(tmp_path: Path) -> None:
+    energy = energies()
+    energy.insert(2, part("gpu", "train", 8, 2000, segment=1, discarded_j=500))
+    (one,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
+    assert one["energy_per_sample_j_mean"] == pytest.approx((4000 + 1500) / 2872)
+    assert one["power_w_mean"] == pytest.approx(250), "its power was what it was"
+
+
+def test_a_short_segment_of_a_long_training_is_counted(tmp_path: Path) -> None:
+    energy = energies()
+    energy.insert(2, part("gpu", "train", 0.3, 60, segment=1, flags=("stage_short",)))
+    (one,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
+    assert one["energy_per_sample_j_mean"] == pytest.approx(4060 / 2872)
+
+
 @pytest.mark.parametrize("what", ["unknown", "short"])
 def test_an_energy_that_is_not_known_is_null_and_never_0(tmp_path: Path, what: str) -> None:
     energy = energies(None if what == "unknown" else 4000)

@@ -306,8 +306,9 @@ def test_a_snakemake_command_is_right(words: list[str]) -> None:
     arguments = get_argument_parser().parse_args(words)
     rules = workflow_rules()
     (profile,) = (ROOT / path for path in arguments.profile)
-    if profile.name == "mine":  # docs/your-cluster.md copies it
-        profile = profile.with_name("slurm")
+    # What docs/your-cluster.md copies, and what `scalewatt gpu-study` writes after profiles/local.
+    copied = {"mine": "slurm", "one-gpu-h100": "local"}
+    profile = profile.with_name(copied.get(profile.name, profile.name))
     assert (profile / "profile.yaml").exists()
     forced = set(arguments.forcerun or ())
     allotted = {str(entry).partition(":")[0] for entry in arguments.set_resources or {}}

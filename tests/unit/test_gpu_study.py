@@ -23,9 +23,9 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.gpu_study import gpu_here, plain_runs, trial_child
-from scalewatt.gpu_study.fit import CLOSING_S, PROCESS_S, asked_trials, fit
+from scalewatt.gpu_study.fit import CLOSING_S, COMPILE_S, PROCESS_S, asked_trials, fit
 from scalewatt.gpu_study.gpu_here import Machine, cluster_content, device_word, least_train_s
-from scalewatt.gpu_study.study import CAMPAIGNS, Limits, limits_of
+from scalewatt.gpu_study.study import CAMPAIGNS, Limits, limits_of, study
 from scalewatt.gpu_study.trials import Asked, Trial, run_trials, uncompiled
 
 DEVICES = {"h100": Device("h100", 1, 16, {}, max_gpus=1)}
@@ -52,7 +52,8 @@ def test_a_device_is_named_by_its_gpu(name: str, word: str) -> None:
 
 def test_an_averaging_sensor_asks_for_a_longer_training_than_an_instantaneous_one() -> None:
     assert least_train_s("NVIDIA H100 80GB HBM3", 0.1, 0.03) == pytest.approx(20)
-    assert least_train_s("NVIDIA A100-SXM4-40GB", 0.1, 0.03) == pytest.approx(0.1 / 0.03)
+    assert least_train_s("NVIDIA A100-SXM4-40GB", 0.1, 0.03) == gpu_here.STEADY_S
+    assert least_train_s("NVIDIA A100-SXM4-40GB", 0.1, 0.003) == pytest.approx(0.1 / 0.003)
     assert least_train_s("a GPU of tomorrow", 0.1, 0.03) == pytest.approx(20)
 
 
@@ -65,22 +66,14 @@ def test_without_a_gpu_the_study_is_refused_in_one_sentence(
     assert not gpu_here.machine_here(rehearse=True).is_gpu
 
 
-def test_the_cluster_of_a_machine_has_its_gpu_alone_and_needs_no_mpiexec(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_cluster_of_a_machine_has_its_gpu_alone_and_starts_its_rank_directly() -> None:
     local = read_yaml(PROJECT_ROOT / "profiles/local/cluster.yaml")
-    monkeypatch.setattr(gpu_here.shutil, "which", lambda _: None)
     made = cluster_content(local, Machine("h100", "NVIDIA H100 80GB HBM3", 16), "mine", "a.yaml")
     assert made["launcher"] == "env SCALEWATT_RANK_COUNT={gpus}"
     assert list(made["devices"]) == ["h100"]
     assert (made["cluster"], made["campaign"]) == ("mine", "a.yaml")
     assert made["devices"]["h100"]["torch_device"] == "cuda"
     assert made["devices"]["h100"]["cpus_per_rank"] == 16
-    monkeypatch.setattr(gpu_here.shutil, "which", lambda name: f"/bin/{name}")
-    assert (
-        cluster_content(local, Machine("cpu", "CPU", 2), "mine", "a.yaml")["launcher"]
-        == local["launcher"]
-    )
 
 
 @pytest.mark.parametrize(
@@ -222,7 +215,27 @@ def test_the_expected_time_is_that_of_training_start_and_end() -> None:
         for id_, one in after.configurations.items()
     )  # fmt: skip
     runs = sum(after.repeats.values())
-    assert found.minutes * 60 == pytest.approx(trained + runs * (START_S + PROCESS_S + CLOSING_S))
+    compiled = sum(one.settings["compile"] for one in after.configurations.values())
+    expected = trained + runs * (START_S + PROCESS_S + CLOSING_S) + compiled * COMPILE_S
+    assert compiled == 3 and found.minutes * 60 == pytest.approx(expected)
+
+
+def test_a_short_or_slow_point_still_leaves_a_sample_to_validate_on() -> None:
+    made = content()
+    campaign = expanded(made)
+    found = fit(made, campaign, trials_of(campaign, H100, rate=100.0), 3, 6000)
+    assert all(
+        one.validation_samples >= 1 for one in expanded(found.content).configurations.values()
+    )
+
+
+def test_an_archive_that_cannot_be_written_is_refused_before_anything_is_trained(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "there").touch()
+    for path in (tmp_path / "there", tmp_path / "nowhere" / "study.tar.gz"):
+        with pytest.raises(InputError, match="expected a new file"):
+            study(True, Limits(), False, path)
 
 
 def test_a_run_that_is_compiled_is_tried_as_it_is() -> None:

@@ -121,6 +121,20 @@ def test_a_batch_that_the_device_refuses_is_decoded_file_by_file(
     assert torch.equal(found, expected)
 
 
+def test_a_device_that_decodes_nothing_is_no_loader_of_its_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = data(JpegBytes, folder)
+    loaded = files.collate([files[key] for key in KEYS])  # type: ignore[attr-defined]
+
+    def refuses(content: Any, **options: Any) -> Any:
+        raise RuntimeError("nvJPEG is not available")
+
+    monkeypatch.setattr(torchvision.io, "decode_jpeg", refuses)
+    with pytest.raises(InputError, match=r"the device decodes no image of a batch \(nvJPEG is not"):
+        decoded_batch(loaded, SIZE, CPU)
+
+
 def test_a_batch_of_files_comes_from_a_worker_as_it_is(folder: Path) -> None:
     files = data(JpegBytes, folder)
     loader = DataLoader(files, batch_sampler=[KEYS[:6]], collate_fn=files.collate, num_workers=1)  # type: ignore[attr-defined, var-annotated]

@@ -66,7 +66,11 @@ def run_checks(
             for check in alone:
                 run(check)
             with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-                list(pool.map(run, (one for one in checks if one not in alone)))
+                try:
+                    list(pool.map(run, (one for one in checks if one not in alone)))
+                except BaseException:  # Ctrl-C: the pool would wait for what still runs
+                    processes.end_all()
+                    raise
         finally:
             processes.end_all()
     return [found[check.name] for check in checks]
@@ -114,5 +118,7 @@ def _environment() -> dict[str, str]:
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "OMPI_MCA_hwloc_base_binding_policy": "none",
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.dataset_rules import sample_counts
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.gpu_study.trials import Asked, Trial
@@ -20,6 +21,8 @@ CLOSING_S = 6.0
 PROCESS_S; both are for the time limit alone."""
 PROCESS_S = 9.0
 """Of starting the processes of a run."""
+COMPILE_S = 120.0
+"""Of compiling a network from nothing; a guess too."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class Point:
         """Return the time that a run is expected to take."""
         assert self.trial.step_s is not None
         train_s = self.samples / self.trial.local_batch_size * self.trial.step_s
-        return train_s + self.trial.start_s + PROCESS_S + CLOSING_S
+        compile_s = COMPILE_S if self.spec.settings["compile"] else 0.0
+        return train_s + self.trial.start_s + compile_s + PROCESS_S + CLOSING_S
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,10 @@ def _points(
             )
             continue
         seen.add(key)
-        steps = max(LEAST_UPDATES, math.ceil(seconds / trial.step_s))
+        train, validation = sample_counts(spec.dataset)
+        # A part of the dataset has as small a part of its validation samples: one at least.
+        least = math.ceil(-(-train // validation) / trial.local_batch_size)
+        steps = max(LEAST_UPDATES, least, math.ceil(seconds / trial.step_s))
         points[name] = Point(
             name, spec, trial, series.repeats, _whole_batches(spec, trial.local_batch_size, steps)
         )
@@ -151,11 +158,7 @@ def _whole_batches(spec: RunSpec, batch: int, steps: int) -> int:
 
 def _whole(spec: RunSpec) -> int:
     """Return the samples of the whole dataset."""
-    dataset = spec.dataset
-    if "train_samples" in dataset:
-        return int(dataset["train_samples"])
-    first, last = dataset["train_years"]
-    return int((last - first + 1) * dataset["samples_per_year"])
+    return sample_counts(spec.dataset)[0]
 
 
 def _as_before_fine_tuning(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from scalewatt.recordings.series import INSTANTANEOUS, MEAN_OVER_S, gpu_quantity
 _VENDOR = {"nvidia", "amd", "tesla", "quadro", "geforce", "instinct", "graphics", "device"}
 _BUILD = re.compile(r"sxm|pcie|hbm|nvl|\d+gb?$|vf$", re.IGNORECASE)
 """Words of a GPU's name that tell its connector and memory."""
+STEADY_S = 10.0
 CPU = "cpu"
 """The device of a rehearsal."""
 
@@ -47,7 +47,28 @@ def machine_here(rehearse: bool) -> Machine:
             " says what is missing), or --rehearse, which tries everything at a small size on the CPU"
         )
     name = torch.cuda.get_device_name(0)
+    _require_power(name)
     return Machine(device_word(name), name, len(os.sched_getaffinity(0)))
+
+
+def _require_power(name: str) -> None:
+    """Raise InputError if the power of torch's first GPU cannot be read: nothing would be measured."""
+    import torch
+
+    from scalewatt.provenance.versions import gpu_identity
+
+    try:
+        index = gpu_identity(torch.device("cuda", 0)).index
+        if index is None:
+            raise RuntimeError("NVML does not know it, or it is a part of a GPU")
+        import pynvml
+
+        pynvml.nvmlDeviceGetPowerUsage(pynvml.nvmlDeviceGetHandleByIndex(index))
+    except Exception as error:  # whatever a driver's binding raises
+        raise InputError(
+            f"{name}: its power cannot be read ({error}); expected a GPU whose power NVML gives"
+            " (scalewatt doctor says what is missing)"
+        ) from None
 
 
 def device_word(name: str) -> str:
@@ -64,10 +85,10 @@ def least_train_s(name: str, period_s: float, error: float) -> float:
     At its beginning the power rises from that of the stage before. A sensor that reports a mean over the
     last second tells of it half a second late, and a sample stands for half a period on either side: up
     to so many seconds' worth of the power are attributed to the wrong stage. Of a GPU that is not known,
-    the sensor is taken for one that averages.
+    the sensor is taken for one that averages. At least STEADY_S: clocks take some seconds to settle.
     """
     window_s = 0.0 if gpu_quantity(name) == INSTANTANEOUS else MEAN_OVER_S
-    return (window_s / 2 + period_s) / error
+    return max(STEADY_S, (window_s / 2 + period_s) / error)
 
 
 def cluster_content(
@@ -75,7 +96,8 @@ def cluster_content(
 ) -> dict[str, Any]:
     """Return the content of the cluster file `name` for this machine, after that of profiles/local.
 
-    `campaign` is the file that it trains by default. Without mpiexec the rank is started directly, which one GPU allows.
+    `campaign` is the file that it trains by default. The one rank is started directly: an mpiexec would
+    bind it and its loaders to a core, or refuse root.
     """
     device = dict(local["devices"]["local"])
     device.pop("max_local_batch_size", None)
@@ -86,6 +108,6 @@ def cluster_content(
         "cpus_per_rank": machine.cores,
         "torch_device": "cuda" if machine.is_gpu else "cpu",
     }
-    launcher = local["launcher"] if shutil.which("mpiexec") else "env SCALEWATT_RANK_COUNT={gpus}"
+    launcher = "env SCALEWATT_RANK_COUNT={gpus}"
     own = {"cluster": name, "campaign": campaign, "launcher": launcher}
     return {**local, **own, "devices": {machine.device: device}}

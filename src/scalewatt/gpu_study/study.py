@@ -74,6 +74,8 @@ def study(rehearse: bool, limits: Limits, draws: bool, packed: Path | None) -> i
     Trainings are started here, one after the other with nothing beside them; Snakemake makes the rest of
     their folders. `packed`: a new archive of the results, without weights.
     """
+    if packed is not None and (packed.exists() or not packed.absolute().parent.is_dir()):
+        raise InputError(f"--pack {packed}: expected a new file in a folder that there is")
     machine = machine_here(rehearse)
     name = f"{read_yaml(PROJECT_ROOT / CAMPAIGNS[rehearse])['name']}-{machine.device}"
     folder, profile = Path("results", name), Path("profiles", name)
@@ -84,6 +86,11 @@ def study(rehearse: bool, limits: Limits, draws: bool, packed: Path | None) -> i
     else:
         _fit_to(machine, rehearse, limits, cluster_file, folder)
     cluster = load_cluster(cluster_file)
+    was = cluster.devices[machine.device].description
+    if was != machine.name:
+        raise InputError(
+            f"{folder}: is a study of {was}, this is {machine.name}; move it and {profile} away"
+        )
     campaign = load_campaign(campaign_file, cluster)
     prepare_all(campaign, cluster, folder)
     try:

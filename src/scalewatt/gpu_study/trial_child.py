@@ -25,7 +25,7 @@ from scalewatt.gpu_study.trials import Trial
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.work_directory import Job
-from scalewatt.training.batch_limit import largest_that_fits, trials
+from scalewatt.training.batch_limit import is_out_of_memory, largest_that_fits, trials
 from scalewatt.training.process_group import choose_device, join_ranks, start_process_group
 from scalewatt.training.samplers import batches_of
 from scalewatt.training.step_timer import finish, peak_memory_bytes
@@ -37,6 +37,8 @@ _MARGIN = 0.97
 """Of the largest batch that a trial held: a run's memory is a little more fragmented."""
 _FURTHER = 8
 """How many times the asked batch is tried at most, where the largest is looked for."""
+_SMALLER = 4
+"""How often a batch that was held, but whose whole updates were not, is made a tenth smaller."""
 _GIB = 2**30
 
 
@@ -51,24 +53,41 @@ class Trials:
 
     def trial(self, spec: RunSpec, data_folder: str, wants_largest: bool) -> Trial:
         """Try a training with its own batch, with the largest that fits, or with the one that does."""
-        began_s = time.monotonic()
         batch = spec.local_batch_size
         held = self._held(spec, data_folder)
         largest = None
         if not held or (wants_largest and self.device.type == "cuda"):
             largest = self._largest(spec, data_folder, batch * (_FURTHER if held else 1))
             if largest is None:
-                return Trial(spec.configuration, 0, None, None, time.monotonic() - began_s)
+                return Trial(spec.configuration, 0, None, None, 0.0)
             batch = largest
-        step_s, peak_bytes = self._timed(with_batch(spec, batch), data_folder)
-        start_s = time.monotonic() - began_s - self.seconds
-        return Trial(spec.configuration, batch, step_s, peak_bytes / _GIB, max(0.0, start_s))
+        for _ in range(_SMALLER):
+            began_s = time.monotonic()
+            timed = self._timed_if_held(with_batch(spec, batch), data_folder)
+            if timed is not None:
+                start_s = max(0.0, time.monotonic() - began_s - self.seconds)
+                return Trial(spec.configuration, batch, timed[0], timed[1] / _GIB, start_s)
+            batch = max(1, int(batch * 0.9))
+        return Trial(spec.configuration, 0, None, None, 0.0)
+
+    def _timed_if_held(self, spec: RunSpec, data_folder: str) -> tuple[float, int] | None:
+        """Return `_timed`, None where whole updates do not fit after all."""
+        try:
+            return self._timed(spec, data_folder)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        finally:
+            gc.collect()
+        return None
 
     def _held(self, spec: RunSpec, data_folder: str) -> bool:
         try:
             self._trainer(spec, data_folder).warm_up()
             return True
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             return False
         finally:
             gc.collect()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -112,4 +113,5 @@ def _run_child(folder: Path, threads: int) -> str | None:
     if done.returncode == 0:
         return None
     lines = [line for line in done.stderr.splitlines() if line.strip()]
-    return f"exit code {done.returncode}{': ' + lines[-1] if lines else ''}"
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)] or lines
+    return f"exit code {done.returncode}{': ' + errors[-1] if errors else ''}"

@@ -22,12 +22,26 @@ _MUCH_GIB = 1.0
 """Of other processes: what is worth a word."""
 
 
+_FULL = (
+    *("out of memory", "ALLOC_FAILED", "unable to find an engine", "CUBLAS_STATUS_NOT_INITIALIZED"),
+    "CUFFT_INTERNAL_ERROR",
+)
+"""How CUDA's libraries say, instead of torch's own error, that memory for their work is missing."""
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Return True if an error is that a GPU's memory did not suffice."""
+    full = isinstance(error, torch.OutOfMemoryError)
+    return full or any(words in str(error) for words in _FULL)
+
+
 def within_memory(trainer: Trainer, work: Callable[[], T]) -> T:
     """Return `work()`; where a GPU's memory does not suffice, InputError names the largest LBS that fits."""
     try:
         return work()
-    except torch.OutOfMemoryError:
-        pass
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
     # Only here: until its handler ends, the error keeps all tensors of the failed step alive.
     raise InputError(_does_not_fit(trainer))
 
@@ -79,13 +93,18 @@ def trials(trainer: Trainer) -> Callable[[int], bool]:
     optimizer = trainer.workload.optimizer(network)
 
     def fits(size: int) -> bool:
+        chosen = torch.backends.cudnn.benchmark
+        torch.backends.cudnn.benchmark = False  # choosing kernels takes seconds for each size
         try:
             trainer.trial_pass(network, size)
             optimizer.step()  # its state takes memory too
             return True
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
             return False
         finally:
+            torch.backends.cudnn.benchmark = chosen
             optimizer.zero_grad(set_to_none=True)
             _free_memory(trainer)
 

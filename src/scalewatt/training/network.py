@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import sysconfig
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -58,7 +60,7 @@ class Network:
         )
         if not settings["compile"]:
             return cls(weights, parallel, weights, device, layout)
-        _require_compiler()
+        _require_compiler(device)
         # One graph for each shape, whichever batch a segment begins with.
         trained, evaluated = (torch.compile(part, dynamic=False) for part in (parallel, weights))
         return cls(weights, trained, evaluated, device, layout)  # type: ignore[arg-type]
@@ -75,11 +77,24 @@ class Network:
         )
 
 
-def _require_compiler() -> None:
-    """Raise InputError if there is no C++ compiler, which torch.compile needs."""
+def _require_compiler(device: torch.device) -> None:
+    """Raise InputError if what torch.compile needs is missing."""
     wanted = (os.environ["CXX"],) if "CXX" in os.environ else _COMPILERS
     if not any(shutil.which(name) for name in wanted):
         raise InputError(f"compile: needs a C++ compiler; expected in PATH: {' or '.join(wanted)}")
+    if device.type != "cuda":
+        return
+    # Triton compiles a stub in C against this Python.
+    c = (os.environ["CC"],) if "CC" in os.environ else ("gcc", "clang")
+    if not any(shutil.which(name) for name in c):
+        raise InputError(
+            f"compile: needs a C compiler for a GPU; expected in PATH: {' or '.join(c)}"
+        )
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if not header.exists():
+        raise InputError(
+            f"compile: needs {header} for a GPU; expected: the package with Python's headers"
+        )
 
 
 # --- arithmetic -----------------------------------------------------------------------------------

@@ -121,11 +121,30 @@ def _decoded(
 
     if not files:
         return []
+    if device.type == "cuda":
+        # torchvision decodes on a stream of its own into memory of this one, which may still be read here.
+        torch.cuda.current_stream(device).synchronize()
     try:
         contents = [content for content, _ in files]
         return decode_jpeg(contents, mode=ImageReadMode.RGB, device=device)
-    except RuntimeError:  # it does not say which one: each by itself, as the other loaders read it
-        return [decode(view.path).to(device) for _, view in files]
+    except RuntimeError as error:  # it does not say which one: each by itself
+        found = [_decoded_alone(content, device) for content, _ in files]
+        if len(files) > 1 and all(pixels is None for pixels in found):
+            raise InputError(
+                f"loader nvjpeg: the device decodes no image of a batch ({error})"
+            ) from error
+        pairs = zip(found, files, strict=True)
+        return [decode(view.path).to(device) if p is None else p for p, (_, view) in pairs]
+
+
+def _decoded_alone(content: torch.Tensor, device: torch.device) -> torch.Tensor | None:
+    """Return the pixels of one JPEG file; None if the device does not decode it."""
+    from torchvision.io import ImageReadMode, decode_jpeg
+
+    try:
+        return decode_jpeg(content, mode=ImageReadMode.RGB, device=device)
+    except RuntimeError:
+        return None
 
 
 def _seen(pixels: torch.Tensor, view: View, image_size: int) -> torch.Tensor:

@@ -112,11 +112,21 @@ def run_cost(files: RunFiles, kind: str) -> RunCost:
 
 
 def _of_stage(rows: Sequence[Row], stage: str) -> list[Row]:
-    return [row for row in rows if row["stage"] == stage]
+    """Return the rows of a stage, without lost work: of that there are no samples."""
+    return [_without_lost_work(row) for row in rows if row["stage"] == stage]
+
+
+def _without_lost_work(row: Row) -> Row:
+    lost_j, energy_j = row["discarded_j"] or 0.0, row["energy_j"]
+    if not lost_j or not energy_j:
+        return row
+    kept = 1 - lost_j / energy_j
+    names = ("energy_j", *BOUNDS, "duration_s")
+    return row | {name: None if row[name] is None else row[name] * kept for name in names}
 
 
 def _joules(rows: Sequence[Row], known: bool) -> tuple[float | None, float | None, float | None]:
-    """Return energy and interval of a stage; None where the whole is not known, or too much of it is short."""
+    """Return energy and interval of a stage; None if the whole is not known, or much of it is short."""
     short_s = sum(row["duration_s"] for row in rows if row["short"])
     if not known or short_s > MOST_SHORT * sum(row["duration_s"] for row in rows):
         return None, None, None
