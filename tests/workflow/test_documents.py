@@ -109,7 +109,7 @@ ELSEWHERE = {
     "snakemake --profile profiles/local tables --config campaign=campaigns/pilot.yaml": (
         "tests/unit/test_pilot.py::test_what_the_pilot_takes_calibrates_the_papers_campaign"
     ),
-    # 49 runs: fewer there.
+    # 52 runs: fewer there.
     "snakemake --profile profiles/local variants --config campaign=campaigns/variants.yaml": (
         "tests/workflow/test_variants_target.py::test_variants_are_trained_compared_and_drawn"
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
+from scalewatt.common.untrusted_text import parse_json
 
 LIMIT_S = 900
 """Of all trials together; they take one to two minutes."""
@@ -72,7 +72,7 @@ def run_trials(
         write_json(Path(folder, "order.json"), order)
         problem = _run_child(Path(folder), threads)
         lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
-        found = [Trial(**json.loads(line)) for line in lines]
+        found = [Trial(**parse_json(line)) for line in lines]
     if problem or len(found) < len(unique):
         at = unique[len(found)].spec.configuration if len(found) < len(unique) else "the end"
         raise InputError(f"trials of updates ended at {at}: {problem or 'no reason was given'}")
