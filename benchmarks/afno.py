@@ -1,80 +1,29 @@
-"""AFNO forward and backward: the shipped network against a literal one, on a CPU.
+"""AFNO forward and backward on a CPU: the shipped network against a literal one.
 
     python benchmarks/afno.py [--rounds 9] [--threads 1]
 
 At two reduced sizes, alternately and in one process: the literal spectral layer (whole spectra filled
 with zeros, four real einsums a map, torch's own transforms both ways) and ours, alone and within the
-network. Checks first that both agree to rounding. At full size on a GPU: one_gpu_speed.py.
+network. Checks first that both agree to rounding. On a GPU: one_gpu_speed.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import statistics
 import time
 from typing import Any
 
 import torch
+from gpu_speed.literal_network import literal
 from torch import nn
-from torch.nn import functional
 
-from scalewatt.workloads.afno import FourCastNet, PatchEmbed, SpectralLayer
+from scalewatt.workloads.afno import FourCastNet, SpectralLayer
 
 SIZES: tuple[dict[str, Any], ...] = (
     {"grid": (180, 360), "patch_size": 2, "embed_dim": 96, "depth": 2},
     {"grid": (180, 360), "patch_size": 4, "embed_dim": 192, "depth": 2},
 )
-
-
-class LiteralLayer(SpectralLayer):
-    """The same maths, written down as it is defined."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(B, rows, columns, C) to the same."""
-        batch, rows, columns, width = x.shape
-        spectrum = torch.fft.rfft2(x, dim=(1, 2), norm="ortho")
-        zonal, kept = columns // 2 + 1, min(rows, columns) // 2 + 1
-        spectrum = spectrum.reshape(batch, rows, zonal, self.blocks, width // self.blocks)
-        real, imaginary = spectrum.real[:, :, :kept], spectrum.imag[:, :, :kept]
-        hidden = self._map(real, imaginary, self.w1, self.b1)
-        hidden = functional.relu(hidden[0]), functional.relu(hidden[1])
-        whole = torch.zeros(2, *spectrum.shape, device=x.device)
-        whole[0, :, :, :kept], whole[1, :, :, :kept] = self._map(*hidden, self.w2, self.b2)
-        whole = functional.softshrink(whole, self.sparsity_threshold)
-        mixed = torch.complex(whole[0], whole[1]).reshape(batch, rows, zonal, width)
-        return torch.fft.irfft2(mixed, s=(rows, columns), dim=(1, 2), norm="ortho") + x
-
-    @staticmethod
-    def _map(
-        real: torch.Tensor, imaginary: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        def times(part: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-            return torch.einsum("...bi,bio->...bo", part, own)
-
-        return (
-            times(real, weight[0]) - times(imaginary, weight[1]) + bias[0],
-            times(imaginary, weight[0]) + times(real, weight[1]) + bias[1],
-        )
-
-
-class LiteralEmbed(PatchEmbed):
-    """Patches by a strided convolution."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(B, channels, H, W) to (B, H/p, W/p, width)."""
-        return self.proj(x).permute(0, 2, 3, 1)
-
-
-def literal(model: nn.Module) -> nn.Module:
-    """A literal copy with the same weights."""
-    copied = copy.deepcopy(model)
-    for module in copied.modules():
-        if isinstance(module, SpectralLayer):
-            module.__class__ = LiteralLayer
-        elif isinstance(module, PatchEmbed):
-            module.__class__ = LiteralEmbed
-    return copied
 
 
 def passes(model: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
