@@ -139,7 +139,7 @@ def with_product_embedding(network: nn.Module) -> nn.Module:
 
 
 def with_compiled_blocks(network: nn.Module, mode: str | None = None) -> nn.Module:
-    """Compile each block: one graph for all of them, so that it takes a twelfth of the time."""
+    """Compile each block: one graph serves all of them, so that it takes a fraction of the time."""
     for module in network.modules():
         if isinstance(module, Block):
             module.compile(dynamic=False, mode=mode)

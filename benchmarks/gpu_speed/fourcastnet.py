@@ -30,6 +30,7 @@ from scalewatt.workloads.afno import FourCastNet, Rollout, SpectralLayer
 FASTER, OF_THE_ENERGY = 1.5, 0.6
 LITERAL = "literal_fp16"
 Change = Callable[[nn.Module], nn.Module]
+PROFILED = {LITERAL, "ours_fp16", "products_bf16", "products_bf16_blocks", "ours_bf16_compiled"}
 _AUTOTUNED = "max-autotune-no-cudagraphs"
 
 
@@ -68,7 +69,7 @@ def eager_variants(bench: Bench) -> list[Variant]:
 
 
 def compiled_variants(bench: Bench) -> list[Variant]:
-    """Return the ways that are compiled; a block's graph serves all blocks, and takes a fraction of the time."""
+    """Return the ways that are compiled: whole, or by blocks, of which one graph serves all."""
     rows, columns = _patches(bench)
 
     def products(network: nn.Module, mode: str | None = None) -> nn.Module:
@@ -225,9 +226,11 @@ class Networks:
             parity={name: self.parity.found[name] for name in self.parity.found if name in names},
         )
         bench.write(part)
-        for one in ready[:4]:
-            if f"fourcastnet-{one.name}" not in bench.found.get("profiles", {}):
-                profiled(bench, f"fourcastnet-{one.name}", one.training)
+        done = bench.found.get("profiles", {})
+        for one in ready:
+            name = f"fourcastnet-{one.name}"
+            if one.name in PROFILED and name not in done:
+                profiled(bench, name, one.training)
 
     def _prepared(self, variant: Variant, left_s: float) -> Contestant | str:
         """Return the variant ready to be measured, or why it is not."""

@@ -69,7 +69,7 @@ def _profiled(bench: Bench, name: str, training: Training) -> dict[str, Any]:
         run.export_chrome_trace(str(plain))
         content = plain.read_bytes()
         plain.unlink()
-        temporary.write_bytes(gzip.compress(content, 6))
+        temporary.write_bytes(gzip.compress(content, 3))
     trace = bench.folder / f"{name}.trace.json.gz"
     kept = trace.stat().st_size < TRACE_BYTES
     if not kept:

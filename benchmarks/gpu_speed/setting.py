@@ -38,7 +38,7 @@ REAL = Sizes(
     window_s=2.5,
     rounds=7,
     epoch_s=3.0,
-    profiled_steps=3,
+    profiled_steps=2,
 )
 TINY = Sizes(
     image_size=32,
