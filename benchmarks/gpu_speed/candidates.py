@@ -138,11 +138,13 @@ def with_product_embedding(network: nn.Module) -> nn.Module:
     return network
 
 
-def with_compiled_blocks(network: nn.Module, mode: str | None = None) -> nn.Module:
+def with_compiled_blocks(
+    network: nn.Module, mode: str | None = None, backend: str = "inductor"
+) -> nn.Module:
     """Compile each block: one graph serves all of them, so that it takes a fraction of the time."""
     for module in network.modules():
         if isinstance(module, Block):
-            module.compile(dynamic=False, mode=mode)
+            module.compile(dynamic=False, mode=mode, backend=backend)
     return network
 
 
