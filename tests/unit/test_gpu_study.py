@@ -290,17 +290,15 @@ class LittleMemory:
         self.limit, self.seconds, self.timed = limit, 1.0, 0
         self.device = torch.device("cuda")
 
-    def held(self, spec: Any, folder: str) -> bool:
-        return bool(spec.local_batch_size <= self.limit)
-
     def of(self, monkeypatch: pytest.MonkeyPatch) -> Any:
         trials = object.__new__(trial_child.Trials)
         trials.device, trials.seconds = self.device, self.seconds
-        monkeypatch.setattr(trials, "_held", self.held)
         monkeypatch.setattr(trials, "_trainer", lambda spec, folder: None)
         monkeypatch.setattr(trial_child, "trials", lambda _: lambda size: size <= self.limit)
 
         def timed(spec: Any, folder: str) -> tuple[float, int]:
+            if spec.local_batch_size > self.limit:
+                raise torch.OutOfMemoryError("CUDA out of memory")
             self.timed = spec.local_batch_size
             return 0.5, 2**30
 

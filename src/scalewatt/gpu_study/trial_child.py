@@ -54,43 +54,41 @@ class Trials:
     def trial(self, spec: RunSpec, data_folder: str, wants_largest: bool) -> Trial:
         """Try a training with its own batch, with the largest that fits, or with the one that does."""
         batch = spec.local_batch_size
-        held = self._held(spec, data_folder)
-        largest = None
-        if not held or (wants_largest and self.device.type == "cuda"):
-            largest = self._largest(spec, data_folder, batch * (_FURTHER if held else 1))
-            if largest is None:
-                return Trial(spec.configuration, 0, None, None, 0.0)
-            batch = largest
+        timed = self._timed_if_held(spec, data_folder)
+        if timed is None or (wants_largest and self.device.type == "cuda"):
+            below = batch * (_FURTHER if timed else 1)
+            batch, timed = self._largest_timed(spec, data_folder, below)
+        if timed is None:
+            return Trial(spec.configuration, 0, None, None, 0.0)
+        step_s, peak_bytes, start_s = timed
+        return Trial(spec.configuration, batch, step_s, peak_bytes / _GIB, start_s)
+
+    def _largest_timed(
+        self, spec: RunSpec, data_folder: str, below: int
+    ) -> tuple[int, tuple[float, int, float] | None]:
+        """Return the largest batch below `below` whose updates fit, and `_timed_if_held` of it."""
+        batch = self._largest(spec, data_folder, below)
+        if batch is None:
+            return 0, None
         for _ in range(_SMALLER):
-            began_s = time.monotonic()
             timed = self._timed_if_held(with_batch(spec, batch), data_folder)
             if timed is not None:
-                start_s = max(0.0, time.monotonic() - began_s - self.seconds)
-                return Trial(spec.configuration, batch, timed[0], timed[1] / _GIB, start_s)
+                return batch, timed
             batch = max(1, int(batch * 0.9))
-        return Trial(spec.configuration, 0, None, None, 0.0)
+        return 0, None
 
-    def _timed_if_held(self, spec: RunSpec, data_folder: str) -> tuple[float, int] | None:
-        """Return `_timed`, None where whole updates do not fit after all."""
+    def _timed_if_held(self, spec: RunSpec, data_folder: str) -> tuple[float, int, float] | None:
+        """Return `_timed` and the seconds of the set-up; None where the batch does not fit."""
+        began_s = time.monotonic()
         try:
-            return self._timed(spec, data_folder)
+            timed = self._timed(spec, data_folder)
+            return *timed, max(0.0, time.monotonic() - began_s - self.seconds)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
         finally:
             gc.collect()
         return None
-
-    def _held(self, spec: RunSpec, data_folder: str) -> bool:
-        try:
-            self._trainer(spec, data_folder).warm_up()
-            return True
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            return False
-        finally:
-            gc.collect()
 
     def _largest(self, spec: RunSpec, data_folder: str, below: int) -> int | None:
         trainer = self._trainer(with_batch(spec, 1), data_folder)
