@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +26,12 @@ from gpu_speed.setting import REAL, TINY, Bench
 from gpu_speed.trainings import process_group
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import numbered_folder
 from scalewatt.gpu_study.gpu_here import machine_here
 
 DEFAULT = Path("results/gpu-speed")
 SHARES = {"loops": 0.22, "protocols": 0.35, "eager": 0.56, "prepared": 0.82, "compiled": 0.92}
 """Of the minutes, by when each part must be done. The rest is for profiles."""
-
-
-def new_folder(given: Path | None, device: str) -> Path:
-    """Make and return a folder: that given or the device's, with a number if it is taken."""
-    first = given or DEFAULT / device
-    first.parent.mkdir(parents=True, exist_ok=True)
-    for path in chain([first], (first.with_name(f"{first.name}-{n}") for n in count(2))):
-        try:
-            path.mkdir()
-        except FileExistsError:
-            continue
-        return path
-    raise AssertionError("numbers do not end")
 
 
 @dataclass
@@ -108,7 +95,7 @@ def main() -> int:
     if not machine.is_gpu:
         torch.set_num_threads(1)  # several wait for each other where there is other work
     meter, found, say = EnergyMeter(device), {}, partial(_say, clock)
-    folder = new_folder(arguments.out, machine.device)
+    folder = numbered_folder(arguments.out or DEFAULT / machine.device)
     results = Results(folder, clock, facts(arguments.rehearse, meter.origin), found)
     sizes = replace(REAL if machine.is_gpu else TINY, field_batch=arguments.fields)
     say(f"{machine.name}; energy: {meter.origin or 'not measured'}")

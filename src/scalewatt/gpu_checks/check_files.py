@@ -7,12 +7,11 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_json, write_text
+from scalewatt.common.files import numbered_folder, write_json, write_text
 from scalewatt.common.schema_validation import one_of
 from scalewatt.gpu_checks import (
     fault_checks,
@@ -101,15 +100,7 @@ def _mpi() -> Any:
 def new_folder(given: Path | None, device_name: str) -> Path:
     """Make and return a folder for results: that given, or the device's, with a number if it is taken."""
     slug = re.sub(r"[^a-z0-9]+", "-", device_name.lower()).strip("-") or "gpu"
-    first = given or DEFAULT_FOLDER / slug
-    first.parent.mkdir(parents=True, exist_ok=True)
-    for path in chain([first], (first.with_name(f"{first.name}-{n}") for n in count(2))):
-        try:
-            path.mkdir()
-        except FileExistsError:
-            continue
-        return path
-    raise AssertionError("numbers do not end")
+    return numbered_folder(given or DEFAULT_FOLDER / slug)
 
 
 def write_results(
