@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 
 from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.gpu_checks.check_types import Bench, Check, CheckFailed, Finding
 from scalewatt.gpu_checks.run_energies import energies_of
 from scalewatt.gpu_checks.small_trainings import (
@@ -168,7 +169,10 @@ def killed_rank(bench: Bench) -> Finding:
         answer = job.result()
         took_s = time.monotonic() - began_s
     first = read_segments(training.work)[-1]
-    if answer.code in (0, 75) or first["outcome"] not in ("failed", "killed"):
+    if answer.code in (ExitCode.FINISHED, ExitCode.STOPPED) or first["outcome"] not in (
+        "failed",
+        "killed",
+    ):
         raise CheckFailed(
             f"the launcher ended with exit code {answer.code}, the segment as {first['outcome']}"
         )

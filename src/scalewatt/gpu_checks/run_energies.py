@@ -30,12 +30,6 @@ class RunEnergies:
         """Return the codes of its quality flags."""
         return set(self.flags["code"].to_pylist())
 
-    def device_j(self, kind: str, index: int) -> float | None:
-        """Return the energy of one device in J over all segments and stages; None if any of it is unknown."""
-        rows = self._of_device(kind, index)
-        energies = [row["energy_j"] for row in rows]
-        return None if not energies or None in energies else float(sum(energies))
-
     def recorded_j(self, kind: str, index: int) -> float:
         """Return what was recorded of one device in J, also where its energy is not stated."""
         return float(sum(row["recorded_j"] or 0.0 for row in self._of_device(kind, index)))

@@ -6,6 +6,7 @@ import re
 from functools import partial
 from pathlib import Path
 
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import read_json
 from scalewatt.gpu_checks.check_types import Bench, Check, CheckFailed, Finding
 from scalewatt.gpu_checks.run_energies import RunEnergies, as_if_on_gpu, energies_of
@@ -16,7 +17,6 @@ ONCE = 0.01
 TOO_LARGE = 8192
 """A local batch of ResNet50 at 224 pixels that no GPU's memory holds (about 0.1 GB a sample)."""
 _NAMED = re.compile(r"largest local batch size that fits: (\d+)")
-_REFUSED = 64
 _IMAGES = {"image_size": 224}
 
 
@@ -83,7 +83,7 @@ def out_of_memory(bench: Bench) -> Finding:
     answer = training.start(1)
     text = answer.errors + answer.output
     found = _NAMED.search(text)
-    if answer.code != _REFUSED or found is None or "Traceback" in text:
+    if answer.code != ExitCode.REFUSED or found is None or "Traceback" in text:
         raise CheckFailed(
             f"the training ended with exit code {answer.code} and "
             f"{f'names {found[1]}' if found else 'names no batch that fits'}: {answer.problem}"
@@ -93,8 +93,8 @@ def out_of_memory(bench: Bench) -> Finding:
         bench.rehearse, RESNET50, local_batch_size=fits, dataset_samples=2 * fits, settings=_IMAGES
     )
     code = SmallTraining.of(bench, "fits", again).start(1).code
-    trained = "trains" if code == 75 else f"does not train (exit code {code})"
-    return Finding(f"exit code {answer.code}; {fits} fits, and {trained}", code == 75)
+    trained = "trains" if code == ExitCode.STOPPED else f"does not train (exit code {code})"
+    return Finding(f"exit code {answer.code}; {fits} fits, and {trained}", code == ExitCode.STOPPED)
 
 
 _SHARED = "{} ranks train on one GPU by gloo; the run says so, and its GPU energy is the GPU's, counted once."
@@ -117,7 +117,7 @@ CHECKS = (
         "out_of_memory",
         "A run whose batch does not fit ends with one sentence that names the largest local batch size "
         "that does.",
-        f"exit code {_REFUSED}, no traceback, and that batch trains",
+        f"exit code {ExitCode.REFUSED:d}, no traceback, and that batch trains",
         out_of_memory,
         limit_s=180,
         alone=True,

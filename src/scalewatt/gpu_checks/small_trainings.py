@@ -13,6 +13,7 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Device
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import RunSpec, run_spec
+from scalewatt.common.exit_codes import ExitCode
 from scalewatt.doctor.subprocess_runner import Answer
 from scalewatt.gpu_checks.check_types import Bench, CheckFailed, CheckSkipped
 from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE
@@ -128,11 +129,11 @@ class SmallTraining:
 
     def stopped(self, max_updates: int, environment: Mapping[str, str] | None = None) -> None:
         """Run a segment that stops at its checkpoint; CheckFailed if it does not."""
-        _require(self.start(max_updates, environment), 75)
+        _require(self.start(max_updates, environment), ExitCode.STOPPED)
 
     def finished(self, environment: Mapping[str, str] | None = None) -> None:
         """Run a segment to the end of the training; CheckFailed if it does not come to it."""
-        _require(self.start(None, environment), 0)
+        _require(self.start(None, environment), ExitCode.FINISHED)
 
     def checkpoint(self) -> dict[str, Any]:
         """Return the checkpoint of the run."""

@@ -58,7 +58,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     points = worded(data.drawable(frame))
     width = data.options(frame).width_mm
     preset = style.preset(width)
-    known = points[points[f"{ENERGY}_mean"].notna() & points[f"{RATE}_mean"].notna()]
+    known = plotted(points)
     blocks = [own for _, own in known.groupby("model", sort=False)]
     sentences = note_sentences(points, known)
     notes_mm = style.lines_mm(len(style.note_lines(sentences, width)), preset.note_size) + 2
