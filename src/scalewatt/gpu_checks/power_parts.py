@@ -25,7 +25,6 @@ from scalewatt.provenance.versions import gpu_identity
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.series import SensorSeries
 from scalewatt.training.step_timer import finish
-from scalewatt.training.trainer import Trainer
 
 _STEM = "check"
 
@@ -159,7 +158,7 @@ def _blocks(folder: Path, rehearse: bool) -> dict[str, Any]:
     assert sampler.pid is not None
     spec = small_spec(True, FOURCASTNET) if rehearse else large_images()
     trainer = trainer_of(spec, folder, rehearse)
-    step = partial(_update, trainer, next(iter(trainer.loader)))
+    step = partial(trainer.update, next(iter(trainer.loader)), trainer.batches.steps)
     _, device = joined(rehearse)
     updates = _updates_in(step, block_s, device)
     without: list[float] = []
@@ -171,17 +170,6 @@ def _blocks(folder: Path, rehearse: bool) -> dict[str, Any]:
     finally:
         os.kill(sampler.pid, signal.SIGCONT)
     return {"updates": updates, "without_s": without, "with_s": with_it}
-
-
-def _update(trainer: Trainer, batch: Any) -> None:
-    """Do one update, as the trainer does but for its notes of time."""
-    trainer.optimizer.zero_grad(set_to_none=True)
-    inputs = trainer.network.inputs(batch)
-    with trainer.precision.computing(trainer.device):
-        loss, _ = trainer.workload.loss(trainer.network.trained, inputs)
-    trainer.scaler.scale(loss).backward()
-    trainer.scaler.step(trainer.optimizer)
-    trainer.scaler.update()
 
 
 def _updates_in(step: Callable[[], None], seconds: float, device: torch.device) -> int:
