@@ -538,7 +538,7 @@ def test_the_figure_names_origin_repeats_and_missing_variants(figure: Any) -> No
     assert "measured by the devices' sensors; scope: gpu+cpu" in said
     assert "over 3 runs" in said
     assert "No finished run, so no point:" in said
-    assert "resnet50-local-n001-lbs0032-full-precisionbf16 and 9 more." in said
+    assert "resnet50-local-n001-lbs0032-full-precisiontf32 and 8 more." in said
 
 
 def test_no_text_of_the_figure_leaves_the_page_or_covers_another(table: Any) -> None:
