@@ -12,6 +12,8 @@ import torch
 import yaml
 from workspace import Workspace, environment
 
+from scalewatt.common.exit_codes import ExitCode
+
 STUDY = "one-gpu-rehearsal-cpu"
 
 
@@ -73,3 +75,10 @@ def test_the_rehearsal_goes_from_trials_to_the_report_and_then_has_nothing_to_tr
     assert packed.exists()
     code, output = workspace.snakemake("-n", "all", profile=STUDY)
     assert code == 0 and " train " not in output, "a second call makes no run look out of date"
+
+    run = next((folder / "runs").glob("*/1"))
+    run.rename(tmp_path / "elsewhere")
+    late = study(workspace.path, "--rehearse", "--train-only", "--config", "minutes=1")
+    assert late.returncode == ExitCode.STOPPED and "[1 of" not in late.stdout
+    assert f"Not started, after 1 min: {run.parent.name}/1;" in late.stderr
+    assert not (run / "provenance.json").exists()

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +37,30 @@ def prepare_all(campaign: Campaign, cluster: Cluster, results: Path) -> dict[str
     return folders
 
 
+@dataclass
+class Trained:
+    """What became of the runs of a campaign that were not finished."""
+
+    failed: list[str] = field(default_factory=list)
+    not_started: list[str] = field(default_factory=list)
+    """For want of time."""
+
+
 def train_all(
-    campaign: Campaign, cluster: Cluster, cluster_file: Path, results: Path, tell: Tell
-) -> list[str]:
-    """Train the runs of a campaign that are not finished; return those that failed.
+    campaign: Campaign,
+    cluster: Cluster,
+    cluster_file: Path,
+    results: Path,
+    until_s: float,
+    tell: Tell,
+) -> Trained:
+    """Train the runs of a campaign that are not finished; return those that failed or were not started.
 
     Of several repeats the first are trained first, so that a study that is cut off has every point once.
+    No run is started after `until_s` of the monotonic clock.
     Raises Stopped where one was asked to stop; started again, it goes on from its checkpoint.
     """
-    failed = []
+    trained = Trained()
     runs = sorted(campaign.runs(), key=lambda run: run.repeat)
     order = list(campaign.series.values())
     place = {id_: at for at, series in enumerate(order) for id_ in series.points.values()}
@@ -52,6 +69,9 @@ def train_all(
         spec = run_spec(campaign, run.configuration.id, run.repeat)
         folder = results / "runs" / spec.configuration / str(spec.repeat)
         if (folder / "provenance.json").exists():
+            continue
+        if time.monotonic() > until_s:
+            trained.not_started.append(spec.name)
             continue
         tell(f"[{number} of {len(runs)}] {spec.name}")
         write_text(folder / "spec.json", spec.text + "\n")
@@ -69,8 +89,8 @@ def train_all(
         if code == ExitCode.STOPPED:
             raise Stopped
         if code:
-            failed.append(spec.name)
-    return failed
+            trained.failed.append(spec.name)
+    return trained
 
 
 class Stopped(Exception):

@@ -76,6 +76,7 @@ def study(rehearse: bool, limits: Limits, draws: bool, packed: Path | None) -> i
     """
     if packed is not None and (packed.exists() or not packed.absolute().parent.is_dir()):
         raise InputError(f"--pack {packed}: expected a new file in a folder that there is")
+    until_s = time.monotonic() + limits.minutes * 60 - DRAWING_S
     machine = machine_here(rehearse)
     name = f"{read_yaml(PROJECT_ROOT / CAMPAIGNS[rehearse])['name']}-{machine.device}"
     folder, profile = Path("results", name), Path("profiles", name)
@@ -94,16 +95,24 @@ def study(rehearse: bool, limits: Limits, draws: bool, packed: Path | None) -> i
     campaign = load_campaign(campaign_file, cluster)
     prepare_all(campaign, cluster, folder)
     try:
-        failed = train_all(campaign, cluster, cluster_file, folder, _say)
+        trained = train_all(campaign, cluster, cluster_file, folder, until_s, _say)
     except Stopped:
         print("Stopped at a checkpoint; the same command goes on from there", file=sys.stderr)
         return ExitCode.STOPPED
-    for one in failed:
+    for one in trained.failed:
         print(f"failed: {one}", file=sys.stderr)
     if packed is not None:
         pack((folder, profile), packed)
     code = _draw(folder, profile, draws)
-    return 1 if failed or code else 0
+    if trained.not_started:
+        print(
+            f"Not started after {limits.minutes:g} min: {', '.join(trained.not_started)};"
+            " the same command goes on with them",
+            file=sys.stderr,
+        )
+    if trained.failed or code:
+        return 1
+    return ExitCode.STOPPED if trained.not_started else 0
 
 
 def _draw(folder: Path, profile: Path, draws: bool) -> int:
