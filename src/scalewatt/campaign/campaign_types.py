@@ -76,6 +76,8 @@ class Cluster:
     pue: dict[str, Any] | None = None
     carbon_intensity: dict[str, Any] | None = None
     price: dict[str, Any] | None = None
+    levers: dict[str, dict[str, str]] = field(default_factory=dict)
+    """How clocks and power limits are set (`operating_points`), by lever: launcher, or set and undo."""
     scaling_model: str | None = None
     """File of the scaling model that counts here: for plans, wall times and the energy budget."""
     reproduce_run: str | None = None
@@ -172,6 +174,8 @@ class TrainingDefinition:
     seed: int | None = None
     sampling_period_s: float | None = None
     settings: dict[str, Any]
+    operating_point: dict[str, Any] | None = None
+    """Clocks in MHz and power limit in W that it asks for (`operating_points`); None if for none."""
 
     @property
     def epoch_work(self) -> EpochWork | None:

@@ -10,6 +10,7 @@ from string import Formatter
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
+from scalewatt.campaign.operating_points import check_ways
 from scalewatt.common.errors import InputError
 from scalewatt.common.rated_powers import check_idle_powers
 from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, schema
@@ -40,6 +41,7 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
     for name, source in content.get("sources", {}).items():
         check_source(source, f"{where}: sources.{name}")
     _check_launcher(content["launcher"], f"{where}: launcher")
+    check_ways(content.get("levers", {}), f"{where}: levers")
     known = {f.name for f in fields(Cluster)}
     devices = {name: Device(name=name, **entry) for name, entry in content["devices"].items()}
     _check_partitions(devices, where)

@@ -19,6 +19,7 @@ from scalewatt.campaign.dataset_rules import check_apart
 from scalewatt.campaign.external_command import CommandExpansion, is_command
 from scalewatt.campaign.imported_campaign import read_imported
 from scalewatt.campaign.model_registry import campaign_schema, known_models
+from scalewatt.campaign.operating_points import require_ways, with_single_points, without_point
 from scalewatt.campaign.registered_campaign import check_seeds, expand_registered
 from scalewatt.campaign.series_expansion import Expansion
 from scalewatt.campaign.table_requests import check_variants
@@ -65,6 +66,7 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
         return campaign
     root = campaign_schema(content, str(path))
     check(content, root, str(path), root)
+    content = with_single_points(content)
     configurations: dict[str, Configuration] = {}
     repeats: dict[str, tuple[str, int]] = {}
     series: dict[str, Series] = {}
@@ -148,6 +150,20 @@ def check_devices(campaign: Campaign, cluster: Cluster) -> None:
                 f"'{cluster.name}'; {one_of(series.device, cluster.devices)}; to draw from finished "
                 "runs only: --config results_only=true"
             )
+        _check_levers(campaign, cluster, name)
+
+
+def _check_levers(campaign: Campaign, cluster: Cluster, name: str) -> None:
+    """Raise InputError if a series asks for a clock or limit that cannot be set, or not be simulated."""
+    where = f"{campaign.path}: series.{name}"
+    first = next(iter(campaign.series[name].points.values()))
+    point = campaign.configurations[first].operating_point
+    if point is not None and cluster.simulates:
+        raise InputError(
+            f"{where}.{next(iter(point))}: simulations know nothing of clocks and power limits; "
+            "allowed: a profile whose mode is train"
+        )
+    require_ways(point, cluster.levers, f"'{cluster.name}'", where)
 
 
 def _with_initial_weights(
@@ -159,6 +175,8 @@ def _with_initial_weights(
         if configuration.phase != "finetune":
             continue
         source = id_.replace(".finetune-", ".pretrain-", 1)
+        if source not in configurations:  # the weights are the same whatever the clock
+            source = without_point(source)
         series, count = repeats[id_]
         if source not in configurations or repeats[source][1] < count:
             raise InputError(

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, TrainingDefinition
+from scalewatt.campaign.operating_points import check_point
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import parse_json, plain_text
 
 SPEC_VERSION = 1
 _DERIVED = ("samples_per_epoch", "updates_per_epoch", "updates")
 """Written for readers of the file; computed from the other fields."""
+_OPTIONAL = ("operating_point",)
+"""Left out where a run has none."""
 _EXPECTED = {
     "str": "text",
     "int": "a whole number",
@@ -56,6 +59,9 @@ class RunSpec(TrainingDefinition):
         """Return the content of spec.json, with the counts that follow from it."""
         weights = self.initial_weights
         definition = {f.name: getattr(self, f.name) for f in fields(TrainingDefinition)}
+        for name in _OPTIONAL:
+            if definition[name] is None:  # as specs have it that are older than this key
+                del definition[name]
         return {
             "spec_version": SPEC_VERSION,
             "configuration": self.configuration,
@@ -117,13 +123,15 @@ def parse_spec(content: Any, where: str) -> RunSpec:
     version = content.get("spec_version") if isinstance(content, dict) else None
     if version != SPEC_VERSION:
         raise InputError(f"{where}: spec_version is {version}; this scalewatt reads {SPEC_VERSION}")
-    given = {key: value for key, value in content.items() if key != "spec_version"}
+    given = {**dict.fromkeys(_OPTIONAL), **content}
+    del given["spec_version"]
     derived = {key: given.pop(key) for key in _DERIVED if key in given}
     weights = given.get("initial_weights")
     if isinstance(weights, dict):
         path = f"{where}: initial_weights"
         given["initial_weights"] = InitialWeights(**_checked(weights, InitialWeights, path))
     spec = RunSpec(**_checked(given, RunSpec, where))
+    check_point(spec.operating_point, f"{where}: operating_point")
     for name in _DERIVED:
         expected = getattr(spec, name)
         if name not in derived or derived[name] != expected:

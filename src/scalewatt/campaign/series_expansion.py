@@ -19,6 +19,7 @@ from scalewatt.campaign.campaign_types import (
 )
 from scalewatt.campaign.dataset_rules import check_dataset, sample_counts
 from scalewatt.campaign.model_registry import known_models, model_key
+from scalewatt.campaign.operating_points import id_suffix, point_of
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, defaults, one_of
 
@@ -60,6 +61,7 @@ class Expansion:
         self.settings, self.overrides = self._settings()
         self.dataset = self._dataset()
         self.seed, self.seeds = self._seeds()
+        self.operating_point = point_of(entry)
 
     def _phase(self) -> str:
         allowed = self._phases()
@@ -300,11 +302,13 @@ class Expansion:
             seeds=self.seeds,
             sampling_period_s=self.content.get("sampling_period_s", 1),
             settings=settings,
+            operating_point=self.operating_point,
         )
 
     def _id(self, gpus: int, local: int, fraction: Fraction, samples: int | None) -> str:
         part = None if fraction == 1 else samples
         id_ = configuration_id(self.key, self.device.name, gpus, local, part, self.overrides)
+        id_ += id_suffix(self.operating_point)
         if len(id_) > LONGEST_ID:
             raise InputError(
                 f"{self.where}: its folders would have names of {len(id_)} letters ({id_[:60]}…): "

@@ -124,6 +124,7 @@ def _train_noted(arguments: argparse.Namespace, spec: RunSpec, note: AttemptNote
         scratch=cluster.scratch,
         initial_weights=arguments.initial_weights,
         max_updates=arguments.max_updates,
+        levers=cluster.levers,
     )
     return run_training(arguments.spec, arguments.out, options, note)
 

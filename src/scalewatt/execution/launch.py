@@ -13,13 +13,14 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from scalewatt.campaign.external_command import check_unchanged, command_words, is_command_spec
+from scalewatt.campaign.operating_points import commands_of, launcher_options, require_ways
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
@@ -90,6 +91,8 @@ class LaunchOptions:
     """`weights.pt` of the run whose weights this one starts from."""
     max_updates: int | None = None
     """Stop each segment after so many updates."""
+    levers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """How the cluster sets clocks and power limits."""
 
 
 def run_training(
@@ -109,6 +112,7 @@ def run_training(
     data_folder = options.data_folder
     dataset_sha256 = None if data_folder is None else content_of_prepared(data_folder)
     require_launcher(options.launcher)
+    require_ways(spec.operating_point, options.levers, "of this run", spec.configuration)
     if is_command_spec(spec):
         _check_command(spec, options.max_updates)
     with open_workdir(options.work_root, spec, dataset_sha256) as work:
@@ -266,6 +270,8 @@ class _Segment:
                 "stop_file": str(self.stop_file.resolve()),
                 "lock_token": work.lock_token,
                 "limits": asdict(options.limits),
+                "lever_commands": commands_of(work.spec.operating_point, options.levers),
+                "work_root": str(options.work_root.resolve()),
             },
         )
         self.times_asked_to_stop = 0
@@ -300,7 +306,8 @@ class _Segment:
         # The signals are ignored until the rank has installed its own handlers.
         shell = ["sh", "-c", 'trap "" USR1 TERM; exec "$@"', "sh"]
         rank = [sys.executable, "-m", "scalewatt.execution.rank", str(self.order.resolve())]
-        return [*shlex.split(launcher), *shell, *rank]
+        levers = launcher_options(spec.operating_point, self.options.levers)
+        return [*shlex.split(launcher), *levers, *shell, *rank]
 
     def _environment(self) -> dict[str, str]:
         threads = str(self.options.cpus_per_rank)

@@ -35,7 +35,8 @@ _LOOK_S = 0.1
 """How often this machine's processes are looked at."""
 _SHARED_LOOK_S = 1.0
 """How often a shared file system is: many jobs ask its one server."""
-_MARK = "SCALEWATT_RANKS"
+MARK = "SCALEWATT_RANKS"
+"""Variable of a launcher and all that it starts, by which they are found."""
 CALLERS_PATH = "SCALEWATT_CALLERS_PATH"
 """PATH as it was before this Python's commands were put first, for what is not ours."""
 
@@ -66,7 +67,7 @@ class RanksProcess:
                 "PYTHONUNBUFFERED": "1",
                 "SLURM_KILL_BAD_EXIT": "1",  # srun ends all ranks when one has died, as mpiexec does
                 **(environment or {}),
-                _MARK: self.mark,
+                MARK: self.mark,
             },
             start_new_session=True,  # a terminal's Ctrl-C reaches this process only
             pass_fds=tuple(locks),
@@ -126,7 +127,7 @@ class RanksProcess:
                 return False
             if os.getpgid(process.pid) == self._process.pid:
                 return True
-            return process.environ().get(_MARK) == self.mark
+            return process.environ().get(MARK) == self.mark
         except (psutil.Error, OSError):  # it has just ended, or is another user's
             return False
 

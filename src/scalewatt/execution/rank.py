@@ -31,6 +31,7 @@ from scalewatt.common.termination import (
 from scalewatt.common.untrusted_text import parse_json, plain_text
 from scalewatt.execution.command_rank import CommandFailed, run_command
 from scalewatt.execution.failure_reason import Failure, is_full, record_failure
+from scalewatt.execution.lever_guard import set_levers
 from scalewatt.execution.watchdog import Limits, Watchdog, watch_rank
 from scalewatt.run_files.attempt_log import one_line
 from scalewatt.run_files.work_directory import (
@@ -250,6 +251,7 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
         max_updates=order["max_updates"],
         lock_token=order["lock_token"],
     )
+    guard = set_levers(order["lever_commands"], Path(order["work_root"]), ranks)
     limits = Limits(**order["limits"])
     stem, period_s = segment_name(job.segment), spec.sampling_period_s
     on_loss = partial(report_loss, ranks.host, stop)
@@ -258,6 +260,8 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
     outcome = monitored(
         guarded_train, args, work / "perun", stem, period_s, spec.name, limits.closing_s
     )
+    if guard is not None:
+        guard.release()
     leave(watch, ranks, exit_code(outcome))  # once rank 0 has written perun's file
 
 

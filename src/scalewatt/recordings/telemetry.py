@@ -46,12 +46,14 @@ QUANTITIES = {
     "clock_sm": _Kind("gpu", "MHz", 1.0, "<u2"),
     "clock_memory": _Kind("gpu", "MHz", 1.0, "<u2"),
     "throttle_reasons": _Kind("gpu", "", 1.0, "<u2"),
+    "power_limit": _Kind("gpu", "W", 0.1, "<u2"),
     "gpu_utilisation": _Kind("gpu", "%", 1.0, "<u1"),
     "memory_utilisation": _Kind("gpu", "%", 1.0, "<u1"),
     "memory_used": _Kind("gpu", "B", 1048576.0, "<u4"),
     "energy_total": _Kind("gpu", "J", 1e-3, "<u8"),
     "power_instant": _Kind("gpu", "W", 0.1, "<u2"),
     "power_average": _Kind("gpu", "W", 0.1, "<u2"),
+    "cpu_clock": _Kind("node", "MHz", 1.0, "<u2"),
     "node_power_hwmon": _Kind("node", "W", 1.0, "<u2"),
     "node_power_ipmi": _Kind("node", "W", 1.0, "<u2"),
     "node_power_redfish": _Kind("node", "W", 1.0, "<u2"),
@@ -60,7 +62,8 @@ QUANTITIES = {
     "accelerator_energy_cray": _Kind("gpu", "J", 1.0, "<u8"),
     "concurrent_samplers": _Kind("node", "", 1.0, "<u1"),
 }
-"""Quantity -> whose, unit, and how it is stored. `throttle_reasons` is NVML's bit mask.
+"""Quantity -> whose, unit, and how it is stored. `throttle_reasons` is NVML's bit mask, `power_limit` the
+one in force, `cpu_clock` the mean of the CPUs that the sampler may use.
 
 `concurrent_samplers` is always recorded, and missing where others could not have been seen.
 `accelerator_energy_cray` counts accelerators in an order of Cray's own, which need not be NVML's.

@@ -11,10 +11,11 @@ import re
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from scalewatt.recordings.meters.cray_counters import (
 from scalewatt.recordings.meters.redfish import RedfishPower, redfish_settings
 
 HWMON = Path("/sys/class/hwmon")
+CPUS = Path("/sys/devices/system/cpu")
 POWER_METERS = {"power_meter", "acpi_power_meter", "power_meter-acpi"}
 IPMI_DEVICES = ("/dev/ipmi0", "/dev/ipmi/0", "/dev/ipmidev/0")
 IPMI_COMMAND = ("ipmitool", "dcmi", "power", "reading")
@@ -59,7 +61,12 @@ class Source:
 def working_sources(count_others: Callable[[], float | None]) -> list[Source]:
     """Return the sources that work on this node, and the number of concurrent samplers in any case."""
     others = Source(("concurrent_samplers",), 0, lambda: (count_others(),))
-    read_at_once = *_nvml_sources(), *hwmon_sources(HWMON), *cray_sources(PM_COUNTERS)
+    read_at_once = (
+        *_nvml_sources(),
+        *cpu_clock_sources(CPUS, os.sched_getaffinity(0)),
+        *hwmon_sources(HWMON),
+        *cray_sources(PM_COUNTERS),
+    )
     asked = *ipmi_sources(IPMI_DEVICES), *redfish_sources(os.environ, socket.gethostname())
     return [*filter(_works, read_at_once), *asked, others]
 
@@ -107,6 +114,9 @@ def _nvml_questions(
         # Reasons that NVML may add one day share the last bit.
         return ((reasons & 0x7FFF) | (0x8000 if reasons >> 15 else 0),)
 
+    def limit() -> Reading:
+        return (nvml.nvmlDeviceGetEnforcedPowerLimit(handle) * 1e-3,)
+
     def utilisation() -> Reading:
         rates = nvml.nvmlDeviceGetUtilizationRates(handle)
         return rates.gpu, rates.memory
@@ -125,6 +135,7 @@ def _nvml_questions(
     yield ("clock_sm",), clock(_CLOCK_SM)
     yield ("clock_memory",), clock(_CLOCK_MEMORY)
     yield ("throttle_reasons",), throttling
+    yield ("power_limit",), limit
     yield ("gpu_utilisation", "memory_utilisation"), utilisation
     yield ("memory_used",), memory
     yield ("energy_total",), energy
@@ -136,6 +147,21 @@ def _field_value(answer: Any) -> float | None:
     if answer.nvmlReturn != 0 or not 0 <= answer.valueType < len(_VALUE_FIELDS):
         return None
     return float(getattr(answer.value, _VALUE_FIELDS[answer.valueType])) * 1e-3
+
+
+def cpu_clock_sources(root: Path, cpus: Iterable[int]) -> list[Source]:
+    """Return the mean clock of some CPUs, as the kernel's scaling driver tells it (files in kHz)."""
+    files = [root / f"cpu{cpu}" / "cpufreq" / "scaling_cur_freq" for cpu in sorted(cpus)]
+    files = [file for file in files if file.exists()]
+    if not files:
+        return []
+    return [
+        Source(
+            ("cpu_clock",),
+            0,
+            lambda: (statistics.fmean(int(file.read_text()) for file in files) * 1e-3,),
+        )
+    ]
 
 
 def hwmon_sources(root: Path) -> list[Source]:

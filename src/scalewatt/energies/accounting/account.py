@@ -46,7 +46,7 @@ from scalewatt.energies.accounting.segment_recordings import (
     open_segment,
     segment_numbers,
 )
-from scalewatt.energies.accounting.throttling import gpu_utilisation, state_flags, telemetry_table
+from scalewatt.energies.accounting.throttling import clock_flags, gpu_utilisation, telemetry_table
 from scalewatt.energies.accounting.totals import known_sum
 from scalewatt.energies.accounting.trace_writer import TraceSink, TraceWriter
 from scalewatt.energies.accounting.whole_node import (
@@ -318,7 +318,7 @@ def _account_node(
     if (blind_s := recording.unwatched_s(window)) > 0:
         detail = f"{node}: concurrent runs could not be detected for {blind_s:.1f} s"
         flags.append(flag("concurrent_runs_unknown", None, detail))
-    flags += state_flags(recording.telemetry, held, window)
+    flags += clock_flags(recording, held, intervals, window, run.operating_point)
     known = (node, window, intervals, tuple(kinds), recording, clock, tuple(flags))
     return NodeAccount(*known, unrecorded_s=lost_s, overlaps=begin > recorded[0])
 

@@ -14,6 +14,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import check, schema
 from scalewatt.energies.accounting.node_energy import Window
+from scalewatt.energies.accounting.throttling import WATCHED
 from scalewatt.provenance.versions import Gpu, held_gpus
 from scalewatt.recordings.series import SensorSeries, short_name
 from scalewatt.recordings.stage_files import read_stages
@@ -34,6 +35,8 @@ class Planned(Protocol):
     def sampling_period_s(self) -> float | None: ...
     @property
     def protocol(self) -> str | None: ...
+    @property
+    def operating_point(self) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class PlannedRun:
     ranks_per_node: int | None = None
     sampling_period_s: float | None = None
     protocol: str | None = None
+    operating_point: dict[str, Any] | None = None
 
 
 _TEXT = {"type": ["string", "null"]}
@@ -57,6 +61,11 @@ _SPEC = {
         **dict.fromkeys(("configuration", "device", "protocol"), _TEXT),
         **dict.fromkeys(("repeat", "nodes", "ranks_per_node"), _COUNT),
         "sampling_period_s": {"type": ["number", "null"]},
+        "operating_point": {
+            "type": ["object", "null"],
+            "additionalProperties": False,
+            "properties": {lever: {"type": "number", "exclusiveMinimum": 0} for lever in WATCHED},
+        },
     },
 }
 
@@ -104,6 +113,12 @@ class Run:
         """
         told = self.provenance.get("window") or {}
         return float(told.get("start_s", "-inf")), float(told.get("end_s", "inf"))
+
+    @property
+    def operating_point(self) -> dict[str, float]:
+        """Return the clocks and power limit whose keeping its telemetry shows; none of a registered run."""
+        known = self.spec.sampling_period_s is not None
+        return (self.spec.operating_point or {}) if known else {}
 
     @property
     def uncounted_stages(self) -> tuple[str, ...]:

@@ -1,0 +1,275 @@
+"""The guard of a node's clocks and power limits: sets them for a run, and undoes it however that ends.
+
+On each node the first rank starts the guard, a process in a session of its own that is no child of
+the rank's. It sets the levers, waits until it is told to end or the rank is gone, and undoes what it
+set. A record in the root of working directories says what is to be undone; where the guard itself was
+killed, as by a scheduler that ends all of a job at once, the next guard on that node undoes it first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json, write_json
+from scalewatt.common.processes import machine_id, process_started_s, runs_still
+from scalewatt.execution.launcher_process import MARK
+
+if TYPE_CHECKING:
+    from scalewatt.provenance.rank_placement import Ranks
+
+FOLDER = "levers"
+"""Of the records, in the root of working directories."""
+COMMAND_LIMIT_S = 60.0
+PATIENCE_S = 90.0
+"""How long a guard waits for the one before it, and a rank for its guard."""
+_LOOK_S = 0.2
+_UNDO_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A guard at work, as the rank knows it that started it."""
+
+    pid: int
+    record: Path
+
+    def release(self) -> None:
+        """Tell the guard that the run has ended, and wait until it has undone what it set."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+        until = time.monotonic() + PATIENCE_S
+        while runs_still(self.pid, None) and time.monotonic() < until:
+            time.sleep(_LOOK_S)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What a guard is to do; {"set", "undo"} are commands as in a shell."""
+
+    rank_pid: int
+    rank_started_s: float | None
+    commands: list[dict[str, str]]
+    record: str
+
+
+def set_levers(commands: Sequence[dict[str, str]], work_root: Path, ranks: Ranks) -> Guard | None:
+    """Set the levers of all nodes of a run; all ranks call this. Returns the guard of this rank's node.
+
+    None on ranks that are not the first of their node, and without commands. InputError on every rank
+    where a command failed on any node; what was set before it is undone.
+    """
+    if not commands:
+        return None
+    own = (ranks.host, ranks.local_rank, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    places = [place for place in ranks.comm.allgather(own) if place[0] == ranks.host]
+    guard, error = None, None
+    if ranks.local_rank == min(local for _, local, _ in places):
+        try:
+            guard = _start(_filled(commands, _gpus(places)), work_root)
+        except InputError as refused:
+            error = f"{ranks.host}: {refused}"
+    errors = [one for one in ranks.comm.allgather(error) if one is not None]
+    if errors:
+        if guard is not None:
+            guard.release()
+        raise InputError("; ".join(errors))
+    return guard
+
+
+def _gpus(places: Sequence[tuple[str, int, str | None]]) -> str:
+    """Return the GPUs of a node's ranks as `nvidia-smi -i` takes them; by local rank where unset."""
+    named = [visible.split(",") for _, _, visible in places if visible]
+    if named:
+        return ",".join(dict.fromkeys(one.strip() for some in named for one in some))
+    return ",".join(str(local) for local in sorted(local for _, local, _ in places))
+
+
+def _filled(commands: Sequence[dict[str, str]], gpus: str) -> list[dict[str, str]]:
+    default_w = ""
+    if any("{default_w}" in text for one in commands for text in one.values()):
+        default_w = _default_limit_w(gpus.partition(",")[0])
+    return [
+        {
+            key: text.replace("{gpus}", gpus).replace("{default_w}", default_w)
+            for key, text in one.items()
+        }
+        for one in commands
+    ]
+
+
+def _default_limit_w(gpu: str) -> str:
+    """Return a GPU's default power limit in W, by its index or UUID; InputError if NVML does not tell."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        handle = (
+            pynvml.nvmlDeviceGetHandleByIndex(int(gpu))
+            if gpu.isdigit()
+            else pynvml.nvmlDeviceGetHandleByUUID(gpu)
+        )
+        return f"{pynvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000:g}"
+    except Exception as error:  # whatever a driver's binding raises
+        raise InputError(
+            f"{{default_w}}: NVML does not tell the default power limit of GPU {gpu} ({error}); "
+            "allowed: the limit as a number in `undo`"
+        ) from error
+
+
+def _start(commands: list[dict[str, str]], work_root: Path) -> Guard:
+    """Start a guard and return it when it has set the levers; InputError if it could not."""
+    undo = "\n".join(one["undo"] for one in commands)
+    name = f"{socket.gethostname()}-{hashlib.sha256(undo.encode()).hexdigest()[:12]}.json"
+    record = work_root / FOLDER / name
+    task = _Task(os.getpid(), process_started_s(os.getpid()), commands, str(record.absolute()))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scalewatt.execution.lever_guard", json.dumps(asdict(task))],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        env={key: value for key, value in os.environ.items() if key != MARK},
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        answer = process.stdout.readline()
+    process.wait()
+    if not answer:
+        raise InputError("the guard of clocks and power limits has ended without an answer")
+    said = json.loads(answer)
+    if "error" in said:
+        raise InputError(said["error"])
+    return Guard(int(said["pid"]), record)
+
+
+# --- the guard itself -----------------------------------------------------------------------------
+
+
+class _Told:
+    """True once a signal told the guard to end."""
+
+    def __init__(self) -> None:
+        self.to_end = False
+
+    def __call__(self, *_: object) -> None:
+        self.to_end = True
+
+
+def main(argv: list[str]) -> int:
+    """Guard a node's levers as the task in JSON says; the first process only starts the second."""
+    task = _Task(**json.loads(argv[0]))
+    if os.fork():
+        return 0
+    told = _Told()
+    signal.signal(signal.SIGTERM, told)
+    for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    record = Path(task.record)
+    try:
+        undo_left_behind(record)
+        _set(task, record)
+    except (InputError, OSError) as error:
+        _answer({"error": str(error)})
+        return 1
+    _answer({"pid": os.getpid()})
+    while runs_still(task.rank_pid, task.rank_started_s) and not told.to_end:
+        time.sleep(_LOOK_S)
+    return 0 if _undo(task.commands, record) else 1
+
+
+def undo_left_behind(record: Path) -> None:
+    """Undo what guards of this host left set when they were killed; wait for one that has this record.
+
+    InputError if that one does not end.
+    """
+    until = time.monotonic() + PATIENCE_S
+    while record.exists() and _is_alive(read_json(record)):
+        if time.monotonic() > until:
+            raise InputError(f"{record}: another run has these clocks and limits set, and goes on")
+        time.sleep(_LOOK_S)
+    for path in sorted(record.parent.glob(f"{socket.gethostname()}-*.json")):
+        left = read_json(path)
+        if path == record or (left["machine"] == machine_id() and not _is_alive(left)):
+            _undo(left["commands"], path)
+
+
+def _is_alive(record: dict[str, Any]) -> bool:
+    same = record["machine"] == machine_id()
+    return same and runs_still(record["guard_pid"], record["guard_started_s"])
+
+
+def _set(task: _Task, record: Path) -> None:
+    record.parent.mkdir(parents=True, exist_ok=True)
+    pid = os.getpid()
+    own = {"machine": machine_id(), "guard_pid": pid, "guard_started_s": process_started_s(pid)}
+    write_json(record, {**own, "commands": task.commands})
+    for command in task.commands:
+        failed = _run(command["set"])
+        if failed:
+            _undo(task.commands, record)
+            raise InputError(f"'{command['set']}' {failed}; expected a command that may set it")
+
+
+def _undo(commands: Sequence[dict[str, str]], record: Path) -> bool:
+    """Undo all commands; return False, and keep the record, where one cannot be undone."""
+    undone = True
+    for command in reversed(commands):
+        for _ in range(_UNDO_ATTEMPTS):
+            failed = _run(command["undo"])
+            if not failed:
+                break
+            time.sleep(_LOOK_S)
+        else:
+            undone = False
+            text = f"scalewatt: {socket.gethostname()}: '{command['undo']}' {failed}"
+            print(text, file=sys.stderr, flush=True)
+    if undone:
+        record.unlink(missing_ok=True)
+    return undone
+
+
+def _run(command: str) -> str | None:
+    """Run a command; return how it failed, None if it did not."""
+    try:
+        done = subprocess.run(
+            shlex.split(command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"did not end in {COMMAND_LIMIT_S:.0f} s"
+    except OSError as error:
+        return f"cannot be started ({error.strerror})"
+    if done.returncode == 0:
+        return None
+    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return f"ended with exit code {done.returncode}" + (f": {said[-1][:300]}" if said else "")
+
+
+def _answer(content: dict[str, Any]) -> None:
+    """Answer the rank, which reads one line, and let go of its pipe."""
+    with suppress(OSError):
+        os.write(1, (json.dumps(content) + "\n").encode())
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
