@@ -15,7 +15,7 @@ from scalewatt.energies.accounting.energy_schema import BOUNDS, ENERGY_SCHEMA, F
 from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.reproduction.manifests import MANIFEST, read_manifest
 from scalewatt.results.tables.read_table import RUN_KEY, opened_parquet, read_checked
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, ESTIMATE_BOUNDS, RUNS
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, LATER, RUNS
 
 _BEGINS: Mapping[str, tuple[bytes, ...]] = {
     ".pdf": (b"%PDF-",),
@@ -79,10 +79,8 @@ def _check_table(path: Path, relative: Path) -> None:
 
 
 _TABLES: Mapping[str, Callable[[Path], Any]] = {
-    "tables/runs.parquet": lambda path: read_checked(
-        path, RUNS, unique=RUN_KEY, optional=ESTIMATE_BOUNDS
-    ),
+    "tables/runs.parquet": lambda path: read_checked(path, RUNS, unique=RUN_KEY, optional=LATER),
     "tables/configurations.parquet": lambda path: read_checked(
-        path, CONFIGURATIONS, optional=ESTIMATE_BOUNDS
+        path, CONFIGURATIONS, optional=LATER
     ),
 }

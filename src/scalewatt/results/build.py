@@ -127,7 +127,7 @@ def _metadata(definition: dict[str, Any], runs: pd.DataFrame, results: Path) -> 
         "figure": definition.get("figure"),
         "campaign": definition["campaign"],
         "missing": definition["missing"] if of_runs else [],
-        "excluded": definition.get("excluded", []) if of_runs else [],
+        "excluded": _excluded(rows),
         "options": definition.get("options", {}),
         "notes": [
             *notes(definition, rows, _seeds(rows, results)),
@@ -141,6 +141,15 @@ def _metadata(definition: dict[str, Any], runs: pd.DataFrame, results: Path) -> 
         # All that the table depends on besides its runs: whoever has those can make it again.
         "definition": definition,
     }
+
+
+def _excluded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the runs that are left out and why, by a user's request or by their own flags."""
+    return [
+        {"configuration": row["configuration"], "repeat": row["repeat"], "reason": row["excluded"]}
+        for row in rows
+        if row["excluded"] is not None
+    ]
 
 
 def _seeds(rows: list[dict[str, Any]], results: Path) -> dict[str, str | None]:

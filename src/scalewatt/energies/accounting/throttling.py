@@ -24,6 +24,10 @@ SLOWDOWNS = {
 }
 """NVML's clock event reasons that slow a GPU down from outside."""
 POWER_CAP = 0x04
+CLOCK_NOT_HELD = "clock_not_held"
+"""Flag of a run whose clock was not the one it asked for."""
+LIMIT_NOT_HELD = "limit_not_held"
+"""Flag of a run whose power limit was not the one it asked for."""
 NOT_HELD_SHARE = 0.05
 """Of the training's time; beyond it a run did not have the clock or limit that it asked for."""
 Window = tuple[float, float]
@@ -97,10 +101,10 @@ class _Watched:
 
 
 WATCHED = {
-    "gpu_clock_mhz": _Watched("clock_sm", "clock_not_held", "MHz", 15.0, 0.02),
-    "gpu_power_limit_w": _Watched("power_limit", "limit_not_held", "W", 1.0, 0.01),
+    "gpu_clock_mhz": _Watched("clock_sm", CLOCK_NOT_HELD, "MHz", 15.0, 0.02),
+    "gpu_power_limit_w": _Watched("power_limit", LIMIT_NOT_HELD, "W", 1.0, 0.01),
     # CPUs that wait run slower, whatever was asked for.
-    "cpu_clock_mhz": _Watched("cpu_clock", "clock_not_held", "MHz", 50.0, 0.02, only_above=True),
+    "cpu_clock_mhz": _Watched("cpu_clock", CLOCK_NOT_HELD, "MHz", 50.0, 0.02, only_above=True),
 }
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.series_expansion import without_device
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.tables import t_tests
@@ -36,6 +37,7 @@ MARGIN = 0.05
 _SAME = (
     *("campaign", "model", "phase", "gpus", "local_batch_size", "global_batch_size"),
     *("dataset_samples", "epochs", "protocol", "precision", "loader", "channels_last", "compile"),
+    *LEVERS,
 )
 _SHOWN = _SAME[:8]
 _OF_ENERGY = ("energy_kwh", "p_gpuh_kw")

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.duplicates import copies_by_kind
@@ -46,6 +47,7 @@ from scalewatt.results.tables.table_schema import (
     RUNS,
     STEP_PHASES,
 )
+from scalewatt.results.text.flag_labels import not_held
 from scalewatt.training.history import HISTORY_SCHEMA
 
 GIB = 2**30
@@ -166,8 +168,8 @@ def _idle_j(runs: pd.DataFrame, kind: str, idle: Path | None) -> pd.Series:
 def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> dict[str, Any]:
     """Return what a run's files say of it: a record of which `runs_of` makes its row.
 
-    `excluded`: why the run is left out of everything else. InputError if its files belong to
-    another spec, or one of its numbers is out of range.
+    `excluded`: why the run is left out of everything else; so is one that did not have the clock or limit
+    it asked for. InputError if its files belong to another spec, or one of its numbers is out of range.
     """
     spec = read_spec(files.folder / "spec.json")
     provenance = read_provenance(files.folder / "provenance.json", _FROM_PROVENANCE)
@@ -181,10 +183,16 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> d
     metrics = [row["metric"] for row in history]
     goal = "max" if provenance.get("metric_goal") == "max" else "min"
     start = spec.initial_weights
+    flags = [
+        *flags_of_run(read_checked(files.flags, FLAGS_SCHEMA)),
+        *shared_gpus(spec, provenance),
+        *_simulation_flags(provenance),
+    ]
     identity = {
         "campaign": campaign,
         **{key: getattr(spec, key) for key in _FROM_SPEC},
         **{key: spec.settings.get(key) for key in _FROM_SETTINGS},
+        **{lever: (spec.operating_point or {}).get(lever) for lever in LEVERS},
         "gpus_per_replica": spec.gpus_per_replica,
         "gradient_accumulation_steps": spec.gradient_accumulation_steps,
         "precision_used": provenance.get("precision_used"),
@@ -195,16 +203,10 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> d
         "metric_persistence": provenance["metric_persistence"],
         "metric_climatology": provenance.get("metric_climatology"),
         "segments": len(provenance["segments"]),
-        "flags": json.dumps(
-            [
-                *flags_of_run(read_checked(files.flags, FLAGS_SCHEMA)),
-                *shared_gpus(spec, provenance),
-                *_simulation_flags(provenance),
-            ]
-        ),
+        "flags": json.dumps(flags),
         "initial_weights": f"{start.configuration}/{start.repeat}" if start else None,
         "spec_sha256": provenance["spec_sha256"],
-        "excluded": excluded,
+        "excluded": excluded or not_held(flags),
     }
     energies = _energies(energy)
     work = {

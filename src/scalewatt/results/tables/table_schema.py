@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.training.history import PHASES
@@ -33,6 +34,7 @@ IDENTITY = (
     ("loader", pa.string()),
     ("channels_last", pa.bool_()),
     ("compile", pa.bool_()),
+    *((lever, pa.float64()) for lever in LEVERS),
     ("energy_origin", pa.string()),
     ("energy_scope", pa.string()),
     ("metric_name", pa.string()),
@@ -74,6 +76,9 @@ ESTIMATE_BOUNDS = tuple(
     for end in ("low", "high")
 )
 """The interval of the energy, and of each kind's: both ends are the energy where nothing is estimated."""
+
+LATER = (*ESTIMATE_BOUNDS, *LEVERS)
+"""The columns that tables of earlier versions, as of an archive, have not: then null."""
 
 NET = "net_"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scalewatt.common.errors import InputError
@@ -107,6 +107,8 @@ FLAG_WORDS = {
     "no_power_sensors": "no sensor of power or energy",
 }
 
+NOT_HELD = ("clock_not_held", "limit_not_held")
+"""Those that leave a run out: it is none of its configuration."""
 NULL_ENERGY = (
     "coverage",
     "kind_missing",
@@ -141,6 +143,12 @@ def read_flags(text: str | None, where: str = "tables/runs.parquet") -> list[Fla
 def details_of(row: Mapping[str, Any], code: str, where: str = "tables/runs.parquet") -> list[str]:
     """Return the details of a row's flags of one code; InputError as of `read_flags`."""
     return [one["detail"] for one in read_flags(row["flags"], where) if one["code"] == code]
+
+
+def not_held(flags: Iterable[Flag]) -> str | None:
+    """Return why a run is left out that had not the clock or limit it asked for; None if it had."""
+    details = [one["detail"] for one in flags if one["code"] in NOT_HELD]
+    return "; ".join(details) or None
 
 
 def counts_processes(run: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from scalewatt.campaign.campaign_types import PASS_KEYS
 from scalewatt.campaign.model_registry import known_models, model_key
+from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import RunSpec
 
 LEARNING = frozenset(
@@ -46,6 +47,7 @@ class Kind:
     def changed(self) -> dict[str, Any]:
         """Return the settings that are not the model's defaults."""
         usual, own = defaults_of(self.key), json.loads(self.settings)
+        usual |= dict.fromkeys(LEVERS)
         return {name: value for name, value in own.items() if usual.get(name, value) != value}
 
     def as_json(self) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def kind_of_spec(spec: RunSpec) -> Kind:
         model_key(spec.model, spec.phase),
         spec.device,
         spec.protocol,
-        spec.settings,
+        {**spec.settings, **(spec.operating_point or {})},
         spec.dataset,
     )
 
@@ -81,7 +83,7 @@ def kind_of_row(row: Mapping[str, Any]) -> Kind:
     """
     key = model_key(row["model"], row["phase"])
     usual = defaults_of(key)
-    settings = {name: row[name] for name in usual if row.get(name) is not None}
+    settings = {name: row[name] for name in (*usual, *LEVERS) if row.get(name) is not None}
     model = known_models().get(row["model"])
     dataset: dict[str, Any] = {"source": "data_root"}
     if model is not None:

@@ -1,0 +1,61 @@
+"""GPUs that stand in for NVML's, whose power follows the clock that `nvidia-smi` beside this file set.
+
+GOVERNED_GPUS is the folder of their settings. The law: `power_w`, and a training as fast as its clock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+
+from scalewatt.gpu_checks.stand_in_nvml.pynvml import *  # noqa: F403
+
+DEFAULT_MHZ, DEFAULT_W = 1410.0, 400.0
+_FOLDER = Path(os.environ["GOVERNED_GPUS"])
+_HOST = socket.gethostname()
+_JITTER = itertools.cycle((-500, 500))
+"""In mW, around the law: a sensor that stands still would be a faulty one."""
+
+
+def power_w(clock_mhz: float) -> float:
+    """Return the power of a GPU at a clock."""
+    return 80.0 + 300.0 * (clock_mhz / DEFAULT_MHZ) ** 2.4
+
+
+def _setting(index: int, name: str, default: float) -> float:
+    try:
+        return float((_FOLDER / f"{_HOST}-{index}-{name}").read_text(encoding="ascii"))
+    except FileNotFoundError:
+        return default
+
+
+def clock_mhz(index: int) -> float:
+    """Return a GPU's clock."""
+    return _setting(index, "clock", DEFAULT_MHZ)
+
+
+def nvmlDeviceGetPowerUsage(handle: int) -> int:
+    return round(1000 * power_w(clock_mhz(handle))) + next(_JITTER)
+
+
+def nvmlDeviceGetClockInfo(handle: int, kind: int) -> int:
+    return round(clock_mhz(handle))
+
+
+def nvmlDeviceGetEnforcedPowerLimit(handle: int) -> int:
+    return round(1000 * _setting(handle, "limit", DEFAULT_W))
+
+
+def nvmlDeviceGetPowerManagementDefaultLimit(handle: int) -> int:
+    return round(1000 * DEFAULT_W)
+
+
+def nvmlDeviceGetUtilizationRates(handle: int) -> SimpleNamespace:
+    return SimpleNamespace(gpu=100, memory=10)
+
+
+def nvmlDeviceGetCurrentClocksEventReasons(handle: int) -> int:
+    return 0x02  # the clock that was set

@@ -1,0 +1,152 @@
+"""Clocks and power limits of GPUs that stand in for real ones, set for runs and always undone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from commands import PATIENCE_S, SCRIPTS, Direct, wait_for
+from governed import LEVERS, SCRIPT, command, environment_of
+
+from scalewatt.campaign.run_spec import read_spec
+from scalewatt.execution.lever_guard import FOLDER, undo_left_behind
+
+HOST = socket.gethostname()
+POINT = {"gpu_clock_mhz": 1200.0, "gpu_power_limit_w": 250.0}
+
+
+class Governed(Direct):
+    """A run of two ranks on such GPUs, which asks for a clock and a power limit."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, epochs: int = 2) -> None:
+        monkeypatch.setitem(SCRIPTS, "governed", SCRIPT)
+        super().__init__(path, "governed", monkeypatch, command=command(5, epochs))
+        spec = replace(read_spec(path / "spec.json"), operating_point=POINT)
+        (path / "spec.json").write_text(spec.text)
+        self.cluster = {"levers": LEVERS, "devices": self.devices(torch_device="cuda")}
+        self.settings = path / "settings"
+        self.settings.mkdir()
+        for name, value in environment_of(self.settings, 2).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def setting(self, name: str) -> list[str | None]:
+        """What the two GPUs are set to; None for the default."""
+        files = [self.settings / f"{HOST}-{gpu}-{name}" for gpu in range(2)]
+        return [file.read_text() if file.exists() else None for file in files]
+
+    @property
+    def is_set(self) -> bool:
+        return self.setting("clock") == ["1200"] * 2 and self.setting("limit") == ["250"] * 2
+
+    @property
+    def is_undone(self) -> bool:
+        return self.setting("clock") == [None] * 2 and self.setting("limit") == ["400"] * 2
+
+    def processes(self) -> list[psutil.Process]:
+        """All that was started in the run's folder."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get("GOVERNED_GPUS") == str(self.settings):
+                    found.append(process)
+        return [one for one in found if one.pid != os.getpid()]
+
+    def guards(self) -> list[psutil.Process]:
+        return [
+            one for one in self.processes() if "scalewatt.execution.lever_guard" in one.cmdline()
+        ]
+
+    def kill_all_but_guards(self) -> None:
+        guards = {one.pid for one in self.guards()}
+        kill([one for one in self.processes() if one.pid not in guards])
+
+
+def kill(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.Error):
+            process.send_signal(signal.SIGKILL)
+    psutil.wait_procs(processes, timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Governed]:
+    governed = Governed(tmp_path, monkeypatch)
+    yield governed
+    kill(governed.processes())
+
+
+def test_they_are_set_while_a_run_trains_and_undone_when_it_has_ended(run: Governed) -> None:
+    process = run.start()
+    wait_for(lambda: list(run.path.glob("work/*/script/epoch")))
+    assert run.is_set
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, output
+    assert run.is_undone
+    assert not list(run.path.glob(f"work/{FOLDER}/*"))
+    assert not run.guards()
+    told = json.loads((run.path / "out" / "provenance.json").read_text())
+    assert told["spec_sha256"] == read_spec(run.path / "spec.json").sha256
+
+
+def test_they_are_undone_when_all_processes_of_a_run_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Governed(tmp_path, monkeypatch, epochs=500)
+    process = run.start()
+    try:
+        wait_for(lambda: list(run.path.glob("work/*/script/epoch")))
+        assert run.is_set
+        run.kill_all_but_guards()
+        process.communicate(timeout=PATIENCE_S)
+        wait_for(lambda: run.is_undone)
+        wait_for(lambda: not run.guards())
+    finally:
+        kill(run.processes())
+
+
+def test_what_a_killed_guard_left_set_is_undone_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Governed(tmp_path, monkeypatch, epochs=500)
+    process = run.start()
+    try:
+        wait_for(lambda: list(run.path.glob("work/*/script/epoch")))
+        kill(run.guards())
+        run.kill_all_but_guards()
+        process.communicate(timeout=PATIENCE_S)
+        assert run.is_set
+        (record,) = run.path.glob(f"work/{FOLDER}/*.json")
+        undo_left_behind(record.with_name("of-another-run.json"))
+        assert run.is_undone and not record.exists()
+    finally:
+        kill(run.processes())
+
+
+def test_a_command_that_fails_refuses_the_run_and_what_was_set_before_is_undone(
+    run: Governed,
+) -> None:
+    (run.settings / f"{HOST}-refuses").touch()
+    process = run.start()
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 64, output
+    assert "-lgc 1200' ended with exit code 1: Insufficient Permissions" in output
+    assert not list(run.path.glob("work/*/perun/*.journal"))
+    assert (run.settings / f"{HOST}-commands").read_text().splitlines()[0] == "-i 0,1 -lgc 1200"
+
+
+def test_without_a_way_to_set_them_a_run_is_refused(run: Governed) -> None:
+    run.cluster["levers"] = {"gpu_clock_mhz": LEVERS["gpu_clock_mhz"]}
+    process = run.start()
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode != 0
+    assert "gpu_power_limit_w: the cluster of this run does not say how to set it" in output
+    assert not (run.settings / f"{HOST}-commands").exists()
