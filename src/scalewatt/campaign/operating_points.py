@@ -56,7 +56,12 @@ def point_of(entry: Mapping[str, Any]) -> dict[str, float] | None:
 
 def id_suffix(point: Mapping[str, float] | None) -> str:
     """Return what an operating point adds to a configuration's id."""
-    return "".join(f"-{LEVERS[lever].id_part(value)}" for lever, value in _ordered(point))
+    return "".join(f"-{part}" for part in id_parts(point))
+
+
+def id_parts(point: Mapping[str, float] | None) -> list[str]:
+    """Return the levers of an operating point, as ids show them."""
+    return [LEVERS[lever].id_part(value) for lever, value in _ordered(point)]
 
 
 def without_point(configuration: str) -> str:

@@ -19,6 +19,7 @@ from scalewatt.campaign.campaign_types import (
     check_accumulation,
     check_replicas,
 )
+from scalewatt.campaign.operating_points import id_parts, point_of
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, schema
 
@@ -129,6 +130,7 @@ def configuration(entry: dict[str, Any], point: Point, where: str) -> Configurat
             "variant": point.get("variant"),
             **{key: point[key] for key in PASS_KEYS if point.get(key, 1) > 1},
         },
+        operating_point=point_of(point),
     )
 
 
@@ -160,12 +162,13 @@ def work_key(point: Point) -> str:
 
 
 def extras(point: Point) -> list[str]:
-    """Return GPUs per replica, accumulation, precision, variant and protocol, as ids show them."""
+    """Return GPUs per replica, accumulation, precision, variant, protocol and levers, as ids show them."""
     protocol = point.get("protocol", OTHER_PROTOCOL)
     return [
         *(f"{short}{point[key]}" for key, short in PASS_KEYS.items() if point.get(key, 1) > 1),
         *filter(None, (point.get("precision"), point.get("variant"))),
         *([f"protocol{protocol}"] if protocol not in (OTHER_PROTOCOL, TARGET_PROTOCOL) else []),
+        *id_parts(point_of(point)),
     ]
 
 

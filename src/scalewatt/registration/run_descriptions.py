@@ -11,6 +11,7 @@ from typing import Any
 
 from scalewatt.campaign.campaign_types import PASS_KEYS, check_accumulation, check_replicas
 from scalewatt.campaign.model_registry import PHASES
+from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.registered_campaign import OTHER_PROTOCOL, Point
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, one_of, schema
@@ -21,7 +22,7 @@ from scalewatt.recordings.formats.format import NO_OPTIONS, Options
 from scalewatt.results.tables.read_table import check_metric
 from scalewatt.results.text.metric_labels import METRIC_OF_MODEL
 
-_POINT_KEYS = ("gpus", *PASS_KEYS, "precision", "variant")
+_POINT_KEYS = ("gpus", *PASS_KEYS, "precision", "variant", *LEVERS)
 _LONGEST = 10**20
 _KEPT = ("series", "label", "repeat", "run", "round", "gpu_indices", "nodes")
 _SAID = ("device_name", "metric_goal")
