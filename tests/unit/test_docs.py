@@ -59,7 +59,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "tables/variants.parquet": figure_schema.VARIANTS,
     **{
         f"tables/{figure}.parquet": built
-        for figure in ("breakdown", "learning", "pareto", "cost_per_sample")
+        for figure in ("breakdown", "learning", "pareto", "cost_per_sample", "operating_points")
         for built in [figure_schema.SCHEMAS[figure]]
     },
     "tables/claims.parquet": listing.TABLE,

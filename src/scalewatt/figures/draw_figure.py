@@ -25,6 +25,7 @@ MODULES = {
     "learning": "learning",
     "pareto": "pareto",
     "cost_per_sample": "cost.draw_cost",
+    "operating_points": "cost.draw_operating_points",
     "prediction": "prediction",
 }
 """The module of each figure in scalewatt.figures. It has the functions draw and plotted, which take the

@@ -53,6 +53,7 @@ STAGES: dict[str, tuple[str, str]] = {
 """Colour and hatch of each stage in the strip; panels are shaded in a paler tint."""
 TINT = 0.82
 MOST_FLAGS = 8
+_POWER, _CLOCK = "\npower (W)", "\nGPU clock (MHz)"
 TITLE_SIZE = 7.5
 # Where a run's page has its small words: its panels are lower than those of other figures.
 _SMALL = 6.0
@@ -86,6 +87,9 @@ def draw(page: RunPage) -> Figure:
             style.say_instead(grid[1], "No power of any device was recorded.")
         for axes, (words, lines) in zip(grid[1:], panels, strict=False):
             _draw_panel(axes, words, lines, page)
+            if words.endswith(_CLOCK):
+                asked = {"color": style.INK, "linewidth": 0.7, "linestyle": (0, (4, 2))}
+                axes.axhline(page.row["gpu_clock_mhz"], gid="asked", **asked)
         _time_axis(grid, page)
         place: Any = {"loc": "lower right", "bbox_to_anchor": (1, 1.1), "borderaxespad": 0}
         grid[0].legend(handles=_handles(page), ncols=6, handlelength=1.6, **place)
@@ -216,25 +220,42 @@ Lines = Sequence[Trace] | Band
 
 
 def _panels(page: RunPage) -> list[tuple[str, Lines]]:
-    """Return the label of each panel, and what it shows."""
+    """Return the label of each panel, and what it shows; a clock that was asked for comes last."""
     if page.bands:
         nodes = len(page.nodes)
         apart = {NODE: f"\n({nodes} nodes)", NETWORK: ""}
-        return [
+        found: list[tuple[str, Lines]] = [
             (
                 PANEL_WORDS[one.device_kind]
-                + apart.get(one.device_kind, f"\n({one.devices} on {nodes} nodes)"),
+                + apart.get(one.device_kind, f"\n({one.devices} on {nodes} nodes)")
+                + _POWER,
                 one,
             )
             for one in page.bands
         ]
+    else:
+        found = [
+            (words + _POWER, own)
+            for (_, kind), own in _by_node(page.traces)
+            for words in [PANEL_WORDS[kind] + _on_node(own, page)]
+        ]
+    if isinstance(page.clocks, Band):
+        found.append((_CLOCK, page.clocks))
+    elif page.clocks is not None:
+        found += [(_on_node(own, page).strip() + _CLOCK, own) for _, own in _by_node(page.clocks)]
+    return found
+
+
+def _by_node(traces: Iterable[Trace]) -> Iterable[tuple[tuple[str, str], list[Trace]]]:
+    """Return the traces of each node and device kind."""
     groups: dict[tuple[str, str], list[Trace]] = {}
-    for trace in page.traces:
+    for trace in traces:
         groups.setdefault(trace.device[:2], []).append(trace)
-    return [
-        (PANEL_WORDS[kind] + (f"\n{node}" if len(page.nodes) > 1 else ""), found)
-        for (node, kind), found in groups.items()
-    ]
+    return groups.items()
+
+
+def _on_node(traces: Sequence[Trace], page: RunPage) -> str:
+    return f"\n{traces[0].device[0]}" if len(page.nodes) > 1 else ""
 
 
 def _length(page: RunPage) -> float:
@@ -265,7 +286,7 @@ def _draw_strip(axes: Axes, page: RunPage) -> None:
 
 
 def _draw_panel(axes: Axes, words: str, lines: Lines, page: RunPage) -> None:
-    axes.set_ylabel(f"{words}\npower (W)", fontsize=_SMALL + 0.5)
+    axes.set_ylabel(words, fontsize=_SMALL + 0.5)
     shown = visible_spans(page.spans, _length(page))
     for stage, (colour, _) in STAGES.items():
         ranges = [(one.start_s, one.end_s - one.start_s) for one in shown if one.stage == stage]

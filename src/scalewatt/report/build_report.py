@@ -29,6 +29,7 @@ _ORDER = (
     "learning",
     "pareto",
     "cost_per_sample",
+    "operating_points",
     "variants",
 )
 _OF_THE_MODEL = "prediction"

@@ -11,6 +11,7 @@ import pandas as pd
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose
+from scalewatt.report.cost_captions import cost, operating_points
 from scalewatt.report.least_shares import least_shares
 from scalewatt.report.summary_section import model_words
 from scalewatt.results.tables.estimates import ORIGINS
@@ -33,6 +34,7 @@ _TITLES = {
     "breakdown": "Where the energy went",
     "learning": "Learning against energy and time",
     "cost_per_sample": "What a sample costs",
+    "operating_points": "What clocks and power limits cost and save",
     "variants": "Variants of one training",
     "prediction": "Measured and predicted",
 }
@@ -90,7 +92,8 @@ def _parts_of(name: str, table: dict[str, Any]) -> Captions:
         "breakdown": _breakdown,
         "learning": _learning,
         "pareto": _pareto,
-        "cost_per_sample": _cost,
+        "cost_per_sample": cost,
+        "operating_points": operating_points,
         "variants": _variants,
         "prediction": _prediction,
     }
@@ -328,27 +331,6 @@ def _front_ends(points: pd.DataFrame, unit: str) -> str:
 def _best(rows: pd.DataFrame, name: str) -> dict[str, Any]:
     largest = rows["metric_goal"].iloc[0] == "max"
     return records(rows.nlargest(1, name) if largest else rows.nsmallest(1, name))[0]
-
-
-def _cost(rows: pd.DataFrame, _word: str) -> list[str]:
-    """Return the least and the most that a sample of each model costs, as far as estimates tell."""
-    parts = ["Training alone: start-up, evaluations and checkpoints are apart."]
-    for (model, phase, origin), own in rows.groupby(
-        ["model", "phase", "energy_origin"], sort=False
-    ):
-        known = own[own["energy_per_sample_j_mean"].notna()]
-        ordered = known.sort_values("energy_per_sample_j_mean", kind="stable")
-        if len(ordered) < 2 or origin in ORIGINS:
-            continue
-        ends = "; ".join(
-            f"{with_unit(row.energy_per_sample_j_mean, 'J')} a sample"
-            f" ({row.label}, LBS {row.local_batch_size})"
-            for row in data.each(ordered.iloc[[0, -1]])
-        )
-        parts.append(f"{model_words({'model': model, 'phase': phase})}, least and most: {ends}.")
-    if rows["energy_origin"].isin(ORIGINS).any():
-        parts.append("How estimated energies compare, the estimates do not tell.")
-    return parts
 
 
 def _prediction(rows: pd.DataFrame, _word: str) -> list[str]:

@@ -8,12 +8,14 @@ from typing import Any
 
 import pandas as pd
 
+from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.figures import figure_data as data
 from scalewatt.report.data_quality_section import flag_labels, parsed_flags
 from scalewatt.report.html_tables import Column, Part, grid
 from scalewatt.report.report_inputs import Results
 from scalewatt.report.report_request import Definition
 from scalewatt.report.table_columns import COLUMNS, COMPARED, PREDICTED, metric_text, words_of
+from scalewatt.results.figures.figure_schema import LEAST
 from scalewatt.results.figures.footnotes import SCATTER
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
@@ -226,6 +228,38 @@ _KINDS = (
         },
     ),
     _Kind(
+        "operating-points-table",
+        "operating_points",
+        "Clocks and power limits",
+        "Whole runs, with half the width of the 95 % interval: time and energy per sample, or of trainings "
+        "to a target per training; both beside the fastest point of the same line, and the energy beside "
+        "the least one.",
+        (
+            *("label", "gpus", "local_batch_size", *LEVERS, "n_repeats", "time_s", "energy_j"),
+            *("energy_j_estimate_low", "energy_j_estimate_high", "time_ratio", "energy_ratio"),
+            *("energy_over_least", "told_apart", "pareto_optimal", *LEAST),
+            *("energy_origin", "energy_scope"),
+        ),
+        headings={
+            "label": "series",
+            "gpu_clock_mhz": "GPU clock (MHz)",
+            "gpu_power_limit_w": "GPU power limit (W)",
+            "cpu_clock_mhz": "CPU clock (MHz)",
+            "time_s": "time (s)",
+            "energy_j": "energy (J)",
+            "energy_j_estimate_low": "estimated: at least (J)",
+            "energy_j_estimate_high": "estimated: at most (J)",
+            "time_ratio": "time ÷ fastest",
+            "energy_ratio": "energy ÷ fastest",
+            "energy_over_least": "energy ÷ least",
+            "told_apart": "told apart from the least",
+            "pareto_optimal": "Pareto-optimal",
+            "least_energy": "least energy",
+            "least_energy_delay": "least energy × time",
+            "least_cost": "least cost",
+        },
+    ),
+    _Kind(
         "variants-table",
         "variants",
         "Variants",
@@ -301,7 +335,7 @@ _KINDS = (
 
 # --- the tables on the page -----------------------------------------------------------------------
 
-_OF_THE_CAMPAIGN = ("table1", "variants", "cost_per_sample")
+_OF_THE_CAMPAIGN = ("table1", "variants", "cost_per_sample", "operating_points")
 """What a campaign need not have."""
 _OF_THE_MODEL = ("plan", "prediction")
 """What is there only where a scaling model knows the campaign."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from scalewatt.campaign.operating_points import LEVERS, label_of
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose
 from scalewatt.results.figures.figure_schema import COST_PHASES
@@ -33,8 +34,15 @@ def setting_words(row: Any) -> str:
         "NHWC" if row.channels_last else "",
         "compiled" if row.compile else "",
         "" if row.loader in (None, NO_LOADER) else LOADERS.get(row.loader, row.loader),
+        label_of(asked_of(row)),
     ]
     return ", ".join(word for word in words if word)
+
+
+def asked_of(row: Any) -> dict[str, float]:
+    """Return the operating point that a row's training asked for."""
+    found = {lever: getattr(row, lever) for lever in LEVERS}
+    return {lever: value for lever, value in found.items() if value == value and value is not None}
 
 
 def lines_of(points: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -26,7 +24,8 @@ from scalewatt.figures.cost.cost_points import (
     of_usual_batch,
     worded,
 )
-from scalewatt.results.figures.figure_schema import COST_PHASES, panel_letter
+from scalewatt.figures.cost.panel_rows import Block, Looks, Part, draw_blocks
+from scalewatt.results.figures.figure_schema import COST_PHASES
 
 WIDE_MM, PANEL_MM, BAR_MM = 58.0, 46.0, 3.4
 """Heights of the first panel and of the others, and of one bar."""
@@ -41,49 +40,21 @@ PHASE_WORDS = {
 _PER_SAMPLE = "Energy per sample (J)"
 
 
-@dataclass(frozen=True)
-class Part:
-    """One panel of a block: how it is drawn, its height in mm, and whether it takes the whole width."""
-
-    draw: Callable[[Axes, pd.DataFrame, Looks], None]
-    height_mm: float
-    wide: bool = False
-
-
-Looks = dict[str, dict[str, Any]]
-
-
 def draw(frame: pd.DataFrame) -> Figure:
     """Draw a block of panels for each model: cost against speed, batch sizes, phases, compiling."""
     points = worded(data.drawable(frame))
     width = data.options(frame).width_mm
-    preset = style.preset(width)
     known = plotted(points)
-    blocks = [own for _, own in known.groupby("model", sort=False)]
-    sentences = note_sentences(points, known)
-    notes_mm = style.lines_mm(len(style.note_lines(sentences, width)), preset.note_size) + 2
-    with style.applied(width):
-        if not blocks:
-            figure = style.new_figure(60.0, width)
-            style.say_instead(figure.subplots(), prose.nothing_sentence(data.stored(frame)))
-            style.notes(figure, sentences)
-            return figure
-        laid = [_laid_out(parts_of(own), 2 if preset.narrow else 3) for own in blocks]
-        legends = [_legend_mm(own, preset) for own in blocks]
-        heights = [
-            sum(max(part.height_mm for part in row) for row in rows) + legend
-            for rows, legend in zip(laid, legends, strict=True)
-        ]
-        figure = style.new_figure(sum(heights) + notes_mm, width)
-        # The bars' long labels are wider in print than where they are laid out.
-        engine: Any = figure.get_layout_engine()
-        engine.set(w_pad=0.1)
-        parts = figure.subfigures(len(blocks), 1, squeeze=False, height_ratios=heights).ravel()
-        letter = 0
-        for own, rows, part in zip(blocks, laid, parts, strict=True):
-            letter = _draw_block(part, own, rows, preset, letter)
-        style.notes(figure, sentences)
-    return figure
+    blocks = [_block(own, width) for _, own in known.groupby("model", sort=False)]
+    nothing = prose.nothing_sentence(data.stored(frame))
+    return draw_blocks(blocks, note_sentences(points, known), width, nothing)
+
+
+def _block(own: pd.DataFrame, width_mm: float) -> Block:
+    looks = _looks(own, width_mm)
+    model = own["model"].iloc[0]
+    title = layout.MODEL_WORDS.get(model, model)
+    return Block(own, parts_of(own), looks, _handles(own, looks), title)
 
 
 def plotted(frame: pd.DataFrame) -> pd.DataFrame:
@@ -106,47 +77,9 @@ def parts_of(points: pd.DataFrame) -> list[Part]:
     return parts
 
 
-def _laid_out(parts: Sequence[Part], columns: int) -> list[list[Part]]:
-    """Return the panels by row; one that is left alone in the last row has all of it."""
-    rows: list[list[Part]] = []
-    for part in parts:
-        joins = rows and not part.wide and not rows[-1][0].wide and len(rows[-1]) < columns
-        rows[-1].append(part) if joins else rows.append([part])
-    return rows
-
-
-def _draw_block(
-    part: SubFigure, own: pd.DataFrame, rows: list[list[Part]], preset: style.Preset, letter: int
-) -> int:
-    """Draw the panels of a model; return the number of panels drawn so far."""
-    looks = _looks(own, preset)
-    heights = [max(one.height_mm for one in row) for row in rows]
-    grid = part.add_gridspec(len(rows), 1, height_ratios=heights)
-    for at, row in enumerate(rows):
-        inside = grid[at].subgridspec(1, len(row))
-        for place, one in enumerate(row):
-            axes = part.add_subplot(inside[place])
-            one.draw(axes, own, looks)
-            style.panel_letter(axes, panel_letter(letter))
-            letter += 1
-    handles = _handles(own, looks)
-    part.legend(
-        handles=handles,
-        loc="outside upper center",
-        ncols=layout.legend_columns(handles, preset.legend_characters),
-        handlelength=2.2,
-        title=layout.MODEL_WORDS.get(own["model"].iloc[0], own["model"].iloc[0]),
-        title_fontproperties={"weight": "bold", "size": preset.label_size},
-    )
-    return letter
-
-
-def _looks(points: pd.DataFrame, preset: style.Preset) -> Looks:
+def _looks(points: pd.DataFrame, width_mm: float) -> Looks:
     settings = dict.fromkeys(points["setting"])
-    return {
-        setting: style.series_style(index, preset.width_mm)
-        for index, setting in enumerate(settings)
-    }
+    return {setting: style.series_style(index, width_mm) for index, setting in enumerate(settings)}
 
 
 def _handles(points: pd.DataFrame, looks: Looks) -> list[Line2D]:
@@ -164,12 +97,6 @@ def _handles(points: pd.DataFrame, looks: Looks) -> list[Line2D]:
 def _origin(points: pd.DataFrame, setting: str) -> str | None:
     found = points.loc[points["setting"] == setting, "energy_origin"].iloc[0]
     return None if found is None else str(found)
-
-
-def _legend_mm(points: pd.DataFrame, preset: style.Preset) -> float:
-    handles = _handles(points, _looks(points, preset))
-    rows = -(-len(handles) // layout.legend_columns(handles, preset.legend_characters))
-    return style.lines_mm(rows, 1.3 * preset.text_size) + 6.0
 
 
 # --- panels ---------------------------------------------------------------------------------------

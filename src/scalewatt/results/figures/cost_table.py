@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.accounting.energy_schema import BOUNDS
 from scalewatt.energies.accounting.totals import EnergyTotals, known_sum, one_origin
@@ -36,7 +37,7 @@ MOST_SHORT = 0.05
 """Of a stage's time, in segments where it is too short to be resolved: as for each segment by itself."""
 _SAME = (
     *("model", "phase", "device", "gpus", "local_batch_size", "protocol", "loader"),
-    *("precision", "channels_last"),
+    *("precision", "channels_last", *LEVERS),
 )
 """What a compiled training has in common with the one that it is compared with."""
 

@@ -9,6 +9,7 @@ from string import ascii_uppercase
 
 import pyarrow as pa
 
+from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.results.tables.read_table import POINT_KEY
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, SUMMARY
 
@@ -219,7 +220,7 @@ PARETO = pa.schema(
 COST_IDENTITY = (
     *("configuration", "model", "phase", "device", "device_name", "torch_device", "gpus"),
     *("local_batch_size", "dataset_samples", "epochs", "protocol", "loader"),
-    *("precision", "precision_used", "channels_last", "compile", "n_repeats"),
+    *("precision", "precision_used", "channels_last", "compile", *LEVERS, "n_repeats"),
 )
 """What a row of table cost_per_sample takes over from its configuration's."""
 COST_QUANTITIES = (
@@ -252,6 +253,33 @@ COST_PER_SAMPLE = pa.schema(
     ]
 )
 
+OPERATING_IDENTITY = (
+    *("configuration", "model", "phase", "device", "device_name", "torch_device", "gpus", "nodes"),
+    *("local_batch_size", "global_batch_size", "dataset_samples", "epochs", "protocol"),
+    *("precision", *LEVERS, "n_repeats", "energy_origin", "energy_scope"),
+)
+"""What a row of table operating_points takes over from its configuration's."""
+
+LEAST = ("least_energy", "least_energy_delay", "least_cost")
+"""Columns that mark a line's points of least energy, energy × delay and cost."""
+
+OPERATING_POINTS = pa.schema(
+    [
+        *_texts("figure", "series", "label", "line", "basis"),
+        *_of_configurations(OPERATING_IDENTITY),
+        *_numbers(*(f"{name}_{part}" for name in ("time_s", "energy_j") for part in SUMMARY)),
+        *_numbers("energy_j_estimate_low", "energy_j_estimate_high", "energy_delay", "cost"),
+        *_numbers(
+            *(
+                f"{name}{end}"
+                for name in ("time_ratio", "energy_ratio", "energy_over_least")
+                for end in ("", "_low", "_high")
+            )
+        ),
+        *((name, pa.bool_()) for name in ("told_apart", "pareto_optimal", *LEAST)),
+    ]
+)
+
 SCHEMAS = {
     "figure1": OVERVIEW,
     **dict.fromkeys(PANELS, POINTS),
@@ -262,6 +290,7 @@ SCHEMAS = {
     "learning": LEARNING,
     "pareto": PARETO,
     "cost_per_sample": COST_PER_SAMPLE,
+    "operating_points": OPERATING_POINTS,
     "prediction": PREDICTION,
 }
 """The columns of each figure's table."""

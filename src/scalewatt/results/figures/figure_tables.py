@@ -20,6 +20,7 @@ from scalewatt.results.figures.figure_schema import (
     Panel,
 )
 from scalewatt.results.figures.learning_table import learning
+from scalewatt.results.figures.operating_points_table import operating_points
 from scalewatt.results.figures.pareto_table import pareto
 from scalewatt.results.figures.power_trace import power
 from scalewatt.results.figures.variants_table import variants
@@ -111,4 +112,9 @@ def builder(figure: str, results: Path) -> Callable[[dict[str, Any], pd.DataFram
     }
     if figure in from_files:
         return lambda definition, found: from_files[figure](definition, found, results)
-    return {"table1": table1, "variants": variants, "pareto": pareto}[figure]
+    return {
+        "table1": table1,
+        "variants": variants,
+        "pareto": pareto,
+        "operating_points": operating_points,
+    }[figure]

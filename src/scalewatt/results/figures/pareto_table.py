@@ -70,11 +70,11 @@ def with_front(rows: pd.DataFrame) -> pd.DataFrame:
     keys += [compared[name].where(of_energy, "") for name in ("energy_origin", "energy_scope")]
     front = pd.Series(index=rows.index, dtype=pd.ArrowDtype(pa.bool_()))
     for _, own in compared.groupby(keys, dropna=False, sort=False):
-        front[own.index] = column_of(_is_on_front(own), pa.bool_(), own.index)
+        front[own.index] = column_of(is_on_front(own), pa.bool_(), own.index)
     return rows.assign(non_dominated=front)
 
 
-def _is_on_front(rows: pd.DataFrame) -> list[bool | None]:
+def is_on_front(rows: pd.DataFrame) -> list[bool | None]:
     """Return for points that compare which no other dominates; None where estimates leave it open."""
     x = rows["x"].to_numpy(dtype=np.float64)
     y = rows["y"].to_numpy(dtype=np.float64)

@@ -20,6 +20,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.node_energy import UNUSED_GPU
 from scalewatt.recordings.series import ALL_KINDS, NETWORK, Floats
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
+from scalewatt.recordings.telemetry import TELEMETRY_PERIOD_LIMIT_S
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.read_table import opened_parquet, read_checked
@@ -93,6 +94,8 @@ class RunPage:
     """Length of the places that samples were put together in; None if each of them is there."""
     replaced: tuple[Replaced, ...] = ()
     """Measurements of the run that were set aside before this one."""
+    clocks: tuple[Trace, ...] | Band | None = None
+    """The GPUs' clocks, in MHz in place of W; None where none was recorded, or none asked for."""
 
 
 def read_pages(
@@ -135,7 +138,8 @@ def read_page(results: Path, configuration: str, repeat: int, excluded: str | No
         for e in events
     )
     replaced = tuple(replaced_measurements(results, run=(configuration, repeat)))
-    return RunPage(row, nodes, segments, spans, traces, bands, place_s, replaced)
+    clocks = None if row["gpu_clock_mhz"] is None else _clocks(files, segments, len(nodes), place_s)
+    return RunPage(row, nodes, segments, spans, traces, bands, place_s, replaced, clocks)
 
 
 # --- when -----------------------------------------------------------------------------------------
@@ -286,6 +290,32 @@ def _bands(
     return tuple(
         Band(kind, int(several[kind]), **by_kind[(kind,)]) for kind in KINDS if (kind,) in by_kind
     )
+
+
+def _clocks(
+    files: RunFiles, segments: tuple[Segment, ...], nodes: int, place_s: float | None
+) -> tuple[Trace, ...] | Band | None:
+    """Return the GPUs' clocks on the page: of each GPU, or of many nodes together."""
+    path = files.energy.with_suffix(".telemetry.parquet")
+    columns = (*_TIME, *_DEVICE, "quantity", "value")
+    found = pd.concat(list(_samples(path, columns)) or [_NOTHING.assign(quantity=None)])
+    found = found[found["quantity"] == "clock_sm"]
+    if found.empty:
+        return None
+    found["time_s"] += found["segment"].map(_shifts(segments))
+    if nodes <= MOST_NODES:
+        by_device: Any = found.groupby(_DEVICE, sort=False)
+        return _in_order(
+            Trace(device, own["time_s"].to_numpy(), own["value"].to_numpy(dtype=np.float64))
+            for device, own in by_device
+        )
+    length = segments[-1].end_s if segments else 0.0
+    # A reading every few seconds: each place has one of every GPU.
+    wide_s = max(place_s or 0.0, 2 * TELEMETRY_PERIOD_LIMIT_S, length / BINS)
+    batches = [found.rename(columns={"value": "power_w"})]
+    count = max(1, int(length / wide_s))
+    ((_, places),) = power_by_place(batches, ["device_kind"], wide_s, count)
+    return Band("gpu", len(found[_DEVICE].drop_duplicates()), **places)
 
 
 def _in_order(traces: Iterable[Trace]) -> tuple[Trace, ...]:

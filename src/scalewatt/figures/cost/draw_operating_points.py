@@ -1,0 +1,284 @@
+"""Figure `operating_points`: energy against time over clocks and power limits, one block for each model."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from scalewatt.campaign.operating_points import LEVERS
+from scalewatt.figures import figure_data as data
+from scalewatt.figures import layout, prose, style
+from scalewatt.figures.cost.cost_points import asked_of
+from scalewatt.figures.cost.panel_rows import Block, Looks, Part, draw_blocks
+from scalewatt.results.figures.figure_schema import LEAST
+from scalewatt.results.figures.operating_points_table import TRAINING
+from scalewatt.results.tables.estimates import ORIGINS
+
+WIDE_MM, PANEL_MM = 76.0, 52.0
+MOST_LABELLED = 60
+"""Points of a block whose levers are written beside them."""
+FRONT: Any = {"color": style.INK, "linewidth": 5.0, "alpha": 0.14, "zorder": 1}
+_MARKS: dict[str, tuple[str, float, str]] = {
+    "least_energy": ("o", 9.0, "least energy"),
+    "least_energy_delay": ("s", 11.0, "least energy × time"),
+    "least_cost": ("D", 13.0, "least cost"),
+}
+
+
+def draw(frame: pd.DataFrame) -> Figure:
+    """Draw a block for each model and phase: energy against time, and both against each lever."""
+    points = data.drawable(frame)
+    known = plotted(points)
+    width = data.options(frame).width_mm
+    word = data.gpu_word(frame)
+    blocks = [
+        _block(own, width, word)
+        for _, own in known.groupby(["model", "phase", "basis"], sort=False)
+    ]
+    nothing = prose.nothing_sentence(data.stored(frame))
+    return draw_blocks(blocks, _note_sentences(points, known), width, nothing)
+
+
+def plotted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the configurations that are drawn: those with an energy and a time."""
+    return frame[frame["energy_j_mean"].notna() & frame["time_s_mean"].notna()]
+
+
+def _block(own: pd.DataFrame, width_mm: float, word: str) -> Block:
+    lines = dict.fromkeys(own["line"])
+    looks = {line: style.series_style(at, width_mm) for at, line in enumerate(lines)}
+    units = _Units.of(own)
+    parts = [Part(partial(_draw_plane, units=units), WIDE_MM, wide=True)]
+    for lever in LEVERS:
+        if own[lever].nunique() > 1:
+            parts.append(
+                Part(partial(_draw_lever, lever=lever, name="energy", units=units), PANEL_MM)
+            )
+            parts.append(
+                Part(partial(_draw_lever, lever=lever, name="time", units=units), PANEL_MM)
+            )
+    title = layout.Block(own, ()).title
+    return Block(own, parts, looks, _handles(own, looks, word), title)
+
+
+class _Units:
+    """The units of a block's axes: seconds or hours, J or kWh."""
+
+    def __init__(self, time: tuple[str, float], energy: tuple[str, float], per: str) -> None:
+        self.time, self.energy, self.per = time, energy, per
+
+    @classmethod
+    def of(cls, points: pd.DataFrame) -> _Units:
+        """Return the units that fit the largest values of a block."""
+        longest = float(points["time_s_mean"].max())
+        most = float(points["energy_j_mean"].max())
+        time = ("h", 1 / 3600) if longest > 7200 else ("s", 1.0) if longest > 1 else ("ms", 1000.0)
+        energy = ("kWh", 1 / 3.6e6) if most > 1e5 else ("J", 1.0) if most > 0.1 else ("mJ", 1000.0)
+        return cls(time, energy, "training" if points["basis"].iloc[0] == TRAINING else "sample")
+
+    def label(self, name: str) -> str:
+        """Return the label of an axis."""
+        unit = (self.time if name == "time" else self.energy)[0]
+        return f"{name.capitalize()} per {self.per} ({unit})"
+
+    def scaled(self, points: pd.DataFrame, name: str, part: str = "mean") -> pd.Series:
+        """Return a column in the axis' unit."""
+        column, factor = (
+            ("time_s", self.time[1]) if name == "time" else ("energy_j", self.energy[1])
+        )
+        return points[f"{column}_{part}"].astype(float) * factor
+
+
+# --- panels ---------------------------------------------------------------------------------------
+
+
+def _draw_plane(axes: Axes, points: pd.DataFrame, looks: Looks, units: _Units) -> None:
+    """Draw energy against time; points are labelled with their levers, the best ones are marked."""
+    place = points.assign(x=units.scaled(points, "time"), y=units.scaled(points, "energy"))
+    for line, own in place.groupby("line", sort=False):
+        ordered = own.sort_values("x", kind="stable")
+        _draw_points(axes, ordered, looks[str(line)])
+        _draw_bars(axes, ordered, looks[str(line)], units, across=True)
+    for name, (marker, size, _) in _MARKS.items():
+        own = place[place[name] == True]  # noqa: E712
+        axes.plot(
+            own["x"], own["y"], marker, markersize=size, markerfacecolor="none",
+            markeredgecolor=style.INK, markeredgewidth=0.7, linestyle="none", zorder=4, gid=name,
+        )  # fmt: skip
+    fronts = []
+    for _, own in place.groupby(["energy_origin", "energy_scope"], sort=False, dropna=False):
+        front = own[own["pareto_optimal"] == True].sort_values("x", kind="stable")  # noqa: E712
+        if len(front) > 1:
+            axes.plot(front["x"], front["y"], **FRONT, gid="front")
+            fronts.append(front[["x", "y"]])
+    style.linear_axis(axes, place["y"].tolist(), from_zero=False)
+    _bounded(axes, "y", place["y"])
+    _bounded(axes, "x", place["x"])
+    axes.set_xlabel(units.label("time"))
+    axes.set_ylabel(units.label("energy"))
+    if len(place) > MOST_LABELLED:
+        place = place[place[list(LEAST)].eq(True).any(axis=1)]
+    labels = [
+        layout.Label(row.x, row.y, _short(row), style.legible(looks[row.line]["color"]))
+        for row in data.each(place)
+    ]
+    width = style.preset_of(axes.get_figure(root=True)).width_mm  # type: ignore[arg-type]
+    xy = place[["x", "y"]]
+    layout.write_labels(axes, labels, xy, fronts, (width - 22, WIDE_MM - 14))
+
+
+def _draw_lever(
+    axes: Axes, points: pd.DataFrame, looks: Looks, lever: str, name: str, units: _Units
+) -> None:
+    """Draw energy or time against a lever."""
+    shown = points[points[lever].notna()]
+    place = shown.assign(x=shown[lever].astype(float), y=units.scaled(shown, name))
+    for line, own in place.groupby("line", sort=False):
+        ordered = own.sort_values("x", kind="stable")
+        _draw_points(axes, ordered, looks[str(line)])
+        _draw_bars(axes, ordered, looks[str(line)], units, across=False, name=name)
+    style.linear_axis(axes, place["y"].tolist(), from_zero=False)
+    _bounded(axes, "y", place["y"])
+    axes.set_xlabel(f"{LEVERS[lever].words} ({LEVERS[lever].unit})")
+    axes.set_ylabel(units.label(name))
+
+
+def _draw_points(axes: Axes, points: pd.DataFrame, look: dict[str, Any]) -> None:
+    looks = style.of_origin(look, points["energy_origin"].iloc[0])
+    axes.plot(points["x"], points["y"], **looks, zorder=3, gid=f"points-{points['line'].iloc[0]}")
+
+
+def _draw_bars(
+    axes: Axes,
+    points: pd.DataFrame,
+    look: dict[str, Any],
+    units: _Units,
+    across: bool,
+    name: str = "energy",
+) -> None:
+    """Draw intervals over repeats, along both axes if `across`, and pale bars of estimates."""
+    thin: Any = {"colors": look["color"], "linewidth": 0.9, "zorder": 2.5}
+    low, high = (units.scaled(points, name, end) for end in ("low", "high"))
+    axes.vlines(points["x"], low.clip(lower=0), high, **thin)
+    if across:
+        low, high = (units.scaled(points, "time", end) for end in ("low", "high"))
+        axes.hlines(points["y"], low.clip(lower=0), high, **thin)
+    if name == "energy":
+        low, high = (units.scaled(points, name, f"estimate_{end}") for end in ("low", "high"))
+        axes.vlines(
+            points["x"], low, high, colors=look["color"], linewidth=layout.ESTIMATE_WIDTH,
+            alpha=layout.ESTIMATE_ALPHA, zorder=1.5,
+        )  # fmt: skip
+
+
+def _bounded(axes: Axes, which: str, values: pd.Series) -> None:
+    """Bound an axis by its points, so that neither long intervals nor zero squeeze them."""
+    low, high = float(np.min(values)), float(np.max(values))
+    room = 0.12 * (high - low) or 0.1 * abs(high) or 1.0
+    (axes.set_xlim if which == "x" else axes.set_ylim)(max(low - room, 0.0), high + room)
+
+
+def _short(row: Any) -> str:
+    """Return a point's levers with their units left out where there is only one."""
+    asked = asked_of(row)
+    if len(asked) == 1:
+        return f"{next(iter(asked.values())):g}"
+    return (
+        ", ".join(f"{value:g} {LEVERS[lever].unit}" for lever, value in asked.items()) or "default"
+    )
+
+
+def _handles(points: pd.DataFrame, looks: Looks, word: str) -> list[Line2D]:
+    first = points.drop_duplicates("line")
+    handles = [
+        layout.entry(
+            _line_words(row, points, word), **style.of_origin(looks[row.line], row.energy_origin)
+        )
+        for row in data.each(first)
+    ]
+    if (points["pareto_optimal"] == True).sum() > 1:  # noqa: E712
+        handles.append(layout.entry("Pareto-optimal", **FRONT))
+    for name, (marker, size, words) in _MARKS.items():
+        if (points[name] == True).any():  # noqa: E712
+            handles.append(
+                layout.entry(
+                    words, marker=marker, markersize=0.7 * size, markerfacecolor="none", color=style.INK,
+                    linestyle="none",
+                )
+            )  # fmt: skip
+    return handles
+
+
+def _line_words(row: Any, points: pd.DataFrame, word: str) -> str:
+    """Return what tells a line apart: device, n, LBS and precision, as far as they differ in the block."""
+    told = {
+        "device": str(row.device),
+        "gpus": prose.counted(row.gpus, word),
+        "local_batch_size": f"LBS {row.local_batch_size}",
+        "precision": str(row.precision),
+        "protocol": str(row.protocol),
+        "epochs": f"{row.epochs} epochs",
+        "dataset_samples": f"{row.dataset_samples} samples",
+    }
+    words = [text for name, text in told.items() if points[name].nunique(dropna=False) > 1]
+    lines = points["line"].nunique()
+    unclear = points.drop_duplicates("line").groupby(list(told), dropna=False).ngroups < lines
+    return str(row.line) if unclear else ", ".join(words) or told["device"]
+
+
+# --- notes ----------------------------------------------------------------------------------------
+
+
+def _note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
+    """Return the notes below the panels; `known` are the points that are drawn."""
+    lacking = points.drop(known.index)
+    numbers = [
+        f"{LEVERS[lever].words} ({LEVERS[lever].unit})"
+        for lever in LEVERS
+        if known[lever].notna().any()
+    ]
+    sentences = [
+        prose.opening(points),
+        "Whole runs: start-up and evaluation are in time and energy."
+        + (f" Numbers at points: {', '.join(numbers)}." if numbers else ""),
+        "Pareto-optimal by means, within one origin and scope; marks are each line's own.",
+        _apart_sentence(known),
+        _bar_sentence(known),
+        "Broad pale bars: where the true value of an estimate lies."
+        if known["energy_origin"].isin(ORIGINS).any()
+        else "",
+        f"No time, or no energy: {prose.named(list(lacking['configuration']))}."
+        if len(lacking)
+        else "",
+    ]
+    return [*(sentences if len(points) else []), *prose.table_notes(points)]
+
+
+def _apart_sentence(points: pd.DataFrame) -> str:
+    """Return which points cannot be told apart from their line's point of least energy."""
+    tied = points[points["told_apart"] == False]  # noqa: E712
+    rivals = points["energy_over_least"].notna() & (points["least_energy"] == False)  # noqa: E712
+    unknown = int((rivals & points["told_apart"].isna()).sum())
+    parts = []
+    if len(tied):
+        parts.append(
+            "Their energy cannot be told apart from the least of their line (95 %): "
+            f"{prose.named(list(tied['configuration']))}."
+        )
+    if unknown:
+        parts.append(f"For {unknown} points without repeats that is not known.")
+    return " ".join(parts)
+
+
+def _bar_sentence(points: pd.DataFrame) -> str:
+    several = points["n_repeats"] > 1
+    if not several.any():
+        return "Single runs: no error bars."
+    singles = "" if several.all() else "; points without one are single runs"
+    return f"Error bars: 95 % t interval of the mean over repeats{singles}."

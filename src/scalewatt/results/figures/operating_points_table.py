@@ -1,0 +1,132 @@
+"""What a clock or power limit costs in time and saves in energy: the points of each training over its levers.
+
+A line is one training at all of its operating points: a configuration's id without them. Compared is the
+whole run: per sample, or of trainings to a target the training itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from scalewatt.campaign.operating_points import without_point
+from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
+from scalewatt.recordings.series import J_PER_KWH
+from scalewatt.results.figures.figure_schema import LEAST, OPERATING_POINTS
+from scalewatt.results.figures.pareto_table import is_on_front
+from scalewatt.results.tables.estimates import quantity_bounds, ratio_bounds
+from scalewatt.results.tables.frames import column_of, to_frame, to_table, values
+from scalewatt.results.tables.repeat_statistics import inverse, quotients
+from scalewatt.results.tables.scaling import lines_of
+from scalewatt.results.tables.table_schema import SUMMARY
+
+SAMPLE, TRAINING = "sample", "training"
+"""What time and energy are those of."""
+_ENERGY = {SAMPLE: ("energy_per_sample_j", 1.0), TRAINING: ("energy_kwh", J_PER_KWH)}
+
+
+def operating_points(definition: dict[str, Any], configurations: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per configuration that has runs, under the first series that has it."""
+    chosen = lines_of(definition["series"], configurations).drop_duplicates("configuration")
+    chosen = chosen.reset_index(drop=True)
+    if chosen.empty:
+        return to_frame(OPERATING_POINTS.empty_table())
+    to_target = (chosen["protocol"] == TARGET_PROTOCOL).fillna(False)
+    parts = [
+        _rows(own.reset_index(drop=True), TRAINING if target else SAMPLE)
+        for target, own in chosen.groupby(to_target, sort=False)
+    ]
+    rows = pd.concat(parts, ignore_index=True).sort_values("place", kind="stable")
+    rows = rows.reset_index(drop=True).assign(figure=definition["figure"])
+    return to_frame(to_table(rows[OPERATING_POINTS.names], OPERATING_POINTS))
+
+
+def _rows(own: pd.DataFrame, basis: str) -> pd.DataFrame:
+    name, factor = _ENERGY[basis]
+    lines = [without_point(id_) for id_ in values(own["configuration"])]
+    own = own.assign(line=column_of(lines, pa.string(), own.index), basis=basis)
+    time = _times(own, basis)
+    energy = own[[f"{name}_{part}" for part in SUMMARY]].set_axis(list(SUMMARY), axis=1) * factor
+    open_ = quantity_bounds(own, name) * factor
+    rows = own.assign(
+        **{f"time_s_{part}": time[part] for part in SUMMARY},
+        **{f"energy_j_{part}": energy[part] for part in SUMMARY},
+        **{f"energy_j_estimate_{end}": open_[end] for end in ("low", "high")},
+        energy_delay=energy["mean"] * time["mean"],
+        cost=energy["mean"] * own["cost_mean"] / (own["energy_kwh_mean"] * J_PER_KWH),
+    )
+    rows = _with_least(rows)
+    rows = _with_ratios(rows, name)
+    return _with_front(rows)
+
+
+def _times(own: pd.DataFrame, basis: str) -> pd.DataFrame:
+    """Return the time of the whole run in s: a sample's share of it, or all of a training to a target."""
+    if basis == TRAINING:
+        return own[[f"runtime_h_{part}" for part in SUMMARY]].set_axis(list(SUMMARY), axis=1) * 3600
+    rate = own[[f"samples_per_gpuh_{part}" for part in SUMMARY]].set_axis(list(SUMMARY), axis=1)
+    return inverse(rate.mul(own["gpus"], axis=0), pd.Series(3600.0, own.index))
+
+
+def _with_least(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add which point of its line has the least energy, energy × delay and cost, by means."""
+    measures = rows["energy_j_mean"], rows["energy_delay"], rows["cost"]
+    found = {}
+    for name, measure in zip(LEAST, measures, strict=True):
+        least = measure.groupby(rows["line"]).transform("min")
+        several = measure.notna().groupby(rows["line"]).transform("sum") > 1
+        found[name] = (measure == least).where(several & measure.notna())
+    return rows.assign(**found)
+
+
+def _with_ratios(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Add time and energy over those of the line's fastest point, and the energy over the line's least.
+
+    `told_apart`: whether the interval of the latter leaves out 1; null without repeats of both.
+    """
+    time = "samples_per_gpuh" if name == _ENERGY[SAMPLE][0] else "runtime_h"
+    fastest = _chosen(rows, rows["time_s_mean"])
+    frugal = _chosen(rows, rows["energy_j_mean"])
+    top, bottom = (rows, fastest) if time == "runtime_h" else (fastest, rows)
+    slower = quotients(top, bottom, time)
+    saved, over = (quotients(rows, other, name) for other in (fastest, frugal))
+    open_ = ratio_bounds(rows, frugal)
+    low = pd.concat([over["low"], open_["low"]], axis=1).min(axis=1).where(over["low"].notna())
+    high = pd.concat([over["high"], open_["high"]], axis=1).max(axis=1).where(over["high"].notna())
+    own = rows["configuration"] == frugal["configuration"]
+    apart = ((low > 1) | (high < 1)).where(low.notna() & ~own)
+    ends = {"": "mean", "_low": "low", "_high": "high"}
+    return rows.assign(
+        **{f"time_ratio{end}": slower[part] for end, part in ends.items()},
+        **{f"energy_ratio{end}": saved[part] for end, part in ends.items()},
+        **{f"energy_over_least{end}": over[part] for end, part in ends.items()},
+        told_apart=apart,
+    )
+
+
+def _chosen(rows: pd.DataFrame, measure: pd.Series) -> pd.DataFrame:
+    """Return for each row the one of its line with the smallest value; itself where none is known."""
+    places = pd.Series(range(len(rows)), index=rows.index)
+    known = measure.astype("float64").fillna(float("inf"))
+    order = known.sort_values(kind="stable").index
+    first = places.loc[order].groupby(rows["line"].loc[order], sort=False).transform("first")
+    return rows.iloc[first.reindex(rows.index)].set_axis(rows.index)
+
+
+def _with_front(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add `pareto_optimal`: no comparable point is as fast and takes as little energy, by means.
+
+    Comparable are points of one model, phase, number of epochs' data, origin and scope. Null without a
+    value, and where the intervals of estimates leave it open.
+    """
+    points = rows.assign(
+        x=rows["energy_j_mean"], y=rows["time_s_mean"], x_name="energy_kwh", metric_goal="min"
+    )
+    known = points[points["x"].notna() & points["y"].notna()]
+    front = pd.Series(index=rows.index, dtype=pd.ArrowDtype(pa.bool_()))
+    keys = ["model", "phase", "energy_origin", "energy_scope"]
+    for _, own in known.groupby(keys, sort=False, dropna=False):
+        front[own.index] = column_of(is_on_front(own), pa.bool_(), own.index)
+    return rows.assign(pareto_optimal=front)

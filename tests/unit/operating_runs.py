@@ -1,0 +1,75 @@
+"""A campaign over clocks whose runs follow a law, with repeats that scatter, and its tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+from campaign_files import DEMO, edited
+from run_files import epochs, make_run, part
+
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.cluster import known_devices
+from scalewatt.campaign.load import expand
+from scalewatt.campaign.run_spec import run_spec
+from scalewatt.campaign.table_requests import table_definition
+from scalewatt.results.build import write_tables
+
+SERIES = "resnet50-full-lbs64"
+CLOCKS = (705, 930, 1005, 1155, 1410)
+GPUS = (1, 2)
+SAMPLES = 5 * 1437
+FIGURE = "operating_points"
+
+
+def campaign(clocks: tuple[int, ...] = CLOCKS, **keys: Any) -> Campaign:
+    """The demo with one series over clocks, and no other."""
+    content = edited({("figures",): {FIGURE: {"series": [SERIES]}}}, DEMO)
+    entry = content["series"][SERIES]
+    content["series"] = {
+        SERIES: {**entry, "gpus": list(GPUS), "repeats": 3, "gpu_clock_mhz": list(clocks), **keys}
+    }
+    return expand(content, Path("levers.yaml"), known_devices())
+
+
+def train_s(clock_mhz: float, gpus: int) -> float:
+    """A part of the time follows the clock, another does not."""
+    return (100 + 200 * 1410 / clock_mhz) / gpus
+
+
+def power_w(clock_mhz: float) -> float:
+    """The power of a GPU at a clock."""
+    return 80 + 320 * (clock_mhz / 1410) ** 3
+
+
+def energy_j(clock_mhz: float, gpus: int) -> float:
+    """The energy of all GPUs by the law."""
+    return gpus * power_w(clock_mhz) * train_s(clock_mhz, gpus)
+
+
+def made(
+    results: Path, of: Campaign, scatter: float = 0.004, flags: dict[str, str] | None = None
+) -> None:
+    """Write the folders of all runs; repeat 1 is below the law, 2 on it, 3 above it, by `scatter`."""
+    for run in of.runs():
+        spec = run_spec(of, run.configuration.id, run.repeat)
+        clock = (spec.operating_point or {}).get("gpu_clock_mhz", 1410.0)
+        factor = 1 + scatter * (run.repeat - 2)
+        seconds = train_s(clock, spec.gpus) * factor
+        row = part(
+            "gpu", "train", seconds, energy_j(clock, spec.gpus) * factor, devices=spec.gpus,
+            flags=tuple(code for id_, code in (flags or {}).items() if id_ == spec.name),
+        ) | {"configuration": spec.configuration, "repeat": spec.repeat}  # fmt: skip
+        history = epochs([40.0, 30.0, 20.0, 15.0, 12.0], samples=1437, train_s=seconds / 5)
+        make_run(results, [row], spec=spec, history=history)
+
+
+def table(results: Path, of: Campaign, **facility: float) -> pd.DataFrame:
+    """The figure's table, through its file."""
+    runs = [[run.configuration.id, run.repeat] for run in of.runs()]
+    definition = table_definition(of, FIGURE, runs) | ({"facility": facility} if facility else {})
+    out = results / "tables" / f"{FIGURE}.parquet"
+    write_tables(definition, results, out)
+    return pq.read_table(out).to_pandas()

@@ -1,0 +1,305 @@
+"""Clocks and power limits: in campaigns, specs and cluster files, in flags, tables and the figure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from campaign_files import DEMO, LOCAL, edited
+from operating_runs import CLOCKS, GPUS, SAMPLES, SERIES, campaign, energy_j, made, table, train_s
+
+from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluster
+from scalewatt.campaign.load import check_devices, expand, load_campaign
+from scalewatt.campaign.operating_points import commands_of, launcher_options, without_point
+from scalewatt.campaign.run_spec import parse_spec, run_spec
+from scalewatt.common.errors import InputError
+from scalewatt.common.yaml_files import read_yaml
+from scalewatt.energies.accounting.throttling import operating_point_flags, state_flags
+from scalewatt.figures.draw_figure import draw_figure
+from scalewatt.recordings.telemetry import TelemetrySeries
+from scalewatt.scaling.model.training_kind import kind_of_spec
+
+# --- campaigns ------------------------------------------------------------------------------------
+
+
+def test_a_list_gives_a_series_for_each_value_and_figures_show_all_of_them() -> None:
+    made_ = campaign()
+    assert list(made_.series) == [f"{SERIES}-gpuclock{clock}mhz" for clock in CLOCKS]
+    assert made_.figures["operating_points"]["series"] == list(made_.series)
+    assert [len(series.points) for series in made_.series.values()] == [len(GPUS)] * len(CLOCKS)
+    first = next(iter(made_.series.values()))
+    assert first.label == "LBS 64, GPU clock 705 MHz"
+    (id_, *_) = first.points.values()
+    assert id_ == "resnet50-local-n001-lbs0064-full-gpuclock705mhz"
+    assert without_point(id_) == "resnet50-local-n001-lbs0064-full"
+
+
+def test_lists_of_several_levers_are_combined_and_a_value_stays_one_series() -> None:
+    both = campaign((705, 1410), gpu_power_limit_w=[250, 300], cpu_clock_mhz=2000)
+    assert len(both.series) == 4
+    points = {
+        tuple(c.operating_point.items()) for c in both.configurations.values() if c.operating_point
+    }
+    assert len(points) == 4 and all(("cpu_clock_mhz", 2000.0) in point for point in points)
+    alone = edited({("series", SERIES, "gpu_clock_mhz"): 1200}, DEMO)
+    assert SERIES in expand(alone, Path("made.yaml"), known_devices()).series
+
+
+def test_a_spec_without_levers_is_as_it_was_and_one_with_them_is_read_back() -> None:
+    plain = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0064-full", 1)
+    assert "operating_point" not in plain.text
+    own = run_spec(campaign(), "resnet50-local-n001-lbs0064-full-gpuclock705mhz", 1)
+    assert '"gpu_clock_mhz": 705.0' in own.text
+    for spec in (plain, own):
+        assert parse_spec(spec.as_json(), "spec.json") == spec
+    assert own.sha256 != replace(own, operating_point={"gpu_clock_mhz": 930.0}).sha256
+
+
+@pytest.mark.parametrize(
+    ("point", "words"),
+    [
+        ({"gpu_clock": 1.0}, "unknown lever 'gpu_clock'"),
+        ({"gpu_clock_mhz": -1.0}, "expected a number above 0"),
+        ({"gpu_clock_mhz": True}, "expected a number above 0"),
+        ({}, "names no lever"),
+        (3, "an object"),
+    ],
+)
+def test_a_wrong_operating_point_of_a_spec_is_refused(point: Any, words: str) -> None:
+    spec = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0064-full", 1).as_json()
+    with pytest.raises(InputError, match=words):
+        parse_spec(spec | {"operating_point": point}, "spec.json")
+
+
+def test_fine_tuning_starts_from_weights_that_were_trained_at_another_clock() -> None:
+    content = edited({("series", "fourcastnet-finetune-lbs4", "gpu_clock_mhz"): [1200]}, DEMO)
+    found = expand(content, Path("made.yaml"), known_devices()).configurations
+    own = found["fourcastnet.finetune-local-n001-lbs0004-full-gpuclock1200mhz"]
+    assert own.initial_weights == "fourcastnet.pretrain-local-n001-lbs0004-full"
+
+
+def test_trainings_at_several_clocks_are_several_kinds_for_the_scaling_model() -> None:
+    found = campaign()
+    kinds = {kind_of_spec(run_spec(found, id_, 1)).name for id_ in found.configurations}
+    assert len(kinds) == len(CLOCKS)
+    assert any("gpu_clock_mhz=705" in kind for kind in kinds)
+
+
+# --- cluster files --------------------------------------------------------------------------------
+
+
+def cluster(levers: Any) -> dict[str, Any]:
+    return {**read_yaml(LOCAL), "levers": levers}
+
+
+SRUN = {"launcher": "--gpu-freq={value}"}
+SET = {"set": "nvidia-smi -i {gpus} -lgc {value}", "undo": "nvidia-smi -i {gpus} -rgc"}
+
+
+@pytest.mark.parametrize(
+    ("levers", "words"),
+    [
+        ({"gpu_clock_mhz": {}}, "gives nothing"),
+        ({"gpu_clock_mhz": {"set": SET["set"]}}, "gives set"),
+        ({"gpu_clock_mhz": SRUN | SET}, "either launcher, or set and undo"),
+        ({"gpu_clock_mhz": {"launcher": "--gpu-freq={clock}"}}, r"unknown placeholder \{clock\}"),
+        ({"gpu_clock_mhz": {"launcher": "--gpu-freq={gpus}"}}, r"unknown placeholder \{gpus\}"),
+        ({"gpu_clock_mhz": SET | {"undo": "'"}}, "No closing quotation"),
+        ({"clock": SRUN}, "unknown key 'clock'"),
+    ],
+)
+def test_a_wrong_way_to_set_a_lever_is_refused(levers: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        parse_cluster(cluster(levers), "cluster.yaml")
+
+
+def test_a_campaign_is_refused_where_the_cluster_says_no_way() -> None:
+    with pytest.raises(InputError, match=r"gpu_clock_mhz: the cluster 'local' does not say how"):
+        check_devices(campaign(), load_cluster(LOCAL))
+    check_devices(campaign(), parse_cluster(cluster({"gpu_clock_mhz": SRUN}), "cluster.yaml"))
+
+
+def test_a_simulation_of_clocks_is_refused() -> None:
+    simulating = replace(
+        parse_cluster(cluster({"gpu_clock_mhz": SRUN}), "cluster.yaml"), mode="simulate"
+    )
+    with pytest.raises(InputError, match="simulations know nothing of clocks"):
+        check_devices(campaign(), simulating)
+
+
+def test_commands_and_options_are_filled_in() -> None:
+    ways = {"gpu_clock_mhz": SET, "cpu_clock_mhz": {"launcher": "--cpu-freq={khz}"}}
+    point = {"gpu_clock_mhz": 1410.0, "cpu_clock_mhz": 2400.0}
+    assert launcher_options(point, ways) == ["--cpu-freq=2400000"]
+    assert commands_of(point, ways) == [
+        {"set": "nvidia-smi -i {gpus} -lgc 1410", "undo": "nvidia-smi -i {gpus} -rgc"}
+    ]
+    assert launcher_options(None, ways) == [] == commands_of(None, ways)
+
+
+# --- was it held? ---------------------------------------------------------------------------------
+
+T0 = 1_700_000_000.0
+TRAINING = [(T0 + 10, T0 + 110)]
+
+
+def telemetry(
+    quantity: str, values: list[float], index: int = 0, kind: str = "gpu"
+) -> TelemetrySeries:
+    times = T0 + np.linspace(0, 120, len(values))
+    return TelemetrySeries("n1", kind, index, quantity, "", times, np.array(values))
+
+
+def held(point: dict[str, float], *series: TelemetrySeries) -> list[tuple[str, str]]:
+    found = operating_point_flags(series, [0], point, TRAINING, "n1")
+    return [(one["code"], one["detail"]) for one in found]
+
+
+def test_a_clock_that_was_held_is_no_flag_and_another_one_is() -> None:
+    asked = {"gpu_clock_mhz": 1200.0}
+    assert held(asked, telemetry("clock_sm", [345.0, *[1200.0, 1215.0] * 6, 345.0])) == []
+    ((code, detail),) = held(asked, telemetry("clock_sm", [1410.0] * 13))
+    assert code == "clock_not_held"
+    assert detail == "n1: GPU 0: 1410 MHz for 100 s of 100 s, where 1200 were asked for"
+    assert (
+        held(asked, telemetry("clock_sm", [1410.0] * 13, index=1))[0][0]
+        == "operating_point_unknown"
+    )
+
+
+def test_up_to_5_percent_of_the_time_may_be_outside() -> None:
+    clocks = [1200.0] * 121
+    clocks[50:54] = [900.0] * 4  # of 100 s of training
+    assert held({"gpu_clock_mhz": 1200.0}, telemetry("clock_sm", clocks)) == []
+    clocks[50:57] = [900.0] * 7
+    assert held({"gpu_clock_mhz": 1200.0}, telemetry("clock_sm", clocks))[0][0] == "clock_not_held"
+
+
+def test_heat_is_told_apart_from_a_wanted_clock() -> None:
+    clock, hot = (
+        telemetry("clock_sm", [900.0] * 13),
+        telemetry("throttle_reasons", [float(0x40)] * 13),
+    )
+    ((_, detail),) = held({"gpu_clock_mhz": 1200.0}, clock, hot)
+    assert detail.endswith("(hardware thermal slowdown 100 s)")
+
+
+def test_an_idle_gpu_may_lower_its_clock() -> None:
+    clock = telemetry("clock_sm", [345.0] * 6 + [1200.0] * 7)
+    load = telemetry("gpu_utilisation", [0.0] * 6 + [95.0] * 7)
+    assert held({"gpu_clock_mhz": 1200.0}, clock, load) == []
+
+
+def test_at_a_power_limit_that_was_asked_for_a_lower_clock_is_held_and_no_flag() -> None:
+    clock, capped = telemetry("clock_sm", [900.0] * 13), telemetry("throttle_reasons", [4.0] * 13)
+    limit = telemetry("power_limit", [250.0] * 13)
+    asked = {"gpu_clock_mhz": 1200.0, "gpu_power_limit_w": 250.0}
+    assert held(asked, clock, capped, limit) == []
+    assert held({"gpu_clock_mhz": 1200.0}, clock, capped)[0][0] == "clock_not_held"
+    window = TRAINING[0]
+    assert [one["code"] for one in state_flags([capped], [0], window)] == ["power_capped"]
+    assert state_flags([capped], [0], window, limit_is_wanted=True) == []
+
+
+def test_another_limit_in_force_and_a_faster_cpu_are_found() -> None:
+    asked = {"gpu_power_limit_w": 250.0}
+    assert held(asked, telemetry("power_limit", [400.0] * 13))[0][0] == "limit_not_held"
+    slow, fast = ([c] * 13 for c in (1500.0, 2900.0))
+    assert held({"cpu_clock_mhz": 2400.0}, telemetry("cpu_clock", slow, kind="node")) == []
+    found = held({"cpu_clock_mhz": 2400.0}, telemetry("cpu_clock", fast, kind="node"))
+    assert found[0] == (
+        "clock_not_held", "n1: CPUs: 2900 MHz for 100 s of 100 s, where 2400 were asked for"
+    )  # fmt: skip
+
+
+# --- table and figure -----------------------------------------------------------------------------
+
+
+def test_the_table_has_time_and_energy_of_each_point_and_its_lines_optima(tmp_path: Path) -> None:
+    of = campaign()
+    made(tmp_path, of)
+    rows = table(tmp_path, of)
+    assert len(rows) == len(CLOCKS) * len(GPUS)
+    for _, row in rows.iterrows():
+        law = energy_j(row.gpu_clock_mhz, row.gpus), train_s(row.gpu_clock_mhz, row.gpus)
+        assert row.basis == "sample"
+        assert row.energy_j_mean == pytest.approx(law[0] / SAMPLES)
+        assert row.time_s_mean == pytest.approx(law[1] / SAMPLES, rel=1e-4)
+        assert row.time_s_low < row.time_s_mean < row.time_s_high
+    for line, own in rows.groupby("line"):
+        best = min(CLOCKS, key=lambda clock: energy_j(clock, 1))
+        delayed = min(CLOCKS, key=lambda clock: energy_j(clock, 1) * train_s(clock, 1))
+        assert list(own[own.least_energy == True].gpu_clock_mhz) == [best], line  # noqa: E712
+        assert list(own[own.least_energy_delay == True].gpu_clock_mhz) == [delayed]  # noqa: E712
+        assert own.least_cost.isna().all(), "there is no price"
+        fastest = own[own.gpu_clock_mhz == 1410].iloc[0]
+        assert fastest.time_ratio == 1 == fastest.energy_ratio
+        frugal = own[own.gpu_clock_mhz == best].iloc[0]
+        assert frugal.energy_ratio == pytest.approx(energy_j(best, 1) / energy_j(1410, 1), rel=1e-4)
+        assert frugal.energy_ratio_low < frugal.energy_ratio < frugal.energy_ratio_high
+        assert frugal.told_apart is None
+
+
+def test_what_the_repeats_cannot_tell_apart_is_said_to_be_so(tmp_path: Path) -> None:
+    of = campaign()
+    made(tmp_path / "quiet", of, scatter=0.0005)
+    made(tmp_path / "loud", of, scatter=0.05)
+    quiet, loud = (table(tmp_path / name, of) for name in ("quiet", "loud"))
+    rivals = quiet.least_energy == False  # noqa: E712
+    assert quiet[rivals].told_apart.eq(True).all()
+    told = loud.set_index("gpu_clock_mhz").told_apart
+    assert told[930].eq(False).all() and told[1410].eq(True).all()
+
+
+def test_where_there_is_a_price_the_cheapest_point_is_marked(tmp_path: Path) -> None:
+    of = campaign()
+    made(tmp_path, of)
+    rows = table(tmp_path, of, pue=1.1, price_per_kwh=0.3)
+    assert rows.least_cost.eq(rows.least_energy).all()
+    row = rows.iloc[0]
+    assert row.cost == pytest.approx(row.energy_j_mean * 1.1 * 0.3 / 3.6e6)
+
+
+def test_points_that_are_slower_and_dearer_are_not_pareto_optimal(tmp_path: Path) -> None:
+    of = campaign()
+    made(tmp_path, of)
+    rows = table(tmp_path, of)
+    points = list(zip(rows.time_s_mean, rows.energy_j_mean, strict=True))
+    for (time, energy), optimal in zip(points, rows.pareto_optimal, strict=True):
+        beaten = any(t <= time and e <= energy and (t, e) != (time, energy) for t, e in points)
+        assert optimal == (not beaten)
+
+
+def test_a_run_that_did_not_have_its_clock_is_left_out_of_its_configuration(tmp_path: Path) -> None:
+    of = campaign()
+    id_ = "resnet50-local-n001-lbs0064-full-gpuclock705mhz"
+    made(tmp_path, of, flags={f"{id_} repeat 2": "clock_not_held"})
+    rows = table(tmp_path, of)
+    assert list(rows[rows.configuration == id_].n_repeats) == [2]
+    metadata = pq.read_schema(tmp_path / "tables" / "operating_points.parquet").metadata
+    assert f'{{"configuration": "{id_}", "repeat": 2, "reason": "clock_not_held"}}' in str(metadata)
+
+
+@pytest.mark.parametrize("width_mm", [88, 180])
+def test_the_figure_marks_what_the_table_says_and_names_what_is_tied(
+    tmp_path: Path, width_mm: int
+) -> None:
+    of = replace(
+        campaign(),
+        figures={"operating_points": {"series": list(campaign().series), "width_mm": width_mm}},
+    )
+    made(tmp_path, of, scatter=0.05)
+    rows = table(tmp_path, of)
+    path = tmp_path / "tables" / "operating_points.parquet"
+    files = draw_figure("operating_points", path, tmp_path / "figure")
+    assert {file.suffix for file in files} == {".pdf", ".svg", ".png", ".csv"}
+    svg = (tmp_path / "figure.svg").read_text()
+    for name in ("least_energy", "least_energy_delay", "front"):
+        assert f'id="{name}' in svg
+    assert svg.count('id="points-') >= 3 * rows.line.nunique()
+    assert "cannot be told apart" in svg
+    assert 'id="least_cost' not in svg or "least cost" not in svg
