@@ -159,6 +159,42 @@ def plan(arguments: argparse.Namespace) -> None:
 
 
 @command(
+    *PLACE,
+    argument("--slowdown", nargs="+", metavar="%", help="more time than the fastest: 10 %%"),
+    argument("--deadline-h", type=float, metavar="H", help="the longest that a run may take"),
+    argument("--carbon-kg", type=float, metavar="KG", help="the most that a run may emit, in CO2e"),
+    argument("--any", action="store_true", help="compare all devices, n and batch sizes too"),
+    argument("--model", type=Path, help="scaling model, for what was not measured"),
+    as_json("one JSON object"),
+    examples=(
+        "scalewatt advise --campaign campaigns/demo.yaml --slowdown 10 %",
+        "scalewatt advise --profile profiles/horeka --deadline-h 24 --any",
+    ),
+)
+def advise(arguments: argparse.Namespace) -> None:
+    """Say which setting takes the least energy within a slowdown, a deadline or a carbon budget."""
+    from scalewatt.scaling.commands import plan_campaign
+    from scalewatt.scaling.planning.advise import Limits, advise, check_limits, share_of
+    from scalewatt.scaling.planning.advise_text import advice_text, settings_of
+    from scalewatt.tracking.exclude import find_place
+
+    slowdown = arguments.slowdown and share_of(" ".join(arguments.slowdown), "--slowdown")
+    limits = Limits(slowdown, arguments.deadline_h, arguments.carbon_kg)
+    check_limits(limits)
+    folders = arguments.campaign, arguments.results, arguments.work
+    place = find_place(arguments.profile, *folders)
+    plan = None
+    if arguments.model is not None:
+        cluster = str(arguments.profile / "cluster.yaml")
+        plan = plan_campaign(cluster, arguments.campaign, arguments.model)
+    found = advise(settings_of(place.campaign, place.results, plan), limits, arguments.any)
+    if arguments.json:
+        print(json.dumps({"advice": [one.as_json() for one in found]}, indent=1))
+    else:
+        print(advice_text(found, limits))
+
+
+@command(
     argument("campaign", type=Path, metavar="CAMPAIGN", help="campaign file"),
     argument("--out", type=Path, metavar="FILE", help="default: <campaign>-pilot.yaml beside it"),
     examples=("scalewatt pilot campaigns/demo.yaml",),

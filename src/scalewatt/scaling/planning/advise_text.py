@@ -1,0 +1,124 @@
+"""Advice in words, and where it is computed from: a campaign's tables, and a scaling model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.operating_points import LEVERS, label_of
+from scalewatt.common.errors import InputError
+from scalewatt.results.tables.read_table import CONFIGURATION_KEY, read_checked
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, LATER
+from scalewatt.scaling.planning.advise import (
+    PREDICTED,
+    Advice,
+    Interval,
+    Limits,
+    Setting,
+    measured_settings,
+    predicted_settings,
+)
+from scalewatt.scaling.planning.plan import POINT
+from scalewatt.scaling.planning.plan_table import Plan
+
+
+def settings_of(campaign: Campaign, results: Path, plan: Plan | None) -> list[Setting]:
+    """Return a campaign's measured settings, and with a plan those that it predicts.
+
+    `results`: the campaign's own folder. InputError without both.
+    """
+    table = results / "tables" / "configurations.parquet"
+    rows: list[dict[str, Any]] = []
+    if table.is_file():
+        rows = read_checked(
+            table, CONFIGURATIONS, unique=CONFIGURATION_KEY, optional=LATER
+        ).to_pylist()
+    elif plan is None:
+        raise InputError(
+            f"{table}: is missing; expected finished runs (`snakemake … tables` makes it), or a scaling "
+            "model with --model"
+        )
+    found = measured_settings(rows, LEVERS)
+    if plan is not None:
+        points = plan.of_level(POINT).to_dict("records")
+        found += predicted_settings(_known(points), campaign.configurations, found)
+    return found
+
+
+def _known(points: list[dict[Any, Any]]) -> list[dict[str, Any]]:
+    """Return rows of a plan with None where pandas has its own null."""
+    return [
+        {str(name): None if value != value else value for name, value in row.items()}
+        for row in points
+    ]
+
+
+def advice_text(found: Sequence[Advice], limits: Limits) -> str:
+    """Return advice for people to read."""
+    if not found:
+        return (
+            "No training has several settings with a known time and energy: there is nothing to choose from."
+            " Operating points of one training are compared; --any compares all settings of one model."
+        )
+    return "\n\n".join(_text(one, limits) for one in found)
+
+
+def _text(advice: Advice, limits: Limits) -> str:
+    lines = [
+        f"{advice.title}: {advice.settings} settings, within {_limit_words(limits)}",
+        f"  fastest:      {_setting(advice.fastest, advice)}",
+    ]
+    if advice.best is None:
+        return "\n".join([*lines, "  least energy: none keeps the limit"])
+    if advice.best is advice.fastest:
+        lines.append("  least energy: the fastest one itself")
+    else:
+        lines.append(f"  least energy: {_setting(advice.best, advice)}")
+        lines.append(f"    {_saving_words(advice)}")
+    if advice.tied:
+        names = "; ".join(_name(one, advice) for one in advice.tied)
+        lines.append(f"    its energy cannot be told apart from that of: {names}")
+    if advice.unsure:
+        lines.append("    its time may exceed the limit: the interval reaches over it")
+    return "\n".join(lines)
+
+
+def _saving_words(advice: Advice) -> str:
+    assert advice.saving is not None and advice.slowdown is not None
+    saving, slower = _percent(advice.saving), _percent(advice.slowdown)
+    words = f"{saving} less energy for {slower} more time than the fastest"
+    if advice.saves is None:
+        return f"{words}; without repeats of both, or of an estimate, that has no interval"
+    if not advice.saves:
+        return f"{words}: cannot be told apart from no saving"
+    return words
+
+
+def _percent(share: Interval) -> str:
+    if share.low is None or share.high is None:
+        return f"{100 * share.value:.1f} %"
+    return f"{100 * share.value:.1f} % ({100 * share.low:.1f} to {100 * share.high:.1f})"
+
+
+def _setting(one: Setting, advice: Advice) -> str:
+    runs = "predicted" if one.origin == PREDICTED else f"{one.repeats} runs" if one.repeats else ""
+    runs = "1 run" if one.repeats == 1 else runs
+    carbon = "" if one.carbon_kg is None else f", {one.carbon_kg:.3g} kg CO2e"
+    return f"{_name(one, advice)}: {one.time_h.value:.4g} h, {one.energy_kwh.value:.4g} kWh{carbon} ({runs})"
+
+
+def _name(one: Setting, advice: Advice) -> str:
+    return (not advice.any_setting and label_of(one.point)) or one.configuration
+
+
+def _limit_words(limits: Limits) -> str:
+    words = []
+    if limits.slowdown is not None:
+        words.append(f"{100 * limits.slowdown:g} % more time than the fastest")
+    if limits.deadline_h is not None:
+        words.append(f"{limits.deadline_h:g} h")
+    if limits.carbon_kg is not None:
+        words.append(f"{limits.carbon_kg:g} kg CO2e")
+    return " and ".join(words)

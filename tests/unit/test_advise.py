@@ -1,0 +1,159 @@
+"""Advice: the least energy within a limit, its saving with its interval, and what cannot be told apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from campaign_files import DEMO, LOCAL, edited, write_yaml
+from operating_runs import CLOCKS, SERIES, campaign, energy_j, made, train_s
+
+from scalewatt.campaign.table_requests import runs_definition
+from scalewatt.cli import main
+from scalewatt.common.errors import InputError
+from scalewatt.results.build import write_tables
+from scalewatt.scaling.planning.advise import (
+    Interval,
+    Limits,
+    advise,
+    check_limits,
+    energy_ratio,
+    measured_settings,
+    ratio_of,
+    share_of,
+)
+
+LINE = "resnet50-local-n001-lbs0064-full"
+
+
+def settings(folder: Path, scatter: float = 0.004) -> list[Any]:
+    of = campaign()
+    made(folder, of, scatter)
+    definition = runs_definition(of, [[run.configuration.id, run.repeat] for run in of.runs()])
+    write_tables(
+        definition | {"facility": {"pue": 1.0, "carbon_g_per_kwh": 400.0}},
+        folder,
+        folder / "tables",
+    )
+    rows = pq.read_table(folder / "tables" / "configurations.parquet").to_pylist()
+    return measured_settings(rows, ("gpu_clock_mhz",))
+
+
+def of_line(found: list[Any], line: str = LINE) -> Any:
+    (own,) = [one for one in found if one.title == line]
+    return own
+
+
+@pytest.mark.parametrize("slowdown", [0.0, 0.05, 0.1, 0.3, 0.8])
+def test_the_least_energy_within_a_slowdown_is_that_of_the_law(
+    tmp_path: Path, slowdown: float
+) -> None:
+    own = of_line(advise(settings(tmp_path), Limits(slowdown=slowdown)))
+    kept = [c for c in CLOCKS if train_s(c, 1) <= (1 + slowdown) * train_s(1410, 1)]
+    best = min(kept, key=lambda clock: energy_j(clock, 1))
+    assert own.best.point == {"gpu_clock_mhz": best}
+    assert own.fastest.point == {"gpu_clock_mhz": 1410}
+    if best == 1410:
+        assert own.saving is None
+        return
+    assert own.saving.value == pytest.approx(1 - energy_j(best, 1) / energy_j(1410, 1), rel=1e-3)
+    assert own.slowdown.value == pytest.approx(train_s(best, 1) / train_s(1410, 1) - 1, rel=1e-3)
+    assert own.saving.low < own.saving.value < own.saving.high
+    assert own.saves and not own.tied
+
+
+def test_a_deadline_and_a_carbon_budget_are_kept_or_none_is_advised(tmp_path: Path) -> None:
+    found = settings(tmp_path)
+    own = of_line(advise(found, Limits(deadline_h=train_s(1005, 1) / 3600 * 1.001)))
+    assert own.best.point == {"gpu_clock_mhz": 1005}
+    carbon_kg = energy_j(930, 1) / 3.6e6 * 0.4 * 1.001
+    own = of_line(
+        advise(found, Limits(carbon_kg=carbon_kg, deadline_h=train_s(930, 1) / 3600 * 1.001))
+    )
+    assert own.best.point == {"gpu_clock_mhz": 930}
+    assert of_line(advise(found, Limits(deadline_h=1e-3))).best is None
+
+
+def test_what_repeats_cannot_tell_apart_is_no_saving_that_is_promised(tmp_path: Path) -> None:
+    own = of_line(advise(settings(tmp_path, scatter=0.2), Limits(slowdown=0.2)))
+    assert own.saves is False
+    assert own.tied or own.best.point == {"gpu_clock_mhz": 1155}
+    assert own.unsure
+
+
+def test_settings_of_another_n_are_compared_only_where_any_may_be_taken(tmp_path: Path) -> None:
+    found = settings(tmp_path)
+    assert len(advise(found, Limits(slowdown=0.1))) == 2
+    (all_,) = advise(found, Limits(slowdown=0.1), any_setting=True)
+    assert all_.settings == 2 * len(CLOCKS)
+    assert all_.fastest.configuration.startswith("resnet50-local-n002")
+
+
+def test_a_ratio_without_an_interval_of_both_has_none() -> None:
+    assert ratio_of(Interval(2.0, 1.8, 2.2), Interval(1.0)) == Interval(2.0)
+    found = ratio_of(Interval(2.0, 1.8, 2.2), Interval(1.0, 0.9, 1.1))
+    assert found.low == pytest.approx(2 * (1 - 0.02**0.5))
+
+
+def test_an_estimate_leaves_more_open_than_its_repeats(tmp_path: Path) -> None:
+    one, other = settings(tmp_path)[:2]
+    before = energy_ratio(one, other)
+    for setting in (one, other):
+        setting.row.update(
+            energy_origin="estimated", energy_low_kwh=0.5 * setting.energy_kwh.value,
+            energy_high_kwh=2 * setting.energy_kwh.value, gpu_energy_low_kwh=0.5 * setting.energy_kwh.value,
+            gpu_energy_high_kwh=2 * setting.energy_kwh.value,
+        )  # fmt: skip
+    after = energy_ratio(one, other)
+    assert after.low < before.low and after.high > before.high
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("10 %", 0.1), ("10%", 0.1), ("7.5", 0.075), ("0", 0.0)]
+)
+def test_a_slowdown_is_read_as_per_cent(text: str, share: float) -> None:
+    assert share_of(text, "--slowdown") == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["-1", "ten", "1e3", "2000", "10 %%", ""])
+def test_another_slowdown_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="expected per cent"):
+        share_of(text, "--slowdown")
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(), Limits(deadline_h=0.0), Limits(carbon_kg=float("nan"))]
+)
+def test_limits_that_are_none_are_refused(limits: Limits) -> None:
+    with pytest.raises(InputError):
+        check_limits(limits)
+
+
+def test_the_command_says_saving_slowdown_and_ties(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings(tmp_path / "results" / "demo")
+    content = edited({("series", SERIES, "gpu_clock_mhz"): list(CLOCKS)}, DEMO)
+    path = write_yaml(tmp_path / "levers.yaml", content)
+    where = (
+        "--profile",
+        str(LOCAL.parent),
+        "--campaign",
+        str(path),
+        "--results",
+        str(tmp_path / "results"),
+    )
+    assert main(["advise", *where, "--slowdown", "35", "%"]) == 0
+    said = capsys.readouterr().out
+    assert f"{LINE}: 5 settings, within 35 % more time than the fastest" in said
+    assert "least energy: GPU clock 930 MHz:" in said and "(3 runs)" in said
+    assert "less energy for 34.4 % (" in said
+    assert main(["advise", *where, "--slowdown", "35", "--json"]) == 0
+    advice = json.loads(capsys.readouterr().out)["advice"]
+    assert {one["best"]["gpu_clock_mhz"] for one in advice} == {930.0}
+    monkeypatch.chdir(tmp_path)
+    assert main(["advise", *where[:-1], "elsewhere", "--slowdown", "10"]) == 1
+    assert "tables/configurations.parquet: is missing" in capsys.readouterr().err
