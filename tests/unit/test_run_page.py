@@ -18,11 +18,13 @@ from run_files import WHOLE, absent, make_run, make_spec, part, trace, write_tra
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table
+from scalewatt.energies.accounting.energy_schema import TELEMETRY_SCHEMA
 from scalewatt.figures import run_page as figure_module
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures import run_page_table
 from scalewatt.results.figures.run_page_table import (
     BINS,
+    Band,
     RunPage,
     Span,
     power_by_place,
@@ -73,6 +75,24 @@ def made(
 
 def page_of(files: RunFiles, excluded: str | None = None) -> RunPage:
     return read_page(files.results, files.configuration, files.repeat, excluded)
+
+
+def with_clocks(files: RunFiles, nodes: list[str], mhz: list[float | None]) -> RunFiles:
+    """The run with telemetry: the clock of GPU 0 of each node, a reading a second."""
+    rows = [
+        {
+            "segment": 0,
+            "time": round((CLOCK + second) * 1e6),
+            **{"node": node, "device_kind": "gpu", "device_index": 0},
+            **{"quantity": quantity, "unit": "MHz", "value": value},
+        }
+        for node in nodes
+        for second, value in enumerate(mhz)
+        for quantity in ("clock_sm", "temperature")
+    ]
+    table = pa.Table.from_pylist(rows, TELEMETRY_SCHEMA)
+    write_table(table, files.energy.with_suffix(".telemetry.parquet"))
+    return files
 
 
 # --- what a page shows ----------------------------------------------------------------------------
@@ -403,3 +423,36 @@ def test_ranks_that_share_a_gpu_are_processes_in_the_title_too(
     path = files.folder / "provenance.json"
     write_json(path, read_json(path) | {"gpus": {"n1": held}})
     assert f": {words} on 1 node," in figure_module.title(page_of(files))
+
+
+@pytest.mark.parametrize("nodes", [1, 5])
+def test_a_clock_that_was_asked_for_is_shown_beside_the_power(tmp_path: Path, nodes: int) -> None:
+    names = [f"n{number}" for number in range(1, nodes + 1)]
+    samples = [row for name in names for row in seconds(10, node=name)]
+    files = made(
+        tmp_path,
+        samples,
+        nodes=nodes,
+        gpus=nodes,
+        ranks_per_node=1,
+        operating_point={"gpu_clock_mhz": 1200.0},
+    )
+    page = page_of(with_clocks(files, names, [1410.0, None, *[1200.0] * 8]))
+    if nodes == 1:
+        assert isinstance(page.clocks, tuple)
+        (trace_,) = page.clocks
+        assert trace_.power_w[0] == 1410 and np.isnan(trace_.power_w[1])
+        assert trace_.time_s == pytest.approx(np.arange(10))
+    else:
+        assert isinstance(page.clocks, Band)
+        assert (page.clocks.devices, page.clocks.high_w.max()) == (nodes, 1410)
+    figure = figure_module.draw(page)
+    labelled = [axes for axes in figure.axes if "GPU clock (MHz)" in axes.get_ylabel()]
+    assert labelled == figure.axes[-1:]
+    (asked,) = [line for line in labelled[0].lines if line.get_gid() == "asked"]
+    assert set(asked.get_ydata()) == {1200.0}
+
+
+def test_without_a_clock_asked_for_none_is_shown(tmp_path: Path) -> None:
+    files = with_clocks(made(tmp_path, seconds(10)), ["n1"], [1410.0] * 10)
+    assert page_of(files).clocks is None

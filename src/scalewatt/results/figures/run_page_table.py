@@ -298,6 +298,8 @@ def _clocks(
     """Return the GPUs' clocks on the page: of each GPU, or of many nodes together."""
     path = files.energy.with_suffix(".telemetry.parquet")
     columns = (*_TIME, *_DEVICE, "quantity", "value")
+    if not path.is_file():  # an archive may leave it out
+        return None
     found = pd.concat(list(_samples(path, columns)) or [_NOTHING.assign(quantity=None)])
     found = found[found["quantity"] == "clock_sm"]
     if found.empty:
