@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from campaign_files import DEMO, LOCAL, edited
+import yaml
+from campaign_files import DEMO, LOCAL, edited, write_yaml
 from operating_runs import CLOCKS, GPUS, SAMPLES, SERIES, campaign, energy_j, made, table, train_s
 
 from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluster
@@ -22,6 +23,7 @@ from scalewatt.energies.accounting.throttling import operating_point_flags, stat
 from scalewatt.figures.draw_figure import draw_figure
 from scalewatt.recordings.telemetry import TelemetrySeries
 from scalewatt.scaling.model.training_kind import kind_of_spec
+from scalewatt.scaling.planning.pilot import make_pilot
 
 # --- campaigns ------------------------------------------------------------------------------------
 
@@ -87,6 +89,16 @@ def test_trainings_at_several_clocks_are_several_kinds_for_the_scaling_model() -
     kinds = {kind_of_spec(run_spec(found, id_, 1)).name for id_ in found.configurations}
     assert len(kinds) == len(CLOCKS)
     assert any("gpu_clock_mhz=705" in kind for kind in kinds)
+
+
+def test_a_pilot_of_clocks_calibrates_each_of_them(tmp_path: Path) -> None:
+    content = edited({("series", SERIES, "gpu_clock_mhz"): [705, 1410]}, DEMO)
+    path = write_yaml(tmp_path / "levers.yaml", content)
+    pilot = expand(yaml.safe_load(make_pilot(path).text), path, known_devices())
+    asked = {
+        str(one.operating_point) for one in pilot.configurations.values() if one.model == "resnet50"
+    }
+    assert {str({"gpu_clock_mhz": clock}) for clock in (705.0, 1410.0)} <= asked
 
 
 # --- cluster files --------------------------------------------------------------------------------

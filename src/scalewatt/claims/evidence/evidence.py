@@ -24,6 +24,7 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.campaign.campaign_types import Campaign
+from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.claims.evidence.claim_types import NotTestable
 from scalewatt.results.tables.frames import frame_of
@@ -365,7 +366,7 @@ def unlike_paper(point: Point, epochs: int | None = None) -> tuple[str, ...]:
         found.append(f"precision {row['precision'] or 'unknown'}, not {PRECISION.get(point.model)}")
     if row["loader"] == "synthetic":
         found.append("synthetic data")
-    found += [name for name in ("channels_last", "compile") if row[name]]
+    found += [name for name in ("channels_last", "compile", *LEVERS) if row[name]]
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.external_command import is_command
 from scalewatt.campaign.load import expand, load_campaign
 from scalewatt.campaign.model_registry import model_key
+from scalewatt.campaign.operating_points import LEVERS, with_single_points
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
@@ -29,7 +30,7 @@ IMAGES = 100_000
 """And so many images per GPU, some minutes on an A100: the start should be a small part of a run."""
 _PARTS = 1000
 _DROPPED = ("series", "figures", "energy_budget_kwh", "idle_probe")
-_OF_A_SERIES = ("model", "phase", "device", "protocol")
+_OF_A_SERIES = ("model", "phase", "device", "protocol", *LEVERS)
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,10 @@ def write_pilot(path: Path, out: Path | None) -> str:
 
 def make_pilot(path: Path) -> Pilot:
     """Return the pilot of the campaign at `path`; InputError if nothing of it can be calibrated."""
-    content, campaign = read_yaml(path), load_campaign(path)
+    campaign = load_campaign(path)
     if campaign.registered:
         raise InputError(f"{path}: is of runs made elsewhere; expected a campaign that trains")
+    content = with_single_points(read_yaml(path))
     devices = known_devices()
     series: dict[str, dict[str, Any]] = {}
     left_out = []
