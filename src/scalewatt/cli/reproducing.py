@@ -59,6 +59,7 @@ def completion(arguments: argparse.Namespace) -> None:
     argument(
         "--author", action="append", default=[], metavar="NAME", help="may be given several times"
     ),
+    argument("--agent", metavar="NAME", help="who ran the campaign"),
     argument(
         "--allow-private",
         action="store_true",
@@ -79,6 +80,7 @@ def export(arguments: argparse.Namespace) -> None:
         tuple(arguments.author),
         arguments.allow_private,
         arguments.out,
+        arguments.agent,
     )
     cluster = arguments.cluster or arguments.profile / "cluster.yaml"
     print("\n".join(export_campaign(arguments.campaign, cluster, arguments.results, options)))
