@@ -34,8 +34,15 @@ TERMS = {name: f"http://schema.org/{name}" for name in SCHEMA_ORG} | {
 """What archives use of the context of RO-Crate 1.1 (version 1.1.3), which the validator would fetch."""
 
 
-RECOMMENDED_AND_LACKING: list[str] = []
-"""In the validator's words."""
+LACKING = [
+    "The Action SHOULD have an endTime",  # a simulation's clock stands in 2000
+    "The Application SHOULD have a url",  # scalewatt has no page of its own
+    "The SoftwareApplication id SHOULD be an absolute URI",
+    "The `publisher` property",  # nobody is asked for one, or where authors work
+    "The author SHOULD have a Contextual Entity",
+    "The author SHOULD have an organizational affiliation",
+]
+"""What of the recommended is not in an archive, and why; the validator's words begin so."""
 
 
 def issues(crate: Path, recommended: bool = False) -> list[str]:
@@ -75,9 +82,11 @@ def test_an_exported_archive_is_a_valid_process_run_crate(tmp_path: Path) -> Non
 def test_what_an_archive_lacks_of_the_recommended_is_known(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project")
     measured(project)
-    archive = project.export(agent="Grace Hopper", license="CC-BY-4.0")
-    found = issues(unpacked(archive, tmp_path / "crate"), recommended=True)
-    assert sorted(set(found)) == RECOMMENDED_AND_LACKING
+    given = {"agent": "Grace Hopper", "authors": ("Ada Lovelace",), "license": "CC-BY-4.0"}
+    crate = unpacked(project.export(**given), tmp_path / "crate")
+    found = sorted(set(issues(crate, recommended=True)))
+    assert [one for one in found if not one.startswith(tuple(LACKING))] == []
+    assert len(found) == len(LACKING), found
 
 
 def test_the_published_rows_are_a_valid_process_run_crate(tmp_path: Path) -> None:

@@ -174,7 +174,8 @@ def _software_of(run: ArchivedRun) -> tuple[list[Node], list[Node]]:
     }
     own = versions.pop("scalewatt", None)
     packages = package_nodes(versions)
-    commit = run.provenance.get("commit")
+    trained = [one["commit"] for one in run.segments if one.get("commit")]
+    commit = trained[-1] if trained else run.provenance.get("commit")
     tool = scalewatt_node(own, str(commit) if commit else None, packages)
     return [*_program(run), tool], packages
 

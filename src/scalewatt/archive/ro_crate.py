@@ -97,8 +97,16 @@ def metadata(files: Mapping[str, Entry], description: Description) -> bytes:
         profile_node(),
         *description.activities.nodes,
     ]
-    content = {"@context": list(CONTEXT), "@graph": graph}
+    content = {"@context": list(CONTEXT), "@graph": [_plain(node) for node in graph]}
     return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _plain(node: Node) -> Node:
+    """Return a node whose lists of one are that one, as RO-Crate 1.1 recommends; parts stay a list."""
+    return {
+        key: value[0] if isinstance(value, list) and len(value) == 1 and key != "hasPart" else value
+        for key, value in node.items()
+    }
 
 
 def _parts(files: Mapping[str, Entry], description: Description, root: Node) -> list[Node]:
