@@ -89,7 +89,7 @@ def test_the_metadata_are_what_ro_crate_demands(project: Project) -> None:
     assert root["@type"] == "Dataset" and root["name"] and root["description"]
     assert root["datePublished"] == "2000-01-01"  # where the simulator's clock stands
     assert nodes[root["license"]["@id"]]["name"] == "CC-BY-4.0"
-    assert nodes[root["author"][0]["@id"]] == {
+    assert nodes[root["author"]["@id"]] == {
         "@id": "#Ada-Lovelace",
         "@type": "Person",
         "name": "Ada Lovelace",

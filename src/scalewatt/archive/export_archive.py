@@ -15,7 +15,8 @@ from typing import Any
 
 from scalewatt.archive.archive_file import write_archive
 from scalewatt.archive.file_selection import Content, campaign_files, results_content
-from scalewatt.archive.ro_crate import METADATA, PAPER, Description, metadata, of_runs
+from scalewatt.archive.process_run import ArchivedRun, activities_of
+from scalewatt.archive.ro_crate import METADATA, PAPER, Description, metadata, person_id
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.imported_campaign import as_imported, imported_content
@@ -50,6 +51,8 @@ class ExportOptions:
     allow_private: bool = False
     out: Path | None = None
     """Default: <campaign>.crate.zip."""
+    agent: str | None = None
+    """Name of whoever ran the campaign."""
 
 
 def export_campaign(
@@ -106,17 +109,12 @@ def _description_of(
     campaign: Campaign, results: Path, content: Content, options: ExportOptions
 ) -> Description:
     base = f"results/{campaign.name}"
-    provenances = [
-        read_json_object(
-            results / campaign.name / "runs" / configuration / str(repeat) / "provenance.json"
-        )
-        for configuration, repeat in content.runs
-    ]
+    runs = _archived_runs(campaign, results / campaign.name, content)
     folders = sorted({path.split("/")[0] for path in content.files if "/" in path})
-    made = [f"{base}/{name}/" for name in ("runs", "energy") if name in folders]
-    nodes, about, day = of_runs(provenances, f"campaigns/{campaign.name}.yaml", made)
+    activities = activities_of(runs, person_id(options.agent) if options.agent else None)
+    day = activities.last_day
     planned = sum(campaign.repeats.values())
-    simulated = sum(bool(one.get("simulated")) for one in provenances)
+    simulated = sum(bool(one.provenance.get("simulated")) for one in runs)
     dated = (
         "the day of the last run's end" if day else "the day of the export: no run records its time"
     )
@@ -142,9 +140,33 @@ def _description_of(
             **{f"{base}/{name}/": _FOLDERS.get(name, "Further files") for name in folders},
             f"{base}/report.html": "All results on one self-contained page",
         },
-        activities=nodes,
-        about=about,
+        activities=activities,
+        agent=options.agent,
     )
+
+
+_INPUT = "spec.json"
+
+
+def _archived_runs(campaign: Campaign, results: Path, content: Content) -> list[ArchivedRun]:
+    """Return the archive's runs, with the paths of their own files in it."""
+    base, found = f"results/{campaign.name}", []
+    for configuration, repeat in content.runs:
+        folder = f"runs/{configuration}/{repeat}/"
+        others = [f"{kind}/{configuration}/{repeat}." for kind in ("energy", "traces")]
+        own = [path for path in content.files if path.startswith((folder, *others))]
+        inputs = (f"campaigns/{campaign.name}.yaml", f"{base}/{folder}{_INPUT}")
+        found.append(
+            ArchivedRun(
+                configuration,
+                repeat,
+                read_json_object(results / folder / _INPUT),
+                read_json_object(results / folder / "provenance.json"),
+                inputs,
+                tuple(f"{base}/{path}" for path in own if path != f"{folder}{_INPUT}"),
+            )
+        )
+    return found
 
 
 def _size(count: int) -> str:

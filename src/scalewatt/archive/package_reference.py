@@ -7,8 +7,12 @@ Writes ro-crate-metadata.json and manifest.json over its files, the same for the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from scalewatt.archive.crate_software import package_nodes, scalewatt_node, to
+from scalewatt.archive.process_run import COMPLETED, Activities
 from scalewatt.archive.ro_crate import METADATA, PAPER, Description, metadata
 from scalewatt.common.files import read_json, write_text
 from scalewatt.common.schema_validation import PROJECT_ROOT
@@ -16,6 +20,7 @@ from scalewatt.reproduction.manifests import MANIFEST, REFERENCE, ArchiveManifes
 
 FOLDER = PROJECT_ROOT / "reference"
 NAME = "published"
+MODEL = "scaling_model.json"
 DESCRIPTIONS = {
     "published_results.csv": "Every published number of a training: one row each, with where it stands",
     "claims.csv": "160 statements of the paper, each with its quantity and value",
@@ -23,7 +28,7 @@ DESCRIPTIONS = {
     "portable_checks.csv": "What is checked of portable claims on other models' trainings",
     "tolerances.csv": "How far off a number may be, each with its reason and when it was chosen",
     "inconsistencies.csv": "Where the paper contradicts itself or the facts, and the reading chosen",
-    "scaling_model.json": "The scaling model of time and energy, calibrated on the published rows",
+    MODEL: "The scaling model of time and energy, calibrated on the published rows",
 }
 
 
@@ -31,7 +36,7 @@ def reference_texts(folder: Path = FOLDER) -> dict[str, str]:
     """Return the texts of ro-crate-metadata.json and manifest.json over the folder's other files."""
     files = {name: folder / name for name in DESCRIPTIONS}
     entries = entries_of(files)
-    made = str(read_json(folder / "scaling_model.json")["provenance"]["made"])[:10]
+    model = read_json(folder / MODEL)["provenance"]
     description = Description(
         name="scalewatt: the published results of Huber et al. 2025",
         description=(
@@ -40,14 +45,33 @@ def reference_texts(folder: Path = FOLDER) -> dict[str, str]:
             "not. Date: the day the scaling model was calibrated. manifest.json has the SHA-256 of every "
             "other file."
         ),
-        date_published=made,
+        date_published=str(model["made"])[:10],
         license="BSD-3-Clause",
         descriptions=DESCRIPTIONS,
+        activities=_calibration(model),
     )
     described = metadata(entries, description)
     entries |= entries_of({METADATA: described})
     manifest = ArchiveManifest(NAME, REFERENCE, entries)
     return {METADATA: described.decode(), MANIFEST: manifest.text()}
+
+
+def _calibration(made: Mapping[str, Any]) -> Activities:
+    """Return the activity that made the scaling model, by the provenance in the model's file."""
+    packages = package_nodes(made["versions"])
+    tool = scalewatt_node(None, None, packages)
+    calibration = {
+        "@id": "#calibration",
+        "@type": "CreateAction",
+        "name": "Calibration of the scaling model",
+        "description": "`scalewatt calibrate reference`; the model's file records how.",
+        "endTime": made["made"],
+        "actionStatus": COMPLETED,
+        "instrument": [to(tool["@id"])],
+        "object": [to("published_results.csv")],
+        "result": [to(MODEL)],
+    }
+    return Activities((calibration, tool, *packages), (calibration["@id"],))
 
 
 def main() -> None:

@@ -1,27 +1,27 @@
 """ro-crate-metadata.json: what an archive is, in the terms of RO-Crate 1.1 and schema.org.
 
-Specification: https://w3id.org/ro/crate/1.1. It follows from the content alone: no date of writing.
+Specification: https://w3id.org/ro/crate/1.1, with the profile Process Run Crate. It follows from the
+content alone: no date of writing.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Any
 from urllib.parse import quote
 
+from scalewatt.archive.crate_software import Node, to
+from scalewatt.archive.process_run import PROFILE, PROFILE_TERMS, Activities, profile_node
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.reproduction.manifests import MANIFEST, Entry
 
 METADATA = "ro-crate-metadata.json"
 CONFORMS_TO = "https://w3id.org/ro/crate/1.1"
-CONTEXT = (f"{CONFORMS_TO}/context", {"sha256": "http://schema.org/sha256"})
-"""RO-Crate's terms, and one of schema.org that they lack."""
+CONTEXT = (f"{CONFORMS_TO}/context", {"sha256": "http://schema.org/sha256", **PROFILE_TERMS})
+"""RO-Crate's terms, and those of schema.org and the profile that they lack."""
 PAPER = "https://arxiv.org/abs/2508.07706"
 NO_LICENSE = "#no-license"
 _TYPES = {
@@ -41,8 +41,6 @@ _AUTHORS = (
     *("Deifilia Kieckhefen", "Markus Götz", "Achim Streit", "Charlotte Debus"),
 )
 
-Node = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class Description:
@@ -57,10 +55,10 @@ class Description:
     authors: tuple[str, ...] = ()
     descriptions: Mapping[str, str] = field(default_factory=dict)
     """Descriptions of single files and folders, by path."""
-    activities: tuple[Node, ...] = ()
-    """The activities that made them (`of_runs`), and their software."""
-    about: tuple[str, ...] = ()
-    """Ids of the activities among these."""
+    activities: Activities = field(default_factory=Activities)
+    """What made them."""
+    agent: str | None = None
+    """Name of whoever ran the activities; None if it is not known."""
 
 
 def metadata(files: Mapping[str, Entry], description: Description) -> bytes:
@@ -71,33 +69,44 @@ def metadata(files: Mapping[str, Entry], description: Description) -> bytes:
         "name": description.name,
         "description": description.description,
         "datePublished": description.date_published,
-        "license": _to(_license_id(description.license)),
-        "citation": _to(PAPER),
+        "conformsTo": [to(PROFILE)],
+        "license": to(_license_id(description.license)),
+        "citation": to(PAPER),
         "hasPart": [],
     }
     if description.authors:
-        root["author"] = [_to(_person_id(name)) for name in description.authors]
-    if description.about:
-        root["mentions"] = [_to(id_) for id_ in description.about]
+        root["author"] = [to(person_id(name)) for name in description.authors]
+    if description.activities.ids:
+        root["mentions"] = [to(id_) for id_ in description.activities.ids]
+    people = (*description.authors, *filter(None, [description.agent]), *_AUTHORS)
     graph = [
         {
             "@id": METADATA,
             "@type": "CreativeWork",
-            "about": _to("./"),
-            "conformsTo": _to(CONFORMS_TO),
+            "about": to("./"),
+            "conformsTo": to(CONFORMS_TO),
         },
         root,
         *_parts(files, description, root),
         _license(description.license),
         *(
-            {"@id": _person_id(name), "@type": "Person", "name": name}
-            for name in dict.fromkeys((*description.authors, *_AUTHORS))
+            {"@id": person_id(name), "@type": "Person", "name": name}
+            for name in dict.fromkeys(people)
         ),
         _paper(),
-        *description.activities,
+        profile_node(),
+        *description.activities.nodes,
     ]
-    content = {"@context": list(CONTEXT), "@graph": graph}
+    content = {"@context": list(CONTEXT), "@graph": [_plain(node) for node in graph]}
     return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _plain(node: Node) -> Node:
+    """Return a node whose lists of one are that one, as RO-Crate 1.1 recommends; parts stay a list."""
+    return {
+        key: value[0] if isinstance(value, list) and len(value) == 1 and key != "hasPart" else value
+        for key, value in node.items()
+    }
 
 
 def _parts(files: Mapping[str, Entry], description: Description, root: Node) -> list[Node]:
@@ -126,9 +135,9 @@ def _parts(files: Mapping[str, Entry], description: Description, root: Node) -> 
                 "description": description.descriptions.get(folder, "Files of the archive"),
                 "hasPart": [],
             }
-            root["hasPart"].append(_to(quote(folder)))
+            root["hasPart"].append(to(quote(folder)))
         whole = root if folder is None else folders[folder]
-        whole["hasPart"].append(_to(one["@id"]))
+        whole["hasPart"].append(to(one["@id"]))
     return [*folders.values(), *found]
 
 
@@ -138,67 +147,6 @@ def _folder(path: str) -> str | None:
     if len(parts) == 1:
         return None
     return "/".join(parts[: min(3, len(parts) - 1)]) + "/"
-
-
-def of_runs(
-    provenances: Iterable[Mapping[str, Any]], object_id: str, result_ids: Iterable[str]
-) -> tuple[tuple[Node, ...], tuple[str, ...], str | None]:
-    """Return what runs were made with, from their provenances: nodes, the activity's id, its last day."""
-    known = list(provenances)
-    times = [s for one in known for s in one.get("segments") or () if isinstance(s, dict)]
-    starts, ends = (
-        [s[key] for s in times if isinstance(s.get(key), int | float)]
-        for key in ("started_s", "ended_s")
-    )
-    software = sorted({pair for one in known for pair in _software(one)})
-    simulated = any(one.get("simulated") for one in known)
-    activity: Node = {
-        "@id": "#runs",
-        "@type": "CreateAction",
-        "name": "Simulated runs" if simulated else "Runs under the energy monitor perun",
-        "description": f"{len(known)} runs; the provenance.json of each records what it was made with.",
-        "instrument": [_to(_software_id(*pair)) for pair in software],
-        "object": [_to(object_id)],
-        "result": [_to(id_) for id_ in result_ids],
-    }
-    if starts:
-        activity["startTime"] = _moment(min(starts))
-    if ends:
-        activity["endTime"] = _moment(max(ends))
-    nodes = [
-        {
-            "@id": _software_id(name, version),
-            "@type": "SoftwareApplication",
-            "name": name,
-            "softwareVersion": version,
-        }
-        for name, version in software
-    ]
-    day = _moment(max(ends))[:10] if ends else None
-    return (activity, *nodes), ("#runs",), day
-
-
-def _software(provenance: Mapping[str, Any]) -> list[tuple[str, str]]:
-    packages = provenance.get("packages")
-    found = [
-        (str(name), str(version))
-        for name, version in (packages.items() if isinstance(packages, dict) else ())
-        if version is not None
-    ]
-    commit = provenance.get("commit")
-    return [*found, *([("scalewatt, commit", str(commit))] if commit else [])]
-
-
-def _software_id(name: str, version: str) -> str:
-    return "#software-" + re.sub(r"[^A-Za-z0-9.]+", "-", f"{name}-{version}")
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _to(id_: str) -> Node:
-    return {"@id": id_}
 
 
 def _license_id(given: str | None) -> str:
@@ -215,7 +163,8 @@ def _license(given: str | None) -> Node:
     return {**node, "name": "No licence was given", "description": why}
 
 
-def _person_id(name: str) -> str:
+def person_id(name: str) -> str:
+    """Return the id of a person, which follows from the name."""
     return "#" + quote(name.replace(" ", "-"))
 
 
@@ -224,7 +173,7 @@ def _paper() -> Node:
         "@id": PAPER,
         "@type": "ScholarlyArticle",
         "name": "Energy Consumption in Parallel Neural Network Training",
-        "author": [_to(_person_id(name)) for name in _AUTHORS],
+        "author": [to(person_id(name)) for name in _AUTHORS],
         "datePublished": "2025",
         "identifier": "arXiv:2508.07706",
     }
@@ -243,7 +192,7 @@ def check_metadata(text: bytes, files: Mapping[str, Entry], where: str) -> None:
             for key in ("name", "description", "datePublished", "license", "hasPart")
             if not root.get(key)
         ]
-        if descriptor["about"] != _to("./") or descriptor["conformsTo"] != _to(CONFORMS_TO):
+        if descriptor["about"] != to("./") or descriptor["conformsTo"] != to(CONFORMS_TO):
             wrong.append(f"its descriptor does not conform to {CONFORMS_TO}")
         for path, entry in files.items():
             if path == METADATA:
