@@ -77,6 +77,9 @@ ESTIMATE_BOUNDS = tuple(
 
 NET = "net_"
 
+OVER_TIME = "carbon_over_time_kg"
+"""What a run emitted by a file of carbon intensity, along its power; beside the constant's `carbon_kg`."""
+
 QUANTITIES = (
     "runtime_h",
     "gpu_hours",
@@ -86,6 +89,7 @@ QUANTITIES = (
     "passes_per_gpuh",
     "throughput_samples_per_s",
     *ENERGY_QUANTITIES,
+    OVER_TIME,
     *WHOLE_QUANTITIES,
     "idle_energy_kwh",
     *(f"{NET}{name}" for name in ENERGY_QUANTITIES),
@@ -98,6 +102,10 @@ QUANTITIES = (
 SUMMARY = ("mean", "sd", "low", "high")
 PARTS = (*SUMMARY, "population_sd")
 """How a configuration's row sums up a quantity of its repeats."""
+
+LATEST = (OVER_TIME, *(f"{OVER_TIME}_{part}" for part in PARTS))
+LATER = (*ESTIMATE_BOUNDS, *LATEST)
+"""Columns of RUNS and CONFIGURATIONS that tables of earlier versions lack, LATEST those of the last."""
 
 RUNS = pa.schema(
     [
