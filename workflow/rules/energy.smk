@@ -60,6 +60,7 @@ if CARBON_FILE is not None:
             f"{ENERGY}.carbon.parquet",
         priority: 50
         retries: 0
+        localrule: True
         conda:
             "../../envs/analysis.yaml"
         params:
