@@ -40,8 +40,8 @@ _RESOLUTION = re.compile(r"PT(\d+)M")
 _AHEAD_S = {"UTC": 0.0, "CET": 3600.0, "CEST": 7200.0}
 _LOCAL = ("CET", "CET/CEST")
 _CENTRAL_EUROPE = ZoneInfo("Europe/Brussels")
-_NOT_KNOWN = ("-", "n/a", "")
-_NOT_THERE = "n/e"
+_NOT_KNOWN = ("-", "n/a", "N/A", "")
+_NOT_THERE = ("n/e", "N/E")
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +112,9 @@ def _wide(path: Path, table: pd.DataFrame, keys: Mapping[str, str]) -> _Rows:
 
 
 def _long(path: Path, table: pd.DataFrame, time: str, type_: str, power: str) -> _Rows:
-    types = table[type_].map(column_key)
-    _check_types(path, list(types.unique()))
+    known = {name: column_key(name) for name in table[type_].unique()}
+    _check_types(path, list(known.values()))
+    types = table[type_].map(known)
     facts = pd.DataFrame({"time": table[time], "type": types, "mw": _powers(path, table[power])})
     twice = facts.duplicated(["time", "type"])
     if twice.any():
@@ -141,8 +142,8 @@ def _check_types(path: Path, types: list[str]) -> None:
 
 def _powers(path: Path, texts: pd.Series) -> Floats:
     """Return MW, (n,); NaN where a value is not known, or the type does not exist in any row."""
-    absent = texts.str.casefold() == _NOT_THERE
-    said = texts.where(~(absent | texts.str.casefold().isin(_NOT_KNOWN)), "")
+    absent = texts.isin(_NOT_THERE)
+    said = texts.where(~(absent | texts.isin(_NOT_KNOWN)), "")
     values = as_numbers(said)
     check_values(path, said, values, "MW")
     return values if np.isnan(values).all() else np.where(absent, 0.0, values)
