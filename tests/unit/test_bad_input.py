@@ -150,6 +150,14 @@ CLUSTERS = {
         {("carbon_intensity",): {"value": 300}},
         ["carbon_intensity", "missing key 'source'"],
     ),
+    "a carbon intensity without a value or a file": (
+        {("carbon_intensity",): {"source": "the grid"}},
+        ["carbon_intensity", "missing key 'value' or 'file'", "CSV file"],
+    ),
+    "a carbon file without a name": (
+        {("carbon_intensity",): {"file": "", "source": "the grid"}},
+        ["carbon_intensity.file"],
+    ),
     "a launcher's unknown placeholder": (
         {("launcher",): "mpiexec -n {ranks}"},
         ["launcher", "{ranks}", "{gpus}", "{nodes}"],

@@ -35,6 +35,7 @@ from scalewatt.energies.accounting import energy_schema as energy_tables
 from scalewatt.energies.integration.sample_checks import SAMPLE_FLAGS
 from scalewatt.figures.draw_figure import FIGURES, NAMED
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
+from scalewatt.results.carbon import carbon_table
 from scalewatt.results.figures import figure_schema
 from scalewatt.results.other_sources import CROSS_CHECKS
 from scalewatt.results.tables import idle
@@ -74,6 +75,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "energy/<configuration>/<repeat>.flags.parquet": energy_tables.FLAGS_SCHEMA,
     "energy/<configuration>/<repeat>.telemetry.parquet": energy_tables.TELEMETRY_SCHEMA,
     "energy/<configuration>/<repeat>.cross-checks.parquet": energy_tables.CROSS_CHECKS_SCHEMA,
+    "energy/<configuration>/<repeat>.carbon.parquet": carbon_table.CARBON,
     "tables/idle.parquet": idle.IDLE,
 }
 TYPES = {
@@ -134,7 +136,7 @@ def columns(heading: str) -> list[list[str]]:
 
 def test_every_table_of_the_code_is_documented() -> None:
     beside = (plan_table, prediction_table)
-    modules = (results_schema, figure_schema, energy_tables, idle, *beside)
+    modules = (results_schema, figure_schema, energy_tables, idle, carbon_table, *beside)
     written = [v for module in modules for v in vars(module).values() if isinstance(v, pa.Schema)]
     documented = list(SCHEMAS.values())
     assert all(any(one is other for other in documented) for one in [*written, EVENTS_SCHEMA])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 HERE = Path(__file__).parent
@@ -97,9 +98,16 @@ class Rule:
 
 
 @pytest.fixture(scope="module")
-def rules() -> list[Rule]:
-    """The rules of all cases."""
-    done = run(sys.executable, HERE / "rules_of_workflow.py", *CASES)
+def rules(tmp_path_factory: pytest.TempPathFactory) -> list[Rule]:
+    """The rules of all cases, and of a cluster with a file of carbon intensity."""
+    folder = tmp_path_factory.mktemp("cluster")
+    grid = folder / "grid.csv"
+    grid.write_text("time,g_per_kwh\n1795000000,300\n1795003600,400\n")
+    cluster = yaml.safe_load((ROOT / "profiles" / "local" / "cluster.yaml").read_text())
+    carbon = {"file": str(grid), "source": "a test"}
+    (folder / "cluster.yaml").write_text(yaml.safe_dump({**cluster, "carbon_intensity": carbon}))
+    cases = (*CASES, str(folder / "cluster.yaml"))
+    done = run(sys.executable, HERE / "rules_of_workflow.py", *cases)
     assert done.returncode == 0, done.stderr
     return [Rule(**rule) for rule in json.loads(done.stdout)]
 
@@ -143,7 +151,16 @@ def test_what_trains_prepares_and_probes_has_all_of_the_lock_and_all_else_the_an
             name = TRAINING if rule.program in NEEDS_TRAINING else ANALYSIS
             assert rule.conda == name, rule
     programs = {rule.program for rule in rules}
-    assert {"simulate", "account", "table", "figure", "claims", "report", "plan"} <= programs
+    assert {
+        "simulate",
+        "account",
+        "carbon",
+        "table",
+        "figure",
+        "claims",
+        "report",
+        "plan",
+    } <= programs
 
 
 def test_what_needs_no_training_environment_runs_where_snakemake_runs(rules: list[Rule]) -> None:

@@ -238,6 +238,7 @@ def test_sums_say_which_runs_they_lack_and_leave_excluded_ones_out(
     total = sum(row["energy_kwh"] or 0 for row in rows if row["excluded"] is None)
     assert f"energy, estimated (cpu) {with_unit(total, 'kWh')} 1 run without" in page.text
     assert re.search(r"CO₂e [\d.]+ k?g 19 of 20 runs", page.text)
+    assert re.search(r"CO₂e by the intensity at the time [\d.]+ k?g 19 of 20 runs", page.text)
 
 
 def test_energies_of_unequal_scope_are_never_added_up(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from campaign_files import DEMO
 
-from scalewatt.campaign.cluster import known_devices, load_cluster
+from scalewatt.campaign.campaign_types import Imported
+from scalewatt.campaign.cluster import basis, known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.targets.obstacles import figure_obstacle, idle_obstacle, notices, plan_obstacle
@@ -49,6 +50,51 @@ def test_files_of_runs_come_with_the_notes_of_what_was_set_aside(results: Result
         f"results/demo/runs/{run[0]}/{run[1]}/spec.json",
         "note.json",
     ]
+
+
+CARBON = {"file": "grid.csv", "source": "the grid"}
+
+
+def test_tables_of_all_runs_need_carbon_only_where_there_is_a_file_of_it(
+    results: ResultSet,
+) -> None:
+    with_file = replace(results, cluster=replace(results.cluster, carbon_intensity=CARBON))
+    assert not results.carbon_tables and "carbon_over_time" not in results.request("runs")
+    assert len(with_file.carbon_tables) == len(results.runs())
+    assert with_file.request("runs")["carbon_over_time"] is True
+    assert "carbon_over_time" not in with_file.request("figure2")
+    assert "carbon_g_per_kwh" not in with_file.request("runs")["facility"]
+
+
+def test_simulated_runs_have_no_time_that_a_file_could_tell_of(results: ResultSet) -> None:
+    cluster = replace(results.cluster, carbon_intensity=CARBON, mode="simulate")
+    assert not replace(results, cluster=cluster).has_carbon
+
+
+def test_an_imported_campaign_has_what_came_with_it(results: ResultSet) -> None:
+    told = Imported("demo", "", {}, carbon_intensity=CARBON)
+    imported = replace(
+        results,
+        campaign=replace(results.campaign, imported=told),
+        cluster=replace(results.cluster, carbon_intensity=CARBON),
+        finished_only=True,
+    )
+    run = results.runs()[0]
+    finish(results, *run)
+    assert not imported.has_carbon
+    path = Path(results.folder, "energy", run[0], f"{run[1]}.carbon.parquet")
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert replace(imported).carbon_tables == [str(path)]
+
+
+def test_where_numbers_come_from_is_said_of_the_constant_and_the_file() -> None:
+    cluster = load_cluster(CLUSTER_FILE)
+    both = replace(cluster, carbon_intensity={**CARBON, "file": "data/grid.csv", "value": 380})
+    alone = replace(cluster, carbon_intensity=CARBON)
+    assert "Carbon 380 g/kWh: the grid." in basis(both, [])
+    assert "Carbon over time by grid.csv: the grid." in basis(both, [])
+    assert not [one for one in basis(alone, []) if "g/kWh" in one]
 
 
 def test_a_figure_shows_its_own_runs_without_those_excluded(results: ResultSet) -> None:

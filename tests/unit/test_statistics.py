@@ -27,6 +27,7 @@ from scalewatt.results.tables.repeat_statistics import (
 from scalewatt.results.tables.table_schema import (
     CONFIGURATIONS,
     NET,
+    OVER_TIME,
     PARTS,
     QUANTITIES,
     RUNS,
@@ -211,7 +212,7 @@ def test_a_configurations_row_has_exactly_the_columns_of_the_schema(tmp_path: Pa
     found = configurations_of(frame_of(runs(tmp_path, WHOLE), RUNS))
     to_table(found, CONFIGURATIONS)
     [row] = records(found)
-    of_site_or_idle = {"facility_energy_kwh", "carbon_kg", "cost", "idle_energy_kwh"}
+    of_site_or_idle = {"facility_energy_kwh", "carbon_kg", "cost", "idle_energy_kwh", OVER_TIME}
     for name in QUANTITIES:
         unknown = name in of_site_or_idle or name.startswith(NET)
         unknown |= name in WHOLE_QUANTITIES

@@ -8,7 +8,12 @@ import sys
 from functools import cache, partial
 from pathlib import Path
 
-from scalewatt.campaign.cluster import is_results_only, known_devices, parse_cluster
+from scalewatt.campaign.cluster import (
+    carbon_file,
+    is_results_only,
+    known_devices,
+    parse_cluster,
+)
 from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.campaign.external_command import check_commands
 from scalewatt.campaign.imported_campaign import with_imported
@@ -109,6 +114,16 @@ RESULT_SET = ResultSet(
     set_aside_notes(Path(RESULTS)),
 )
 ALL_RUNS = RESULT_SET.runs()
+
+# An imported campaign came with what the file says of its runs.
+CARBON_FILE = None
+if RESULT_SET.has_carbon and not CAMPAIGN.imported:
+    CARBON_FILE = carbon_file(CLUSTER)
+    if not workflow.remote_exec:
+        # Only here: what reads it is imported where there is one.
+        from scalewatt.results.carbon.intensity_files import read_intensity
+
+        checked(read_intensity, CARBON_FILE)
 
 if not workflow.remote_exec:
     for notice in notices(RESULT_SET, CLUSTER_FILE):

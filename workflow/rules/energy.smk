@@ -3,6 +3,9 @@
 #   out  traces/<configuration>/<repeat>.parquet, energy/<configuration>/<repeat>.parquet and, beside
 #        the latter, .epochs.parquet, .devices.parquet, .flags.parquet, .telemetry.parquet and
 #        .cross-checks.parquet
+# And the carbon intensity that a run met, where the cluster file names a file of it.
+#   in   the run's traces, its energy and its stages, and that file: a change of it makes tables alone
+#   out  energy/<configuration>/<repeat>.carbon.parquet
 from scalewatt.campaign.cluster import powers
 
 ENERGY = f"{RESULTS}/energy/{{configuration}}/{{repeat}}"
@@ -40,3 +43,31 @@ rule energy:
     shell:
         "scalewatt account $(dirname {input.spec:q}) --powers {params.powers:q}"
         " --traces {output.traces:q} --energy {output.energy:q}"
+
+
+if CARBON_FILE is not None:
+
+    rule carbon:
+        input:
+            spec=f"{RUN}/spec.json",
+            events=f"{RUN}/events.parquet",
+            provenance=f"{RUN}/provenance.json",
+            traces=TRACES,
+            energy=f"{ENERGY}.parquet",
+            file=str(CARBON_FILE),
+            code=code_of("results.carbon.run_carbon"),
+        output:
+            f"{ENERGY}.carbon.parquet",
+        priority: 50
+        retries: 0
+        localrule: True
+        conda:
+            "../../envs/analysis.yaml"
+        params:
+            source=CLUSTER.carbon_intensity["source"],
+        message:
+            "carbon of {wildcards.configuration} repeat {wildcards.repeat}"
+        shell:
+            "scalewatt carbon $(dirname {input.spec:q}) --traces {input.traces:q}"
+            " --energy {input.energy:q} --file {input.file:q} --source={params.source:q}"
+            " --out {output:q}"

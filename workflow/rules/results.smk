@@ -39,6 +39,7 @@ rule runs_table:
     input:
         request=f"{RESULTS}/requests/runs.json",
         runs=RESULT_SET.files(ALL_RUNS, *ROW_FILES, CROSS_CHECKS),
+        carbon=RESULT_SET.carbon_tables,
         idle=RESULT_SET.idle_table[:1],
         code=code_of("results.build"),
     output:

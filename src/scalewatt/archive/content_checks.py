@@ -14,6 +14,7 @@ from scalewatt.common.files import read_json
 from scalewatt.energies.accounting.energy_schema import BOUNDS, ENERGY_SCHEMA, FLAGS_SCHEMA
 from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.reproduction.manifests import MANIFEST, read_manifest
+from scalewatt.results.carbon.carbon_table import CARBON, PLACE
 from scalewatt.results.tables.read_table import RUN_KEY, opened_parquet, read_checked
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, LATER, RUNS
 
@@ -72,6 +73,8 @@ def _check_table(path: Path, relative: Path) -> None:
         read_checked(path, ENERGY_SCHEMA, optional=BOUNDS)
     elif relative.parts[0] == "energy" and path.stem.endswith(".flags"):
         read_checked(path, FLAGS_SCHEMA)
+    elif relative.parts[0] == "energy" and path.stem.endswith(".carbon"):
+        read_checked(path, CARBON, unique=PLACE)
     else:
         with opened_parquet(path, ()) as file:
             for group in range(file.num_row_groups):

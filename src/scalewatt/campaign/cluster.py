@@ -47,6 +47,12 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
     _check_partitions(devices, where)
     for name, entry in content["devices"].items():
         check_idle_powers(entry, f"{where}: devices.{name}")
+    carbon = content.get("carbon_intensity")
+    if carbon and not {"value", "file"} & set(carbon):
+        raise InputError(
+            f"{where}: carbon_intensity: missing key 'value' or 'file'; allowed: g CO2e per kWh as one "
+            "number, as a CSV file of values over time, or both"
+        )
     if content.get("mode") == "simulate" and not content.get("scaling_model"):
         raise InputError(
             f"{where}: mode simulate: missing key 'scaling_model'; expected the file that "
@@ -215,14 +221,28 @@ def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
         return sentences
     factors = (("PUE", cluster.pue, ""), ("Carbon", cluster.carbon_intensity, " g/kWh"))
     for word, factor, unit in factors:
-        if factor:
+        if factor and "value" in factor:
             sentences.append(f"{word} {factor['value']}{unit}: {factor['source']}.")
+    if (file := carbon_file(cluster)) is not None and cluster.carbon_intensity:
+        sentences.append(f"Carbon over time by {file.name}: {cluster.carbon_intensity['source']}.")
     if cluster.price:
         currency = cluster.price.get("currency", "")
         sentences.append(
             f"Price {cluster.price['value']} {currency}/kWh: {cluster.price['source']}."
         )
     return sentences
+
+
+def carbon_file(cluster: Cluster) -> Path | None:
+    """Return the path of a cluster's file of carbon intensity; None without one.
+
+    A relative path is relative to the working directory, or else to the project's folder.
+    """
+    given = (cluster.carbon_intensity or {}).get("file")
+    if given is None:
+        return None
+    found = Path(given)
+    return PROJECT_ROOT / found if not found.exists() and (PROJECT_ROOT / found).exists() else found
 
 
 def _cpu_powers(cpu: dict[str, Any]) -> str:

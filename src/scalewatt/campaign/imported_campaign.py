@@ -90,6 +90,9 @@ def as_imported(campaign: Campaign, cluster: Cluster, devices: dict[str, Device]
     own = campaign.devices() <= set(cluster.devices)
     known = {name: devices[name] for name in sorted(campaign.devices()) if name in devices}
     factors = {key: getattr(cluster, key) for key in FACTORS} if own else {}
+    if (carbon := factors.get("carbon_intensity")) and "file" in carbon:
+        # What it says of each run lies beside the run's energy; a folder would tell of the machine.
+        factors["carbon_intensity"] = {**carbon, "file": Path(carbon["file"]).name}
     return Imported(campaign.name, cluster.name if own else "", known, **factors)
 
 

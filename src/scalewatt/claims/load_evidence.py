@@ -33,7 +33,7 @@ from scalewatt.results.tables.frames import read_frame, records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.read_table import CONFIGURATION_KEY, PUBLISHED, RUN_KEY
 from scalewatt.results.tables.run_row import read_provenances
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, LATEST, RUNS
 
 PAPER_CAMPAIGN = PROJECT_ROOT / "config.yaml"
 
@@ -58,9 +58,12 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
     InputError for a table that is missing or wrong.
     """
     configurations = read_frame(
-        tables / "configurations.parquet", CONFIGURATIONS, unique=CONFIGURATION_KEY
+        tables / "configurations.parquet",
+        CONFIGURATIONS,
+        unique=CONFIGURATION_KEY,
+        optional=LATEST,
     )
-    runs = read_frame(tables / "runs.parquet", RUNS, unique=RUN_KEY)
+    runs = read_frame(tables / "runs.parquet", RUNS, unique=RUN_KEY, optional=LATEST)
     runs = runs.loc[runs["excluded"].isna(), RUN_COLUMNS]
     _check_origins(tables / "configurations.parquet", configurations, runs)
     figure5 = tables / "figure5.parquet"

@@ -136,22 +136,37 @@ def campaign_table(campaign: Campaign) -> str:
     argument(
         "--energy-kwh", type=float, metavar="E", help="fastest n of each series for a run of E kWh"
     ),
+    argument(
+        "--start-between",
+        nargs=2,
+        metavar=("A", "B"),
+        help="dates with a zone: when the campaign would emit least, by the cluster file's carbon file",
+    ),
+    argument("--finish-by", metavar="T", help="with --start-between: its deadline"),
+    argument(
+        "--at-once",
+        action="store_true",
+        help="with --start-between: all runs begin together; default: one after the other",
+    ),
     as_json("one JSON object, with every run"),
     argument("--out", type=Path, metavar="STEM", help="also write .parquet, .csv and .md"),
     examples=(
         "scalewatt plan --profile profiles/horeka",
         "scalewatt plan --profile profiles/horeka --from 16 --to 64",
+        "scalewatt plan --profile profiles/mine --start-between 2026-02-01T00:00Z 2026-02-08T00:00Z",
     ),
 )
 def plan(arguments: argparse.Namespace) -> None:
     """Predict time, energy and cost of a campaign before it is submitted."""
     from scalewatt.scaling.commands import plan_campaign, write_plan
     from scalewatt.scaling.planning.plan_text import plan_text
+    from scalewatt.scaling.planning.start_time import read_request
 
     cluster = arguments.cluster or str(arguments.profile / "cluster.yaml")
     files = cluster, arguments.campaign, arguments.model, arguments.results
     step = arguments.smaller, arguments.larger
-    plan = plan_campaign(*files, arguments.deadline_h, arguments.energy_kwh, step)
+    start = read_request(arguments.start_between, arguments.finish_by, arguments.at_once)
+    plan = plan_campaign(*files, arguments.deadline_h, arguments.energy_kwh, step, start)
     if arguments.out is not None:
         write_plan(plan, arguments.out)
     as_json = arguments.json

@@ -132,6 +132,32 @@ def account(arguments: argparse.Namespace) -> None:
         write_energy(folder, folder / "spec.json", powers, traces, energy)
 
 
+@command(
+    argument("folder", type=Path, metavar="FOLDER", help="run folder"),
+    argument("--traces", type=Path, required=True, metavar="FILE", help="its power traces"),
+    argument("--energy", type=Path, required=True, metavar="FILE", help="its energy table"),
+    argument(
+        "--file",
+        type=Path,
+        required=True,
+        metavar="CSV",
+        help="g CO2e per kWh over time: columns time and g_per_kwh, or ElectricityMaps' or ENTSO-E's",
+    ),
+    argument("--source", default="", metavar="TEXT", help="where that file comes from"),
+    output("the table"),
+    examples=(
+        "scalewatt carbon results/demo/runs/resnet50-local-n002-lbs0032-full/1 --file grid.csv \\\n"
+        "    --traces traces.parquet --energy energy.parquet --out carbon.parquet",
+    ),
+)
+def carbon(arguments: argparse.Namespace) -> None:
+    """Find the carbon intensity that a run met, along its power."""
+    from scalewatt.results.carbon.run_carbon import write_carbon
+
+    tables = arguments.traces, arguments.energy
+    write_carbon(arguments.folder, *tables, arguments.file, arguments.source.strip(), arguments.out)
+
+
 _OF_RUN = {
     *("spec.json", "provenance.json", "history.parquet", "events.parquet", "weights.pt"),
     *("train.log", "subsets.parquet", "perun"),

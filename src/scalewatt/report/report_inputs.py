@@ -42,6 +42,7 @@ _LATER = {
     "claims": ("p", *check_claims.CHANCES, "off", "stands"),
     "comparisons": ("spread_freedom",),
     "cross_checks": tuple(BESIDE_METERS),
+    **dict.fromkeys(("runs", "configurations"), table_schema.LATEST),
     **LATER,
 }
 """Columns that older results, as of an archive or of an imported campaign, have not: then null."""

@@ -24,6 +24,7 @@ Fact = tuple[str, str, str]
 _OF_SUMS = (
     ("energy of the facility, with PUE", "facility_energy_kwh", "kWh"),
     ("CO₂e", "carbon_kg", "kg"),
+    ("CO₂e by the intensity at the time", "carbon_over_time_kg", "kg"),
 )
 _KIND = ["energy_origin", "energy_scope"]
 

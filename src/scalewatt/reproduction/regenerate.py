@@ -25,6 +25,7 @@ from scalewatt.reproduction.manifests import (
     TEXT,
     FileEntry,
 )
+from scalewatt.results.carbon.carbon_table import carbon_path
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import metadata
 
@@ -166,6 +167,7 @@ def _needed(results: Path, definition: dict[str, Any]) -> list[Path]:
         found += [*(files.folder / name for name in _ROW_FILES), files.energy, files.flags]
         found += [files.traces, files.devices] if figure == "figure5" else []
         found += [files.epochs] if figure == "learning" else []
+        found += [carbon_path(files.energy)] if definition.get("carbon_over_time") else []
     return found + ([results / "tables" / "idle.parquet"] if definition.get("idle") else [])
 
 

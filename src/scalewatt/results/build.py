@@ -50,7 +50,12 @@ def _runs(definition: dict[str, Any], results: Path) -> pd.DataFrame:
         (e["configuration"], e["repeat"]): e["reason"] for e in definition.get("excluded", [])
     }
     records = [
-        run_record(RunFiles(results, *run), definition["campaign"], reasons.get(run))
+        run_record(
+            RunFiles(results, *run),
+            definition["campaign"],
+            reasons.get(run),
+            over_time=bool(definition.get("carbon_over_time")),
+        )
         for run in map(tuple, definition["runs"])
     ]
     return runs_of(records, facility, _idle(definition, results))

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import given_cluster
+from scalewatt.campaign.cluster import carbon_file, given_cluster
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object, with_ending, write_text
+from scalewatt.results.carbon.intensity import CarbonIntensity
+from scalewatt.results.carbon.intensity_files import read_intensity
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import records, write_frame
@@ -33,6 +35,7 @@ from scalewatt.scaling.planning.forecast import Forecaster, forecaster_of, no_mo
 from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan
 from scalewatt.scaling.planning.plan_text import plan_markdown
 from scalewatt.scaling.planning.prediction_table import prediction_table
+from scalewatt.scaling.planning.start_time import Request
 
 _PACKAGES = ("numpy", "scipy", "emcee")
 """Packages whose versions are in a model's provenance."""
@@ -72,12 +75,14 @@ def plan_campaign(
     deadline_h: float | None = None,
     energy_kwh: float | None = None,
     step: tuple[int | None, int | None] = (None, None),
+    start: Request | None = None,
 ) -> Plan:
     """Return the plan of a campaign on a cluster; by default the campaign and model that it names.
 
     `given`: the cluster file, or its content as JSON. `results`: the campaign's folder with finished
-    runs; None: all is predicted. `step`: two n to compare. InputError if the files or n are wrong,
-    there is no scaling model, or nothing can be predicted.
+    runs; None: all is predicted. `step`: two n to compare; `start`: when it may start. InputError if the
+    files or n are wrong, there is no scaling model, or nothing can be predicted; of a start also if the
+    cluster file has no file of carbon intensity or no PUE.
     """
     smaller, larger = step
     if (smaller is None) != (larger is None):
@@ -88,7 +93,24 @@ def plan_campaign(
     forecaster = forecaster_for(found, cluster, model, where)
     used = None if results is None else used_by(found, results)
     both = None if smaller is None or larger is None else (smaller, larger)
-    return make_plan(found, cluster, forecaster, used, deadline_h, energy_kwh, both)
+    by_carbon = None if start is None else (_intensity(cluster, where), start)
+    return make_plan(found, cluster, forecaster, used, deadline_h, energy_kwh, both, by_carbon)
+
+
+def _intensity(cluster: Cluster, where: str) -> CarbonIntensity:
+    """Return what a cluster's file of carbon intensity says; InputError without one, or without a PUE."""
+    path = carbon_file(cluster)
+    if path is None:
+        raise InputError(
+            f"{where}: --start-between: has no key 'carbon_intensity.file'; expected a CSV file of g CO2e "
+            "per kWh over time (docs/energy.md)"
+        )
+    if cluster.pue is None:
+        raise InputError(
+            f"{where}: --start-between: has no key 'pue', so what is emitted is not known; expected its "
+            "value and source"
+        )
+    return read_intensity(path)
 
 
 def forecaster_for(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
-from scalewatt.campaign.cluster import powers
+from scalewatt.campaign.cluster import carbon_file, powers
 from scalewatt.campaign.table_requests import runs_definition, table_definition
 
 Run = list[Any]
@@ -24,6 +24,7 @@ ROW_FILES = (
     "energy/{configuration}/{repeat}.devices.parquet",
 )
 """What a run's row in a table is made from, below the results folder."""
+CARBON = "energy/{configuration}/{repeat}.carbon.parquet"
 CROSS_CHECKS = "energy/{configuration}/{repeat}.cross-checks.parquet"
 TRACES = "traces/{configuration}/{repeat}.parquet"
 PAGE_FILES = (*ROW_FILES, "runs/{configuration}/{repeat}/events.parquet", TRACES)
@@ -168,6 +169,23 @@ class ResultSet:
         """Return the files of the table of idle powers; none without probes."""
         return self.table_files("idle") if self.probes else []
 
+    # --- carbon over time -------------------------------------------------------------------------
+
+    @cached_property
+    def has_carbon(self) -> bool:
+        """Return True if there is a file of carbon intensity, and runs have been when it tells of.
+
+        An imported campaign came with what the file says of its runs, or without.
+        """
+        if carbon_file(self.cluster) is None or self.cluster.simulates:
+            return False
+        return not self.campaign.imported or bool(came_with(self.files(self.runs(), CARBON)))
+
+    @property
+    def carbon_tables(self) -> list[str]:
+        """Return the tables of the carbon intensity that runs met; none without a file of it."""
+        return self.files(self.runs(), CARBON) if self.has_carbon else []
+
     # --- pages of runs ----------------------------------------------------------------------------
 
     @cached_property
@@ -211,6 +229,8 @@ class ResultSet:
         else:
             excluded = [] if name == "figure1" else self.excluded  # it has no run
             request = table_definition(self.campaign, name, self.figure_runs(name), excluded)
+        if name == "runs" and self.has_carbon:
+            request["carbon_over_time"] = True
         if name in ("runs", "breakdown") and self.probes:
             request["idle"] = True
         return {**request, "facility": self._facility()}

@@ -19,12 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scalewatt.energies.accounting.energy_schema import BOUNDS, DEVICES_SCHEMA
-from scalewatt.energies.integration.sample_checks import (
-    EnergyCurve,
-    bridge_s,
-    cumulate,
-    sampling_period,
-)
+from scalewatt.energies.integration.sample_checks import EnergyCurve, bridge_s, sampling_period
+from scalewatt.energies.integration.trace_curve import power_curve
 from scalewatt.recordings.series import MEAN, NODE, Floats
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
 from scalewatt.results.tables.frames import frame_of, records
@@ -175,17 +171,6 @@ def _shown(
         curve = power_curve(time_s[known], power_w[known], longest_s, mean)
         time_s, power_w = windows(curve, window_s, min(POWER_TRACE_S, float(time_s[-1])))
     return time_s.tolist(), [None if np.isnan(w) else float(w) for w in power_w]
-
-
-def power_curve(time_s: Floats, power_w: Floats, longest_s: float, mean: bool) -> EnergyCurve:
-    """Energy cumulated over known samples of one device; steps over `longest_s` are not covered.
-
-    `mean`: a sample is the mean since the one before, not a power at its time.
-    """
-    step = np.diff(time_s)
-    known = (step > 0) & (step <= longest_s)
-    height = power_w[1:] if mean else 0.5 * (power_w[1:] + power_w[:-1])
-    return cumulate(time_s, np.where(known, height * step, 0.0), np.where(known, step, 0.0))
 
 
 def windows(curve: EnergyCurve, window_s: float, until_s: float) -> tuple[Floats, Floats]:

@@ -29,7 +29,7 @@ class Facility:
 def facility_of(cluster: Cluster) -> Facility:
     """Return PUE, carbon and price of a cluster, null if it names none."""
     given = (cluster.pue, cluster.carbon_intensity, cluster.price)
-    return Facility(*(entry["value"] if entry else None for entry in given))
+    return Facility(*((entry or {}).get("value") for entry in given))
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def energy_columns(
 ) -> dict[str, pd.Series]:
     """Return ENERGY_QUANTITIES but `energy_per_model_kwh`, from J of each device kind and in total."""
     kwh = total_j / J_PER_KWH
-    facility_kwh = _times(kwh, facility.pue)
+    facility_kwh = times(kwh, facility.pue)
     return {
         "energy_kwh": kwh,
         **{f"{kind}_energy_kwh": joules[kind] / J_PER_KWH for kind in DEVICE_KINDS},
@@ -64,8 +64,8 @@ def energy_columns(
         "energy_per_update_j": ratio(total_j, work.updates),
         "energy_per_node_kwh": ratio(kwh, work.nodes),
         "facility_energy_kwh": facility_kwh,
-        "carbon_kg": _times(facility_kwh, facility.carbon_g_per_kwh) / 1000,
-        "cost": _times(facility_kwh, facility.price_per_kwh),
+        "carbon_kg": times(facility_kwh, facility.carbon_g_per_kwh) / 1000,
+        "cost": times(facility_kwh, facility.price_per_kwh),
     }
 
 
@@ -115,6 +115,6 @@ def ratio(top: pd.Series, bottom: pd.Series) -> pd.Series:
     return top / bottom.where(bottom != 0)
 
 
-def _times(column: pd.Series, factor: float | None) -> pd.Series:
+def times(column: pd.Series, factor: float | None) -> pd.Series:
     """Return the product; null if the factor is None."""
     return column * factor if factor is not None else column[:0].reindex(column.index)

@@ -21,6 +21,7 @@ from scalewatt.energies.integration.rated_power import FACTOR, SHAPE_FACTOR
 from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import total_in_scope
 from scalewatt.results.tables.frames import column_of, records
+from scalewatt.results.tables.table_schema import OVER_TIME
 
 Row = dict[str, Any]
 Ends = tuple[float, float]
@@ -35,7 +36,7 @@ _OF_KINDS = {
 }
 _OF_ALL = (
     *("energy_kwh", "p_gpuh_kw", "energy_per_sample_j", "energy_per_update_j"),
-    *("energy_per_node_kwh", "facility_energy_kwh", "carbon_kg", "cost"),
+    *("energy_per_node_kwh", "facility_energy_kwh", "carbon_kg", OVER_TIME, "cost"),
 )
 _OF_METERS = "node_energy_kwh"
 """Measured, whatever is estimated of a node's parts."""

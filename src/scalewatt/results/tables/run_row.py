@@ -27,12 +27,14 @@ from scalewatt.energies.accounting.node_energy import UNUSED_GPU
 from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.energies.accounting.totals import EnergyTotals, flags_of_run, known_sum
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, NETWORK, NODE, Flag, flag
+from scalewatt.results.carbon.carbon_table import Emitted, emitted
 from scalewatt.results.tables.derived_quantities import (
     Facility,
     Work,
     energy_columns,
     net_columns,
     ratio,
+    times,
     total_in_scope,
     with_model_energies,
 )
@@ -44,6 +46,7 @@ from scalewatt.results.tables.table_schema import (
     ENERGY_QUANTITIES,
     ESTIMATE_BOUNDS,
     NET,
+    OVER_TIME,
     RUNS,
     STEP_PHASES,
 )
@@ -125,15 +128,8 @@ def runs_of(
     }
     hours = runs["runtime_s"] / 3600
     gpu_hours = runs["gpus"] * hours
-    work = Work(
-        gpu_hours,
-        runs["nodes"],
-        runs["samples"],
-        runs["updates"],
-        gpu_s=runs["gpu_s"],
-        socket_s=runs["cpu_s"],
-        node_s=runs["ram_node_s"],
-    )
+    done = ("nodes", "samples", "updates", "gpu_s", "cpu_s", "ram_node_s")
+    work = Work(gpu_hours, *(runs[name] for name in done))
     replicas = runs["gpus"] // runs["gpus_per_replica"]
     passes = runs["updates"] * replicas * runs["gradient_accumulation_steps"]
     derived = {
@@ -145,6 +141,7 @@ def runs_of(
         "throughput_samples_per_s": ratio(runs["samples"], runs["train_s"]),
         "step_data_share": ratio(runs["step_data_s"], reduce(add, (runs[s] for s in STEP_PHASES))),
         **energy_columns(joules, total_j, work, facility),
+        OVER_TIME: times(runs["over_time_g"], facility.pue) / 1000,
         **estimate_bounds(runs, in_scope, total_j, of_nodes),
         **net_columns(joules, idle_j, in_scope, work, facility),
         "idle_energy_kwh": total_in_scope(idle_j, in_scope) / J_PER_KWH,
@@ -165,11 +162,14 @@ def _idle_j(runs: pd.DataFrame, kind: str, idle: Path | None) -> pd.Series:
     return idle_energies_j(idle, parts)
 
 
-def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> dict[str, Any]:
+def run_record(
+    files: RunFiles, campaign: str, excluded: str | None = None, over_time: bool = False
+) -> dict[str, Any]:
     """Return what a run's files say of it: a record of which `runs_of` makes its row.
 
     `excluded`: why the run is left out of everything else; so is one that did not have the clock or limit
-    it asked for. InputError if its files belong to another spec, or one of its numbers is out of range.
+    it asked for. `over_time`: with its carbon over time. InputError if its files belong to another spec,
+    or one of its numbers is out of range.
     """
     spec = read_spec(files.folder / "spec.json")
     provenance = read_provenance(files.folder / "provenance.json", _FROM_PROVENANCE)
@@ -180,6 +180,7 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> d
         )
     history = read_history(files.folder / "history.parquet", provenance["metric_name"])
     energy = EnergyTotals(read_energy(files), with_staging=spec.protocol != "paper")
+    carbon = emitted(files.energy, energy) if over_time else Emitted()
     metrics = [row["metric"] for row in history]
     goal = "max" if provenance.get("metric_goal") == "max" else "min"
     start = spec.initial_weights
@@ -187,6 +188,7 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> d
         *flags_of_run(read_checked(files.flags, FLAGS_SCHEMA)),
         *shared_gpus(spec, provenance),
         *_simulation_flags(provenance),
+        *carbon.flags,
     ]
     identity = {
         "campaign": campaign,
@@ -217,7 +219,7 @@ def run_record(files: RunFiles, campaign: str, excluded: str | None = None) -> d
         "validation_loss": history[-1]["validation_loss"],
         **_step_columns(history),
     }
-    return {**identity, **work, **energies, **_copies(files, energy)}
+    return {**identity, **work, **energies, **_copies(files, energy), "over_time_g": carbon.grams}
 
 
 def read_energy(files: RunFiles) -> pa.Table:
@@ -378,6 +380,7 @@ _DERIVED = {
     *(f"{net}{name}" for name in ENERGY_QUANTITIES for net in ("", NET)),
     *(f"{name}_energy_kwh" for name in ("idle", *_OTHER_ENERGIES)),
     *ESTIMATE_BOUNDS,
+    OVER_TIME,
 }
 _RECORD = pa.schema(
     [
@@ -389,7 +392,7 @@ _RECORD = pa.schema(
         ),
         *((f"{kind}_origin", pa.string()) for kind in DEVICE_KINDS),
         *((f"{name}_j", pa.float64()) for name in _OTHER_ENERGIES),
-        *((name, pa.float64()) for name in ("ram_node_s", "train_s")),
+        *((name, pa.float64()) for name in ("ram_node_s", "train_s", "over_time_g")),
     ]
 )
 """What is read of a run: the columns of RUNS that are not derived, and energies in J."""

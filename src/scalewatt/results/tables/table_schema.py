@@ -82,6 +82,9 @@ LATER = (*ESTIMATE_BOUNDS, *LEVERS)
 
 NET = "net_"
 
+OVER_TIME = "carbon_over_time_kg"
+"""What a run emitted by a file of carbon intensity, along its power; beside the constant's `carbon_kg`."""
+
 QUANTITIES = (
     "runtime_h",
     "gpu_hours",
@@ -91,6 +94,7 @@ QUANTITIES = (
     "passes_per_gpuh",
     "throughput_samples_per_s",
     *ENERGY_QUANTITIES,
+    OVER_TIME,
     *WHOLE_QUANTITIES,
     "idle_energy_kwh",
     *(f"{NET}{name}" for name in ENERGY_QUANTITIES),
@@ -103,6 +107,10 @@ QUANTITIES = (
 SUMMARY = ("mean", "sd", "low", "high")
 PARTS = (*SUMMARY, "population_sd")
 """How a configuration's row sums up a quantity of its repeats."""
+
+LATEST = (OVER_TIME, *(f"{OVER_TIME}_{part}" for part in PARTS))
+LATER = (*ESTIMATE_BOUNDS, *LATEST)
+"""Columns of RUNS and CONFIGURATIONS that tables of earlier versions lack, LATEST those of the last."""
 
 RUNS = pa.schema(
     [

@@ -102,6 +102,7 @@ FLAG_WORDS = {
     "gpus_shared": "several ranks shared a GPU: n counts processes",
     "cost_assumed": "simulated with a cost that was assumed",
     "extrapolated": "simulated far beyond what the scaling model was calibrated on",
+    "carbon_unknown": "emitted at times that the file of carbon intensity does not cover",
     "probes_differ": "idle probes found unlike nodes",
     "not_idle": "busy during an idle probe",
     "no_power_sensors": "no sensor of power or energy",

@@ -13,6 +13,7 @@ from scalewatt.results.text.number_format import MISSING
 from scalewatt.scaling.planning.plan import CAMPAIGN, DEVICE, POINT, Row
 from scalewatt.scaling.planning.plan_table import Plan
 from scalewatt.scaling.planning.recommend import BY_GPU_HOURS, DEADLINE, Recommendation
+from scalewatt.scaling.planning.start_time import start_sentences
 
 WIDTH = 100
 
@@ -74,6 +75,8 @@ def plan_text(plan: Plan) -> str:
         blocks.append("\n".join(_wrapped(one, "  ") for one in step_sentences(plan)))
     if plan.recommended:
         blocks.append("\n".join(_wrapped(one, "  ") for one in recommended_sentences(plan)))
+    if plan.starts is not None:
+        blocks.append("\n".join(_wrapped(one, "  ") for one in start_sentences(plan.starts)))
     blocks.append("\n".join(_wrapped(one) for one in [*plan.notes, *point_sentences(points)]))
     return "\n\n".join(blocks)
 
@@ -96,6 +99,7 @@ def plan_markdown(plan: Plan) -> str:
     sentences = [
         *step_sentences(plan),
         *recommended_sentences(plan),
+        *(start_sentences(plan.starts) if plan.starts is not None else ()),
         *plan.notes,
         *_warnings(_sums(plan)),
         *point_sentences(points),
