@@ -98,7 +98,8 @@ def test_the_metadata_are_what_ro_crate_demands(project: Project) -> None:
     assert nodes[root["mentions"][0]["@id"]]["@type"] == "CreateAction"
     parts, waiting = set(), ["./"]
     while waiting:
-        for one in nodes[waiting.pop()].get("hasPart", []):
+        found = nodes[waiting.pop()].get("hasPart", [])
+        for one in found if isinstance(found, list) else [found]:
             parts.add(one["@id"])
             waiting.append(one["@id"])
     described = {unquote(id_) for id_ in parts if nodes[id_]["@type"] == "File"}

@@ -28,6 +28,7 @@ from scalewatt.archive.boamps_report import (
     report_of,
 )
 from scalewatt.archive.export_boamps import write_reports
+from scalewatt.campaign import external_command, registered_campaign
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
@@ -318,6 +319,14 @@ def test_a_registered_recording_is_not_said_to_be_peruns(trained: MeasuredRun) -
     (measure,) = report(changed(trained, registered=True, perun=None))["measures"]
     assert measure["measurementMethod"] == "registered recordings"
     assert not {"gpuTrackingMode", "cpuTrackingMode"} & set(measure)
+
+
+@pytest.mark.parametrize("dataset", [external_command.DATASET, registered_campaign.DATASET])
+def test_data_that_nobody_named_have_no_name(dataset: dict[str, str], trained: MeasuredRun) -> None:
+    assert "Dataset: imagenet." in report(trained)["task"]["taskDescription"]
+    found = report(replace(trained, spec=replace(trained.spec, dataset=dataset)))["task"]
+    assert "Dataset" not in found["taskDescription"]
+    assert found["dataset"][0]["dataType"] == "other" and "shape" not in found["dataset"][0]
 
 
 def test_an_epoch_that_only_stands_for_the_whole_training_is_left_out(trained: MeasuredRun) -> None:

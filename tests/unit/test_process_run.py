@@ -19,6 +19,7 @@ from scalewatt.archive.process_run import (
     activities_of,
 )
 from scalewatt.archive.ro_crate import CONFORMS_TO, CONTEXT, METADATA
+from scalewatt.campaign import external_command, registered_campaign
 
 ACTIONS = ("CreateAction", "ActivateAction")
 MEASURED = "#run-resnet50-a100-n002-lbs0256-s0010009-1"
@@ -175,6 +176,12 @@ def test_a_registered_recording_is_not_said_to_be_trained_here() -> None:
     assert action["name"] == "Registered recording: a repeat 1"
     assert "by other programs than scalewatt" in action["description"]
     assert not {"startTime", "endTime"} & set(action)
+
+
+@pytest.mark.parametrize("dataset", [external_command.DATASET, registered_campaign.DATASET])
+def test_data_that_nobody_named_are_not_among_what_was_read(dataset: dict[str, str]) -> None:
+    found = a_run({"model": "mine", "dataset": dataset})
+    assert named(found["#run-a-1"], "object") == ["c.yaml"]
 
 
 def test_the_weights_that_a_run_began_from_are_among_what_it_read() -> None:

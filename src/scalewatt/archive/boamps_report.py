@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from scalewatt.campaign.dataset_rules import STAND_INS
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
 
@@ -239,7 +240,7 @@ def _description(run: MeasuredRun) -> str:
         f"{spec.name} of the campaign {row['campaign']}, protocol {spec.protocol}: {spec.gpus} "
         f"{'GPUs' if row['torch_device'] == 'cuda' else 'processes'}, nodes: {spec.nodes}, local batch: "
         f"{spec.local_batch_size}, global batch: {spec.global_batch_size}.",
-        f"Dataset: {spec.dataset['name']}." if spec.dataset.get("name") else "",
+        "" if spec.dataset["format"] in STAND_INS else f"Dataset: {spec.dataset['name']}.",
         f"Energy: {energy}; of {row['energy_scope']}, without cooling and losses of the site (no PUE).",
         f"spec.json: SHA-256 {spec.sha256}.",
     ]

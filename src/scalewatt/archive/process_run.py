@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from scalewatt.archive.crate_software import Node, package_nodes, scalewatt_node, short_hash, to
+from scalewatt.campaign.dataset_rules import STAND_INS
 
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
 PROFILE_TERMS = {"environment": "https://w3id.org/ro/terms/workflow-run#environment"}
@@ -201,7 +202,7 @@ def _inputs_of(run: ArchivedRun) -> Iterator[Node]:
     """Yield what a run read that is not in the archive: its dataset, and weights it began from."""
     dataset = run.spec.get("dataset") or {}
     name, digest = dataset.get("name"), str(run.provenance.get("dataset_sha256") or "")
-    if name:
+    if name and dataset.get("format") not in STAND_INS:
         yield {
             "@id": "#dataset-" + quote(f"{name}-{digest[:12]}" if digest else name, safe=""),
             "@type": "CreativeWork",

@@ -102,9 +102,9 @@ def metadata(files: Mapping[str, Entry], description: Description) -> bytes:
 
 
 def _plain(node: Node) -> Node:
-    """Return a node whose lists of one are that one, as RO-Crate 1.1 recommends; parts stay a list."""
+    """Return a node whose lists of one are that one, as RO-Crate 1.1 recommends."""
     return {
-        key: value[0] if isinstance(value, list) and len(value) == 1 and key != "hasPart" else value
+        key: value[0] if isinstance(value, list) and len(value) == 1 else value
         for key, value in node.items()
     }
 
