@@ -49,8 +49,9 @@ from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.planning.forecast import Forecaster
 from scalewatt.scaling.planning.marginal import beside
 from scalewatt.scaling.planning.plan import PlannedRun, Planner, added
+from scalewatt.scaling.planning.plan_numbers import short
 from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan
-from scalewatt.scaling.planning.plan_text import plan_markdown, plan_text, short, step_sentences
+from scalewatt.scaling.planning.plan_text import plan_markdown, plan_text, step_sentences
 from scalewatt.scheduling.job_request import segments, wall_time_min
 
 HOREKA = str(ROOT / "profiles" / "horeka")

@@ -1,7 +1,7 @@
 """ENTSO-E's actual generation per production type, as its transparency platform exports it.
 
-wide      `MTU` and a column for each type, `Solar  - Actual Aggregated [MW]`; until 2024
-long      `MTU (UTC)` or `MTU (CET/CEST)`, `Production Type`, `Generation (MW)`; since
+wide      `MTU` and a column for each type, `Solar  - Actual Aggregated [MW]`; the older form
+long      `MTU (UTC)` or `MTU (CET/CEST)`, `Production Type`, `Generation (MW)`; the newer form
 library   `DateTime(UTC)`, `ResolutionCode`, `ProductionType`, `ActualGenerationOutput[MW]`: the file
           library's, with tabs; of one area alone
 

@@ -11,6 +11,7 @@ import pandas as pd
 from scalewatt.results.tables.frames import records
 from scalewatt.results.text.number_format import MISSING
 from scalewatt.scaling.planning.plan import CAMPAIGN, DEVICE, POINT, Row
+from scalewatt.scaling.planning.plan_numbers import short, with_interval
 from scalewatt.scaling.planning.plan_table import Plan
 from scalewatt.scaling.planning.recommend import BY_GPU_HOURS, DEADLINE, Recommendation
 from scalewatt.scaling.planning.start_time import start_sentences
@@ -182,26 +183,7 @@ def _cell(row: Row, column: _Column) -> str:
 
 def _with_interval(row: Row, name: str, unit: str = "") -> str:
     value, low, high = row[name], row.get(f"{name}_low"), row.get(f"{name}_high")
-    words = f"{short(value)} {unit}".strip() if value is not None else MISSING
-    if low is None or low == high:
-        return words
-    if high is None:
-        return f"{words} ({short(low)} or more)"
-    between = " to " if low < 0 else "–"
-    return f"{words} ({short(low)}{between}{short(high)})"
-
-
-def short(value: float | None) -> str:
-    """Return a number in at most six characters (seven if negative), to three digits or more."""
-    if value is None:
-        return MISSING
-    for limit, factor, letter in ((99_999.5, 1.0, ""), (999_500, 1e-3, "k"), (999.5e6, 1e-6, "M")):
-        if abs(value) < limit:
-            scaled = value * factor
-            if not letter and (isinstance(value, int) or abs(value) >= 99.95):
-                return f"{value:.0f}"
-            return f"{scaled:.3g}{letter}" if abs(scaled) >= 0.01 or not scaled else f"{scaled:.1g}"
-    return f"{value:.1g}"
+    return with_interval(value, low, high, unit)
 
 
 def _sums(plan: Plan) -> list[Row]:

@@ -20,8 +20,9 @@ from scalewatt.common.errors import InputError
 from scalewatt.results.carbon.file_checks import stamp
 from scalewatt.results.carbon.intensity import CarbonIntensity
 from scalewatt.scaling.model.cost_terms import Array
-from scalewatt.scaling.model.predict import Estimate, estimate
+from scalewatt.scaling.model.predict import estimate
 from scalewatt.scaling.planning.plan import PREDICTED, PlannedRun
+from scalewatt.scaling.planning.plan_numbers import with_interval
 from scalewatt.scaling.planning.recommend import SURE
 
 MOST_STARTS = 10_000
@@ -211,7 +212,7 @@ def _why_none(
     intensity: CarbonIntensity, starts: Array, covered: NDArray[np.bool_], length_s: Array
 ) -> str:
     hours = estimate(length_s / 3600)
-    takes = f"the campaign takes {_interval(hours, 'h')}"
+    takes = f"the campaign takes {with_interval(hours.median, hours.low, hours.high, 'h')}"
     if covered.any():
         return f"no start from {stamp(starts[0])} on keeps the deadline: {takes}"
     begin, end = intensity.cover_s
@@ -223,15 +224,12 @@ def _why_none(
 
 def _start(start_s: float, length_s: float, kg: Array) -> Start:
     found = estimate(kg)
-    return Start(_iso(start_s), _iso(start_s + length_s), found.median, found.low, found.high)
+    ends_s = 60 * round((start_s + length_s) / 60)  # it is not known to the second
+    return Start(_iso(start_s), _iso(ends_s), found.median, found.low, found.high)
 
 
 def _iso(time_s: float) -> str:
     return datetime.fromtimestamp(round(time_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _interval(found: Estimate, unit: str) -> str:
-    return f"{found.median:.3g} {unit} ({found.low:.3g} to {found.high:.3g})"
 
 
 def start_sentences(found: StartTimes) -> list[str]:
@@ -265,9 +263,9 @@ def _saving(found: StartTimes) -> str:
     if not found.told_apart:
         return f"{first}: the two cannot be told apart."
     share = 100 * found.saving_kg / found.first.carbon_kg
-    ends = f"{found.saving_kg_low:.3g} to {found.saving_kg_high:.3g}"
-    return f"{first}: the best saves {found.saving_kg:.3g} kg ({ends}), {share:.2g} %."
+    saved = with_interval(found.saving_kg, found.saving_kg_low, found.saving_kg_high, "kg")
+    return f"{first}: the best saves {saved}, {share:.2g} %."
 
 
 def _kg(one: Start) -> str:
-    return f"{one.carbon_kg:.3g} kg ({one.carbon_kg_low:.3g} to {one.carbon_kg_high:.3g})"
+    return with_interval(one.carbon_kg, one.carbon_kg_low, one.carbon_kg_high, "kg")
