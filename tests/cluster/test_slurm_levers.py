@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 from disturbed import PATIENCE_S
 from governed import LEVERS, SCRIPT, UPDATES, environment_of, power_w, training_s
-from mini_node import Node, wait_for
+from mini_node import wait_for
 from mini_project import DEVICES, HERE, MiniProject, exported
 from minislurm import MiniSlurm
 
@@ -42,22 +45,26 @@ def project_on(slurm: MiniSlurm, folder: Path) -> MiniProject:
     return project
 
 
-def processes(node: Node) -> list:
-    return [one for one in node.processes() if set(PROGRAMS) & set(one.cmdline())]
+def processes(project: MiniProject) -> list[psutil.Process]:
+    """All trainings on the nodes: what launches them, their ranks, their scripts; no guards."""
+    found = []
+    for node in project.slurm.nodes.values():
+        for one in node.processes():
+            with suppress(psutil.Error):
+                if set(PROGRAMS) & set(one.cmdline()) or one.name() == "slurmstepd":
+                    found.append(one)
+    return found
 
 
 def kill_training(project: MiniProject) -> None:
-    """Kill all ranks and scripts on the nodes of the run KILLED once its first epoch is safe."""
+    """Kill all ranks and scripts of the run KILLED on all nodes, once its first epoch is safe."""
     pattern = f"{KILLED[0]}-{KILLED[1]}-*/script/epoch"
     wait_for(lambda: list(project.work.glob(pattern)), "checkpoint", PATIENCE_S)
-    (host,) = [path.parents[1].name for path in project.work.glob(pattern)]
-    for node in project.slurm.nodes.values():
-        for process in node.processes():
-            text = " ".join(process.cmdline())
-            if host in text or (
-                "governed.py" in text and host in process.environ().get("SCALEWATT_WORK", "")
-            ):
-                process.kill()
+    (name,) = [path.parents[1].name for path in project.work.glob(pattern)]
+    for one in processes(project):
+        with suppress(psutil.Error):
+            if name in " ".join(one.cmdline()) or name in one.environ().get("SCALEWATT_WORK", ""):
+                one.kill()
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +82,14 @@ def done(slurm: MiniSlurm, tmp_path_factory: pytest.TempPathFactory) -> MiniProj
             process.communicate()
     assert process.returncode == 0, output
     return project
+
+
+def measure_again(project: MiniProject, run: tuple[str, int]) -> None:
+    """Set a run's measurement aside, as a user does."""
+    command = [sys.executable, "-m", "scalewatt.cli", "remeasure", run[0], str(run[1])]
+    options = ["--reason", "a test", "--profile", "profiles/mini"]
+    environment = project.slurm.environment
+    subprocess.run([*command, *options], cwd=project.path, env=environment, check=True)
 
 
 def settings(project: MiniProject) -> list[str]:
@@ -128,7 +143,7 @@ def test_all_clocks_are_back(done: MiniProject) -> None:
 def test_a_node_that_ignores_the_clock_is_found_and_its_run_left_out(done: MiniProject) -> None:
     for node in done.slurm.nodes:
         (done.path.parent / "settings" / f"{node}-ignores").touch()
-    subprocess.run(["rm", "-r", str(done.out(*IGNORED))], check=True)
+    measure_again(done, IGNORED)
     code, output = done.snakemake("tables")
     assert code == 0, output
     runs = pq.read_table(done.results / "tables" / "runs.parquet").to_pylist()
@@ -144,16 +159,15 @@ def test_a_node_that_ignores_the_clock_is_found_and_its_run_left_out(done: MiniP
 
 def test_after_a_kill_of_everything_the_clocks_are_back(done: MiniProject) -> None:
     run = (configuration(2, 705), 2)
-    subprocess.run(["rm", "-r", str(done.out(*run))], check=True)
+    measure_again(done, run)
     process = done.start(f"results/mini/energy/{run[0]}/{run[1]}.parquet", "--retries", "0")
     pattern = f"{run[0]}-{run[1]}-*/script/epoch"
     wait_for(lambda: list(done.work.glob(pattern)), "checkpoint", PATIENCE_S)
     assert settings(done), "a clock is set"
     process.kill()
     process.communicate()
-    for node in done.slurm.nodes.values():
-        for one in node.processes():
-            if set(PROGRAMS) & set(one.cmdline()) or one.name() == "slurmstepd":
-                one.kill()
+    for one in processes(done):
+        with suppress(psutil.Error):
+            one.kill()
     done.slurm.cancel_all()
     wait_for(lambda: not settings(done), "default clocks", 30)
