@@ -451,6 +451,7 @@ def test_a_clock_that_was_asked_for_is_shown_beside_the_power(tmp_path: Path, no
     assert labelled == figure.axes[-1:]
     (asked,) = [line for line in labelled[0].lines if line.get_gid() == "asked"]
     assert set(asked.get_ydata()) == {1200.0}
+    assert "Dashed: the clock that was asked for." in figure_module.note_sentences(page)
 
 
 def test_without_a_clock_asked_for_none_is_shown(tmp_path: Path) -> None:

@@ -143,6 +143,8 @@ def note_sentences(page: RunPage) -> list[str]:
             f"{len(page.segments)} segments, one after another; the waiting between them"
             f" ({with_unit(waited / 3600, 'h', 3)}) is left out."
         )
+    if page.clocks is not None:
+        sentences.append("Dashed: the clock that was asked for.")
     lost = page.row["discarded_energy_kwh"]
     if lost:
         sentences.append(f"{with_unit(lost, 'kWh')} of it were lost work, which was repeated.")
