@@ -42,7 +42,15 @@ rule draw_figure:
 
 for name in (
     *(f"figure{number}" for number in range(1, 8)),
-    *("table1", "breakdown", "learning", "pareto", "cost_per_sample", "operating_points", "variants"),
+    *(
+        "table1",
+        "breakdown",
+        "learning",
+        "pareto",
+        "cost_per_sample",
+        "operating_points",
+        "variants",
+    ),
 ):
 
     rule:
