@@ -78,8 +78,10 @@ def register(
             return _register(
                 name, [_wanted(one) for one in descriptions], results / name, campaigns
             )
-        found, lines_of, left_out = _collected(collections, table)
         others = [path for path in paths if path not in collections]
+        if table and not others and not any(map(is_submission, collections)):
+            raise InputError(f"{table}: --table says nothing of {collections[0]}; expected none")
+        found, lines_of, left_out = _collected(collections, table)
         described = [_wanted(one) for one in read_descriptions(others, table)] if others else []
         if not found and not described:
             reasons = "; ".join(dict.fromkeys(one.reason for one in left_out)) or "no result logs"

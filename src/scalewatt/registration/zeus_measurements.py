@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.operating_points import id_suffix, point_of
-from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL, check_point, model_key
+from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL, model_key
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
 from scalewatt.recordings.foreign_files import recording_name
@@ -122,7 +122,7 @@ def _known(rows: Iterable[EpochRow], left_out: list[LeftOut]) -> Iterator[EpochR
         else:
             reason = (
                 f"{row.where}: {row.training}: how many samples an epoch has is not known; "
-                "expected one of the trainings of Zeus's paper"
+                "expected one of the six trainings of Zeus's paper"
             )
             left_out.append(LeftOut(Path(row.where), reason))
 
@@ -193,7 +193,6 @@ def _run(
         **({"seeds": "varied"} if reached else {}),
     }
     point = _point(table, epoch, known, to_target=reached is not None)
-    check_point(entry, point, epoch.where)
     samples = known.samples * ((reached.epochs if reached else None) or 1)
     given: dict[str, Any] = {
         "device_name": GPU_NAMES.get(table.gpu),
