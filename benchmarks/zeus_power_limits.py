@@ -96,6 +96,12 @@ def means(runs: pd.DataFrame) -> pd.DataFrame:
     ).reset_index()
 
 
+def default_of(batches: pd.Series, default: int) -> int:
+    """Return the largest measured batch size up to the default, or the smallest of all."""
+    fitting = batches[batches <= default]
+    return int(fitting.max() if len(fitting) else batches.min())
+
+
 def best_limits(epochs: pd.DataFrame) -> pd.DataFrame:
     """Return the limit of the least energy of each training, GPU and batch size.
 
@@ -128,8 +134,7 @@ def best_batches(to_target: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (training, device), own in means(to_target).groupby(OF_POINT[:2]):
         batches = own["local_batch_size"]
-        fitting = batches[batches <= DEFAULT_BATCH[training]]
-        default = fitting.max() if len(fitting) else batches.min()
+        default = default_of(batches, DEFAULT_BATCH[training])
         at_top = own[own["gpu_power_limit_w"] == own["gpu_power_limit_w"].max()]
         base = at_top[at_top["local_batch_size"] == default].iloc[0]
         by_batch = at_top.loc[at_top["kwh"].idxmin()]
@@ -162,7 +167,11 @@ def limits_rows(best: pd.DataFrame) -> list[list[str]]:
     for training, default in DEFAULT_BATCH.items():
         for device, gpu in GPUS.items():
             own = best[(best["training"] == training) & (best["device"] == device)]
-            one = own[own["local_batch_size"] <= default].nlargest(1, "local_batch_size").iloc[0]
+            if own.empty:
+                continue
+            one = own[own["local_batch_size"] == default_of(own["local_batch_size"], default)].iloc[
+                0
+            ]
             rows.append(
                 [
                     training,
