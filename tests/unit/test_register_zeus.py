@@ -240,6 +240,13 @@ def test_a_run_to_the_target_keeps_the_rows_of_both_tables(tmp_path: Path) -> No
     assert provenance["description"]["source"].endswith("run 3")
 
 
+def test_an_execution_that_stands_there_twice_is_one_run(tmp_path: Path) -> None:
+    train = targets(tmp_path, target(64, 1, 10), target(64, 1, 10), target(64, 2, 10))
+    lines = registered(tmp_path, powers(tmp_path, epoch(64, 125, 60.0, 90.0)), train)
+    assert len(starting(lines, "registered")) == 2
+    assert "line 3: is the same as" in starting(lines, "left out")[0]
+
+
 def test_epochs_to_targets_without_powers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no power"):
         registered(tmp_path, targets(tmp_path, target(64, 1, 10)))

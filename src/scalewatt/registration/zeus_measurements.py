@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from scalewatt.campaign.operating_points import id_suffix, point_of
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL, model_key
@@ -33,6 +33,7 @@ from scalewatt.registration.recording_discovery import Recorded, RecordedFile
 from scalewatt.registration.run_descriptions import Description
 from scalewatt.registration.zeus_trainings import GPU_NAMES, KnownTraining, known_training
 
+_Row = TypeVar("_Row", EpochRow, TargetRow)
 _POWER = "summary_power_*.csv"
 _GPU = re.compile(r"summary_power_([a-z0-9][a-z0-9._-]{0,60})\.csv")
 _TRAIN = "summary_train.csv"
@@ -107,12 +108,19 @@ def _table(path: Path, left_out: list[LeftOut]) -> _Table:
         )
     rows, refused = read_epoch_rows(path)
     left_out += [LeftOut(path, reason) for reason in refused]
-    once: dict[str, EpochRow] = {}
-    for row in _known(rows, left_out):
+    known = _each_once(_known(rows, left_out), left_out)
+    return _Table(path, file_sha256(path), named[1], tuple(known))
+
+
+def _each_once(rows: Iterable[_Row], left_out: list[LeftOut]) -> list[_Row]:
+    """Return the rows, without those that repeat another to the last digit; note these."""
+    once: dict[str, _Row] = {}
+    for row in rows:
         first = once.setdefault(kept_text(row), row)
         if first is not row:
-            left_out.append(LeftOut(path, f"{row.where}: is the same as {first.where}"))
-    return _Table(path, file_sha256(path), named[1], tuple(once.values()))
+            reason = f"{row.where}: is the same as {first.where}"
+            left_out.append(LeftOut(Path(row.where), reason))
+    return list(once.values())
 
 
 def _known(rows: Iterable[EpochRow], left_out: list[LeftOut]) -> Iterator[EpochRow]:
@@ -131,7 +139,7 @@ def _reached(path: Path, left_out: list[LeftOut]) -> list[TargetRow]:
     """Return the executions that reached the target of the paper; note those that did not."""
     rows, refused = read_target_rows(path)
     left_out += [LeftOut(path, reason) for reason in refused]
-    at_target = [one for one in rows if _is_target(one)]
+    at_target = _each_once(filter(_is_target, rows), left_out)
     executions = Counter(one.training for one in at_target)
     never: dict[Training, list[str]] = {}
     for row in at_target:
