@@ -124,7 +124,7 @@ def test_numbers_of_runs_are_those_of_the_page(
     tables = Path(OTHERS or "", "zeus").glob("summary_power_*.csv")
     counts = {path.stem[-4:]: len(pd.read_csv(path)) for path in tables}
     assert f"{counts['v100']} of an epoch" in text
-    assert f"{sum(counts.values())} runs, each a series" in text
+    assert f"takes all four GPUs: {sum(counts.values())} runs" in text
 
 
 def test_executions_that_never_reached_the_target_are_those_of_the_page() -> None:
