@@ -212,7 +212,8 @@ def test_executions_that_never_reached_the_target_are_named_and_never_counted(
     tmp_path: Path,
 ) -> None:
     epochs = powers(tmp_path, epoch(64, 125, 60.0, 90.0), epoch(32, 125, 80.0, 80.0))
-    rows = target(64, 1, 10), target(64, 2, ""), target(32, 1, "NaN"), target(16, 1, 5)
+    rows = [target(64, 1, 10), target(64, 2, ""), target(32, 1, "NaN")]
+    rows += [target(batch, 1, 5) for batch in (128, 16)]
     lines = registered(tmp_path, epochs, targets(tmp_path, *rows))
     assert len(starting(lines, "registered")) == 1
     left_out = "\n".join(starting(lines, "left out"))
@@ -220,8 +221,8 @@ def test_executions_that_never_reached_the_target_are_named_and_never_counted(
         "batch 64, adadelta: 1 of 2 executions (run 2) never reached 0.6 top1_accuracy" in left_out
     )
     assert "batch 32, adadelta: 1 of 1 executions (run 1) never reached" in left_out
-    assert "batch 32, adadelta: no execution that reached the target is known" in left_out
-    assert "batch 16, adadelta: its power on v100 was not measured" in left_out
+    assert "adadelta, batch 32: no execution that reached the target is known" in left_out
+    assert "adadelta, batch 16, 128: its power on v100 was not measured" in left_out
 
 
 def test_a_run_to_the_target_keeps_the_rows_of_both_tables(tmp_path: Path) -> None:

@@ -176,8 +176,17 @@ def _to_target(
         (measured - set(by_training), "no execution that reached the target is known"),
         (set(by_training) - measured, f"its power on {table.gpu} was not measured"),
     ):
-        for training in sorted(lacking, key=str):
-            left_out.append(LeftOut(table.path, f"{table.path}: {training}: {what}"))
+        reasons = (f"{table.path}: {trainings}: {what}" for trainings in _by_batch(lacking))
+        left_out += [LeftOut(table.path, reason) for reason in reasons]
+
+
+def _by_batch(trainings: Iterable[Training]) -> list[str]:
+    """Return trainings in words, those that differ in the batch size alone together."""
+    batches: dict[str, list[str]] = {}
+    for one in sorted(trainings, key=lambda one: one.batch_size):
+        words = f"{one.network} on {one.dataset}, {one.optimizer}"
+        batches.setdefault(words, []).append(str(one.batch_size))
+    return [f"{words}, batch {listed(own, 20)}" for words, own in sorted(batches.items())]
 
 
 def _train_name(table: _Table) -> str:
