@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from documents import commands, run
 from workspace import PROJECT, Workspace, environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -104,3 +107,19 @@ def test_the_optima_are_told_from_the_tables(workspace: Workspace) -> None:
     # 256: 21 epochs of 0.1651 kWh; 128: 19 of 0.1866 kWh
     both = 1 - 4100 * 145 / (3500 * 220)
     assert f"| 256, 150 W: {100 * both:.0f} % |" in batches
+
+
+OTHERS = os.environ.get("SCALEWATT_OTHERS")
+
+
+@pytest.mark.skipif(
+    not OTHERS or not Path(OTHERS, "zeus").is_dir(),
+    reason="SCALEWATT_OTHERS names no folder with Zeus's tables",
+)
+def test_the_registrations_of_the_page_run_on_the_real_tables(tmp_path: Path) -> None:
+    shutil.copytree(Path(OTHERS or "", "zeus"), tmp_path / "trace")
+    shown = commands("docs/zeus-power-limits.md")
+    walked = [one for one in shown if one.bare.startswith(("mkdir", "grep", "scalewatt register"))]
+    printed = {one.bare: run(one, tmp_path) for one in walked}
+    counts = {text.split()[2]: out.count("registered: ") for text, out in printed.items() if out}
+    assert counts == {"zeus-v100": 476, "zeus-v100-to-target": 2156, "zeus-v100-resnet50": 140}
