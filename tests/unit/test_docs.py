@@ -91,7 +91,8 @@ TYPES = {
     "dictionary<values=string, indices=int16, ordered=0>": "word",
 }
 NEVER = "–"
-_MINE = ("batch-study", "first", "mine", "mlperf-v4", "paper-horeka", "pilot")
+_ZEUS = ("zeus-v100", "zeus-v100-to-target")
+_MINE = ("batch-study", "first", "mine", "mlperf-v4", "paper-horeka", "pilot", *_ZEUS)
 MADE_BY_THE_USER = (
     *(f"campaigns/{name}.yaml" for name in _MINE),
     "results/one-gpu-h100/campaign.yaml",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from scalewatt.campaign.operating_points import point_of as operating_point
 from scalewatt.campaign.registered_campaign import (
     TARGET_PROTOCOL,
     configuration_id,
@@ -28,6 +29,8 @@ _HEAD = """\
 """
 _SERIES_KEYS = ("model", "phase", "device", "metric_name")
 _PANELS_OF_FIGURE5 = 4
+_ROWS_OF_TABLE1 = 1000
+"""As many as a campaign file may name."""
 
 
 def new_content(name: str) -> Content:
@@ -41,19 +44,34 @@ def point_of(one: Description, nodes: int) -> dict[str, Any]:
     return {**geometry, **one.point}
 
 
-def with_run(content: Content, one: Description, nodes: int, repeat: int) -> Content:
-    """Return the campaign with one more run, in its series and at its point.
+def with_runs(content: Content, runs: Iterable[tuple[Description, int, int]]) -> Content:
+    """Return the campaign with more runs (each with its nodes and repeat), in their series and points.
 
-    InputError if the series is of something else, or has another configuration there.
+    InputError if a series is of something else, or has another configuration there.
     """
     content = copy.deepcopy(content)
-    point = point_of(one, nodes)
+    series_of_id: dict[str, str] = {}
+    for name, entry in content["series"].items():
+        for point in entry["points"]:
+            series_of_id.setdefault(configuration_id(entry, point), name)
+    for one, nodes, repeat in runs:
+        _add_run(content["series"], series_of_id, one, point_of(one, nodes), repeat)
+    return content
+
+
+def _add_run(
+    series: dict[str, Any],
+    series_of_id: dict[str, str],
+    one: Description,
+    point: dict[str, Any],
+    repeat: int,
+) -> None:
     id_ = configuration_id(one.entry, point)
-    name = _series_of(content, one, id_, point)
+    name = _series_of(series_of_id, one, id_, point)
     phase = [one.entry["phase"]] if "phase" in one.entry else []
     words = [" ".join([one.entry["model"], *phase]), one.entry["device"]]
     label = ", ".join([*words, _batch(one, point, "{}BS {}"), *extras(point)])
-    entry = content["series"].setdefault(
+    entry = series.setdefault(
         name, {"label": one.given.get("label", label), **one.entry, "points": []}
     )
     for key in _SERIES_KEYS:
@@ -66,6 +84,7 @@ def with_run(content: Content, one: Description, nodes: int, repeat: int) -> Con
     if there is None:
         entry["points"].append({**point, "repeats": repeat})
         entry["points"].sort(key=lambda p: p["gpus"])
+        series_of_id.setdefault(id_, name)
     elif configuration_id(entry, there) == id_:
         there["repeats"] = max(repeat, there.get("repeats", 1))
     else:
@@ -73,7 +92,6 @@ def with_run(content: Content, one: Description, nodes: int, repeat: int) -> Con
             f"{one.where}: series '{name}' has at {point['gpus']} GPUs "
             f"{configuration_id(entry, there)}, not {id_}; allowed: another series for this run"
         )
-    return content
 
 
 def with_line(
@@ -104,16 +122,18 @@ def with_line(
     return content
 
 
-def _series_of(content: Content, one: Description, id_: str, point: dict[str, Any]) -> str:
+def _series_of(
+    series_of_id: dict[str, str], one: Description, id_: str, point: dict[str, Any]
+) -> str:
     wanted = one.given.get("series")
-    for name, entry in content["series"].items():
-        if any(configuration_id(entry, p) == id_ for p in entry["points"]):
-            if wanted not in (None, name):
-                raise InputError(
-                    f"{one.where}: series: '{wanted}', but {id_} is in series '{name}'; allowed: "
-                    f"{name}, or a variant that sets this configuration apart"
-                )
-            return name
+    name = series_of_id.get(id_)
+    if name is not None:
+        if wanted not in (None, name):
+            raise InputError(
+                f"{one.where}: series: '{wanted}', but {id_} is in series '{name}'; allowed: "
+                f"{name}, or a variant that sets this configuration apart"
+            )
+        return name
     return wanted or "-".join(
         [
             model_key(one.entry),
@@ -145,10 +165,13 @@ def default_figures(series: dict[str, Any]) -> dict[str, Any]:
 
     FourCastNet takes the paper's figures of it (4 and 7), any other model those of ResNet50 (2, or 3
     where the dataset grows, and 6); a second other model takes 4 and 7 if they are free. Trainings to a
-    target share figures 2 and 6; in 4 and 7 are those again whose global batch size grows.
+    target share figures 2 and 6; in 4 and 7 are those again whose global batch size grows. Where every
+    series is one operating point on one number of GPUs, no curve shows anything: the table alone.
     """
     if not series:
         return {}
+    if all(len(e["points"]) == 1 and operating_point(e["points"][0]) for e in series.values()):
+        return _figures_of_operating_points(series)
     if all(p.get("protocol") == TARGET_PROTOCOL for e in series.values() for p in e["points"]):
         return _figures_to_target(series)
     models = list(dict.fromkeys(entry["model"] for entry in series.values()))
@@ -171,6 +194,12 @@ def default_figures(series: dict[str, Any]) -> dict[str, Any]:
     figures["figure5"] = {"points": largest[:_PANELS_OF_FIGURE5]}
     figures["table1"] = {"points": every}
     return dict(sorted(figures.items()))
+
+
+def _figures_of_operating_points(series: dict[str, Any]) -> dict[str, Any]:
+    """Return the table of all points, or where they are too many for one, nothing."""
+    points = [{"series": n, "gpus": e["points"][0]["gpus"]} for n, e in series.items()]
+    return {"table1": {"points": points}} if len(points) <= _ROWS_OF_TABLE1 else {}
 
 
 def _figures_to_target(series: dict[str, Any]) -> dict[str, Any]:

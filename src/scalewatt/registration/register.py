@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.registration import campaign_file
 from scalewatt.registration.campaign_file import point_of
 from scalewatt.registration.foreign_discovery import open_foreign
-from scalewatt.registration.mlperf_lines import FoundRun, series_of
+from scalewatt.registration.mlperf_lines import FoundRun, LeftOut, Line, series_of
 from scalewatt.registration.mlperf_submission import TELLABLE, find_runs, is_submission
 from scalewatt.registration.recording_discovery import Recorded, open_recording
 from scalewatt.registration.run_descriptions import (
@@ -42,9 +41,11 @@ from scalewatt.registration.run_folder import (
     write_concurrent_runs,
     write_run,
 )
+from scalewatt.registration.zeus_measurements import find_measurements, is_measurements
 
 _IF_GIVEN = ("metric_goal", "metric_target", "window", "updates", "seed", "source")
 """What a description has only where it is known."""
+_MOST_NOTES = 10
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
@@ -70,23 +71,43 @@ def register(
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"campaign '{name}': allowed: lower-case letters, digits and hyphens")
-    submissions = [path for path in paths if is_submission(path)]
+    collections = [path for path in paths if is_submission(path) or is_measurements(path)]
     with _alone_in(campaigns):
-        if not submissions:
+        if not collections:
             descriptions = read_descriptions(paths, table)
             return _register(
                 name, [_wanted(one) for one in descriptions], results / name, campaigns
             )
-        told = folder_rows(table, submissions, TELLABLE) if table else {}
-        others = [path for path in paths if path not in submissions]
+        others = [path for path in paths if path not in collections]
+        if table and not others and not any(map(is_submission, collections)):
+            raise InputError(f"{table}: --table says nothing of {collections[0]}; expected none")
+        found, lines_of, left_out = _collected(collections, table)
         described = [_wanted(one) for one in read_descriptions(others, table)] if others else []
-        found, left_out = find_runs(submissions, told)
         if not found and not described:
             reasons = "; ".join(dict.fromkeys(one.reason for one in left_out)) or "no result logs"
-            raise InputError(f"{submissions[0]}: holds no run to register: {reasons}")
+            raise InputError(f"{collections[0]}: holds no run to register: {reasons}")
         wanted = [*described, *(_wanted_of(one) for one in found)]
-        lines = _register(name, wanted, results / name, campaigns, found)
+        lines = _register(name, wanted, results / name, campaigns, lines_of)
         return [*lines[:-1], *(f"left out: {one.reason}" for one in left_out), lines[-1]]
+
+
+def _collected(
+    paths: list[Path], table: Path | None
+) -> tuple[list[FoundRun], list[Line], list[LeftOut]]:
+    """Return the runs in collections of results, further lines through them, and what is left out."""
+    submissions = [path for path in paths if is_submission(path)]
+    tables = [path for path in paths if path not in submissions]
+    found: list[FoundRun] = []
+    left_out: list[LeftOut] = []
+    lines: list[Line] = []
+    if submissions:
+        told = folder_rows(table, submissions, TELLABLE) if table else {}
+        found, left_out = find_runs(submissions, told)
+        lines = series_of(found)
+    if tables:
+        measured, beside = find_measurements(tables)
+        found, left_out = [*found, *measured], [*left_out, *beside]
+    return found, lines, left_out
 
 
 def _register(
@@ -94,29 +115,32 @@ def _register(
     wanted: list[_Wanted],
     folder: Path,
     campaigns: Path,
-    found: Sequence[FoundRun] = (),
+    lines_of: Sequence[Line] = (),
 ) -> list[str]:
     path = campaigns / f"{name}.yaml"
     before = _campaign(path, name)
-    for one, other in combinations(wanted, 2):
-        if one.recorded.identity == other.recorded.identity:
+    once: dict[tuple[str, ...], _Wanted] = {}
+    for other in wanted:
+        one = once.setdefault(tuple(other.recorded.identity), other)
+        if one is not other:
             raise InputError(
                 f"{other.one.where}: {other.one.path} is the same recording as {one.one.path} "
                 f"({one.one.where}); allowed: each once"
             )
     known = known_runs(folder)
-    content, repeats = before, _repeats(wanted, known, folder)
-    for one, repeat in zip(wanted, repeats, strict=True):
-        content = campaign_file.with_run(content, one.one, one.nodes, repeat)
-    for line in series_of(found):
+    repeats = _repeats(wanted, known, folder)
+    placed = ((one.one, one.nodes, repeat) for one, repeat in zip(wanted, repeats, strict=True))
+    content = campaign_file.with_runs(before, placed)
+    for line in lines_of:
         own = [(one.description.entry, point_of(one.description, one.nodes)) for one in line.runs]
         content = campaign_file.with_line(content, line.name, line.label, own)
     content = campaign_file.with_figures(content, before)
     campaign = expand(content, path, {})
     lines = []
+    there = {(k.configuration, k.repeat) for k in known}
     for one, repeat in zip(wanted, repeats, strict=True):
         where = f"{one.id} repeat {repeat}"
-        if any(k.is_run(one.id, repeat) for k in known):
+        if (one.id, repeat) in there:
             lines.append(f"already there: {where} ({one.one.path})")
             continue
         write_run(
@@ -192,7 +216,8 @@ def _wanted_of(found: FoundRun) -> _Wanted:
     point = point_of(one, found.nodes)
     stages = pa.Table.from_pylist(list(found.stages), schema=EVENTS_SCHEMA)
     id_ = configuration_id(one.entry, point)
-    return _Wanted(one, found.recorded, found.nodes, None, one.events, stages, id_)
+    gpus = found.recorded.gpus or None
+    return _Wanted(one, found.recorded, found.nodes, gpus, one.events, stages, id_)
 
 
 def _held_gpus(one: Description, recorded: Recorded, per_node: int) -> dict[str, list[int]] | None:
@@ -231,8 +256,9 @@ def _repeats(wanted: list[_Wanted], known: list[Registered], folder: Path) -> li
     """Return the repeat of each run: its own where it is already there, as asked for, or the next free."""
     taken = {(one.configuration, one.repeat) for one in known}
     repeats: dict[int, int] = {}
+    by_identity = {tuple(one.identity): one for one in reversed(known)}
     for place, one in enumerate(wanted):
-        there = next((k for k in known if k.identity == one.recorded.identity), None)
+        there = by_identity.get(tuple(one.recorded.identity))
         if there is None:
             _check_place(one, known)
         else:
@@ -321,11 +347,11 @@ def _problems(one: _Wanted) -> list[str]:
 
 def _notes(folder: Path, content: dict[str, Any]) -> list[str]:
     """Return what the user should know of the campaign."""
-    notes = [
-        f"note: series '{name}' is in no curve; put it to a figure in the campaign file, or register "
-        "it under another name"
-        for name in campaign_file.not_drawn(content)
-    ]
+    names = campaign_file.not_drawn(content)
+    advice = "put it to a figure in the campaign file, or register it under another name"
+    notes = [f"note: series '{name}' is in no curve; {advice}" for name in names]
+    if len(names) > _MOST_NOTES:
+        notes = [f"note: {len(names)} series are in no curve, such as '{names[0]}'; {advice}"]
     shared = [one for one in known_runs(folder) if one.concurrent_runs]
     return notes + [
         f"note: {one.configuration} repeat {one.repeat} shared {one.concurrent_runs[0]['host']} with "

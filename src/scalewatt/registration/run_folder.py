@@ -37,10 +37,6 @@ class Registered:
     windows: tuple[Window, ...]
     concurrent_runs: list[dict[str, Any]]
 
-    def is_run(self, configuration: str, repeat: int) -> bool:
-        """Return True if this is that run."""
-        return (self.configuration, self.repeat) == (configuration, repeat)
-
 
 def known_runs(results: Path) -> list[Registered]:
     """Return the registered runs below a campaign's results; InputError if there are trained ones."""
@@ -131,6 +127,7 @@ def _provenance(
                 "sha256": file.sha256,
                 "part": "/".join(file.part) if file.part else None,
                 **({"options": dict(file.options)} if file.options else {}),
+                **({"kept": file.kept} if file.kept is not None else {}),
             }
             for file in recorded.files
         ],

@@ -23,6 +23,7 @@ from scalewatt.recordings.formats import (
 )
 from scalewatt.recordings.formats.format import Format, Head, Options
 from scalewatt.recordings.formats.text_columns import delimiter_of
+from scalewatt.recordings.published import zeus_summary
 from scalewatt.recordings.series import (
     ESTIMATED,
     NETWORK,
@@ -41,7 +42,8 @@ FORMATS: tuple[Format, ...] = (
     slurm_profile.FORMAT,
     zeus.WINDOWS,
     zeus.POWER,
-    zeus.TABLE,
+    zeus_summary.RESULT,
+    zeus_summary.TABLE,
     codecarbon.FORMAT,
     nvidia_smi.FORMAT,
     dcgm.FORMAT,

@@ -44,8 +44,6 @@ from scalewatt.recordings.text_times import as_numbers, unread
 _WINDOW_COLUMNS = ["start_time", "window_name", "elapsed_time"]
 _ENERGY = re.compile(r"gpu(\d{1,4})_energy")
 _POWER = re.compile(r"power(\d{1,4})")
-_TABLES = (["dataset", "network", "batch_size"], ["network", "dataset", "batch_size"])
-"""Beginnings of the headers of Zeus's published tables, which are no recordings."""
 
 UNIX_S = 1e9
 """No monotonic clock counts as many seconds, and unix time does since 2001."""
@@ -314,16 +312,5 @@ def _is_sample(row: Sequence[str]) -> bool:
     )
 
 
-def _is_table(head: Head) -> bool:
-    return bool(head.lines) and head.lines[0].split(",")[:3] in _TABLES
-
-
-def _refuse_table(path: Path, options: Options) -> Recording:
-    raise InputError(
-        f"{path}: is a table of results by configuration, as Zeus publishes; expected a recording of one run"
-    )
-
-
 WINDOWS = Format("zeus-windows", _is_windows, read_zeus_windows, holds_runs=True)
 POWER = Format("zeus-power", _is_power, read_zeus_power)
-TABLE = Format("zeus-table", _is_table, _refuse_table, records=False)

@@ -20,6 +20,7 @@ FLAG_WORDS = {
     "duplicate_recording": "a recording that is the same as another to the last sample",
     "constant_estimate": "one estimated power for the whole run",
     "total_only": "a total without samples: no stages, no power over time",
+    "epochs_combined": "one measured epoch's energy, times the epochs of another execution",
     "stop_stamp_wrong": "a power log whose stop is stamped before its last reading",
     "damaged_lines": "unreadable lines of a recording",
     "inner_windows": "windows within others, not taken",
