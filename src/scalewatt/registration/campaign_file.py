@@ -29,8 +29,6 @@ _HEAD = """\
 """
 _SERIES_KEYS = ("model", "phase", "device", "metric_name")
 _PANELS_OF_FIGURE5 = 4
-_SERIES_OF_A_FIGURE = 1000
-"""As the schema has it."""
 _ROWS_OF_TABLE1 = 1000
 """As many as a campaign file may name."""
 
@@ -201,7 +199,7 @@ def default_figures(series: dict[str, Any]) -> dict[str, Any]:
 def _figures_of_operating_points(series: dict[str, Any]) -> dict[str, Any]:
     """Return what the levers cost and save, and the table of all points where they are not too many."""
     points = [{"series": n, "gpus": e["points"][0]["gpus"]} for n, e in series.items()]
-    figures: dict[str, Any] = {"operating_points": {"series": list(series)[:_SERIES_OF_A_FIGURE]}}
+    figures: dict[str, Any] = {"operating_points": {"series": list(series)}}
     if len(points) <= _ROWS_OF_TABLE1:
         figures["table1"] = {"points": points}
     return figures

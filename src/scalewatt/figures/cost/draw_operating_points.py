@@ -272,7 +272,10 @@ def _apart_sentence(points: pd.DataFrame) -> str:
             f"{prose.named(list(tied['configuration']))}."
         )
     if unknown:
-        parts.append(f"For {unknown} points without repeats that is not known.")
+        parts.append(
+            f"Whether the energies of {unknown} points can be told apart from the least of their line is not"
+            " known without repeats."
+        )
     return " ".join(parts)
 
 
