@@ -29,6 +29,7 @@ from scalewatt.scaling.model.kind_model import (
     assumed_of,
     pretraining_of,
 )
+from scalewatt.scaling.model.lever_law import at_operating_point
 from scalewatt.scaling.model.posterior import Draws
 from scalewatt.scaling.model.predict import INTERVAL, TOTAL, estimate
 from scalewatt.scaling.model.scores import Score
@@ -63,7 +64,8 @@ class ScalingModel:
     def of(self, kind: Kind) -> KindModel:
         """Return the model of a kind; InputError, with what would make it possible, where it has none.
 
-        A fine-tuning that was not calibrated is assumed to be like its pre-training.
+        A fine-tuning that was not calibrated is assumed to be like its pre-training; a clock or power limit
+        between calibrated ones follows a law, where leaving one out says that it does.
         """
         calibrated = {one.kind: one for one in self.kinds}
         if kind in calibrated:
@@ -71,6 +73,9 @@ class ScalingModel:
         before = pretraining_of(kind)
         if before in calibrated:
             return assumed_finetuning(kind, calibrated[before])
+        between = at_operating_point(kind, self.kinds)
+        if isinstance(between, KindModel):
+            return between
         near = [
             one.kind
             for one in self.kinds
@@ -79,6 +84,7 @@ class ScalingModel:
         has = ", ".join(one.kind.name for one in self.kinds)
         lacks = "".join(f"; {one}" for one in self.left_out if one.startswith(f"{kind.name}: "))
         differs = f"; it differs in {', '.join(_differences(near[0], kind))}" if near else ""
+        differs += f"; {between}" if between else ""
         raise InputError(
             f"{self.path or 'scaling model'}: is not calibrated for {kind.name}{differs}{lacks} (it has: "
             f"{has}); to make it possible run what `scalewatt pilot CAMPAIGN` writes, then "
