@@ -17,6 +17,7 @@ from commands import PATIENCE_S, SCRIPTS, Direct, wait_for
 from governed import LEVERS, SCRIPT, command, environment_of
 
 from scalewatt.campaign.run_spec import read_spec
+from scalewatt.execution import lever_guard
 from scalewatt.execution.lever_guard import FOLDER, undo_left_behind
 
 HOST = socket.gethostname()
@@ -150,3 +151,17 @@ def test_without_a_way_to_set_them_a_run_is_refused(run: Governed) -> None:
     assert process.returncode != 0
     assert "gpu_power_limit_w: the cluster of this run does not say how to set it" in output
     assert not (run.settings / f"{HOST}-commands").exists()
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus"),
+    [
+        ([None, None], "0,1"),
+        (["2,3", "2,3"], "2,3"),
+        (["2", "3"], "2,3"),
+        (["GPU-a,GPU-b,GPU-c", "GPU-a,GPU-b,GPU-c"], "GPU-a,GPU-b"),
+        (["1", "1"], "1"),
+    ],
+)
+def test_the_gpus_are_those_that_the_ranks_take(visible: list[str | None], gpus: str) -> None:
+    assert lever_guard._gpus([("n1", rank, one) for rank, one in enumerate(visible)]) == gpus

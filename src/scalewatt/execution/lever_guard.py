@@ -91,11 +91,12 @@ def set_levers(commands: Sequence[dict[str, str]], work_root: Path, ranks: Ranks
 
 
 def _gpus(places: Sequence[tuple[str, int, str | None]]) -> str:
-    """Return the GPUs of a node's ranks as `nvidia-smi -i` takes them; by local rank where unset."""
-    named = [visible.split(",") for _, _, visible in places if visible]
-    if named:
-        return ",".join(dict.fromkeys(one.strip() for some in named for one in some))
-    return ",".join(str(local) for local in sorted(local for _, local, _ in places))
+    """Return the GPUs of a node's ranks as `nvidia-smi -i` takes them: of each rank its own."""
+    chosen = []
+    for _, local, visible in places:
+        words = [word.strip() for word in (visible or "").split(",") if word.strip()]
+        chosen.append(words[local % len(words)] if words else str(local))
+    return ",".join(dict.fromkeys(chosen))
 
 
 def _filled(commands: Sequence[dict[str, str]], gpus: str) -> list[dict[str, str]]:
