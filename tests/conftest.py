@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +22,17 @@ settings.load_profile("any machine")
 # A shell ignores Ctrl-C for what it runs in the background, and so would the processes of tests.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def torchs_own_flags() -> Iterator[None]:
+    """Restore the flags that a training sets for its whole process: other tests share it."""
+    torch = sys.modules.get("torch")
+    backends = [] if torch is None else [torch.backends.cudnn, torch.backends.cuda.matmul]
+    before = [one.allow_tf32 for one in backends]
+    yield
+    for one, flag in zip(backends, before, strict=True):
+        one.allow_tf32 = flag
 
 
 @pytest.hookimpl(optionalhook=True)  # there is none without pytest-xdist

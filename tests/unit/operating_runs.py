@@ -50,9 +50,16 @@ def energy_j(clock_mhz: float, gpus: int) -> float:
 
 
 def made(
-    results: Path, of: Campaign, scatter: float = 0.004, flags: dict[str, str] | None = None
+    results: Path,
+    of: Campaign,
+    scatter: float = 0.004,
+    flags: dict[str, str] | None = None,
+    with_cpu: tuple[int, ...] = (),
 ) -> None:
-    """Write the folders of all runs; repeat 1 is below the law, 2 on it, 3 above it, by `scatter`."""
+    """Write the folders of all runs; repeat 1 is below the law, 2 on it, 3 above it, by `scatter`.
+
+    `flags`: of runs by their name; `with_cpu`: clocks whose nodes have a sensor of their CPUs too.
+    """
     for run in of.runs():
         spec = run_spec(of, run.configuration.id, run.repeat)
         clock = (spec.operating_point or {}).get("gpu_clock_mhz", 1410.0)
@@ -63,7 +70,10 @@ def made(
             flags=tuple(code for id_, code in (flags or {}).items() if id_ == spec.name),
         ) | {"configuration": spec.configuration, "repeat": spec.repeat}  # fmt: skip
         history = epochs([40.0, 30.0, 20.0, 15.0, 12.0], samples=1437, train_s=seconds / 5)
-        make_run(results, [row], spec=spec, history=history)
+        cpu = part("cpu", "train", seconds, 1000.0) | {
+            n: row[n] for n in ("configuration", "repeat")
+        }
+        make_run(results, [row, *([cpu] if clock in with_cpu else [])], spec=spec, history=history)
 
 
 def table(results: Path, of: Campaign, **facility: float) -> pd.DataFrame:

@@ -84,6 +84,14 @@ def test_what_repeats_cannot_tell_apart_is_no_saving_that_is_promised(tmp_path: 
     assert own.unsure
 
 
+def test_a_deadline_within_the_fastest_ones_interval_is_not_promised(tmp_path: Path) -> None:
+    found = settings(tmp_path, scatter=0.02)
+    fastest_h = train_s(1410, 1) / 3600
+    own = of_line(advise(found, Limits(deadline_h=fastest_h * 1.01)))
+    assert own.best is own.fastest and own.unsure
+    assert not of_line(advise(found, Limits(slowdown=0.0))).unsure
+
+
 def test_settings_of_another_n_are_compared_only_where_any_may_be_taken(tmp_path: Path) -> None:
     found = settings(tmp_path)
     assert len(advise(found, Limits(slowdown=0.1))) == 2

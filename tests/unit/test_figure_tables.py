@@ -18,6 +18,7 @@ from run_files import make_run, part, write_energy
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand
+from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_requests import table_definition
 from scalewatt.cli import main
@@ -39,7 +40,7 @@ GPU_COUNTS = [1, 2, 4]
 def configuration(gpus: int, *, repeats: int = 1, **means: float | None) -> Row:
     """A row of the configurations table: every quantity is 100 + its place, unless given."""
     row: Row = dict.fromkeys(CONFIGURATIONS.names)
-    row |= dict.fromkeys((name for name, _ in IDENTITY), "word")
+    row |= dict.fromkeys((name for name, _ in IDENTITY), "word") | dict.fromkeys(LEVERS)
     row |= {"channels_last": None, "compile": None}
     row |= {"configuration": f"c{gpus}", "gpus": gpus, "nodes": 1, "n_repeats": repeats}
     row |= {"gpus_per_replica": 1, "gradient_accumulation_steps": 1}

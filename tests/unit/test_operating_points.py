@@ -17,11 +17,13 @@ from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluste
 from scalewatt.campaign.load import check_devices, expand, load_campaign
 from scalewatt.campaign.operating_points import commands_of, launcher_options, without_point
 from scalewatt.campaign.run_spec import parse_spec, run_spec
+from scalewatt.campaign.table_requests import table_definition
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.energies.accounting.throttling import operating_point_flags, state_flags
 from scalewatt.figures.draw_figure import draw_figure
 from scalewatt.recordings.telemetry import TelemetrySeries
+from scalewatt.results.build import write_tables
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.planning.pilot import make_pilot
 
@@ -274,6 +276,48 @@ def test_where_there_is_a_price_the_cheapest_point_is_marked(tmp_path: Path) -> 
     assert rows.least_cost.eq(rows.least_energy).all()
     row = rows.iloc[0]
     assert row.cost == pytest.approx(row.energy_j_mean * 1.1 * 0.3 / 3.6e6)
+
+
+def test_gpu_hours_with_a_price_may_make_a_faster_point_the_cheapest(tmp_path: Path) -> None:
+    of = campaign()
+    made(tmp_path, of)
+    rows = table(tmp_path, of, pue=1.0, price_per_kwh=0.3, price_per_gpu_hour=2.0)
+    cheapest = rows[rows.least_cost.eq(True)]
+    assert set(cheapest.gpu_clock_mhz) == {1410.0}
+    row = cheapest.iloc[0]
+    energy = row.energy_j_mean * 0.3 / 3.6e6
+    assert row.cost == pytest.approx(energy + row.time_s_mean / 3600 * row.gpus * 2.0)
+
+
+def test_points_of_another_scope_are_in_no_ratio(tmp_path: Path) -> None:
+    of = campaign()
+    made(tmp_path, of, with_cpu=(1410,))
+    rows = table(tmp_path, of)
+    one = rows[rows.gpus == 1].set_index("gpu_clock_mhz")
+    assert set(one.energy_scope) == {"gpu", "gpu+cpu"}
+    assert one.energy_ratio[1410] == 1 and one.time_ratio[1155] == 1
+    assert one.least_energy[1410] is None, "it has nothing to be compared with"
+
+
+@pytest.mark.parametrize("figure", ["breakdown", "cost_per_sample"])
+def test_a_run_without_its_clock_is_left_out_of_every_figure(tmp_path: Path, figure: str) -> None:
+    of = replace(campaign(), figures={figure: {"series": list(campaign().series)}})
+    id_ = "resnet50-local-n001-lbs0064-full-gpuclock705mhz"
+    made(tmp_path, of, flags={f"{id_} repeat 1": "clock_not_held"})
+    runs = [[run.configuration.id, run.repeat] for run in of.runs()]
+    by_hand = {"configuration": id_, "repeat": 3, "reason": "by hand"}
+    definition = table_definition(of, figure, [r for r in runs if r != [id_, 3]], [by_hand])
+    out = tmp_path / "tables" / f"{figure}.parquet"
+    write_tables(definition, tmp_path, out)
+    own = pq.read_table(out).to_pandas()
+    own = own[own.configuration == id_]
+    law_j = energy_j(705, 1)
+    if figure == "breakdown":
+        assert own.energy_kwh.sum() * 3.6e6 == pytest.approx(law_j)
+    else:
+        assert own.energy_per_sample_j_mean.iloc[0] == pytest.approx(law_j / SAMPLES)
+    told = pq.read_schema(out).metadata
+    assert '"reason": "by hand"' in str(told) and '"reason": "clock_not_held"' in str(told)
 
 
 def test_points_that_are_slower_and_dearer_are_not_pareto_optimal(tmp_path: Path) -> None:

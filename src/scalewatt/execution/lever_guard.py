@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.file_locks import exists
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.processes import machine_id, process_started_s, runs_still
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.execution.launcher_process import MARK
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ COMMAND_LIMIT_S = 60.0
 PATIENCE_S = 90.0
 """How long a guard waits for the one before it, and a rank for its guard."""
 _LOOK_S = 0.2
+_RELEASE = signal.SIGUSR2
+GRACE_S = 10.0
+"""How long after TERM, which a scheduler sends to all of a job, a guard waits for its rank to end."""
 _UNDO_ATTEMPTS = 3
 
 
@@ -45,15 +50,26 @@ class Guard:
     """A guard at work, as the rank knows it that started it."""
 
     pid: int
-    record: Path
+    started_s: float | None
 
-    def release(self) -> None:
+    def release(self, patience_s: float = PATIENCE_S) -> None:
         """Tell the guard that the run has ended, and wait until it has undone what it set."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGTERM)
-        until = time.monotonic() + PATIENCE_S
-        while runs_still(self.pid, None) and time.monotonic() < until:
+        until = time.monotonic() + patience_s
+        if runs_still(self.pid, self.started_s):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(self.pid, _RELEASE)
+        while runs_still(self.pid, self.started_s) and time.monotonic() < until:
             time.sleep(_LOOK_S)
+
+
+_own: Guard | None = None
+"""That of this process, for `release_own`."""
+
+
+def release_own(patience_s: float = PATIENCE_S) -> None:
+    """Release the guard that this rank started, if it did; it may be called more than once."""
+    if _own is not None:
+        _own.release(patience_s)
 
 
 @dataclass(frozen=True)
@@ -66,28 +82,43 @@ class _Task:
     record: str
 
 
-def set_levers(commands: Sequence[dict[str, str]], work_root: Path, ranks: Ranks) -> Guard | None:
-    """Set the levers of all nodes of a run; all ranks call this. Returns the guard of this rank's node.
+def set_levers(commands: Sequence[dict[str, str]], work_root: Path, ranks: Ranks) -> None:
+    """Set the levers of all nodes of a run; all ranks call this, and `release_own` at their end.
 
-    None on ranks that are not the first of their node, and without commands. InputError on every rank
-    where a command failed on any node; what was set before it is undone.
+    A run without commands has what a killed one left set undone. InputError on every rank where a command
+    failed on any node; what was set before it is undone.
     """
+    global _own
     if not commands:
-        return None
+        _undo_left_behind_here(work_root, ranks)
+        return
     own = (ranks.host, ranks.local_rank, os.environ.get("CUDA_VISIBLE_DEVICES"))
     places = [place for place in ranks.comm.allgather(own) if place[0] == ranks.host]
-    guard, error = None, None
+    error = None
     if ranks.local_rank == min(local for _, local, _ in places):
         try:
-            guard = _start(_filled(commands, _gpus(places)), work_root)
+            _own = _start(_filled(commands, _gpus(places)), work_root)
         except InputError as refused:
             error = f"{ranks.host}: {refused}"
     errors = [one for one in ranks.comm.allgather(error) if one is not None]
     if errors:
-        if guard is not None:
-            guard.release()
+        release_own()
+        ranks.comm.Barrier()  # the first that raises ends all
         raise InputError("; ".join(errors))
-    return guard
+
+
+def _undo_left_behind_here(work_root: Path, ranks: Ranks) -> None:
+    """Undo on each node what a killed run left set: this run asks for nothing, so the defaults count."""
+    folder = work_root / FOLDER
+    error = None
+    if ranks.local_rank == 0 and folder.is_dir():
+        try:
+            undo_left_behind(folder)
+        except InputError as refused:
+            error = f"{ranks.host}: {refused}"
+    errors = [one for one in ranks.comm.allgather(error) if one is not None]
+    if errors:
+        raise InputError("; ".join(errors))
 
 
 def _gpus(places: Sequence[tuple[str, int, str | None]]) -> str:
@@ -150,37 +181,45 @@ def _start(commands: list[dict[str, str]], work_root: Path) -> Guard:
     process.wait()
     if not answer:
         raise InputError("the guard of clocks and power limits has ended without an answer")
-    said = json.loads(answer)
+    said = parse_json(answer.decode())
     if "error" in said:
         raise InputError(said["error"])
-    return Guard(int(said["pid"]), record)
+    return Guard(int(said["pid"]), process_started_s(int(said["pid"])))
 
 
 # --- the guard itself -----------------------------------------------------------------------------
 
 
 class _Told:
-    """True once a signal told the guard to end."""
+    """When a signal has told the guard to end: at once, or after TERM with some grace."""
 
     def __init__(self) -> None:
-        self.to_end = False
+        self._until_s = float("inf")
 
-    def __call__(self, *_: object) -> None:
-        self.to_end = True
+    def __call__(self, number: int, _: object) -> None:
+        wait_s = GRACE_S if number == signal.SIGTERM else 0.0
+        self._until_s = min(self._until_s, time.monotonic() + wait_s)
+
+    @property
+    def to_end(self) -> bool:
+        """Return True if it is time."""
+        return time.monotonic() >= self._until_s
 
 
 def main(argv: list[str]) -> int:
     """Guard a node's levers as the task in JSON says; the first process only starts the second."""
-    task = _Task(**json.loads(argv[0]))
+    task = _Task(**parse_json(argv[0]))
     if os.fork():
         return 0
     told = _Told()
-    signal.signal(signal.SIGTERM, told)
+    for number in (signal.SIGTERM, _RELEASE):
+        signal.signal(number, told)
     for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     record = Path(task.record)
     try:
-        undo_left_behind(record)
+        wait_for_other(record)
+        undo_left_behind(record.parent, record)
         _set(task, record)
     except (InputError, OSError) as error:
         _answer({"error": str(error)})
@@ -191,20 +230,42 @@ def main(argv: list[str]) -> int:
     return 0 if _undo(task.commands, record) else 1
 
 
-def undo_left_behind(record: Path) -> None:
-    """Undo what guards of this host left set when they were killed; wait for one that has this record.
-
-    InputError if that one does not end.
-    """
+def wait_for_other(record: Path) -> None:
+    """Wait for a guard that has the same record; InputError if it does not end."""
     until = time.monotonic() + PATIENCE_S
-    while record.exists() and _is_alive(read_json(record)):
+    while (other := _read(record)) is not None and _is_alive(other):
         if time.monotonic() > until:
             raise InputError(f"{record}: another run has these clocks and limits set, and goes on")
         time.sleep(_LOOK_S)
-    for path in sorted(record.parent.glob(f"{socket.gethostname()}-*.json")):
-        left = read_json(path)
-        if path == record or (left["machine"] == machine_id() and not _is_alive(left)):
-            _undo(left["commands"], path)
+
+
+def undo_left_behind(folder: Path, own: Path | None = None) -> None:
+    """Undo what guards of this host left set when they were killed.
+
+    `own`: a record whose guard is known to have ended, whatever machine it says. InputError where
+    something cannot be undone.
+    """
+    for path in sorted(folder.glob(f"{socket.gethostname()}-*.json")):
+        left = _read(path)
+        if left is None:
+            continue
+        is_dead = left["machine"] == machine_id() and not _is_alive(left)
+        if (path == own or is_dead) and not _undo(left["commands"], path):
+            raise InputError(
+                f"{path}: what an ended run had set cannot be undone; expected a command that may, or undo "
+                "it by hand and remove the file"
+            )
+
+
+def _read(record: Path) -> dict[str, Any] | None:
+    """Return a record; None where it has just been removed."""
+    try:
+        content: dict[str, Any] = read_json(record)
+    except InputError:
+        if exists(record):
+            raise
+        return None
+    return content
 
 
 def _is_alive(record: dict[str, Any]) -> bool:
@@ -217,10 +278,10 @@ def _set(task: _Task, record: Path) -> None:
     pid = os.getpid()
     own = {"machine": machine_id(), "guard_pid": pid, "guard_started_s": process_started_s(pid)}
     write_json(record, {**own, "commands": task.commands})
-    for command in task.commands:
+    for number, command in enumerate(task.commands, 1):
         failed = _run(command["set"])
         if failed:
-            _undo(task.commands, record)
+            _undo(task.commands[:number], record)
             raise InputError(f"'{command['set']}' {failed}; expected a command that may set it")
 
 

@@ -31,7 +31,7 @@ from scalewatt.common.termination import (
 from scalewatt.common.untrusted_text import parse_json, plain_text
 from scalewatt.execution.command_rank import CommandFailed, run_command
 from scalewatt.execution.failure_reason import Failure, is_full, record_failure
-from scalewatt.execution.lever_guard import set_levers
+from scalewatt.execution.lever_guard import release_own, set_levers
 from scalewatt.execution.watchdog import Limits, Watchdog, watch_rank
 from scalewatt.run_files.attempt_log import one_line
 from scalewatt.run_files.work_directory import (
@@ -153,6 +153,7 @@ def leave(watch: Watchdog, ranks: Ranks, code: int) -> NoReturn:
     from mpi4py import MPI
 
     watch.stop()
+    release_own()
     ranks.comm.Barrier()
     MPI.Finalize()
     for stream in (sys.stdout, sys.stderr):
@@ -172,6 +173,7 @@ def fail(error: BaseException, note: Path | None = None, rank: int | None = None
         text = "".join(traceback.format_exception(error))
     if is_full(error) and note is not None:
         reason = text = f"{full_text(note.parent)} ({error})"
+    release_own(ABORT_S / 2)  # a scheduler may end all of a job at once
     if note is not None:
         record_failure(note, Failure(code, rank, one_line(reason)))
     abort(code, text if text.startswith("Traceback") else f"scalewatt: error: {text}")
@@ -251,7 +253,7 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
         max_updates=order["max_updates"],
         lock_token=order["lock_token"],
     )
-    guard = set_levers(order["lever_commands"], Path(order["work_root"]), ranks)
+    set_levers(order["lever_commands"], Path(order["work_root"]), ranks)
     limits = Limits(**order["limits"])
     stem, period_s = segment_name(job.segment), spec.sampling_period_s
     on_loss = partial(report_loss, ranks.host, stop)
@@ -260,8 +262,6 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
     outcome = monitored(
         guarded_train, args, work / "perun", stem, period_s, spec.name, limits.closing_s
     )
-    if guard is not None:
-        guard.release()
     leave(watch, ranks, exit_code(outcome))  # once rank 0 has written perun's file
 
 

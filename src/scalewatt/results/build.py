@@ -101,7 +101,7 @@ def write_runs(definition: dict[str, Any], results: Path, out: Path) -> None:
         "comparisons": (comparisons_of(runs), COMPARISONS),
         "cross_checks": (cross_checks_of(runs, _files(definition, results)), CROSS_CHECKS),
     }
-    metadata = _metadata(definition, runs, results)
+    metadata = _metadata(definition, _told(definition, runs), runs, results)
     for name, (frame, columns) in tables.items():
         write_frame(frame, out / f"{name}.parquet", columns, metadata)
 
@@ -111,8 +111,9 @@ def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> 
     figure = definition["figure"]
     # The overview is of the campaign, not of its results.
     runs = frame_of([], RUNS) if figure == "figure1" else _runs(definition, results)
-    frame = builder(figure, results)(definition, configurations_of(runs))
-    metadata = _metadata(definition, runs, results)
+    told = _told(definition, runs)
+    frame = builder(figure, results)(told, configurations_of(runs))
+    metadata = _metadata(definition, told, runs, results)
     write_frame(frame, out, SCHEMAS[figure], metadata)
     built = with_metadata(to_table(frame, SCHEMAS[figure]), metadata)
     if figure == "table1":
@@ -122,7 +123,21 @@ def write_figure_table(definition: dict[str, Any], results: Path, out: Path) -> 
         write_text(out.with_suffix(".md"), variants_table.markdown(built))
 
 
-def _metadata(definition: dict[str, Any], runs: pd.DataFrame, results: Path) -> dict[str, Any]:
+def _told(definition: dict[str, Any], runs: pd.DataFrame) -> dict[str, Any]:
+    """Return the definition with the runs that their own flags leave out beside those a user excluded."""
+    excluded = list(definition.get("excluded", []))
+    known = {(one["configuration"], one["repeat"]) for one in excluded}
+    for row in records(runs):
+        run = row["configuration"], row["repeat"]
+        if row["excluded"] is not None and run not in known:
+            excluded.append({"configuration": run[0], "repeat": run[1], "reason": row["excluded"]})
+    return {**definition, "excluded": excluded}
+
+
+def _metadata(
+    definition: dict[str, Any], told: dict[str, Any], runs: pd.DataFrame, results: Path
+) -> dict[str, Any]:
+    """Return what is stored with a table; `told`: its definition with all that is left out."""
     rows = records(runs)
     of_runs = definition.get("figure") != "figure1"
     idle = _idle(definition, results)
@@ -132,10 +147,10 @@ def _metadata(definition: dict[str, Any], runs: pd.DataFrame, results: Path) -> 
         "figure": definition.get("figure"),
         "campaign": definition["campaign"],
         "missing": definition["missing"] if of_runs else [],
-        "excluded": _excluded(rows),
+        "excluded": told["excluded"] if of_runs else [],
         "options": definition.get("options", {}),
         "notes": [
-            *notes(definition, rows, _seeds(rows, results)),
+            *notes(told, rows, _seeds(rows, results)),
             *(f"No idle baseline of {device}: {why}." for device, why in of_idle.items()),
         ],
         "gpu_word": _gpu_word(definition, rows),
@@ -146,15 +161,6 @@ def _metadata(definition: dict[str, Any], runs: pd.DataFrame, results: Path) -> 
         # All that the table depends on besides its runs: whoever has those can make it again.
         "definition": definition,
     }
-
-
-def _excluded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the runs that are left out and why, by a user's request or by their own flags."""
-    return [
-        {"configuration": row["configuration"], "repeat": row["repeat"], "reason": row["excluded"]}
-        for row in rows
-        if row["excluded"] is not None
-    ]
 
 
 def _seeds(rows: list[dict[str, Any]], results: Path) -> dict[str, str | None]:

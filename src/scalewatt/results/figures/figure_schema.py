@@ -296,7 +296,8 @@ SCHEMAS = {
 """The columns of each figure's table."""
 _OF_ESTIMATES = re.compile(r".*(_estimate_(low|high)|energy_(low|high)_kwh)")
 LATER = {
-    name: tuple(filter(_OF_ESTIMATES.fullmatch, schema.names)) for name, schema in SCHEMAS.items()
+    name: tuple(n for n in schema.names if _OF_ESTIMATES.fullmatch(n) or n in LEVERS)
+    for name, schema in SCHEMAS.items()
 }
 """The columns that tables of earlier versions, as of an archive, have not: then null."""
 KEYS = dict.fromkeys(PANELS, POINT_KEY) | {"prediction": ("configuration", "quantity")}

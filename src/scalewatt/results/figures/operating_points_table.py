@@ -16,7 +16,7 @@ from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.results.figures.figure_schema import LEAST, OPERATING_POINTS
 from scalewatt.results.figures.pareto_table import is_on_front
-from scalewatt.results.tables.estimates import quantity_bounds, ratio_bounds
+from scalewatt.results.tables.estimates import ORIGINS, quantity_bounds, ratio_bounds
 from scalewatt.results.tables.frames import column_of, to_frame, to_table, values
 from scalewatt.results.tables.repeat_statistics import inverse, quotients
 from scalewatt.results.tables.scaling import lines_of
@@ -34,8 +34,9 @@ def operating_points(definition: dict[str, Any], configurations: pd.DataFrame) -
     if chosen.empty:
         return to_frame(OPERATING_POINTS.empty_table())
     to_target = (chosen["protocol"] == TARGET_PROTOCOL).fillna(False)
+    per_gpu_hour = definition.get("facility", {}).get("price_per_gpu_hour") or 0.0
     parts = [
-        _rows(own.reset_index(drop=True), TRAINING if target else SAMPLE)
+        _rows(own.reset_index(drop=True), TRAINING if target else SAMPLE, per_gpu_hour)
         for target, own in chosen.groupby(to_target, sort=False)
     ]
     rows = pd.concat(parts, ignore_index=True).sort_values("place", kind="stable")
@@ -43,7 +44,7 @@ def operating_points(definition: dict[str, Any], configurations: pd.DataFrame) -
     return to_frame(to_table(rows[OPERATING_POINTS.names], OPERATING_POINTS))
 
 
-def _rows(own: pd.DataFrame, basis: str) -> pd.DataFrame:
+def _rows(own: pd.DataFrame, basis: str, price_per_gpu_hour: float) -> pd.DataFrame:
     name, factor = _ENERGY[basis]
     lines = [without_point(id_) for id_ in values(own["configuration"])]
     own = own.assign(line=column_of(lines, pa.string(), own.index), basis=basis)
@@ -55,11 +56,19 @@ def _rows(own: pd.DataFrame, basis: str) -> pd.DataFrame:
         **{f"energy_j_{part}": energy[part] for part in SUMMARY},
         **{f"energy_j_estimate_{end}": open_[end] for end in ("low", "high")},
         energy_delay=energy["mean"] * time["mean"],
-        cost=energy["mean"] * own["cost_mean"] / (own["energy_kwh_mean"] * J_PER_KWH),
+        cost=energy["mean"] * own["cost_mean"] / (own["energy_kwh_mean"] * J_PER_KWH)
+        + time["mean"] / 3600 * own["gpus"] * price_per_gpu_hour,
+        comparable=_comparable(own),
     )
     rows = _with_least(rows)
     rows = _with_ratios(rows, name)
     return _with_front(rows)
+
+
+def _comparable(own: pd.DataFrame) -> pd.Series:
+    """Return what the points of a line share that compare: energies of one origin and scope."""
+    texts = [own[name].fillna("") for name in ("line", "energy_origin", "energy_scope")]
+    return texts[0] + "|" + texts[1] + "|" + texts[2]
 
 
 def _times(own: pd.DataFrame, basis: str) -> pd.DataFrame:
@@ -71,12 +80,15 @@ def _times(own: pd.DataFrame, basis: str) -> pd.DataFrame:
 
 
 def _with_least(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add which point of its line has the least energy, energy × delay and cost, by means."""
+    """Add which point of its line has the least energy, energy × delay and cost, by means.
+
+    Here and for ratios a line is only those of its points whose energies compare (`comparable`).
+    """
     measures = rows["energy_j_mean"], rows["energy_delay"], rows["cost"]
     found = {}
     for name, measure in zip(LEAST, measures, strict=True):
-        least = measure.groupby(rows["line"]).transform("min")
-        several = measure.notna().groupby(rows["line"]).transform("sum") > 1
+        least = measure.groupby(rows["comparable"]).transform("min")
+        several = measure.notna().groupby(rows["comparable"]).transform("sum") > 1
         found[name] = (measure == least).where(several & measure.notna())
     return rows.assign(**found)
 
@@ -96,7 +108,8 @@ def _with_ratios(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     low = pd.concat([over["low"], open_["low"]], axis=1).min(axis=1).where(over["low"].notna())
     high = pd.concat([over["high"], open_["high"]], axis=1).max(axis=1).where(over["high"].notna())
     own = rows["configuration"] == frugal["configuration"]
-    apart = ((low > 1) | (high < 1)).where(low.notna() & ~own)
+    closed = ~rows["energy_origin"].isin(ORIGINS).fillna(False) | open_["low"].notna()
+    apart = ((low > 1) | (high < 1)).where(low.notna() & ~own & closed)
     ends = {"": "mean", "_low": "low", "_high": "high"}
     return rows.assign(
         **{f"time_ratio{end}": slower[part] for end, part in ends.items()},
@@ -111,15 +124,15 @@ def _chosen(rows: pd.DataFrame, measure: pd.Series) -> pd.DataFrame:
     places = pd.Series(range(len(rows)), index=rows.index)
     known = measure.astype("float64").fillna(float("inf"))
     order = known.sort_values(kind="stable").index
-    first = places.loc[order].groupby(rows["line"].loc[order], sort=False).transform("first")
+    first = places.loc[order].groupby(rows["comparable"].loc[order], sort=False).transform("first")
     return rows.iloc[first.reindex(rows.index)].set_axis(rows.index)
 
 
 def _with_front(rows: pd.DataFrame) -> pd.DataFrame:
     """Add `pareto_optimal`: no comparable point is as fast and takes as little energy, by means.
 
-    Comparable are points of one model, phase, number of epochs' data, origin and scope. Null without a
-    value, and where the intervals of estimates leave it open.
+    Comparable are points of one model, phase, origin and scope. Null without a value, and where the
+    intervals of estimates leave it open.
     """
     points = rows.assign(
         x=rows["energy_j_mean"], y=rows["time_s_mean"], x_name="energy_kwh", metric_goal="min"

@@ -24,12 +24,15 @@ class Facility:
     pue: float | None = None
     carbon_g_per_kwh: float | None = None
     price_per_kwh: float | None = None
+    price_per_gpu_hour: float | None = None
+    """Beside the energy's; it is weighed where operating points are compared, and in no other cost."""
 
 
 def facility_of(cluster: Cluster) -> Facility:
     """Return PUE, carbon and price of a cluster, null if it names none."""
     given = (cluster.pue, cluster.carbon_intensity, cluster.price)
-    return Facility(*((entry or {}).get("value") for entry in given))
+    pue, carbon, price = ((entry or {}).get("value") for entry in given)
+    return Facility(pue, carbon, price, (cluster.price or {}).get("per_gpu_hour"))
 
 
 @dataclass(frozen=True)

@@ -77,9 +77,6 @@ ESTIMATE_BOUNDS = tuple(
 )
 """The interval of the energy, and of each kind's: both ends are the energy where nothing is estimated."""
 
-LATER = (*ESTIMATE_BOUNDS, *LEVERS)
-"""The columns that tables of earlier versions, as of an archive, have not: then null."""
-
 NET = "net_"
 
 OVER_TIME = "carbon_over_time_kg"
@@ -108,7 +105,7 @@ SUMMARY = ("mean", "sd", "low", "high")
 PARTS = (*SUMMARY, "population_sd")
 """How a configuration's row sums up a quantity of its repeats."""
 
-LATEST = (OVER_TIME, *(f"{OVER_TIME}_{part}" for part in PARTS))
+LATEST = (*LEVERS, OVER_TIME, *(f"{OVER_TIME}_{part}" for part in PARTS))
 LATER = (*ESTIMATE_BOUNDS, *LATEST)
 """Columns of RUNS and CONFIGURATIONS that tables of earlier versions lack, LATEST those of the last."""
 

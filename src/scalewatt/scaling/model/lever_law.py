@@ -18,6 +18,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from scalewatt.campaign.operating_points import LEVERS
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.scaling.model.cost_terms import Array, Load
 from scalewatt.scaling.model.kind_model import KindModel
 from scalewatt.scaling.model.posterior import Draws, factors_around_one
@@ -60,13 +61,13 @@ def at_operating_point(kind: Kind, calibrated: Sequence[KindModel]) -> KindModel
 
 
 def _levers(kind: Kind) -> dict[str, float]:
-    settings = json.loads(kind.settings)
+    settings = parse_json(kind.settings)
     return {lever: settings[lever] for lever in LEVERS if lever in settings}
 
 
 def _differs_in(kind: Kind, other: Kind, lever: str) -> bool:
     """Return True if two kinds have the lever, and differ in nothing else."""
-    mine, theirs = (json.loads(one.settings) for one in (kind, other))
+    mine, theirs = (parse_json(one.settings) for one in (kind, other))
     if lever not in theirs:
         return False
     return (

@@ -203,7 +203,9 @@ def _advice(settings: Sequence[Setting], limits: Limits, any_setting: bool) -> A
         saving = _over_one(ratio, -1)
         slowdown = _over_one(ratio_of(best.time_h, fastest.time_h), 1)
     high_h = best.time_h.high
-    unsure = best is not fastest and high_h is not None and high_h > longest_h
+    # The fastest one is as fast as itself, whatever its interval.
+    most_h = longest_h if best is not fastest else limits.deadline_h or math.inf
+    unsure = high_h is not None and high_h > most_h
     told = (saving, slowdown, tied, unsure, len(settings), any_setting)
     return Advice(title, fastest, best, *told)
 

@@ -71,7 +71,9 @@ def _text(advice: Advice, limits: Limits) -> str:
         f"  fastest:      {_setting(advice.fastest, advice)}",
     ]
     if advice.best is None:
-        return "\n".join([*lines, "  least energy: none keeps the limit"])
+        unknown = limits.carbon_kg is not None and advice.fastest.carbon_kg is None
+        why = " (its carbon is not known: no PUE, or no carbon intensity)" if unknown else ""
+        return "\n".join([*lines, f"  least energy: none keeps the limit{why}"])
     if advice.best is advice.fastest:
         lines.append("  least energy: the fastest one itself")
     else:
