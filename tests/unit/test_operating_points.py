@@ -53,6 +53,13 @@ def test_lists_of_several_levers_are_combined_and_a_value_stays_one_series() -> 
     assert SERIES in expand(alone, Path("made.yaml"), known_devices()).series
 
 
+def test_a_line_that_has_the_name_of_another_series_is_refused() -> None:
+    content = edited({("series", SERIES, "gpu_clock_mhz"): [1200]}, DEMO)
+    content["series"][f"{SERIES}-gpuclock1200mhz"] = content["series"]["resnet50-full-gbs64"]
+    with pytest.raises(InputError, match="has the name of another series"):
+        expand(content, Path("made.yaml"), known_devices())
+
+
 def test_a_spec_without_levers_is_as_it_was_and_one_with_them_is_read_back() -> None:
     plain = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0064-full", 1)
     assert "operating_point" not in plain.text
@@ -191,6 +198,14 @@ def test_up_to_5_percent_of_the_time_may_be_outside() -> None:
     assert held({"gpu_clock_mhz": 1200.0}, telemetry("clock_sm", clocks)) == []
     clocks[50:57] = [900.0] * 7
     assert held({"gpu_clock_mhz": 1200.0}, telemetry("clock_sm", clocks))[0][0] == "clock_not_held"
+
+
+def test_a_gpu_of_which_nothing_was_seen_is_unknown() -> None:
+    asked = {"gpu_clock_mhz": 1200.0}
+    seen, idle = telemetry("clock_sm", [1200.0] * 13), telemetry("gpu_utilisation", [0.0] * 13)
+    assert held(asked, seen, idle)[0][0] == "operating_point_unknown"
+    two = operating_point_flags([seen], [0, 1], asked, TRAINING, "n1")
+    assert [one["code"] for one in two] == ["operating_point_unknown"]
 
 
 def test_heat_is_told_apart_from_a_wanted_clock() -> None:

@@ -66,7 +66,7 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
         return campaign
     root = campaign_schema(content, str(path))
     check(content, root, str(path), root)
-    content = with_single_points(content)
+    content = with_single_points(content, str(path))
     configurations: dict[str, Configuration] = {}
     repeats: dict[str, tuple[str, int]] = {}
     series: dict[str, Series] = {}

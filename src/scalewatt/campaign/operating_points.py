@@ -87,10 +87,11 @@ def check_point(point: Any, where: str) -> None:
         raise InputError(f"{where}: names no lever; expected one of {', '.join(LEVERS)}, or null")
 
 
-def with_single_points(content: dict[str, Any]) -> dict[str, Any]:
+def with_single_points(content: dict[str, Any], where: str) -> dict[str, Any]:
     """Return a campaign's content with a series for each operating point that a series lists.
 
-    What the figures say of such a series goes for all of them.
+    What the figures say of such a series goes for all of them. InputError, which begins with `where`, if two
+    series would have one name.
     """
     names: dict[str, list[str]] = {}
     series: dict[str, Any] = {}
@@ -98,6 +99,11 @@ def with_single_points(content: dict[str, Any]) -> dict[str, Any]:
         names[name] = []
         for one in _single_entries(entry):
             own = name + (id_suffix(_listed(entry, one)) if one is not entry else "")
+            if own in series or (own != name and own in content["series"]):
+                raise InputError(
+                    f"{where}: series.{name}: its line '{own}' has the name of another series; allowed: "
+                    "names that differ"
+                )
             names[name].append(own)
             series[own] = one
     if all(own == [name] for name, own in names.items()):

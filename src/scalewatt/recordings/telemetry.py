@@ -63,7 +63,7 @@ QUANTITIES = {
     "concurrent_samplers": _Kind("node", "", 1.0, "<u1"),
 }
 """Quantity -> whose, unit, and how it is stored. `throttle_reasons` is NVML's bit mask, `power_limit` the
-one in force, `cpu_clock` the mean of the CPUs that the sampler may use.
+one in force, `cpu_clock` that of the fastest CPU that the sampler may use.
 
 `concurrent_samplers` is always recorded, and missing where others could not have been seen.
 `accelerator_energy_cray` counts accelerators in an order of Cray's own, which need not be NVML's.

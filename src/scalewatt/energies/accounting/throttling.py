@@ -130,7 +130,7 @@ def operating_point_flags(
             and (one.device_kind != "gpu" or held is None or one.device_index in held)
             and _seconds(one.time_s, np.isfinite(one.values), spans) > 0
         ]
-        if not found:
+        if not found or _unseen(held, found, telemetry, spans):
             detail = f"{node}: nothing recorded says whether {asked:g} {watched.unit} were held"
             flags.append(flag("operating_point_unknown", None, detail))
         allows_capping = "gpu_power_limit_w" in point
@@ -139,6 +139,32 @@ def operating_point_flags(
             if deviation is not None:
                 flags.append(flag(watched.code, None, deviation))
     return flags
+
+
+def _unseen(
+    held: Sequence[int] | None,
+    found: Sequence[TelemetrySeries],
+    telemetry: Sequence[TelemetrySeries],
+    spans: Sequence[Window],
+) -> bool:
+    """Return True if a held GPU has no reading that counts; not of what is the node's."""
+    if found[0].device_kind != "gpu":
+        return False
+    seen = {
+        one.device_index
+        for one in found
+        if _seconds(one.time_s, _counted(one, telemetry), spans) > 0
+    }
+    return bool((set(held) if held is not None else {one.device_index for one in found}) - seen)
+
+
+def _counted(one: TelemetrySeries, telemetry: Sequence[TelemetrySeries]) -> NDArray[np.bool_]:
+    """Return which readings count: those of a clock only while the GPU has work."""
+    counted = np.isfinite(one.values)
+    busy = _same_times(telemetry, one, "gpu_utilisation")
+    if busy is not None and one.quantity == "clock_sm":
+        counted &= ~(busy == 0)
+    return counted
 
 
 def _deviation(
@@ -150,10 +176,7 @@ def _deviation(
     allows_capping: bool,
 ) -> str | None:
     """Return how long a device was not at the value asked for, and why; None if it was."""
-    counted = np.isfinite(one.values)
-    busy = _same_times(telemetry, one, "gpu_utilisation")
-    if busy is not None and one.quantity == "clock_sm":
-        counted &= ~(busy == 0)
+    counted = _counted(one, telemetry)
     tolerance = watched.tolerance(asked)
     above, below = one.values > asked + tolerance, one.values < asked - tolerance
     outside = above if watched.only_above else above | below

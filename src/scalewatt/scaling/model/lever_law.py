@@ -2,8 +2,9 @@
 
 Each calibrated operating point is a kind with costs of its own. Between them two laws are tried: the one
 of clocked circuits (a part of the time follows the clock, the dynamic power its cube), and straight lines in
-the logarithms between neighbours. Each calibrated point but the two ends is predicted from the others; the
-law with the smaller largest error counts, and none where that is above MOST_ERROR.
+the logarithms between neighbours. Each calibrated point but the two ends is predicted from the others, at
+every load that all share; the law with the smaller largest error counts, and none where that is above
+MOST_ERROR.
 """
 
 from __future__ import annotations
@@ -85,29 +86,44 @@ def _fit(kind: Kind, lever: str, siblings: Sequence[KindModel]) -> _Fit | str:
     if not values[0] < wanted < values[-1]:
         return f"{wanted:g} {unit} is beyond the calibrated {values[0]:g} to {values[-1]:g} {unit}"
     models = [by_value[value] for value in values]
-    load = models[0].points[0].load
-    times, energies = (
-        np.array(column) for column in zip(*(_at(m, load) for m in models), strict=True)
-    )
-    if not np.isfinite(energies).all():
-        return "the energy of a calibrated operating point is not known"
+    loads = _shared_loads(models)
+    found = [np.array([_at(model, load) for model in models]) for load in loads]
+    if not found or not np.isfinite(found).all():
+        return "the calibrated operating points share no load whose energy is known"
     laws: dict[str, tuple[Law, Law]] = {"interpolated between neighbours": (_between, _between)}
     if lever in _CLOCKS:
         laws["by a law of the clock"] = (_time_of_clock, _power_of_clock)
-    powers = energies / times
-    errors = {words: _error(values, times, powers, law) for words, law in laws.items()}
+    errors = {
+        words: max(_error(values, own[:, 0], own[:, 1] / own[:, 0], law) for own in found)
+        for words, law in laws.items()
+    }
     words = min(errors, key=lambda one: errors[one])
-    if not errors[words] <= MOST_ERROR:
-        return (
-            f"a left-out {lever} is predicted with an error of up to {100 * errors[words]:.1f} %; allowed: "
-            f"at most {100 * MOST_ERROR:g} %"
-        )
-    time_law, power_law = laws[words]
     nearest = int(np.argmin(np.abs(values - wanted)))
-    time = time_law(values, times, wanted)
-    energy = time * power_law(values, powers, wanted)
-    ratios = time / times[nearest], energy / energies[nearest]
-    return _Fit(models[nearest], *ratios, errors[words], words)
+    ratios = np.array([_ratios(values, own, wanted, nearest, laws[words]) for own in found])
+    usual = np.exp(np.log(ratios).mean(axis=0))
+    error = max(errors[words], float(np.abs(ratios / usual - 1).max()))
+    if not error <= MOST_ERROR:
+        return (
+            f"a left-out {lever} is predicted with an error of up to {100 * error:.1f} %; allowed: at "
+            f"most {100 * MOST_ERROR:g} %"
+        )
+    return _Fit(models[nearest], float(usual[0]), float(usual[1]), error, words)
+
+
+def _shared_loads(models: Sequence[KindModel]) -> list[Load]:
+    """Return the loads that every model was calibrated on."""
+    by_model = [{point.load for point in model.points} for model in models]
+    return sorted(set.intersection(*by_model), key=str)
+
+
+def _ratios(
+    values: Array, found: Array, wanted: float, nearest: int, laws: tuple[Law, Law]
+) -> tuple[float, float]:
+    """Return time and energy of a load at a lever, over those at the nearest calibrated one."""
+    times, energies = found.T
+    time = laws[0](values, times, wanted)
+    energy = time * laws[1](values, energies / times, wanted)
+    return time / times[nearest], energy / energies[nearest]
 
 
 def _at(model: KindModel, load: Load) -> tuple[float, float]:
