@@ -16,7 +16,6 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
 
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.common.untrusted_text import parse_json
@@ -165,6 +164,8 @@ def _power_of_clock(clocks: Array, powers: Array, wanted: float) -> float:
 
 def _two_terms(clocks: Array, values: Array, wanted: float, exponent: float) -> float:
     """Return a + b·(clock)^exponent, by least squares of relative errors with a, b ≥ 0."""
+    from scipy.optimize import nnls  # takes long to import, and reading a model needs none
+
     scaled = (clocks / clocks[-1]) ** exponent
     columns = np.column_stack([np.ones_like(scaled), scaled]) / values[:, None]
     (constant, slope), _ = nnls(columns, np.ones(len(values)))
