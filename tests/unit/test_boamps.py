@@ -18,11 +18,13 @@ from jsonschema import Draft4Validator
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT4
 
-from scalewatt.archive.boamps_report import (
+from scalewatt.archive.boamps_options import (
     CONFIDENTIALITY,
     INFRASTRUCTURES,
     STATUSES,
     BoampsOptions,
+)
+from scalewatt.archive.boamps_report import (
     MeasuredRun,
     quality_of,
     report_of,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from scalewatt.archive.boamps_options import BoampsOptions
 from scalewatt.campaign.dataset_rules import STAND_INS
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
@@ -19,9 +20,6 @@ from scalewatt.common.errors import InputError
 COMMIT = "01f4c8eac5293f656790ac0ee5f52b87a789dbc5"
 """Of BoAmps: the report's schema that this follows."""
 SPECIFICATION = f"https://github.com/Boavizta/BoAmps/blob/{COMMIT}/model/report_schema.json"
-STATUSES = ("draft", "final", "corrective", "other")
-CONFIDENTIALITY = ("public", "internal", "confidential", "secret")
-INFRASTRUCTURES = ("publicCloud", "privateCloud", "onPremise", "other")
 FAMILIES = {"resnet50": "image classification", "fourcastnet": "weather forecasting"}
 """The tasks of the models that scalewatt brings."""
 _DATA_TYPES = {"imagenet": "image"}
@@ -36,21 +34,6 @@ _QUALITIES = ((0.10, "high"), (0.25, "medium"))
 _BILLION = 1e9
 
 Part = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class BoampsOptions:
-    """What nobody but the publisher of reports knows."""
-
-    publisher: str | None = None
-    confidentiality: str = "public"
-    license: str | None = None
-    status: str = "draft"
-    task_family: str | None = None
-    """Of models that scalewatt does not bring."""
-    infrastructure: str = "other"
-    country: str | None = None
-    location: str | None = None
 
 
 @dataclass(frozen=True)

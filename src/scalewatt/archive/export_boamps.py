@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from scalewatt.archive.boamps_report import BoampsOptions, MeasuredRun, Part, report_of
+from scalewatt.archive.boamps_options import BoampsOptions
+from scalewatt.archive.boamps_report import MeasuredRun, Part, report_of
 from scalewatt.archive.export_archive import check_keys, check_private, private_words
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import known_devices, load_cluster

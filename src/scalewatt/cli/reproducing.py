@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scalewatt.archive.boamps_report import (
+from scalewatt.archive.boamps_options import (
     CONFIDENTIALITY,
     INFRASTRUCTURES,
     STATUSES,
