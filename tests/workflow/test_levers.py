@@ -66,6 +66,14 @@ class Governed(Direct):
             one for one in self.processes() if "scalewatt.execution.lever_guard" in one.cmdline()
         ]
 
+    def killed_with_its_guard(self) -> None:
+        """Start it, and kill all of it once it trains."""
+        process = self.start()
+        wait_for(lambda: list(self.path.glob("work/*/script/epoch")))
+        kill(self.guards())
+        self.kill_all_but_guards()
+        process.communicate(timeout=PATIENCE_S)
+
     def kill_all_but_guards(self) -> None:
         guards = {one.pid for one in self.guards()}
         kill([one for one in self.processes() if one.pid not in guards])
@@ -118,12 +126,8 @@ def test_what_a_killed_guard_left_set_is_undone_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Governed(tmp_path, monkeypatch, epochs=500)
-    process = run.start()
     try:
-        wait_for(lambda: list(run.path.glob("work/*/script/epoch")))
-        kill(run.guards())
-        run.kill_all_but_guards()
-        process.communicate(timeout=PATIENCE_S)
+        run.killed_with_its_guard()
         assert run.is_set
         (record,) = run.path.glob(f"work/{FOLDER}/*.json")
         undo_left_behind(record.parent)
@@ -136,21 +140,16 @@ def test_a_run_that_asks_for_nothing_has_what_a_killed_one_left_set_undone_first
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Governed(tmp_path, monkeypatch, epochs=500)
-    process = run.start()
     try:
-        wait_for(lambda: list(run.path.glob("work/*/script/epoch")))
-        kill(run.guards())
-        run.kill_all_but_guards()
-        process.communicate(timeout=PATIENCE_S)
+        run.killed_with_its_guard()
         assert run.is_set
         plain = replace(read_spec(run.path / "spec.json"), operating_point=None, epochs=501)
         (run.path / "spec.json").write_text(plain.text)
-        process = run.start()
+        run.start()
         wait_for(lambda: len(list(run.path.glob("work/*/script/epoch"))) == 2)
         assert run.is_undone
     finally:
         kill(run.processes())
-        process.communicate(timeout=PATIENCE_S)
 
 
 def test_a_command_that_fails_refuses_the_run_and_what_was_set_before_is_undone(

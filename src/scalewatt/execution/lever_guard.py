@@ -89,35 +89,21 @@ def set_levers(commands: Sequence[dict[str, str]], work_root: Path, ranks: Ranks
     failed on any node; what was set before it is undone.
     """
     global _own
-    if not commands:
-        _undo_left_behind_here(work_root, ranks)
-        return
     own = (ranks.host, ranks.local_rank, os.environ.get("CUDA_VISIBLE_DEVICES"))
     places = [place for place in ranks.comm.allgather(own) if place[0] == ranks.host]
     error = None
     if ranks.local_rank == min(local for _, local, _ in places):
         try:
-            _own = _start(_filled(commands, _gpus(places)), work_root)
+            if commands:
+                _own = _start(_filled(commands, _gpus(places)), work_root)
+            else:  # the defaults count
+                undo_left_behind(work_root / FOLDER)
         except InputError as refused:
             error = f"{ranks.host}: {refused}"
     errors = [one for one in ranks.comm.allgather(error) if one is not None]
     if errors:
         release_own()
         ranks.comm.Barrier()  # the first that raises ends all
-        raise InputError("; ".join(errors))
-
-
-def _undo_left_behind_here(work_root: Path, ranks: Ranks) -> None:
-    """Undo on each node what a killed run left set: this run asks for nothing, so the defaults count."""
-    folder = work_root / FOLDER
-    error = None
-    if ranks.local_rank == 0 and folder.is_dir():
-        try:
-            undo_left_behind(folder)
-        except InputError as refused:
-            error = f"{ranks.host}: {refused}"
-    errors = [one for one in ranks.comm.allgather(error) if one is not None]
-    if errors:
         raise InputError("; ".join(errors))
 
 

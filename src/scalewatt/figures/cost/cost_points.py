@@ -93,7 +93,7 @@ def note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
         "Training alone: start-up, evaluations and checkpoints are apart. Numbers at points are local"
         " batch sizes. Energies are compared within one model, phase, origin and scope.",
         _resolution_sentence(known),
-        _bar_sentence(known),
+        bar_sentence(known),
         _estimate_sentence(known),
         "Phases: the time of each on the device, as if the power were the same in all.",
         _abbreviations(points),
@@ -129,7 +129,8 @@ def _resolution_sentence(points: pd.DataFrame) -> str:
     )
 
 
-def _bar_sentence(points: pd.DataFrame) -> str:
+def bar_sentence(points: pd.DataFrame) -> str:
+    """Return which points have error bars, and what these are."""
     several = points["n_repeats"] > 1
     if not several.any():
         return "Single runs: no error bars."

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
-from scalewatt.figures.cost.cost_points import asked_of
+from scalewatt.figures.cost.cost_points import asked_of, bar_sentence
 from scalewatt.figures.cost.panel_rows import Block, Looks, Part, draw_blocks
 from scalewatt.results.figures.figure_schema import LEAST
 from scalewatt.results.figures.operating_points_table import TRAINING
@@ -249,7 +249,7 @@ def _note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
         + (f" Numbers at points: {', '.join(numbers)}." if numbers else ""),
         "Pareto-optimal by means, within one origin and scope; marks are each line's own.",
         _apart_sentence(known),
-        _bar_sentence(known),
+        bar_sentence(known),
         "Broad pale bars: where the true value of an estimate lies."
         if known["energy_origin"].isin(ORIGINS).any()
         else "",
@@ -277,11 +277,3 @@ def _apart_sentence(points: pd.DataFrame) -> str:
             " known without repeats."
         )
     return " ".join(parts)
-
-
-def _bar_sentence(points: pd.DataFrame) -> str:
-    several = points["n_repeats"] > 1
-    if not several.any():
-        return "Single runs: no error bars."
-    singles = "" if several.all() else "; points without one are single runs"
-    return f"Error bars: 95 % t interval of the mean over repeats{singles}."
