@@ -285,7 +285,9 @@ def parts(monkeypatch: pytest.MonkeyPatch, *answers: dict[str, Any]) -> None:
 def test_phases_must_add_up_and_the_gpu_be_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phases_s: float, left_s: float, holds: bool
 ) -> None:
-    parts(monkeypatch, {"phases_s": {"all": phases_s}, "train_s": 1.0, "left_s": [0.0, left_s]})
+    # One epoch of three was disturbed.
+    found = {"phases_s": [phases_s, phases_s, 0.5], "train_s": [1.0] * 3, "left_s": [0.0, left_s]}
+    parts(monkeypatch, found)
     assert phases_and_stages(bench(tmp_path)).holds is holds
 
 

@@ -80,5 +80,5 @@ def test_the_rehearsal_goes_from_trials_to_the_report_and_then_has_nothing_to_tr
     run.rename(tmp_path / "elsewhere")
     late = study(workspace.path, "--rehearse", "--train-only", "--config", "minutes=1")
     assert late.returncode == ExitCode.STOPPED and "[1 of" not in late.stdout
-    assert f"Not started, after 1 min: {run.parent.name}/1;" in late.stderr
+    assert f"Not started after 1 min: {run.parent.name} repeat 1;" in late.stderr
     assert not (run / "provenance.json").exists()
