@@ -20,8 +20,15 @@ from scalewatt.campaign.run_spec import parse_spec, run_spec
 from scalewatt.campaign.table_requests import runs_definition, table_definition
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.energies.accounting.throttling import operating_point_flags, state_flags
+from scalewatt.energies.accounting.throttling import state_flags
+from scalewatt.energies.integration.operating_point import (
+    SeenOfLever,
+    not_held_flags,
+    seen_of_levers,
+)
+from scalewatt.energies.integration.stage_intervals import tile_window
 from scalewatt.figures.draw_figure import draw_figure
+from scalewatt.recordings.series import Flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 from scalewatt.results.build import write_tables
 from scalewatt.results.tables.read_table import read_checked
@@ -167,7 +174,7 @@ def test_commands_and_options_are_filled_in() -> None:
 # --- was it held? ---------------------------------------------------------------------------------
 
 T0 = 1_700_000_000.0
-TRAINING = [(T0 + 10, T0 + 110)]
+TRAINING = (T0 + 10, T0 + 110)
 
 
 def telemetry(
@@ -178,8 +185,15 @@ def telemetry(
 
 
 def held(point: dict[str, float], *series: TelemetrySeries) -> list[tuple[str, str]]:
-    found = operating_point_flags(series, [0], point, TRAINING, "n1")
-    return [(one["code"], one["detail"]) for one in found]
+    return [(one["code"], one["detail"]) for one in flags_of(point, [0], *series)]
+
+
+def flags_of(point: dict[str, float], gpus: list[int], *series: TelemetrySeries) -> list[Flag]:
+    window = (T0, T0 + 120)
+    events = [{"stage": "train", "epoch": 0, "start_s": TRAINING[0], "end_s": TRAINING[1]}]
+    intervals, _ = tile_window(events, window)
+    seen, unseen = seen_of_levers(series, gpus, point, intervals, window, "n1", 0)
+    return [*unseen, *(one for _, _, one in not_held_flags(seen))]
 
 
 def test_a_clock_that_was_held_is_no_flag_and_another_one_is() -> None:
@@ -202,11 +216,33 @@ def test_up_to_5_percent_of_the_time_may_be_outside() -> None:
     assert held({"gpu_clock_mhz": 1200.0}, telemetry("clock_sm", clocks))[0][0] == "clock_not_held"
 
 
+def test_the_5_percent_are_of_the_training_over_all_its_segments() -> None:
+    def seen(segment: int, whole_s: float, outside_s: float, device: str = "GPU 0") -> SeenOfLever:
+        times = (whole_s, outside_s, 900.0, {})
+        return SeenOfLever(segment, "n1", "gpu_clock_mhz", device, 1200.0, *times)
+
+    long, short = seen(0, 1000.0, 0.0), seen(1, 60.0, 50.0)
+    assert list(not_held_flags([long, short])) == []
+    ((segment, node, one),) = not_held_flags([long, seen(1, 60.0, 55.0)])
+    assert (segment, node, one["code"]) == (1, "n1", "clock_not_held")
+    assert one["detail"].startswith("n1: GPU 0: 900 MHz for 55 s of 60 s")
+    # Two GPUs that are slow one after the other slow the training down for as long as both together.
+    slow = [
+        seen(segment, 100.0, 7.0 if segment == index else 0.0, f"GPU {index}")
+        for segment in (0, 1)
+        for index in (0, 1)
+    ]
+    assert {(s, one["detail"][:9]) for s, _, one in not_held_flags(slow)} == {
+        (0, "n1: GPU 0"),
+        (1, "n1: GPU 1"),
+    }
+
+
 def test_a_gpu_of_which_nothing_was_seen_is_unknown() -> None:
     asked = {"gpu_clock_mhz": 1200.0}
     seen, idle = telemetry("clock_sm", [1200.0] * 13), telemetry("gpu_utilisation", [0.0] * 13)
     assert held(asked, seen, idle)[0][0] == "operating_point_unknown"
-    two = operating_point_flags([seen], [0, 1], asked, TRAINING, "n1")
+    two = flags_of(asked, [0, 1], seen)
     assert [one["code"] for one in two] == ["operating_point_unknown"]
 
 
@@ -231,9 +267,8 @@ def test_at_a_power_limit_that_was_asked_for_a_lower_clock_is_held_and_no_flag()
     asked = {"gpu_clock_mhz": 1200.0, "gpu_power_limit_w": 250.0}
     assert held(asked, clock, capped, limit) == []
     assert held({"gpu_clock_mhz": 1200.0}, clock, capped)[0][0] == "clock_not_held"
-    window = TRAINING[0]
-    assert [one["code"] for one in state_flags([capped], [0], window)] == ["power_capped"]
-    assert state_flags([capped], [0], window, limit_is_wanted=True) == []
+    assert [one["code"] for one in state_flags([capped], [0], TRAINING)] == ["power_capped"]
+    assert state_flags([capped], [0], TRAINING, limit_is_wanted=True) == []
 
 
 def test_another_limit_in_force_and_a_faster_cpu_are_found() -> None:

@@ -46,7 +46,7 @@ from scalewatt.energies.accounting.segment_recordings import (
     open_segment,
     segment_numbers,
 )
-from scalewatt.energies.accounting.throttling import clock_flags, gpu_utilisation, telemetry_table
+from scalewatt.energies.accounting.throttling import gpu_utilisation, state_flags, telemetry_table
 from scalewatt.energies.accounting.totals import known_sum
 from scalewatt.energies.accounting.trace_writer import TraceSink, TraceWriter
 from scalewatt.energies.accounting.whole_node import (
@@ -56,20 +56,21 @@ from scalewatt.energies.accounting.whole_node import (
     rule_checks,
     uneven_flags,
 )
+from scalewatt.energies.integration.operating_point import (
+    SeenOfLever,
+    not_held_flags,
+    seen_of_levers,
+)
 from scalewatt.energies.integration.stage_intervals import (
     UNATTRIBUTED,
     StageIntervals,
+    seconds_outside,
     segment_events,
     tile_window,
 )
 from scalewatt.recordings.series import Flag, flag, short_name
 from scalewatt.recordings.stage_log import EVALUATIONS
 
-# Sampling periods between the stages' first and last stamp that may lie outside of a node's
-# recording: a sampler's last sample is up to a period old when it is stopped.
-LOST_PERIODS = 3
-
-_OPEN_STAGES = ("startup", "shutdown")
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
 """Labels of the outcomes of a segment that lose the work since its last checkpoint."""
 
@@ -92,6 +93,7 @@ class NodeAccount:
     """How long the run was at work on it outside of the recording."""
     overlaps: bool = False
     """True if an earlier segment has counted a part of its recording."""
+    levers: tuple[SeenOfLever, ...] = ()
 
     @property
     def length_s(self) -> float:
@@ -106,9 +108,13 @@ def account(run: Run, traces: TraceSink | None = None) -> Accounts:
     for number in idle:
         detail = f"segment {number} ended during start-up; nothing was recorded of it and nothing is counted"
         rows.add_flags([flag("segment_not_started", None, detail)], number)
+    levers: list[SeenOfLever] = []
     for number in _by_time(run, numbers):
         with open_segment(run.recordings, number) as segment:
-            account_segment(run, segment, segment_events(run.events, number), rows, traces)
+            events = segment_events(run.events, number)
+            levers += account_segment(run, segment, events, rows, traces)
+    for number, node, one in not_held_flags(levers):
+        rows.add_flags([one], number, node)
     return rows.tables(run.spec)
 
 
@@ -174,8 +180,12 @@ def account_segment(
     events: list[Event],
     rows: EnergyRows,
     traces: TraceSink | None = None,
-) -> None:
-    """Account for one segment: add its rows, telemetry and cross-checks, and its samples to `traces`."""
+) -> list[SeenOfLever]:
+    """Account for one segment: add its rows, telemetry and cross-checks, and its samples to `traces`.
+
+    Returns what its devices showed of the clocks and the power limit that the run asked for.
+    """
+    levers: list[SeenOfLever] = []
     flags = list(segment.flags)
     if not events:
         flags.append(flag("no_events", None, f"segment {segment.number} has no stage events"))
@@ -188,6 +198,7 @@ def account_segment(
         nodes[one.node] = one.window
         clocks_known &= one.recording.clock_known
         rows.add_flags(one.flags, segment.number, one.node)
+        levers += one.levers
         if one.length_s <= 0 and one.overlaps:
             continue
         checks = gpu_cross_checks(one.recording, one.kinds, one.window)
@@ -219,6 +230,7 @@ def account_segment(
         rows.cross_checks.append(whole.row(segment.number))
         flags += cross_check_flags([whole], "node")
     rows.add_flags(flags, segment.number)
+    return levers
 
 
 def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:
@@ -254,7 +266,7 @@ def _node_accounts(
         held = run.used_gpus(recording.node, recording.series, segment.number)
         noted = run.segment(segment.number) if recording.clock_known else {}
         clock = NodeClock.of(recording.node, noted.get("clock_offsets") or (), segment.flags)
-        yield _account_node(run, recording, events, clock, window, begin, held)
+        yield _account_node(run, recording, events, clock, window, begin, held, segment.number)
 
 
 def _counted(recorded: Window, told: Window) -> Window:
@@ -277,6 +289,7 @@ def _account_node(
     recorded: Window,
     begin: float,
     held: list[int] | None,
+    segment: int,
 ) -> NodeAccount:
     """Account for a node and its `held` GPUs from `begin` to the end of what was `recorded`."""
     node, window = recording.node, (begin, recorded[1])
@@ -290,7 +303,7 @@ def _account_node(
     flags += clock.flags(period_s or 1.0)
     apart = run.uncounted_stages
     counted = [event for event in events if event["stage"] not in apart]
-    lost_s = _lost_seconds(counted, recorded, period_s or 1.0)
+    lost_s = seconds_outside(counted, recorded, period_s or 1.0)
     if lost_s:
         none = " and none within it: are the times of both right, and their zones?"
         only = none if set(intervals.stage) == {UNATTRIBUTED} else ""
@@ -318,9 +331,11 @@ def _account_node(
     if (blind_s := recording.unwatched_s(window)) > 0:
         detail = f"{node}: concurrent runs could not be detected for {blind_s:.1f} s"
         flags.append(flag("concurrent_runs_unknown", None, detail))
-    flags += clock_flags(recording, held, intervals, window, run.operating_point)
-    known = (node, window, intervals, tuple(kinds), recording, clock, tuple(flags))
-    return NodeAccount(*known, unrecorded_s=lost_s, overlaps=begin > recorded[0])
+    point, telemetry = run.operating_point, recording.telemetry
+    flags += state_flags(telemetry, held, window, "gpu_power_limit_w" in point)
+    levers, unseen = seen_of_levers(telemetry, held, point, intervals, window, node, segment)
+    known = (node, window, intervals, tuple(kinds), recording, clock, (*flags, *unseen))
+    return NodeAccount(*known, lost_s, begin > recorded[0], tuple(levers))
 
 
 def _discarded_span(run: Run, number: int, events: list[Event]) -> Window:
@@ -382,18 +397,3 @@ def _unrecorded(events: list[Event], others_s: float) -> StageIntervals:
     if ended:
         window = float(ended[0]["start_s"]), max(float(e["end_s"]) for e in ended)
     return tile_window(ended, window)[0]
-
-
-def _lost_seconds(events: list[Event], window: Window, period_s: float) -> float:
-    """Return the run's seconds outside of a recording, 0 where a late start explains them.
-
-    Startup and shutdown do not count: the sampler runs inside of them.
-    """
-    inner = [e for e in events if e["stage"] not in _OPEN_STAGES and e["end_s"] != float("inf")]
-    if not inner:
-        return 0.0
-    begin = min(float(e["start_s"]) for e in inner)
-    end = max(float(e["end_s"]) for e in inner)
-    inside = max(0.0, min(end, window[1]) - max(begin, window[0]))
-    lost = (end - begin) - inside
-    return lost if lost > LOST_PERIODS * period_s else 0.0

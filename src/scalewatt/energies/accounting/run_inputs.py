@@ -14,7 +14,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import check, schema
 from scalewatt.energies.accounting.node_energy import Window
-from scalewatt.energies.accounting.throttling import WATCHED
+from scalewatt.energies.integration.operating_point import WATCHED
 from scalewatt.provenance.versions import Gpu, held_gpus
 from scalewatt.recordings.series import SensorSeries, short_name
 from scalewatt.recordings.stage_files import read_stages

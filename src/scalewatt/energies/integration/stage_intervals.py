@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -22,7 +22,12 @@ LEAST_PERIODS = 5
 to half a period's worth of the difference in power is put to the wrong side, a quarter on average."""
 MOST_SHORT = 0.05
 """Of a stage that comes several times, this part of its time may be in shorter pieces."""
+LOST_PERIODS = 3
+"""Sampling periods between the stages' first and last stamp that may lie outside of a node's recording:
+a sampler's last sample is up to a period old when it is stopped."""
 STAGES = (*stage_log.STAGES, UNATTRIBUTED)
+
+_OPEN_STAGES = ("startup", "shutdown")
 
 Series = Sequence[SensorSeries]
 
@@ -250,3 +255,20 @@ def _execution_offset(recording: Recording, host: str) -> tuple[float, Flag]:
         return 0.0, flag("clock_unknown", None, f"{host}: no journal and no start time in the file")
     detail = f"{host}: no journal; times count from perun's start {recording.execution_dt}"
     return start, flag("clock_from_execution_dt", None, detail + " (local time)")
+
+
+def seconds_outside(
+    events: Sequence[Mapping[str, Any]], window: tuple[float, float], period_s: float
+) -> float:
+    """Return the run's seconds outside of a recording, 0 where a late start explains them.
+
+    Startup and shutdown do not count: the sampler runs inside of them.
+    """
+    inner = [e for e in events if e["stage"] not in _OPEN_STAGES and e["end_s"] != float("inf")]
+    if not inner:
+        return 0.0
+    begin = min(float(e["start_s"]) for e in inner)
+    end = max(float(e["end_s"]) for e in inner)
+    inside = max(0.0, min(end, window[1]) - max(begin, window[0]))
+    lost = (end - begin) - inside
+    return lost if lost > LOST_PERIODS * period_s else 0.0
