@@ -137,6 +137,8 @@ SET = {"set": "nvidia-smi -i {gpus} -lgc {value}", "undo": "nvidia-smi -i {gpus}
         ({"gpu_clock_mhz": {"set": SET["set"]}}, "gives set"),
         ({"gpu_clock_mhz": SRUN | SET}, "either launcher, or set and undo"),
         ({"gpu_clock_mhz": {"launcher": "--gpu-freq={clock}"}}, r"unknown placeholder \{clock\}"),
+        ({"gpu_clock_mhz": {"launcher": "--gpu-freq"}}, "sets the same for every value"),
+        ({"gpu_clock_mhz": SET | {"set": "nvidia-smi -lgc"}}, "sets the same for every value"),
         ({"gpu_clock_mhz": {"launcher": "--gpu-freq={gpus}"}}, r"unknown placeholder \{gpus\}"),
         ({"gpu_clock_mhz": SET | {"undo": "'"}}, "No closing quotation"),
         ({"clock": SRUN}, "unknown key 'clock'"),

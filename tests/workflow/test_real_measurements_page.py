@@ -25,6 +25,7 @@ MODELS = {
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.long,
+    pytest.mark.timeout(900),
     pytest.mark.skipif(
         SHARED is None or not Path(SHARED).is_dir(),
         reason="SCALEWATT_MLPERF names no folder with MLPerf's power logs",

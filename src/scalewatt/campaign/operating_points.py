@@ -151,6 +151,11 @@ def check_ways(ways: Mapping[str, Mapping[str, str]], where: str) -> None:
         for key, text in way.items():
             allowed = _LAUNCHER_PLACEHOLDERS if key == "launcher" else PLACEHOLDERS
             _check_command(text, allowed, f"{where}.{lever}.{key}")
+            if key != "undo" and not any(f"{{{name}}}" in text for name in _LAUNCHER_PLACEHOLDERS):
+                raise InputError(
+                    f"{where}.{lever}.{key}: {text!r} sets the same for every value; allowed: with "
+                    "{value}, or {khz} for a clock in kHz"
+                )
         if ("set" in way) == ("launcher" in way) or ("set" in way) != ("undo" in way):
             raise InputError(
                 f"{where}.{lever}: gives {', '.join(way) or 'nothing'}; allowed: either launcher, or "

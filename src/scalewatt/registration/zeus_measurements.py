@@ -109,6 +109,7 @@ def _table(path: Path, left_out: list[LeftOut]) -> _Table:
     rows, refused = read_epoch_rows(path)
     left_out += [LeftOut(path, reason) for reason in refused]
     known = _each_once(_known(rows, left_out), left_out)
+    known.sort(key=lambda row: (*vars(row.training).values(), row.power_limit_w))
     return _Table(path, file_sha256(path), named[1], tuple(known))
 
 

@@ -73,7 +73,8 @@ def _text(advice: Advice, limits: Limits) -> str:
     if advice.best is None:
         unknown = limits.carbon_kg is not None and advice.fastest.carbon_kg is None
         why = " (its carbon is not known: no PUE, or no carbon intensity)" if unknown else ""
-        return "\n".join([*lines, f"  least energy: none keeps the limit{why}"])
+        none = "none is known to keep" if unknown else "none keeps"
+        return "\n".join([*lines, f"  least energy: {none} the limit{why}"])
     if advice.best is advice.fastest:
         lines.append("  least energy: the fastest one itself")
     else:
