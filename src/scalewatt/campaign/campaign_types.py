@@ -20,7 +20,8 @@ class Device:
     name: str
     gpus_per_node: int
     cpus_per_rank: int
-    cpu: dict[str, Any]
+    cpu: dict[str, Any] = field(default_factory=dict)
+    """Empty where nothing is known: then nothing is estimated, and no run of the project is trained."""
     cpus_per_node: int | None = None
     gpu: dict[str, float] | None = None
     ram: dict[str, float] | None = None

@@ -203,15 +203,18 @@ def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
     """Return sentences on which numbers come from the cluster file: rated powers, PUE, carbon, price."""
     sentences = []
     for device in devices:
-        if not device.cpu:
-            sentences.append(f"No rated powers of {device.name} are known: nothing is estimated.")
-            continue
-        parts = [f"{device.cpu['sockets']} CPU socket(s) {_cpu_powers(device.cpu)}"]
+        parts = []
+        if device.cpu:
+            parts.append(f"{device.cpu['sockets']} CPU socket(s) {_cpu_powers(device.cpu)}")
         if device.gpu:
             parts.append(f"GPU {device.gpu['idle_w']}–{device.gpu['rated_w']} W")
         if device.ram:
             parts.append(f"memory {device.ram['power_w']} W")
-        sentences.append(f"Powers of {device.name} used where no sensor is: {'; '.join(parts)}.")
+        sentences.append(
+            f"Powers of {device.name} used where no sensor is: {'; '.join(parts)}."
+            if parts
+            else f"No rated powers of {device.name} are known: nothing is estimated."
+        )
     others = [device.name for device in devices if device.name not in cluster.devices]
     if others:
         sentences.append(

@@ -150,6 +150,12 @@ def check_devices(campaign: Campaign, cluster: Cluster) -> None:
                 f"'{cluster.name}'; {one_of(series.device, cluster.devices)}; to draw from finished "
                 "runs only: --config results_only=true"
             )
+        if not cluster.devices[series.device].cpu:
+            raise InputError(
+                f"{campaign.path}: series.{name}.device: '{series.device}' of the cluster '{cluster.name}' "
+                "has no key 'cpu', without which the energy of a run may be unknown in the end; expected it "
+                "of every device that trains"
+            )
         _check_levers(campaign, cluster, name)
 
 

@@ -328,21 +328,28 @@ def _gpu(by_name: Mapping[str, Check], device: Device, elsewhere: bool) -> KindO
 
 def _cpu(by_name: Mapping[str, Check], device: Device) -> KindOrigin:
     sampled = _sampled(by_name, "cpu")
-    curve = device.cpu.get("load_w")
-    basis = "its load_w" if curve else f"rated_w {device.cpu['rated_w']:g} W"
-    estimated = (
-        f"from the busy share and the cluster file ({device.cpu['sockets']} socket(s), {basis}; "
-        f"docs/energy.md says how far off that may be), as {_no_counter(by_name)}"
-    )
     if sampled is None:
         if _counter_works(by_name):
             return KindOrigin(MEASURED, "its counters can be read; perun was not tested", True)
-        return KindOrigin(ESTIMATED, f"{estimated}; perun was not tested", is_there=True)
+        return _estimated_cpu(by_name, device, "; perun was not tested")
     if sampled["origin"] == MEASURED:
         return KindOrigin(MEASURED, f"perun reads {listed(sampled['sensors'], 4)}", is_there=True)
     if sampled["origin"] == ESTIMATED:
-        return KindOrigin(ESTIMATED, estimated, is_there=True)
+        return _estimated_cpu(by_name, device)
     return KindOrigin(None, "perun delivers neither power nor busy share", is_there=True)
+
+
+def _estimated_cpu(by_name: Mapping[str, Check], device: Device, added: str = "") -> KindOrigin:
+    if not device.cpu:
+        why = f"{_no_counter(by_name)}, and the cluster file has no rated power (key cpu)"
+        return KindOrigin(None, why + added, is_there=True)
+    curve = device.cpu.get("load_w")
+    basis = "its load_w" if curve else f"rated_w {device.cpu['rated_w']:g} W"
+    why = (
+        f"from the busy share and the cluster file ({device.cpu['sockets']} socket(s), {basis}; "
+        f"docs/energy.md says how far off that may be), as {_no_counter(by_name)}"
+    )
+    return KindOrigin(ESTIMATED, why + added, is_there=True)
 
 
 def _ram(by_name: Mapping[str, Check], device: Device) -> KindOrigin:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from scalewatt.campaign.operating_points import label_of
 from scalewatt.figures import figure_data as data
-from scalewatt.figures.cost.cost_points import asked_of
+from scalewatt.figures.cost.cost_points import asked_of, whole_sentence
 from scalewatt.report.summary_section import model_words
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.number_format import count, with_unit
@@ -40,7 +40,7 @@ def cost(rows: pd.DataFrame, _word: str) -> list[str]:
 
 def operating_points(rows: pd.DataFrame, _word: str) -> list[str]:
     """Return where each line has its least energy, and what that saves and costs beside its fastest point."""
-    parts = ["Whole runs: start-up and evaluation are in time and energy."]
+    parts = [whole_sentence(rows)]
     best = rows[rows["least_energy"] == True]  # noqa: E712
     parts += [_least(row, rows) for row in data.each(best.head(_MOST_LINES))]
     if len(best) > _MOST_LINES:

@@ -9,6 +9,7 @@ import pandas as pd
 from scalewatt.campaign.operating_points import LEVERS, label_of
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose
+from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.figures.figure_schema import COST_PHASES
 from scalewatt.results.tables.estimates import ORIGINS
 
@@ -136,6 +137,18 @@ def bar_sentence(points: pd.DataFrame) -> str:
         return "Single runs: no error bars."
     singles = "" if several.all() else "; points without one are single runs"
     return f"Error bars: 95 % t interval of the mean over repeats{singles}."
+
+
+def whole_sentence(points: pd.DataFrame) -> str:
+    """Return what time and energy are those of."""
+    combined = points[EPOCHS_COMBINED].fillna(False)
+    if not combined.any():
+        return "Whole runs: start-up and evaluation are in time and energy."
+    others = "" if combined.all() else " The others are whole runs, with start-up and evaluation."
+    return (
+        "To the target: one measured epoch's time and energy, times the epochs of several executions; their"
+        f" spread is the error bars', and how far a measured epoch varies is not known.{others}"
+    )
 
 
 def _estimate_sentence(points: pd.DataFrame) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,16 +13,22 @@ from matplotlib.lines import Line2D
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
-from scalewatt.figures.cost.cost_points import asked_of, bar_sentence
+from scalewatt.figures.cost.cost_points import asked_of, bar_sentence, whole_sentence
 from scalewatt.figures.cost.panel_rows import Block, Looks, Part, draw_blocks
 from scalewatt.results.figures.figure_schema import LEAST
 from scalewatt.results.figures.operating_points_table import TRAINING
 from scalewatt.results.tables.estimates import ORIGINS
+from scalewatt.results.text.number_format import count
 
 WIDE_MM, PANEL_MM = 76.0, 52.0
+LOG_FROM = 15.0
+"""The factor between the points of a block from which on an axis is logarithmic."""
+MOST_OF_BARS = 1.0
+"""How far bars widen an axis beyond its points, over the span of these."""
 MOST_LABELLED = 60
 """Points of a block whose levers are written beside them."""
-FRONT: Any = {"color": style.INK, "linewidth": 5.0, "alpha": 0.14, "zorder": 1}
+_BLOCK = ["model", "phase", "basis"]
+FRONT: Any = {"color": style.INK, "linewidth": 6.0, "alpha": 0.25, "zorder": 1}
 _MARKS: dict[str, tuple[str, float, str]] = {
     "least_energy": ("o", 9.0, "least energy"),
     "least_energy_delay": ("s", 11.0, "least energy × time"),
@@ -37,10 +42,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     known = plotted(points)
     width = data.options(frame).width_mm
     word = data.gpu_word(frame)
-    blocks = [
-        _block(own, width, word)
-        for _, own in known.groupby(["model", "phase", "basis"], sort=False)
-    ]
+    blocks = [_block(own, width, word) for _, own in known.groupby(_BLOCK, sort=False)]
     nothing = prose.nothing_sentence(data.stored(frame))
     return draw_blocks(blocks, _note_sentences(points, known), width, nothing)
 
@@ -117,11 +119,10 @@ def _draw_plane(axes: Axes, points: pd.DataFrame, looks: Looks, units: _Units) -
         if len(front) > 1:
             axes.plot(front["x"], front["y"], **FRONT, gid="front")
             fronts.append(front[["x", "y"]])
-    style.linear_axis(axes, place["y"].tolist(), from_zero=False)
-    _bounded(axes, "y", place["y"])
-    _bounded(axes, "x", place["x"])
     axes.set_xlabel(units.label("time"))
     axes.set_ylabel(units.label("energy"))
+    _scaled_axis(axes, "x", units, place, "time")
+    _scaled_axis(axes, "y", units, place, "energy")
     if len(place) > MOST_LABELLED:
         place = place[place[list(LEAST)].eq(True).any(axis=1)]
     labels = [
@@ -143,10 +144,9 @@ def _draw_lever(
         ordered = own.sort_values("x", kind="stable")
         _draw_points(axes, ordered, looks[str(line)])
         _draw_bars(axes, ordered, looks[str(line)], units, across=False, name=name)
-    style.linear_axis(axes, place["y"].tolist(), from_zero=False)
-    _bounded(axes, "y", place["y"])
     axes.set_xlabel(f"{LEVERS[lever].words} ({LEVERS[lever].unit})")
     axes.set_ylabel(units.label(name))
+    _scaled_axis(axes, "y", units, place, name)
 
 
 def _draw_points(axes: Axes, points: pd.DataFrame, look: dict[str, Any]) -> None:
@@ -177,11 +177,41 @@ def _draw_bars(
         )  # fmt: skip
 
 
-def _bounded(axes: Axes, which: str, values: pd.Series) -> None:
-    """Bound an axis by its points, so that neither long intervals nor zero squeeze them."""
-    low, high = float(np.min(values)), float(np.max(values))
-    room = 0.12 * (high - low) or 0.1 * abs(high) or 1.0
+def _scaled_axis(axes: Axes, which: str, units: _Units, points: pd.DataFrame, name: str) -> None:
+    """Bound an axis by its points and their bars, logarithmic where they differ by a large factor."""
+    means = units.scaled(points, name)
+    low, high = _bounds(
+        means, units.scaled(points, name, "low"), units.scaled(points, name, "high")
+    )
+    if means.max() > LOG_FROM * means.min() > 0:
+        style.log_axis(axes, which, [low, high], 10, dense=False)
+        axis = axes.xaxis if which == "x" else axes.yaxis
+        axis.set_label_text(f"{axis.get_label_text()}, log")
+        return
+    if which == "y":
+        style.linear_axis(axes, [low, high], from_zero=False)
+    room = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
     (axes.set_xlim if which == "x" else axes.set_ylim)(max(low - room, 0.0), high + room)
+
+
+def _bounds(means: pd.Series, lows: pd.Series, highs: pd.Series) -> tuple[float, float]:
+    """Return the ends of an axis with its bars, but for those that would squeeze the points."""
+    least, most = float(means.min()), float(means.max())
+    span = MOST_OF_BARS * ((most - least) or most)
+    return (
+        max(float(lows.fillna(means).min()), least - span, min(least, 0.02 * most)),
+        min(float(highs.fillna(means).max()), most + span),
+    )
+
+
+def cut_bars(points: pd.DataFrame) -> int:
+    """Return how many points of a block have a bar that goes on beyond the panels."""
+    cut = pd.Series(False, index=points.index)
+    for name in ("time_s", "energy_j"):
+        means, lows, highs = (points[f"{name}_{part}"] for part in ("mean", "low", "high"))
+        low, high = _bounds(means, lows, highs)
+        cut |= ((lows < low) | (highs > high)).fillna(False)
+    return int(cut.sum())
 
 
 def _short(row: Any) -> str:
@@ -245,11 +275,11 @@ def _note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
     ]
     sentences = [
         prose.opening(points),
-        "Whole runs: start-up and evaluation are in time and energy."
-        + (f" Numbers at points: {', '.join(numbers)}." if numbers else ""),
+        whole_sentence(known) + (f" Numbers at points: {', '.join(numbers)}." if numbers else ""),
         "Pareto-optimal by means, within one origin and scope; marks are each line's own.",
         _apart_sentence(known),
         bar_sentence(known),
+        _cut_sentence(known),
         "Broad pale bars: where the true value of an estimate lies."
         if known["energy_origin"].isin(ORIGINS).any()
         else "",
@@ -258,6 +288,12 @@ def _note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
         else "",
     ]
     return [*(sentences if len(points) else []), *prose.table_notes(points)]
+
+
+def _cut_sentence(points: pd.DataFrame) -> str:
+    blocks = points.groupby(_BLOCK, sort=False)
+    cut = sum(cut_bars(own) for _, own in blocks)
+    return f"Error bars of {count(cut, 'point')} go on beyond the panels." if cut else ""
 
 
 def _apart_sentence(points: pd.DataFrame) -> str:
@@ -273,7 +309,7 @@ def _apart_sentence(points: pd.DataFrame) -> str:
         )
     if unknown:
         parts.append(
-            f"Whether the energies of {unknown} points can be told apart from the least of their line is not"
-            " known without repeats."
+            f"Whether {count(unknown, 'point')} can be told apart from the least energy of their line is not"
+            " known: of one or both a single run, or epoch, was measured."
         )
     return " ".join(parts)

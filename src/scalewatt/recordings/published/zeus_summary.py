@@ -31,7 +31,7 @@ from scalewatt.recordings.formats.format import (
     number,
     total_series,
 )
-from scalewatt.recordings.series import Recording, SensorSeries, by_node, flag
+from scalewatt.recordings.series import EPOCHS_COMBINED, Recording, SensorSeries, by_node, flag
 
 _Row = TypeVar("_Row", "EpochRow", "TargetRow")
 _TRAINING = ("dataset", "network", "batch_size", "optimizer")
@@ -43,9 +43,6 @@ _TABLES = (["dataset", "network", "batch_size"], ["network", "dataset", "batch_s
 """Beginnings of the headings of Zeus's tables."""
 _LIMITS = {"power_limit": 1e4, "time_per_epoch": 1e9, "average_power": 1e4}
 """Above 0 and at most so many W or s: an epoch of longer, or a GPU of more, there is not."""
-
-EPOCHS_COMBINED = "epochs_combined"
-"""Flag of a total that is one measured epoch's, times the epochs that another execution needed."""
 
 
 @dataclass(frozen=True)

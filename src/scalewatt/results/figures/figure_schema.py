@@ -10,6 +10,7 @@ from string import ascii_uppercase
 import pyarrow as pa
 
 from scalewatt.campaign.operating_points import LEVERS
+from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.tables.read_table import POINT_KEY
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, SUMMARY
 
@@ -256,7 +257,7 @@ COST_PER_SAMPLE = pa.schema(
 OPERATING_IDENTITY = (
     *("configuration", "model", "phase", "device", "device_name", "torch_device", "gpus", "nodes"),
     *("local_batch_size", "global_batch_size", "dataset_samples", "epochs", "protocol"),
-    *("precision", *LEVERS, "n_repeats", "energy_origin", "energy_scope"),
+    *("precision", *LEVERS, "n_repeats", EPOCHS_COMBINED, "energy_origin", "energy_scope"),
 )
 """What a row of table operating_points takes over from its configuration's."""
 
@@ -294,9 +295,10 @@ SCHEMAS = {
     "prediction": PREDICTION,
 }
 """The columns of each figure's table."""
+_LATEST = (*LEVERS, EPOCHS_COMBINED)
 _OF_ESTIMATES = re.compile(r".*(_estimate_(low|high)|energy_(low|high)_kwh)")
 LATER = {
-    name: tuple(n for n in schema.names if _OF_ESTIMATES.fullmatch(n) or n in LEVERS)
+    name: tuple(n for n in schema.names if _OF_ESTIMATES.fullmatch(n) or n in _LATEST)
     for name, schema in SCHEMAS.items()
 }
 """The columns that tables of earlier versions, as of an archive, have not: then null."""

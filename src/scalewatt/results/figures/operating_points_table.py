@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.operating_points import without_point
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
-from scalewatt.recordings.series import J_PER_KWH
+from scalewatt.recordings.series import EPOCHS_COMBINED, J_PER_KWH
 from scalewatt.results.figures.figure_schema import LEAST, OPERATING_POINTS
 from scalewatt.results.figures.pareto_table import is_on_front
 from scalewatt.results.tables.estimates import ORIGINS, quantity_bounds, ratio_bounds
@@ -96,14 +96,15 @@ def _with_least(rows: pd.DataFrame) -> pd.DataFrame:
 def _with_ratios(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     """Add time and energy over those of the line's fastest point, and the energy over the line's least.
 
-    `told_apart`: whether the interval of the latter leaves out 1; null without repeats of both.
+    `told_apart`: whether the interval of the latter leaves out 1; null without repeats of both. Energies
+    of epochs combined with the same executions (EPOCHS_COMBINED) are ratios of single epochs, without one.
     """
     time = "samples_per_gpuh" if name == _ENERGY[SAMPLE][0] else "runtime_h"
     fastest = _chosen(rows, rows["time_s_mean"])
     frugal = _chosen(rows, rows["energy_j_mean"])
     top, bottom = (rows, fastest) if time == "runtime_h" else (fastest, rows)
-    slower = quotients(top, bottom, time)
-    saved, over = (quotients(rows, other, name) for other in (fastest, frugal))
+    slower = _of_repeats(quotients(top, bottom, time), rows)
+    saved, over = (_of_repeats(quotients(rows, one, name), rows) for one in (fastest, frugal))
     open_ = ratio_bounds(rows, frugal)
     low = pd.concat([over["low"], open_["low"]], axis=1).min(axis=1).where(over["low"].notna())
     high = pd.concat([over["high"], open_["high"]], axis=1).max(axis=1).where(over["high"].notna())
@@ -117,6 +118,13 @@ def _with_ratios(rows: pd.DataFrame, name: str) -> pd.DataFrame:
         **{f"energy_over_least{end}": over[part] for end, part in ends.items()},
         told_apart=apart,
     )
+
+
+def _of_repeats(ratios: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return ratios within lines, without intervals where repeats do not tell of them."""
+    independent = ~rows[EPOCHS_COMBINED].fillna(False)
+    ends = {end: ratios[end].where(independent) for end in ("sd", "low", "high")}
+    return ratios.assign(**ends)
 
 
 def _chosen(rows: pd.DataFrame, measure: pd.Series) -> pd.DataFrame:

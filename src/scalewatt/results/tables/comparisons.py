@@ -28,6 +28,7 @@ from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import column_of, frame_of, records, values
 from scalewatt.results.tables.published_spread import Spread, published_spread
+from scalewatt.results.tables.repeat_statistics import is_combined
 from scalewatt.results.tables.table_schema import COMPARISONS
 
 Row = dict[str, Any]
@@ -102,6 +103,8 @@ def _pair(own: pd.DataFrame, baseline: pd.DataFrame, alike: list[pd.DataFrame]) 
     origins = set(values(both["energy_origin"]))
     powered = [group for group in alike if set(values(group["energy_origin"])) == origins]
     first, usual = records(own[:1])[0], records(baseline[:1])[0]
+    # The same executions' epochs on both devices: their spread is in both, and in no ratio.
+    combined = any(map(is_combined, values(both["flags"])))
     rows = []
     for quantity, value in _quantities(kinds if len(origins) == 1 else []).items():
         ones, others = _known(value(own)), _known(value(baseline))
@@ -113,6 +116,8 @@ def _pair(own: pd.DataFrame, baseline: pd.DataFrame, alike: list[pd.DataFrame]) 
             [ones, others], repeats, published_spread(first["model"], quantity)
         )
         found = equivalence(ones, others, MARGIN)
+        if combined:
+            found = Equivalence(found.ratio, None, None, None, "unresolved")
         estimated = of_energy and bool(origins & set(ORIGINS))
         open_ = _open(own, baseline, kinds, found.ratio) if estimated else None
         if estimated:
@@ -138,7 +143,7 @@ def _pair(own: pd.DataFrame, baseline: pd.DataFrame, alike: list[pd.DataFrame]) 
                 "tost_p": found.p,
                 "verdict": found.verdict,
                 "repeats_needed": None
-                if estimated
+                if estimated or combined
                 else _needed(found, spread, min(len(ones), len(others))),
                 "spread": spread.relative if spread else None,
                 "spread_freedom": spread.freedom if spread else None,

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.common.untrusted_text import parse_json
-from scalewatt.recordings.series import DEVICE_KINDS
+from scalewatt.recordings.series import DEVICE_KINDS, EPOCHS_COMBINED
 from scalewatt.training.history import PHASES
 
 IDENTITY = (
@@ -105,7 +105,7 @@ SUMMARY = ("mean", "sd", "low", "high")
 PARTS = (*SUMMARY, "population_sd")
 """How a configuration's row sums up a quantity of its repeats."""
 
-LATEST = (*LEVERS, OVER_TIME, *(f"{OVER_TIME}_{part}" for part in PARTS))
+LATEST = (*LEVERS, OVER_TIME, *(f"{OVER_TIME}_{part}" for part in PARTS), EPOCHS_COMBINED)
 LATER = (*ESTIMATE_BOUNDS, *LATEST)
 """Columns of RUNS and CONFIGURATIONS that tables of earlier versions lack, LATEST those of the last."""
 
@@ -145,6 +145,7 @@ CONFIGURATIONS = pa.schema(
         ("metric_climatology", pa.float64()),
         ("torch_device", pa.string()),
         ("n_repeats", pa.int32()),
+        (EPOCHS_COMBINED, pa.bool_()),
         *((name, pa.float64()) for name in ESTIMATE_BOUNDS),
         *((f"{name}_{part}", pa.float64()) for name in QUANTITIES for part in PARTS),
     ]

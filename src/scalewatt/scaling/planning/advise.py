@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scalewatt.campaign.operating_points import without_point
+from scalewatt.campaign.series_expansion import without_device
 from scalewatt.common.errors import InputError
+from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.tables.estimates import ORIGINS, energy_ratio_bounds
 
 MEASURED, PREDICTED = "measured", "predicted"
@@ -201,7 +203,7 @@ def _advice(settings: Sequence[Setting], limits: Limits, any_setting: bool) -> A
     if best is not fastest:
         ratio = energy_ratio(best, fastest)
         saving = _over_one(ratio, -1)
-        slowdown = _over_one(ratio_of(best.time_h, fastest.time_h), 1)
+        slowdown = _over_one(time_ratio(best, fastest), 1)
     high_h = best.time_h.high
     # The fastest one is as fast as itself, whatever its interval.
     most_h = longest_h if best is not fastest else limits.deadline_h or math.inf
@@ -224,9 +226,25 @@ def ratio_of(top: Interval, bottom: Interval) -> Interval:
     return Interval(value, value - half, value + half)
 
 
+def _of_repeats(one: Setting, other: Setting, ratio: Interval) -> Interval:
+    """Return a ratio, without an interval where repeats do not tell of it (EPOCHS_COMBINED)."""
+    combined = one.row.get(EPOCHS_COMBINED) or other.row.get(EPOCHS_COMBINED)
+    return Interval(ratio.value) if combined and _nameless(one) == _nameless(other) else ratio
+
+
+def _nameless(one: Setting) -> str:
+    """Return what settings share whose trainings are the same but for device, clocks and limits."""
+    return without_device(one.line, one.row["device"])
+
+
+def time_ratio(one: Setting, other: Setting) -> Interval:
+    """Return the ratio of two times."""
+    return _of_repeats(one, other, ratio_of(one.time_h, other.time_h))
+
+
 def energy_ratio(one: Setting, other: Setting) -> Interval:
     """Return the ratio of two energies, whose interval includes what estimates leave open."""
-    found = ratio_of(one.energy_kwh, other.energy_kwh)
+    found = _of_repeats(one, other, ratio_of(one.energy_kwh, other.energy_kwh))
     estimated = [s for s in (one, other) if s.row["energy_origin"] in ORIGINS]
     if not estimated or found.low is None or found.high is None:
         return found
