@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from operating_runs import CLOCKS, SERIES, campaign, energy_j, made, train_s
 from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
+from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.build import write_tables
 from scalewatt.scaling.planning.advise import (
     Interval,
@@ -104,6 +106,16 @@ def test_a_ratio_without_an_interval_of_both_has_none() -> None:
     assert ratio_of(Interval(2.0, 1.8, 2.2), Interval(1.0)) == Interval(2.0)
     found = ratio_of(Interval(2.0, 1.8, 2.2), Interval(1.0, 0.9, 1.1))
     assert found.low == pytest.approx(2 * (1 - 0.02**0.5))
+
+
+def test_epochs_of_the_same_executions_have_no_interval_of_their_ratio(tmp_path: Path) -> None:
+    one, other = settings(tmp_path)[:2]
+    assert energy_ratio(one, other).low is not None
+    for setting in (one, other):
+        setting.row.update({EPOCHS_COMBINED: True})
+    assert energy_ratio(one, other).low is None
+    larger = replace(other, line=other.line.replace("lbs0064", "lbs0128"))
+    assert energy_ratio(one, larger).low is not None  # other executions
 
 
 def test_an_estimate_leaves_more_open_than_its_repeats(tmp_path: Path) -> None:

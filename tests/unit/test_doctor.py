@@ -243,6 +243,13 @@ def test_a_gpu_without_power_makes_the_total_unknown_and_runs_useless(tmp_path: 
     assert conclude([gpus, perun], device, elsewhere=True).can_run is True
 
 
+def test_a_cpu_without_rated_power_and_counters_is_unknown(tmp_path: Path) -> None:
+    unrated = replace(profile(tmp_path).cluster.devices["local"], cpu={})
+    found = conclude([NO_GPU, PERUN_CPU], unrated, elsewhere=False).kinds["cpu"]
+    assert found.origin is None and found.is_there
+    assert "the cluster file has no rated power (key cpu)" in found.why
+
+
 def test_rated_memory_is_in_scope_and_unrated_memory_is_not(tmp_path: Path) -> None:
     rated = profile(tmp_path, ram={"power_w": 30}).cluster.devices["local"]
     found = conclude([NO_GPU, PERUN_CPU], rated, elsewhere=False)

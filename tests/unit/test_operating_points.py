@@ -27,8 +27,9 @@ from scalewatt.energies.integration.operating_point import (
     seen_of_levers,
 )
 from scalewatt.energies.integration.stage_intervals import tile_window
+from scalewatt.figures.cost.draw_operating_points import cut_bars
 from scalewatt.figures.draw_figure import draw_figure
-from scalewatt.recordings.series import Flag
+from scalewatt.recordings.series import EPOCHS_COMBINED, Flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 from scalewatt.results.build import write_tables
 from scalewatt.results.tables.read_table import read_checked
@@ -405,6 +406,35 @@ def test_a_run_that_did_not_have_its_clock_is_left_out_of_its_configuration(tmp_
     assert list(rows[rows.configuration == id_].n_repeats) == [2]
     metadata = pq.read_schema(tmp_path / "tables" / "operating_points.parquet").metadata
     assert f'{{"configuration": "{id_}", "repeat": 2, "reason": "clock_not_held"}}' in str(metadata)
+
+
+def test_a_ratio_of_single_epochs_has_no_interval_from_their_executions(tmp_path: Path) -> None:
+    of = campaign()
+    names = [run_spec(of, run.configuration.id, run.repeat).name for run in of.runs()]
+    made(tmp_path, of, scatter=0.05, flags=dict.fromkeys(names, EPOCHS_COMBINED))
+    rows = table(tmp_path, of)
+    assert rows["epochs_combined"].all() and (rows["n_repeats"] == 3).all()
+    assert rows["energy_j_low"].notna().all() and rows["energy_over_least"].notna().all()
+    for name in ("time_ratio_low", "energy_ratio_high", "energy_over_least_low", "told_apart"):
+        assert rows[name].isna().all()
+    path = tmp_path / "tables" / "operating_points.parquet"
+    draw_figure("operating_points", path, tmp_path / "figure")
+    svg = " ".join((tmp_path / "figure.svg").read_text().split())
+    assert "one measured epoch" in svg and "start-up and evaluation are in time" not in svg
+
+
+def test_error_bars_are_inside_the_panels_or_a_note_says_that_they_are_not(tmp_path: Path) -> None:
+    of = campaign()
+    for name, scatter, cut in (("short", 0.05, False), ("long", 0.9, True)):
+        folder = tmp_path / name
+        made(folder, of, scatter=scatter)
+        rows = table(folder, of)
+        assert bool(cut_bars(rows)) == cut
+        draw_figure(
+            "operating_points", folder / "tables" / "operating_points.parquet", folder / "it"
+        )
+        svg = " ".join((folder / "it.svg").read_text().split())
+        assert ("go on beyond the panels" in svg) == cut
 
 
 @pytest.mark.parametrize("width_mm", [88, 180])

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from campaign_files import LOCAL, ROOT
+from campaign_files import LOCAL, ROOT, edited
 from energy_files import T0, counter, gpu, recordings, write_journal, write_perun
 
-from scalewatt.campaign.cluster import basis, load_cluster, powers
+from scalewatt.campaign.cluster import basis, load_cluster, parse_cluster, powers
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
 from scalewatt.campaign.run_spec import read_spec
@@ -664,6 +664,17 @@ def test_only_the_clusters_own_devices_have_rated_powers(place: Place) -> None:
     assert (elsewhere.pue, elsewhere.carbon_intensity, elsewhere.price) == (None, None, None)
     with_a100 = replace(cluster, devices={**cluster.devices, "a100": cluster.devices["local"]})
     assert facility_cluster(campaign, with_a100) == with_a100
+
+
+def test_a_device_without_rated_powers_counts_as_the_clusters_own(place: Place) -> None:
+    place.done(place.describe(place.perun("a.hdf5"), device="a100"))
+    content = edited({("devices", "a100"): {"gpus_per_node": 4, "cpus_per_rank": 1}}, LOCAL)
+    cluster = parse_cluster(content, "cluster.yaml")
+    campaign = load_campaign(place.campaign)
+    assert facility_cluster(campaign, cluster) == cluster
+    said = basis(cluster, [registered_devices(campaign, cluster)["a100"]])
+    assert said[0] == "No rated powers of a100 are known: nothing is estimated."
+    assert said[1].startswith("PUE ")
 
 
 # --- two runs on one host -------------------------------------------------------------------------

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from campaign_files import LOCAL, Edits, demo, edited
+from campaign_files import DELETE, LOCAL, Edits, demo, edited
 
 from scalewatt.archive.archive_layout import belongs
 from scalewatt.archive.import_archive import _check_room
-from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.cluster import load_cluster, parse_cluster
 from scalewatt.campaign.imported_campaign import parse_imported
 from scalewatt.campaign.load import check_devices
 from scalewatt.common.errors import InputError
@@ -97,6 +97,12 @@ def test_years_that_overlap_are_refused_only_where_something_is_to_be_trained() 
     campaign = demo({("datasets", "waves", "test_years"): [1979, 1979]})
     with pytest.raises(InputError, match=r"datasets\.waves: test_years.*results_only=true"):
         check_devices(campaign, load_cluster(LOCAL))
+
+
+def test_rated_powers_of_the_cpu_are_needed_only_where_something_is_to_be_trained() -> None:
+    cluster = parse_cluster(edited({("devices", "local", "cpu"): DELETE}, LOCAL), "cluster.yaml")
+    with pytest.raises(InputError, match=r"series\..*\.device: 'local' .* has no key 'cpu'"):
+        check_devices(demo({}), cluster)
 
 
 def test_an_imported_pue_below_1_stays_as_it_was_recorded() -> None:

@@ -219,7 +219,8 @@ def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
     if others:
         sentences.append(
             f"PUE, carbon and price of the cluster '{cluster.name}' are not used: "
-            f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} none of its devices."
+            f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} none of its devices; "
+            "`devices` of the cluster file names them."
         )
         return sentences
     factors = (("PUE", cluster.pue, ""), ("Carbon", cluster.carbon_intensity, " g/kWh"))
