@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from archived import ACCOUNT, Project, make_project, measured
 from jsonschema import Draft4Validator
 from referencing import Registry, Resource
@@ -34,6 +35,7 @@ from scalewatt.campaign import external_command, registered_campaign
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
+from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.table_schema import RUNS
 
@@ -286,6 +288,42 @@ def test_the_carbon_intensity_is_there_with_the_country_that_the_form_wants(
     }
 
 
+def test_an_intensity_along_the_runs_power_stands_before_the_constant(trained: MeasuredRun) -> None:
+    run = changed(trained, {"carbon_over_time_kg": 0.99, "facility_energy_kwh": 2.5})
+    found = report(run, country="germany")["environment"]["powerSourceCarbonIntensity"]
+    assert found == pytest.approx(396)
+
+
+def test_the_operating_point_is_in_the_description(trained: MeasuredRun) -> None:
+    assert "Asked for" not in report(trained)["task"]["taskDescription"]
+    limited = replace(trained.spec, operating_point={"gpu_power_limit_w": 150.0})
+    words = report(replace(trained, spec=limited))["task"]["taskDescription"]
+    assert "Asked for: GPU power limit 150 W." in words
+
+
+def test_an_energy_of_combined_epochs_is_said_to_be_no_measurement_of_the_run(
+    trained: MeasuredRun,
+) -> None:
+    flags = json.dumps([{"code": EPOCHS_COMBINED, "device": None, "detail": ""}])
+    found = report(changed(trained, {"flags": flags}, registered=True, perun=None))
+    (measure,) = found["measures"]
+    words = "one measured epoch's energy and time, times the epochs of another execution"
+    assert measure["measurementMethod"] == f"registered recordings, {words}"
+    assert words in found["task"]["taskDescription"] and found["quality"] == "low"
+
+
+def test_a_carbon_file_without_a_constant_is_no_obstacle(project: Project) -> None:
+    cluster = project.path / "cluster.yaml"
+    content = yaml.safe_load(cluster.read_text())
+    content["carbon_intensity"] = {"file": "grid.csv", "source": "a grid"}
+    (project.path / "grid.csv").write_text(
+        "time,g_per_kwh\n2026-01-01T00:00:00Z,300\n2026-01-01T01:00:00Z,300\n"
+    )
+    cluster.write_text(yaml.safe_dump(content))
+    reports, _ = written(project, country="germany")
+    assert all("powerSourceCarbonIntensity" not in one["environment"] for one in reports.values())
+
+
 def test_nothing_is_made_up_where_the_provenance_is_silent(trained: MeasuredRun) -> None:
     silent = dict.fromkeys(("parameters", "optimizer", "precision_used", "perun", "nodes", "gpus"))
     found = report(changed(trained, segments=[], packages={}, **silent))
@@ -315,6 +353,9 @@ def test_an_estimate_is_called_one(origin: str, trained: MeasuredRun) -> None:
     assert measure["cpuTrackingMode"] == "estimated from utilisation and rated power"
     assert measure["gpuTrackingMode"] == "nvml"
     assert f"Energy: {origin}" in found["task"]["taskDescription"]
+    known = changed(run, {"energy_low_kwh": 1.25, "energy_high_kwh": 3.5})
+    words = "By its estimates the true energy is from 1.25 to 3.5 kWh."
+    assert words in report(known)["task"]["taskDescription"]
 
 
 def test_a_registered_recording_is_not_said_to_be_peruns(trained: MeasuredRun) -> None:

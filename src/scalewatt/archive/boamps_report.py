@@ -14,8 +14,12 @@ from typing import Any
 
 from scalewatt.archive.boamps_options import BoampsOptions
 from scalewatt.campaign.dataset_rules import STAND_INS
+from scalewatt.campaign.operating_points import label_of
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
+from scalewatt.results.tables.estimates import ORIGINS
+from scalewatt.results.tables.repeat_statistics import is_combined
+from scalewatt.results.tables.table_schema import OVER_TIME
 
 COMMIT = "01f4c8eac5293f656790ac0ee5f52b87a789dbc5"
 """Of BoAmps: the report's schema that this follows."""
@@ -29,6 +33,7 @@ _METHODS = {
     "mixed": "partly measured, partly estimated from utilisation and rated power",
     "simulated": "simulated with a scaling model, not measured",
 }
+_COMBINED = "one measured epoch's energy and time, times the epochs of another execution"
 _QUALITIES = ((0.10, "high"), (0.25, "medium"))
 """The largest relative error of each, by the form; beyond the last: low."""
 _BILLION = 1e9
@@ -64,6 +69,17 @@ class MeasuredRun:
         """Return True if scalewatt's own training loop ran, so that its Python and torch are the run's."""
         others = ("registered", "command", "packages_of")
         return not (self.simulated or any(self.provenance.get(key) for key in others))
+
+    @property
+    def combined(self) -> bool:
+        """Return True if its energy is computed from a measured epoch of another execution."""
+        return is_combined(self.row.get("flags"))
+
+    @property
+    def intensity_g_per_kwh(self) -> float | None:
+        """Return the carbon intensity along its power where that is known, else the constant."""
+        over_time_kg, energy = self.row.get(OVER_TIME), self.row.get("facility_energy_kwh")
+        return 1000 * over_time_kg / energy if over_time_kg and energy else self.carbon_g_per_kwh
 
     @property
     def epochs(self) -> int | None:
@@ -117,11 +133,11 @@ def quality_of(row: Mapping[str, Any]) -> str:
     """Return the form's word for the largest relative error that is known of a run's energy.
 
     It is that of estimates by their interval, of recordings that repeat others by what the energy
-    would be without them, and of uncovered time. The sensors' own errors are not known. What is simulated is
-    `low`, whatever the model's error: it is no measurement.
+    would be without them, and of uncovered time. The sensors' own errors are not known. What is simulated, or
+    an epoch's energy times another execution's epochs, is `low`: it is no measurement of the run.
     """
     energy = row["energy_kwh"]
-    if row["energy_origin"] == "simulated" or not energy > 0:
+    if row["energy_origin"] == "simulated" or is_combined(row.get("flags")) or not energy > 0:
         return "low"
     ends = [row.get(name) for name in ("energy_low_kwh", "energy_high_kwh")]
     others = [one for one in (*ends, row.get("distinct_energy_kwh")) if one is not None]
@@ -223,11 +239,22 @@ def _description(run: MeasuredRun) -> str:
         f"{spec.name} of the campaign {row['campaign']}, protocol {spec.protocol}: {spec.gpus} "
         f"{'GPUs' if row['torch_device'] == 'cuda' else 'processes'}, nodes: {spec.nodes}, local batch: "
         f"{spec.local_batch_size}, global batch: {spec.global_batch_size}.",
+        f"Asked for: {label_of(spec.operating_point)}." if spec.operating_point else "",
         "" if spec.dataset["format"] in STAND_INS else f"Dataset: {spec.dataset['name']}.",
         f"Energy: {energy}; of {row['energy_scope']}, without cooling and losses of the site (no PUE).",
+        _interval(row),
+        f"It is {_COMBINED}." if run.combined else "",
         f"spec.json: SHA-256 {spec.sha256}.",
     ]
     return " ".join(filter(None, sentences))
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    """Return where the true energy lies by what is estimated; else an empty text."""
+    low, high = (row.get(name) for name in ("energy_low_kwh", "energy_high_kwh"))
+    if row["energy_origin"] not in ORIGINS or low is None or high is None:
+        return ""
+    return f"By its estimates the true energy is from {low:.6g} to {high:.6g} kWh."
 
 
 # --- the energy -----------------------------------------------------------------------------------
@@ -253,7 +280,7 @@ def _method(run: MeasuredRun) -> str:
     if run.simulated:
         return _METHODS["simulated"]
     tool = "registered recordings" if run.provenance.get("registered") else "perun"
-    said = _METHODS.get(run.row["energy_origin"])
+    said = _COMBINED if run.combined else _METHODS.get(run.row["energy_origin"])
     return f"{tool}, {said}" if said else tool
 
 
@@ -360,6 +387,6 @@ def _environment(run: MeasuredRun, options: BoampsOptions) -> Part:
         {
             "country": options.country,
             "location": options.location,
-            "powerSourceCarbonIntensity": run.carbon_g_per_kwh,
+            "powerSourceCarbonIntensity": run.intensity_g_per_kwh,
         }
     )

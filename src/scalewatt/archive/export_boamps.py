@@ -24,7 +24,7 @@ from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.read_table import RUN_KEY, read_checked
 from scalewatt.results.tables.run_row import RunFiles, read_energy
-from scalewatt.results.tables.table_schema import ESTIMATE_BOUNDS, RUNS
+from scalewatt.results.tables.table_schema import LATER, RUNS
 
 Row = dict[str, Any]
 
@@ -65,9 +65,7 @@ def _rows(folder: Path) -> list[Row]:
     path = folder / "tables" / "runs.parquet"
     if not path.exists():
         raise InputError(f"{path}: is missing; the target `tables` makes it")
-    found: list[Row] = read_checked(
-        path, RUNS, unique=RUN_KEY, optional=ESTIMATE_BOUNDS
-    ).to_pylist()
+    found: list[Row] = read_checked(path, RUNS, unique=RUN_KEY, optional=LATER).to_pylist()
     return found
 
 
@@ -94,7 +92,7 @@ def _run(row: Row, folder: Path, campaign: Campaign, cluster: Cluster) -> Measur
         _idle_s(folder, spec.device),
         device.cpu.get("sockets") if device else None,
         device.gpu_memory_gib if device else None,
-        carbon["value"] if carbon else None,
+        (carbon or {}).get("value"),
     )
 
 
