@@ -27,7 +27,7 @@ from scalewatt.energies.integration.operating_point import (
     seen_of_levers,
 )
 from scalewatt.energies.integration.stage_intervals import tile_window
-from scalewatt.figures.cost.draw_operating_points import cut_bars
+from scalewatt.figures.cost.draw_operating_points import cut_bars, own_parts
 from scalewatt.figures.draw_figure import draw_figure
 from scalewatt.recordings.series import EPOCHS_COMBINED, Flag
 from scalewatt.recordings.telemetry import TelemetrySeries
@@ -421,6 +421,14 @@ def test_a_ratio_of_single_epochs_has_no_interval_from_their_executions(tmp_path
     draw_figure("operating_points", path, tmp_path / "figure")
     svg = " ".join((tmp_path / "figure.svg").read_text().split())
     assert "one measured epoch" in svg and "start-up and evaluation are in time" not in svg
+
+
+def test_lines_of_two_optimisers_are_told_apart_by_these() -> None:
+    lines = {
+        f"net-v100-n001-lbs{lbs}-s0050000-e001-{how}" for lbs in (8, 16) for how in ("adam", "sgd")
+    }
+    found = [own_parts(line, lines, "v100") for line in sorted(lines)]
+    assert found == [["adam"], ["sgd"], ["adam"], ["sgd"]]
 
 
 def test_error_bars_are_inside_the_panels_or_a_note_says_that_they_are_not(tmp_path: Path) -> None:

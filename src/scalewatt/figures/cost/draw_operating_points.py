@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -21,12 +22,13 @@ from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.number_format import count
 
 WIDE_MM, PANEL_MM = 76.0, 52.0
-LOG_FROM = 15.0
+LOG_FROM = 6.0
 """The factor between the points of a block from which on an axis is logarithmic."""
 MOST_OF_BARS = 1.0
 """How far bars widen an axis beyond its points, over the span of these."""
 MOST_LABELLED = 60
 """Points of a block whose levers are written beside them."""
+_TOLD = re.compile(r"(n|lbs|s|e)\d+|full")
 _BLOCK = ["model", "phase", "basis"]
 FRONT: Any = {"color": style.INK, "linewidth": 6.0, "alpha": 0.25, "zorder": 1}
 _MARKS: dict[str, tuple[str, float, str]] = {
@@ -246,7 +248,10 @@ def _handles(points: pd.DataFrame, looks: Looks, word: str) -> list[Line2D]:
 
 
 def _line_words(row: Any, points: pd.DataFrame, word: str) -> str:
-    """Return what tells a line apart: device, n, LBS and precision, as far as they differ in the block."""
+    """Return what tells a line apart: device, n, LBS and precision, as far as they differ in the block.
+
+    Lines that differ in nothing else have the parts of their ids that not all lines share, such as `adam`.
+    """
     told = {
         "device": str(row.device),
         "gpus": prose.counted(row.gpus, word),
@@ -258,8 +263,19 @@ def _line_words(row: Any, points: pd.DataFrame, word: str) -> str:
     }
     words = [text for name, text in told.items() if points[name].nunique(dropna=False) > 1]
     lines = points["line"].nunique()
-    unclear = points.drop_duplicates("line").groupby(list(told), dropna=False).ngroups < lines
-    return str(row.line) if unclear else ", ".join(words) or told["device"]
+    if points.drop_duplicates("line").groupby(list(told), dropna=False).ngroups < lines:
+        words += own_parts(row.line, set(points["line"]), row.device)
+    return ", ".join(words) or told["device"]
+
+
+def own_parts(line: str, lines: set[str], device: str) -> list[str]:
+    """Return the parts of a line's id that not all lines have, but for device, n, LBS, samples, epochs."""
+    shared = set.intersection(*(set(one.split("-")) for one in lines))
+    return [
+        part
+        for part in line.split("-")
+        if part not in shared and part != device and not _TOLD.fullmatch(part)
+    ]
 
 
 # --- notes ----------------------------------------------------------------------------------------
