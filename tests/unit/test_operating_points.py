@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -33,7 +35,14 @@ from scalewatt.recordings.series import EPOCHS_COMBINED, Flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 from scalewatt.results.build import write_tables
 from scalewatt.results.tables.read_table import read_checked
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, LATER, LATEST, RUNS
+from scalewatt.results.tables.table_schema import (
+    CONFIGURATIONS,
+    LATER,
+    LATEST,
+    RUNS,
+    metadata,
+    with_metadata,
+)
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.planning.pilot import make_pilot
 
@@ -429,6 +438,24 @@ def test_lines_of_two_optimisers_are_told_apart_by_these() -> None:
     }
     found = [own_parts(line, lines, "v100") for line in sorted(lines)]
     assert found == [["adam"], ["sgd"], ["adam"], ["sgd"]]
+
+
+def test_a_figure_without_a_known_energy_says_why(tmp_path: Path) -> None:
+    of = campaign()
+    made(tmp_path, of)
+    table(tmp_path, of)
+    path = tmp_path / "tables" / "operating_points.parquet"
+    found = pq.read_table(path)
+    stored = metadata(found)
+    at, field = found.schema.get_field_index("energy_j_mean"), found.schema.field("energy_j_mean")
+    unknown = found.set_column(at, field, pa.nulls(len(found), pa.float64()))
+    why = dict.fromkeys(found["configuration"].to_pylist(), "devices without power or utilisation")
+    pq.write_table(with_metadata(unknown, {**stored, "no_energy": why}), path)
+    draw_figure("operating_points", path, tmp_path / "figure")
+    svg = " ".join(re.sub("<[^>]+>", " ", (tmp_path / "figure.svg").read_text()).split())
+    assert "No configuration has both a time and an energy." in svg
+    assert "devices without power or" in svg
+    assert "has finished" not in svg and "Single runs" not in svg
 
 
 def test_error_bars_are_inside_the_panels_or_a_note_says_that_they_are_not(tmp_path: Path) -> None:

@@ -132,6 +132,8 @@ def _resolution_sentence(points: pd.DataFrame) -> str:
 
 def bar_sentence(points: pd.DataFrame) -> str:
     """Return which points have error bars, and what these are."""
+    if points.empty:
+        return ""
     several = points["n_repeats"] > 1
     if not several.any():
         return "Single runs: no error bars."

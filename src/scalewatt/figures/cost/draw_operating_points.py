@@ -45,7 +45,11 @@ def draw(frame: pd.DataFrame) -> Figure:
     width = data.options(frame).width_mm
     word = data.gpu_word(frame)
     blocks = [_block(own, width, word) for _, own in known.groupby(_BLOCK, sort=False)]
-    nothing = prose.nothing_sentence(data.stored(frame))
+    nothing = (
+        "No configuration has both a time and an energy."
+        if len(points)
+        else prose.nothing_sentence(data.stored(frame))
+    )
     return draw_blocks(blocks, _note_sentences(points, known), width, nothing)
 
 
@@ -283,7 +287,7 @@ def own_parts(line: str, lines: set[str], device: str) -> list[str]:
 
 def _note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
     """Return the notes below the panels; `known` are the points that are drawn."""
-    lacking = points.drop(known.index)
+    timeless = list(points.loc[points["time_s_mean"].isna(), "configuration"])
     numbers = [
         f"{LEVERS[lever].words} ({LEVERS[lever].unit})"
         for lever in LEVERS
@@ -299,9 +303,8 @@ def _note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
         "Broad pale bars: where the true value of an estimate lies."
         if known["energy_origin"].isin(ORIGINS).any()
         else "",
-        f"No time, or no energy: {prose.named(list(lacking['configuration']))}."
-        if len(lacking)
-        else "",
+        prose.no_energy_sentence(points),
+        f"No time: {prose.named(timeless)}." if timeless else "",
     ]
     return [*(sentences if len(points) else []), *prose.table_notes(points)]
 
