@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import schema
 from scalewatt.results.carbon.generation_mix import FACTORS, UNKNOWN
 from scalewatt.results.carbon.intensity import CarbonIntensity, of_times
 from scalewatt.results.carbon.intensity_files import read_intensity
@@ -117,7 +118,16 @@ REFUSED = {
         "time,g_per_kwh\n1767225600,1\n1767232800,2\n1767229200,2\n",
         ["line 4", "is not after 2026-01-01 02:00 UTC", "in order of time"],
     ),
-    "a value below 0": (hours(1, -2, 3), ["line 3", "'-2'", "0 or more"]),
+    "a value below 0": (hours(1, -2, 3), ["line 3", "'-2'", "0 to 10000"]),
+    "a value beyond what one value may be": (
+        hours(300, 300000, 300),
+        ["line 3", "'300000'", "g per kWh", "0 to 10000"],
+    ),
+    "kg per kWh": (
+        hours(0.3, 0, "", 0.42),
+        ["0.42", "look like kg per kWh", "allowed: g CO2e per kWh"],
+    ),
+    "kg per kWh of the dirtiest grid": (hours(1.3, 1.999), ["look like kg per kWh"]),
     "a value without end": (hours(1, 2, "inf"), ["line 4", "'inf'"]),
     "a value that is no number": (hours(1, 2, "nan"), ["line 4", "'nan'"]),
     "no value": (hours("", "", ""), ["has no value"]),
@@ -190,6 +200,19 @@ def test_separators_at_the_end_of_lines_are_no_cells(tmp_path: Path) -> None:
     for one in (named, unnamed):
         found = read(tmp_path, one)
         assert found.g_per_kwh.tolist() == pytest.approx([100, np.nan, 300], nan_ok=True)
+
+
+def test_the_bounds_are_those_of_one_value(tmp_path: Path) -> None:
+    one = schema("cluster")["properties"]["carbon_intensity"]["properties"]["value"]
+    found = read(tmp_path, hours(one["minimum"], one["maximum"]))
+    assert found.g_per_kwh.tolist() == [one["minimum"], one["maximum"]]
+
+
+@pytest.mark.parametrize("values", [(0.3, 2), (0, 0.5, 12), (0, 0, 0)], ids=str)
+def test_clean_hours_and_zeros_throughout_are_no_kg_per_kwh(
+    values: tuple[float, ...], tmp_path: Path
+) -> None:
+    assert read(tmp_path, hours(*values)).g_per_kwh.tolist() == list(values)
 
 
 # --- ElectricityMaps ------------------------------------------------------------------------------
@@ -317,6 +340,10 @@ REFUSED_MIX = {
     "two areas": (LONG.replace("BZN|DE-LU", "BZN|FR", 1), ["several areas", "BZN|FR"]),
     "an unknown type": (LONG.replace("Fossil Gas", "Fusion"), ["'fusion'", "not known"]),
     "a power below 0": (LONG.replace('"100"', '"-100"'), ["line 2", "'-100'", "MW"]),
+    "a power of no grid": (
+        LONG.replace('"100"', '"1e300"'),
+        ["line 2", "'1e300'", "0 to 100000000"],
+    ),
     "a type twice": (LONG + LONG.splitlines()[1], ["line 6", "twice"]),
     "no zone": (WIDE.replace(" (UTC)", ""), ["line 2", "no known zone", "(CET/CEST)"]),
     "a row that is cut off": (

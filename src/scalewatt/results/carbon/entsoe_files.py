@@ -37,6 +37,8 @@ _AREAS = ("area", "areacode", "areatypecode")
 _DATE = r"\d\d[./]\d\d[./]\d{4} \d\d:\d\d(?::\d\d)?"
 _RANGE = rf"(?P<start>{_DATE})(?: \((?P<mark>\w+)\))? - (?P<end>{_DATE})(?: \((?P<zone>[\w/]+)\))?"
 _RESOLUTION = re.compile(r"PT(\d+)M")
+_MOST_MW = 100_000_000
+"""Ten times what all power plants of the world can generate together."""
 _AHEAD_S = {"UTC": 0.0, "CET": 3600.0, "CEST": 7200.0}
 _LOCAL = ("CET", "CET/CEST")
 _CENTRAL_EUROPE = ZoneInfo("Europe/Brussels")
@@ -74,7 +76,7 @@ def read_entsoe(path: Path, table: pd.DataFrame, keys: Mapping[str, str]) -> Car
 
     `keys` are its columns, by `column_key`, which were checked.
     InputError, with the line, if a time cannot be read or has no zone, the areas are several, a type is
-    not known, or a power is below 0 or no number.
+    not known, or a power is below 0, beyond any, or no number.
     """
     _check_area(path, table, keys)
     long = _long_columns(keys)
@@ -151,7 +153,7 @@ def _powers(path: Path, texts: pd.Series) -> Floats:
     absent = texts.isin(_NOT_THERE)
     said = texts.where(~(absent | texts.isin(_NOT_KNOWN)), "")
     values = as_numbers(said)
-    check_values(path, said, values, "MW")
+    check_values(path, said, values, "MW", (0, _MOST_MW))
     return values if np.isnan(values).all() else np.where(absent, 0.0, values)
 
 

@@ -9,8 +9,12 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import schema
 from scalewatt.common.tabular_files import Cells
 from scalewatt.recordings.series import Floats
+
+BELOW_AS_KG = 2
+"""In kg per kWh every grid lies below; in g per kWh, over the whole life cycle, none does throughout."""
 
 
 def column_key(name: str) -> str:
@@ -64,17 +68,35 @@ def check_times(path: Path, time_s: Floats, lines: pd.Index) -> None:
         )
 
 
-def check_values(path: Path, texts: pd.Series, values: Floats, what: str = "g per kWh") -> None:
-    """Raise InputError where a text that is not empty is no finite number of 0 or more.
+def check_intensities(path: Path, texts: pd.Series, g_per_kwh: Floats) -> None:
+    """Raise InputError where g/kWh are none that one value of a cluster file may be, or look like kg/kWh.
 
-    The index of `texts` has the lines of the file.
+    `g_per_kwh`, (n,), are the numbers of `texts`, whose index has the lines of the file.
     """
-    wrong = np.flatnonzero((texts.to_numpy() != "") & ~(values >= 0))
+    one = schema("cluster")["properties"]["carbon_intensity"]["properties"]["value"]
+    check_values(path, texts, g_per_kwh, "g per kWh", (one["minimum"], one["maximum"]))
+    largest = np.max(g_per_kwh, initial=0.0, where=np.isfinite(g_per_kwh))
+    if 0 < largest < BELOW_AS_KG:
+        raise InputError(
+            f"{path}: its largest value is {largest:g}: these look like kg per kWh, or t per MWh; allowed: "
+            f"g CO2e per kWh of the whole life cycle, one of them {BELOW_AS_KG} or more, or all 0"
+        )
+
+
+def check_values(
+    path: Path, texts: pd.Series, values: Floats, what: str, bounds: tuple[float, float]
+) -> None:
+    """Raise InputError where a text that is not empty is no number within the bounds, which are allowed.
+
+    `what` is the unit; the index of `texts` has the lines of the file.
+    """
+    least, most = bounds
+    wrong = np.flatnonzero((texts.to_numpy() != "") & ~((values >= least) & (values <= most)))
     if wrong.size:
         place = int(wrong[0])
         raise InputError(
-            f"{path}: line {texts.index[place]}: {texts.iloc[place][:40]!r} {what}; allowed: 0 or more, with "
-            "a point for decimals, or nothing where it is not known"
+            f"{path}: line {texts.index[place]}: {texts.iloc[place][:40]!r} {what}; allowed: {least} to "
+            f"{most}, with a point for decimals, or nothing where it is not known"
         )
 
 

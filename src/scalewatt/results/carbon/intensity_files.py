@@ -21,9 +21,9 @@ from scalewatt.recordings.series import Floats
 from scalewatt.recordings.text_times import as_numbers, parse_times, unread
 from scalewatt.results.carbon.entsoe_files import check_columns, is_entsoe, read_entsoe
 from scalewatt.results.carbon.file_checks import (
+    check_intensities,
     check_rows,
     check_times,
-    check_values,
     column_key,
     text_table,
 )
@@ -43,7 +43,7 @@ def read_intensity(path: Path) -> CarbonIntensity:
 
     InputError, with the line, if it cannot be read or has no known columns, a row has more or fewer cells
     than there are columns, a time has no zone, is none or is not later than the one before, or a value is
-    below 0 or no number.
+    no number or beyond what one value in a cluster file may be; and if all look like kg/kWh.
     """
     cells = _cells(path)
     keys = _keys(path, cells)
@@ -55,7 +55,7 @@ def read_intensity(path: Path) -> CarbonIntensity:
     times, values = table[columns.time], table[columns.value]
     time_s = _utc_times(path, times) if columns.utc else _own_times(path, times)
     g_per_kwh = as_numbers(values)
-    check_values(path, values, g_per_kwh)
+    check_intensities(path, values, g_per_kwh)
     check_times(path, time_s, table.index)
     return _known(path, of_times(time_s, g_per_kwh, path.name, columns.form))
 
