@@ -32,11 +32,15 @@ _COLUMNS = (
 )
 def campaign(arguments: argparse.Namespace) -> None:
     """Check a campaign and print it as a table."""
-    from scalewatt.campaign.cluster import load_cluster
+    from scalewatt.campaign.cluster import carbon_file, load_cluster
     from scalewatt.campaign.external_command import check_commands, told_secrets
     from scalewatt.campaign.load import check_devices, check_years, load_campaign
 
     cluster = load_cluster(arguments.cluster) if arguments.cluster else None
+    if cluster and carbon_file(cluster):
+        from scalewatt.results.carbon.intensity_files import intensity_of  # with pandas
+
+        intensity_of(cluster)
     campaigns = [load_campaign(path, cluster) for path in arguments.files]
     if cluster:
         for campaign in campaigns:

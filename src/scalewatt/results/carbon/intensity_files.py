@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from scalewatt.campaign.campaign_types import Cluster
+from scalewatt.campaign.cluster import carbon_file
 from scalewatt.common.errors import InputError
 from scalewatt.common.tabular_files import Cells, csv_cells
 from scalewatt.common.untrusted_text import unreadable
@@ -36,6 +38,15 @@ _FORMS = (
     "the columns time and g_per_kwh; ElectricityMaps' 'Datetime (UTC)' and 'Carbon intensity gCO₂eq/kWh "
     "(Life cycle)' or '(LCA)'; ENTSO-E's actual generation per production type"
 )
+
+
+def intensity_of(cluster: Cluster) -> CarbonIntensity | None:
+    """Return what a cluster's file of carbon intensity says, in g CO₂e/kWh; None without a file.
+
+    InputError as `read_intensity`.
+    """
+    file = carbon_file(cluster)
+    return None if file is None else read_intensity(file)
 
 
 def read_intensity(path: Path) -> CarbonIntensity:
