@@ -250,3 +250,25 @@ def test_a_spec_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(InputError, match=r"spec\.json"):
             read_spec(path)
+
+
+AMOUNTS = {
+    "a deadline in hours": (("plan", "--deadline-h", "24h"), "a number of hours, such as 24"),
+    "a deadline in days": (("plan", "--deadline-h", "1d"), "a number of hours, such as 24"),
+    "an energy": (("plan", "--energy-kwh", "200kWh"), "a number of kWh, such as 200"),
+    "a deadline of advice": (("advise", "--deadline-h", "24 h"), "a number of hours, such as 24"),
+    "a carbon budget": (("advise", "--carbon-kg", "50kg"), "a number of kg, such as 50"),
+    "a pause": (("status", "--watch", "1min"), "a number of seconds, such as 60"),
+    "a length": (("probe", "--seconds", "5min"), "a number of seconds, such as 300"),
+    "a period": (("probe", "--sampling-period", "1s"), "a number of seconds, such as 0.5"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "allowed"), AMOUNTS.values(), ids=AMOUNTS)
+def test_an_amount_with_its_unit_is_refused_with_an_example(
+    arguments: tuple[str, ...], allowed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(list(arguments))
+    _, option, given = arguments
+    assert f"argument {option}: '{given}'; allowed: {allowed}\n" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import schema
 from scalewatt.results.carbon.generation_mix import FACTORS, UNKNOWN
 from scalewatt.results.carbon.intensity import CarbonIntensity, of_times
 from scalewatt.results.carbon.intensity_files import read_intensity
@@ -99,7 +101,7 @@ def test_the_mean_of_a_constant_file_is_the_constant(value: float, one: float, t
 
 REFUSED = {
     "no known columns": ("when,how much\n1,2\n3,4\n", ["when", "time and g_per_kwh"]),
-    "one row": (hours(1), ["1 rows", "two or more"]),
+    "one row": (hours(1), ["1 row;", "two or more"]),
     "a time without a zone": (
         "time,g_per_kwh\n2026-01-01T00:00:00,1\n2026-01-01T01:00:00,2\n",
         ["line 2", "2026-01-01T00:00:00", "with a zone"],
@@ -116,10 +118,48 @@ REFUSED = {
         "time,g_per_kwh\n1767225600,1\n1767232800,2\n1767229200,2\n",
         ["line 4", "is not after 2026-01-01 02:00 UTC", "in order of time"],
     ),
-    "a value below 0": (hours(1, -2, 3), ["line 3", "'-2'", "0 or more"]),
+    "a value below 0": (hours(1, -2, 3), ["line 3", "'-2'", "0 to 10000"]),
+    "a value beyond what one value may be": (
+        hours(300, 300000, 300),
+        ["line 3", "'300000'", "g per kWh", "0 to 10000"],
+    ),
+    "kg per kWh": (
+        hours(0.3, 0, "", 0.42),
+        ["0.42", "look like kg per kWh", "allowed: g CO2e per kWh"],
+    ),
+    "kg per kWh of the dirtiest grid": (hours(1.3, 1.999), ["look like kg per kWh"]),
     "a value without end": (hours(1, 2, "inf"), ["line 4", "'inf'"]),
     "a value that is no number": (hours(1, 2, "nan"), ["line 4", "'nan'"]),
     "no value": (hours("", "", ""), ["has no value"]),
+    "a decimal comma between commas": (
+        "time,g_per_kwh\n1767225600,300\n1767229200,300,5\n",
+        ["line 3", "has 3 cells", "the first line names 2 columns", "a point for decimals"],
+    ),
+    "a decimal comma between semicolons": (
+        "time;g_per_kwh\n1767225600;300,5\n1767229200;1\n",
+        ["line 2", "'300,5'", "a point for decimals"],
+    ),
+    "a row that is cut off": (
+        "time,g_per_kwh\n1767225600,300\n1767229200\n1767232800,300\n",
+        ["line 3", "has 1 cell,", "the first line names 2 columns", "empty where it is not known"],
+    ),
+    "a wrong row behind an empty line": (
+        "time,g_per_kwh\n1767225600,300\n\n1767229200,-1\n",
+        ["line 4", "'-1'"],
+    ),
+    "wrong columns and one row": (
+        "when,how much\n1,2\n",
+        ["has the columns when, how much", "allowed: the columns time and g_per_kwh"],
+    ),
+    "wrong columns and rows of other lengths": (
+        "when,how much\n1,2,3\n4\n",
+        ["has the columns when, how much", "allowed: the columns time and g_per_kwh"],
+    ),
+    "a column twice": (
+        "time,g_per_kwh,G_per_kWh\n1767225600,1,2\n1767229200,1,2\n",
+        ["g_per_kwh", "stands there twice"],
+    ),
+    "nothing": ("", ["is empty"]),
     "direct emissions alone": (
         "Datetime (UTC),Carbon Intensity gCO₂eq/kWh (direct)\n2026-01-01 00:00:00,1\n2026-01-01 01:00:00,2\n",
         ["(Life cycle)"],
@@ -140,6 +180,39 @@ def test_it_is_refused_with_the_line_and_what_is_allowed(
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.csv: does not exist; expected a CSV"):
         read_intensity(tmp_path / "none.csv")
+
+
+def test_a_folder_is_called_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"grid\.csv: is a folder; expected a CSV"):
+        (tmp_path / "grid.csv").mkdir()
+        read_intensity(tmp_path / "grid.csv")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "grid.csv")
+    with pytest.raises(InputError, match=r"grid\.csv: cannot be read \(it is no plain file\)"):
+        read_intensity(tmp_path / "grid.csv")
+
+
+def test_separators_at_the_end_of_lines_are_no_cells(tmp_path: Path) -> None:
+    text = hours(100, "", 300).replace(",", ";")
+    named, unnamed = text.replace("\n", ";\n"), text.replace("\n", ";;\n").replace(";;", "", 1)
+    for one in (named, unnamed):
+        found = read(tmp_path, one)
+        assert found.g_per_kwh.tolist() == pytest.approx([100, np.nan, 300], nan_ok=True)
+
+
+def test_the_bounds_are_those_of_one_value(tmp_path: Path) -> None:
+    one = schema("cluster")["properties"]["carbon_intensity"]["properties"]["value"]
+    found = read(tmp_path, hours(one["minimum"], one["maximum"]))
+    assert found.g_per_kwh.tolist() == [one["minimum"], one["maximum"]]
+
+
+@pytest.mark.parametrize("values", [(0.3, 2), (0, 0.5, 12), (0, 0, 0)], ids=str)
+def test_clean_hours_and_zeros_throughout_are_no_kg_per_kwh(
+    values: tuple[float, ...], tmp_path: Path
+) -> None:
+    assert read(tmp_path, hours(*values)).g_per_kwh.tolist() == list(values)
 
 
 # --- ElectricityMaps ------------------------------------------------------------------------------
@@ -267,8 +340,33 @@ REFUSED_MIX = {
     "two areas": (LONG.replace("BZN|DE-LU", "BZN|FR", 1), ["several areas", "BZN|FR"]),
     "an unknown type": (LONG.replace("Fossil Gas", "Fusion"), ["'fusion'", "not known"]),
     "a power below 0": (LONG.replace('"100"', '"-100"'), ["line 2", "'-100'", "MW"]),
+    "a power of no grid": (
+        LONG.replace('"100"', '"1e300"'),
+        ["line 2", "'1e300'", "0 to 100000000"],
+    ),
     "a type twice": (LONG + LONG.splitlines()[1], ["line 6", "twice"]),
     "no zone": (WIDE.replace(" (UTC)", ""), ["line 2", "no known zone", "(CET/CEST)"]),
+    "a row that is cut off": (
+        LONG.replace('"BZN|DE-LU","Fossil Gas","0"', '"BZN|DE-LU"'),
+        ["line 4", "has 2 cells"],
+    ),
+    "a surplus cell": (
+        LONG.replace('"100"', "100,5"),
+        ["line 2", "has 5 cells", "names 4 columns"],
+    ),
+    "a wrong power behind an empty line": (
+        LONG.replace("\n", "\n\n", 1).replace('"100"', '"-100"'),
+        ["line 3", "'-100'"],
+    ),
+    "an unreadable range behind an empty line": (
+        WIDE.replace("\n", "\n\n", 1).replace("00:00 - ", "0 - "),
+        ["line 3", "a time range"],
+    ),
+    "no MTU and one row": (
+        "\n".join(WIDE.replace('"MTU"', '"When"').splitlines()[:2]),
+        ["has no column MTU"],
+    ),
+    "one row": ("\n".join(WIDE.splitlines()[:2]), ["has 1 row;", "two or more"]),
     "no time range": (WIDE.replace("00:00 - ", "0 - "), ["line 2", "a time range"]),
 }
 

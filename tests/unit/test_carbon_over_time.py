@@ -85,7 +85,7 @@ def wave(n: int = 301) -> dict[str, Any]:
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(value=st.floats(1e-3, 1500))
+@given(value=st.floats(2, 1500))
 def test_a_constant_file_gives_the_constant(
     value: float, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -80,8 +80,12 @@ def test_bash_offers_options_where_a_dash_was_typed(script: Path, tmp_path: Path
         assert "--cluster" in offered and "cluster-one.yaml" not in offered
 
 
-def test_bash_offers_no_files_for_numbers(script: Path, tmp_path: Path) -> None:
-    assert bash(script, "scalewatt", "plan", "--from", "", folder=tmp_path) == []
+@pytest.mark.parametrize(
+    "before", [["plan", "--from"], ["plan", "--deadline-h"], ["prepare", "--processes"]]
+)
+def test_bash_offers_no_files_for_numbers(before: list[str], script: Path, tmp_path: Path) -> None:
+    (tmp_path / "cluster-one.yaml").touch()
+    assert bash(script, "scalewatt", *before, "", folder=tmp_path) == []
 
 
 def test_no_option_of_a_command_is_left_out(script: Path) -> None:

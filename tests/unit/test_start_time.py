@@ -219,6 +219,18 @@ def test_the_command_prints_and_gives_json(
     said = capsys.readouterr().out
     assert "Least CO2e: start at 2026-02-01T" in said and "Waiting in a queue is not" in said
     assert "Carbon over time by grid.csv: a test." in said
+    assert "\n\nWhen to start\n  Least CO2e: start at 2026-02-01T" in said
+
+
+def test_when_to_start_has_a_heading_of_its_own_in_markdown(tmp_path: Path) -> None:
+    facility = {"pue": FACILITY["pue"], **with_file(tmp_path, 24 * 60)}
+    out = tmp_path / "plan"
+    assert main(command(tmp_path, "--at-once", "--out", str(out), **facility)) == 0
+    told, _, start = out.with_suffix(".md").read_text().partition("\n\n## When to start\n\n")
+    assert start.startswith("Least CO2e: start at 2026-02-01T") and "Least CO2e" not in told
+    assert "nominal 90 % intervals" in told and "nominal" not in start, (
+        "notes are of the whole plan"
+    )
 
 
 def test_without_a_file_or_a_pue_the_command_is_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from dataclasses import fields
@@ -14,15 +15,30 @@ from scalewatt.campaign.operating_points import check_ways
 from scalewatt.common.errors import InputError
 from scalewatt.common.rated_powers import check_idle_powers
 from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, schema
-from scalewatt.common.untrusted_text import parse_json
+from scalewatt.common.untrusted_text import parse_json, unreadable
 from scalewatt.common.yaml_files import read_yaml
 
 _PLACEHOLDERS = ("gpus", "nodes", "ranks_per_node", "cpus_per_rank")
 
 
 def load_cluster(path: Path | str) -> Cluster:
-    """Read and check a cluster file."""
-    return parse_cluster(read_yaml(path), str(path))
+    """Read and check a cluster file; InputError, too, if the file of carbon intensity cannot be read."""
+    cluster = parse_cluster(read_yaml(path), str(path))
+    _check_carbon_file(cluster, str(path))
+    return cluster
+
+
+def _check_carbon_file(cluster: Cluster, where: str) -> None:
+    """Raise InputError if a cluster names a file of carbon intensity that cannot be read."""
+    file = carbon_file(cluster)
+    if file is None or (why := unreadable(file)) is None:
+        return
+    begins = " or ".join(map(str, dict.fromkeys((Path.cwd(), PROJECT_ROOT))))
+    begin = "" if file.is_absolute() else f"; paths begin in {begins}"
+    raise InputError(
+        f"{where}: carbon_intensity.file: {file} {why}; expected a CSV file of g CO2e per kWh over time "
+        f"(docs/energy.md){begin}"
+    )
 
 
 def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
@@ -147,12 +163,13 @@ def _as_bool(value: Any) -> Any:
 def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
     """Return devices by name: those of `cluster`, then those of every profile of the project.
 
-    A profile's cluster file that is wrong is reported and skipped: it may not be the one in use.
+    A profile's cluster file that is wrong is reported and skipped: it may not be the one in use. Nor is
+    its file of carbon intensity looked for.
     """
     devices: dict[str, Device] = dict(cluster.devices) if cluster else {}
     for path in sorted((PROJECT_ROOT / "profiles").glob("*/cluster.yaml")):
         try:
-            found = load_cluster(path).devices
+            found = parse_cluster(read_yaml(path), str(path)).devices
         except InputError as error:
             print(f"scalewatt: skipped: {error}", file=sys.stderr)
             continue
@@ -245,8 +262,8 @@ def carbon_file(cluster: Cluster) -> Path | None:
     given = (cluster.carbon_intensity or {}).get("file")
     if given is None:
         return None
-    found = Path(given)
-    return PROJECT_ROOT / found if not found.exists() and (PROJECT_ROOT / found).exists() else found
+    of_project = PROJECT_ROOT / given
+    return of_project if not os.path.exists(given) and os.path.exists(of_project) else Path(given)
 
 
 def _cpu_powers(cpu: dict[str, Any]) -> str:

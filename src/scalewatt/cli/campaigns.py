@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.cli.command import CAMPAIGN, PLACE, argument, as_json, command
+from scalewatt.cli.command import CAMPAIGN, PLACE, Amount, argument, as_json, command
 from scalewatt.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,11 +32,15 @@ _COLUMNS = (
 )
 def campaign(arguments: argparse.Namespace) -> None:
     """Check a campaign and print it as a table."""
-    from scalewatt.campaign.cluster import load_cluster
+    from scalewatt.campaign.cluster import carbon_file, load_cluster
     from scalewatt.campaign.external_command import check_commands, told_secrets
     from scalewatt.campaign.load import check_devices, check_years, load_campaign
 
     cluster = load_cluster(arguments.cluster) if arguments.cluster else None
+    if cluster and carbon_file(cluster):
+        from scalewatt.results.carbon.intensity_files import intensity_of  # with pandas
+
+        intensity_of(cluster)
     campaigns = [load_campaign(path, cluster) for path in arguments.files]
     if cluster:
         for campaign in campaigns:
@@ -129,12 +133,15 @@ def campaign_table(campaign: Campaign) -> str:
     argument("--to", dest="larger", type=int, metavar="N", help="see --from"),
     argument(
         "--deadline-h",
-        type=float,
+        type=Amount("hours", "24"),
         metavar="H",
         help="cheapest n of each series for a run in H hours",
     ),
     argument(
-        "--energy-kwh", type=float, metavar="E", help="fastest n of each series for a run of E kWh"
+        "--energy-kwh",
+        type=Amount("kWh", "200"),
+        metavar="E",
+        help="fastest n of each series for a run of E kWh",
     ),
     argument(
         "--start-between",
@@ -176,8 +183,18 @@ def plan(arguments: argparse.Namespace) -> None:
 @command(
     *PLACE,
     argument("--slowdown", nargs="+", metavar="%", help="more time than the fastest: 10 %%"),
-    argument("--deadline-h", type=float, metavar="H", help="the longest that a run may take"),
-    argument("--carbon-kg", type=float, metavar="KG", help="the most that a run may emit, in CO2e"),
+    argument(
+        "--deadline-h",
+        type=Amount("hours", "24"),
+        metavar="H",
+        help="the longest that a run may take",
+    ),
+    argument(
+        "--carbon-kg",
+        type=Amount("kg", "50"),
+        metavar="KG",
+        help="the most that a run may emit, in CO2e",
+    ),
     argument("--any", action="store_true", help="compare all devices, n and batch sizes too"),
     argument("--model", type=Path, help="scaling model, for what was not measured"),
     as_json("one JSON object"),
@@ -258,7 +275,12 @@ def calibrate(arguments: argparse.Namespace) -> None:
     *PLACE,
     argument("--all", action="store_true", help="one line for each run"),
     as_json("one JSON object, with all runs"),
-    argument("--watch", type=float, metavar="SECONDS", help="show it again so often, until Ctrl-C"),
+    argument(
+        "--watch",
+        type=Amount("seconds", "60"),
+        metavar="SECONDS",
+        help="show it again so often, until Ctrl-C",
+    ),
     examples=("scalewatt status", "scalewatt status --profile profiles/horeka --watch 60"),
 )
 def status(arguments: argparse.Namespace) -> int:

@@ -80,6 +80,28 @@ def count(text: str) -> int:
     return int(text)
 
 
+@dataclass(frozen=True)
+class Amount:
+    """The type of an option that takes a number of a unit; argparse says what is allowed."""
+
+    unit: str
+    example: str
+
+    def __call__(self, text: str) -> float:
+        """Return the number; ArgumentTypeError for a text that is none."""
+        try:
+            return float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"'{text[:40]}'; allowed: a number of {self.unit}, such as {self.example}"
+            ) from None
+
+
+def takes_number(action: argparse.Action) -> bool:
+    """Return True if an option's value is a number."""
+    return action.type in (int, float, count) or isinstance(action.type, Amount)
+
+
 # --- arguments of several commands ----------------------------------------------------------------
 
 

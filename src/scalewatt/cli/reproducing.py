@@ -22,6 +22,7 @@ from scalewatt.cli.command import (
     folder,
     output,
     profile,
+    takes_number,
 )
 
 SHELLS = ("bash", "zsh", "fish")
@@ -232,5 +233,5 @@ def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
         if isinstance(action, argparse._SubParsersAction):
             for one in action.choices.values():
                 _complete_files(one, files)
-        elif action.nargs != 0 and not action.choices and action.type not in (int, float):
+        elif action.nargs != 0 and not action.choices and not takes_number(action):
             action.complete = files  # type: ignore[attr-defined]

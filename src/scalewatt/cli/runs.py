@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scalewatt.cli.command import CLUSTER, argument, command, count, folder, json_of, output
+from scalewatt.cli.command import CLUSTER, Amount, argument, command, count, folder, json_of, output
 from scalewatt.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -169,8 +169,12 @@ def simulate(arguments: argparse.Namespace) -> None:
         action="store_true",
         help="measure the CPUs' power at 0, 10, 50 and 100 %% load, here, and print it as load_w",
     ),
-    argument("--seconds", type=float, help="how long to measure; default: 300, at each load 10"),
-    argument("--sampling-period", type=float, default=1.0, help="in seconds"),
+    argument(
+        "--seconds",
+        type=Amount("seconds", "300"),
+        help="how long to measure; default: 300, at each load 10",
+    ),
+    argument("--sampling-period", type=Amount("seconds", "0.5"), default=1.0, help="in seconds"),
     argument("--repeat", type=int, default=1, help="which of several probes this is"),
     argument("--out", type=Path, help="folder for the recording"),
     examples=(

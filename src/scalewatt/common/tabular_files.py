@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +15,46 @@ Row = dict[str, Any]
 Rows = list[tuple[str, Row]]
 
 
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a CSV file as stripped texts; rows may have more or fewer than there are names."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[int, list[str]], ...]
+    """Each with its line in the file; without empty lines."""
+
+
+def csv_cells(path: Path, separators: str = ",") -> Cells:
+    """Return the cells of a CSV file, between which is the separator that its first line has most of.
+
+    InputError if it cannot be read, or its first line names no column.
+    """
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as handle:
+            first = handle.readline()
+            reader = csv.reader(
+                chain([first], handle),
+                delimiter=max(separators, key=first.count),
+                skipinitialspace=True,
+                strict=True,
+            )
+            names = tuple(name.strip() for name in next(reader, ()))
+            rows = tuple((reader.line_num, [cell.strip() for cell in row]) for row in reader if row)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: is no readable CSV file ({error})") from error
+    if not any(names):
+        raise InputError(f"{path}: is empty; expected the names of columns in its first line")
+    return Cells(names, rows)
+
+
 def csv_rows(path: Path) -> Rows:
     """Return the rows of a CSV file, all cells as stripped text; InputError if the cells do not fit.
 
     Columns without a name and without content, as spreadsheets leave them at the end, are left out.
     """
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as handle:
-            reader = csv.reader(handle, skipinitialspace=True, strict=True)
-            names = [name.strip() for name in next(reader, ())]
-            rows = [
-                (f"{path}: line {reader.line_num}", [cell.strip() for cell in row])
-                for row in reader
-                if row
-            ]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: is no readable CSV file ({error})") from error
-    if not any(names):
-        raise InputError(f"{path}: is empty; expected the names of columns in its first line")
+    cells = csv_cells(path)
+    names = list(cells.names)
+    rows = [(f"{path}: line {line}", row) for line, row in cells.rows]
     width = len(names)
     while not names[-1] and not any(any(row[len(names) - 1 :]) for _, row in rows):
         names.pop()

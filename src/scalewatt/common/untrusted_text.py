@@ -7,8 +7,10 @@ import math
 import os
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 MOST_BYTES = 256 << 20
 """Of a file of text."""
@@ -36,14 +38,34 @@ def plain_text(path: Path | str, most: int = MOST_BYTES) -> str:
     OSError as `open` raises it. ValueError, whose message is the reason, for a pipe or a device, which
     would be waited for or never end, for larger files, and for what is no UTF-8.
     """
-    # Opening a pipe would wait for its writer.
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError("it is no plain file")
+    with _plain_file(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise ValueError(f"it has more than {most} bytes")
     return _decoded(content)
+
+
+def unreadable(path: Path | str) -> str | None:
+    """Return why a plain file cannot be read, such as "does not exist"; None where it can be."""
+    if os.path.isdir(path):
+        return "is a folder"
+    try:
+        with _plain_file(path):
+            return None
+    except (FileNotFoundError, NotADirectoryError):
+        return "does not exist"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        return f"cannot be read ({reason})"
+
+
+@contextmanager
+def _plain_file(path: Path | str) -> Iterator[BinaryIO]:
+    # Opening a pipe would wait for its writer.
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("it is no plain file")
+        yield file
 
 
 def parse_json(text: str | bytes) -> Any:

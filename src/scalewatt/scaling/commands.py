@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import carbon_file, given_cluster
+from scalewatt.campaign.cluster import given_cluster
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object, with_ending, write_text
 from scalewatt.results.carbon.intensity import CarbonIntensity
-from scalewatt.results.carbon.intensity_files import read_intensity
+from scalewatt.results.carbon.intensity_files import intensity_of
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import records, write_frame
@@ -88,19 +88,19 @@ def plan_campaign(
     if (smaller is None) != (larger is None):
         raise InputError("--from, --to: expected both, or none")
     cluster, where = _cluster(given)
+    intensity = intensity_of(cluster)  # a wrong file is said now, not when runs are made
     found = load_campaign(campaign or Path(cluster.campaign), cluster)
     check_devices(found, cluster)
     forecaster = forecaster_for(found, cluster, model, where)
     used = None if results is None else used_by(found, results)
     both = None if smaller is None or larger is None else (smaller, larger)
-    by_carbon = None if start is None else (_intensity(cluster, where), start)
+    by_carbon = None if start is None else (_needed(intensity, cluster, where), start)
     return make_plan(found, cluster, forecaster, used, deadline_h, energy_kwh, both, by_carbon)
 
 
-def _intensity(cluster: Cluster, where: str) -> CarbonIntensity:
-    """Return what a cluster's file of carbon intensity says; InputError without one, or without a PUE."""
-    path = carbon_file(cluster)
-    if path is None:
+def _needed(intensity: CarbonIntensity | None, cluster: Cluster, where: str) -> CarbonIntensity:
+    """Return a cluster's carbon intensity; InputError without one, or without a PUE."""
+    if intensity is None:
         raise InputError(
             f"{where}: --start-between: has no key 'carbon_intensity.file'; expected a CSV file of g CO2e "
             "per kWh over time (docs/energy.md)"
@@ -110,7 +110,7 @@ def _intensity(cluster: Cluster, where: str) -> CarbonIntensity:
             f"{where}: --start-between: has no key 'pue', so what is emitted is not known; expected its "
             "value and source"
         )
-    return read_intensity(path)
+    return intensity
 
 
 def forecaster_for(

@@ -37,6 +37,8 @@ _AREAS = ("area", "areacode", "areatypecode")
 _DATE = r"\d\d[./]\d\d[./]\d{4} \d\d:\d\d(?::\d\d)?"
 _RANGE = rf"(?P<start>{_DATE})(?: \((?P<mark>\w+)\))? - (?P<end>{_DATE})(?: \((?P<zone>[\w/]+)\))?"
 _RESOLUTION = re.compile(r"PT(\d+)M")
+_MOST_MW = 100_000_000
+"""Ten times what all power plants of the world can generate together."""
 _AHEAD_S = {"UTC": 0.0, "CET": 3600.0, "CEST": 7200.0}
 _LOCAL = ("CET", "CET/CEST")
 _CENTRAL_EUROPE = ZoneInfo("Europe/Brussels")
@@ -51,7 +53,7 @@ class _Rows:
     start_s: Floats
     end_s: Floats
     generation_mw: pd.DataFrame
-    lines: Floats
+    lines: pd.Index
     """Where the ranges stand in the file, (n,)."""
 
 
@@ -60,11 +62,21 @@ def is_entsoe(keys: Mapping[str, str]) -> bool:
     return any(key.endswith(_WIDE) for key in keys) or _long_columns(keys) is not None
 
 
-def read_entsoe(path: Path, table: pd.DataFrame, keys: Mapping[str, str]) -> CarbonIntensity:
-    """Return the carbon intensity of the mix in g CO2e/kWh; `table` has the file's texts, `keys` its columns.
+def check_columns(path: Path, keys: Mapping[str, str]) -> None:
+    """Raise InputError if a form of ENTSO-E's has no time ranges, or a type that is not known."""
+    if _long_columns(keys) is not None:
+        return
+    if not any(map(_MTU.fullmatch, keys)):
+        raise InputError(f"{path}: has no column MTU; expected ENTSO-E's time ranges in it")
+    _check_types(path, [key.removesuffix(_WIDE) for key in keys if key.endswith(_WIDE)])
 
+
+def read_entsoe(path: Path, table: pd.DataFrame, keys: Mapping[str, str]) -> CarbonIntensity:
+    """Return the carbon intensity of the mix in g CO2e/kWh; `table` has the file's texts, by their lines.
+
+    `keys` are its columns, by `column_key`, which were checked.
     InputError, with the line, if a time cannot be read or has no zone, the areas are several, a type is
-    not known, or a power is below 0 or no number.
+    not known, or a power is below 0, beyond any, or no number.
     """
     _check_area(path, table, keys)
     long = _long_columns(keys)
@@ -101,14 +113,11 @@ def _check_area(path: Path, table: pd.DataFrame, keys: Mapping[str, str]) -> Non
 
 
 def _wide(path: Path, table: pd.DataFrame, keys: Mapping[str, str]) -> _Rows:
-    mtu = next((name for key, name in keys.items() if _MTU.fullmatch(key)), None)
-    if mtu is None:
-        raise InputError(f"{path}: has no column MTU; expected ENTSO-E's time ranges in it")
+    mtu = next(name for key, name in keys.items() if _MTU.fullmatch(key))
     types = {name: key.removesuffix(_WIDE) for key, name in keys.items() if key.endswith(_WIDE)}
-    _check_types(path, list(types.values()))
     powers = {type_: _powers(path, table[name]) for name, type_ in types.items()}
     times = _ranges(path, table[mtu], mtu)
-    return _Rows(*times, pd.DataFrame(powers), 2.0 + np.arange(len(table), dtype=np.float64))
+    return _Rows(*times, pd.DataFrame(powers), table.index)
 
 
 def _long(path: Path, table: pd.DataFrame, time: str, type_: str, power: str) -> _Rows:
@@ -118,11 +127,10 @@ def _long(path: Path, table: pd.DataFrame, time: str, type_: str, power: str) ->
     facts = pd.DataFrame({"time": table[time], "type": types, "mw": _powers(path, table[power])})
     twice = facts.duplicated(["time", "type"])
     if twice.any():
-        line = int(np.flatnonzero(twice)[0]) + 2
-        raise InputError(f"{path}: line {line}: a type stands there twice for one time")
+        raise InputError(f"{path}: line {twice.idxmax()}: a type stands there twice for one time")
     first = facts.drop_duplicates("time")
     wide = facts.pivot(index="time", columns="type", values="mw").loc[first["time"]]
-    lines = first.index.to_numpy() + 2.0
+    lines = first.index
     if _LIBRARY_TIME.fullmatch(column_key(time)):
         times = _library_times(path, table.loc[first.index], time)
     else:
@@ -145,7 +153,7 @@ def _powers(path: Path, texts: pd.Series) -> Floats:
     absent = texts.isin(_NOT_THERE)
     said = texts.where(~(absent | texts.isin(_NOT_KNOWN)), "")
     values = as_numbers(said)
-    check_values(path, said, values, "MW")
+    check_values(path, said, values, "MW", (0, _MOST_MW))
     return values if np.isnan(values).all() else np.where(absent, 0.0, values)
 
 
@@ -158,7 +166,7 @@ def _library_times(path: Path, rows: pd.DataFrame, time: str) -> tuple[Floats, F
     minutes = np.full(len(rows), np.nan)
     if code is not None:
         minutes = as_numbers(rows[code].str.extract(_RESOLUTION, expand=False))
-    _check_known(path, rows.index.to_numpy() + 2, start_s + minutes, "a time or ResolutionCode")
+    _check_known(path, rows.index, start_s + minutes, "a time or ResolutionCode")
     return start_s, start_s + 60 * minutes
 
 
@@ -168,13 +176,13 @@ def _ranges(path: Path, texts: pd.Series, column: str) -> tuple[Floats, Floats]:
     heading = _MTU.fullmatch(column_key(column))
     default = (heading["zone"] or "").upper() if heading else ""
     start, end = (_local(parts[name]) for name in ("start", "end"))
-    _check_known(path, texts.index.to_numpy() + 2, start + end, "a time range")
+    _check_known(path, texts.index, start + end, "a time range")
     zone = parts["zone"].fillna(default).str.upper()
     marked = parts["mark"].notna()
     if (wrong := ~marked & ~zone.isin([*_LOCAL, "UTC"])).any():
         line = int(np.flatnonzero(wrong)[0])
         raise InputError(
-            f"{path}: line {texts.index[line] + 2}: '{texts.iloc[line][:60]}' has no known zone; allowed: "
+            f"{path}: line {texts.index[line]}: '{texts.iloc[line][:60]}' has no known zone; allowed: "
             "(UTC), (CET) or (CET/CEST) behind it or in the heading"
         )
     local = zone.isin(_LOCAL).to_numpy()
@@ -182,7 +190,7 @@ def _ranges(path: Path, texts: pd.Series, column: str) -> tuple[Floats, Floats]:
     start_s[local] = _unix_seconds(start[local])
     ahead = parts["mark"].str.upper().map(_AHEAD_S).to_numpy(dtype=np.float64)
     start_s = np.where(marked, start - ahead, start_s)
-    _check_known(path, texts.index.to_numpy() + 2, start_s, "the zone of a time")
+    _check_known(path, texts.index, start_s, "the zone of a time")
     return start_s, start_s + _length(parts, start, end)
 
 
@@ -213,9 +221,9 @@ def _local(texts: pd.Series) -> Floats:
     return dates(plain, "%d.%m.%Y %H:%M:%S", False)
 
 
-def _check_known(path: Path, lines: Floats, values: Floats, what: str) -> None:
+def _check_known(path: Path, lines: pd.Index, values: Floats, what: str) -> None:
     if not np.isfinite(values).all():
-        line = int(lines[np.flatnonzero(~np.isfinite(values))[0]])
+        line = lines[np.flatnonzero(~np.isfinite(values))[0]]
         raise InputError(
             f"{path}: line {line}: {what} cannot be read; allowed: as ENTSO-E writes it, such as "
             "01.01.2026 00:00 - 01.01.2026 00:15 (UTC)"

@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from scalewatt.campaign.campaign_types import Cluster
+from scalewatt.campaign.cluster import carbon_file
 from scalewatt.common.errors import InputError
+from scalewatt.common.tabular_files import Cells, csv_cells
+from scalewatt.common.untrusted_text import unreadable
 from scalewatt.recordings.series import Floats
 from scalewatt.recordings.text_times import as_numbers, parse_times, unread
-from scalewatt.results.carbon.entsoe_files import is_entsoe, read_entsoe
-from scalewatt.results.carbon.file_checks import check_times, check_values, column_key
+from scalewatt.results.carbon.entsoe_files import check_columns, is_entsoe, read_entsoe
+from scalewatt.results.carbon.file_checks import (
+    check_intensities,
+    check_rows,
+    check_times,
+    column_key,
+    text_table,
+)
 from scalewatt.results.carbon.intensity import CarbonIntensity, of_times
 
 _TIME, _VALUE = "time", "g_per_kwh"
@@ -30,61 +40,82 @@ _FORMS = (
 )
 
 
+def intensity_of(cluster: Cluster) -> CarbonIntensity | None:
+    """Return what a cluster's file of carbon intensity says, in g CO₂e/kWh; None without a file.
+
+    InputError as `read_intensity`.
+    """
+    file = carbon_file(cluster)
+    return None if file is None else read_intensity(file)
+
+
 def read_intensity(path: Path) -> CarbonIntensity:
     """Return the carbon intensity in g CO₂e/kWh that a file has.
 
-    InputError, with the line, if it does not exist or has no known columns, a time has no zone, is none or
-    is not later than the one before, or a value is below 0 or no number.
+    InputError, with the line, if it cannot be read or has no known columns, a row has more or fewer cells
+    than there are columns, a time has no zone, is none or is not later than the one before, or a value is
+    no number or beyond what one value in a cluster file may be; and if all look like kg/kWh.
     """
-    table = _table(path)
-    keys = {column_key(name): name for name in map(str, table)}
-    if {_TIME, _VALUE} <= set(keys):
-        time_s = _own_times(path, table[keys[_TIME]])
-        form, values = f"{_TIME}, {_VALUE}", table[keys[_VALUE]]
-    elif is_entsoe(keys):
+    cells = _cells(path)
+    keys = _keys(path, cells)
+    columns = _columns(path, keys)
+    table = text_table(path, cells)
+    check_rows(path, table)
+    if columns is None:
         return _known(path, read_entsoe(path, table, keys))
-    elif any(map(_UTC.fullmatch, keys)):
-        time_s = _utc_times(path, table[_column(path, keys, _UTC)])
-        form, values = "ElectricityMaps", table[_column(path, keys, _LIFE_CYCLE)]
-    else:
-        raise InputError(f"{path}: has the columns {_named(keys.values())}; allowed: {_FORMS}")
+    times, values = table[columns.time], table[columns.value]
+    time_s = _utc_times(path, times) if columns.utc else _own_times(path, times)
     g_per_kwh = as_numbers(values)
-    check_values(path, values, g_per_kwh)
-    check_times(path, time_s)
-    return _known(path, of_times(time_s, g_per_kwh, path.name, form))
+    check_intensities(path, values, g_per_kwh)
+    check_times(path, time_s, table.index)
+    return _known(path, of_times(time_s, g_per_kwh, path.name, columns.form))
 
 
-def _table(path: Path) -> pd.DataFrame:
-    """Return the cells of a CSV file as stripped texts, whatever of `,`, `;` and tabs is between them."""
-    if not path.is_file():
-        raise InputError(
-            f"{path}: does not exist; expected a CSV file of carbon intensity: {_FORMS}"
+def _cells(path: Path) -> Cells:
+    """Return the cells of a CSV file, whatever of `,`, `;` and tabs is between them."""
+    if (why := unreadable(path)) is not None:
+        raise InputError(f"{path}: {why}; expected a CSV file of carbon intensity: {_FORMS}")
+    return csv_cells(path, ",;\t")
+
+
+def _keys(path: Path, cells: Cells) -> dict[str, str]:
+    """Return the names of the columns by their `column_key`; InputError if one stands there twice."""
+    named = [name for name in cells.names if name]
+    keys = {column_key(name): name for name in named}
+    if len(keys) < len(named):
+        twice = next(
+            name for name in named if keys[column_key(name)] != name or named.count(name) > 1
         )
-    try:
-        with open(path, encoding="utf-8-sig") as handle:
-            first = handle.readline()
-        table = pd.read_csv(
-            path,
-            sep=max(",;\t", key=first.count),
-            dtype=str,
-            keep_default_na=False,
-            encoding="utf-8-sig",
-            skipinitialspace=True,
-            index_col=False,
-        )
-    except (OSError, ValueError) as error:
-        said = " ".join(str(error).split())
-        raise InputError(f"{path}: is no readable CSV file ({said})") from error
-    if len(table) < 2:
-        raise InputError(f"{path}: has {len(table)} rows; expected two or more, in order of time")
-    return table.fillna("").apply(lambda column: column.str.strip())
+        raise InputError(f"{path}: the column '{twice[:60]}' stands there twice; allowed: once")
+    return keys
 
 
-def _column(path: Path, keys: dict[str, str], wanted: re.Pattern[str]) -> str:
-    found = next((name for key, name in keys.items() if wanted.fullmatch(key)), None)
-    if found is None:
-        raise InputError(f"{path}: has the columns {_named(keys.values())}; allowed: {_FORMS}")
-    return found
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns have the times and the values, of which form."""
+
+    time: str
+    value: str
+    form: str
+    utc: bool
+    """True if times without a zone are UTC."""
+
+
+def _columns(path: Path, keys: dict[str, str]) -> _Columns | None:
+    """Return the columns of our own form or of ElectricityMaps'; None of ENTSO-E's. InputError of others."""
+    if {_TIME, _VALUE} <= set(keys):
+        return _Columns(keys[_TIME], keys[_VALUE], f"{_TIME}, {_VALUE}", utc=False)
+    if is_entsoe(keys):
+        check_columns(path, keys)
+        return None
+    time, value = _column(keys, _UTC), _column(keys, _LIFE_CYCLE)
+    if time is not None and value is not None:
+        return _Columns(time, value, "ElectricityMaps", utc=True)
+    raise InputError(f"{path}: has the columns {_named(keys.values())}; allowed: {_FORMS}")
+
+
+def _column(keys: dict[str, str], wanted: re.Pattern[str]) -> str | None:
+    return next((name for key, name in keys.items() if wanted.fullmatch(key)), None)
 
 
 def _named(columns: Iterable[str]) -> str:
@@ -96,8 +127,8 @@ def _own_times(path: Path, texts: pd.Series) -> Floats:
     stamps = parse_times(texts)
     if stamps is None or stamps.local:
         raise InputError(
-            f"{path}: line 2: time '{texts.iloc[0][:40]}'; allowed: unix seconds, or dates with a zone such "
-            "as 2026-01-31T12:00:00Z or 2026-01-31T13:00:00+01:00"
+            f"{path}: line {texts.index[0]}: time '{texts.iloc[0][:40]}'; allowed: unix seconds, or dates "
+            "with a zone such as 2026-01-31T12:00:00Z or 2026-01-31T13:00:00+01:00"
         )
     _check_read(path, texts, stamps.seconds)
     return stamps.seconds
@@ -112,7 +143,7 @@ def _utc_times(path: Path, texts: pd.Series) -> Floats:
 
 def _check_read(path: Path, texts: pd.Series, seconds: Floats) -> None:
     if not np.isfinite(seconds).all():
-        line = int(np.flatnonzero(~np.isfinite(seconds))[0]) + 2
+        line = texts.index[np.flatnonzero(~np.isfinite(seconds))[0]]
         raise InputError(
             f"{path}: line {line}: a time cannot be read{unread(texts, seconds)}; allowed: all in the form "
             "of the first, with a zone"

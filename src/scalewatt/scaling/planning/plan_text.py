@@ -52,6 +52,8 @@ _SUM_COLUMNS = (
     ("cost", "cost", ""),
     ("jobs", "segments", ""),
 )
+_START = "When to start"
+"""The heading of what a file of carbon intensity says of start times."""
 
 
 def plan_text(plan: Plan) -> str:
@@ -77,7 +79,8 @@ def plan_text(plan: Plan) -> str:
     if plan.recommended:
         blocks.append("\n".join(_wrapped(one, "  ") for one in recommended_sentences(plan)))
     if plan.starts is not None:
-        blocks.append("\n".join(_wrapped(one, "  ") for one in start_sentences(plan.starts)))
+        told = (_wrapped(one, "  ") for one in start_sentences(plan.starts))
+        blocks.append("\n".join([_START, *told]))
     blocks.append("\n".join(_wrapped(one) for one in [*plan.notes, *point_sentences(points)]))
     return "\n\n".join(blocks)
 
@@ -100,7 +103,6 @@ def plan_markdown(plan: Plan) -> str:
     sentences = [
         *step_sentences(plan),
         *recommended_sentences(plan),
-        *(start_sentences(plan.starts) if plan.starts is not None else ()),
         *plan.notes,
         *_warnings(_sums(plan)),
         *point_sentences(points),
@@ -113,6 +115,7 @@ def plan_markdown(plan: Plan) -> str:
         "## In sum",
         "\n".join(sums),
         *sentences,
+        *([f"## {_START}", *start_sentences(plan.starts)] if plan.starts is not None else ()),
     ]
     return "\n\n".join(paragraphs) + "\n"
 

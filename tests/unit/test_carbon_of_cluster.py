@@ -1,0 +1,119 @@
+"""A cluster's file of carbon intensity: every command that reads the cluster file misses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from campaign_files import DEMO, LOCAL, PAPER, ROOT, Refused, edited, write_yaml
+
+from scalewatt.campaign import cluster as cluster_module
+from scalewatt.campaign.cluster import given_cluster, known_devices, load_cluster
+from scalewatt.cli import main
+from scalewatt.common.errors import InputError
+
+SIMULATE = LOCAL.parents[1] / "simulate" / "cluster.yaml"
+GOOD = "time,g_per_kwh\n1795000000,300\n1795003600,400\n"
+CUT_OFF = "time,g_per_kwh\n1795000000,300\n1795003600\n"
+
+
+def content(file: Path | str, of: Path = LOCAL) -> dict[str, Any]:
+    return edited({("carbon_intensity",): {"file": str(file), "source": "a test"}}, of)
+
+
+def profile(folder: Path, file: Path | str, of: Path = LOCAL) -> Path:
+    folder.mkdir(exist_ok=True)
+    write_yaml(folder / "cluster.yaml", content(file, of))
+    return folder
+
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Refused:
+    return Refused(tmp_path, capsys, monkeypatch)
+
+
+COMMANDS = {
+    "plan": ("plan", "--campaign", str(DEMO)),
+    "status": ("status", "--campaign", str(DEMO)),
+    "advise": ("advise", "--campaign", str(DEMO), "--slowdown", "10"),
+    "exclude": ("exclude", "--campaign", str(DEMO)),
+    "export": ("export", str(DEMO)),
+    "reproduce": ("reproduce", "--campaign", str(DEMO)),
+    "doctor": ("doctor",),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_file_that_is_not_there_is_named_by_every_command(
+    command: tuple[str, ...],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = profile(tmp_path / "mine", "data/grid.csv")
+    assert main([*command, "--profile", str(own)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"{own}/cluster.yaml: carbon_intensity.file: data/grid.csv does not exist" in err
+    assert "expected a CSV file of g CO2e per kWh over time" in err
+    assert err.endswith(f"; paths begin in {tmp_path} or {ROOT}\n")
+
+
+def test_where_paths_begin_is_said_once_in_the_projects_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(InputError) as error:
+        load_cluster(profile(tmp_path, "none.csv") / "cluster.yaml")
+    assert str(error.value).endswith(f"; paths begin in {ROOT}")
+
+
+def test_a_folder_is_called_one(refused: Refused) -> None:
+    own = profile(refused.folder, refused.folder)
+    message = refused.message(DEMO, "--cluster", own / "cluster.yaml")
+    assert f"carbon_intensity.file: {refused.folder} is a folder; expected a CSV file" in message
+
+
+def test_a_simulating_cluster_is_held_to_it_too(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"carbon_intensity\.file: none\.csv does not exist"):
+        load_cluster(profile(tmp_path, "none.csv", SIMULATE) / "cluster.yaml")
+
+
+def test_a_campaign_is_refused_for_a_row_that_is_cut_off(refused: Refused) -> None:
+    grid = refused.folder / "grid.csv"
+    grid.write_text(CUT_OFF)
+    own = profile(refused.folder, grid)
+    message = refused.message(DEMO, "--cluster", own / "cluster.yaml")
+    assert f"{grid}: line 3: has 1 cell" in message
+    grid.write_text(GOOD)
+    assert main(["campaign", str(DEMO), "--cluster", str(own / "cluster.yaml")]) == 0
+
+
+def test_a_plan_without_start_times_is_refused_for_a_row_that_is_cut_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grid = tmp_path / "grid.csv"
+    grid.write_text(CUT_OFF)
+    own = profile(tmp_path, grid, SIMULATE)
+    assert main(["plan", "--profile", str(own), "--campaign", str(PAPER)]) == 1
+    assert f"{grid}: line 3: has 1 cell" in capsys.readouterr().err
+
+
+def test_a_job_that_has_the_content_of_the_cluster_file_needs_no_file_of_carbon() -> None:
+    found = given_cluster(json.dumps(content("none.csv")))
+    assert found.carbon_intensity == {"file": "none.csv", "source": "a test"}
+
+
+def test_the_devices_of_a_profile_count_without_its_file_of_carbon(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "profiles").mkdir()
+    profile(tmp_path / "profiles" / "other", "none.csv")
+    monkeypatch.setattr(cluster_module, "PROJECT_ROOT", tmp_path)
+    assert set(known_devices()) == {"local"}
+    assert capsys.readouterr().err == ""
