@@ -315,7 +315,7 @@ def test_an_energy_of_combined_epochs_is_said_to_be_no_measurement_of_the_run(
 def test_a_carbon_file_without_a_constant_is_no_obstacle(project: Project) -> None:
     cluster = project.path / "cluster.yaml"
     content = yaml.safe_load(cluster.read_text())
-    content["carbon_intensity"] = {"file": "grid.csv", "source": "a grid"}
+    content["carbon_intensity"] = {"file": str(project.path / "grid.csv"), "source": "a grid"}
     (project.path / "grid.csv").write_text(
         "time,g_per_kwh\n2026-01-01T00:00:00Z,300\n2026-01-01T01:00:00Z,300\n"
     )
