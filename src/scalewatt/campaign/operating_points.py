@@ -87,11 +87,13 @@ def check_point(point: Any, where: str) -> None:
         raise InputError(f"{where}: names no lever; expected one of {', '.join(LEVERS)}, or null")
 
 
-def with_single_points(content: dict[str, Any], where: str) -> dict[str, Any]:
+def with_single_points(
+    content: dict[str, Any], where: str
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a campaign's content with a series for each operating point that a series lists.
 
-    What the figures say of such a series goes for all of them. InputError, which begins with `where`, if two
-    series would have one name.
+    What the figures say of such a series goes for all of them. The second value has the name in the file
+    of each series. InputError, which begins with `where`, if two series would have one name.
     """
     names: dict[str, list[str]] = {}
     series: dict[str, Any] = {}
@@ -106,10 +108,11 @@ def with_single_points(content: dict[str, Any], where: str) -> dict[str, Any]:
                 )
             names[name].append(own)
             series[own] = one
-    if all(own == [name] for name, own in names.items()):
-        return content
+    written = {one: name for name, own in names.items() for one in own}
+    if all(own == name for own, name in written.items()):
+        return content, written
     figures = {figure: _renamed(one, names) for figure, one in content["figures"].items()}
-    return {**content, "series": series, "figures": figures}
+    return {**content, "series": series, "figures": figures}, written
 
 
 def _single_entries(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -203,6 +203,7 @@ def _series(
     own = [configurations[id_] for id_ in points.values()]
     return Series(
         name=name,
+        written=name,
         label=entry.get("label", name),
         model=entry["model"],
         phase=entry.get("phase", "train"),

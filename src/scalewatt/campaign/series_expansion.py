@@ -316,10 +316,11 @@ class Expansion:
             )
         return id_
 
-    def series(self, name: str, points: dict[int, str]) -> Series:
-        """Return the series with its points."""
+    def series(self, name: str, written: str, points: dict[int, str]) -> Series:
+        """Return the series with its points; `written`: its name in the campaign file."""
         return Series(
             name=name,
+            written=written,
             label=self.entry.get("label", name),
             model=self.model,
             phase=self.phase,

@@ -83,7 +83,7 @@ def make_pilot(path: Path) -> Pilot:
     campaign = load_campaign(path)
     if campaign.registered:
         raise InputError(f"{path}: is of runs made elsewhere; expected a campaign that trains")
-    content = with_single_points(read_yaml(path), str(path))
+    content, _ = with_single_points(read_yaml(path), str(path))
     devices = known_devices()
     series: dict[str, dict[str, Any]] = {}
     left_out = []
