@@ -144,27 +144,30 @@ def check_devices(campaign: Campaign, cluster: Cluster) -> None:
     check_years(campaign)
     if campaign.registered:
         return
-    for name, series in campaign.series.items():
+    for series in campaign.series.values():
         if series.device not in cluster.devices:
             raise InputError(
                 f"{campaign.path}: series.{series.written}.device: '{series.device}' is not on the cluster "
                 f"'{cluster.name}'; {one_of(series.device, cluster.devices)}; to draw from finished "
                 "runs only: --config results_only=true"
             )
-        _check_levers(campaign, cluster, name)
+    _check_levers(campaign, cluster)
 
 
-def _check_levers(campaign: Campaign, cluster: Cluster, name: str) -> None:
-    """Raise InputError if a series asks for a clock or limit that cannot be set, or not be simulated."""
-    where = f"{campaign.path}: series.{campaign.series[name].written}"
-    first = next(iter(campaign.series[name].points.values()))
-    point = campaign.configurations[first].operating_point
-    if point is not None and cluster.simulates:
+def _check_levers(campaign: Campaign, cluster: Cluster) -> None:
+    """Raise InputError if series ask for clocks or limits that cannot be set, or not be simulated."""
+    asked: dict[str, str] = {}
+    for series in campaign.series.values():
+        first = next(iter(series.points.values()))
+        for lever in campaign.configurations[first].operating_point or {}:
+            asked.setdefault(lever, f"series.{series.written}")
+    if asked and cluster.simulates:
+        lever, where = next(iter(asked.items()))
         raise InputError(
-            f"{where}.{next(iter(point))}: simulations know nothing of clocks and power limits; "
+            f"{campaign.path}: {where}.{lever}: simulations know nothing of clocks and power limits; "
             "allowed: a profile whose mode is train"
         )
-    require_ways(point, cluster.levers, f"'{cluster.name}'", where)
+    require_ways(asked, cluster.levers, f"'{cluster.name}'", f"{campaign.path}: ")
 
 
 def _with_initial_weights(

@@ -204,15 +204,22 @@ def commands_of(
 
 
 def require_ways(
-    point: Mapping[str, float] | None, ways: Mapping[str, Any], cluster: str, where: str
+    asked: Mapping[str, str], ways: Mapping[str, Any], cluster: str, file: str = ""
 ) -> None:
-    """Raise InputError if a cluster has no way to set a lever that is asked for."""
-    for lever, _ in _ordered(point):
-        if lever not in ways:
-            raise InputError(
-                f"{where}.{lever}: the cluster {cluster} does not say how to set it; allowed: with "
-                f"levers.{lever} in its cluster file (docs/levers.md), or without this key"
-            )
+    """Raise InputError if a cluster has no way to set a lever that is asked for; it names all such.
+
+    `asked`: by lever, where it is asked for; `file`: begins the message.
+    """
+    lacking = [lever for lever in LEVERS if lever in asked and lever not in ways]
+    if lacking:
+        one = len(lacking) == 1
+        places = ", ".join(f"{asked[lever]}.{lever}" for lever in lacking)
+        keys = " and ".join(f"levers.{lever}" for lever in lacking)
+        raise InputError(
+            f"{file}{places}: the cluster {cluster} does not say how to set {'it' if one else 'them'}; "
+            f"allowed: with {keys} in its cluster file (docs/levers.md), or without "
+            f"{'this key' if one else 'these keys'}"
+        )
 
 
 def _values(value: float) -> dict[str, str]:
