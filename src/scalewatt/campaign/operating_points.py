@@ -35,6 +35,12 @@ class Lever:
         """Return the lever in a label, as in "GPU clock 1200 MHz"."""
         return f"{self.words} {_number(value)} {self.unit}"
 
+    def at(self, value: float | None, alone: bool = False) -> str:
+        """Return "at a GPU clock of 1200 MHz" or "without a GPU clock"; `alone`: without its name."""
+        if value is None:
+            return "without one" if alone else f"without a {self.words}"
+        return f"at {'' if alone else f'a {self.words} of '}{_number(value)} {self.unit}"
+
 
 LEVERS = {
     "gpu_clock_mhz": Lever("gpuclock", "GPU clock", "MHz"),
