@@ -19,7 +19,12 @@ from scalewatt.campaign.dataset_rules import check_apart
 from scalewatt.campaign.external_command import CommandExpansion, is_command
 from scalewatt.campaign.imported_campaign import read_imported
 from scalewatt.campaign.model_registry import campaign_schema, known_models
-from scalewatt.campaign.operating_points import require_ways, with_single_points, without_point
+from scalewatt.campaign.operating_points import (
+    by_id,
+    require_ways,
+    with_single_points,
+    without_point,
+)
 from scalewatt.campaign.registered_campaign import check_seeds, expand_registered
 from scalewatt.campaign.series_expansion import Expansion
 from scalewatt.campaign.table_requests import check_variants
@@ -103,7 +108,7 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
         path=path,
         protocol=content["protocol"],
         series=series,
-        configurations=dict(sorted(configurations.items())),
+        configurations=by_id(configurations),
         repeats={id_: count for id_, (_, count) in repeats.items()},
         figures=content["figures"],
         idle_probe=_idle_probe(content, root),

@@ -14,6 +14,7 @@ from itertools import product
 from string import Formatter
 from typing import Any
 
+from scalewatt.campaign.campaign_types import Configuration
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of
 
@@ -73,6 +74,16 @@ def id_parts(point: Mapping[str, float] | None) -> list[str]:
 def without_point(configuration: str) -> str:
     """Return a configuration's id without its operating point: the same for all of one line."""
     return _ID.sub("", configuration)
+
+
+def by_id(configurations: Mapping[str, Configuration]) -> dict[str, Configuration]:
+    """Return configurations sorted by id, those of one line by their clocks and limits as numbers."""
+
+    def key(item: tuple[str, Configuration]) -> tuple[str, list[float]]:
+        point = item[1].operating_point or {}
+        return without_point(item[0]), [point.get(lever, 0.0) for lever in LEVERS]
+
+    return dict(sorted(configurations.items(), key=key))
 
 
 def label_of(point: Mapping[str, float] | None) -> str:

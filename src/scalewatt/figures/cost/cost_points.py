@@ -55,6 +55,14 @@ def lines_of(points: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     ]
 
 
+def ordered_lines(points: pd.DataFrame) -> list[str]:
+    """Return the lines over operating points: devices in their order, n and batch size as numbers."""
+    devices = {device: place for place, device in enumerate(points["device"].unique())}
+    first = points.drop_duplicates("line").assign(place=points["device"].map(devices))
+    ordered = first.sort_values(["place", "gpus", "local_batch_size"], kind="stable")
+    return [str(line) for line in ordered["line"]]
+
+
 def usual_batch(points: pd.DataFrame) -> dict[str, int]:
     """Return the most common local batch size of each phase, of equally common ones the larger."""
     return {

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
-from scalewatt.figures.cost.cost_points import asked_of, bar_sentence
+from scalewatt.figures.cost.cost_points import asked_of, bar_sentence, ordered_lines
 from scalewatt.figures.cost.panel_rows import Block, Looks, Part, draw_blocks
 from scalewatt.results.figures.figure_schema import LEAST
 from scalewatt.results.figures.operating_points_table import TRAINING
@@ -51,8 +51,7 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _block(own: pd.DataFrame, width_mm: float, word: str) -> Block:
-    lines = dict.fromkeys(own["line"])
-    looks = {line: style.series_style(at, width_mm) for at, line in enumerate(lines)}
+    looks = {line: style.series_style(at, width_mm) for at, line in enumerate(ordered_lines(own))}
     units = _Units.of(own)
     parts = [Part(partial(_draw_plane, units=units), WIDE_MM, wide=True)]
     for lever in LEVERS:
@@ -195,7 +194,7 @@ def _short(row: Any) -> str:
 
 
 def _handles(points: pd.DataFrame, looks: Looks, word: str) -> list[Line2D]:
-    first = points.drop_duplicates("line")
+    first = points.drop_duplicates("line").set_index("line", drop=False).loc[list(looks)]
     handles = [
         layout.entry(
             _line_words(row, points, word), **style.of_origin(looks[row.line], row.energy_origin)

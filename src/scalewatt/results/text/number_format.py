@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -99,6 +100,12 @@ def count(n: int, word: str, plural: str | None = None) -> str:
     """Return `1 run`, `2 runs`, `no runs`."""
     several = plural or f"{word}s"
     return f"{number(n)} {word}" if n == 1 else f"{number(n) if n else 'no'} {several}"
+
+
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts names by the whole numbers in them, as numbers: a2 before a10."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
 
 
 def listed(names: Iterable[str], most: int = 0) -> str:
