@@ -141,7 +141,7 @@ def test_finished_runs_do_not_count_and_unknown_ones_are_told() -> None:
     found = start_times(runs, grid(VALLEY), between(0, 6))
     assert found.best and found.best.carbon_kg == pytest.approx(1)
     assert (found.runs, found.left_out) == (1, 1)
-    assert "1 runs whose energy is not known" in start_sentences(found)[-1]
+    assert "1 run whose energy is not known" in start_sentences(found)[-1]
     done = start_times(planned((2, 10), basis=FINISHED), grid(VALLEY), between(0, 6))
     assert done.best is None and done.reason == "all runs have finished"
 

@@ -74,6 +74,7 @@ def runs_json(campaign: Campaign) -> list[dict[str, Any]]:
 def campaign_table(campaign: Campaign) -> str:
     """Return one line per configuration, and the sums."""
     from scalewatt.campaign.campaign_types import PASS_KEYS
+    from scalewatt.results.text.number_format import count
 
     own = list(campaign.configurations.values())
     split = [name for name in PASS_KEYS if any(getattr(one, name) > 1 for one in own)]
@@ -94,12 +95,12 @@ def campaign_table(campaign: Campaign) -> str:
         )
         for id_, *cells, names in rows
     ]
-    runs = sum(campaign.repeats.values())
     gpus = [c.gpus for c in campaign.configurations.values()]
+    span = f"{min(gpus)} to " if min(gpus) < max(gpus) else ""
     lines.append(
         f"\n{campaign.path}: campaign '{campaign.name}', protocol {campaign.protocol}: "
-        f"{len(campaign.series)} series, {len(campaign.configurations)} configurations, "
-        f"{runs} runs, {min(gpus)} to {max(gpus)} GPUs"
+        f"{len(campaign.series)} series, {count(len(campaign.configurations), 'configuration')}, "
+        f"{count(sum(campaign.repeats.values()), 'run')}, {span}{count(max(gpus), 'GPU')}"
     )
     return "\n".join(lines)
 

@@ -19,6 +19,7 @@ from scalewatt.figures.cost.panel_rows import Block, Looks, Part, draw_blocks
 from scalewatt.results.figures.figure_schema import LEAST
 from scalewatt.results.figures.operating_points_table import TRAINING
 from scalewatt.results.tables.estimates import ORIGINS
+from scalewatt.results.text.number_format import count
 
 WIDE_MM, PANEL_MM = 76.0, 52.0
 MOST_LABELLED = 60
@@ -222,7 +223,7 @@ def _line_words(row: Any, points: pd.DataFrame, word: str) -> str:
         "local_batch_size": f"LBS {row.local_batch_size}",
         "precision": str(row.precision),
         "protocol": str(row.protocol),
-        "epochs": f"{row.epochs} epochs",
+        "epochs": count(row.epochs, "epoch"),
         "dataset_samples": f"{row.dataset_samples} samples",
     }
     words = [text for name, text in told.items() if points[name].nunique(dropna=False) > 1]
@@ -272,7 +273,7 @@ def _apart_sentence(points: pd.DataFrame) -> str:
         )
     if unknown:
         parts.append(
-            f"Whether the energies of {unknown} points can be told apart from the least of their line is not"
-            " known without repeats."
+            f"Whether the energies of {count(unknown, 'point')} can be told apart from the least of their "
+            "line is not known without repeats."
         )
     return " ".join(parts)
