@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.build import write_tables
+from scalewatt.results.tables.table_schema import metadata, with_metadata
 from scalewatt.scaling.planning.advise import (
     Interval,
     Limits,
@@ -27,12 +29,15 @@ from scalewatt.scaling.planning.advise import (
     ratio_of,
     share_of,
 )
+from scalewatt.scaling.planning.advise_text import advice_text, without_energy
 
 LINE = "resnet50-local-n001-lbs0064-full"
 
 
-def settings(folder: Path, scatter: float = 0.004) -> list[Any]:
-    of = campaign()
+def settings(
+    folder: Path, scatter: float = 0.004, clocks: tuple[int, ...] = CLOCKS, repeats: int = 3
+) -> list[Any]:
+    of = campaign(clocks, repeats=repeats)
     made(folder, of, scatter)
     definition = runs_definition(of, [[run.configuration.id, run.repeat] for run in of.runs()])
     write_tables(
@@ -114,8 +119,21 @@ def test_epochs_of_the_same_executions_have_no_interval_of_their_ratio(tmp_path:
     for setting in (one, other):
         setting.row.update({EPOCHS_COMBINED: True})
     assert energy_ratio(one, other).low is None
+    (found,) = advise([one, other], Limits(slowdown=9.0))
+    assert "of both one epoch was measured" in advice_text([found], Limits(slowdown=9.0))
     larger = replace(other, line=other.line.replace("lbs0064", "lbs0128"))
     assert energy_ratio(one, larger).low is not None  # other executions
+
+
+def test_settings_without_a_known_energy_are_named_with_the_reason(tmp_path: Path) -> None:
+    settings(tmp_path)
+    assert without_energy(tmp_path) is None
+    path = tmp_path / "tables" / "configurations.parquet"
+    found = pq.read_table(path)
+    why = {LINE: "devices without power or utilisation"}
+    pq.write_table(with_metadata(found, {**metadata(found), "no_energy": why}), path)
+    said = without_energy(tmp_path)
+    assert said and said.endswith(f"so not compared: {LINE} (devices without power or utilisation)")
 
 
 def test_an_estimate_leaves_more_open_than_its_repeats(tmp_path: Path) -> None:
@@ -152,20 +170,21 @@ def test_limits_that_are_none_are_refused(limits: Limits) -> None:
         check_limits(limits)
 
 
+def command(folder: Path, clocks: tuple[int, ...] = CLOCKS, repeats: int = 3) -> list[str]:
+    """The command without a limit, on results that it has."""
+    settings(folder / "results" / "demo", clocks=clocks, repeats=repeats)
+    keys = {"gpu_clock_mhz": list(clocks), "gpus": [1, 2], "repeats": repeats}
+    content = edited({("series", SERIES, key): value for key, value in keys.items()}, DEMO)
+    content |= {"series": {SERIES: content["series"][SERIES]}, "figures": {}}
+    path = write_yaml(folder / "levers.yaml", content)
+    where = {"--profile": LOCAL.parent, "--campaign": path, "--results": folder / "results"}
+    return ["advise", *(str(word) for pair in where.items() for word in pair)]
+
+
 def test_the_command_says_saving_slowdown_and_ties(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings(tmp_path / "results" / "demo")
-    content = edited({("series", SERIES, "gpu_clock_mhz"): list(CLOCKS)}, DEMO)
-    path = write_yaml(tmp_path / "levers.yaml", content)
-    where = (
-        "--profile",
-        str(LOCAL.parent),
-        "--campaign",
-        str(path),
-        "--results",
-        str(tmp_path / "results"),
-    )
+    _, *where = command(tmp_path)
     assert main(["advise", *where, "--slowdown", "35", "%"]) == 0
     said = capsys.readouterr().out
     assert f"{LINE}: 5 settings, within 35 % more time than the fastest" in said
@@ -176,4 +195,71 @@ def test_the_command_says_saving_slowdown_and_ties(
     assert {one["best"]["gpu_clock_mhz"] for one in advice} == {930.0}
     monkeypatch.chdir(tmp_path)
     assert main(["advise", *where[:-1], "elsewhere", "--slowdown", "10"]) == 1
-    assert "tables/configurations.parquet: is missing" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert (
+        "tables/configurations.parquet: is missing; expected the tables of finished runs, which"
+        in said
+    )
+    assert f"tables --config campaign={tmp_path / 'levers.yaml'}` makes" in said and "…" not in said
+
+
+def test_a_limit_that_no_setting_keeps_ends_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = command(tmp_path)
+    assert main([*own, "--deadline-h", "0.001"]) == 1
+    said = capsys.readouterr()
+    assert "least energy: none keeps the limit" in said.out and said.err == ""
+    assert main([*own, "--deadline-h", "0.001", "--json"]) == 1
+    assert {one["best"] for one in json.loads(capsys.readouterr().out)["advice"]} == {None}
+    # At two processes, unlike at one.
+    assert main([*own, "--deadline-h", str(train_s(1410, 2) / 3600 * 1.01)]) == 1
+    said = capsys.readouterr()
+    assert "none keeps the limit" in said.out and "the fastest one itself" in said.out
+
+
+def test_nothing_to_choose_from_ends_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = command(tmp_path, clocks=(1410,))
+    assert main([*own, "--slowdown", "10"]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("scalewatt: No training has several settings")
+    assert main([*own, "--slowdown", "10", "--json"]) == 1
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"advice": []} and "No training has several" in said.err
+
+
+def test_single_runs_are_said_to_have_no_known_spread(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = command(tmp_path, repeats=1)
+    words = "single runs, without repeats: how far energy and time scatter is not known"
+    for percent in ("35", "0"):
+        assert main([*own, "--slowdown", percent]) == 0
+        assert capsys.readouterr().out.count(words) == 2, "once for each training"
+
+
+def test_repeats_are_said_nothing_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command(tmp_path), "--slowdown", "35"]) == 0
+    assert "single run" not in capsys.readouterr().out
+
+
+def test_runs_that_are_newer_than_the_tables_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = command(tmp_path)
+    assert main([*own, "--slowdown", "35"]) == 0
+    assert capsys.readouterr().err == ""
+    table = tmp_path / "results" / "demo" / "tables" / "configurations.parquet"
+    runs = sorted(tmp_path.glob("results/demo/runs/*/*/provenance.json"))
+    for path in runs[:2]:
+        os.utime(path, ns=(table.stat().st_mtime_ns + 1,) * 2)
+    assert main([*own, "--slowdown", "35", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["advice"]
+    assert said.err == (
+        f"scalewatt: {table}: is older than 2 finished runs, first {runs[0].parts[-3]} repeat 1; "
+        f"`snakemake --profile {LOCAL.parent} tables --config campaign={tmp_path / 'levers.yaml'}` "
+        "makes it anew\n"
+    )

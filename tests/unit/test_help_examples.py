@@ -66,6 +66,18 @@ def test_help_says_what_a_command_does_and_ends_with_examples(
     assert max(map(len, text.split("examples:")[1].splitlines())) <= 110
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_explains_each_argument(name: str) -> None:
+    unexplained = [
+        action.option_strings or action.dest
+        for action in parsers()[name]._actions
+        if action.help is None
+    ]
+    assert unexplained == (
+        [["--confidentiality"], ["--infrastructure"]] if name == "boamps" else []
+    )
+
+
 @pytest.mark.parametrize(("name", "example"), EACH)
 def test_an_example_is_right_and_of_its_command(name: str, example: str) -> None:
     assert command_line().parse_args(arguments(example)).command == name

@@ -116,5 +116,43 @@ def test_where_leaving_one_out_fails_nothing_is_predicted() -> None:
 
 def test_kinds_that_differ_in_more_than_the_lever_say_nothing() -> None:
     other = replace(spec_at(800), settings={**spec_at(800).settings, "precision": "bf16"})
-    with pytest.raises(InputError, match="it differs in"):
+    words = (
+        r"it differs in precision \(torch_default, not bf16\), and was calibrated at a GPU clock of "
+        "705 MHz, not at 800 MHz"
+    )
+    with pytest.raises(InputError, match=words):
         forecaster().of_kind(other)
+
+
+def with_point(point: dict[str, float] | None) -> RunSpec:
+    return replace(spec_at(705), operating_point=point)
+
+
+@pytest.mark.parametrize(
+    ("calibrated", "wanted", "words"),
+    [
+        (None, {"gpu_clock_mhz": 1110.0}, "without a GPU clock, not at 1110 MHz"),
+        ({"gpu_clock_mhz": 705.0}, None, "at a GPU clock of 705 MHz, not without one"),
+        ({"gpu_power_limit_w": 250.5}, {"gpu_power_limit_w": 300.0},
+         "at a GPU power limit of 250.5 W, not at 300 W"),
+        (None, {"cpu_clock_mhz": 2000.0, "gpu_power_limit_w": 300.0},
+         "without a GPU power limit, not at 300 W, and without a CPU clock, not at 2000 MHz"),
+    ],
+)  # fmt: skip
+def test_another_operating_point_is_told_in_words(
+    calibrated: dict[str, float] | None, wanted: dict[str, float] | None, words: str
+) -> None:
+    found = ScalingModel((kind_model(with_point(calibrated), 1.0, 1.0),), ("made",))
+    with pytest.raises(InputError) as raised:
+        found.of(kind_of_spec(with_point(wanted)))
+    message = str(raised.value)
+    assert f"; it was calibrated {words}" in message
+    assert "differs in" not in message and "None" not in message and "1 values" not in message
+
+
+def test_the_calibrated_kind_that_differs_least_is_compared() -> None:
+    other = replace(spec_at(705), settings={**spec_at(705).settings, "precision": "bf16"})
+    kinds = tuple(kind_model(one, 1.0, 1.0) for one in (other, with_point(None)))
+    found = ScalingModel(kinds, ("made",))
+    with pytest.raises(InputError, match="it was calibrated without a GPU clock, not at 800 MHz"):
+        found.of(kind_of_spec(spec_at(800)))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +21,7 @@ from scalewatt.campaign.load import check_devices, expand, load_campaign
 from scalewatt.campaign.operating_points import LEVERS, commands_of, launcher_options, without_point
 from scalewatt.campaign.run_spec import parse_spec, run_spec
 from scalewatt.campaign.table_requests import runs_definition, table_definition
+from scalewatt.cli.campaigns import campaign_table
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.energies.accounting.throttling import state_flags
@@ -29,6 +31,7 @@ from scalewatt.energies.integration.operating_point import (
     seen_of_levers,
 )
 from scalewatt.energies.integration.stage_intervals import tile_window
+from scalewatt.figures.cost.cost_points import ordered_lines
 from scalewatt.figures.cost.draw_operating_points import cut_bars, own_parts
 from scalewatt.figures.draw_figure import draw_figure
 from scalewatt.recordings.series import EPOCHS_COMBINED, Flag
@@ -70,6 +73,37 @@ def test_lists_of_several_levers_are_combined_and_a_value_stays_one_series() -> 
     assert len(points) == 4 and all(("cpu_clock_mhz", 2000.0) in point for point in points)
     alone = edited({("series", SERIES, "gpu_clock_mhz"): 1200}, DEMO)
     assert SERIES in expand(alone, Path("made.yaml"), known_devices()).series
+
+
+def test_configurations_are_in_the_order_of_their_clocks_and_limits() -> None:
+    found = campaign((1155, 705), gpu_power_limit_w=[1000, 250.5], cpu_clock_mhz=2000)
+    ids = [id_.partition("-full-")[2] for id_ in found.configurations]
+    assert ids[:4] == [
+        "gpuclock705mhz-gpulimit250.5w-cpuclock2000mhz",
+        "gpuclock705mhz-gpulimit1000w-cpuclock2000mhz",
+        "gpuclock1155mhz-gpulimit250.5w-cpuclock2000mhz",
+        "gpuclock1155mhz-gpulimit1000w-cpuclock2000mhz",
+    ]
+    assert [one.gpus for one in found.configurations.values()] == [1] * 4 + [2] * 4
+    first, *rows = campaign_table(found).splitlines()[:9]
+    assert [row.split()[0] for row in rows] == list(found.configurations)
+    assert first.startswith("configuration")
+
+
+def test_registered_configurations_are_in_the_order_of_their_limits() -> None:
+    point = {"gpus": 1, "local_batch_size": 32, "dataset_samples": 1000, "epochs": 1}
+    series = {
+        f"at-{limit}": {
+            "model": "resnet50", "device": "v100", "points": [point | {"gpu_power_limit_w": limit}],
+        }
+        for limit in (1000, 250)
+    }  # fmt: skip
+    content = {"registered": True, "name": "limits", "series": series, "figures": {}}
+    limits = [
+        one.operating_point
+        for one in expand(content, Path("limits.yaml"), {}).configurations.values()
+    ]
+    assert limits == [{"gpu_power_limit_w": 250.0}, {"gpu_power_limit_w": 1000.0}]
 
 
 def test_a_line_that_has_the_name_of_another_series_is_refused() -> None:
@@ -127,6 +161,17 @@ def test_a_pilot_of_clocks_calibrates_each_of_them(tmp_path: Path) -> None:
         str(one.operating_point) for one in pilot.configurations.values() if one.model == "resnet50"
     }
     assert {str({"gpu_clock_mhz": clock}) for clock in (705.0, 1410.0)} <= asked
+
+
+def test_the_series_of_a_pilot_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    clocks = [300 + 100 * number for number in range(11)]
+    content = edited({("series", SERIES, "gpu_clock_mhz"): clocks}, DEMO)
+    names = yaml.safe_load(make_pilot(write_yaml(tmp_path / "levers.yaml", content)).text)
+    numbers = [
+        int(name.split("-")[2]) for name in names["series"] if name.startswith("resnet50-local-")
+    ]
+    assert numbers == sorted(numbers) and max(numbers) > 10
+    assert names["figures"]["breakdown"]["series"] == list(names["series"])
 
 
 # --- cluster files --------------------------------------------------------------------------------
@@ -470,6 +515,25 @@ def test_error_bars_are_inside_the_panels_or_a_note_says_that_they_are_not(tmp_p
         )
         svg = " ".join((folder / "it.svg").read_text().split())
         assert ("go on beyond the panels" in svg) == cut
+
+
+def test_lines_of_the_figure_are_in_the_order_of_their_numbers() -> None:
+    sizes = [(2, 32), (1, 256), (1, 32), (1, 2048), (2, 10240), (2, 64)]
+    points = pd.DataFrame(
+        [
+            {
+                "line": f"resnet50-v100-n{gpus:03d}-lbs{size:04d}-full", "device": device, "gpus": gpus,
+                "local_batch_size": size, "precision": "fp32", "protocol": "corrected", "epochs": 1,
+                "dataset_samples": 1000,
+            }
+            for device in ("v100", "a40")
+            for gpus, size in sizes
+        ]
+    )  # fmt: skip
+    points["line"] = points["device"] + points["line"]
+    ordered = points.set_index("line").loc[ordered_lines(points)]
+    found = list(zip(ordered["device"], ordered["gpus"], ordered["local_batch_size"], strict=True))
+    assert found == [(d, n, size) for d in ("v100", "a40") for n, size in sorted(sizes)]
 
 
 @pytest.mark.parametrize("width_mm", [88, 180])

@@ -141,7 +141,7 @@ def test_finished_runs_do_not_count_and_unknown_ones_are_told() -> None:
     found = start_times(runs, grid(VALLEY), between(0, 6))
     assert found.best and found.best.carbon_kg == pytest.approx(1)
     assert (found.runs, found.left_out) == (1, 1)
-    assert "1 runs whose energy is not known" in start_sentences(found)[-1]
+    assert "1 run whose energy is not known" in start_sentences(found)[-1]
     done = start_times(planned((2, 10), basis=FINISHED), grid(VALLEY), between(0, 6))
     assert done.best is None and done.reason == "all runs have finished"
 
@@ -243,8 +243,11 @@ def test_without_a_file_or_a_pue_the_command_is_refused(
     assert "has no key 'pue'" in capsys.readouterr().err
 
 
-def test_a_campaign_longer_than_the_file_is_said_and_no_error(
+def test_a_campaign_longer_than_the_file_is_said_and_ends_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(command(tmp_path, pue=FACILITY["pue"], **with_file(tmp_path, 48))) == 0
+    facility = {"pue": FACILITY["pue"], **with_file(tmp_path, 48)}
+    assert main(command(tmp_path, **facility)) == 1
     assert "When to start cannot be told: grid.csv covers" in capsys.readouterr().out
+    assert main(command(tmp_path, "--json", **facility)) == 1
+    assert json.loads(capsys.readouterr().out)["start"]["best"] is None

@@ -243,6 +243,8 @@ class Series:
     """One line in a figure."""
 
     name: str
+    written: str
+    """Its name in the campaign file: one series there is several where it lists clocks or limits."""
     label: str
     model: str
     phase: str

@@ -19,12 +19,17 @@ from scalewatt.campaign.dataset_rules import check_apart
 from scalewatt.campaign.external_command import CommandExpansion, is_command
 from scalewatt.campaign.imported_campaign import read_imported
 from scalewatt.campaign.model_registry import campaign_schema, known_models
-from scalewatt.campaign.operating_points import require_ways, with_single_points, without_point
+from scalewatt.campaign.operating_points import (
+    by_id,
+    require_ways,
+    with_single_points,
+    without_point,
+)
 from scalewatt.campaign.registered_campaign import check_seeds, expand_registered
 from scalewatt.campaign.series_expansion import Expansion
 from scalewatt.campaign.table_requests import check_variants
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import check, defaults, one_of
+from scalewatt.common.schema_validation import check, defaults, nearest, one_of
 from scalewatt.common.yaml_files import read_yaml
 
 MOST_RUNS = 10_000
@@ -66,19 +71,20 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
         return campaign
     root = campaign_schema(content, str(path))
     check(content, root, str(path), root)
-    content = with_single_points(content, str(path))
+    content, written = with_single_points(content, str(path))
     configurations: dict[str, Configuration] = {}
     repeats: dict[str, tuple[str, int]] = {}
     series: dict[str, Series] = {}
     for name, entry in content["series"].items():
-        where = f"{path}: series.{name}"
+        where = f"{path}: series.{written[name]}"
         kind = CommandExpansion if is_command(content, entry) else Expansion
         one = kind(content, entry, where, devices, root)
         points: dict[int, str] = {}
         for gpus in sorted(entry["gpus"]):
             configuration = one.configuration(gpus)
             points[gpus] = configuration.id
-            first, count = repeats.setdefault(configuration.id, (name, entry.get("repeats", 1)))
+            own = (written[name], entry.get("repeats", 1))
+            first, count = repeats.setdefault(configuration.id, own)
             there = configurations.setdefault(configuration.id, configuration)
             check_seeds(configuration, there, where, first)
             if there != configuration:
@@ -93,7 +99,7 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
                     f"{where}.repeats: {entry.get('repeats', 1)}, but series.{first} asks for {count} "
                     f"repeats of the same configuration {configuration.id}; allowed: the same number"
                 )
-        series[name] = one.series(name, points)
+        series[name] = one.series(name, written[name], points)
     _check_count({id_: count for id_, (_, count) in repeats.items()}, path)
     configurations = _with_initial_weights(configurations, repeats, path)
     _check_figures(content["figures"], series, str(path))
@@ -102,7 +108,7 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
         path=path,
         protocol=content["protocol"],
         series=series,
-        configurations=dict(sorted(configurations.items())),
+        configurations=by_id(configurations),
         repeats={id_: count for id_, (_, count) in repeats.items()},
         figures=content["figures"],
         idle_probe=_idle_probe(content, root),
@@ -143,33 +149,36 @@ def check_devices(campaign: Campaign, cluster: Cluster) -> None:
     check_years(campaign)
     if campaign.registered:
         return
-    for name, series in campaign.series.items():
+    for series in campaign.series.values():
         if series.device not in cluster.devices:
             raise InputError(
-                f"{campaign.path}: series.{name}.device: '{series.device}' is not on the cluster "
+                f"{campaign.path}: series.{series.written}.device: '{series.device}' is not on the cluster "
                 f"'{cluster.name}'; {one_of(series.device, cluster.devices)}; to draw from finished "
                 "runs only: --config results_only=true"
             )
         if not cluster.devices[series.device].cpu:
             raise InputError(
-                f"{campaign.path}: series.{name}.device: '{series.device}' of the cluster '{cluster.name}' "
-                "has no key 'cpu', without which the energy of a run may be unknown in the end; expected it "
-                "of every device that trains"
+                f"{campaign.path}: series.{series.written}.device: '{series.device}' of the cluster "
+                f"'{cluster.name}' has no key 'cpu', without which the energy of a run may be unknown in the "
+                "end; expected it of every device that trains"
             )
-        _check_levers(campaign, cluster, name)
+    _check_levers(campaign, cluster)
 
 
-def _check_levers(campaign: Campaign, cluster: Cluster, name: str) -> None:
-    """Raise InputError if a series asks for a clock or limit that cannot be set, or not be simulated."""
-    where = f"{campaign.path}: series.{name}"
-    first = next(iter(campaign.series[name].points.values()))
-    point = campaign.configurations[first].operating_point
-    if point is not None and cluster.simulates:
+def _check_levers(campaign: Campaign, cluster: Cluster) -> None:
+    """Raise InputError if series ask for clocks or limits that cannot be set, or not be simulated."""
+    asked: dict[str, str] = {}
+    for series in campaign.series.values():
+        first = next(iter(series.points.values()))
+        for lever in campaign.configurations[first].operating_point or {}:
+            asked.setdefault(lever, f"series.{series.written}")
+    if asked and cluster.simulates:
+        lever, where = next(iter(asked.items()))
         raise InputError(
-            f"{where}.{next(iter(point))}: simulations know nothing of clocks and power limits; "
+            f"{campaign.path}: {where}.{lever}: simulations know nothing of clocks and power limits; "
             "allowed: a profile whose mode is train"
         )
-    require_ways(point, cluster.levers, f"'{cluster.name}'", where)
+    require_ways(asked, cluster.levers, f"'{cluster.name}'", f"{campaign.path}: ")
 
 
 def _with_initial_weights(
@@ -206,13 +215,15 @@ def _check_figures(figures: dict[str, Any], series: dict[str, Series], where: st
         for point in points:
             name = point["series"]
             if name not in series:
+                written = dict.fromkeys(one.written for one in series.values())
                 raise InputError(
-                    f"{where}: figures.{figure}: no series '{name}'; {one_of(name, series)}"
+                    f"{where}: figures.{figure}: no series '{name}'; allowed: "
+                    f"{', '.join(written) or 'nothing'}{nearest(name, [*written, *series])}"
                 )
             if "gpus" in point and point["gpus"] not in series[name].points:
                 raise InputError(
-                    f"{where}: figures.{figure}: series.{name} has no point at {point['gpus']} GPUs; "
-                    f"{one_of(point['gpus'], series[name].points)}"
+                    f"{where}: figures.{figure}: series.{series[name].written} has no point at "
+                    f"{point['gpus']} GPUs; {one_of(point['gpus'], series[name].points)}"
                 )
         if figure == "variants":
             check_variants(content, series, where)

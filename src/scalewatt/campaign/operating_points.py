@@ -14,6 +14,7 @@ from itertools import product
 from string import Formatter
 from typing import Any
 
+from scalewatt.campaign.campaign_types import Configuration
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of
 
@@ -34,6 +35,12 @@ class Lever:
     def label(self, value: float) -> str:
         """Return the lever in a label, as in "GPU clock 1200 MHz"."""
         return f"{self.words} {_number(value)} {self.unit}"
+
+    def at(self, value: float | None, alone: bool = False) -> str:
+        """Return "at a GPU clock of 1200 MHz" or "without a GPU clock"; `alone`: without its name."""
+        if value is None:
+            return "without one" if alone else f"without a {self.words}"
+        return f"at {'' if alone else f'a {self.words} of '}{_number(value)} {self.unit}"
 
 
 LEVERS = {
@@ -69,6 +76,16 @@ def without_point(configuration: str) -> str:
     return _ID.sub("", configuration)
 
 
+def by_id(configurations: Mapping[str, Configuration]) -> dict[str, Configuration]:
+    """Return configurations sorted by id, those of one line by their clocks and limits as numbers."""
+
+    def key(item: tuple[str, Configuration]) -> tuple[str, list[float]]:
+        point = item[1].operating_point or {}
+        return without_point(item[0]), [point.get(lever, 0.0) for lever in LEVERS]
+
+    return dict(sorted(configurations.items(), key=key))
+
+
 def label_of(point: Mapping[str, float] | None) -> str:
     """Return an operating point in words; empty without one."""
     return ", ".join(LEVERS[lever].label(value) for lever, value in _ordered(point))
@@ -87,11 +104,13 @@ def check_point(point: Any, where: str) -> None:
         raise InputError(f"{where}: names no lever; expected one of {', '.join(LEVERS)}, or null")
 
 
-def with_single_points(content: dict[str, Any], where: str) -> dict[str, Any]:
+def with_single_points(
+    content: dict[str, Any], where: str
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Return a campaign's content with a series for each operating point that a series lists.
 
-    What the figures say of such a series goes for all of them. InputError, which begins with `where`, if two
-    series would have one name.
+    What the figures say of such a series goes for all of them. The second value has the name in the file
+    of each series. InputError, which begins with `where`, if two series would have one name.
     """
     names: dict[str, list[str]] = {}
     series: dict[str, Any] = {}
@@ -106,10 +125,11 @@ def with_single_points(content: dict[str, Any], where: str) -> dict[str, Any]:
                 )
             names[name].append(own)
             series[own] = one
-    if all(own == [name] for name, own in names.items()):
-        return content
+    written = {one: name for name, own in names.items() for one in own}
+    if all(own == name for own, name in written.items()):
+        return content, written
     figures = {figure: _renamed(one, names) for figure, one in content["figures"].items()}
-    return {**content, "series": series, "figures": figures}
+    return {**content, "series": series, "figures": figures}, written
 
 
 def _single_entries(entry: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -201,15 +221,22 @@ def commands_of(
 
 
 def require_ways(
-    point: Mapping[str, float] | None, ways: Mapping[str, Any], cluster: str, where: str
+    asked: Mapping[str, str], ways: Mapping[str, Any], cluster: str, file: str = ""
 ) -> None:
-    """Raise InputError if a cluster has no way to set a lever that is asked for."""
-    for lever, _ in _ordered(point):
-        if lever not in ways:
-            raise InputError(
-                f"{where}.{lever}: the cluster {cluster} does not say how to set it; allowed: with "
-                f"levers.{lever} in its cluster file (docs/levers.md), or without this key"
-            )
+    """Raise InputError if a cluster has no way to set a lever that is asked for; it names all such.
+
+    `asked`: by lever, where it is asked for; `file`: begins the message.
+    """
+    lacking = [lever for lever in LEVERS if lever in asked and lever not in ways]
+    if lacking:
+        one = len(lacking) == 1
+        places = ", ".join(f"{asked[lever]}.{lever}" for lever in lacking)
+        keys = " and ".join(f"levers.{lever}" for lever in lacking)
+        raise InputError(
+            f"{file}{places}: the cluster {cluster} does not say how to set {'it' if one else 'them'}; "
+            f"allowed: with {keys} in its cluster file (docs/levers.md), or without "
+            f"{'this key' if one else 'these keys'}"
+        )
 
 
 def _values(value: float) -> dict[str, str]:

@@ -19,7 +19,7 @@ from scalewatt.campaign.campaign_types import (
     check_accumulation,
     check_replicas,
 )
-from scalewatt.campaign.operating_points import id_parts, point_of
+from scalewatt.campaign.operating_points import by_id, id_parts, point_of
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, schema
 
@@ -69,7 +69,7 @@ def expand_registered(content: dict[str, Any], path: Path) -> Campaign:
         path=path,
         protocol=protocols[0] if len(protocols) == 1 else "several",
         series=series,
-        configurations=dict(sorted(configurations.items())),
+        configurations=by_id(configurations),
         repeats={id_: count for id_, (_, count) in repeats.items()},
         figures=content["figures"],
         registered=True,
@@ -203,6 +203,7 @@ def _series(
     own = [configurations[id_] for id_ in points.values()]
     return Series(
         name=name,
+        written=name,
         label=entry.get("label", name),
         model=entry["model"],
         phase=entry.get("phase", "train"),

@@ -93,12 +93,23 @@ class Expansion:
         part = self._part()
         campaign_wide = {**dict(defaults(part)), **models[self.key]}
         overrides = self.entry.get("settings", {})
+        self._check_level(overrides, self._overridable(part))
         check(overrides, self._overridable(part), f"{self.where}.settings", self.root)
         settings = _canonical({**campaign_wide, **overrides}, part)
         changed = {k: v for k, v in overrides.items() if v != campaign_wide.get(k)}
         if self.protocol != self.content["protocol"]:
             changed["protocol"] = self.protocol
         return settings, changed
+
+    def _check_level(self, overrides: Mapping[str, Any], part: Mapping[str, Any]) -> None:
+        """Raise InputError for a key of the series that stands among its settings."""
+        of_series = self.root["$defs"]["series"]["properties"].keys() - part["properties"].keys()
+        for key in overrides:
+            if key in of_series:
+                raise InputError(
+                    f"{self.where}.settings: '{key}' is a key of the series itself; allowed: one level "
+                    f"up, as {self.where.rpartition(': ')[2]}.{key}"
+                )
 
     def _part(self) -> dict[str, Any]:
         """Return the schema of the model's settings."""
@@ -316,10 +327,11 @@ class Expansion:
             )
         return id_
 
-    def series(self, name: str, points: dict[int, str]) -> Series:
-        """Return the series with its points."""
+    def series(self, name: str, written: str, points: dict[int, str]) -> Series:
+        """Return the series with its points; `written`: its name in the campaign file."""
         return Series(
             name=name,
+            written=written,
             label=self.entry.get("label", name),
             model=self.model,
             phase=self.phase,

@@ -140,6 +140,13 @@ def check_variants(content: Mapping[str, Any], series: Mapping[str, Series], whe
                 f"{one_of(name, shown)}"
             )
         other = found.setdefault(_kind(series[name]), name)
+        written = series[name].written
+        if other != name and series[other].written == written:
+            lines = [one for one in content["baselines"] if series[one].written == written]
+            raise InputError(
+                f"{where}: figures.variants.baselines: '{written}' stands for {len(lines)} lines of "
+                f"{' '.join(_kind(series[name]))}; allowed: one of {', '.join(lines)}"
+            )
         if other != name:
             raise InputError(
                 f"{where}: figures.variants.baselines: '{other}' and '{name}' are both of "
@@ -149,7 +156,7 @@ def check_variants(content: Mapping[str, Any], series: Mapping[str, Series], whe
         if _kind(series[name]) not in found:
             same = [other for other in shown if _kind(series[other]) == _kind(series[name])]
             raise InputError(
-                f"{where}: figures.variants.baselines: none for {name}, which is of "
+                f"{where}: figures.variants.baselines: none for {series[name].written}, which is of "
                 f"{' '.join(_kind(series[name]))}; allowed: {', '.join(same)}"
             )
 

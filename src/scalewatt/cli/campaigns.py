@@ -22,7 +22,14 @@ _COLUMNS = (
 
 
 @command(
-    argument("files", nargs="*", type=Path, default=[Path("config.yaml")], metavar="FILE"),
+    argument(
+        "files",
+        nargs="*",
+        type=Path,
+        default=[Path("config.yaml")],
+        metavar="FILE",
+        help="campaign files; default: config.yaml",
+    ),
     argument("--cluster", type=Path, help="cluster file; default: all profiles' devices"),
     as_json("one object per run"),
     examples=(
@@ -78,6 +85,7 @@ def runs_json(campaign: Campaign) -> list[dict[str, Any]]:
 def campaign_table(campaign: Campaign) -> str:
     """Return one line per configuration, and the sums."""
     from scalewatt.campaign.campaign_types import PASS_KEYS
+    from scalewatt.results.text.number_format import count
 
     own = list(campaign.configurations.values())
     split = [name for name in PASS_KEYS if any(getattr(one, name) > 1 for one in own)]
@@ -98,12 +106,12 @@ def campaign_table(campaign: Campaign) -> str:
         )
         for id_, *cells, names in rows
     ]
-    runs = sum(campaign.repeats.values())
     gpus = [c.gpus for c in campaign.configurations.values()]
+    span = f"{min(gpus)} to " if min(gpus) < max(gpus) else ""
     lines.append(
         f"\n{campaign.path}: campaign '{campaign.name}', protocol {campaign.protocol}: "
-        f"{len(campaign.series)} series, {len(campaign.configurations)} configurations, "
-        f"{runs} runs, {min(gpus)} to {max(gpus)} GPUs"
+        f"{len(campaign.series)} series, {count(len(campaign.configurations), 'configuration')}, "
+        f"{count(sum(campaign.repeats.values()), 'run')}, {span}{count(max(gpus), 'GPU')}"
     )
     return "\n".join(lines)
 
@@ -163,8 +171,11 @@ def campaign_table(campaign: Campaign) -> str:
         "scalewatt plan --profile profiles/mine --start-between 2026-02-01T00:00Z 2026-02-08T00:00Z",
     ),
 )
-def plan(arguments: argparse.Namespace) -> None:
-    """Predict time, energy and cost of a campaign before it is submitted."""
+def plan(arguments: argparse.Namespace) -> int:
+    """Predict time, energy and cost of a campaign before it is submitted.
+
+    Return 1 if it was asked for the best start, and that cannot be told.
+    """
     from scalewatt.scaling.commands import plan_campaign, write_plan
     from scalewatt.scaling.planning.plan_text import plan_text
     from scalewatt.scaling.planning.start_time import read_request
@@ -178,6 +189,7 @@ def plan(arguments: argparse.Namespace) -> None:
         write_plan(plan, arguments.out)
     as_json = arguments.json
     print(json.dumps(plan.as_json(), indent=1, allow_nan=False) if as_json else plan_text(plan))
+    return 1 if plan.starts is not None and plan.starts.best is None else 0
 
 
 @command(
@@ -196,18 +208,32 @@ def plan(arguments: argparse.Namespace) -> None:
         help="the most that a run may emit, in CO2e",
     ),
     argument("--any", action="store_true", help="compare all devices, n and batch sizes too"),
-    argument("--model", type=Path, help="scaling model, for what was not measured"),
+    argument(
+        "--model",
+        type=Path,
+        metavar="FILE",
+        help="scaling model, for what was not measured; default: only finished runs are compared",
+    ),
     as_json("one JSON object"),
     examples=(
         "scalewatt advise --campaign campaigns/demo.yaml --slowdown 10 %",
         "scalewatt advise --profile profiles/horeka --deadline-h 24 --any",
     ),
 )
-def advise(arguments: argparse.Namespace) -> None:
-    """Say which setting takes the least energy within a slowdown, a deadline or a carbon budget."""
+def advise(arguments: argparse.Namespace) -> int:
+    """Say which setting takes the least energy within a slowdown, a deadline or a carbon budget.
+
+    Return 1 if there is nothing to choose from, or no setting of a training keeps the limits.
+    """
     from scalewatt.scaling.commands import plan_campaign
     from scalewatt.scaling.planning.advise import Limits, advise, check_limits, share_of
-    from scalewatt.scaling.planning.advise_text import advice_text, settings_of
+    from scalewatt.scaling.planning.advise_text import (
+        NOTHING,
+        advice_text,
+        outdated,
+        settings_of,
+        without_energy,
+    )
     from scalewatt.tracking.exclude import find_place
 
     slowdown = arguments.slowdown and share_of(" ".join(arguments.slowdown), "--slowdown")
@@ -219,11 +245,20 @@ def advise(arguments: argparse.Namespace) -> None:
     if arguments.model is not None:
         cluster = str(arguments.profile / "cluster.yaml")
         plan = plan_campaign(cluster, arguments.campaign, arguments.model)
-    found = advise(settings_of(place.campaign, place.results, plan), limits, arguments.any)
+    given = place.campaign, place.results
+    found = advise(settings_of(*given, plan, arguments.profile), limits, arguments.any)
+    notes = (
+        outdated(*given, arguments.profile),
+        without_energy(place.results),
+        None if found else NOTHING,
+    )
+    for note in filter(None, notes):
+        print(f"scalewatt: {note}", file=sys.stderr)
     if arguments.json:
         print(json.dumps({"advice": [one.as_json() for one in found]}, indent=1))
-    else:
+    elif found:
         print(advice_text(found, limits))
+    return 0 if found and all(one.best for one in found) else 1
 
 
 @command(
@@ -294,8 +329,8 @@ def status(arguments: argparse.Namespace) -> int:
 
 
 RUN = (
-    argument("configuration", nargs="?", metavar="CONFIGURATION"),
-    argument("repeat", nargs="?", type=int, metavar="REPEAT"),
+    argument("configuration", nargs="?", metavar="CONFIGURATION", help="the name of its folder"),
+    argument("repeat", nargs="?", type=int, metavar="REPEAT", help="which of its runs, from 1"),
     argument("--reason", metavar="TEXT", help="why, in one line"),
     *PLACE,
 )
@@ -337,7 +372,7 @@ def _change_run(arguments: argparse.Namespace, undo: bool = False) -> int:
 
 
 @command(
-    argument("kind", choices=("campaign", "cluster")),
+    argument("kind", choices=("campaign", "cluster"), help="of which file"),
     argument(
         "--write", type=Path, metavar="FILE", help="put them between the markers of this document"
     ),

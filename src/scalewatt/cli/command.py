@@ -112,7 +112,8 @@ def as_json(help_: str) -> Argument:
 
 def folder(name: str) -> Argument:
     """Return the folder of all results, or of all campaigns, whose default has its name."""
-    return argument(f"--{name}", type=Path, default=Path(name), metavar="FOLDER")
+    help_ = f"folder of all {name}; default: {name}"
+    return argument(f"--{name}", type=Path, default=Path(name), metavar="FOLDER", help=help_)
 
 
 def output(help_: str) -> Argument:

@@ -50,7 +50,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 
 @command(
-    argument("shell", choices=SHELLS),
+    argument("shell", choices=SHELLS, help="which shell it is for"),
     examples=(
         "source <(scalewatt completion bash)",
         "source <(scalewatt completion zsh)",

@@ -65,11 +65,11 @@ def prepare(arguments: argparse.Namespace) -> None:
 
 
 @command(
-    argument("spec", type=Path),
+    argument("spec", type=Path, help="spec.json of the run"),
     output("run folder for the results"),
     CLUSTER,
     argument("--work", type=Path, help="root of working directories; default: the cluster's"),
-    argument("--initial-weights", type=Path),
+    argument("--initial-weights", type=Path, help="weights that a fine-tuning starts from"),
     argument("--max-updates", type=int, help="stop at a checkpoint after so many updates"),
     argument(
         "--budget-of",
@@ -130,7 +130,7 @@ def _train_noted(arguments: argparse.Namespace, spec: RunSpec, note: AttemptNote
 
 
 @command(
-    argument("specs", type=Path, nargs="+", metavar="SPEC"),
+    argument("specs", type=Path, nargs="+", metavar="SPEC", help="spec.json of a run"),
     argument("--out", type=Path, help="run folder for the results; default: the one of SPEC"),
     CLUSTER,
     argument("--model", type=Path, required=True, help="file of the scaling model"),
@@ -215,8 +215,20 @@ def _probe_load(arguments: argparse.Namespace) -> int:
 
 @command(
     argument("name", help="the campaign's name"),
-    argument("paths", nargs="*", type=Path, metavar="PATH"),
-    argument("--table", type=Path, help="CSV, YAML or Parquet, one row per run"),
+    argument(
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="PATH",
+        help="recordings, each with a YAML file that describes it, or a collection such as an MLPerf "
+        "submission (docs/register.md); with --table: only their rows",
+    ),
+    argument(
+        "--table",
+        type=Path,
+        metavar="FILE",
+        help="what describes the runs: CSV, YAML or Parquet, one row per run; default: files beside PATH",
+    ),
     folder("results"),
     folder("campaigns"),
     examples=(

@@ -32,7 +32,7 @@ ONE_EACH: dict[str, Any] = {
 
 
 @command(
-    argument("paths", nargs="+", type=Path, metavar="PATH"),
+    argument("paths", nargs="+", type=Path, metavar="PATH", help="recordings and run folders"),
     as_json("one JSON object a line for each path"),
     argument(
         "--stages", type=Path, metavar="EVENTS", help="stage events (Parquet, CSV, JSON lines)"
@@ -217,7 +217,7 @@ def table(arguments: argparse.Namespace) -> None:
         choices=(*map(str, FIGURES), *NAMED),
         help="2 or figure2, for example",
     ),
-    argument("--table", type=Path, required=True),
+    argument("--table", type=Path, required=True, metavar="FILE", help="the figure's table"),
     output("path without suffix"),
     examples=("scalewatt figure 2 --table results/demo/tables/figure2.parquet --out figure2",),
 )
@@ -231,7 +231,7 @@ def figure(arguments: argparse.Namespace) -> None:
 
 @command(
     argument("configuration", help="the name of its folder"),
-    argument("repeats", nargs="+", type=int, metavar="REPEAT"),
+    argument("repeats", nargs="+", type=int, metavar="REPEAT", help="which of its runs, from 1"),
     OWN_RESULTS,
     argument(
         "--excluded", default="{}", metavar="JSON", help="repeat to reason: a file, or the JSON"
@@ -288,7 +288,7 @@ def claims(arguments: argparse.Namespace) -> None:
 
 @command(
     OWN_RESULTS,
-    argument("--campaign", type=Path, required=True, metavar="FILE"),
+    argument("--campaign", type=Path, required=True, metavar="FILE", help="campaign file"),
     CLUSTER,
     output("the table"),
     examples=(

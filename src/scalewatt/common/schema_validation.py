@@ -83,7 +83,9 @@ def check(content: Any, part: dict[str, Any], where: str, root: dict[str, Any]) 
 def _message(error: Any, where: str, root: dict[str, Any]) -> str:
     alternatives_of_objects = isinstance(error.instance, dict)
     if error.validator in ("oneOf", "anyOf") and error.context and alternatives_of_objects:
-        error = _deepest(error)
+        deepest = _deepest(error)
+        if deepest.path or deepest.validator not in ("type", "const", "enum"):
+            error = deepest  # else none of the alternatives is an object
     key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
     place = f"{where}: {key.lstrip('.')}" if key else where
     value = shown(error.instance)

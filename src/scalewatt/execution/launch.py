@@ -112,7 +112,8 @@ def run_training(
     data_folder = options.data_folder
     dataset_sha256 = None if data_folder is None else content_of_prepared(data_folder)
     require_launcher(options.launcher)
-    require_ways(spec.operating_point, options.levers, "of this run", spec.configuration)
+    asked = dict.fromkeys(spec.operating_point or {}, spec.configuration)
+    require_ways(asked, options.levers, "of this run")
     if is_command_spec(spec):
         _check_command(spec, options.max_updates)
     with open_workdir(options.work_root, spec, dataset_sha256) as work:

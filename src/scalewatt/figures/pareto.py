@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
 from scalewatt.results.figures.figure_schema import panel_letter
+from scalewatt.results.text.number_format import part_of
 
 plotted = data.plotted  # which `draw_figure` reads
 COSTS = ("energy_kwh", "runtime_h")
@@ -173,7 +174,8 @@ def _open_sentence(points: pd.DataFrame) -> str:
     if open_.empty:
         return ""
     total = int((points["x_name"] == "energy_kwh").sum())
-    return f"Whether {len(open_)} of {total} points are optimal in energy is left open by the estimates."
+    points_are = part_of(len(open_), total, "point")
+    return f"Whether {points_are} optimal in energy is left open by the estimates."
 
 
 def _bar_sentence(points: pd.DataFrame, cut: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
+from scalewatt.results.text.number_format import count
 
 PANEL_HEIGHT_MM = 62.0
 PANELS = {"runtime_h": "run time", "energy_kwh": "energy"}
@@ -119,5 +120,5 @@ def _note_sentences(points: pd.DataFrame) -> list[str]:
 def _lacking(points: pd.DataFrame) -> str:
     reasons = points.loc[points["reason"].fillna("") != "", "reason"]
     counts = reasons.value_counts(sort=False)
-    parts = [f"{reason} ({count} points)" for reason, count in counts.items()]
+    parts = [f"{reason} ({count(number, 'point')})" for reason, number in counts.items()]
     return f"Not predicted: {'; '.join(parts)}." if parts else ""

@@ -12,6 +12,7 @@ from scalewatt.figures import layout, prose
 from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.figures.figure_schema import COST_PHASES
 from scalewatt.results.tables.estimates import ORIGINS
+from scalewatt.results.text.number_format import count, number
 
 ENERGY, RATE, POWER = "energy_per_sample_j", "throughput_samples_per_s", "power_w"
 PRECISIONS = {"tf32": "TF32", "tf32_convolutions": "TF32 conv."}
@@ -54,6 +55,14 @@ def lines_of(points: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
         for setting, own in found
         if own["local_batch_size"].nunique() > 1
     ]
+
+
+def ordered_lines(points: pd.DataFrame) -> list[str]:
+    """Return the lines over operating points: devices in their order, n and batch size as numbers."""
+    devices = {device: place for place, device in enumerate(points["device"].unique())}
+    first = points.drop_duplicates("line").assign(place=points["device"].map(devices))
+    ordered = first.sort_values(["place", "gpus", "local_batch_size"], kind="stable")
+    return [str(line) for line in ordered["line"]]
 
 
 def usual_batch(points: pd.DataFrame) -> dict[str, int]:
@@ -125,8 +134,8 @@ def _resolution_sentence(points: pd.DataFrame) -> str:
     if found.empty:
         return ""
     return (
-        f"By the sensor's period and window an energy of training is known to {100 * found.max():.2g} %"
-        " or better."
+        "By the sensor's period and window an energy of training is known to "
+        f"{number(100 * found.max(), 2)} % or better."
     )
 
 
@@ -158,7 +167,8 @@ def _estimate_sentence(points: pd.DataFrame) -> str:
         return ""
     left_open = points["energy_origin"].isin(ORIGINS) & points["pareto_optimal"].isna()
     open_count = int(left_open.sum())
-    rest = f" Whether {open_count} of the points are Pareto-optimal they leave open." * bool(
+    are = "is" if open_count == 1 else "are"
+    rest = f" Whether {open_count} of the points {are} Pareto-optimal they leave open." * bool(
         open_count
     )
     return (
@@ -175,6 +185,6 @@ def _payback_sentence(points: pd.DataFrame) -> str:
     if open_.empty:
         return "Compiling (dashed) has paid back its start-up's energy where the lines cross."
     return (
-        f"When compiling pays back is not told for {len(open_)} of {len(compiled)} points: no start-up to"
-        " compare with, or a saving within the uncertainty."
+        f"When compiling pays back is not told for {len(open_)} of {count(len(compiled), 'point')}: no "
+        "start-up to compare with, or a saving within the uncertainty."
     )

@@ -14,7 +14,12 @@ from matplotlib.lines import Line2D
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
-from scalewatt.figures.cost.cost_points import asked_of, bar_sentence, whole_sentence
+from scalewatt.figures.cost.cost_points import (
+    asked_of,
+    bar_sentence,
+    ordered_lines,
+    whole_sentence,
+)
 from scalewatt.figures.cost.panel_rows import Block, Looks, Part, draw_blocks
 from scalewatt.results.figures.figure_schema import LEAST
 from scalewatt.results.figures.operating_points_table import TRAINING
@@ -59,8 +64,7 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _block(own: pd.DataFrame, width_mm: float, word: str) -> Block:
-    lines = dict.fromkeys(own["line"])
-    looks = {line: style.series_style(at, width_mm) for at, line in enumerate(lines)}
+    looks = {line: style.series_style(at, width_mm) for at, line in enumerate(ordered_lines(own))}
     units = _Units.of(own)
     parts = [Part(partial(_draw_plane, units=units), WIDE_MM, wide=True)]
     for lever in LEVERS:
@@ -231,7 +235,7 @@ def _short(row: Any) -> str:
 
 
 def _handles(points: pd.DataFrame, looks: Looks, word: str) -> list[Line2D]:
-    first = points.drop_duplicates("line")
+    first = points.drop_duplicates("line").set_index("line", drop=False).loc[list(looks)]
     handles = [
         layout.entry(
             _line_words(row, points, word), **style.of_origin(looks[row.line], row.energy_origin)
@@ -262,7 +266,7 @@ def _line_words(row: Any, points: pd.DataFrame, word: str) -> str:
         "local_batch_size": f"LBS {row.local_batch_size}",
         "precision": str(row.precision),
         "protocol": str(row.protocol),
-        "epochs": f"{row.epochs} epochs",
+        "epochs": count(row.epochs, "epoch"),
         "dataset_samples": f"{row.dataset_samples} samples",
     }
     words = [text for name, text in told.items() if points[name].nunique(dropna=False) > 1]

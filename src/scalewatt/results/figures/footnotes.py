@@ -182,20 +182,24 @@ def _speedup_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
     if not _has_speedup(definition):
         return []
     present = {row["configuration"] for row in rows if row["excluded"] is None}
-    found = ["n0 is a series' smallest n, where its speed-up is ideal by definition."]
+    found = []
     models = {(series["model"], series["phase"]) for series in definition["series"]}
     if ("fourcastnet", "finetune") in models:
         found.append(
             "RMSE of the 6 h forecast in pre-training, of the 12 h forecast in fine-tuning."
         )
-    growing = []
+    growing, several = [], is_overlaid(definition)
     for label, series in _labelled(definition["series"]):
         there = [p["gpus"] for p in series["points"] if p["configuration"] in present]
         smallest = min(p["gpus"] for p in series["points"])
         if _is_growing(series):
             growing.append(label)
-        elif there and min(there) != smallest:
+            continue
+        several |= len(there) > 1
+        if len(there) > 1 and min(there) != smallest:
             found.append(f"{label}: speed-up from n = {min(there)}, as n = {smallest} is missing.")
+    if several:
+        found.insert(0, "n0 is a series' smallest n, where its speed-up is ideal by definition.")
     if growing:
         found.append(f"No speed-up where the dataset grows with n: {_listed(growing)}.")
     return found

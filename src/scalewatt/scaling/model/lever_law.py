@@ -19,6 +19,7 @@ import numpy as np
 
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.common.untrusted_text import parse_json
+from scalewatt.results.text.number_format import count
 from scalewatt.scaling.model.cost_terms import Array, Load
 from scalewatt.scaling.model.kind_model import KindModel
 from scalewatt.scaling.model.posterior import Draws, factors_around_one
@@ -81,7 +82,8 @@ def _fit(kind: Kind, lever: str, siblings: Sequence[KindModel]) -> _Fit | str:
     unit = LEVERS[lever].unit
     values = np.array(sorted(by_value))
     if len(values) < LEAST_POINTS:
-        return f"{len(values)} values of {lever} are calibrated; expected at least {LEAST_POINTS}"
+        known = f"{count(len(values), 'value')} of {lever} {'is' if len(values) == 1 else 'are'}"
+        return f"{known} calibrated; expected at least {LEAST_POINTS}"
     if not values[0] < wanted < values[-1]:
         return f"{wanted:g} {unit} is beyond the calibrated {values[0]:g} to {values[-1]:g} {unit}"
     models = [by_value[value] for value in values]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt import __version__
+from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.untrusted_text import parse_json, plain_text
@@ -81,9 +82,10 @@ class ScalingModel:
             for one in self.kinds
             if (one.kind.key, one.kind.device) == (kind.key, kind.device)
         ]
-        has = ", ".join(one.kind.name for one in self.kinds)
+        has = "; ".join(one.kind.name for one in self.kinds)
         lacks = "".join(f"; {one}" for one in self.left_out if one.startswith(f"{kind.name}: "))
-        differs = f"; it differs in {', '.join(_differences(near[0], kind))}" if near else ""
+        nearest = min(near, key=lambda one: len(_differing(one, kind)), default=None)
+        differs = f"; it {_difference_words(nearest, kind)}" if nearest else ""
         differs += f"; {between}" if between else ""
         raise InputError(
             f"{self.path or 'scaling model'}: is not calibrated for {kind.name}{differs}{lacks} (it has: "
@@ -358,11 +360,27 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _differences(one: Kind, other: Kind) -> list[str]:
+def _differing(one: Kind, other: Kind) -> dict[str, tuple[Any, Any]]:
+    """Return both values of what two kinds differ in; None where one says nothing of it."""
     first, second = one.as_json(), other.as_json()
     named = {**first.pop("settings"), **first}, {**second.pop("settings"), **second}
-    return [
-        f"{name} ({named[0].get(name)}, not {named[1].get(name)})"
-        for name in dict.fromkeys([*named[0], *named[1]])
-        if named[0].get(name) != named[1].get(name)
+    pairs = {name: (named[0].get(name), named[1].get(name)) for name in {**named[0], **named[1]}}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _difference_words(one: Kind, other: Kind) -> str:
+    """Return in what a calibrated kind differs from another one, as "it" can be followed by."""
+    differing = _differing(one, other)
+    settings = [
+        f"{name} ({own}, not {wanted})"
+        for name, (own, wanted) in differing.items()
+        if name not in LEVERS
     ]
+    points = [
+        f"{lever.at(differing[name][0])}, not {lever.at(differing[name][1], alone=True)}"
+        for name, lever in LEVERS.items()
+        if name in differing
+    ]
+    parts = [f"differs in {', '.join(settings)}"] if settings else []
+    parts += [f"was calibrated {', and '.join(points)}"] if points else []
+    return ", and ".join(parts)

@@ -21,6 +21,7 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.yaml_files import read_yaml
+from scalewatt.results.text.number_format import natural_order
 from scalewatt.scaling.model.predict import FAR
 from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
 
@@ -83,7 +84,7 @@ def make_pilot(path: Path) -> Pilot:
     campaign = load_campaign(path)
     if campaign.registered:
         raise InputError(f"{path}: is of runs made elsewhere; expected a campaign that trains")
-    content = with_single_points(read_yaml(path), str(path))
+    content, _ = with_single_points(read_yaml(path), str(path))
     devices = known_devices()
     series: dict[str, dict[str, Any]] = {}
     left_out = []
@@ -95,11 +96,12 @@ def make_pilot(path: Path) -> Pilot:
             left_out.append(str(error))
     if not series:
         raise InputError(f"{path}: nothing of it can be calibrated: {'; '.join(left_out)}")
+    names = sorted(series, key=natural_order)
     made = {
         **{name: value for name, value in content.items() if name not in _DROPPED},
         "name": f"{content['name']}-pilot",
-        "series": dict(sorted(series.items())),
-        "figures": {"breakdown": {"series": sorted(series)}},
+        "series": {name: series[name] for name in names},
+        "figures": {"breakdown": {"series": names}},
     }
     made["models"] = {
         name: made["models"][name]

@@ -18,6 +18,7 @@ from scalewatt.results.carbon.intensity import CarbonIntensity
 from scalewatt.results.tables.derived_quantities import facility_of
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import frame_of, records
+from scalewatt.results.text.number_format import count, part_of
 from scalewatt.scaling.model.model_file import ScalingModel
 from scalewatt.scaling.model.predict import estimate
 from scalewatt.scaling.model.scores import NOMINAL
@@ -206,21 +207,27 @@ def _sum_warnings(own: pd.DataFrame, with_energy: pd.DataFrame) -> list[str]:
     found = []
     known = int(own["known"].sum())
     if known < len(own):
-        found.append(f"{len(own) - known} of {len(own)} runs are missing: they cannot be predicted")
+        missing = len(own) - known
+        they = "it" if missing == 1 else "they"
+        found.append(f"{part_of(missing, len(own), 'run')} missing: {they} cannot be predicted")
     if len(with_energy) < known:
         without = known - len(with_energy)
-        found.append(f"the energy of {without} of {len(own)} runs is not known, so not in it")
+        found.append(
+            f"the energy of {without} of {count(len(own), 'run')} is not known, so not in it"
+        )
     scopes = sorted(with_energy["scope"].dropna().unique())
     if len(scopes) > 1:
         found.append(f"over unequal scopes of energy: {', '.join(scopes)}")
     origins = with_energy["origin"].fillna("of unknown origin").value_counts().sort_index()
     if len(origins) > 1:
-        counts = ", ".join(f"{name} {count}" for name, count in origins.items())
+        counts = ", ".join(f"{name} {number}" for name, number in origins.items())
         found.append(f"over energies of several origins (runs: {counts})")
     if stuck := int(own["stuck"].notna().sum()):
-        found.append(f"{stuck} of {len(own)} runs cannot be trained under the wall-time limit")
+        found.append(
+            f"{stuck} of {count(len(own), 'run')} cannot be trained under the wall-time limit"
+        )
     counted = own["warnings"].explode().dropna().value_counts(sort=False)
-    return [*found, *(f"{count} runs: {one}" for one, count in counted.items())]
+    return [*found, *(f"{count(number, 'run')}: {one}" for one, number in counted.items())]
 
 
 def _counts(runs: Sequence[PlannedRun]) -> Row:
@@ -294,7 +301,9 @@ def _of_budget(budget: float, runs: Sequence[PlannedRun], estimated: bool) -> st
     if whole is None:
         return f"Whether {given} is enough is not known: the energy of no run is."
     found, kept = estimate(whole), float(np.mean(whole <= budget))
-    lack = f"the energy of {len(runs) - known} of {len(runs)} runs is not known, so not in it"
+    lack = (
+        f"the energy of {len(runs) - known} of {count(len(runs), 'run')} is not known, so not in it"
+    )
     sum_kwh = f"{found.median:.6g} kWh ({found.low:.6g} to {found.high:.6g})"
     if found.low == found.high:
         sum_kwh = f"{found.median:.6g} kWh"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from scalewatt.results.tables.frames import records
-from scalewatt.results.text.number_format import MISSING
+from scalewatt.results.text.number_format import MISSING, count
 from scalewatt.scaling.planning.plan import CAMPAIGN, DEVICE, POINT, Row
 from scalewatt.scaling.planning.plan_numbers import short, with_interval
 from scalewatt.scaling.planning.plan_table import Plan
@@ -173,8 +173,7 @@ def _named(names: Sequence[str]) -> str:
 
 def _title(first: Row) -> str:
     model = first["model"] if first["phase"] == "train" else f"{first['model']} {first['phase']}"
-    runs = f"{first['runs']} runs each" if first["runs"] > 1 else "1 run each"
-    return f"{first['series']} ({model} on {first['device']}, {runs})"
+    return f"{first['series']} ({model} on {first['device']}, {count(first['runs'], 'run')} each)"
 
 
 def _cell(row: Row, column: _Column) -> str:
@@ -203,7 +202,7 @@ def _sum_lines(plan: Plan) -> list[str]:
     lines = []
     for row in _sums(plan):
         finished = f", {row['finished_runs']} finished" if row["finished_runs"] else ""
-        lines.append(f"{_sum_name(row)} ({row['runs']} runs{finished})")
+        lines.append(f"{_sum_name(row)} ({count(row['runs'], 'run')}{finished})")
         parts = [
             f"{words} {_with_interval(row, name, _unit(plan, name, unit))}"
             for words, name, unit in _SUM_COLUMNS

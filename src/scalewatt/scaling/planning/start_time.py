@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scalewatt.common.errors import InputError
 from scalewatt.results.carbon.file_checks import stamp
 from scalewatt.results.carbon.intensity import CarbonIntensity
+from scalewatt.results.text.number_format import count, number, part_of
 from scalewatt.scaling.model.cost_terms import Array
 from scalewatt.scaling.model.predict import estimate
 from scalewatt.scaling.planning.plan import PREDICTED, PlannedRun
@@ -235,20 +236,23 @@ def _iso(time_s: float) -> str:
 def start_sentences(found: StartTimes) -> list[str]:
     """Return what is found in sentences, with the assumptions."""
     how = "all at once" if found.at_once else "one after the other, without a pause"
+    are = "is" if found.left_out == 1 else "are"
     left = (
-        f"; {found.left_out} runs whose energy is not known are not in it" if found.left_out else ""
+        f"; {count(found.left_out, 'run')} whose energy is not known {are} not in it"
+        if found.left_out
+        else ""
     )
     basis = (
-        f"By {found.file}, of {found.runs} runs, {how}, each at its mean power{left}. Waiting in a queue is "
-        "not in it."
+        f"By {found.file}, of {count(found.runs, 'run')}, {how}, each at its mean power{left}. Waiting in a "
+        "queue is not in it."
     )
     if found.best is None or found.worst is None:
         return [f"When to start cannot be told: {found.reason}.", basis]
     best = found.best
     head = f"Least CO2e: start at {best.time}: {_kg(best)}, over at {best.ends}"
     return [
-        f"{head}; most at {found.worst.time}: {_kg(found.worst)}. {found.compared} of {found.considered} "
-        "start times are covered and in time.",
+        f"{head}; most at {found.worst.time}: {_kg(found.worst)}. "
+        f"{part_of(found.compared, found.considered, 'start time')} covered and in time.",
         _saving(found),
         basis,
     ]
@@ -262,9 +266,9 @@ def _saving(found: StartTimes) -> str:
         return "No later start emits less than the earliest of the times."
     if not found.told_apart:
         return f"{first}: the two cannot be told apart."
-    share = 100 * found.saving_kg / found.first.carbon_kg
+    share = number(100 * found.saving_kg / found.first.carbon_kg, 3)
     saved = with_interval(found.saving_kg, found.saving_kg_low, found.saving_kg_high, "kg")
-    return f"{first}: the best saves {saved}, {share:.2g} %."
+    return f"{first}: the best saves {saved}, {share} %."
 
 
 def _kg(one: Start) -> str:
