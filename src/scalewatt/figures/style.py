@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -170,8 +171,11 @@ def save(figure: Figure, stem: Path) -> list[Path]:
         figure.set_layout_engine(None)
         _round_positions(figure)
         for path, (suffix, metadata) in zip(paths, _METADATA.items(), strict=True):
+            # Drawn in memory: on a full disk, matplotlib's PDF may end in an error of its own.
+            drawn = BytesIO()
+            figure.savefig(drawn, format=suffix, metadata=metadata)
             with atomic_path(path) as temporary:
-                figure.savefig(temporary, format=suffix, metadata=metadata)
+                temporary.write_bytes(drawn.getvalue())
     return paths
 
 
@@ -286,12 +290,8 @@ def note_lines(sentences: Sequence[str], width_mm: float = WIDTH_MM) -> list[str
     """Return the lines that `notes` writes."""
     characters = preset(width_mm).note_characters
     # Configuration ids have hyphens and must stay whole.
-    return [
-        line
-        for s in sentences
-        if s
-        for line in textwrap.wrap(s, characters, break_on_hyphens=False)
-    ]
+    wrapped = (textwrap.wrap(one, characters, break_on_hyphens=False) for one in sentences)
+    return [line for lines in wrapped for line in lines]
 
 
 def lines_mm(count: float, size: float) -> float:
