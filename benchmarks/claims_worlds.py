@@ -24,7 +24,7 @@ from scalewatt.claims.evidence.evidence import Evidence, Key, Line, Point, Row, 
 from scalewatt.claims.load_evidence import lines_of
 from scalewatt.claims.numbers import decisions, trends
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, Floats
+from scalewatt.recordings.series import DEVICE_KINDS, EPOCHS_COMBINED, J_PER_KWH, Floats
 from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import (
@@ -321,6 +321,7 @@ def _identity(id_: str) -> dict[str, Any]:
         "metric_name": final_metric(spec).name,
         "metric_goal": "min",
         "torch_device": "cuda",
+        EPOCHS_COMBINED: False,
     }
 
 

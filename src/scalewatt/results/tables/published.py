@@ -19,7 +19,7 @@ from scalewatt.campaign.model_registry import PHASES, known_models, model_key
 from scalewatt.campaign.series_expansion import configuration_id
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, one_of
-from scalewatt.recordings.series import J_PER_KWH
+from scalewatt.recordings.series import EPOCHS_COMBINED, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
 from scalewatt.results.tables.frames import (
     column_of,
@@ -157,6 +157,7 @@ def _configurations() -> pd.DataFrame:
         "metric_goal": "min",
         "torch_device": "cuda",
         "n_repeats": published["repeats"],
+        EPOCHS_COMBINED: False,
     }
     found = pd.concat(
         [
