@@ -86,7 +86,8 @@ def slurm_conf(base: Path, host: str, ports: dict[str, int]) -> str:
         "MinJobAge=15",
         "InactiveLimit=0",
         "CompleteWait=0",
-        "UnkillableStepTimeout=30",
+        # Long, since a node whose step takes longer to end is drained, and its jobs wait for ever.
+        "UnkillableStepTimeout=600",
     ]
     for kind in KINDS:
         gres = f" Gres=gpu:{kind.gpu}:4" if kind.gpu else ""
