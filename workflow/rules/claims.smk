@@ -7,7 +7,7 @@ from scalewatt.provenance.versions import CLAIMS_TABLES
 
 CLAIMS = multiext(f"{RESULTS}/tables/claims", ".csv", ".parquet", ".md", ".json")
 
-CLAIMS_DATA = [f"reference/{name}" for name in CLAIMS_TABLES]
+CLAIMS_DATA = [str(shipped(f"reference/{name}")) for name in CLAIMS_TABLES]
 
 
 rule claims_table:

@@ -22,6 +22,7 @@ from scalewatt.campaign.registered_campaign import facility_cluster, registered_
 from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.imported_modules import modules_behind
+from scalewatt.common.schema_validation import PACKAGE, shipped
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.run_files.run_inventory import set_aside_notes
 from scalewatt.scheduling.job_request import check_requests
@@ -130,6 +131,9 @@ if not workflow.remote_exec:
         print(f"scalewatt: {notice}", file=sys.stderr, flush=True)
 
 
+# A checkout's own code, by a relative path; else that of the installed package.
+CODE = Path("src/scalewatt") if Path("src/scalewatt").is_dir() else PACKAGE
+
 ANY = r"[a-z0-9][A-Za-z0-9._-]*"
 NONE = "(?!)"
 
@@ -160,7 +164,7 @@ def recorded_spec(wildcards):
 
 def code_of(*modules):
     """Return the modules that a rule's numbers come from: a change of one re-runs it."""
-    return list(map(str, modules_behind(*modules, package=Path("src/scalewatt"))))
+    return list(map(str, modules_behind(*modules, package=CODE)))
 
 
 def available(obstacle, files):

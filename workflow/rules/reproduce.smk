@@ -96,7 +96,7 @@ if CLUSTER.simulates:
         input:
             spec=f"{RUN_AGAIN}/spec.json",
             model=scaling_model,
-            published="reference/published_results.csv",
+            published=str(shipped("reference/published_results.csv")),
             code=code_of("scaling.simulation.simulate_run"),
         output:
             multiext(f"{RUN_AGAIN}/", "history.parquet", "events.parquet", "train.log"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from dataclasses import fields
@@ -14,7 +13,7 @@ from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.operating_points import check_ways
 from scalewatt.common.errors import InputError
 from scalewatt.common.rated_powers import check_idle_powers
-from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, schema
+from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, schema, shipped
 from scalewatt.common.untrusted_text import parse_json, unreadable
 from scalewatt.common.yaml_files import read_yaml
 
@@ -254,6 +253,12 @@ def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
     return sentences
 
 
+def campaign_path(cluster: Cluster) -> Path:
+    """Return the path of a cluster file's campaign: the working directory's, or one that came along."""
+    found = shipped(cluster.campaign)
+    return found if found.exists() else Path(cluster.campaign)
+
+
 def carbon_file(cluster: Cluster) -> Path | None:
     """Return the path of a cluster's file of carbon intensity; None without one.
 
@@ -262,8 +267,8 @@ def carbon_file(cluster: Cluster) -> Path | None:
     given = (cluster.carbon_intensity or {}).get("file")
     if given is None:
         return None
-    of_project = PROJECT_ROOT / given
-    return of_project if not os.path.exists(given) and os.path.exists(of_project) else Path(given)
+    found = shipped(given)
+    return found if found.exists() else Path(given)
 
 
 def _cpu_powers(cpu: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import given_cluster
+from scalewatt.campaign.cluster import campaign_path, given_cluster
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.common.errors import InputError
@@ -89,7 +89,7 @@ def plan_campaign(
         raise InputError("--from, --to: expected both, or none")
     cluster, where = _cluster(given)
     intensity = intensity_of(cluster)  # a wrong file is said now, not when runs are made
-    found = load_campaign(campaign or Path(cluster.campaign), cluster)
+    found = load_campaign(campaign or campaign_path(cluster), cluster)
     check_devices(found, cluster)
     forecaster = forecaster_for(found, cluster, model, where)
     used = None if results is None else used_by(found, results)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.cluster import campaign_path, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.energies.integration.rated_power import FACTOR
 from scalewatt.recordings.series import ESTIMATED
@@ -55,7 +55,7 @@ def show_status(
     InputError if the cluster file or the campaign is wrong.
     """
     cluster = load_cluster(profile / "cluster.yaml")
-    found = load_campaign(campaign or Path(cluster.campaign), cluster)
+    found = load_campaign(campaign or campaign_path(cluster), cluster)
     while True:
         status = campaign_status(found, cluster, results, work or Path(cluster.work_root))
         if as_json:

@@ -16,7 +16,7 @@ import numpy as np
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.schema_validation import shipped
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.scaling.model.cost_terms import Array, Load, load_of_spec
 from scalewatt.scaling.model.kind_model import DEVIATIONS, KindModel, repeated
@@ -113,8 +113,8 @@ def model_path(path: str | Path | None) -> Path | None:
     """
     if path is None:
         return None
-    found = Path(path)
-    return PROJECT_ROOT / found if not found.exists() and (PROJECT_ROOT / found).exists() else found
+    found = shipped(str(path))
+    return found if found.exists() else Path(path)
 
 
 def forecaster_of(path: str | Path | None) -> Forecaster | None:
