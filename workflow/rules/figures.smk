@@ -142,7 +142,7 @@ rule report:
         tables=rules.tables.input,
         table1=TABLE1,
         figures=rules.figures.input,
-        claims=CLAIMS,
+        claims=RESULT_SET.claims_files,
         plan=PLANNED,
         prediction=PREDICTED,
         code=REPORT_CODE,

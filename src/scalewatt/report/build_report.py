@@ -80,7 +80,7 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     if _OF_THE_MODEL in results.tables:
         figures.append(_figure(_OF_THE_MODEL, results))
     shown = table_parts(results, definition)
-    claims = claims_of(results.rows("claims"))
+    claims = claims_of(results.rows("claims")) if definition.claims else []
     return {
         "campaign": definition.campaign,
         "maker": provenance_section.maker(),

@@ -97,6 +97,11 @@ class Column:
         return _cell(value, number(value * factor if isinstance(value, float) else value))
 
 
+def in_unit(words: str, unit: str) -> str:
+    """Return a heading as it reads with a unit: GPU hours that are given in minutes are GPU time."""
+    return words.replace("hours", "time") if unit in ("min", "s") else words
+
+
 def grid(
     name: str,
     says: str,
@@ -112,7 +117,8 @@ def grid(
         if one.optional and all(value is None for value in values):
             continue
         suited = unit_for(values if one.unit else (), one.unit)
-        headings.append(f"{one.heading} ({suited.name})" if one.unit else one.heading)
+        heading = in_unit(one.heading, suited.name)
+        headings.append(f"{heading} ({suited.name})" if one.unit else heading)
         cells.append([one.cell(row, suited.factor) for row in rows])
         texts_ = [_stored(cell) for cell in cells[-1]] if one.text else values
         shown[f"{one.heading} ({one.unit})" if one.unit else one.heading] = texts_

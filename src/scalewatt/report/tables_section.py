@@ -90,6 +90,12 @@ def _levels(results: Results, *levels: str) -> pd.DataFrame:
     return plan[plan["level"].isin(levels)]
 
 
+def _scaling(results: Results) -> pd.DataFrame:
+    """Return the points of series with several n: the only one of a series tells nothing of scaling."""
+    rows = results.rows("scaling")
+    return rows[rows.groupby("series")["gpus"].transform("nunique") > 1]
+
+
 def _sums(results: Results) -> pd.DataFrame:
     rows = _levels(results, "device", "campaign")
     return rows.assign(device=[device or "all" for device in rows["device"]])
@@ -184,6 +190,7 @@ _KINDS = (
             *(*_RATIOS, *_OPEN_RATIO, *_ORIGIN),
         ),
         headings=_RATIOS,
+        rows=_scaling,
     ),
     _Kind(
         "comparisons",
@@ -361,6 +368,8 @@ def _part(kind: _Kind, results: Results) -> Part:
     if table.empty and kind.source == "comparisons":
         says = "No training was done on two devices, so none are compared."
         return replace(part, says=says)
+    if kind.source == "scaling" and _scaling(results).empty:
+        return replace(part, says="No series has a second n, so nothing is said of scaling.")
     columns = [_column(kind, name, words_of(results)) for name in kind.columns]
     rows = kind.rows(results) if kind.rows else results.rows(kind.source)
     title = kind.title or kind.heading
