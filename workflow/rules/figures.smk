@@ -111,7 +111,7 @@ rule run_pages:
 
 REPORT_CODE = code_of("report.build_report") + [
     str(path)
-    for path in sorted(Path("src/scalewatt/report").iterdir())
+    for path in sorted(Path("src/scalewatt/report").rglob("*"))
     if path.suffix in (".css", ".js", ".j2")
 ]
 
