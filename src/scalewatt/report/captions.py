@@ -20,8 +20,8 @@ from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES, left_out_sente
 from scalewatt.results.text.metric_labels import metric_label
 from scalewatt.results.text.number_format import count, number, unit_for, with_unit
 
-_MOST_NAMED, _MOST_LABELS = 2, 6
-"""Configurations or runs, and series, that a caption names; of more it tells the number."""
+_MOST_NAMED, _MOST_LABELS, _MOST_FRONTS = 2, 6, 4
+"""Configurations or runs, series, and fronts that a caption names; of more it tells the number."""
 Captions = Callable[[pd.DataFrame, str], list[str]]
 
 _TITLES = {
@@ -329,6 +329,7 @@ def _pareto(rows: pd.DataFrame, _word: str) -> list[str]:
         f"{count(rows['configuration'].nunique(), 'configuration')}; Pareto-optimal points are joined: "
         "by their means, no comparable point is at least as good in both and better in one."
     ]
+    fronts = []
     for panel, own in data.groups(rows[rows["non_dominated"].eq(True)], "panel"):
         of_energy = own["x_name"].iloc[0] == "energy_kwh"
         kinds = _by_kind(own) if of_energy else [("", own)]
@@ -337,15 +338,18 @@ def _pareto(rows: pd.DataFrame, _word: str) -> list[str]:
             model = model_words(records(own.head(1))[0])
             on_front = count(len(points), "configuration")
             ends = _front_ends(points, "kWh" if of_energy else "h")
-            parts.append(f"{panel}, {model}{of}: {on_front} on the front, from {ends}.")
-    return [*parts, *_unequal(rows)]
+            fronts.append(f"{panel}, {model}{of}: {on_front} on the front, from {ends}.")
+    more = len(fronts) - _MOST_FRONTS
+    told = [f"{count(more, 'further front')}: in the table."] if more > 0 else []
+    return [*parts, *fronts[:_MOST_FRONTS], *told, *_unequal(rows)]
 
 
 def _front_ends(points: pd.DataFrame, unit: str) -> str:
     cheap, good = records(points.nsmallest(1, "x"))[0], _best(points, "y")
     ends = [cheap] if cheap == good else [cheap, good]
     return " to ".join(
-        f"{number(row['y'])} for {with_unit(row['x'], unit)} ({row['configuration']})"
+        f"{number(row['y'])} for {with_unit(row['x'], unit)} (n = {row['gpus']}, LBS "
+        f"{row['local_batch_size']})"
         for row in ends
     )
 

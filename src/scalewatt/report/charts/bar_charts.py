@@ -19,6 +19,7 @@ from scalewatt.report.charts.chart_types import (
     series_of,
 )
 from scalewatt.report.charts.curve_charts import OF_BARS, point_names
+from scalewatt.report.summary_section import model_words
 from scalewatt.results.figures.figure_schema import panel_letter
 
 _DARK_KINDS = {"gpu": "#a9c8f7", "cpu": "#f58a72", "ram": "#52d0b7", "node": "#7fa8d8"}
@@ -99,12 +100,8 @@ def variants_chart(frame: pd.DataFrame) -> Chart | None:
         places = places[places["x"].notna()]
         if places.empty:
             continue
-        first = own.iloc[0]
-        model = (
-            first["model"] if first["phase"] == "train" else f"{first['model']} ({first['phase']})"
-        )
         x = fitted("÷ that of the baseline", "linear", [*ends_of(places, "x"), 1.0])
-        title = f"{model}: beside the baseline"
+        title = f"{model_words(own.iloc[0])}: beside the baseline"
         panels.append(
             Panel(panel_letter(len(panels)), x, Axis(""), places, SLOTS, title, line_at=1.0)
         )

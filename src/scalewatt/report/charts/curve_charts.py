@@ -37,9 +37,11 @@ def point_names(rows: pd.DataFrame) -> list[str]:
 def scaling_chart(frame: pd.DataFrame) -> Chart | None:
     """Return the chart of a figure of curves; None without any point."""
     points = data.points_of(frame)
+    if points.empty:
+        return None
     lone, unlike = data.lone_speedups(points), data.unlike_metrics(points)
     points = points[~lone & ~unlike].sort_values(["gpus", "x"], kind="stable")
-    shown = [one for one in PANELS[frame.attrs["figure"]] if _rows(points, one).shape[0]]
+    shown = [one for one in PANELS[frame["figure"].iloc[0]] if _rows(points, one).shape[0]]
     labels = data.series_labels(data.drawable(frame))
     panels = tuple(_panel(one, points, frame) for one in shown)
     kind = data.options(frame).error_bars

@@ -21,6 +21,7 @@ from scalewatt.report.charts.chart_types import (
     series_of,
 )
 from scalewatt.report.charts.curve_charts import OF_BARS, point_names
+from scalewatt.report.summary_section import model_words
 from scalewatt.results.figures.figure_schema import panel_letter
 from scalewatt.results.figures.operating_points_table import TRAINING
 
@@ -51,7 +52,7 @@ def pareto_chart(frame: pd.DataFrame) -> Chart | None:
             fitted(prose.metric_words(rows), "linear", ends_of(places, "y")),
         )
         against = "energy" if of_energy else "run time"
-        title = f"{first['model']}: {axes[1].title} against {against}"
+        title = f"{model_words(first)}: {axes[1].title} against {against}"
         panels.append(Panel(letter, *axes, places, POINTS, title))
     labels = data.series_labels(points)
     return Chart(series_of(labels), tuple(panels)) if panels else None
@@ -128,8 +129,7 @@ def operating_chart(frame: pd.DataFrame) -> Chart | None:
         places = _with_ends(places, ordered, "y", "energy_j", energy[1])
         x = fitted(f"Time per {per} ({time[0]})", "linear", ends_of(places, "x"))
         y = fitted(f"Energy per {per} ({energy[0]})", "linear", ends_of(places, "y"))
-        what = model if phase == "train" else f"{model} ({phase})"
-        heading = f"{what}: {y.title} against time"
+        heading = f"{model_words({'model': model, 'phase': phase})}: {y.title} against time"
         panels.append(Panel(panel_letter(len(panels)), x, y, places, POINTS, heading))
     return Chart(series_of(labels), tuple(panels)) if panels else None
 

@@ -8,6 +8,7 @@ from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose
 from scalewatt.report.charts.chart_types import LINES, Chart, Panel, fitted, run_target, series_of
 from scalewatt.report.charts.curve_charts import point_names
+from scalewatt.report.summary_section import model_words
 from scalewatt.results.figures.figure_schema import panel_letter
 
 COSTS = {"energy_kwh": "energy_kwh", "time_h": "runtime_h"}
@@ -27,7 +28,6 @@ def learning_chart(frame: pd.DataFrame) -> Chart | None:
             rows = own[own[cost].notna() & own["metric"].notna()]
             if rows.empty:
                 continue
-            first = rows.iloc[0]
             shown = prose.quantity(quantity, data.gpu_word(frame), None).fitting(
                 rows[cost].to_list()
             )
@@ -48,11 +48,6 @@ def learning_chart(frame: pd.DataFrame) -> Chart | None:
                 }
             )
             metric = prose.metric_words(rows)
-            what = (
-                first["model"]
-                if first["phase"] == "train"
-                else f"{first['model']} ({first['phase']})"
-            )
             words = "energy" if cost == "energy_kwh" else "time"
             panels.append(
                 Panel(
@@ -61,7 +56,7 @@ def learning_chart(frame: pd.DataFrame) -> Chart | None:
                     fitted(metric, "linear", places["y"]),
                     places,
                     LINES,
-                    f"{what}: {metric} against {words}",
+                    f"{model_words(rows.iloc[0])}: {metric} against {words}",
                 )
             )
     return Chart(series_of(data.series_labels(points)), tuple(panels)) if panels else None

@@ -23,6 +23,11 @@ Spec = dict[str, Any]
 HEIGHT = 260
 _STEP = {BARS: 17, SLOTS: 30}
 _NUMBER = "abs(datum.value) >= 1e4 ? format(datum.value, '.3~s') : format(datum.value, '.6~r')"
+_FEW = (
+    "domain('{field}')[1] < 8 * domain('{field}')[0] || indexof([1, 2, 5], "
+    "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) >= 0 ? ({number}) : ''"
+)
+"""On a log axis of a decade and more only 1, 2, 5, 10, 20, … have their number."""
 _SCALES: dict[str, Spec] = {
     "linear": {"type": "linear", "zero": False},
     "log": {"type": "log"},
@@ -134,7 +139,7 @@ def _slots(panel: Panel, chart: Chart) -> list[Spec]:
 
 
 def _markers(panel: Panel, chart: Chart) -> Spec:
-    mark = {"type": "point", "size": 62, "strokeWidth": 1.4, "cursor": "pointer"}
+    mark = {"type": "point", "size": 62, "opacity": 1, "strokeWidth": 1.4, "cursor": "pointer"}
     layer = _layer(panel, chart, mark)
     layer["encoding"] |= {
         "shape": _by_series(chart, "shape"),
@@ -213,7 +218,8 @@ def _position(axis: Axis, field: str) -> Spec:
     scale = {**_SCALES[axis.scale], "nice": False}
     if axis.domain:
         scale["domain"] = list(axis.domain)
-    look: Spec = {"labelExpr": _NUMBER, "title": axis.title if field == "x" else None}
+    words = _NUMBER if axis.scale != "log" else _FEW.format(field=field, number=_NUMBER)
+    look: Spec = {"labelExpr": words, "title": axis.title if field == "x" else None}
     look |= {"values": list(axis.ticks)} if axis.ticks else {"tickCount": 6}
     return {"field": field, "type": "quantitative", "scale": scale, "axis": look}
 
