@@ -1,4 +1,5 @@
-# The paper's claims, checked on the campaign's results.
+# The paper's claims, checked on the campaign's results. Without a model of the paper they are no
+# part of `all`, of the report and of the manifest; the target `claims` makes them all the same.
 #   in   tables/{runs,configurations}.parquet, tables/figure5.parquet where the
 #        campaign has it, provenance.json of the runs, the tables of reference/ that decide verdicts
 #   out  tables/claims.{parquet,csv,md,json}

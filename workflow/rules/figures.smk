@@ -111,7 +111,7 @@ rule run_pages:
 
 REPORT_CODE = code_of("report.build_report") + [
     str(path)
-    for path in sorted((CODE / "report").iterdir())
+    for path in sorted((CODE / "report").rglob("*"))
     if path.suffix in (".css", ".js", ".j2")
 ]
 
@@ -142,7 +142,7 @@ rule report:
         tables=rules.tables.input,
         table1=TABLE1,
         figures=rules.figures.input,
-        claims=CLAIMS,
+        claims=RESULT_SET.claims_files,
         plan=PLANNED,
         prediction=PREDICTED,
         code=REPORT_CODE,

@@ -36,7 +36,7 @@ if not (CAMPAIGN.imported and came_with([MANIFEST])):
             rules.figures.input,
             TABLE1,
             rules.tables.input,
-            CLAIMS,
+            RESULT_SET.claims_files,
             PLANNED,
             PREDICTED,
             rules.run_pages.input,

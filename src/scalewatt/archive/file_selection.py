@@ -16,7 +16,7 @@ from scalewatt.reproduction.manifests import ALL_RUNS, MANIFEST, Given, read_man
 from scalewatt.results.tables.read_table import RUN_KEY, read_checked
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import LATER, RUNS
-from scalewatt.results.text.number_format import listed
+from scalewatt.results.text.number_format import count, listed
 
 _OF_RUN = ("spec.json", "history.parquet", "events.parquet", "provenance.json")
 """Files of a run folder; without its recordings (perun/), weights and log."""
@@ -156,7 +156,7 @@ def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterat
     if len(runs) < planned:
         left = {(r.configuration.id, r.repeat) for r in campaign.runs()} - set(runs)
         named = ", ".join(f"{configuration} {repeat}" for configuration, repeat in sorted(left)[:3])
-        yield f"{len(left)} of {planned} runs: {named}{', …' if len(left) > 3 else ''}"
+        yield f"{len(left)} of {count(planned, 'run')}: {named}{', …' if len(left) > 3 else ''}"
     for name in campaign.figures:
         wanted = [f"tables/{name}.parquet", f"figures/{name}.svg"]
         if name == "table1":
@@ -167,8 +167,9 @@ def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterat
         run for run in runs if not (results / "figures/runs" / run[0] / f"{run[1]}.svg").exists()
     ]
     if pages:
-        yield f"pages of {len(pages)} of {len(runs)} runs"
-    for path in ("tables/claims.csv", "report.html", "manifest.json"):
+        yield f"pages of {len(pages)} of {count(len(runs), 'run')}"
+    claims = ("tables/claims.csv",) if campaign.has_papers_models else ()
+    for path in (*claims, "report.html", "manifest.json"):
         if not (results / path).exists():
             yield path
 

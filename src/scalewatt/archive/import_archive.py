@@ -31,6 +31,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import require_space, write_text
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.reproduction.manifests import REFERENCE, ArchiveManifest
+from scalewatt.results.text.number_format import count
 
 _OF_CAMPAIGN = (".yaml", SUFFIX, ".exclusions.csv")
 _MUST = (".yaml", SUFFIX)
@@ -77,7 +78,7 @@ def import_archive(
             _place(folder, own, results, campaigns)
     written = f"written by scalewatt {manifest.scalewatt}, this is {__version__}"
     return [
-        f"imported: {manifest.runs} runs of the campaign {own}, in {results / own}",
+        f"imported: {count(manifest.runs, 'run')} of the campaign {own}, in {results / own}",
         *_incomplete(manifest),
         *([] if manifest.scalewatt == __version__ else [written]),
         *_next(campaign, campaigns / f"{own}.yaml", results / own),
@@ -229,9 +230,9 @@ def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
 
 def _sound(path: Path, manifest: ArchiveManifest) -> str:
     total = sum(one.bytes for one in manifest.files.values())
-    runs = f", {manifest.runs} runs" if manifest.kind != REFERENCE else ""
+    runs = f", {count(manifest.runs, 'run')}" if manifest.kind != REFERENCE else ""
     return (
-        f"{path}: sound: {manifest.kind} {manifest.name}{runs}, {len(manifest.files)} files, "
+        f"{path}: sound: {manifest.kind} {manifest.name}{runs}, {count(len(manifest.files), 'file')}, "
         f"{total} bytes, each as in its manifest"
     )
 
@@ -245,11 +246,12 @@ def _incomplete(manifest: ArchiveManifest) -> list[str]:
 
 def _next(campaign: Campaign, file: Path, results: Path) -> list[str]:
     drawn = next((name for name in campaign.figures if name != "table1"), "figures")
+    claims = f"  scalewatt claims --results {results} --campaign {file}"
     return [
         "nothing of it is trained here; to check, draw, validate and view it:",
         f"  scalewatt reproduce --campaign {file}",
         f"  snakemake --profile profiles/local {drawn} --config campaign={file}",
-        f"  scalewatt claims --results {results} --campaign {file}",
+        *([claims] if campaign.has_papers_models else []),
         f"  scalewatt status --campaign {file}",
     ]
 

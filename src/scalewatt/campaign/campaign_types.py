@@ -301,6 +301,10 @@ class Imported:
     """What it was called where it ran; None if it has that name here."""
 
 
+PAPERS_MODELS = ("resnet50", "fourcastnet")
+"""The names of the paper's models in campaigns."""
+
+
 @dataclass(frozen=True)
 class Campaign:
     """Everything one configuration file asks for."""
@@ -336,6 +340,11 @@ class Campaign:
     def series_of(self, configuration: str) -> list[str]:
         """Return names of the series that share a configuration."""
         return [s.name for s in self.series.values() if configuration in s.points.values()]
+
+    @property
+    def has_papers_models(self) -> bool:
+        """Return True if it trains a model of the paper, which the paper's claims are about."""
+        return any(series.model in PAPERS_MODELS for series in self.series.values())
 
     def devices(self) -> set[str]:
         """Return names of the devices it runs on."""

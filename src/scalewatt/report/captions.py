@@ -20,6 +20,8 @@ from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES, left_out_sente
 from scalewatt.results.text.metric_labels import metric_label
 from scalewatt.results.text.number_format import count, number, unit_for, with_unit
 
+_MOST_NAMED, _MOST_LABELS, _MOST_FRONTS = 2, 6, 4
+"""Configurations or runs, series, and fronts that a caption names; of more it tells the number."""
 Captions = Callable[[pd.DataFrame, str], list[str]]
 
 _TITLES = {
@@ -82,7 +84,28 @@ def caption(name: str, frame: pd.DataFrame) -> str:
         points = len(published.drop_duplicates(["series", "configuration"]))
         parts = [*parts, f"{count(points, 'published point')} beside ours."]
     notes = [str(note) for note in table.get("notes") or []]
-    return " ".join([*parts, *notes, *left_out_sentences(table)])
+    return " ".join([*parts, *notes, *_left_out(table)])
+
+
+def _left_out(table: dict[str, Any]) -> list[str]:
+    """Return how much is missing or excluded; section Data quality names long lists."""
+    parts = []
+    for key, start, what in (
+        ("missing", "No finished run of", "configuration"),
+        ("excluded", "Excluded:", "run"),
+    ):
+        found = table.get(key) or []
+        if len(found) > _MOST_NAMED:
+            parts.append(f"{start} {count(len(found), what)} (named under Data quality).")
+        else:
+            parts += left_out_sentences({key: found})
+    return parts
+
+
+def _span_of(gpus: pd.Series, word: str) -> str:
+    """Return `1 to 8 GPUs`, or `2 GPUs` where all have as many."""
+    least, most = gpus.min(), gpus.max()
+    return f"{least} to {prose.counted(most, word)}" if least < most else prose.counted(most, word)
 
 
 def _parts_of(name: str, table: dict[str, Any]) -> Captions:
@@ -117,8 +140,7 @@ def _unequal(rows: pd.DataFrame) -> list[str]:
 def _procedures(rows: pd.DataFrame, word: str) -> list[str]:
     return [
         "How batch sizes, samples and updates change as n grows, in "
-        f"{rows['series'].nunique()} series "
-        f"from {prose.counted(rows['gpus'].min(), word)} to {prose.counted(rows['gpus'].max(), word)}. "
+        f"{rows['series'].nunique()} series, {_span_of(rows['gpus'], word)}. "
         "Drawn from the campaign's definitions; nothing in it is measured."
     ]
 
@@ -143,10 +165,10 @@ def _power(rows: pd.DataFrame, word: str) -> list[str]:
 def _curves(rows: pd.DataFrame, word: str, metric_name: str | None) -> list[str]:
     labels = data.series_labels(rows)
     points = rows[data.has_value(rows)]
+    named = f" ({'; '.join(labels.values())})" if len(labels) <= _MOST_LABELS else ""
     parts = [
-        f"{len(labels)} series ({'; '.join(labels.values())}), "
-        f"{count(rows['configuration'].nunique(), 'configuration')}, "
-        f"{prose.counted(rows['gpus'].min(), word)} to {prose.counted(rows['gpus'].max(), word)}.",
+        f"{len(labels)} series{named}, "
+        f"{count(rows['configuration'].nunique(), 'configuration')}, {_span_of(rows['gpus'], word)}.",
         _best_speedup(points, labels, word),
         *_ranges(points, "energy_kwh", "Energy", "kWh"),
         *_ranges(points, "p_gpuh_kw", f"Energy per {prose.singular(word)} hour", "kW"),
@@ -177,7 +199,7 @@ def _best_speedup(points: pd.DataFrame, labels: dict[str, str], word: str) -> st
         points["gpus"] > smallest
     ]
     if later.empty:
-        return "No speed-up was measured: each series has one n." if len(points) else ""
+        return ""
     best = records(later.nlargest(1, "ratio"))[0]
     share = 100 * best["y"] / best["gpus"]
     return (
@@ -307,6 +329,7 @@ def _pareto(rows: pd.DataFrame, _word: str) -> list[str]:
         f"{count(rows['configuration'].nunique(), 'configuration')}; Pareto-optimal points are joined: "
         "by their means, no comparable point is at least as good in both and better in one."
     ]
+    fronts = []
     for panel, own in data.groups(rows[rows["non_dominated"].eq(True)], "panel"):
         of_energy = own["x_name"].iloc[0] == "energy_kwh"
         kinds = _by_kind(own) if of_energy else [("", own)]
@@ -315,15 +338,18 @@ def _pareto(rows: pd.DataFrame, _word: str) -> list[str]:
             model = model_words(records(own.head(1))[0])
             on_front = count(len(points), "configuration")
             ends = _front_ends(points, "kWh" if of_energy else "h")
-            parts.append(f"{panel}, {model}{of}: {on_front} on the front, from {ends}.")
-    return [*parts, *_unequal(rows)]
+            fronts.append(f"{panel}, {model}{of}: {on_front} on the front, from {ends}.")
+    more = len(fronts) - _MOST_FRONTS
+    told = [f"{count(more, 'further front')}: in the table."] if more > 0 else []
+    return [*parts, *fronts[:_MOST_FRONTS], *told, *_unequal(rows)]
 
 
 def _front_ends(points: pd.DataFrame, unit: str) -> str:
     cheap, good = records(points.nsmallest(1, "x"))[0], _best(points, "y")
     ends = [cheap] if cheap == good else [cheap, good]
     return " to ".join(
-        f"{number(row['y'])} for {with_unit(row['x'], unit)} ({row['configuration']})"
+        f"{number(row['y'])} for {with_unit(row['x'], unit)} (n = {row['gpus']}, LBS "
+        f"{row['local_batch_size']})"
         for row in ends
     )
 

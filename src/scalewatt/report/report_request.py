@@ -32,6 +32,8 @@ class Definition:
     """True if missing runs are left out on purpose."""
     remeasured: tuple[dict[str, Any], ...] = ()
     """Rows of `remeasure` of the campaign's table of exclusions."""
+    claims: bool = True
+    """True if the page shows the paper's claims: the campaign has a model of the paper."""
 
     def command(self, target: str) -> str:
         """Return the command that regenerates a target of this campaign."""
@@ -58,6 +60,7 @@ def report_definition(
             basis=tuple(basis),
             results_only=bool(results_only),
             remeasured=tuple(remeasured),
+            claims=campaign.has_papers_models,
         )
     )
     return definition | {name: list(definition[name]) for name in _LISTS}

@@ -8,6 +8,7 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.load import check_devices
 from scalewatt.common.errors import InputError
+from scalewatt.results.text.number_format import count
 from scalewatt.targets.result_set import ResultSet, came_with
 
 
@@ -111,7 +112,7 @@ def notices(results: ResultSet, cluster_file: str) -> list[str]:
     if campaign.imported:
         left_out = [name for name in campaign.figures if name not in results.figures]
         lost = runs - sum(map(len, results.pages.values()))
-        left_out += [f"pages of {lost} runs"] if lost else []
+        left_out += [f"pages of {count(lost, 'run')}"] if lost else []
         if left_out:
             found.append(
                 f"{campaign.path}: imported without traces, so left out: {', '.join(left_out)}"

@@ -130,6 +130,16 @@ class ResultSet:
             files += self.idle_table[:1]
         return files
 
+    @property
+    def claims_files(self) -> list[str]:
+        """Return what the target `all`, report and manifest have of the paper's claims.
+
+        Nothing without a model of the paper; the target `claims` checks them all the same.
+        """
+        if not self.campaign.has_papers_models:
+            return []
+        return [f"{self.folder}/tables/claims{s}" for s in (".csv", ".parquet", ".md", ".json")]
+
     def table_files(self, name: str) -> list[str]:
         """Return the files of a table."""
         suffixes = _TABLE_SUFFIXES.get(name, (".parquet", ".csv"))
