@@ -44,8 +44,8 @@ from scalewatt.scaling.planning import plan_table, prediction_table
 from scalewatt.training.history import HISTORY_SCHEMA
 
 README = ROOT / "README.md"
-TABLES = ROOT / "docs" / "tables.md"
-DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
+TABLES = ROOT / "docs" / "tables"
+DOCUMENTS = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
 SCHEMAS: dict[str, pa.Schema] = {
     "tables/runs.parquet": results_schema.RUNS,
@@ -104,21 +104,22 @@ def text(path: Path) -> str:
 
 
 def name(path: Path) -> str:
-    return path.name
+    return str(path.relative_to(ROOT))
 
 
-# --- docs/tables.md -----------------------------------------------------------------------------
+# --- docs/tables --------------------------------------------------------------------------------
 
 
-def sections() -> dict[str, str]:
-    """Heading and body of every section of docs/tables.md."""
-    parts = re.split(r"^## (.+)$", text(TABLES), flags=re.MULTILINE)
-    return {html.unescape(head): body for head, body in zip(parts[1::2], parts[2::2], strict=True)}
+@cache
+def table_pages() -> dict[str, str]:
+    """Heading and body of every page in docs/tables."""
+    pages = [text(path).removeprefix("# ").split("\n", 1) for path in TABLES.glob("*.md")]
+    return {html.unescape(head): body for head, body in pages}
 
 
 def columns(heading: str) -> list[list[str]]:
-    """The cells [column, type, unit, meaning, null] of a section, patterns written out."""
-    body = sections()[heading]
+    """The cells [column, type, unit, meaning, null] of a table's page, patterns written out."""
+    body = table_pages()[heading]
     found = []
     for line in body.splitlines():
         if line.startswith("| `"):
@@ -141,7 +142,22 @@ def test_every_table_of_the_code_is_documented() -> None:
     written = [v for module in modules for v in vars(module).values() if isinstance(v, pa.Schema)]
     documented = list(SCHEMAS.values())
     assert all(any(one is other for other in documented) for one in [*written, EVENTS_SCHEMA])
-    assert set(sections()) == {*SCHEMAS, "Flags"}
+    assert set(table_pages()) == {*SCHEMAS, "Flags"}
+
+
+def test_the_index_of_tables_has_one_line_for_each_page_and_names_its_file() -> None:
+    index = text(ROOT / "docs" / "tables.md")
+    listed = re.findall(r"^\| \[(.+?)\]\(tables/(.+?)\.md\) \| \S", index, flags=re.MULTILINE)
+    assert all(shown == file for shown, file in listed)
+    assert sorted(file for _, file in listed) == sorted(path.stem for path in TABLES.glob("*.md"))
+
+
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.md")), ids=lambda path: path.stem)
+def test_a_page_links_the_tables_that_its_columns_refer_to(path: Path) -> None:
+    """A column that is explained "as in runs" is one click away."""
+    others = {other.stem for other in TABLES.glob("*.md")} - {path.stem}
+    referred = set(re.findall(r"\b[Aa]s in (?:the )?(\w+)", text(path))) & others
+    assert referred <= set(re.findall(r"\]\((\w+)\.md\)", text(path)))
 
 
 @pytest.mark.parametrize("heading", SCHEMAS)
@@ -175,7 +191,7 @@ def test_every_flag_is_documented_and_no_other() -> None:
         given |= set(
             re.findall(r"^[A-Z_]+ = \"(\w+)\"\n\"\"\"Flag of", text(path), flags=re.MULTILINE)
         )
-    documented = re.findall(r"^\| `(\w+)` \|", sections()["Flags"], flags=re.MULTILINE)
+    documented = re.findall(r"^\| `(\w+)` \|", table_pages()["Flags"], flags=re.MULTILINE)
     assert len(given) > 30
     assert sorted(documented) == sorted(given)
 
