@@ -24,10 +24,11 @@ RENAMED = {
 }
 """Pages whose place on the site is not their place below docs/."""
 
-ASSETS = ("iframe-worker.js",)
+ASSETS = ("iframe-worker.js", "extra.css")
 """Files beside this one that the pages load."""
 
 _FENCE = re.compile(r"(^ *```.*?^ *```[ ]*$)", re.MULTILINE | re.DOTALL)
+_CODE_IN_TABLE = re.compile(r"^\|.*`.*\\\|.*`.*$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -54,11 +55,26 @@ def relinked(text: str, source: Path, places: Mapping[Path, str], root: Path) ->
         return f"`{name}`" if name.endswith(bare) else f"{label} (`{name}`)"
 
     parts = _FENCE.split(text)
-    return "".join(part if index % 2 else _LINK.sub(link, part) for index, part in enumerate(parts))
+    parts[::2] = [bars(_LINK.sub(link, part)) for part in parts[::2]]
+    return "".join(parts)
+
+
+def bars(text: str) -> str:
+    r"""Take the backslash of `\|` in code within a table, which the site would show."""
+
+    def row(found: re.Match[str]) -> str:
+        return re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), found[0])
+
+    return _CODE_IN_TABLE.sub(row, text)
 
 
 def lay_out(root: Path, folder: Path) -> None:
-    """Write all pages and images of the site to an empty folder."""
+    """Write all pages and images of the site to a folder, in place of those of last time.
+
+    A folder with anything else in it is refused (SystemExit).
+    """
+    if folder.exists() and any(folder.iterdir()) and not (folder / ASSETS[0]).exists():
+        raise SystemExit(f"{folder}: has files that are not of the site; expected: an empty folder")
     shutil.rmtree(folder, ignore_errors=True)
     known = places(root)
     for source, place in known.items():

@@ -384,6 +384,18 @@ def test_the_citation_is_of_this_version_and_licence() -> None:
     assert text(ROOT / "LICENSE").startswith("BSD 3-Clause License")
 
 
+# --- continuous integration ---------------------------------------------------------------------
+
+
+def test_the_workflow_on_github_calls_ci_run_and_its_actions_are_pinned() -> None:
+    (job,) = yaml.safe_load(text(ROOT / ".github" / "workflows" / "ci.yml"))["jobs"].values()
+    assert job["steps"][-1] == {"run": ".ci/run"}
+    used = [step["uses"] for step in job["steps"] if "uses" in step]
+    assert used and all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action) for action in used)
+    python = re.search(r"^PYTHON \?= (\S+)$", text(ROOT / "Makefile"), flags=re.MULTILINE)
+    assert python and f"{python[1]}-venv" in job["steps"][0]["run"]
+
+
 # --- links --------------------------------------------------------------------------------------
 
 

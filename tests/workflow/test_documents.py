@@ -45,7 +45,7 @@ OWN_TORCH = (
     "tests/workflow/test_own_torch.py"
     "::test_a_node_with_its_own_torch_has_neither_snakemake_nor_an_installed_scalewatt"
 )
-SITE = "tests/unit/test_docs_site.py::test_the_site_is_built_without_a_warning"
+SITE = "tests/workflow/test_docs_site.py::test_the_site_is_built_without_a_warning"
 COMPLETION = "tests/unit/test_completion.py::test_the_documents_lines_leave_a_file_for_each_shell"
 DOCTOR = "tests/unit/test_doctor.py"
 EXAMINED = f"{DOCTOR}::test_the_command_examines_this_machine_and_perun_really_samples"
@@ -55,6 +55,8 @@ AGAIN = (
 )
 THIRD = "tests/workflow/test_third_model.py"
 ELSEWHERE = {
+    # Its two commands.
+    "make docs": SITE,
     # Its Snakemake command with a smaller campaign.
     "make demo": CHAIN,
     # All of its jobs as a dry run there; some of its runs to the report.
