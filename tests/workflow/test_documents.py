@@ -45,6 +45,7 @@ OWN_TORCH = (
     "tests/workflow/test_own_torch.py"
     "::test_a_node_with_its_own_torch_has_neither_snakemake_nor_an_installed_scalewatt"
 )
+SITE = "tests/workflow/test_docs_site.py::test_the_site_is_built_without_a_warning"
 COMPLETION = "tests/unit/test_completion.py::test_the_documents_lines_leave_a_file_for_each_shell"
 DOCTOR = "tests/unit/test_doctor.py"
 EXAMINED = f"{DOCTOR}::test_the_command_examines_this_machine_and_perun_really_samples"
@@ -54,6 +55,8 @@ AGAIN = (
 )
 THIRD = "tests/workflow/test_third_model.py"
 ELSEWHERE = {
+    # Its two commands.
+    "make docs": SITE,
     # Its Snakemake command with a smaller campaign.
     "make demo": CHAIN,
     # All of its jobs as a dry run there; some of its runs to the report.
@@ -119,6 +122,7 @@ ELSEWHERE = {
 }
 NO_TEST = {
     # No test types these; what stands here in place of one is all there is.
+    "pip install .": "nobody yet: pyproject.toml names no dependencies so far",
     "make setup": ".ci/run: `make lint` begins with it",
     "make lint": ".ci/run",
     "make test": ".ci/run",
@@ -208,6 +212,12 @@ def for_horeka(folder: Path) -> None:
     (folder / "campaigns" / "first.yaml").write_text(found)
 
 
+def for_readme(folder: Path) -> None:
+    campaign_of("README.md", "campaigns/my-study.yaml")(folder)
+    (folder / "mynet").mkdir()
+    (folder / "mynet" / "train.py").write_text(PLAIN)
+
+
 def for_script(folder: Path) -> None:
     campaign_of("docs/your-script.md", "campaigns/mine.yaml")(folder)
     (folder / "mynet" / "lib").mkdir(parents=True)
@@ -231,7 +241,8 @@ def for_simulate(folder: Path) -> None:
 
 
 NEEDS: dict[str, Callable[[Path], None]] = {
-    "README.md": campaign_of("README.md", "campaigns/batch-study.yaml"),
+    "README.md": for_readme,
+    "docs/first-campaign.md": campaign_of("docs/first-campaign.md", "campaigns/my-study.yaml"),
     "docs/horeka.md": for_horeka,
     "docs/energy.md": for_energy,
     "docs/register.md": for_register,
