@@ -75,7 +75,7 @@ def print_error(problem: object) -> None:
 
 
 _EXTRAS = {
-    "figures": ("altair", "fontTools", "matplotlib", "seaborn", "vl_convert"),
+    "figures": ("fontTools", "matplotlib", "seaborn", "vl_convert"),
     "workflow": ("snakemake", "snakemake_executor_plugin_slurm"),
     "train": (
         *("PIL", "aiohttp", "eccodes", "fsspec", "h5netcdf", "mpi4py", "perun", "sklearn", "torch"),
