@@ -44,7 +44,7 @@ stop_requested()
 
 
 def last_checkpoint() -> str | None:
-    """Return the newest checkpoint (`*.ckpt`) of this run, for `Trainer.fit(ckpt_path=…)`; None if there is none.
+    """Return the newest checkpoint (`*.ckpt`) of this run, for `Trainer.fit(ckpt_path=…)`; or None.
 
     Looks in SCALEWATT_WORK and the folders below it. A file that a killed process left unfinished is
     skipped.
@@ -173,9 +173,7 @@ class ScalewattCallback:
         self._keep_term()
         self._enter("validate", None)
 
-    def on_save_checkpoint(
-        self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Begin to write a checkpoint; the next batch or epoch ends it."""
         self._enter("checkpoint", _epoch_of(trainer))
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +223,7 @@ def test_samples_updates_and_time_of_an_epoch_give_its_throughput(inside: Path) 
     marks = read_json_lines(inside / events.EVENTS_FILE)
     train_s = [
         later["start_s"] - mark["start_s"]
-        for mark, later in zip(marks, marks[1:], strict=False)
+        for mark, later in pairwise(marks)
         if mark["stage"] == "train"
     ]
     for row, seconds in zip(history(inside), train_s, strict=True):
