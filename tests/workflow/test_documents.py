@@ -134,6 +134,10 @@ PAGES = {
     "docs/add-a-model.md": (
         f"{THIRD}::test_the_campaign_of_the_page_trains_the_model_and_draws_its_figure"
     ),
+    "docs/your-script.md": (
+        "tests/cluster/test_lightning_on_slurm.py"
+        "::test_the_pages_commands_measure_the_script_on_one_and_two_nodes"
+    ),
 }
 BY_HAND = (
     "tests/workflow/test_exclusions_command.py"
@@ -218,13 +222,6 @@ def for_readme(folder: Path) -> None:
     (folder / "mynet" / "train.py").write_text(PLAIN)
 
 
-def for_script(folder: Path) -> None:
-    campaign_of("docs/your-script.md", "campaigns/mine.yaml")(folder)
-    (folder / "mynet" / "lib").mkdir(parents=True)
-    (folder / "mynet" / "train.py").write_text(PLAIN)
-    (folder / "mynet" / "lib" / "layers.py").write_text("")
-
-
 def for_scaling(folder: Path) -> None:
     one_run(folder)
     finished = folder / "results" / "demo"  # not there for what is quick, which needs none
@@ -248,7 +245,6 @@ NEEDS: dict[str, Callable[[Path], None]] = {
     "docs/register.md": for_register,
     "docs/scaling.md": for_scaling,
     "docs/simulate.md": for_simulate,
-    "docs/your-script.md": for_script,
 }
 
 
