@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.campaign_part import part_of
 from scalewatt.campaign.campaign_types import (
     Campaign,
     Cluster,
@@ -14,7 +15,6 @@ from scalewatt.campaign.campaign_types import (
     IdleProbe,
     Series,
 )
-from scalewatt.campaign.campaign_part import part_of
 from scalewatt.campaign.cluster import known_devices, other_device
 from scalewatt.campaign.dataset_rules import check_apart
 from scalewatt.campaign.external_command import CommandExpansion, is_command

@@ -126,7 +126,7 @@ def forecaster_of(path: str | Path | None) -> Forecaster | None:
 
 
 def no_model(where: str, campaign: Campaign) -> InputError:
-    """Return the error that the cluster file `where` names no scaling model, which one fits, how to make one."""
+    """Return the error that the cluster file `where` names no scaling model, and which fits."""
     fitting = [_fitting(where, campaign, path) for path in _shipped()]
     return InputError(
         f"{where}: has no key 'scaling_model', so nothing can be predicted; {''.join(fitting)}"
@@ -147,7 +147,10 @@ def _fitting(where: str, campaign: Campaign, path: Path) -> str:
     asked = {
         (model_key(one.model, one.phase), one.device) for one in campaign.configurations.values()
     }
-    name, devices = path.relative_to(PROJECT_ROOT), ", ".join(sorted({device for _, device in known}))
+    name, devices = (
+        path.relative_to(PROJECT_ROOT),
+        ", ".join(sorted({device for _, device in known})),
+    )
     if not known & asked:
         return f"{name} knows {devices}, and none of this campaign's models on its devices; "
     shown = ", ".join(sorted(f"{model} on {device}" for model, device in known & asked))
