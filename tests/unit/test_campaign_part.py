@@ -16,6 +16,7 @@ from scalewatt.campaign.exclusions import COLUMNS, read_exclusions
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
+from scalewatt.report.report_request import parse_definition, report_definition
 from scalewatt.targets.obstacles import figure_obstacle, idle_obstacle
 from scalewatt.targets.result_set import ResultSet
 
@@ -280,3 +281,17 @@ def test_an_unknown_key_of_config_is_refused_as_such(given: dict[str, object], w
     with pytest.raises(InputError, match=words):
         check_options(given)
     check_options({"only": "a/1", "max_gpus": 4, "campaign": "config.yaml", "devices": {}})
+
+
+def test_the_report_of_one_run_misses_no_other_and_repeats_its_command() -> None:
+    one = "resnet50-a100-n004-lbs0256-full"
+    cluster = replace(load_cluster(HOREKA), only=f"{one}/3", max_gpus=16)
+    given = report_definition(load_campaign(PAPER, cluster), cluster, [], False)
+    definition = parse_definition(given)
+    assert definition.planned == {one: 1} and list(definition.repeats(one)) == [3]
+    assert definition.command("figure2").endswith(
+        f" figure2 --config campaign={PAPER} max_gpus=16 only={one}/3"
+    )
+    whole = report_definition(paper(), load_cluster(HOREKA), [], False)
+    assert "only" not in whole and "limits" not in whole
+    assert list(parse_definition(whole).repeats(one)) == [1, 2, 3, 4, 5]
