@@ -345,12 +345,12 @@ def test_a_snakemake_command_is_right(words: list[str]) -> None:
     assert (ROOT / campaign).exists() or campaign in MADE_BY_THE_USER
 
 
-def test_snakemake_is_shown_with_results_only_another_campaign_and_another_partition() -> None:
+def test_snakemake_is_shown_with_its_limits_another_campaign_and_another_partition() -> None:
     shown = [
         get_argument_parser().parse_args(words).config or [] for words in commands("snakemake")
     ]
     keys = {key for config in shown for key in parse_config(config)}
-    assert keys == {"results_only", "campaign", "devices"}
+    assert keys == {"results_only", "campaign", "devices", "only", "max_gpus"}
 
 
 COMING = {"init", "compare", "--html"}

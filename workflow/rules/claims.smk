@@ -27,7 +27,7 @@ rule claims_table:
     params:
         campaign=str(CAMPAIGN.path),
         stem=f"{RESULTS}/tables/claims",
-        definition=lambda wildcards: canonical(runs_definition(CAMPAIGN, [], [])),
+        definition=lambda wildcards: canonical(runs_definition(CAMPAIGN.whole, [], [])),
     message:
         "claims of the paper"
     shell:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from scalewatt.campaign.cluster import (
     carbon_file,
+    check_options,
     is_results_only,
     known_devices,
     parse_cluster,
@@ -60,6 +61,7 @@ if not workflow.remote_exec:
     # Snakemake reads 1:30:00 as 5400, and of a key given twice the last.
     for path in workflow.configfiles:
         checked(read_yaml, os.path.relpath(path))
+    checked(check_options, workflow.config_settings.config)
 CLUSTER = checked(parse_cluster, config, CLUSTER_FILE or "cluster file of the profile")
 CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
 CLUSTER = with_imported(CAMPAIGN, CLUSTER)
@@ -106,6 +108,7 @@ SETUP = "".join(f"{command} && " for command in CLUSTER.setup)
 
 # What is left out of the tables. A job on a cluster makes none: it does not read the list.
 EXCLUSIONS = [] if workflow.remote_exec else checked(read_exclusions, CAMPAIGN)
+EXCLUSIONS = [one for one in EXCLUSIONS if CAMPAIGN.has_run(*one.run)]
 RESULT_SET = ResultSet(
     CAMPAIGN,
     CLUSTER,

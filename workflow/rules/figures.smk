@@ -126,7 +126,12 @@ use rule request as report_request with:
             report_definition(
                 CAMPAIGN,
                 CLUSTER,
-                basis(CLUSTER, [DEVICES[name] for name in sorted(CAMPAIGN.devices())]),
+                [
+                    *(f"{one}." for one in CAMPAIGN.left_out),
+                    *basis(
+                        CLUSTER, [DEVICES[name] for name in sorted(CAMPAIGN.devices())]
+                    ),
+                ],
                 RESULTS_ONLY,
                 remeasured_runs(EXCLUSIONS),
             )

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.cli.command import CAMPAIGN, PLACE, Amount, argument, as_json, command
+from scalewatt.cli.command import CAMPAIGN, MAX_GPUS, PLACE, Amount, argument, as_json, command
 from scalewatt.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,9 +31,11 @@ _COLUMNS = (
         help="campaign files; default: config.yaml",
     ),
     argument("--cluster", type=Path, help="cluster file; default: all profiles' devices"),
+    MAX_GPUS,
     as_json("one object per run"),
     examples=(
         "scalewatt campaign config.yaml",
+        "scalewatt campaign --max-gpus 16 config.yaml",
         "scalewatt campaign --cluster profiles/horeka/cluster.yaml config.yaml",
     ),
 )
@@ -48,7 +50,7 @@ def campaign(arguments: argparse.Namespace) -> None:
         from scalewatt.results.carbon.intensity_files import intensity_of  # with pandas
 
         intensity_of(cluster)
-    campaigns = [load_campaign(path, cluster) for path in arguments.files]
+    campaigns = [load_campaign(path, cluster, arguments.max_gpus) for path in arguments.files]
     if cluster:
         for campaign in campaigns:
             check_devices(campaign, cluster)
@@ -113,12 +115,13 @@ def campaign_table(campaign: Campaign) -> str:
         f"{len(campaign.series)} series, {count(len(campaign.configurations), 'configuration')}, "
         f"{count(sum(campaign.repeats.values()), 'run')}, {span}{count(max(gpus), 'GPU')}"
     )
-    return "\n".join(lines)
+    return "\n".join([*lines, *campaign.left_out])
 
 
 @command(
     *CAMPAIGN,
     argument("--cluster", help="instead: a cluster file, or its content as JSON"),
+    MAX_GPUS,
     argument(
         "--model",
         type=Path,
@@ -167,6 +170,7 @@ def campaign_table(campaign: Campaign) -> str:
     argument("--out", type=Path, metavar="STEM", help="also write .parquet, .csv and .md"),
     examples=(
         "scalewatt plan --profile profiles/horeka",
+        "scalewatt plan --profile profiles/horeka --max-gpus 16",
         "scalewatt plan --profile profiles/horeka --from 16 --to 64",
         "scalewatt plan --profile profiles/mine --start-between 2026-02-01T00:00Z 2026-02-08T00:00Z",
     ),
@@ -184,7 +188,8 @@ def plan(arguments: argparse.Namespace) -> int:
     files = cluster, arguments.campaign, arguments.model, arguments.results
     step = arguments.smaller, arguments.larger
     start = read_request(arguments.start_between, arguments.finish_by, arguments.at_once)
-    plan = plan_campaign(*files, arguments.deadline_h, arguments.energy_kwh, step, start)
+    limits = arguments.deadline_h, arguments.energy_kwh
+    plan = plan_campaign(*files, *limits, step, start, arguments.max_gpus)
     if arguments.out is not None:
         write_plan(plan, arguments.out)
     as_json = arguments.json

@@ -175,6 +175,12 @@ CAMPAIGN = (
     profile("whose cluster file counts"),
     argument("--campaign", type=Path, metavar="FILE", help="default: what the cluster file names"),
 )
+MAX_GPUS = argument(
+    "--max-gpus",
+    type=count,
+    metavar="N",
+    help="leave out points of more than N GPUs; default: the cluster file's max_gpus",
+)
 PLACE = (
     *CAMPAIGN,
     folder("results"),

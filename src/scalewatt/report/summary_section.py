@@ -47,8 +47,8 @@ def missing_runs(definition: Definition, runs: pd.DataFrame) -> list[tuple[str, 
     there = set(zip(runs["configuration"], runs["repeat"], strict=True))
     return [
         (configuration, repeat)
-        for configuration, repeats in definition.planned.items()
-        for repeat in range(1, repeats + 1)
+        for configuration in definition.planned
+        for repeat in definition.repeats(configuration)
         if (configuration, repeat) not in there
     ]
 

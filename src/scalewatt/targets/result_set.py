@@ -66,9 +66,9 @@ class ResultSet:
 
     def runs(self, configurations: Iterable[str] | None = None) -> list[Run]:
         """Return the runs of these configurations, or of all; those finished with `finished_only`."""
-        repeats = self.campaign.repeats
         chosen = self.campaign.configurations if configurations is None else configurations
-        runs: list[Run] = [[one, repeat] for one in chosen for repeat in range(1, repeats[one] + 1)]
+        repeats_of = self.campaign.repeats_of
+        runs: list[Run] = [[one, repeat] for one in chosen for repeat in repeats_of(one)]
         return [run for run in runs if self.is_finished(*run)] if self.finished_only else runs
 
     def by_repeats(self) -> dict[tuple[int, ...], list[str]]:
@@ -155,7 +155,10 @@ class ResultSet:
 
     @cached_property
     def probes(self) -> dict[str, list[int]]:
-        """Return the repeats of all idle probes by device; those finished with `finished_only`."""
+        """Return the repeats of all idle probes by device; those finished with `finished_only`.
+
+        A campaign of chosen runs alone has no probe made: those there are count.
+        """
         probe, campaign = self.campaign.idle_probe, self.campaign
         if probe is None or self.cluster.simulates:
             return {}
@@ -167,7 +170,7 @@ class ResultSet:
             device: [
                 repeat
                 for repeat in repeats
-                if not self.finished_only
+                if not (self.finished_only or campaign.only)
                 or Path(self.folder, "idle", device, str(repeat), "probe.json").exists()
             ]
             for device in sorted(campaign.devices())
