@@ -161,7 +161,7 @@ def test_published_points_are_crossed_markers_without_a_line_beside_ours() -> No
 def test_the_speed_up_has_its_ideal_line_and_powers_of_two_on_both_axes() -> None:
     figure = drawn(2, curve_table(2))
     panel = figure.axes[0]
-    assert panel.get_ylabel() == "Speed-up n0·T(n0)/T(n)"
+    assert panel.get_ylabel() == "Speed-up n₀·T(n₀)/T(n)"
     (ideal,) = lines(figure, "ideal")
     assert all(x == y for x, y in ideal.get_xydata())
     for axis in (panel.xaxis, panel.yaxis):
@@ -184,7 +184,7 @@ def test_a_series_only_speed_up_is_none_and_named_but_drawn_nowhere() -> None:
 
 
 def test_a_speed_up_that_begins_above_one_says_from_where() -> None:
-    assert "Speed-ups from above n = 1: GBS 8192 (n0 = 32)." in words(drawn(2, curve_table(2)))
+    assert "Speed-ups from above n = 1: GBS 8192 (n₀ = 32)." in words(drawn(2, curve_table(2)))
     assert "Speed-ups from" not in words(drawn(2, curve_table(2, small=True)))
 
 

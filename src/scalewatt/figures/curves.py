@@ -274,7 +274,7 @@ def _note_sentences(points: pd.DataFrame, context: _Context, cut: Sequence[str])
 def _bar_sentence(points: pd.DataFrame, context: _Context, cut: Sequence[str]) -> str:
     """Return which error bars are drawn, which points have none and why."""
     barred = points["y_bar_low"].notna()
-    # The first speed-up of a series is n0 by definition.
+    # The first speed-up of a series is n₀ by definition.
     exact = (points["y_name"] == "speedup") & (points["y"] == points["gpus"])
     unknown = set(points.loc[~barred & ~points["single"] & ~exact, "panel"])
     known = set(points.loc[barred, "panel"])
@@ -302,7 +302,7 @@ def _base_sentence(points: pd.DataFrame, lone: pd.DataFrame, labels: dict[str, s
     """Return from which n on speed-ups count, where not all series begin at 1, and which are not drawn."""
     own = points[points["valued"] & ~points["published"] & (points["y_name"] == "speedup")]
     first = own.groupby("series", sort=False)["gpus"].min()
-    later = [f"{labels[str(series)]} (n0\u00a0=\u00a0{n})" for series, n in first.items() if n > 1]
+    later = [f"{labels[str(series)]} (n₀\u00a0=\u00a0{n})" for series, n in first.items() if n > 1]
     sentences = [f"Speed-ups from above n\u00a0=\u00a01: {', '.join(later)}."] if later else []
     pairs = lone[["series", "gpus"]].drop_duplicates().itertuples(index=False)
     if names := [f"{labels[series]} (n\u00a0=\u00a0{n})" for series, n in pairs]:
