@@ -20,6 +20,7 @@ from figure_tables import plotted as plotted_of
 from scalewatt.common.errors import InputError
 from scalewatt.figures import style
 from scalewatt.figures.draw_figure import draw_figure
+from scalewatt.figures.output.save_figure import save
 from scalewatt.figures.prose import (
     abbreviated,
     missing_sentence,
@@ -357,7 +358,7 @@ def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_text_stays_text_in_svg(tmp_path: Path) -> None:
-    style.save(drawn(2, curve_table(2)), tmp_path / "figure2")
+    save(drawn(2, curve_table(2)), tmp_path / "figure2")
     svg = (tmp_path / "figure2.svg").read_text()
     assert ">Top-1 error (%)</text>" in svg
     assert 'width="510.23622' in svg  # 180 mm in points

@@ -19,6 +19,7 @@ from scalewatt.report.data_quality_section import quality
 from scalewatt.report.html_tables import STYLE, Part, csv_uri, templates
 from scalewatt.report.report_inputs import Results, read_results
 from scalewatt.report.report_request import Definition
+from scalewatt.report.small_screens import SmallScreen, small_screen
 from scalewatt.report.tables_section import table_parts
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 
@@ -46,6 +47,7 @@ class FigureEntry:
     caption: str
     image: str | None
     """A data URI, or None if nothing was drawn."""
+    small: SmallScreen
     points: str | None
     """Its table as a data URI of CSV, or None if there is none."""
 
@@ -138,7 +140,10 @@ def _figure(name: str, results: Results) -> FigureEntry:
     table = results.tables.get(name)
     words = "Its table has not been made." if table is None else caption(name, table)
     points = None if table is None else csv_uri(table)
-    return FigureEntry(name, label(name), title(name, table), words, results.image(name), points)
+    small = small_screen(results.folder, name, table)
+    return FigureEntry(
+        name, label(name), title(name, table), words, results.image(name), small, points
+    )
 
 
 def _commands(
@@ -158,7 +163,7 @@ def _commands(
         },
     }
     rows = [
-        (one.label, one.name, f"figures/{one.name}.pdf, .svg, .png, .csv", one.name)
+        (one.label, one.name, f"figures/{one.name}.pdf, .svg, .png, .csv, .caption.tex", one.name)
         for one in figures
     ]
     rows += [(part.heading, part.name, *files[part.name]) for part in shown if part.name in files]
