@@ -28,7 +28,7 @@ INK = "#262626"
 NOT_KNOWN = "#bdbdbd"
 """What fills markers of points whose series has no known energy."""
 ROUND = [1, 2, 5, 10]  # first digits of tick labels
-LOG_SCALE = "log scale"
+LOG_SCALE = "log\u00a0scale"  # in one line
 
 
 @dataclass(frozen=True)
