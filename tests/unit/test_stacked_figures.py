@@ -65,7 +65,7 @@ def test_a_phone_shows_every_word_large_enough(name: str) -> None:
 @each
 def test_panels_take_the_screens_width(name: str) -> None:
     figure, _ = drawn(name)
-    assert all(axes.bbox.width > 0.5 * figure.bbox.width for axes in figure.axes)
+    assert all(axes.bbox.width > 0.45 * figure.bbox.width for axes in figure.axes)
 
 
 @each

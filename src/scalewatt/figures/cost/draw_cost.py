@@ -185,10 +185,11 @@ def _draw_phases(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
         Patch(color=colour, label=PHASE_WORDS[phase])
         for phase, colour in zip(COST_PHASES, colours, strict=True)
     ]
-    narrow = style.preset_of(axes.get_figure(root=True)).narrow  # type: ignore[arg-type]
+    preset = style.preset_of(axes.get_figure(root=True))  # type: ignore[arg-type]
     place: Any = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-    if narrow:
-        place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.3), "ncols": 3}
+    if preset.narrow:
+        columns = 1 + preset.columns
+        place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.3), "ncols": columns}
     axes.legend(handles=handles, handlelength=1.2, **place)
 
 
