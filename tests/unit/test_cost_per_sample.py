@@ -12,9 +12,9 @@ from figure_tables import draw, plotted, texts
 from matplotlib.figure import Figure
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
-from scalewatt.figures import style
 from scalewatt.figures.cost.cost_points import compiled_pairs, usual_batch, worded
 from scalewatt.figures.figure_data import drawable
+from scalewatt.figures.output.save_figure import save
 from scalewatt.results.figures.cost_table import cost_per_sample, with_compiling, with_front
 from scalewatt.results.figures.figure_schema import COST_PER_SAMPLE, COST_PHASES
 from scalewatt.results.tables.frames import records, to_table
@@ -226,7 +226,7 @@ def test_each_model_has_its_panels_at_both_widths(tmp_path: Path, width: int) ->
     assert labels.count("Local batch size") == 4
     assert labels.count("Samples since the start") == 2
     assert sum(label.startswith("Energy per sample (J)") for label in labels) == 2
-    assert len(style.save(figure, tmp_path / "cost")) == 3
+    assert len(save(figure, tmp_path / "cost")) == 3
 
 
 def test_every_point_is_where_the_table_has_it() -> None:

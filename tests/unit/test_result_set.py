@@ -124,8 +124,9 @@ def test_configurations_with_the_same_repeats_belong_together(results: ResultSet
 
 
 def test_a_target_asks_for_tables_and_drawings(results: ResultSet) -> None:
-    assert [path.rpartition(".")[2] for path in results.figure_files("figure2")] == [
-        *("pdf", "svg", "png", "csv")
+    assert results.figure_files("figure2") == [
+        f"results/demo/figures/figure2.{suffix}"
+        for suffix in ("pdf", "svg", "png", "csv", "caption.tex", "caption.md", "stacked.svg")
     ]
     assert results.figure_files("table1") == [
         f"results/demo/tables/table1.{suffix}" for suffix in ("parquet", "csv", "md", "tex")

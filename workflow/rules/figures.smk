@@ -2,10 +2,11 @@
 #   in   tables/<figure>.parquet, the module of src/scalewatt/figures that draws it;
 #        of pages also energy, traces and events of the runs
 #   out  figures/<figure>.{pdf,svg,png} and .csv (exactly the plotted points),
+#        .caption.{tex,md} (its small print), .stacked.svg (for a phone),
 #        figures/runs/<configuration>/<repeat>.{pdf,svg,png}; report.html
 from scalewatt.campaign.cluster import basis
 from scalewatt.campaign.exclusions import remeasured_runs
-from scalewatt.figures.draw_figure import module_of
+from scalewatt.figures.draw_figure import SUFFIXES, module_of
 from scalewatt.report.report_request import report_definition
 from scalewatt.targets.result_set import PAGE_FILES
 
@@ -25,7 +26,10 @@ rule draw_figure:
                 "figure": wildcards.figure.capitalize().replace("Figure", "Figure ")
             },
         ),
-        multiext(f"{RESULTS}/figures/{{figure}}", ".pdf", ".png", ".csv"),
+        multiext(
+            f"{RESULTS}/figures/{{figure}}",
+            *(suffix for suffix in SUFFIXES if suffix != ".svg"),
+        ),
     wildcard_constraints:
         figure="|".join(sorted({*FIGURES, "prediction"} - {"table1"})),
     priority: 60

@@ -23,6 +23,7 @@ from scalewatt.report.data_quality_section import quality
 from scalewatt.report.html_tables import Grid, Part, csv_uri, templates
 from scalewatt.report.report_inputs import Results, read_results
 from scalewatt.report.report_request import Definition
+from scalewatt.report.small_screens import SmallScreen, small_screen
 from scalewatt.report.tables_section import table_parts
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 
@@ -54,6 +55,7 @@ class FigureEntry:
     caption: str
     image: str | None
     """A data URI, or None if nothing was drawn."""
+    small: SmallScreen
     points: str | None
     """Its table as a data URI of CSV, or None if there is none."""
     chart: Chart | None = None
@@ -176,7 +178,10 @@ def _figure(name: str, results: Results) -> FigureEntry:
     table = results.tables.get(name)
     words = "Its table has not been made." if table is None else caption(name, table)
     points = None if table is None else csv_uri(table)
-    entry = FigureEntry(name, label(name), title(name, table), words, results.image(name), points)
+    small = small_screen(results.folder, name, table)
+    entry = FigureEntry(
+        name, label(name), title(name, table), words, results.image(name), small, points
+    )
     chart = chart_of(name, table)
     if chart is None:
         return entry
@@ -210,7 +215,7 @@ def _commands(
         },
     }
     rows = [
-        (one.label, one.name, f"figures/{one.name}.pdf, .svg, .png, .csv", one.name)
+        (one.label, one.name, f"figures/{one.name}.pdf, .svg, .png, .csv, .caption.tex", one.name)
         for one in figures
     ]
     rows += [(part.heading, part.name, *files[part.name]) for part in shown if part.name in files]

@@ -192,7 +192,7 @@ def _singles(rows: pd.DataFrame) -> list[str]:
 
 
 def _best_speedup(points: pd.DataFrame, labels: dict[str, str], word: str) -> str:
-    """Return the greatest T(n0)/T(n), n0 being the smallest n of its series; that alone measures nothing."""
+    """Return the greatest T(n₀)/T(n), n₀ being the smallest n of its series; that alone measures nothing."""
     points = points[points["y_name"] == "speedup"]
     smallest = points.groupby("series")["gpus"].transform("min")
     later = points.assign(smallest=smallest, ratio=points["y"] / smallest)[

@@ -11,6 +11,7 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import carbon_file, powers
 from scalewatt.campaign.table_requests import runs_definition, table_definition
+from scalewatt.figures.draw_figure import SUFFIXES
 
 Run = list[Any]
 """[configuration, repeat], as JSON has it."""
@@ -148,7 +149,7 @@ class ResultSet:
     def figure_files(self, figure: str) -> list[str]:
         """Return the files that the target of a figure asks for; of table1 those of the table."""
         tables = self.table_files(figure) if figure in _TABLE_SUFFIXES else []
-        suffixes = () if figure == "table1" else (".pdf", ".svg", ".png", ".csv")
+        suffixes = () if figure == "table1" else SUFFIXES
         return tables + [f"{self.folder}/figures/{figure}{suffix}" for suffix in suffixes]
 
     # --- idle probes ------------------------------------------------------------------------------
