@@ -121,10 +121,13 @@ def output(help_: str) -> Argument:
     return argument("--out", type=Path, required=True, help=help_)
 
 
+DEFAULT_PROFILE = Path("profiles/local")
+
+
 def profile(help_: str) -> Argument:
     """Return the profile, whose folder has the cluster file."""
-    default = Path("profiles/local")
-    return argument("--profile", type=Path, default=default, help=f"{help_}; default: {default}")
+    help_ = f"{help_}; default: {DEFAULT_PROFILE}"
+    return argument("--profile", type=Path, default=DEFAULT_PROFILE, help=help_)
 
 
 def json_of(option: str, text: str) -> Any:
