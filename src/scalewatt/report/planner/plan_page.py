@@ -82,7 +82,11 @@ def _sources(site: Site) -> list[str]:
     """Return in sentences what the page rests on."""
     found = [model_note(site.forecaster)]
     if site.published:
-        where = f"The cluster file of {site.cluster.name}" if site.cluster else "There is no cluster file"
+        where = (
+            f"The cluster file of {site.cluster.name}"
+            if site.cluster
+            else "There is no cluster file"
+        )
         lacks = " names no scaling model, so " if site.cluster else ", so "
         found.append(
             f"{where}{lacks}this is the one that ships with scalewatt: of the machine of its sources, not of "

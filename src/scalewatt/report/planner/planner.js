@@ -167,12 +167,13 @@ function showLimits(found, choice) {
   element("limits").replaceChildren(...lines.map((line) => made("li", line)));
 }
 
-function capital(text) {
-  return `${text[0].toUpperCase()}${text.slice(1)}.`;
+function sentence(text) {
+  const first = text.startsWith("n =") ? "n" : text[0].toUpperCase();
+  return `${first}${text.slice(1)}.`;
 }
 
 function showWarnings(found, kind) {
-  const lines = [...found.warnings, ...kind.notes].map(capital);
+  const lines = [...found.warnings, ...kind.notes].map(sentence);
   if (found.far) {
     lines.push(
       "Far from every calibrated point: n or the batch differs by more than one doubling, so the interval of " +
