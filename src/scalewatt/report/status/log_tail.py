@@ -19,8 +19,8 @@ _HIDDEN = "(a line with a key or password)"
 def last_lines(log: Path, lines: int = LINES) -> list[str]:
     """Return the last lines of a log that are not empty; of one that cannot be read, the reason.
 
-    Of a progress bar the last state is shown, colours are left out, other control characters escaped, and lines with a key of a
-    known form are left out.
+    Of a progress bar the last state is shown. Colours are left out, other control characters are escaped,
+    and lines with a key of a known form are not shown.
     """
     try:
         text = plain_tail(log, _BYTES)
