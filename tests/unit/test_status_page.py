@@ -212,14 +212,24 @@ def medians(campaign: Campaign, run: RunStatus) -> tuple[float, float]:
     return float(np.median(found.runtime_s)), float(np.median(found.total_j)) / J_PER_KWH
 
 
-def test_without_a_running_one_runs_are_expected_one_after_the_other() -> None:
+def test_while_a_run_is_queued_they_are_expected_one_after_the_other() -> None:
     campaign = small({"a": KNOWN})
-    status = campaign_status_of(campaign)
+    first = next(iter(campaign.configurations))
+    status = campaign_status_of(campaign, **{f"{first}/1": state("queued")})
     found = outlook(status, forecaster())
     wanted = [medians(campaign, run) for run in status.runs]
     assert found.ends_s == pytest.approx(NOW_S + sum(s for s, _ in wanted))
     assert found.more_kwh == pytest.approx(sum(kwh for _, kwh in wanted))
     assert "one after the other" in found.basis and "waiting in a queue is not in it" in found.basis
+
+
+def test_where_nothing_goes_on_there_is_no_end_but_how_long_the_rest_takes() -> None:
+    campaign = small({"a": {**KNOWN, "gpus": [4], "repeats": 2}})
+    status = campaign_status_of(campaign)
+    seconds, kwh = medians(campaign, status.runs[0])
+    found = outlook(status, forecaster())
+    assert found.ends_s is None and found.more_kwh == pytest.approx(2 * kwh)
+    assert f"what is left takes {2 * seconds / 3600:.3g} h by the scaling model" in found.basis
 
 
 def test_as_many_run_at_a_time_as_run_now() -> None:
@@ -241,7 +251,7 @@ def test_of_a_run_at_a_checkpoint_the_rest_is_expected() -> None:
     total = campaign.configurations[id_].updates
     assert total is not None
     status = campaign_status_of(
-        campaign, **{f"{id_}/1": {**state("stopped"), "updates": total // 4}}
+        campaign, **{f"{id_}/1": {**state("queued"), "updates": total // 4}}
     )
     seconds, kwh = medians(campaign, status.runs[0])
     found = outlook(status, forecaster())
@@ -266,7 +276,9 @@ def test_what_cannot_be_predicted_leaves_the_end_unknown_with_the_reason() -> No
     assert (found.ends_s, found.more_kwh) == (None, None)
     assert found.basis == "Not known: 2 runs cannot be predicted by the scaling model."
     assert "the cluster file names no scaling model" in outlook(status, None).basis
-    timed = outlook(campaign_status_of(small({"a": KNOWN})), without_energies())
+    campaign = small({"a": KNOWN})
+    queued = {f"{next(iter(campaign.configurations))}/1": state("queued")}
+    timed = outlook(campaign_status_of(campaign, **queued), without_energies())
     assert timed.ends_s is not None and timed.more_kwh is None
 
 
@@ -278,7 +290,7 @@ def test_runs_that_failed_are_not_expected_and_named() -> None:
     assert found == Outlook(
         None, "No run is left to be made; 2 runs that failed or were refused left out.", 0.0
     )
-    del runs[f"{id_}/3"]
+    runs[f"{id_}/3"] = state("queued")
     found = outlook(campaign_status_of(campaign, **runs), forecaster())
     assert found.ends_s is not None and "2 runs that failed or were refused left out" in found.basis
 

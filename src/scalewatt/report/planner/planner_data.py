@@ -183,7 +183,7 @@ def _of_kind(model: KindModel, number: int, device: Device | None) -> Training:
     )
 
 
-def _machine(device: Device | None, key: str, gpus_per_node: int) -> dict[str, int | None]:
+def _machine(device: Device | None, key: str, gpus_per_node: int) -> dict[str, Any]:
     if device is None:
         return {
             "gpus_per_node": gpus_per_node,

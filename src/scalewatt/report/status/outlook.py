@@ -11,13 +11,14 @@ import numpy as np
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import J_PER_KWH
-from scalewatt.results.text.number_format import count
+from scalewatt.results.text.number_format import count, number
 from scalewatt.scaling.planning.forecast import Forecaster
 from scalewatt.tracking.run_state import State
 from scalewatt.tracking.status import CampaignStatus, RunStatus
 
 _OVER: tuple[State, ...] = ("done", "failed", "refused")
 """States of runs that nothing more is expected of."""
+_GOING_ON: tuple[State, ...] = ("running", "queued")
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,10 @@ def outlook(status: CampaignStatus, forecaster: Forecaster | None) -> Outlook:
         if forecaster is None:
             lack = "cannot be predicted: the cluster file names no scaling model"
         return Outlook(None, f"Not known: {missing} {lack}.")
+    if not any(run.state.state in _GOING_ON for run in left):
+        hours = number(sum(one.seconds for one in known) / 3600, 3)
+        takes = f"one after the other, what is left takes {hours} h by the scaling model{apart}"
+        return Outlook(None, f"Not known, as no run is running or queued; {takes}.", kwh)
     lanes = max(1, sum(run.state.state == "running" for run in left))
     order = sorted(range(len(left)), key=lambda place: left[place].state.state != "running")
     ends_s = status.asked_s + _length_s([known[place].seconds for place in order], lanes)

@@ -15,7 +15,7 @@ from scalewatt.common.untrusted_text import printable
 from scalewatt.report.html_tables import STYLE, templates
 from scalewatt.report.status.log_tail import last_lines
 from scalewatt.report.status.outlook import Outlook
-from scalewatt.results.text.number_format import MISSING
+from scalewatt.results.text.number_format import MISSING, number
 from scalewatt.tracking.run_state import STATES, State
 from scalewatt.tracking.status import CampaignStatus, RunStatus, updates_of
 from scalewatt.tracking.status_text import (
@@ -110,10 +110,10 @@ def _facts(
     """Return what is known at a glance: name, value, and a note."""
     counts = status.counts()
     failed = sum(counts[state] for state in _FAILED)
-    ends = MISSING if expected.ends_s is None else f"about {clock(expected.ends_s, status.asked_s)}"
-    in_time = ""
+    ends, in_time = MISSING, ""
     if expected.ends_s is not None:
-        in_time = f"in {duration(expected.ends_s - status.asked_s)}"
+        minute = clock(expected.ends_s, status.asked_s).rpartition(":")[0]
+        ends, in_time = f"about {minute}", f"in {duration(expected.ends_s - status.asked_s)}"
     return [
         ("runs done", f"{counts['done']} of {len(status.runs)}", ""),
         ("running now", str(len(running)), ""),
@@ -152,7 +152,7 @@ def _energy_in_the_end(status: CampaignStatus, expected: Outlook) -> tuple[str, 
     note = "so far, and what is left as predicted"
     if budget is not None and whole > budget:
         note = f"above the budget of {budget:g} kWh, as predicted"
-    return f"about {kwh_text(whole)} kWh", note
+    return f"about {number(whole, 3)} kWh", note
 
 
 def _shares(status: CampaignStatus) -> list[Share]:
