@@ -192,8 +192,10 @@ class ScalewattCallback:
     ) -> None:
         """Count a batch; after an update, stop if any rank was asked to."""
         size = self._batch_size(batch)
-        known = size is not None and self._samples is not None
-        self._samples = self._samples + size if known else None
+        if size is None or self._samples is None:
+            self._samples = None
+        else:
+            self._samples += size
         if trainer.global_step == self._step:  # gradients are being accumulated
             return
         self._step = trainer.global_step
@@ -328,8 +330,10 @@ def _loaded() -> list[str]:
 
 def _with_bases(own: type) -> type:
     """Return a class derived from `own` and the callbacks of each Lightning that is loaded."""
-    bases = [importlib.import_module(name).Callback for name in _loaded()]
-    names = {name: getattr(own, name) for name in ("__module__", "__qualname__", "__doc__")}
+    bases: list[type] = [importlib.import_module(name).Callback for name in _loaded()]
+    names: dict[str, Any] = {
+        name: getattr(own, name) for name in ("__module__", "__qualname__", "__doc__")
+    }
     return type(own.__name__, (own, *bases), names)
 
 

@@ -44,7 +44,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.report import provenance_section as departures
 from scalewatt.report.build_report import write_report
-from scalewatt.report.captions import caption
+from scalewatt.report.captions.figure_captions import caption
 from scalewatt.report.claims_section import claims_of
 from scalewatt.report.data_quality_section import quality
 from scalewatt.report.embed_fonts import with_fonts

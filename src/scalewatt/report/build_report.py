@@ -14,7 +14,7 @@ import pandas as pd
 
 from scalewatt.common.files import write_text
 from scalewatt.report import provenance_section, summary_section
-from scalewatt.report.captions import caption, label, title
+from scalewatt.report.captions.figure_captions import caption, label, title
 from scalewatt.report.charts.chart_types import Chart, run_target
 from scalewatt.report.charts.figure_charts import chart_of, charts_json, values_grid
 from scalewatt.report.charts.vega_bundle import vega_script
