@@ -131,7 +131,7 @@ def test_a_bar_is_as_long_as_its_energy() -> None:
     totals = table.groupby("configuration")["energy_kwh"].sum()
     found = chart("breakdown")
     places = pd.concat([panel.places for panel in found.panels])
-    ends = places.groupby("target")["x_high"].max()
+    ends = places.groupby("target")["x_end"].max()
     longest = ends.max() / totals.max()  # the axis' unit
     for target, end in ends.items():
         assert end == pytest.approx(longest * totals[str(target).removeprefix("configuration-")])
