@@ -66,7 +66,7 @@ def _ordered(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bars(rows: pd.DataFrame, factor: float, whites: dict[str, float]) -> pd.DataFrame:
-    """Return the parts of bars: from where to where each goes, and what it is."""
+    """Return the parts of bars: from x to x_end each goes, and what it is."""
     energy = rows["energy_kwh"] * factor
     end = energy.groupby(rows["configuration"]).cumsum()
     names = pd.Series(point_names(rows), rows.index)
@@ -76,9 +76,9 @@ def _bars(rows: pd.DataFrame, factor: float, whites: dict[str, float]) -> pd.Dat
         {
             "series": rows["device_kind"],
             "name": names.where(~shared, rows["configuration"]),
-            "x": energy,
-            "x_low": end - energy,
-            "x_high": end,
+            "x": end - energy,
+            "x_end": end,
+            "energy": energy,
             "y": None,
             "part": rows["stage"],
             "share": (energy / (factor * _totals(rows))).round(4),

@@ -17,7 +17,7 @@ PLACES = ("series", "name", "x", "y", "origin", "runs", "target")
 """Columns of a panel's table of places.
 
 More where there are such: x_low, x_high, y_low, y_high (error bars), x_open_low, … (where the true value
-of an estimate lies), line (what is joined), front, part and opacity.
+of an estimate lies), line (what is joined), front and opacity; of BARS x_end, energy, part and share.
 """
 _DARK = ("#a9c8f7", "#f58a72", "#52d0b7", "#f2c14e", "#e688b2", "#5b9bf0", "#e8e8e8")
 _SHAPES = (

@@ -106,7 +106,7 @@ def _rows(panel: Panel, chart: Chart, anchors: set[str]) -> list[list[Any]]:
     labels = {one.id: one.label for one in chart.series}
     letter = f"{panel.letter}: " if panel.letter else ""
     aside = panel.kind in (BARS, SLOTS)
-    main = "x" if aside else "y"
+    main = "energy" if panel.kind == BARS else "x" if aside else "y"
     unit = panel.x.title if aside else panel.y.title
     found = []
     for row in panel.places.to_dict("records"):

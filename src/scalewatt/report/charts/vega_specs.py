@@ -56,10 +56,12 @@ def spec_of(panel: Panel, chart: Chart) -> Spec:
     }[panel.kind](panel, chart)
     along = ["x"] if panel.kind in _STEP else ["x", "y"]
     zoom = {**ZOOM, "select": {**ZOOM["select"], "encodings": along}}
-    layers[0] = {**layers[0], "params": [zoom]}
+    # The layer whose fields are x and y: signals of the zoom have their names.
+    zoomed = 0 if panel.kind == LINES else -1
+    layers[zoomed] = {**layers[zoomed], "params": [zoom]}
     return {
         "width": "container",
-        "height": {"step": _STEP[panel.kind]} if panel.kind in _STEP else HEIGHT,
+        "height": _height(panel),
         "autosize": {"type": "fit-x", "contains": "padding"},
         "params": [
             {"name": "hidden", "value": []},
@@ -78,6 +80,12 @@ def spec_of(panel: Panel, chart: Chart) -> Spec:
         ],
         "layer": layers,
     }
+
+
+def _height(panel: Panel) -> int:
+    """Return the height in pixels: beside words, enough for all of them."""
+    lines = panel.places["name"].nunique()
+    return _STEP[panel.kind] * lines if panel.kind in _STEP else HEIGHT
 
 
 # --- layers ---------------------------------------------------------------------------------------
@@ -121,8 +129,7 @@ def _lines(panel: Panel, chart: Chart) -> list[Spec]:
 def _bars(panel: Panel, chart: Chart) -> list[Spec]:
     bar = _layer(panel, chart, {"type": "bar", "cursor": "pointer"})
     bar["encoding"] |= {
-        "x": {**bar["encoding"]["x"], "field": "x_low"},
-        "x2": {"field": "x_high"},
+        "x2": {"field": "x_end"},
         "opacity": {"field": "opacity", "type": "quantitative", "scale": None},
         "tooltip": _tooltip(panel, chart),
     }
@@ -240,7 +247,8 @@ def _text(name: str) -> str:
 def _texts(panel: Panel) -> list[Spec]:
     """Return the texts of tooltips as calculated columns: values and from where to where they go."""
     axes = [axis for axis in ("x", "y") if not (axis == "y" and panel.kind in _STEP)]
-    found = [{"calculate": _text(axis), "as": f"{axis}_text"} for axis in axes]
+    values = {axis: "energy" if panel.kind == BARS else axis for axis in axes}
+    found = [{"calculate": _text(values[axis]), "as": f"{axis}_text"} for axis in axes]
     for of in ("", "open_"):
         for axis in _known(panel, f"{of}low"):
             low, high = f"{axis}_{of}low", f"{axis}_{of}high"
