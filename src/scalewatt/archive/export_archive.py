@@ -27,6 +27,7 @@ from scalewatt.common.redaction import known_keys, mail_addresses, own_paths
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.reproduction.manifests import CAMPAIGN, ArchiveManifest, Given, entries_of
+from scalewatt.results.text.number_format import count
 
 SUFFIX = ".crate.zip"
 _FOLDERS = {
@@ -86,7 +87,7 @@ def export_campaign(
     return [
         *(f"not in it: {one}" for one in missing),
         *([] if options.allow_private else not_searched_for(cluster)),
-        f"{out}: {_size(size)}, {len(content.runs)} runs, {len(entries)} files",
+        f"{out}: {_size(size)}, {count(len(content.runs), 'run')}, {count(len(entries), 'file')}",
     ]
 
 
@@ -119,11 +120,10 @@ def _description_of(
         "the day of the last run's end" if day else "the day of the export: no run records its time"
     )
     sentences = [
-        f"{len(content.runs)} of {planned} runs of {len(campaign.configurations)} configurations on "
+        f"{len(content.runs)} of {count(planned, 'run')} of "
+        f"{count(len(campaign.configurations), 'configuration')} on "
         f"{', '.join(sorted(campaign.devices()))}: specs, energies, tables, figures and provenance.",
-        f"{simulated} of these runs are simulated with a scaling model: they were not trained."
-        if simulated
-        else "",
+        _simulated_sentence(simulated, len(content.runs)) if simulated else "",
         f"The study follows {PAPER}.",
         f"Date: {dated}.",
         "`scalewatt import` imports it; manifest.json has the SHA-256 of every other file.",
@@ -143,6 +143,14 @@ def _description_of(
         activities=activities,
         agent=options.agent,
     )
+
+
+def _simulated_sentence(simulated: int, runs: int) -> str:
+    if runs == 1:
+        return "The run is simulated with a scaling model: it was not trained."
+    are = "is" if simulated == 1 else "are"
+    were = "it was" if simulated == 1 else "they were"
+    return f"{simulated} of these runs {are} simulated with a scaling model: {were} not trained."
 
 
 _INPUT = "spec.json"
@@ -169,12 +177,12 @@ def _archived_runs(campaign: Campaign, results: Path, content: Content) -> list[
     return found
 
 
-def _size(count: int) -> str:
+def _size(bytes_: float) -> str:
     for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000  # type: ignore[assignment]
-    return f"{count:.3g} GB"
+        if bytes_ < 1000:
+            return f"{bytes_:.3g} {unit}"
+        bytes_ /= 1000
+    return f"{bytes_:.3g} GB"
 
 
 # --- what must not leave the machine --------------------------------------------------------------
