@@ -13,6 +13,7 @@ from scalewatt.comparison.compare_words import (
     origins_text,
     ratio_text,
     tally,
+    unit_of,
     value_text,
     verdict_text,
 )
@@ -37,12 +38,13 @@ def comparison_text(found: Comparison) -> str:
         blocks.append(f"In both: {count(len(labels), 'configuration')} of {common_words(found)}")
     for quantity, rows in by_quantity(found.rows):
         heading = heading_of(quantity, rows, found.word, metric_of(found))
+        unit = unit_of(rows, quantity)
         table = [("", "A", "B", "B/A", "")]
         table += [
             (
                 labels[row["configuration_a"]],
-                value_text(row, "a", quantity),
-                value_text(row, "b", quantity),
+                value_text(row, "a", unit),
+                value_text(row, "b", unit),
                 ratio_text(row),
                 verdict_text(row),
             )

@@ -13,10 +13,11 @@ from scalewatt.comparison.ratios import (
     NOT_APART,
     NOT_COMPARED,
     QUANTITIES,
+    SIDES,
     Quantity,
 )
 from scalewatt.results.text.metric_labels import METRIC_LABELS
-from scalewatt.results.text.number_format import MISSING, count, number, with_unit
+from scalewatt.results.text.number_format import MISSING, Unit, count, number, unit_for
 
 Row = Mapping[str, Any]
 _PER_GPU = "p_gpuh_kw"
@@ -33,10 +34,15 @@ def heading_of(quantity: Quantity, rows: Sequence[Row], word: str, metric: str |
     return quantity.words
 
 
-def value_text(row: Row, side: str, quantity: Quantity) -> str:
-    """Return the mean of one campaign with its unit and origin."""
+def unit_of(rows: Sequence[Row], quantity: Quantity) -> Unit:
+    """Return the unit that suits all means of a quantity."""
+    return unit_for((row[f"mean_{side}"] for row in rows for side in SIDES), quantity.unit)
+
+
+def value_text(row: Row, side: str, unit: Unit) -> str:
+    """Return the mean of one campaign with its unit."""
     value = row[f"mean_{side}"]
-    return MISSING if value is None else with_unit(value, quantity.unit)
+    return MISSING if value is None else f"{number(value * unit.factor)} {unit.name}".strip()
 
 
 def ratio_text(row: Row) -> str:
@@ -54,7 +60,8 @@ def ratio_text(row: Row) -> str:
 
 def _ratio(value: float) -> str:
     """Return a ratio with four decimals near 1, where the side of 1 matters; else three digits."""
-    return f"{value:.4f}" if _NEAR_ONE[0] < value < _NEAR_ONE[1] else number(value, 3)
+    near = _NEAR_ONE[0] < value < _NEAR_ONE[1]
+    return f"{value:.4f}" if near else f"{value:.2f}" if 0.1 < value < 10 else number(value, 3)
 
 
 def verdict_text(row: Row) -> str:

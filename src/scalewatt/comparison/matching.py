@@ -206,10 +206,20 @@ def _instead(one: Training, others: Sequence[Training], varied: set[str]) -> str
         for name in sorted(varied)
         if all(one.settings.get(name) != other.settings.get(name) for other in others)
     ]
-    differ = f" with another {listed(short_name(name) for name in names)}" if names else ""
-    return f"the other has {count(len(others), 'configuration')} like it{differ}"
+    if not names:
+        return f"which of {count(len(others), 'configuration')} there it is cannot be told"
+    own = (f"{_short_name(n)} {listed(_values(others, n))}, not {_shown(one, n)}" for n in names)
+    return f"there with {'; '.join(own)}"
 
 
-def short_name(name: str) -> str:
+def _values(some: Sequence[Training], name: str) -> list[str]:
+    return list(dict.fromkeys(_shown(one, name) for one in some))
+
+
+def _shown(one: Training, name: str) -> str:
+    return one.settings.get(name, "null").replace('"', "").replace("null", "unset")
+
+
+def _short_name(name: str) -> str:
     """Return a setting's name without where it stands in a spec."""
     return name.removeprefix("settings.").replace("dataset.", "dataset's ")

@@ -144,7 +144,7 @@ def _variables(source: Source) -> dict[str, list[str]]:
 def _machines(source: Source) -> dict[str, list[str]]:
     return _gathered(
         [
-            *((f"device {row['device']}", str(row["device_name"])) for row in source.runs),
+            *(("devices", f"{row['device']}: {row['device_name']}") for row in source.runs),
             *(
                 (name, value)
                 for one in source.provenance.values()
