@@ -28,7 +28,7 @@ LAYERS = (
     ("report", "registration", "targets"),
     ("reproduction",),
     ("archive",),
-    ("doctor",),
+    ("doctor", "comparison"),
     ("gpu_checks", "gpu_study"),
     ("cli",),
 )

@@ -906,7 +906,7 @@ def test_which_of_more_gpus_the_run_held_must_be_given(place: Place) -> None:
 def test_a_series_has_one_configuration_for_each_number_of_gpus(place: Place) -> None:
     place.done(place.describe(place.perun("a.hdf5"), series="own"))
     other = place.describe(place.perun("b.hdf5", watts=301), series="own", epochs=4)
-    assert f"series 'own' has at 1 GPUs {ONE}" in place.refused(other)
+    assert f"series 'own' has at 1 GPU {ONE}" in place.refused(other)
     assert "metric_name: loss, but series 'own'" in place.refused(
         place.describe(other, series="own", gpus=1, metric_name="loss")
     )

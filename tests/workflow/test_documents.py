@@ -34,6 +34,7 @@ CHAIN = "tests/workflow/test_chain.py::test_every_promised_file_is_there"
 SIMULATED = "tests/workflow/test_simulated.py"
 OF_ALL = f"{SIMULATED}::test_of_the_papers_campaign_every_run_is_simulated_and_nothing_else_is_made"
 STATUS = "tests/workflow/test_status_command.py::test_the_text_names_what_runs"
+COMPARED = "tests/unit/test_compare.py::test_a_campaign_is_compared_by_its_name_with_an_archive"
 ARCHIVES = (
     "tests/workflow/test_archives.py"
     "::test_a_figure_is_drawn_from_an_archive_as_it_was_drawn_from_the_runs"
@@ -78,6 +79,9 @@ ELSEWHERE = {
     ),
     "scalewatt import paper.crate.zip --name paper-horeka": ARCHIVES,
     "snakemake --profile profiles/local figure2 --config campaign=campaigns/paper-horeka.yaml": ARCHIVES,
+    # Of a small simulated campaign and its archive.
+    "scalewatt compare demo theirs.crate.zip": COMPARED,
+    "scalewatt compare paper paper-simulated --html compare.html": COMPARED,
     # The part of the lock without torch; what is made with it, there with linked packages.
     "python3.11 -m venv analysis": INSTALLED,
     "envs/install.sh analysis analysis": INSTALLED,

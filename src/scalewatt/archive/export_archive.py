@@ -171,12 +171,12 @@ def _archived_runs(campaign: Campaign, results: Path, content: Content) -> list[
     return found
 
 
-def _size(count: int) -> str:
+def _size(bytes_: float) -> str:
     for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000  # type: ignore[assignment]
-    return f"{count:.3g} GB"
+        if bytes_ < 1000:
+            return f"{bytes_:.3g} {unit}"
+        bytes_ /= 1000
+    return f"{bytes_:.3g} GB"
 
 
 # --- what must not leave the machine --------------------------------------------------------------

@@ -58,7 +58,7 @@ def write_reports(
         *(f"not reported: {row['configuration']} {row['repeat']}: {why}" for row, why in left_out),
         *_simulated(reports, counted),
         *_carbon(campaign, cluster, options),
-        f"{out}: {len(reports)} reports",
+        f"{out}: {count(len(reports), 'report')}",
     ]
 
 
@@ -141,10 +141,8 @@ def _write(reports: Mapping[str, Part], out: Path, cluster: Cluster) -> None:
 
 def _simulated(reports: Mapping[str, Part], rows: list[Row]) -> list[str]:
     simulated = sum(row["energy_origin"] == "simulated" for row in rows)
-    said = (
-        f"{part_of(simulated, len(reports), 'report')} of simulated runs, which were not measured"
-    )
-    return [said] if simulated else []
+    of = part_of(simulated, len(reports), "report")
+    return [f"{of} of simulated runs, which were not measured"] if simulated else []
 
 
 def _carbon(campaign: Campaign, cluster: Cluster, options: BoampsOptions) -> list[str]:

@@ -13,6 +13,7 @@ from typing import NoReturn
 from scalewatt import __version__
 from scalewatt.cli import (  # noqa: F401 (they add to COMMANDS)
     campaigns,
+    comparing,
     oversight,
     projects,
     reproducing,
