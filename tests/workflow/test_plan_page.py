@@ -448,7 +448,7 @@ def test_a_folder_without_any_file_gets_the_page_of_the_model_that_ships(
     with headless(tmp_path / "profile") as opened:
         opened.open((tmp_path / "plan.html").as_uri())
         assert opened.complaints() == []
-        assert "There is no cluster file, so this is the one that ships" in text(opened, "main")
+        assert "this is the one that ships with scalewatt" in text(opened, "main")
         assert "Ends within 24 h" in text(opened, "#limits")
 
 

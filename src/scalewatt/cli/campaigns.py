@@ -8,15 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.cli.command import (
-    CAMPAIGN,
-    DEFAULT_PROFILE,
-    PLACE,
-    Amount,
-    argument,
-    as_json,
-    command,
-)
+from scalewatt.cli.command import CAMPAIGN, PLACE, Amount, argument, as_json, command
 from scalewatt.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -231,7 +223,7 @@ def _write_planner(arguments: argparse.Namespace) -> None:
             "--deadline-h and --energy-kwh"
         )
     folders = arguments.profile, arguments.campaign, arguments.model
-    site = site_of(arguments.cluster, *folders, arguments.profile == DEFAULT_PROFILE)
+    site = site_of(arguments.cluster, *folders, arguments.profile == Path("profiles/local"))
     write_plan_page(arguments.html, site, Limits(arguments.deadline_h, arguments.energy_kwh))
     print(f"{arguments.html}: written")
 

@@ -121,13 +121,10 @@ def output(help_: str) -> Argument:
     return argument("--out", type=Path, required=True, help=help_)
 
 
-DEFAULT_PROFILE = Path("profiles/local")
-
-
 def profile(help_: str) -> Argument:
     """Return the profile, whose folder has the cluster file."""
-    help_ = f"{help_}; default: {DEFAULT_PROFILE}"
-    return argument("--profile", type=Path, default=DEFAULT_PROFILE, help=help_)
+    default = Path("profiles/local")
+    return argument("--profile", type=Path, default=default, help=f"{help_}; default: {default}")
 
 
 def json_of(option: str, text: str) -> Any:
