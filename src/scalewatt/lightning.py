@@ -338,7 +338,7 @@ def _with_bases(own: type) -> type:
 
 
 def _restored(own: type, state: dict[str, Any]) -> Any:
-    made = own.__new__(own)
+    made: Any = object.__new__(own)
     made.__dict__.update(state)
     return made
 

@@ -276,13 +276,13 @@ def with_estimates(found: Ratio, a: Ends | None, b: Ends | None) -> Ratio:
     low, high = found.low * factors[0], found.high * factors[1]
     verdict = _verdict(low, high)
     inside = low > 1 / (1 + MARGIN) and high < 1 + MARGIN
-    why = (
+    told = (
         None
         if verdict == found.verdict
         else "by repeats alone, but not by what estimates leave open"
     )
     return replace(
-        found, estimates=ends, verdict=verdict, equivalent=found.equivalent and inside, reason=why
+        found, estimates=ends, verdict=verdict, equivalent=found.equivalent and inside, reason=told
     )
 
 

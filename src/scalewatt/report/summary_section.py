@@ -210,7 +210,7 @@ def what_ran(runs: pd.DataFrame, word: str) -> list[str]:
     return lines
 
 
-def model_words(row: Mapping[str, Any]) -> str:
+def model_words(row: Mapping[str, Any] | pd.Series) -> str:
     """Return the model of a run or configuration, with its phase unless that is plain training."""
     return str(row["model"] if row["phase"] == "train" else f"{row['model']} ({row['phase']})")
 

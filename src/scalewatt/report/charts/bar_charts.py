@@ -43,7 +43,7 @@ def breakdown_chart(frame: pd.DataFrame) -> Chart | None:
     )
     whites = breakdown.shades(parts)
     shown = prose.quantity("energy_kwh", "GPUs", None).fitting(_totals(parts).to_list())
-    panels = []
+    panels: list[Panel] = []
     for name, label in data.series_labels(parts).items():
         rows = _ordered(parts[parts["series"] == name])
         places = _bars(rows, shown.factor, whites)
@@ -94,7 +94,7 @@ def variants_chart(frame: pd.DataFrame) -> Chart | None:
     """Return times and energies of variants relative to their baseline; None without any."""
     rows = data.drawable(frame)
     rows = rows[rows["configuration"] != rows["baseline"]]
-    panels = []
+    panels: list[Panel] = []
     for own in data.blocks_of(rows):
         places = pd.concat([_ratios(own, column) for column in _RATIOS], ignore_index=True)
         places = places[places["x"].notna()]

@@ -101,7 +101,7 @@ def procedures_chart(frame: pd.DataFrame) -> Chart | None:
     rows = data.drawable(frame).sort_values("gpus", kind="stable")
     word = data.gpu_word(frame)
     x = prose.quantity("gpus", word, None)
-    panels = []
+    panels: list[Panel] = []
     for name, words in _PROCEDURES.items():
         own = rows[rows[name].notna()]
         if own.empty:

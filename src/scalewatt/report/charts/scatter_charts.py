@@ -31,7 +31,7 @@ _FOUND = {"runtime_h": "run time", "energy_kwh": "energy"}
 def pareto_chart(frame: pd.DataFrame) -> Chart | None:
     """Return the metric against energy and run time, Pareto-optimal points joined; None without any."""
     points = data.points_of(frame, "xy")
-    panels = []
+    panels: list[Panel] = []
     for letter, rows in data.groups(points[points["valued"]], "panel"):
         first = rows.iloc[0]
         cost = prose.quantity(first["x_name"], data.gpu_word(frame), first["model"])
