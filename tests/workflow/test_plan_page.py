@@ -270,6 +270,31 @@ def test_the_recommended_n_are_those_of_a_plan(page: Browser, asked: Asked) -> N
                 assert best == wanted["deadline_h" if limited == "runtime_h" else limited]
 
 
+def test_a_configuration_is_called_as_its_campaign_calls_it(asked: Asked, tmp_path: Path) -> None:
+    """Its id seeds its deviations: with settings before and after the epochs, and clocks."""
+    learning = {"base_learning_rate": 0.1, "weight_decay": 0.001}
+    shared = {"model": "resnet50", "device": "a100", "local_batch_size": 64, "gpus": [4, 16]}
+    series = {
+        "plain": shared,
+        "part": {**shared, "dataset_fraction": "n/32"},
+        "short": {**shared, "settings": {"epochs": 7}},
+        "learning": {**shared, "settings": learning},
+        "short-learning": {**shared, "settings": {**learning, "epochs": 7}},
+        "clocks": {**shared, "settings": {**learning, "epochs": 7}, "gpu_clock_mhz": 1200},
+        "corrected": {**shared, "settings": {"epochs": 9}, "protocol": "corrected"},
+    }
+    campaign = campaign_of(series, asked.planner.cluster)
+    site = Site(asked.planner.forecaster, asked.planner.cluster, campaign)
+    write_plan_page(tmp_path / "plan.html", site, Limits())
+    (tmp_path / "profile").mkdir()
+    with headless(tmp_path / "profile") as opened:
+        opened.open((tmp_path / "plan.html").as_uri())
+        assert len(campaign.configurations) == 2 * len(series)
+        for one in campaign.configurations.values():
+            ids = f"DATA.trainings.map(one => idOf(one, {chosen(one, {})}))"
+            assert one.id in opened.evaluate(ids)
+
+
 # --- as a page ------------------------------------------------------------------------------------
 
 

@@ -145,8 +145,8 @@ function showFacts(found) {
       const one = found.estimates[name];
       const part = document.createElement("div");
       part.dataset.of = name;
-      part.append(made("dt", words), made("dd", one ? `${short(one.median)} ${unit}` : MISSING));
-      if (one) part.append(made("dd", `${interval(one)} ${unit}, nominal 90 %`, "note"));
+      part.append(made("dt", words), made("dd", one ? `${short(one.median)} ${unit}`.trim() : MISSING));
+      if (one) part.append(made("dd", `${`${interval(one)} ${unit}`.trim()}, nominal 90\u00a0%`, "note"));
       return part;
     }),
   );
