@@ -45,6 +45,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.report import provenance_section as departures
 from scalewatt.report.build_report import write_report
 from scalewatt.report.captions import caption
+from scalewatt.report.charts.vega_bundle import vega_script
 from scalewatt.report.claims_section import claims_of
 from scalewatt.report.data_quality_section import quality
 from scalewatt.report.embed_fonts import with_fonts
@@ -158,9 +159,11 @@ def test_the_page_refers_to_nothing_outside_itself(results: Path, tmp_path: Path
     page = report(results, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert page.urls
-    assert all(url.startswith(("data:", "#")) for url in page.urls)
-    assert not re.search(r"https?:|@import|url\(", text)
-    assert page.tags.count("script") == 1 and "iframe" not in page.tags
+    # But for the pages of runs, which lie beside it.
+    assert all(url.startswith(("data:", "#", "figures/runs/")) for url in page.urls)
+    # Vega names its home and XML's namespaces; the policy lets it ask for nothing.
+    assert not re.search(r"https?:|@import|url\(", text.replace(vega_script() or "no", ""))
+    assert "iframe" not in page.tags
     assert "default-src 'none'" in text
 
 
@@ -172,8 +175,9 @@ def test_every_link_has_its_place_and_no_id_is_there_twice(page: Page) -> None:
 
 def test_names_are_escaped(results: Path, tmp_path: Path) -> None:
     name = "<script>alert('x')</script> & more"
+    plain = report(results, tmp_path / "plain.html")
     page = report(results, tmp_path / "report.html", campaign=name)
-    assert page.tags.count("script") == 1
+    assert page.tags.count("script") == plain.tags.count("script")
     assert "&lt;script&gt;" in (tmp_path / "report.html").read_text()
 
 
@@ -1111,7 +1115,7 @@ def caption_of(name: str, table: pa.Table) -> str:
 def test_captions_are_computed_from_the_tables() -> None:
     words = caption_of("figure2", any_table(2))
     assert "3 series (LBS 256; GBS 256; GBS 8192)" in words
-    assert "1 GPU to 256 GPUs" in words
+    assert "1 to 256 GPUs" in words
     assert "Highest speed-up: 183.5 from 1 to 256 GPUs (LBS 256), 72 % of the ideal." in words
     assert "Panel B: No GPU power was measured" in caption_of("figure6", any_table(6, small=True))
     assert caption_of("figure2", any_table(2).slice(0, 0)) == "No run of this figure has finished."
