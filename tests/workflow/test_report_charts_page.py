@@ -43,8 +43,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page(made: Path, tmp_path: Path) -> Iterator[Browser]:
     """The report, opened at its second figure."""
     with headless(tmp_path) as opened:
-        opened.resize(1280)
-        opened.open(made.as_uri())
+        opened.open(made.as_uri()).resize(1280)
         show(opened)
         yield opened
 
