@@ -13,6 +13,7 @@ from scalewatt.campaign.campaign_types import Imported
 from scalewatt.campaign.cluster import basis, known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.report.report_request import report_definition
 from scalewatt.targets.obstacles import figure_obstacle, idle_obstacle, notices, plan_obstacle
 from scalewatt.targets.result_set import ROW_FILES, ResultSet, came_with
 
@@ -50,6 +51,15 @@ def test_files_of_runs_come_with_the_notes_of_what_was_set_aside(results: Result
         f"results/demo/runs/{run[0]}/{run[1]}/spec.json",
         "note.json",
     ]
+
+
+def test_claims_are_part_of_a_campaign_with_a_model_of_the_paper_alone(results: ResultSet) -> None:
+    assert "results/demo/tables/claims.csv" in results.claims_files
+    series = {n: replace(one, model="mynet") for n, one in results.campaign.series.items()}
+    other = replace(results.campaign, series=series)
+    assert replace(results, campaign=other).claims_files == []
+    assert report_definition(results.campaign, results.cluster, [], False)["claims"] is True
+    assert report_definition(other, results.cluster, [], False)["claims"] is False
 
 
 CARBON = {"file": "grid.csv", "source": "the grid"}

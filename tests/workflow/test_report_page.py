@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(chromium() is None, reason="there is no chromium (Debian: chromium)"),
 ]
-WIDTHS = (390, 1280)
+WIDTHS = (390, 1280, 1920)
 HORIZON = "document.documentElement.scrollWidth"
 RUNS = "document.querySelector('#runs table')"
 
@@ -71,7 +71,7 @@ def looked_at(page: Browser) -> None:
         if link.startswith("#"):
             assert page.evaluate(f"document.getElementById({link[1:]!r}) !== null"), link
         else:
-            assert link.startswith("data:text/csv"), link
+            assert link.startswith(("data:text/csv", "figures/runs/")), link
     for width in WIDTHS:
         page.resize(width, mobile=width < 600)
         assert page.evaluate(HORIZON) <= width
