@@ -8,6 +8,7 @@ import re
 import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ from scalewatt.results.tables.table_schema import RUNS
 Run = tuple[RunSpec, dict[str, Any]]
 
 
+NEW = count(1)
+
+
 def run(repeat: int = 1, spec: RunSpec | None = None, **row: Any) -> Run:
     """A spec, and the row of its run: 2 GPUs, 1 kWh of GPUs and CPUs in an hour, unless told otherwise."""
     own = replace(spec or make_spec(), repeat=repeat)
@@ -47,6 +51,7 @@ def run(repeat: int = 1, spec: RunSpec | None = None, **row: Any) -> Run:
         **{"campaign": "made", "configuration": own.configuration, "repeat": repeat},
         **{name: getattr(own, name) for name in ("model", "phase", "device", "gpus", "protocol")},
         **{name: getattr(own, name) for name in ("local_batch_size", "global_batch_size")},
+        **{"spec_sha256": own.sha256, "runtime_s": 3600.0 + next(NEW)},  # no measurement twice
         **{"precision": own.settings.get("precision"), "flags": "[]"},
         **{"energy_origin": "measured", "energy_scope": "gpu+cpu", "device_name": "NVIDIA A100"},
         **{"energy_kwh": kwh, "energy_low_kwh": kwh, "energy_high_kwh": kwh, "runtime_h": 1.0},
@@ -337,6 +342,7 @@ def test_a_campaign_is_compared_by_its_name_with_an_archive(
     given = ["compare", "small", "theirs.crate.zip", "--html", "page.html", "--out", "ratios"]
     assert main(given) == 0
     text = capsys.readouterr().out
+    assert "2 runs are the same measurements in both: their ratios say nothing." in text
     assert "Nothing differs in settings, software, machines and cluster." in text
     assert "In both: 2 configurations of resnet50, LBS 256, torch_default, a100" in text
     assert "Energy: 2 without an interval, of 2 configurations\n  Both simulated." in text

@@ -11,7 +11,7 @@ import pandas as pd
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import with_ending
-from scalewatt.comparison.compared_source import Row, Source, read_source
+from scalewatt.comparison.compared_source import Row, Source, place_of, read_source
 from scalewatt.comparison.matching import Alone, Matched, match, trainings_of
 from scalewatt.comparison.ratios import COMPARED, compared_rows
 from scalewatt.comparison.setting_differences import Difference, as_json, differences, summary
@@ -39,11 +39,18 @@ class Comparison:
         """The rows of the table."""
         return records(self.table)
 
+    @property
+    def same_runs(self) -> int:
+        """How many measurements are in both: of the same spec, with the same run time and energy."""
+        a, b = ({_measurement(row) for row in one.runs} for one in (self.a, self.b))
+        return len(a & b)
+
     def as_json(self) -> dict[str, Any]:
         """Return all of it as JSON-ready values."""
         return {
             "a": summary(self.a),
             "b": summary(self.b),
+            "same_runs": self.same_runs,
             "differences": as_json(self.differences),
             "compared": self.rows,
             "only_a": _alone(self.matched.only_a),
@@ -56,7 +63,8 @@ def compare(a: str, b: str, results: Path) -> Comparison:
 
     InputError as of `read_source`, and where both are one place.
     """
-    if Path(a).resolve() == Path(b).resolve():
+    places = {place_of(text, results).resolve() for text in (a, b)}
+    if len(places) == 1:
         raise InputError(f"compare: {a} and {b} are the same; expected two campaigns")
     return compared(*(read_source(text, results) for text in (a, b)))
 
@@ -73,6 +81,10 @@ def write_compared(comparison: Comparison, stem: Path) -> None:
     """Write `stem`.parquet and .csv: one row per pair and quantity."""
     sources = {"a": summary(comparison.a), "b": summary(comparison.b)}
     write_frame(comparison.table, with_ending(stem, ".parquet"), COMPARED, sources)
+
+
+def _measurement(row: Row) -> tuple[Any, ...]:
+    return row["spec_sha256"], row["repeat"], row["runtime_s"], row["energy_kwh"]
 
 
 def _alone(found: Iterable[Alone]) -> list[Row]:

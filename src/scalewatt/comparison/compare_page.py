@@ -16,6 +16,7 @@ from scalewatt.comparison.compare_words import (
     is_mixed,
     origins_text,
     ratio_text,
+    same_sentence,
     tally,
     unit_of,
     value_text,
@@ -103,7 +104,7 @@ def _title(found: Comparison) -> str:
 
 def _warnings(found: Comparison) -> list[str]:
     """Return what a reader must know before reading a ratio."""
-    said = []
+    said = list(filter(None, [same_sentence(found.same_runs)]))
     if any(is_mixed(rows) for _, rows in by_quantity(found.rows)):
         said.append(
             "Values of different origin are set against each other, such as measured and simulated ones: "

@@ -12,6 +12,7 @@ from scalewatt.comparison.compare_words import (
     heading_of,
     origins_text,
     ratio_text,
+    same_sentence,
     tally,
     unit_of,
     value_text,
@@ -32,7 +33,8 @@ NOTE = (
 
 def comparison_text(found: Comparison) -> str:
     """Return the comparison for a terminal."""
-    blocks = ["\n".join(_source_lines(found)), *_difference_blocks(found.differences)]
+    sources = [*_source_lines(found), same_sentence(found.same_runs)]
+    blocks = ["\n".join(filter(None, sources)), *_difference_blocks(found.differences)]
     labels = labels_of(found)
     if len(labels) > 1:
         blocks.append(f"In both: {count(len(labels), 'configuration')} of {common_words(found)}")

@@ -109,6 +109,14 @@ def is_mixed(rows: Sequence[Row]) -> bool:
     return any(row["ratio"] is not None and row["origin_a"] != row["origin_b"] for row in rows)
 
 
+def same_sentence(same_runs: int) -> str:
+    """Return that the campaigns share measurements, whose ratio of 1 says nothing; empty if they do not."""
+    if not same_runs:
+        return ""
+    are = "is the same measurement" if same_runs == 1 else "are the same measurements"
+    return f"{count(same_runs, 'run')} {are} in both: their ratios say nothing."
+
+
 def tally(rows: Sequence[Row]) -> str:
     """Return how many configurations have each verdict, in one sentence without an end."""
     found = Counter(row["verdict"] for row in rows)

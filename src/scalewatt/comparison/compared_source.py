@@ -52,15 +52,21 @@ class Source:
     """Its name, as an archive tells it; None where that is not known."""
 
 
+def place_of(text: str, results: Path) -> Path:
+    """Return the path that `text` is, or, where there is none such, that of its name below `results`."""
+    given = Path(text)
+    is_name = not given.is_absolute() and len(given.parts) == 1
+    if is_name and not given.exists() and (results / given).is_dir():
+        return results / given
+    return given
+
+
 def read_source(text: str, results: Path) -> Source:
     """Return the runs that `text` names; InputError if it names none, or if they are damaged.
 
     `text`: a campaign's results folder, the name of one below `results`, or an archive.
     """
-    given = Path(text)
-    plain = not given.is_absolute() and len(given.parts) == 1
-    if plain and not given.exists() and (results / given).is_dir():
-        given = results / given
+    given = place_of(text, results)
     if given.is_file() or (given / METADATA).is_file():
         return _of_archive(given)
     if not given.is_dir():

@@ -26,6 +26,7 @@ from scalewatt.results.text.metric_labels import metric_label
 A_LOWER, B_LOWER, NOT_APART = "a_lower", "b_lower", "not_apart"
 NO_INTERVAL, NOT_COMPARED = "no_interval", "not_compared"
 Ends = tuple[float, float]
+_BY_REPEATS = "by repeats alone, but not by what estimates leave open"
 
 
 @dataclass(frozen=True)
@@ -267,8 +268,8 @@ def with_estimates(found: Ratio, a: Ends | None, b: Ends | None) -> Ratio:
     """
     assert found.ratio is not None
     if a is None or b is None:
-        why = "what estimates leave open is not known"
-        return replace(found, verdict=NO_INTERVAL, equivalent=False, reason=why)
+        unknown = "what estimates leave open is not known"
+        return replace(found, verdict=NO_INTERVAL, equivalent=False, reason=unknown)
     factors = b[0] / a[1], b[1] / a[0]
     ends = found.ratio * factors[0], found.ratio * factors[1]
     if found.low is None or found.high is None:
@@ -276,14 +277,9 @@ def with_estimates(found: Ratio, a: Ends | None, b: Ends | None) -> Ratio:
     low, high = found.low * factors[0], found.high * factors[1]
     verdict = _verdict(low, high)
     inside = low > 1 / (1 + MARGIN) and high < 1 + MARGIN
-    told = (
-        None
-        if verdict == found.verdict
-        else "by repeats alone, but not by what estimates leave open"
-    )
-    return replace(
-        found, estimates=ends, verdict=verdict, equivalent=found.equivalent and inside, reason=told
-    )
+    reason = None if verdict == found.verdict else _BY_REPEATS
+    same = found.equivalent and inside
+    return replace(found, estimates=ends, verdict=verdict, equivalent=same, reason=reason)
 
 
 def _bounds(one: Training, energy: str) -> Ends | None:
