@@ -71,7 +71,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     panel_mm = 40.0 if preset.narrow else 56.0
     left_out = everything[lone].drop_duplicates("panel")
     instead = {row.panel: _INSTEAD[row.y_name] for row in data.each(left_out)}
-    size_mm = (width / columns - (10 if preset.narrow else 14), panel_mm - 12)
+    size_mm = (width / columns - 16, panel_mm - 12)
     context = _context(everything, size_mm, columns < 3 and not preset.narrow)
     n_rows = -(-len(panels) // columns)
     handles = _handles(points, context, preset)
