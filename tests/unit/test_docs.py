@@ -353,20 +353,7 @@ def test_snakemake_is_shown_with_its_limits_another_campaign_and_another_partiti
     assert keys == {"results_only", "campaign", "devices", "only", "max_gpus"}
 
 
-COMING = {"init", "compare", "--html"}
-"""Words of commands that the pages name and that do not exist yet; each must leave this set when it does."""
-
-
-def of_commands() -> list[Any]:
-    """The calls of scalewatt; those that need what is coming must fail."""
-    coming = pytest.mark.xfail(strict=True, reason="not there yet")
-    return [
-        pytest.param(words, marks=[coming] if COMING & set(words) else [], id=" ".join(words))
-        for words in commands("scalewatt")
-    ]
-
-
-@pytest.mark.parametrize("words", of_commands())
+@pytest.mark.parametrize("words", commands("scalewatt"), ids=" ".join)
 def test_a_scalewatt_command_is_right(words: list[str]) -> None:
     assert command_line().parse_args(words).command in COMMANDS
 

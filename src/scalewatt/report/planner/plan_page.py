@@ -12,7 +12,7 @@ from typing import Any
 
 from scalewatt import __version__
 from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import given_cluster, known_devices
+from scalewatt.campaign.cluster import campaign_path, given_cluster, known_devices
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
@@ -61,8 +61,8 @@ def site_of(
     forecaster = forecaster_of(named or PUBLISHED_MODEL)
     assert forecaster is not None
     path = campaign
-    if path is None and found is not None and Path(found.campaign).exists():
-        path = Path(found.campaign)
+    if path is None and found is not None and campaign_path(found).exists():
+        path = campaign_path(found)
     own = None if path is None else load_campaign(path, found)
     return Site(forecaster, found, own, published=named is None)
 

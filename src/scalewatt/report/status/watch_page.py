@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.cluster import campaign_path, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
@@ -38,7 +38,7 @@ def follow_campaign(
     InputError if the cluster file, the campaign or the scaling model is wrong, or `out` cannot be a file.
     """
     cluster = load_cluster(profile / "cluster.yaml")
-    found = load_campaign(campaign or Path(cluster.campaign), cluster)
+    found = load_campaign(campaign or campaign_path(cluster), cluster)
     forecaster = forecaster_of(cluster.scaling_model)
     folders = results, work or Path(cluster.work_root)
     if every_s is None:
