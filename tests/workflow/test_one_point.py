@@ -31,7 +31,7 @@ def first_configurations(project: Workspace) -> tuple[str, str]:
 
 def test_only_one_run_is_trained_and_all_is_made_of_it(project: Workspace) -> None:
     one, _ = first_configurations(project)
-    code, output = project.snakemake("-n", "all", "--config", f"only={one}/1")
+    code, output = project.snakemake("-np", "all", "--config", f"only={one}/1")
     assert code == 0, output
     trained = {line.partition(": train ")[2] for line in output.splitlines() if ": train " in line}
     assert trained == {f"{one} repeat 1"}
@@ -61,7 +61,7 @@ def test_an_unknown_run_or_key_ends_with_one_message(project: Workspace) -> None
 
 def test_larger_points_are_left_out_of_the_jobs_and_named_once(project: Workspace) -> None:
     _, largest = first_configurations(project)
-    code, output = project.snakemake("-n", "all", "--config", "max_gpus=1")
+    code, output = project.snakemake("-np", "all", "--config", "max_gpus=1")
     assert code == 0, output
     assert "-n001-" in output and "-n002-" not in output and largest not in output
     named = [line for line in output.splitlines() if "max_gpus 1 leaves out" in line]

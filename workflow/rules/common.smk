@@ -27,6 +27,7 @@ from scalewatt.common.schema_validation import PACKAGE, shipped
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.run_files.run_inventory import set_aside_notes
 from scalewatt.scheduling.job_request import check_requests
+from scalewatt.targets.dry_run import remember
 from scalewatt.targets.obstacles import notices
 from scalewatt.targets.result_set import ResultSet
 
@@ -80,6 +81,9 @@ def forecaster():
     from scalewatt.scaling.planning.forecast import forecaster_of
 
     return checked(forecaster_of, CLUSTER.scaling_model)
+
+
+remember(CAMPAIGN, forecaster)
 
 
 def scaling_model(wildcards):
