@@ -25,9 +25,12 @@
     const [ink, soft, line] = ["--ink", "--soft", "--line"].map(colour);
     const font = getComputedStyle(document.body).fontFamily;
     return {
+      // For screen readers there are the panel's name and the table below it.
       aria: false, background: null, font,
+      mark: { aria: false },
       view: { stroke: null },
       axis: {
+        aria: false,
         labelColor: soft, titleColor: ink, gridColor: line, domainColor: soft, tickColor: soft,
         labelFontSize: 12, titleFontSize: 12.5, titleFontWeight: "normal", labelOverlap: "greedy",
       },
