@@ -71,9 +71,9 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     from scalewatt.figures.output.save_figure import save
     from scalewatt.figures.output.small_print import without_small_print, write_captions
 
-    figure = module.draw(frame)
-    sentences = figure.sentences
-    paths = save(figure if options(frame).small_print else without_small_print(figure), stem)
+    drawing = module.draw(frame)
+    sentences = drawing.sentences
+    paths = save(drawing if options(frame).small_print else without_small_print(drawing), stem)
     csv_path = with_ending(stem, ".csv")
     points = module.plotted(frame)
     with atomic_path(csv_path) as temporary:
