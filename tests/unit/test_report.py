@@ -48,8 +48,8 @@ from scalewatt.report.captions.figure_captions import caption
 from scalewatt.report.charts.vega_bundle import vega_script
 from scalewatt.report.claims_section import claims_of
 from scalewatt.report.data_quality_section import quality
-from scalewatt.report.embed_fonts import with_fonts
 from scalewatt.report.html_tables import Cell, Column, grid, texts
+from scalewatt.report.pictures.embed_fonts import with_fonts
 from scalewatt.report.report_inputs import MOST_SVG_BYTES, Results
 from scalewatt.report.report_request import Definition, parse_definition, report_definition
 from scalewatt.report.summary_section import (

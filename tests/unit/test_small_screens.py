@@ -15,9 +15,9 @@ from report_results import SVG, demo, made_runs, write_results
 
 from scalewatt.figures.output.small_print import write_captions
 from scalewatt.report.build_report import write_report
+from scalewatt.report.pictures.small_screens import small_screen
 from scalewatt.report.report_inputs import MOST_SVG_BYTES
 from scalewatt.report.report_request import Definition
-from scalewatt.report.small_screens import small_screen
 from scalewatt.results.figures.figure_schema import POINTS
 from scalewatt.results.tables.frames import to_frame
 
@@ -61,6 +61,11 @@ def test_the_small_print_is_read_as_it_was_written(sentences: list[str]) -> None
 def test_results_of_an_earlier_version_have_the_wide_drawing_alone(tmp_path: Path) -> None:
     found = small_screen(tmp_path, "figure2", table(True))
     assert (found.stacked, found.small_print) == (None, ())
+
+
+def test_what_the_caption_says_is_not_said_again(folder: Path) -> None:
+    found = small_screen(folder, "figure2", table(True), f"Two series. {PRINT[0]} No run.")
+    assert list(found.small_print) == PRINT[1:]
 
 
 def test_a_large_drawing_is_not_embedded_twice(folder: Path) -> None:

@@ -19,7 +19,7 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.claims.evidence.claim_types import listed_claims
 from scalewatt.figures.output.small_print import write_captions
 from scalewatt.report.build_report import write_report
-from scalewatt.report.embed_fonts import with_fonts
+from scalewatt.report.pictures.embed_fonts import with_fonts
 from scalewatt.report.report_request import parse_definition, report_definition
 
 pytestmark = [

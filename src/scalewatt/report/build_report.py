@@ -21,9 +21,9 @@ from scalewatt.report.charts.vega_bundle import vega_script
 from scalewatt.report.claims_section import claims_of
 from scalewatt.report.data_quality_section import quality
 from scalewatt.report.html_tables import Grid, Part, csv_uri, templates
+from scalewatt.report.pictures.small_screens import SmallScreen, small_screen
 from scalewatt.report.report_inputs import Results, read_results
 from scalewatt.report.report_request import Definition
-from scalewatt.report.small_screens import SmallScreen, small_screen
 from scalewatt.report.tables_section import table_parts
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 
@@ -178,7 +178,7 @@ def _figure(name: str, results: Results) -> FigureEntry:
     table = results.tables.get(name)
     words = "Its table has not been made." if table is None else caption(name, table)
     points = None if table is None else csv_uri(table)
-    small = small_screen(results.folder, name, table)
+    small = small_screen(results.folder, name, table, words)
     entry = FigureEntry(
         name, label(name), title(name, table), words, results.image(name), small, points
     )

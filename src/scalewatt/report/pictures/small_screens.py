@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from scalewatt.figures.figure_data import options
-from scalewatt.report.embed_fonts import with_fonts
+from scalewatt.report.pictures.embed_fonts import with_fonts
 from scalewatt.report.report_inputs import MOST_SVG_BYTES
 
 
@@ -21,17 +21,20 @@ class SmallScreen:
     stacked: str | None = None
     """The drawing with its panels one below the other, as a data URI."""
     small_print: tuple[str, ...] = ()
-    """The sentences of the small print."""
+    """The sentences of the small print that the caption has not."""
     in_drawing: bool = True
     """True if the wide drawing has the small print, so that only small screens need the text."""
 
 
-def small_screen(folder: Path, name: str, table: pd.DataFrame | None) -> SmallScreen:
+def small_screen(
+    folder: Path, name: str, table: pd.DataFrame | None, caption: str = ""
+) -> SmallScreen:
     """Return what a figure of the campaign's results in `folder` has for small screens."""
+    sentences = _sentences(folder / "figures" / f"{name}.caption.md")
     stacked = folder / "figures" / f"{name}.stacked.svg"
     return SmallScreen(
         _data_uri(stacked) if stacked.is_file() else None,
-        _sentences(folder / "figures" / f"{name}.caption.md"),
+        tuple(one for one in sentences if one not in caption),
         table is None or options(table).small_print,
     )
 
