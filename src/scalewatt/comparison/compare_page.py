@@ -147,7 +147,7 @@ def _quantity(found: Comparison, quantity: Quantity, heading: str) -> _Ratios:
     grid = texts(quantity.name, heading, headings, cells)
     says = f"{tally(rows)[:1].upper()}{tally(rows)[1:]}. {origins_text(rows)}".strip()
     half = half_width(rows)
-    ends = number(math.exp(-half), 2), number(math.exp(half), 2)
+    ends = number(math.exp(-half), 3), number(math.exp(half), 3)
     marks = [mark_of(row, half) for row in rows]
     return _Ratios(Part(heading, says, grid, quantity.name), marks, ends)
 
