@@ -192,8 +192,8 @@ class ScalewattCallback:
     ) -> None:
         """Count a batch; after an update, stop if any rank was asked to."""
         size = self._batch_size(batch)
-        known = size is not None and self._samples is not None
-        self._samples = self._samples + size if known else None
+        counted = self._samples
+        self._samples = None if size is None or counted is None else counted + size
         if trainer.global_step == self._step:  # gradients are being accumulated
             return
         self._step = trainer.global_step
@@ -333,7 +333,7 @@ def _with_bases(own: type) -> type:
     return type(own.__name__, (own, *bases), names)
 
 
-def _restored(own: type, state: dict[str, Any]) -> Any:
+def _restored(own: Any, state: dict[str, Any]) -> Any:
     made = own.__new__(own)
     made.__dict__.update(state)
     return made
