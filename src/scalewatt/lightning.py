@@ -192,10 +192,8 @@ class ScalewattCallback:
     ) -> None:
         """Count a batch; after an update, stop if any rank was asked to."""
         size = self._batch_size(batch)
-        if size is None or self._samples is None:
-            self._samples = None
-        else:
-            self._samples += size
+        counted = self._samples
+        self._samples = None if size is None or counted is None else counted + size
         if trainer.global_step == self._step:  # gradients are being accumulated
             return
         self._step = trainer.global_step
@@ -337,8 +335,8 @@ def _with_bases(own: type) -> type:
     return type(own.__name__, (own, *bases), names)
 
 
-def _restored(own: type, state: dict[str, Any]) -> Any:
-    made: Any = object.__new__(own)
+def _restored(own: Any, state: dict[str, Any]) -> Any:
+    made = own.__new__(own)
     made.__dict__.update(state)
     return made
 

@@ -160,7 +160,8 @@ def test_importing_it_loads_neither_torch_nor_lightning() -> None:
 
 
 def test_a_script_of_an_older_python_can_read_it() -> None:
-    ast.parse(SOURCE.read_text(), feature_version=(3, 8))
+    for path in (SOURCE, SOURCE.with_name("common") / "exit_codes.py"):
+        ast.parse(path.read_text(), feature_version=(3, 8))
 
 
 @needs_lightning
@@ -178,6 +179,16 @@ def test_it_is_a_callback_of_the_package_that_the_script_uses() -> None:
         )
         own = package == "lightning.pytorch"
         assert done.stdout.split() == ["True", str(own), "ScalewattCallback"], done.stderr
+
+
+@needs_lightning
+def test_made_before_any_lightning_is_imported_it_is_of_one_that_is_installed() -> None:
+    code = (
+        "from scalewatt.lightning import ScalewattCallback; made = ScalewattCallback('error')\n"
+        "import lightning.pytorch as pl; print(isinstance(made, pl.Callback))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"]
 
 
 @needs_lightning
@@ -406,6 +417,24 @@ def test_a_run_that_was_stopped_amid_an_epoch_ends_with_all_its_updates_and_samp
     assert {(row["samples"], row["updates"]) for row in rows} == {(SAMPLES, per_epoch)}
     assert [row["metric"] for row in rows] == logged(inside, "error")
     assert min(row["train_s"] for row in rows) > 0
+
+
+@needs_lightning
+def test_gradients_that_are_being_accumulated_are_used_before_a_stop(
+    inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scalewatt.lightning.LOOK_S", 0.0)
+
+    def on_train_batch_start(self: Any, batch: Any, batch_idx: int) -> None:
+        if batch_idx == 3:  # the first of three
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    net = module(on_train_batch_start=on_train_batch_start)
+    with pytest.raises(SystemExit):
+        fit(inside, callback(), net, accumulate_grad_batches=3)
+    kept = torch.load(inside / "script" / "stopped.ckpt", weights_only=False)
+    assert kept["global_step"] == 2
+    assert kept["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] == 6
 
 
 class Resumable(torch.utils.data.DataLoader):
