@@ -105,7 +105,7 @@ def height_of(svg: Path) -> float:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_captions_are_the_small_print(name: str, tmp_path: Path) -> None:
-    figure = draw(name, table_of(name))
+    figure = draw(name, table_of(name), again=True)
     sentences = list(figure.sentences)
     assert len(sentences) >= 1
     write_captions(sentences, tmp_path / name)
@@ -185,4 +185,4 @@ def test_whether_small_print_is_drawn_is_true_or_false(figure: str) -> None:
 
 
 def test_small_print_is_drawn_where_nothing_is_said_of_it() -> None:
-    assert "Energy measured" in draw("figure2", curve_table(2))._supxlabel.get_text()
+    assert "Energy measured" in draw("figure2", curve_table(2), again=True)._supxlabel.get_text()

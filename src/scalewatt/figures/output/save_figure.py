@@ -40,7 +40,9 @@ def save(figure: Figure, stem: Path, formats: Sequence[str] = tuple(_METADATA)) 
 
 
 def _round_positions(figure: Figure) -> None:
-    """Cut off the last digits of where axes are: the layout's solver leaves others in each process,
+    """Cut off the last digits of where parts and axes are: the layout's solver leaves others each time,
     and matplotlib names SVG's clip paths by all of them."""
+    for part in figure.subfigs:
+        part.bbox_relative.set_points(part.bbox_relative.get_points().round(10))
     for axes in figure.axes:
         axes.set_position(Bbox(axes.get_position().get_points().round(10)))
