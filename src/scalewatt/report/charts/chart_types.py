@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,7 +145,7 @@ def ends_of(places: pd.DataFrame, axis: str) -> list[float]:
     return found
 
 
-def configuration_target(configurations: Sequence[str]) -> list[str]:
+def configuration_target(configurations: Iterable[str]) -> list[str]:
     """Return the anchors of rows in the table of configurations."""
     return [f"configuration-{one}" for one in configurations]
 

@@ -136,6 +136,6 @@ def _known(value: Any) -> Any:
     return None if value is None or pd.isna(value) else value
 
 
-def _ends(row: Mapping[str, Any], of: str) -> str | None:
+def _ends(row: Mapping[Any, Any], of: str) -> str | None:
     low, high = _known(row.get(f"{of}low")), _known(row.get(f"{of}high"))
     return None if low is None or high is None else f"{number(low, 3)} to {number(high, 3)}"

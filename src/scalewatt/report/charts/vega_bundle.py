@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 from scalewatt.common.files import write_text
 
+_PACKAGE = "vl-convert-python"
 _ENTRY = "window.vegaEmbed = vegaEmbed;"
 
 
@@ -21,7 +23,7 @@ def vega_script() -> str | None:
         import vl_convert
     except ImportError:
         return None
-    kept = _cache_folder() / f"vega-{vl_convert.__version__}.js"
+    kept = _cache_folder() / f"vega-{version(_PACKAGE)}.js"
     if kept.is_file():
         return kept.read_text(encoding="utf-8")
     script = _inline(vl_convert.javascript_bundle(_ENTRY))
