@@ -18,11 +18,12 @@ from scalewatt.report.charts.chart_types import (
     fitted,
     series_of,
 )
-from scalewatt.report.charts.curve_charts import OF_BARS, point_names
-from scalewatt.report.summary_section import model_words
+from scalewatt.report.charts.curve_charts import OF_BARS, point_names, training_of
 from scalewatt.results.figures.figure_schema import panel_letter
 
 _DARK_KINDS = {"gpu": "#a9c8f7", "cpu": "#f58a72", "ram": "#52d0b7", "node": "#7fa8d8"}
+_PALE = 0.8
+"""How far shades go towards the page, which may be dark, where those of the figure go to white."""
 _RATIOS = {
     "runtime_ratio": "run time",
     "energy_ratio": "energy",
@@ -82,7 +83,9 @@ def _bars(rows: pd.DataFrame, factor: float, whites: dict[str, float]) -> pd.Dat
             "y": None,
             "part": rows["stage"],
             "share": (energy / (factor * _totals(rows))).round(4),
-            "opacity": [round(1 - whites[breakdown.STAGES[stage]], 2) for stage in rows["stage"]],
+            "opacity": [
+                round(1 - _PALE * whites[breakdown.STAGES[stage]], 2) for stage in rows["stage"]
+            ],
             "origin": rows["energy_origin"],
             "runs": rows["n_repeats"],
             "target": configuration_target(rows["configuration"]),
@@ -101,7 +104,7 @@ def variants_chart(frame: pd.DataFrame) -> Chart | None:
         if places.empty:
             continue
         x = fitted("÷ that of the baseline", "linear", [*ends_of(places, "x"), 1.0])
-        title = f"{model_words(own.iloc[0])}: beside the baseline"
+        title = f"{training_of(own)}: beside the baseline"
         panels.append(
             Panel(panel_letter(len(panels)), x, Axis(""), places, SLOTS, title, line_at=1.0)
         )

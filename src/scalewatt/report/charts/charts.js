@@ -71,10 +71,11 @@
 
   const IN = ["x", "y"].map((axis) => [axis, STEP, 1 - STEP]);
   const OUT = ["x", "y"].map((axis) => [axis, -STEP, 1 + STEP]);
+  // Both axes, as the selection is none without either.
+  const moved = (x, y) => [["x", x, 1 + x], ["y", y, 1 + y]];
   const KEYS = {
     "+": IN, "=": IN, "-": OUT,
-    ArrowLeft: [["x", -STEP, 1 - STEP]], ArrowRight: [["x", STEP, 1 + STEP]],
-    ArrowUp: [["y", STEP, 1 + STEP]], ArrowDown: [["y", -STEP, 1 - STEP]],
+    ArrowLeft: moved(-STEP, 0), ArrowRight: moved(STEP, 0), ArrowUp: moved(0, STEP), ArrowDown: moved(0, -STEP),
   };
 
   class Chart {

@@ -15,6 +15,7 @@ from scalewatt.report.charts.chart_types import (
     fitted,
     series_of,
 )
+from scalewatt.report.summary_section import model_words
 from scalewatt.results.figures.figure_schema import PANELS, panel_letter
 from scalewatt.results.figures.figure_schema import Panel as Quantities
 
@@ -32,6 +33,12 @@ OF_BARS = ("low", "high")
 def point_names(rows: pd.DataFrame) -> list[str]:
     """Return what points are: n and local batch size."""
     return [f"n = {row.gpus}, LBS {row.local_batch_size}" for row in data.each(rows)]
+
+
+def training_of(rows: pd.DataFrame) -> str:
+    """Return the model and phase of rows that have these in common."""
+    first = rows.iloc[0]
+    return model_words({"model": first["model"], "phase": first["phase"]})
 
 
 def scaling_chart(frame: pd.DataFrame) -> Chart | None:

@@ -20,7 +20,7 @@ from scalewatt.report.charts.chart_types import (
     fitted,
     series_of,
 )
-from scalewatt.report.charts.curve_charts import OF_BARS, point_names
+from scalewatt.report.charts.curve_charts import OF_BARS, point_names, training_of
 from scalewatt.report.summary_section import model_words
 from scalewatt.results.figures.figure_schema import panel_letter
 from scalewatt.results.figures.operating_points_table import TRAINING
@@ -52,7 +52,7 @@ def pareto_chart(frame: pd.DataFrame) -> Chart | None:
             fitted(prose.metric_words(rows), "linear", ends_of(places, "y")),
         )
         against = "energy" if of_energy else "run time"
-        title = f"{model_words(first)}: {axes[1].title} against {against}"
+        title = f"{training_of(rows)}: {axes[1].title} against {against}"
         panels.append(Panel(letter, *axes, places, POINTS, title))
     labels = data.series_labels(points)
     return Chart(series_of(labels), tuple(panels)) if panels else None

@@ -7,8 +7,7 @@ import pandas as pd
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose
 from scalewatt.report.charts.chart_types import LINES, Chart, Panel, fitted, run_target, series_of
-from scalewatt.report.charts.curve_charts import point_names
-from scalewatt.report.summary_section import model_words
+from scalewatt.report.charts.curve_charts import point_names, training_of
 from scalewatt.results.figures.figure_schema import panel_letter
 
 COSTS = {"energy_kwh": "energy_kwh", "time_h": "runtime_h"}
@@ -56,7 +55,7 @@ def learning_chart(frame: pd.DataFrame) -> Chart | None:
                     fitted(metric, "linear", places["y"]),
                     places,
                     LINES,
-                    f"{model_words(rows.iloc[0])}: {metric} against {words}",
+                    f"{training_of(rows)}: {metric} against {words}",
                 )
             )
     return Chart(series_of(data.series_labels(points)), tuple(panels)) if panels else None
