@@ -475,10 +475,11 @@ def test_hours_of_different_devices_are_never_added_up() -> None:
         words: value
         for words, value, _ in facts(Definition("demo"), pd.DataFrame(runs), "GPU hours")
     }
-    assert "GPU hours" not in found
+    assert not {"GPU hours", "GPU time"} & set(found)
     for device in ("local", "other"):
         total = sum(run["gpu_hours"] for run in runs if run["device"] == device)
-        assert found[f"GPU hours, {device}"] == with_unit(total, "h")
+        words = "GPU hours" if total >= 1 else "GPU time"
+        assert found[f"{words}, {device}"] == with_unit(total, "h")
 
 
 def test_a_campaign_whose_runs_are_all_excluded_says_so(own: Path, tmp_path: Path) -> None:
@@ -1125,7 +1126,7 @@ def test_captions_tell_the_number_of_many_configurations_and_name_few() -> None:
         frame.attrs |= {"missing": [f"net-a100-n00{n}-lbs{n}-full" for n in range(missing)]}
         return caption("figure2", frame)
 
-    assert "No finished run of net-a100-n000-lbs0-full, net-a100-n001-lbs1-full." in words(2)
+    assert "No finished run of net-a100-n000-lbs0-full and net-a100-n001-lbs1-full." in words(2)
     assert "No finished run of 9 configurations (named under Data quality)." in words(9)
     assert "net-a100" not in words(9)
 
@@ -1277,6 +1278,7 @@ def test_each_scope_has_a_front_of_its_own_against_energy_and_all_one_against_ti
         row = dict.fromkeys(PARETO.names) | {"panel": panel, "model": "m", "phase": "train"}
         row |= {"configuration": name, "energy_origin": "measured", "energy_scope": scope}
         row |= {"metric_goal": "min", "non_dominated": True, "n_repeats": 1}
+        row |= {"gpus": int(x), "local_batch_size": 8}
         return row | {"x_name": x_name, "x": x, "y": y}
 
     rows = [
@@ -1286,11 +1288,15 @@ def test_each_scope_has_a_front_of_its_own_against_energy_and_all_one_against_ti
     ]
     words = caption_of("pareto", pa.Table.from_pylist(rows, schema=PARETO))
     assert (
-        "A, m, measured, gpu: 2 configurations on the front, from 30 for 1 kWh (a) to 20 for"
+        "A, m, measured, gpu: 2 configurations on the front, from 30 for 1 kWh (n = 1, LBS 8) to 20 for"
         in words
     )
-    assert "A, m, measured, gpu+cpu: 1 configuration on the front, from 10 for 9 kWh (c)." in words
-    assert "B, m: 3 configurations on the front, from 30 for 1 h (a) to 10 for 9 h (c)." in words
+    last = "10 for 9 {} (n = 9, LBS 8)."
+    one = f"A, m, measured, gpu+cpu: 1 configuration on the front, from {last.format('kWh')}"
+    time = (
+        f"B, m: 3 configurations on the front, from 30 for 1 h (n = 1, LBS 8) to {last.format('h')}"
+    )
+    assert one in words and time in words
     assert words.endswith("Totals of unequal scope are not comparable.")
 
 
