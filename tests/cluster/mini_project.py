@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -110,22 +108,13 @@ class MiniProject(Workspace):
 
     def snakemake(self, *arguments: str, profile: str | None = "mini") -> tuple[int, str]:
         """Run snakemake; exit code and all it printed."""
-        process = self.start(*arguments, profile=profile)
-        try:
-            output, _ = process.communicate()
-        except BaseException as error:  # the test's time is over
-            error.add_note(self._state())
-            os.killpg(process.pid, signal.SIGTERM)  # so that the next test has the nodes
-            raise
-        return process.returncode, output
+        return super().snakemake(*arguments, profile=profile)
 
-    def _state(self) -> str:
-        """What Slurm and Snakemake say at this moment, for whoever reads a failure."""
+    def state(self) -> str:
+        """What Slurm says of nodes and jobs, and what Snakemake wrote last."""
         nodes = self.slurm.command("sinfo", "--noheader", "--Node", "--format=%N %T %E")
         jobs = self.slurm.command("squeue", "--noheader", "--format=%i %T %j %N %r")
-        logs = sorted((self.path / ".snakemake" / "log").glob("*.log"))
-        said = logs[-1].read_text(errors="replace")[-4000:] if logs else ""
-        return f"Nodes:\n{nodes}Jobs:\n{jobs}Snakemake:\n{said}"
+        return f"Nodes:\n{nodes}Jobs:\n{jobs}{super().state()}"
 
     def jobs(self, *arguments: str, profile: str | None = "mini") -> dict[str, int]:
         """How many jobs of each rule a dry run would execute."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,8 +87,21 @@ class Workspace:
     def snakemake(self, *arguments: str, profile: str | None = "local") -> tuple[int, str]:
         """Run snakemake; exit code and all it printed."""
         process = self.start(*arguments, profile=profile)
-        output, _ = process.communicate()
+        try:
+            output, _ = process.communicate()
+        except BaseException as error:  # the test's time is over
+            try:
+                error.add_note(self.state())
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
+            raise
         return process.returncode, output
+
+    def state(self) -> str:
+        """What Snakemake wrote last, for whoever reads a failure."""
+        logs = sorted((self.path / ".snakemake" / "log").glob("*.log"))
+        return f"Snakemake:\n{logs[-1].read_text(errors='replace')[-4000:] if logs else ''}"
 
     def done(self, *arguments: str) -> str:
         """Run snakemake, which must succeed."""
