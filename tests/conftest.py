@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -49,3 +50,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return ON_SLURM if file.startswith(ON_SLURM) else file
 
     return OneSlurm(config, log)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Print a failure when it happens: a run that is ended from outside prints none at its end."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        head = f"\n{report.nodeid} failed ({report.when}, {report.duration:.0f} s):\n"
+        sys.stderr.write(f"{head}{report.longreprtext}\n")
+        sys.stderr.flush()
