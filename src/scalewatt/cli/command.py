@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -153,7 +154,7 @@ def profile(help_: str) -> Argument:
 def _profile_folder(text: str) -> Path:
     """Return the folder of a profile: the working directory's, or one that came along."""
     found = shipped(text)
-    return found if found.is_dir() else Path(text)
+    return found if os.path.isdir(found) else Path(text)
 
 
 def json_of(option: str, text: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -33,7 +34,8 @@ def schema(name: str) -> dict[str, Any]:
 
 def shipped(name: str) -> Path:
     """Return the path of a project's file or folder: the working directory's own, else what came along."""
-    return Path(name) if Path(name).exists() else PROJECT_ROOT / name
+    # os.path: a name that no file can have is answered too.
+    return Path(name) if os.path.exists(name) else PROJECT_ROOT / name
 
 
 def shown(value: Any) -> str:
