@@ -36,6 +36,12 @@ def torchs_own_flags() -> Iterator[None]:
         one.allow_tf32 = flag
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, lest one worker has it when all others are done."""
+    order = ("cluster", "slow")
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in order])
+
+
 @pytest.hookimpl(optionalhook=True)  # there is none without pytest-xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each file to one worker, and all tests on the one Slurm to the same.
@@ -43,6 +49,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     With pytest 9.2, pytest-xdist 3.8 leaves its own `--dist loadgroup` without effect.
     """
     from xdist.scheduler import LoadFileScheduling
+
+    # In the order of `pytest_collection_modifyitems`, not by their number of tests.
+    config.option.loadscopereorder = False
 
     class OneSlurm(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:

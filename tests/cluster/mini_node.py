@@ -17,6 +17,8 @@ import psutil
 
 PATIENCE_S = 60.0
 ENDING_S = 10.0
+LOSING_S = 150.0
+"""For Slurm to find out that a node is gone: SlurmdTimeout and some."""
 SYSTEM_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 # Snakemake's jobstep takes SLURM_CONF away, so the nodes have Slurm's file where it is looked for.
 # As process 1 it reaps what is left to it, and ends with the process that holds the pipe `alive`.

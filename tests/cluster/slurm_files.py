@@ -79,7 +79,7 @@ def slurm_conf(base: Path, host: str, ports: dict[str, int]) -> str:
         "AccountingStorageEnforce=associations,limits,qos",
         "AccountingStorageTRES=gres/gpu",
         # Short, so that tests need not wait.
-        "SlurmdTimeout=12",
+        "SlurmdTimeout=30",
         "SlurmctldTimeout=10",
         "KillWait=20",
         "OverTimeLimit=0",

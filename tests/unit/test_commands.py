@@ -261,7 +261,10 @@ WRONG = {
         content({"command": "python train.py a\0b"}),
         ["models.mynet.command", "without NUL"],
     ),
-    "half a character": (content({"command": "python \ud800"}), ["line", "half a character"]),
+    "half a character": (
+        content({"command": "python \ud800"}),
+        ["line", "invalid Unicode character escape"],
+    ),
     "a folder for a file": (
         content({"files": ["."]}),
         ["models.mynet.files", "'.'", "lib/**/*.py"],

@@ -71,8 +71,16 @@ def frame_of(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> pd.DataFra
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows as dicts of Python's values, None for null."""
-    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return [{str(name): value for name, value in row.items()} for row in rows]
+    names = [str(name) for name in frame]
+    columns = [_plain(column) for _, column in frame.items()]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _plain(column: pd.Series) -> list[Any]:
+    if isinstance(column.dtype, pd.ArrowDtype):
+        return values(column)
+    plain: list[Any] = column.astype(object).where(column.notna(), None).tolist()
+    return plain
 
 
 def to_table(frame: pd.DataFrame, schema: pa.Schema) -> pa.Table:
