@@ -19,6 +19,8 @@ from scalewatt.targets.dry_run import DryRun
 
 _OF_JOBS = {LogEvent.SHELLCMD, LogEvent.GROUP_INFO, LogEvent.WORKFLOW_STARTED}
 """Events that a dry run's table stands for, or that tell nothing of what would be done."""
+_POINTER = "\n    (check individual jobs above for details)"
+"""Snakemake's, where the jobs are shown."""
 _FAILURES = {LogEvent.ERROR, LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR}
 
 
@@ -84,7 +86,8 @@ class LogHandler(LogHandlerBase):
             self._print("This was a dry run; with --verbose it shows every job.")
         else:
             self._told_stats |= event == LogEvent.RUN_INFO
-            self._emit_whole(record)
+            if self._filter.filter(record):
+                self._print(self._snakemake.format(record).replace(_POINTER, ""))
 
     def _elapsed(self) -> str:
         minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
