@@ -71,7 +71,7 @@ test: $(READY)
 
 # The tests on Slurm share one Slurm and one worker; the long tests run beside them.
 test-cluster: $(READY)
-	@$(BIN)/python -m pytest -n 3 --dist loadfile tests -m "cluster or long" --durations=15
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests -m "cluster or long" --durations=15
 
 # Each Python gets an environment of its own. Tests of the lock itself have no meaning there.
 PYTHONS ?= python3.12 python3.13

@@ -467,7 +467,9 @@ def test_an_unknown_device_is_refused_with_those_that_there_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(probe_command(tmp_path, device="locale")) == 1
-    assert "no device 'locale'; allowed: local; add 'locale' to `devices`" in capsys.readouterr().err
+    assert (
+        "no device 'locale'; allowed: local; add 'locale' to `devices`" in capsys.readouterr().err
+    )
 
 
 def test_a_launcher_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -36,6 +36,16 @@ def first_on_path(folder: Path) -> str:
     return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
 
 
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a snakemake, which TERM lets wait for its jobs: those of a Slurm that is gone never end."""
+    for number, patience_s in ((signal.SIGTERM, 15.0), (signal.SIGKILL, None)):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(patience_s)
+            return
+
+
 @dataclass(frozen=True)
 class Workspace:
     """A working copy at `path`."""
@@ -93,8 +103,7 @@ class Workspace:
             try:
                 error.add_note(self.state())
             finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGTERM)
+                _end(process)
             raise
         return process.returncode, output
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
@@ -17,7 +16,7 @@ from matplotlib.path import Path
 from matplotlib.transforms import Affine2D, Bbox
 
 from scalewatt.figures import figure_data as data
-from scalewatt.figures import prose, style
+from scalewatt.figures import prose, seaborn, style
 
 Looks = Mapping[str, dict[str, Any]]
 """Colour, line and marker (style.series_style) of each series."""
@@ -39,7 +38,7 @@ def draw_series(
         own_looks = {s: style.of_origin(looks[s], origin) for s in looks if s in present}
         lines = joined and origin != data.PUBLISHED
         before = len(axes.lines)
-        sns.lineplot(
+        seaborn().lineplot(
             own,
             x="x",
             y="y",

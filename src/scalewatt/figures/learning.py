@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from scalewatt.figures import figure_data as data
-from scalewatt.figures import layout, prose, style
+from scalewatt.figures import layout, prose, seaborn, style
 from scalewatt.results.figures.figure_schema import panel_letter
 
 COSTS = {"energy_kwh": "energy_kwh", "time_h": "runtime_h"}
@@ -173,7 +172,9 @@ def _draw_lines(
         more = {"units": None, "hue": "configuration", "palette": own_colours} | look
         if "dashes" in more:
             more["dashes"] = {name: more["dashes"][name] for name in own_colours}
-    sns.lineplot(places, x="x", y="y", estimator=None, sort=False, legend=False, ax=axes, **more)
+    seaborn().lineplot(
+        places, x="x", y="y", estimator=None, sort=False, legend=False, ax=axes, **more
+    )
 
 
 def _label_ends(

@@ -12,7 +12,6 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
@@ -21,6 +20,8 @@ from matplotlib.path import Path as MarkerPath
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+
+from scalewatt.figures import seaborn
 
 MM_PER_INCH = 25.4
 GREY = "#666666"
@@ -129,7 +130,7 @@ def applied(width_mm: float = WIDTH_MM) -> Iterator[None]:
     """Apply matplotlib's defaults with the style of a width on top, whatever the user's settings."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        sns.set_theme(context="paper", style="ticks", rc=_rc(preset(width_mm)))
+        seaborn().set_theme(context="paper", style="ticks", rc=_rc(preset(width_mm)))
         yield
 
 
