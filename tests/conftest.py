@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -40,6 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, lest one worker has it when all others are done."""
     order = ("cluster", "slow")
     items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in order])
+
+
+def pytest_collection_finish() -> None:
+    """Leave what thousands of collected tests are made of out of every garbage collection from here on."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)  # there is none without pytest-xdist
