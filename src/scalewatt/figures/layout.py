@@ -16,7 +16,8 @@ from matplotlib.path import Path
 from matplotlib.transforms import Affine2D, Bbox
 
 from scalewatt.figures import figure_data as data
-from scalewatt.figures import prose, seaborn, style
+from scalewatt.figures import prose, style
+from scalewatt.figures.output.seaborn_import import seaborn
 
 Looks = Mapping[str, dict[str, Any]]
 """Colour, line and marker (style.series_style) of each series."""

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from scalewatt.figures import figure_data as data
-from scalewatt.figures import layout, prose, seaborn, style
+from scalewatt.figures import layout, prose, style
+from scalewatt.figures.output.seaborn_import import seaborn
 from scalewatt.results.figures.figure_schema import panel_letter
 
 COSTS = {"energy_kwh": "energy_kwh", "time_h": "runtime_h"}

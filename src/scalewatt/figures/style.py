@@ -24,7 +24,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullForm
 from matplotlib.transforms import Bbox
 
 from scalewatt.common.files import atomic_path, with_ending
-from scalewatt.figures import seaborn
+from scalewatt.figures.output.seaborn_import import seaborn
 
 MM_PER_INCH = 25.4
 GREY = "#666666"

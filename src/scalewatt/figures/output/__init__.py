@@ -1,0 +1,1 @@
+"""What drawing shares that is no figure."""
