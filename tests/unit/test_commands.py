@@ -261,10 +261,7 @@ WRONG = {
         content({"command": "python train.py a\0b"}),
         ["models.mynet.command", "without NUL"],
     ),
-    "half a character": (
-        content({"command": "python \ud800"}),
-        ["line", "invalid Unicode character escape"],
-    ),
+    "half a character": (content({"command": "python \ud800"}), ["line", "half a character"]),
     "a folder for a file": (
         content({"files": ["."]}),
         ["models.mynet.files", "'.'", "lib/**/*.py"],

@@ -18,6 +18,11 @@ MOST_REPEATED = 50_000
 _MOST_BYTES = 16 << 20
 _TAG = "tag:yaml.org,2002:"
 _SHOWN = 30
+_PLAINER = {
+    "found invalid Unicode character escape code": "a text has half a character (an escape \\ud800 to "
+    "\\udfff) or one beyond Unicode",
+}
+"""What libyaml says -> what is meant."""
 
 
 class _Loader(Composer, yaml.CSafeLoader):
@@ -155,7 +160,7 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
 
 def _line_of(error: yaml.MarkedYAMLError) -> str:
     """Return what is wrong and where, in one line."""
-    said = [one for one in (error.context, error.problem) if one]
+    said = [_PLAINER.get(one, one) for one in (error.context, error.problem) if one]
     mark = error.problem_mark or error.context_mark
     place = f"line {mark.line + 1}: " if mark else ""
     return place + " ".join("; ".join(said).split())
