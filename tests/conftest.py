@@ -72,5 +72,4 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Print a failure when it happens: a run that is ended from outside prints none at its end."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         head = f"\n{report.nodeid} failed ({report.when}, {report.duration:.0f} s):\n"
-        sys.stderr.write(f"{head}{report.longreprtext}\n")
-        sys.stderr.flush()
+        print(f"{head}{report.longreprtext}", file=sys.stderr, flush=True)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import psutil
-from mini_node import ENDING_S, PATIENCE_S, SYSTEM_PATH, Node, wait_for
+from mini_node import ENDING_S, LOSING_S, PATIENCE_S, SYSTEM_PATH, Node, wait_for
 from slurm_files import (
     ACCOUNT,
     CLUSTER,
@@ -121,6 +121,10 @@ class MiniSlurm:
     def idle(self) -> bool:
         """Whether every node waits for jobs."""
         return set(self.states().values()) == {"idle"}
+
+    def wait_until_down(self, name: str) -> None:
+        """Wait until Slurm has found out that a node is gone."""
+        wait_for(lambda: self.states()[name].startswith("down"), f"{name} that is down", LOSING_S)
 
     def cancel_all(self) -> None:
         """End all jobs, bring back all nodes and wait until they are idle."""

@@ -78,8 +78,9 @@ def slurm_conf(base: Path, host: str, ports: dict[str, int]) -> str:
         f"AccountingStoragePort={ports['slurmdbd']}",
         "AccountingStorageEnforce=associations,limits,qos",
         "AccountingStorageTRES=gres/gpu",
-        # Short, so that tests need not wait.
+        # Long enough for a node's answer on a machine with much to do.
         "SlurmdTimeout=30",
+        # Short, so that tests need not wait.
         "SlurmctldTimeout=10",
         "KillWait=20",
         "OverTimeLimit=0",

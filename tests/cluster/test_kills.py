@@ -21,7 +21,7 @@ from disturbed import (
     copied,
     prepared,
 )
-from mini_node import LOSING_S, Node, wait_for
+from mini_node import Node, wait_for
 from mini_project import MiniProject
 from minislurm import MiniSlurm
 
@@ -163,11 +163,7 @@ def requeued(
         down[0].kill()
         orphans = outlive(runs["slurmd"], safe["slurmd"])
         for node in down:
-            wait_for(
-                lambda name=node.name: slurm.states()[name].startswith("down"),
-                "lost node",
-                LOSING_S,
-            )
+            slurm.wait_until_down(node.name)
         for orphan in orphans:
             orphan.resume()
         for node in down:

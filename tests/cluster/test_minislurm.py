@@ -13,7 +13,6 @@ from pathlib import Path
 import minislurm
 import psutil
 import pytest
-from mini_node import LOSING_S
 from minislurm import MiniSlurm, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -59,7 +58,7 @@ def test_what_does_not_exist_is_refused(slurm: MiniSlurm) -> None:
 def test_a_node_whose_slurmd_is_killed_goes_down_and_comes_back(slurm: MiniSlurm) -> None:
     node = slurm.nodes["a3"]
     node.kill()
-    wait_for(lambda: slurm.states()["a3"].startswith("down"), "node that is down", LOSING_S)
+    slurm.wait_until_down("a3")
     assert {slurm.states()[name] for name in ("a1", "a2", "h1", "c1")} == {"idle"}
     node.restart()
     wait_for(slurm.idle, "nodes that are idle")
@@ -74,7 +73,7 @@ def test_a_crash_ends_all_that_runs_on_the_node_and_nothing_elsewhere(slurm: Min
     node.crash()
     assert not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE
     assert node.processes() == [] and other.processes("slurmd")
-    wait_for(lambda: slurm.states()["a2"].startswith("down"), "node that is down", LOSING_S)
+    slurm.wait_until_down("a2")
     node.restart()
     wait_for(lambda: slurm.sacct(job)[-1]["State"] != "RUNNING", "end of the job")
 
