@@ -20,6 +20,10 @@ include: "workflow/rules/plan.smk"
 include: "workflow/rules/figures.smk"
 
 
+def check_before_jobs():
+    """Check nothing, where there is nothing but results to make."""
+
+
 if not RESULTS_ONLY or workflow.remote_exec:
     if CLUSTER.simulates:
 
@@ -31,6 +35,14 @@ if not RESULTS_ONLY or workflow.remote_exec:
 
 
 include: "workflow/rules/reproduce.smk"
+
+
+# Snakemake has one of these only, and none in a job and with -n.
+onstart:
+    # Its limit of 100 starts a second is never met, but has Snakemake look again at all that waits once a
+    # second for each job that it ever started: after 300 jobs that takes a quarter of a core, or more.
+    workflow.scheduler.job_rate_limiter = None
+    check_before_jobs()
 
 
 # What takes seconds runs where Snakemake runs, and not as a job of its own.

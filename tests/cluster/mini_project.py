@@ -74,7 +74,6 @@ class MiniProject(Workspace):
             **{
                 "configfile": "profiles/mini/cluster.yaml",
                 "latency-wait": 10,
-                "max-jobs-per-timespan": None,  # so that Snakemake does not end later
                 "default-resources": ["slurm_partition='cpuonly'", "runtime=10"],
                 "set-resources": {"dataset": {"runtime": 10, "mem_mb": 4000}},
                 "scalewatt-slurm-init-seconds-before-status-checks": 1,

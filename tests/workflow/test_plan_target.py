@@ -10,8 +10,8 @@ from workspace import Workspace
 
 pytestmark = pytest.mark.slow
 
-HERE = ("--executor", "local", "--cores", "1", "--max-jobs-per-timespan", "100/1s")
-"""There is no Slurm: what horeka's profile runs on the login node, here, and without a wait at the end."""
+HERE = ("--executor", "local", "--cores", "1")
+"""There is no Slurm: what horeka's profile runs on the login node, here."""
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ if not workflow.remote_exec:
     checked(check_simulations, CAMPAIGN, CLUSTER, forecaster().model)
 
 
-onstart:
+def check_before_jobs():
+    """Refuse what could not be written, before the first simulation starts."""
     if any(
         job.rule.name.startswith("simulate_") for job in workflow.dag.needrun_jobs()
     ):

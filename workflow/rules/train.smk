@@ -36,8 +36,8 @@ DEMANDING = (
 )
 
 
-# Snakemake knows one onstart only. It has none in a job and with -n.
-onstart:
+def check_before_jobs():
+    """Refuse what could not be submitted, written or measured, before the first job starts."""
     jobs = list(workflow.dag.needrun_jobs())
     scheduled = [
         (job.message or job.rule.name, job.resources)
