@@ -13,6 +13,8 @@ BIN := $(CURDIR)/.venv/bin
 READY := .venv/.ready
 DEMO := results/demo
 export PATH := $(BIN):$(PATH)
+# Some containers set it; then every command would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo paper-simulated gpu-study gpu-check gpu-speed test test-cluster test-versions lint clean lock
 

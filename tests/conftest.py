@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ON_SLURM = "tests/cluster/"
+MINUTES_S = 90
 
 settings.register_profile(
     "any machine",
@@ -69,7 +71,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Print a failure when it happens: a run that is ended from outside prints none at its end."""
-    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
-        head = f"\n{report.nodeid} failed ({report.when}, {report.duration:.0f} s):\n"
-        print(f"{head}{report.longreprtext}", file=sys.stderr, flush=True)
+    """Print a failure, and what took minutes, when it happens: who is ended from outside has no summary."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    head = f"\n{report.nodeid} {report.outcome} ({report.when}, {report.duration:.0f} s)"
+    if report.failed:
+        print(f"{head}:\n{report.longreprtext}", file=sys.stderr, flush=True)
+    elif report.duration > MINUTES_S:
+        print(f"{head}, {time.strftime('%T')}", file=sys.stderr, flush=True)
