@@ -77,7 +77,7 @@ test-cluster: $(READY)
 
 # What takes too long to wait for after every change.
 test-nightly: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m nightly --durations=15
+	@SCALEWATT_NIGHTLY=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests -m "nightly or larger" --durations=15
 
 # Each Python gets an environment of its own. Tests of the lock itself have no meaning there.
 PYTHONS ?= python3.12 python3.13
