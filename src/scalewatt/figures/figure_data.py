@@ -24,6 +24,7 @@ class Options:
     width_mm: float = 180.0
     error_bars: str = "interval"
     power_window_s: float | None = None
+    small_print: bool = True
 
 
 def options(frame: pd.DataFrame) -> Options:
@@ -137,7 +138,7 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def lone_speedups(points: pd.DataFrame) -> pd.Series:
-    """Return True for the only speed-up of a series (published points apart): n0 by definition."""
+    """Return True for the only speed-up of a series (published points apart): n₀ by definition."""
     found = has_value(points) & (points["y_name"] == "speedup")
     keys = [points["series"], is_published(points)]
     counts = points["gpus"].where(found).groupby(keys).transform("nunique")

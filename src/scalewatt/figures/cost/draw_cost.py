@@ -106,8 +106,8 @@ def _draw_cost(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
     """Draw energy per sample against throughput; points are labelled with their batch size."""
     for setting, own in points.groupby("setting", sort=False):
         _draw_points(axes, own, looks[str(setting)], RATE, joined=False)
-    _log_axes(axes, points, RATE, 10)
     axes.set_xlabel("Samples per second")
+    _log_axes(axes, points, RATE, 10)
     front = _front(points)
     lines = []
     if front is not None:
@@ -141,8 +141,8 @@ def _draw_energy_of_batch(axes: Axes, points: pd.DataFrame, looks: Looks) -> Non
     lines = lines_of(points)
     for setting, own in lines:
         _draw_points(axes, own, looks[setting], "local_batch_size", joined=True)
-    _log_axes(axes, pd.concat([own for _, own in lines]), "local_batch_size", 2)
     axes.set_xlabel("Local batch size")
+    _log_axes(axes, pd.concat([own for _, own in lines]), "local_batch_size", 2)
 
 
 def _draw_power_of_batch(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
@@ -154,9 +154,9 @@ def _draw_power_of_batch(axes: Axes, points: pd.DataFrame, looks: Looks) -> None
     if not values:
         style.say_instead(axes, "No power is known.")
         return
+    axes.set_xlabel("Local batch size")
     _batch_axis(axes, shown)
     style.linear_axis(axes, values, from_zero=True)
-    axes.set_xlabel("Local batch size")
     kind = prose.KIND_WORDS[points["energy_scope"].iloc[0]]
     axes.set_ylabel(f"Power per {kind}{' socket' * (kind == 'CPU')} (W)")
 
@@ -185,10 +185,11 @@ def _draw_phases(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
         Patch(color=colour, label=PHASE_WORDS[phase])
         for phase, colour in zip(COST_PHASES, colours, strict=True)
     ]
-    narrow = style.preset_of(axes.get_figure(root=True)).narrow  # type: ignore[arg-type]
+    preset = style.preset_of(axes.get_figure(root=True))  # type: ignore[arg-type]
     place: Any = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-    if narrow:
-        place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.3), "ncols": 3}
+    if preset.narrow:
+        columns = 1 + preset.columns
+        place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.3), "ncols": columns}
     axes.legend(handles=handles, handlelength=1.2, **place)
 
 
@@ -251,8 +252,8 @@ def _log_axes(axes: Axes, points: pd.DataFrame, across: str, base: int) -> None:
         style.log_axis(axes, "x", points[f"{across}_mean"].astype(float).tolist(), base, True)
     ends = points[[f"{ENERGY}_mean", f"{ENERGY}_estimate_low", f"{ENERGY}_estimate_high"]]
     values = ends.astype(float).to_numpy().ravel()
-    style.log_axis(axes, "y", values[np.isfinite(values)].tolist(), 10, True)
     axes.set_ylabel(_PER_SAMPLE)
+    style.log_axis(axes, "y", values[np.isfinite(values)].tolist(), 10, True)
 
 
 def _batch_axis(axes: Axes, points: pd.DataFrame) -> None:

@@ -195,8 +195,6 @@ def _scaled_axis(axes: Axes, which: str, units: _Units, points: pd.DataFrame, na
     )
     if means.max() > LOG_FROM * means.min() > 0:
         style.log_axis(axes, which, [low, high], 10, dense=False)
-        axis = axes.xaxis if which == "x" else axes.yaxis
-        axis.set_label_text(f"{axis.get_label_text()}, log")
         return
     if which == "y":
         style.linear_axis(axes, [low, high], from_zero=False)
