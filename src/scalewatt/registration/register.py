@@ -31,6 +31,7 @@ from scalewatt.registration.foreign_discovery import open_foreign
 from scalewatt.registration.mlperf_lines import FoundRun, LeftOut, Line, series_of
 from scalewatt.registration.mlperf_submission import TELLABLE, find_runs, is_submission
 from scalewatt.registration.plausible_power import implausible
+from scalewatt.registration.plausible_throughput import Throughput, unlike_others
 from scalewatt.registration.recording_discovery import Recorded, open_recording
 from scalewatt.registration.run_descriptions import (
     Description,
@@ -140,6 +141,7 @@ def _register(
     content = campaign_file.with_figures(content, before)
     campaign = expand(content, path, {})
     lines = []
+    unlike = unlike_others([t for one in wanted if (t := _throughput(one)) is not None])
     there = {(k.configuration, k.repeat) for k in known}
     for one, repeat in zip(wanted, repeats, strict=True):
         where = f"{one.id} repeat {repeat}"
@@ -156,6 +158,8 @@ def _register(
         )
         lines.append(f"registered: {where} ({one.one.path})")
         lines += [f"note: {problem}" for problem in _problems(one)]
+        if (text := unlike.get(one.one.where)) is not None:
+            lines.append(f"note: {one.one.path}: {text}")
     write_concurrent_runs(folder)
     campaign_file.write_campaign(path, content)
     command = f"snakemake --profile profiles/local all --config campaign={path}"
@@ -349,6 +353,19 @@ def _problems(one: _Wanted) -> list[str]:
         powers = implausible(one.recorded.powers, one.gpus, _limits_w(one.one))
         found += [f"{one.one.path}: {problem}" for problem in powers]
     return found
+
+
+def _throughput(one: _Wanted) -> Throughput | None:
+    """Return what a run trained per second of its recording; None where samples or times are not known."""
+    host = next((window.host for window in one.recorded.windows), None)
+    own = [window for window in one.recorded.windows if window.host == host]
+    seconds = sum(window.end_s - window.start_s for window in own)
+    if not one.one.samples or seconds <= 0:
+        return None
+    entry = one.one.entry
+    kind = (f"{entry['model']} {entry.get('phase', '')}".rstrip(), entry["device"])
+    rate = one.one.samples / seconds / one.one.point["gpus"]
+    return Throughput(one.one.where, kind, rate)
 
 
 def _limits_w(one: Description) -> dict[str, float]:
