@@ -1,6 +1,7 @@
 # make demo   set up, then the whole study at small scale, on this machine
 # make test   set up, then the tests          make lint   style and types
 # make test-cluster   the long tests, and those on a Slurm of their own (root, Debian packages of .ci/run)
+# make test-nightly   what takes an hour more: every command of every page, every value of a definition, real pages
 # make test-versions   the tests of make test on other Pythons with the newest packages: PYTHONS="python3.13"
 # make paper-simulated   the paper's campaign, simulated with the scaling model, to all figures, in minutes
 # make gpu-study   what a sample costs on this machine's GPU, by batch size, precision, loader, …; make
@@ -17,7 +18,7 @@ export PATH := $(BIN):$(PATH)
 # Some containers set it; then every command would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo paper-simulated gpu-study gpu-check gpu-speed test test-cluster test-versions lint docs clean lock
+.PHONY: setup demo paper-simulated gpu-study gpu-check gpu-speed test test-cluster test-nightly test-versions lint docs clean lock
 
 setup: $(READY)
 
@@ -73,7 +74,11 @@ test: $(READY)
 
 # The tests on Slurm share one Slurm and one worker; the long tests run beside them.
 test-cluster: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile tests -m "cluster or long" --durations=15
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests -m "(cluster or long) and not nightly" --durations=15
+
+# What takes too long to wait for after every change.
+test-nightly: $(READY)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m nightly --durations=15
 
 # Each Python gets an environment of its own. Tests of the lock itself have no meaning there.
 PYTHONS ?= python3.12 python3.13

@@ -83,7 +83,9 @@ def changed(definition: Any, path: tuple[Any, ...], value: Any = KeyError) -> An
     return found
 
 
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "every", [7, pytest.param(1, marks=[pytest.mark.long, pytest.mark.nightly])]
+)
 @pytest.mark.parametrize("overlay", [False, True], ids=["", "overlaid"])
 @pytest.mark.parametrize("figure", [*FIGURES, "runs"])
 def test_a_definition_with_anything_else_in_it_is_a_table_or_refused(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import fcntl
-import os
+import hashlib
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from training import prepare
-from workspace import Workspace
+from workspace import COPIED, PROJECT, TINY, Workspace
+
+from scalewatt.common.files import file_sha256
+from scalewatt.provenance.versions import source_commit
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,18 +33,30 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def project_hash() -> str:
+    """What the finished campaign depends on: the project's files, as they are copied, and its commit."""
+    total = hashlib.sha256(f"{source_commit()} {sys.version}".encode())
+    for file in sorted(
+        f for name in COPIED for f in [PROJECT / name, *(PROJECT / name).rglob("*")]
+    ):
+        if file.is_file() and not {"__pycache__", "scalewatt.egg-info"} & set(file.parts):
+            total.update(f"{file.relative_to(PROJECT)} {file_sha256(file)}".encode())
+    return total.update(TINY.read_bytes()) or total.hexdigest()
+
+
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The tiny campaign, run to its end by one snakemake, once for all workers; each has a copy."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    original, is_done = shared / "original", shared / "original.done"
-    with open(shared / "original.lock", "w") as lock:
+def finished(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The tiny campaign, run to its end by one snakemake, once for a state of the project; a copy of it."""
+    shared = Path(pytestconfig.cache.mkdir("finished"))
+    with open(shared / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not is_done.exists():
-            Workspace.create(original).done("all")
-            is_done.touch()
+        original = shared / project_hash()
+        if not original.exists():
+            for other in shared.glob("*/"):
+                shutil.rmtree(other)
+            made = Workspace.create(shared / "unfinished")
+            made.done("all")
+            made.path.rename(original)
     return Workspace(original).copy(tmp_path_factory.mktemp("finished") / "project")
 
 

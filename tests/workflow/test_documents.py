@@ -341,6 +341,7 @@ def finished_demo(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("document", [name for name in documents() if runs_here(name)])
 def test_all_commands_of_a_document_run_in_its_order(

@@ -25,6 +25,7 @@ MODELS = {
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.long,
+    pytest.mark.nightly,
     pytest.mark.timeout(900),
     pytest.mark.skipif(
         SHARED is None or not Path(SHARED).is_dir(),
