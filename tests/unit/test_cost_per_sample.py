@@ -12,6 +12,7 @@ from figure_tables import draw, plotted, texts
 from matplotlib.figure import Figure
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
+from scalewatt.figures.cost import draw_cost
 from scalewatt.figures.cost.cost_points import compiled_pairs, usual_batch, worded
 from scalewatt.figures.figure_data import drawable
 from scalewatt.figures.output.save_figure import save
@@ -275,6 +276,22 @@ def test_without_compiled_points_or_second_batches_those_panels_are_left_out() -
     labels = [axes.get_xlabel() for axes in panels(figure)]
     assert labels == [RATE_LABEL, "Energy per sample (J), LBS 256"]
     assert "Compiling" not in texts(figure)
+
+
+def test_lines_over_batch_sizes_break_where_a_planned_one_is_missing() -> None:
+    ids = {batch: f"resnet50-h100-n001-lbs{batch:04d}-full" for batch in (32, 64, 128, 256, 512)}
+    made = frame([row({"configuration": ids[b]}, b, 1000 + b, 500) for b in ids if b != 128])
+    other = "resnet50-h100-n002-lbs0300-full"  # no point of this line
+    points = [{"configuration": one} for one in (*ids.values(), other)]
+    made.attrs["definition"] = {"series": [{"name": "one", "label": "one", "points": points}]}
+    over = [
+        axes for axes in panels(draw_cost.draw(made)) if axes.get_xlabel() == "Local batch size"
+    ]
+    assert len(over) == 2
+    for axes in over:
+        (line,) = [one for one in axes.lines if str(one.get_gid()).startswith("points-")]
+        assert list(line.get_xdata()) == list(ids)
+        assert [math.isnan(y) for y in line.get_ydata()] == [batch == 128 for batch in ids]
 
 
 def test_a_point_without_energy_is_named_and_not_drawn() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,19 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from campaign_files import DEMO, LOCAL, edited, write_yaml
-from operating_runs import CLOCKS, GPUS, SAMPLES, SERIES, campaign, energy_j, made, table, train_s
+from figure_tables import draw
+from operating_runs import (
+    CLOCKS,
+    FIGURE,
+    GPUS,
+    SAMPLES,
+    SERIES,
+    campaign,
+    energy_j,
+    made,
+    table,
+    train_s,
+)
 
 from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluster
 from scalewatt.campaign.load import check_devices, expand, load_campaign
@@ -515,6 +528,23 @@ def test_error_bars_are_inside_the_panels_or_a_note_says_that_they_are_not(tmp_p
         )
         svg = " ".join((folder / "it.svg").read_text().split())
         assert ("go on beyond the panels" in svg) == cut
+
+
+def test_lines_over_clocks_break_where_a_clock_has_no_run(tmp_path: Path) -> None:
+    of = campaign()
+    made(tmp_path, of)
+    for folder in (tmp_path / "runs").glob("*gpuclock1005*"):
+        shutil.rmtree(folder)
+    table(tmp_path, of)
+    figure = draw(FIGURE, pq.read_table(tmp_path / "tables" / f"{FIGURE}.parquet"))
+    over = [a for part in figure.subfigs for a in part.axes if a.get_xlabel() == "GPU clock (MHz)"]
+    lines = [
+        line for axes in over for line in axes.lines if str(line.get_gid()).startswith("points-")
+    ]
+    assert len(lines) == 2 * len(GPUS)
+    for line in lines:
+        assert list(line.get_xdata()) == list(CLOCKS)
+        assert [np.isnan(y) for y in line.get_ydata()] == [clock == 1005 for clock in CLOCKS]
 
 
 def test_lines_of_the_figure_are_in_the_order_of_their_numbers() -> None:

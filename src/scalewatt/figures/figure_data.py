@@ -5,7 +5,7 @@ Figures draw from `drawable(frame)`: there, a missing number is NaN and a missin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -231,3 +231,17 @@ def _apart(series: str, names: Sequence[str]) -> str:
     short = {name: "-".join(p for p in name.split("-") if p not in shared) for name in names}
     unclear = not all(short.values()) or len(set(short.values())) < len(names)
     return series if unclear else short[series]
+
+
+def not_drawn(points: pd.DataFrame, drawn: pd.DataFrame) -> list[str]:
+    """Return the configurations in the definition of the table of `points` that are not `drawn`."""
+    series = points.attrs.get("definition", {}).get("series", [])
+    planned = (point["configuration"] for one in series for point in one["points"])
+    there = set(drawn["configuration"])
+    return [one for one in dict.fromkeys(planned) if one not in there]
+
+
+def with_gaps(line: pd.DataFrame, absent: Iterable[float]) -> pd.DataFrame:
+    """Return the points x, y of a line by x, with a y of NaN, where a line breaks, at each x in `absent`."""
+    gaps = pd.DataFrame({"x": list(absent), "y": float("nan")}, dtype=float)
+    return pd.concat([line[["x", "y"]], gaps]).sort_values("x", kind="stable")
