@@ -200,14 +200,14 @@ def test_exclusions_of_ones_own_are_not_mixed_with_the_archives(
         other.import_(archive)
 
 
-def partial(made: Project, tmp_path: Path) -> Project:
+def partial(made: Project, tmp_path: Path, lacks: str = FOUR) -> Project:
     """The campaign with one run of two, and its tables."""
-    project = made.copy(tmp_path / "partial")
+    project = made.copy(tmp_path / f"without-{lacks}")
     for folder in ("runs", "energy"):
-        shutil.rmtree(project.results / folder / FOUR)
+        shutil.rmtree(project.results / folder / lacks)
     cluster = load_cluster(project.path / "cluster.yaml")
     campaign = load_campaign(project.campaign, cluster)
-    definition = {**runs_definition(campaign, [[TWO, 1]]), "facility": {}}
+    definition = {**runs_definition(campaign, [[TWO if lacks == FOUR else FOUR, 1]]), "facility": {}}
     write_tables(definition, project.results, project.results / "tables")
     return project
 
@@ -218,11 +218,50 @@ def test_a_later_archive_adds_its_runs_and_brings_the_tables_of_all(
     other.import_(partial(made, tmp_path).export())
     assert not (other.path / SPEC).exists()
     said = other.import_(archive)
-    assert "tables and figures made anew from them" in said[0]
+    assert "tables and figures replaced by the archive's" in said[0]
     for name, data in content(archive).items():
         if name.startswith("results/"):
             assert (other.path / name).read_bytes() == data, name
     assert len({path.stat().st_mtime_ns for path in other.results.rglob("*")}) == 1
+
+
+def test_of_archives_that_lack_each_others_runs_no_table_is_lost(
+    made: Project, other: Project, tmp_path: Path
+) -> None:
+    other.import_(partial(made, tmp_path).export())
+    tables = {p: p.read_bytes() for p in (other.results / "tables").iterdir()}
+    said = other.import_(partial(made, tmp_path, lacks=TWO).export())
+    assert "tables and figures are still those of before; now: snakemake " in said[0]
+    assert (other.path / SPEC).exists() and (other.results / "runs" / TWO).is_dir()
+    assert {p: p.read_bytes() for p in (other.results / "tables").iterdir()} == tables
+    table = (other.results / "tables" / "runs.parquet").stat().st_mtime_ns
+    assert (other.path / SPEC).stat().st_mtime_ns > table, "Snakemake makes the table anew"
+
+
+def test_exclusions_that_only_the_archive_has_are_not_passed_over(
+    made: Project, other: Project, archive: Path, tmp_path: Path
+) -> None:
+    other.import_(archive)
+    project = made.copy(tmp_path / "project")
+    rows = "configuration,repeat,action,reason,date,measurement\n"
+    rows += f"{FOUR},1,exclude,the node was shared,2026-01-31,\n"
+    (project.path / "campaigns" / "small.exclusions.csv").write_text(rows)
+    with pytest.raises(
+        InputError, match=r"exclusions\.csv: leaves other runs out than the archive"
+    ):
+        other.import_(project.export())
+
+
+def test_a_file_of_another_campaign_of_ones_own_is_not_taken_for_the_archives(
+    other: Project, archive: Path
+) -> None:
+    mine = other.path / "campaigns" / "theirs.yaml"
+    mine.parent.mkdir()
+    text = content(archive)["campaigns/small.yaml"]
+    mine.write_bytes(text)
+    with pytest.raises(InputError, match=r"theirs\.yaml: is the campaign small, not theirs"):
+        other.import_(archive, "theirs")
+    assert below(other.path) == ["campaigns", "campaigns/theirs.yaml"]
 
 
 def test_results_of_ones_own_are_not_added_to(made: Project, archive: Path, tmp_path: Path) -> None:

@@ -171,11 +171,29 @@ def test_a_log_that_is_none_gives_the_reason(tmp_path: Path) -> None:
     assert last_lines(tmp_path / "empty") == []
 
 
+HIDDEN_LINE = "(a line with a key or password)"
+BODY = ["MIIEpAIBAAKCAQEA7x", "q83vEjRWeJCrze8SNFZ4"]
+PEM = ["-----BEGIN RSA PRIVATE KEY-----", *BODY, "-----END RSA PRIVATE KEY-----"]
+
+
+@pytest.mark.parametrize(
+    "key", [PEM, PEM[:-1], PEM[1:], ["Authorization:", "Bearer abcdefghijklmnop1234"]]
+)
+def test_no_line_of_a_key_of_several_lines_is_shown(tmp_path: Path, key: list[str]) -> None:
+    """The first or last lines of it may be cut off."""
+    log = tmp_path / "train.log"
+    log.write_text("\n".join(key))
+    assert last_lines(log) == [HIDDEN_LINE] * len(key)
+    rest = [] if key == PEM[:-1] else ["went on"]
+    log.write_text("\n".join([*key, *rest]) + "\n")
+    assert last_lines(log)[-1] == (rest or [HIDDEN_LINE])[0]
+
+
 def test_a_line_with_a_key_is_not_shown(tmp_path: Path) -> None:
     log = tmp_path / "log"
     key = "hf_" + "aB3" * 12
     log.write_text(f"begin\nlogin with {key}\nend\n")
-    assert last_lines(log) == ["begin", "(a line with a key or password)", "end"]
+    assert last_lines(log) == ["begin", HIDDEN_LINE, "end"]
 
 
 # --- what is expected -------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 The campaign is the same where its file says the same, whatever comments there are; likewise its exclusions
 and what the archive tells of its cluster. Runs with their energies are compared byte by byte. What is made
-from runs (tables, figures, the report) is replaced by the archive's where that brings further runs.
+from runs (tables, figures, the report) is replaced by the archive's where that brings further runs and has
+all that are here; else it stays, and Snakemake makes it of all.
 """
 
 from __future__ import annotations
@@ -64,20 +65,35 @@ def add_to(place: Place, unpacked: Path) -> str:
     missing = sorted(path for path in theirs if path not in ours)
     other = sorted(path for path in theirs if path in ours and _differs(theirs[path], ours[path]))
     brings_runs = any(not _is_made(path) for path in missing)
-    kept = [path for path in other if _is_made(path)]
+    differ = [path for path in other if _is_made(path)]
     _check_results(place, [path for path in other if not _is_made(path)])
-    if not missing:
-        return _nothing(place, kept)
-    if ours:
-        _check_imported(place)
-        _add(place, unpacked, [*(kept if brings_runs else []), *missing])
-    else:
+    if not ours:
         _place_all(place, unpacked)
-    replaced = f", {count(len(kept), 'table or figure', 'tables and figures')} made anew from them"
-    return f"the campaign {place.name} was here already, the same; added: " + (
-        f"{count(len(missing), 'file')}{replaced if brings_runs and kept else ''}"
-        f"{'' if brings_runs or not kept else f'; kept as here: {listed(kept, _MOST_NAMED)}'}"
-    )
+        return _added(place, missing, "")
+    if brings_runs and any(path not in theirs and not _is_made(path) for path in ours):
+        # Neither has the runs of the other: what each made is of its own alone.
+        runs = [path for path in missing if not _is_made(path)]
+        _check_imported(place)
+        _add(place, unpacked, runs, later=True)
+        command = (
+            f"snakemake --profile profiles/local all --config campaign={place.beside('.yaml')}"
+        )
+        return _added(
+            place, runs, f"; tables and figures are still those of before; now: {command}"
+        )
+    kept = f"; kept as here: {listed(differ, _MOST_NAMED)}" if differ else ""
+    if not missing:
+        return f"the campaign {place.name} and its results were here already: nothing to add{kept}"
+    _check_imported(place)
+    _add(place, unpacked, [*(differ if brings_runs else []), *missing])
+    tables = count(len(differ), "table or figure", "tables and figures")
+    replaced = f", {tables} replaced by the archive's" if differ else ""
+    return _added(place, missing, replaced if brings_runs else kept)
+
+
+def _added(place: Place, paths: list[str], more: str) -> str:
+    files = count(len(paths), "file")
+    return f"the campaign {place.name} was here already, the same; added: {files}{more}"
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -111,7 +127,8 @@ def _check_campaign(place: Place, theirs: Path) -> None:
     here, there = (
         path.read_bytes() if path.exists() else None for path in (left_out, theirs / left_out.name)
     )
-    if here is not None and here != there:
+    has_results = place.own.is_dir() and any(place.own.iterdir())
+    if here != there and (here is not None or has_results):
         raise InputError(
             f"{left_out}: leaves other runs out than the archive's; nothing was imported. {_allowed(place)}"
         )
@@ -169,11 +186,6 @@ def _allowed(place: Place) -> str:
     return f"allowed: --name OTHER, or remove {place.own} and {place.beside(SUFFIX)}"
 
 
-def _nothing(place: Place, kept: list[str]) -> str:
-    differ = f"; kept as here: {listed(kept, _MOST_NAMED)}" if kept else ""
-    return f"the campaign {place.name} and its results were here already: nothing to add{differ}"
-
-
 # --- adding ---------------------------------------------------------------------------------------
 
 
@@ -206,14 +218,17 @@ def _write_beside(place: Place, unpacked: Path, written: list[Path]) -> None:
             write_text(target, source.read_text(encoding="utf-8"))
 
 
-def _add(place: Place, unpacked: Path, paths: list[str]) -> None:
-    """Move files to their places; those of runs last, so that an import that is cut off can be repeated."""
+def _add(place: Place, unpacked: Path, paths: list[str], later: bool = False) -> None:
+    """Move files to their places; those of runs last, so that an import that is cut off can be repeated.
+
+    All results get one time, later than any code's, so that nothing is re-run; or, if `later`, the added
+    files alone, so that what is made from runs is.
+    """
     _write_beside(place, unpacked, [])
     for path in sorted(paths, key=lambda path: not _is_made(path)):
         target = place.own / path
         target.parent.mkdir(parents=True, exist_ok=True)
         (unpacked / "results" / path).replace(target)
-    # One time for all files, later than any code's, so that nothing is re-run.
     now = time.time_ns()
-    for file in place.own.rglob("*"):
+    for file in [place.own / path for path in paths] if later else place.own.rglob("*"):
         os.utime(file, ns=(now, now))

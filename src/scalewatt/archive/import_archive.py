@@ -154,6 +154,11 @@ def _check_free(place: Place, is_there: bool) -> None:
                 f"{path}: exists already, and nothing is overwritten; allowed: --name OTHER, or "
                 "remove it"
             )
+    own = _names(place.beside(".yaml")) if is_there else set()
+    if own and place.name not in own:
+        raise InputError(
+            f"{place.beside('.yaml')}: is the campaign {min(own)}, not {place.name}; allowed: --name OTHER"
+        )
     files = (place.campaigns.parent / "config.yaml", *sorted(place.campaigns.glob("*.yaml")))
     for file in files:
         if not (is_there and file == place.beside(".yaml")) and place.name in _names(file):

@@ -17,13 +17,13 @@ from scalewatt.common.errors import InputError
         "--watch",
         type=Amount("seconds", "60"),
         metavar="SECONDS",
-        help="show it again so often, until Ctrl-C",
+        help="show it again every SECONDS, until Ctrl-C",
     ),
     argument(
         "--html",
         type=Path,
         metavar="FILE",
-        help="write a page instead; with --watch it is written again so often until all runs are done",
+        help="write a page instead; with --watch it is written again until all runs are done",
     ),
     examples=(
         "scalewatt status",

@@ -163,7 +163,8 @@ def _register(
     write_concurrent_runs(folder)
     campaign_file.write_campaign(path, content)
     command = f"snakemake --profile profiles/local all --config campaign={path}"
-    return [*lines, *_notes(folder, content), f"now: {command}"]
+    where = "" if Path("Snakefile").is_file() else ", in a project (scalewatt init FOLDER)"
+    return [*lines, *_notes(folder, content), f"now{where}: {command}"]
 
 
 @contextmanager
@@ -357,8 +358,8 @@ def _problems(one: _Wanted) -> list[str]:
 
 def _throughput(one: _Wanted) -> Throughput | None:
     """Return what a run trained per second of its recording; None where samples or times are not known."""
-    host = next((window.host for window in one.recorded.windows), None)
-    own = [window for window in one.recorded.windows if window.host == host]
+    windows = one.recorded.windows
+    own = [window for window in windows if window.host == windows[0].host]
     seconds = sum(window.end_s - window.start_s for window in own)
     if not one.one.samples or seconds <= 0:
         return None

@@ -41,11 +41,17 @@ def write_project(folder: Path) -> list[Path]:
         raise InputError(f"{folder}: exists; expected a new folder, or an empty one")
     if not folder.absolute().parent.is_dir():
         raise InputError(f"{folder}: there is no folder {folder.absolute().parent}")
-    made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.absolute().parent))
+    # A folder that is there stays the same one: it may be the caller's working directory, or a mount.
+    there = folder.exists()
+    beside = folder if there else folder.absolute().parent
+    made = Path(tempfile.mkdtemp(prefix=".scalewatt-init-", dir=beside))
     try:
         _fill(made)
         made.chmod(0o755)
-        made.replace(folder)
+        for child in made.iterdir() if there else ():
+            child.replace(folder / child.name)
+        if not there:
+            made.replace(folder)
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return sorted(folder.iterdir())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from scalewatt.common.redaction import known_keys
+from scalewatt.common.redaction import lines_with_keys
 from scalewatt.common.untrusted_text import plain_tail, printable
 
 LINES = 15
@@ -20,7 +20,7 @@ def last_lines(log: Path, lines: int = LINES) -> list[str]:
     """Return the last lines of a log that are not empty; of one that cannot be read, the reason.
 
     Of a progress bar the last state is shown. Colours are left out, other control characters are escaped,
-    and lines with a key of a known form are not shown.
+    and lines with a part of a key of a known form are not shown.
     """
     try:
         text = plain_tail(log, _BYTES)
@@ -28,7 +28,7 @@ def last_lines(log: Path, lines: int = LINES) -> list[str]:
         return [f"(cannot be read: {getattr(error, 'strerror', None) or error})"]
     rows = _COLOUR.sub("", text).replace("\r\n", "\n").split("\n")
     shown = [row.rstrip("\r").rpartition("\r")[2].replace("\t", "    ") for row in rows]
-    secret = {number for number, _ in known_keys("\n".join(shown))}
+    secret = lines_with_keys("\n".join(shown))
     safe = [_HIDDEN if n in secret else _cut(printable(row)) for n, row in enumerate(shown, 1)]
     return [row for row in safe if row.strip()][-lines:]
 
