@@ -207,7 +207,10 @@ def partial(made: Project, tmp_path: Path, lacks: str = FOUR) -> Project:
         shutil.rmtree(project.results / folder / lacks)
     cluster = load_cluster(project.path / "cluster.yaml")
     campaign = load_campaign(project.campaign, cluster)
-    definition = {**runs_definition(campaign, [[TWO if lacks == FOUR else FOUR, 1]]), "facility": {}}
+    definition = {
+        **runs_definition(campaign, [[TWO if lacks == FOUR else FOUR, 1]]),
+        "facility": {},
+    }
     write_tables(definition, project.results, project.results / "tables")
     return project
 

@@ -104,6 +104,18 @@ def test_charts_stand_in_place_of_the_drawings_at_every_width_in_light_and_in_th
     assert not any(page.evaluate(images))
 
 
+def test_caption_data_and_values_stay_beside_a_chart(page: Browser) -> None:
+    show_all(page)
+    captions = "Array.from(document.querySelectorAll('figcaption'), c => c.checkVisibility())"
+    shown = page.evaluate(captions)
+    assert len(shown) > 3 and all(shown)
+    assert page.evaluate(f"{FIGURE}.querySelector('figcaption a[download]').checkVisibility()")
+    values = f"{FIGURE}.querySelector('details.values')"
+    assert page.evaluate(f"{values}.checkVisibility()")
+    page.evaluate(f"{values}.open = true")
+    assert page.evaluate(f"{values}.querySelectorAll('tbody tr').length") > 3
+
+
 def test_in_print_the_drawings_stand_again(page: Browser) -> None:
     page.call("Emulation.setEmulatedMedia", media="print")
     assert page.evaluate(f"{FIGURE}.querySelector('img').checkVisibility()")
