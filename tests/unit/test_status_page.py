@@ -430,6 +430,39 @@ def test_a_disk_that_is_full_for_a_while_keeps_the_page_before(
     assert "4 of 4" in words((place / "status.html").read_text())
 
 
+def test_a_last_page_that_could_not_be_written_is_written_later(
+    follow: Callable[..., None], made: Made, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = watch_page.write_text
+    rounds: list[int] = []
+
+    def write(path: Path, text: str) -> None:
+        if len(rounds) == 1:
+            raise OSError(28, "No space left on device")
+        real(path, text)
+
+    def sleep(_: float) -> None:
+        rounds.append(1)
+        finish(made)
+
+    monkeypatch.setattr(watch_page, "write_text", write)
+    follow(5, sleep)
+    assert len(rounds) == 2
+    assert "4 of 4" in words((place / "status.html").read_text())
+
+
+def test_an_error_leaves_a_page_that_says_it_is_no_longer_updated(
+    follow: Callable[..., None], place: Path
+) -> None:
+    def sleep(_: float) -> None:
+        raise OSError(116, "Stale file handle")
+
+    with pytest.raises(OSError, match="Stale"):
+        follow(5, sleep)
+    last = words((place / "status.html").read_text())
+    assert "no longer updated : the command that wrote it ended with an error." in last
+
+
 def test_a_page_that_cannot_be_a_file_ends_it_at_once(
     follow: Callable[..., None], place: Path
 ) -> None:

@@ -284,12 +284,26 @@ def test_a_configuration_is_called_as_its_campaign_calls_it(asked: Asked, tmp_pa
         "corrected": {**shared, "settings": {"epochs": 9}, "protocol": "corrected"},
     }
     campaign = campaign_of(series, asked.planner.cluster)
+    assert_called_alike(campaign, 2 * len(series), asked, tmp_path)
+
+
+def test_where_all_train_on_parts_of_the_data_none_is_called_full(
+    asked: Asked, tmp_path: Path
+) -> None:
+    shared = {"model": "resnet50", "device": "a100", "local_batch_size": 64, "gpus": [4, 16]}
+    campaign = campaign_of({"part": {**shared, "dataset_fraction": "1/4"}}, asked.planner.cluster)
+    assert all("-s0" in one for one in campaign.configurations)
+    assert_called_alike(campaign, 2, asked, tmp_path)
+
+
+def assert_called_alike(campaign: Campaign, count: int, asked: Asked, tmp_path: Path) -> None:
+    """Assert that each configuration has the same id in the page."""
     site = Site(asked.planner.forecaster, asked.planner.cluster, campaign)
     write_plan_page(tmp_path / "plan.html", site, Limits())
     (tmp_path / "profile").mkdir()
     with headless(tmp_path / "profile") as opened:
         opened.open((tmp_path / "plan.html").as_uri())
-        assert len(campaign.configurations) == 2 * len(series)
+        assert len(campaign.configurations) == count
         for one in campaign.configurations.values():
             ids = f"DATA.trainings.map(one => idOf(one, {chosen(one, {})}))"
             assert one.id in opened.evaluate(ids)
@@ -424,6 +438,10 @@ def test_a_page_that_is_loaded_again_has_the_choice_that_was_made(page: Browser)
     begin(page)
     put(page, "gpus", 32)
     put(page, "deadline_h", 7)
+    kept = page.evaluate("Array.from(new URLSearchParams(location.hash.slice(1)).keys())")
+    assert kept == ["model", "device", "settings", "gpus", "deadline_h"], (
+        "the rest is the page's own"
+    )
     page.evaluate("begin()")  # as at the load, by the address
     assert page.evaluate("document.getElementById('gpus').value") == "32"
     assert page.evaluate("document.getElementById('deadline_h').value") == "7"
@@ -474,6 +492,10 @@ def test_a_folder_without_any_file_gets_the_page_of_the_model_that_ships(
         opened.open((tmp_path / "plan.html").as_uri())
         assert opened.complaints() == []
         assert "this is the one that ships with scalewatt" in text(opened, "main")
+        assert "There is no cluster file" in text(opened, "main")
+        assert opened.evaluate("Object.values(DATA.site)") == [None] * 3, (
+            "of no place is a PUE known"
+        )
         assert "Ends within 24 h" in text(opened, "#limits")
 
 
@@ -491,6 +513,26 @@ def test_a_training_that_was_not_calibrated_is_offered_with_the_reason(
         put(opened, "device", "local")
         assert "is not calibrated for resnet50 on local" in text(opened, "#refusal")
         assert text(opened, "#settings option:checked").endswith("not calibrated")
+
+
+def test_no_n_above_a_limit_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(PROJECT)
+    out = tmp_path / "plan.html"
+    given = ["--profile", "profiles/horeka", "--max-gpus", "16"]
+    assert main(["plan", "--html", str(out), *given]) == 0
+    (tmp_path / "profile").mkdir()
+    with headless(tmp_path / "profile") as opened:
+        opened.open(out.as_uri())
+        assert opened.evaluate("Math.max(...DATA.trainings.map(one => one.gpus))") == 16
+        put(opened, "gpus", 32)
+        assert "allowed: at most 16" in text(opened, "#refusal")
+
+
+def test_what_no_n_is_known_to_take_is_not_called_none(page: Browser) -> None:
+    begin(page)
+    page.evaluate("DATA.kinds.forEach(kind => { kind.energy = {}; })")
+    put(page, "budget_kwh", 100)
+    assert "not known, as the energy of no n is known" in text(page, "#recommended")
 
 
 @pytest.mark.parametrize("option", ("--json", "--at-once", "--results=x", "--from=4"))

@@ -175,13 +175,18 @@ def _as_bool(value: Any) -> Any:
 
 
 def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
-    """Return devices by name: those of `cluster`, then those of every profile of the project.
+    """Return devices by name: those of `cluster`, then of every profile here, then of those that ship.
 
     A profile's cluster file that is wrong is reported and skipped: it may not be the one in use. Nor is
     its file of carbon intensity looked for.
     """
     devices: dict[str, Device] = dict(cluster.devices) if cluster else {}
-    for path in sorted((PROJECT_ROOT / "profiles").glob("*/cluster.yaml")):
+    here, shipped_ones = (
+        sorted(root.glob("*/cluster.yaml"))
+        for root in (Path("profiles"), PROJECT_ROOT / "profiles")
+    )
+    own = {path.resolve() for path in here}
+    for path in (*here, *(path for path in shipped_ones if path.resolve() not in own)):
         try:
             found = parse_cluster(read_yaml(path), str(path)).devices
         except InputError as error:

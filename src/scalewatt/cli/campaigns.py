@@ -226,10 +226,12 @@ def _write_planner(arguments: argparse.Namespace) -> None:
     if given:
         raise InputError(
             f"--html: {given[0]} is for a plan as text; allowed: --profile, --cluster, --campaign, --model, "
-            "--deadline-h and --energy-kwh"
+            "--max-gpus, --deadline-h and --energy-kwh"
         )
-    folders = arguments.profile, arguments.campaign, arguments.model
-    site = site_of(arguments.cluster, *folders, arguments.profile == shipped("profiles/local"))
+    files = arguments.profile, arguments.campaign, arguments.model
+    local = "profiles/local"
+    nowhere = arguments.profile == shipped(local) and not Path(local, "cluster.yaml").exists()
+    site = site_of(arguments.cluster, *files, nowhere, arguments.max_gpus)
     write_plan_page(arguments.html, site, Limits(arguments.deadline_h, arguments.energy_kwh))
     print(f"{arguments.html}: written")
 

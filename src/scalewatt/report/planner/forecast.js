@@ -136,7 +136,7 @@ function estimateOf(sorted) {
 // The configuration's id, by which its deviates are drawn: that of a campaign which has it.
 function idOf(training, choice) {
   const digits = (value, count) => String(value).padStart(count, "0");
-  const part = choice.samples === training.samples ? "full" : `s${digits(choice.samples, 7)}`;
+  const part = choice.samples === training.full_samples ? "full" : `s${digits(choice.samples, 7)}`;
   const epochs = choice.epochs === training.usual_epochs ? "" : `-epochs${choice.epochs}`;
   const [before, after] = training.tail;
   const own = [choice.gpus, choice.local_batch_size, choice.samples, choice.epochs].join("/");
@@ -265,8 +265,10 @@ function recommended(byGpus, limited, limit) {
     const order = ([, one], [, other]) => one.estimates[least].median - other.estimates[least].median;
     return kept.sort(order)[0]?.[0] ?? null;
   };
+  const energy = "the energy of no n is known";
   return {
     least,
+    reason: considered.length ? null : known.length ? energy : "no n can be predicted",
     sure: best((one) => one.sure[limited]),
     likely: best((one) => one.estimates[limited].median),
   };

@@ -35,6 +35,8 @@ class Site:
     campaign: Campaign | None = None
     published: bool = False
     """True if the model is the one that ships, because nobody named another."""
+    max_gpus: int | None = None
+    """No larger n can be chosen; None: only the devices' own limits count."""
 
 
 @dataclass(frozen=True)
@@ -46,25 +48,32 @@ class Limits:
 
 
 def site_of(
-    cluster: str | None, profile: Path, campaign: Path | None, model: Path | None, is_default: bool
+    cluster: str | None,
+    profile: Path,
+    campaign: Path | None,
+    model: Path | None,
+    nowhere: bool,
+    max_gpus: int | None = None,
 ) -> Site:
     """Return what the page is made for.
 
     `cluster`: a cluster file, or its content as JSON; None: that of `profile`. Without a campaign there
-    is the model alone, and without a cluster file where `is_default` says that nobody named the profile.
-    InputError if a file that was named is missing, or one that is there is wrong.
+    is the model alone; where `nowhere` says that no profile was named and the default one is not here,
+    without a cluster too. `max_gpus` counts instead of the cluster's. InputError if a file that was named
+    is missing, or one that is there is wrong.
     """
     given = cluster or str(profile / "cluster.yaml")
-    nowhere = cluster is None and is_default and not Path(given).exists()
-    found = None if nowhere else given_cluster(given)
+    found = None if nowhere and cluster is None else given_cluster(given)
     named = model or (found and found.scaling_model)
     forecaster = forecaster_of(named or PUBLISHED_MODEL)
     assert forecaster is not None
     path = campaign
     if path is None and found is not None and campaign_path(found).exists():
         path = campaign_path(found)
-    own = None if path is None else load_campaign(path, found)
-    return Site(forecaster, found, own, published=named is None)
+    own = None if path is None else load_campaign(path, found, max_gpus)
+    if max_gpus is None and found is not None:
+        max_gpus = found.max_gpus
+    return Site(forecaster, found, own, named is None, max_gpus)
 
 
 def write_plan_page(out: Path, site: Site, limits: Limits) -> None:
@@ -73,7 +82,7 @@ def write_plan_page(out: Path, site: Site, limits: Limits) -> None:
         if value is not None and not 0 < value < 1e12:
             raise InputError(f"--{name.replace('_', '-')}: {value:g}; expected a number above 0")
     devices = known_devices(site.cluster)
-    data = planner_data(site.forecaster, site.campaign, site.cluster, devices)
+    data = planner_data(site.forecaster, site.campaign, site.cluster, devices, site.max_gpus)
     data["limits"] = vars(limits)
     write_text(out, _page(data, _sources(site)))
 

@@ -8,6 +8,8 @@ const FORM_NUMBERS = [
   ...["deadline_h", "budget_kwh", "pue", "price_per_kwh", "carbon_g_per_kwh"],
 ];
 
+const NAMES = ["model", "device", "settings"];
+
 function element(id) {
   return document.getElementById(id);
 }
@@ -273,7 +275,8 @@ function showRecommended(byGpus, choice) {
     const found = recommended(byGpus, limited, limit);
     const by = found.least === "gpu_hours" ? " (by GPU hours: no energy is known)" : "";
     const known = `${found.sure ?? "none"} with 95 % probability, ${found.likely} by the median`;
-    lines.push(`Within ${limit} ${unit}, ${best}${by}: ${found.likely === null ? "none" : known}.`);
+    const none = found.reason === null ? "none" : `not known, as ${found.reason}`;
+    lines.push(`Within ${limit} ${unit}, ${best}${by}: ${found.likely === null ? none : known}.`);
   }
   element("recommended").replaceChildren(...lines.map((line) => made("li", line)));
 }
@@ -316,30 +319,40 @@ function markWide() {
   }
 }
 
-// The choice is kept in the address, so that a bookmark, or a page loaded again, has it.
-function remember(choice) {
-  const given = Object.entries(choice).filter(([, value]) => value !== null);
-  history.replaceState(null, "", `#${new URLSearchParams(given)}`);
-}
-
-function remembered() {
-  const found = new URLSearchParams(location.hash.slice(1));
-  const training = Number(found.get("training") ?? NaN);
-  if (!DATA.trainings[training]) return null;
-  const numbers = FORM_NUMBERS.map((name) => [name, found.get(name) ?? ""]);
-  return { training, ...Object.fromEntries(numbers) };
-}
-
-function begin() {
-  const { training, ...numbers } = remembered() ?? {
-    training: 0,
-    ...startOf(0),
+// What the page begins with for a training.
+function defaultsOf(training) {
+  return {
+    ...startOf(training),
     deadline_h: DATA.limits.deadline_h,
     budget_kwh: DATA.limits.energy_kwh,
     pue: DATA.site.pue,
     price_per_kwh: DATA.site.price,
     carbon_g_per_kwh: DATA.site.carbon,
   };
+}
+
+// The choice is kept in the address, so that a bookmark, or a page loaded again, has it: the training by its
+// words, and only numbers that differ from the page's own, which may be others when it is written again.
+function remember(choice) {
+  const defaults = defaultsOf(choice.training);
+  const training = DATA.trainings[choice.training];
+  const given = [
+    ...NAMES.map((name) => [name, training[name]]),
+    ...FORM_NUMBERS.filter((name) => choice[name] !== defaults[name]).map((name) => [name, choice[name] ?? ""]),
+  ];
+  history.replaceState(null, "", `#${new URLSearchParams(given)}`);
+}
+
+function remembered() {
+  const found = new URLSearchParams(location.hash.slice(1));
+  const training = DATA.trainings.findIndex((one) => NAMES.every((name) => one[name] === found.get(name)));
+  if (training < 0) return { training: 0, ...defaultsOf(0) };
+  const given = FORM_NUMBERS.filter((name) => found.has(name)).map((name) => [name, found.get(name)]);
+  return { training, ...defaultsOf(training), ...Object.fromEntries(given) };
+}
+
+function begin() {
+  const { training, ...numbers } = remembered();
   showTraining(training);
   showNumbers(numbers);
   update();

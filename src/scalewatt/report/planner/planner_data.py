@@ -51,11 +51,12 @@ class Training:
     """With the next three: what the page begins with."""
     local_batch_size: int
     samples: int
-    """Of the whole dataset, by which ids of configurations say `full`."""
     epochs: int
     gpus_per_node: int
     max_gpus: int | None
     max_local_batch_size: int | None
+    full_samples: int | None = None
+    """Of the whole dataset, by which ids of configurations say `full`; None where all have parts of it."""
     usual_epochs: int | None = None
     """With which ids say nothing of epochs; None: they always do."""
     tail: tuple[str, str] = ("", "")
@@ -71,10 +72,12 @@ def planner_data(
     campaign: Campaign | None,
     cluster: Cluster | None,
     devices: Mapping[str, Device],
+    max_gpus: int | None = None,
 ) -> dict[str, Any]:
     """Return what the page computes from, as JSON.
 
-    `campaign` None: only what the model was calibrated on. `devices`: known ones by name.
+    `campaign` None: only what the model was calibrated on. `devices`: known ones by name. `max_gpus`: no
+    training takes more.
     """
     kinds: dict[Kind, KindModel] = {}
     trainings = [] if campaign is None else list(_of_campaign(campaign, forecaster, devices, kinds))
@@ -84,6 +87,8 @@ def planner_data(
             trainings.append(_of_kind(model, len(kinds) - 1, devices.get(model.kind.device)))
     described = [_kind(one, forecaster) for one in kinds.values()]
     # The page begins with the first: with one that was calibrated.
+    if max_gpus is not None:
+        trainings = [_up_to(one, max_gpus) for one in trainings]
     trainings.sort(key=lambda one: (one.kind is None, bool(described[one.kind or 0]["assumed"])))
     return {
         "campaign": None if campaign is None else campaign.name,
@@ -174,7 +179,8 @@ def _of_kind(model: KindModel, number: int, device: Device | None) -> Training:
         reason=None,
         gpus=middle.gpus,
         local_batch_size=middle.local_batch_size,
-        samples=max(load.samples // load.epochs for load in loads),
+        samples=(samples := max(load.samples // load.epochs for load in loads)),
+        full_samples=samples,
         epochs=epochs,
         usual_epochs=epochs,
         gpus_per_replica=middle.gpus_per_replica,
@@ -195,6 +201,12 @@ def _machine(device: Device | None, key: str, gpus_per_node: int) -> dict[str, A
         "max_gpus": device.max_gpus,
         "max_local_batch_size": device.max_local_batch_size.get(key),
     }
+
+
+def _up_to(training: Training, max_gpus: int) -> Training:
+    """Return a training with no larger n: neither to choose nor to begin with."""
+    most = min(max_gpus, training.max_gpus or max_gpus)
+    return replace(training, max_gpus=most, gpus=min(training.gpus, most))
 
 
 def _settings(kind: Kind) -> str:
@@ -248,7 +260,7 @@ def _training(
     campaign: Campaign, kind: Kind, own: list[Configuration], devices: Mapping[str, Device]
 ) -> Training:
     middle = sorted(own, key=lambda one: one.gpus)[len(own) // 2]
-    full = [one for one in own if one.dataset_fraction == "1"] or own
+    full = [one for one in own if one.dataset_fraction == "1"]
     usual = next((one.epochs for one in own if not _EPOCHS.search(one.id)), None)
     return Training(
         model=kind.key,
@@ -259,7 +271,8 @@ def _training(
         reason=None,
         gpus=middle.gpus,
         local_batch_size=middle.local_batch_size,
-        samples=max(one.dataset_samples or 1 for one in full),
+        samples=max(one.dataset_samples or 1 for one in full or own),
+        full_samples=max((one.dataset_samples or 1 for one in full), default=None),
         epochs=usual or middle.epochs,
         usual_epochs=usual,
         ids={

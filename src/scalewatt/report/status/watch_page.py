@@ -22,6 +22,7 @@ from scalewatt.tracking.status import CampaignStatus, campaign_status
 
 FINISHED = "all runs are done"
 INTERRUPTED = "the command that wrote it was stopped"
+FAILED = "the command that wrote it ended with an error"
 
 
 def follow_campaign(
@@ -50,12 +51,14 @@ def follow_campaign(
     print(f"{out}: written every {every_s:g} s until all runs are done, or Ctrl-C", flush=True)
     with _stoppable():
         try:
-            while not _is_finished(status):
+            is_written = True
+            while not (_is_finished(status) and is_written):
                 time.sleep(every_s)
                 status = campaign_status(found, cluster, *folders)
-                _write_again(out, _page(status, forecaster, _writing(status, every_s)))
-        except KeyboardInterrupt:
-            write_text(out, _page(status, forecaster, Writing(ended=INTERRUPTED)))
+                is_written = _write_again(out, _page(status, forecaster, _writing(status, every_s)))
+        except BaseException as error:
+            ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
+            write_text(out, _page(status, forecaster, Writing(ended=ended)))
             raise
     print(f"{out}: {FINISHED}; it is no longer written")
 
@@ -72,14 +75,16 @@ def _page(status: CampaignStatus, forecaster: Forecaster | None, writing: Writin
     return status_page(status, outlook(status, forecaster), writing)
 
 
-def _write_again(out: Path, page: str) -> None:
-    """Write the page anew; a disk that is full for a while is no reason to end."""
+def _write_again(out: Path, page: str) -> bool:
+    """Return True if the page could be written anew; a disk that is full for a while is no reason to end."""
     try:
         write_text(out, page)
     except InputError:
         raise
     except OSError as error:
         print(f"scalewatt: {out}: cannot be written now ({error.strerror})", file=sys.stderr)
+        return False
+    return True
 
 
 @contextmanager
