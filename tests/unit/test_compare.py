@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -70,6 +71,7 @@ def source(runs: Sequence[Run], place: str = "results/made", **changes: Any) -> 
         campaign="made",
         runs=rows,
         excluded=0,
+        unlisted=0,
         specs=by_key,
         counts_processes=False,
         **{"cluster": None, **told},
@@ -126,6 +128,36 @@ def test_an_interval_around_1_tells_nothing_apart_and_a_narrow_one_says_that_the
     lower = row_of(beside(repeats([1, 1.001, 1.002]), repeats([1.02, 1.021, 1.022])), "energy_kwh")
     assert verdict_text(lower).startswith("A is lower by 1.96 % (")
     assert verdict_text(lower).endswith("; the same within 5 %")
+
+
+def errors(values: Sequence[float], seeds: Sequence[int]) -> list[Run]:
+    """Runs with these errors and seeds."""
+    return [
+        run(repeat, replace(make_spec(), seed=seed), metric_last=value)
+        for repeat, (value, seed) in enumerate(zip(values, seeds, strict=True), 1)
+    ]
+
+
+def test_errors_over_repeats_of_one_seed_tell_nothing_and_over_several_they_do() -> None:
+    values = [20.0, 20.1, 20.2], [30.0, 30.1, 30.2]
+    shared = beside(*(errors(own, (0, 0, 0)) for own in values))
+    assert verdict_text(row_of(shared, "metric_last")) == "no interval: repeats share one seed"
+    varied = beside(*(errors(own, (0, 1, 2)) for own in values))
+    assert verdict_text(row_of(varied, "metric_last")).startswith("A is lower by 33.2 % (")
+
+
+def test_repeats_that_do_not_differ_at_all_tell_nothing() -> None:
+    found = judged([0.75, 0.75], [0.7512, 0.7512])
+    assert (found.verdict, found.low) == ("no_interval", None)
+    assert found.reason == "repeats do not differ at all"
+
+
+def test_names_from_elsewhere_do_not_move_the_terminals_cursor() -> None:
+    hostile = {"packages": {"x": "1\u001b[2J"}, "hostnames": ["a\rb"]}
+    a, b = ([run(1)], [run(1)])
+    told = {(a[0][0].configuration, 1): hostile}
+    text = comparison_text(compared(source(a, provenance=told), source(b, "results/\u001b[31m")))
+    assert "\u001b" not in text and "\r" not in text and "\\x1b[31m" in text
 
 
 @pytest.mark.parametrize(
@@ -368,6 +400,20 @@ def test_an_archive_that_was_unpacked_is_compared_too_and_a_changed_one_is_refus
     assert main(["compare", "unpacked", "results/small"]) == 1
     said = capsys.readouterr().err
     assert "unpacked: results/small/runs/" in said and "differs from the manifest" in said
+
+
+def test_a_table_of_another_training_is_refused_and_runs_that_it_lacks_are_counted(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = str(project.export())
+    folder = next(Path("results/small/runs").glob("*/1"))
+    shutil.copytree(folder, folder.with_name("2"))
+    assert main(["compare", "small", archive]) == 0
+    assert "2, 1 more run not yet in the table runs" in capsys.readouterr().out
+    spec = folder / "spec.json"
+    spec.write_bytes(spec.read_bytes().replace(b'"seed": 0', b'"seed": 1'))
+    assert main(["compare", "small", archive]) == 1
+    assert "runs.parquet is of another training of " in capsys.readouterr().err
 
 
 def test_campaigns_without_anything_in_common_end_with_1_and_list_both(

@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
+from scalewatt.common.untrusted_text import printable
 from scalewatt.comparison.compare import Comparison
 from scalewatt.comparison.compare_words import (
     by_quantity,
@@ -108,9 +109,11 @@ def _source_lines(found: Comparison) -> list[str]:
     for side, source in (("A", found.a), ("B", found.b)):
         own = dict(facts(source))
         lines.append(
-            f"{side}: {own['campaign']} ({own['from']}): {own['runs']} runs of "
-            f"{count(int(own['configurations']), 'configuration')} on {own['devices']}, protocol "
-            f"{own['protocol']}; energy {own['energy']}, of {own['energy of']}"
+            printable(
+                f"{side}: {own['campaign']} ({own['from']}): {own['runs']} runs of "
+                f"{count(int(own['configurations']), 'configuration')} on {own['devices']}, protocol "
+                f"{own['protocol']}; energy {own['energy']}, of {own['energy of']}"
+            )
         )
     return lines
 
@@ -139,6 +142,7 @@ def _short(text: str) -> str:
 
 def _columns(table: Sequence[tuple[str, ...]]) -> list[str]:
     """Return rows of equal length as lines, indented, without spaces at their ends."""
+    table = [tuple(map(printable, row)) for row in table]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         ("  " + "  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True))).rstrip()
@@ -162,4 +166,4 @@ def _alone_blocks(found: Comparison) -> list[str]:
 def alone_text(one: Alone, word: str) -> str:
     """Return a training that one campaign has alone, and why."""
     why = f" ({one.why})" if one.why else ""
-    return f"{one.training.label(word)}, {one.training.device}{why}"
+    return printable(f"{one.training.label(word)}, {one.training.device}{why}")

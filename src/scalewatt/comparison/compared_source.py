@@ -39,6 +39,8 @@ class Source:
     runs: tuple[Row, ...]
     """Rows of RUNS; excluded runs are left out."""
     excluded: int
+    unlisted: int
+    """Finished runs that the table of runs does not have yet."""
     specs: Mapping[tuple[str, int], RunSpec]
     provenance: Mapping[tuple[str, int], Row]
     """Of the runs that have one."""
@@ -87,19 +89,32 @@ def _of_folder(folder: Path, place: str, facts: Path) -> Source:
     if not counted:
         raise InputError(f"{place}: has no run that counts; expected one or more in {_RUNS}")
     keys = [(row["configuration"], row["repeat"]) for row in counted]
+    specs = {key: read_spec(RunFiles(folder, *key).folder / "spec.json") for key in keys}
+    for row, (key, spec) in zip(counted, specs.items(), strict=True):
+        if row["spec_sha256"] not in (None, spec.sha256):
+            raise InputError(
+                f"{place}: {_RUNS} is of another training of {key[0]} repeat {key[1]} than its spec.json; "
+                "allowed: a table that was made after it (Snakemake's target `tables`)"
+            )
     definition = frame.attrs.get("definition") or {}
     return Source(
         place=place,
         campaign=counted[0]["campaign"],
         runs=counted,
         excluded=len(rows) - len(counted),
-        specs={key: read_spec(RunFiles(folder, *key).folder / "spec.json") for key in keys},
+        unlisted=len(_finished(folder) - {(row["configuration"], row["repeat"]) for row in rows}),
+        specs=specs,
         provenance=read_provenances(counted, folder),
         facility={k: v for k, v in (definition.get("facility") or {}).items() if v is not None},
         no_energy=frame.attrs.get("no_energy") or {},
         counts_processes=frame.attrs.get("gpu_word") == "processes",
         cluster=_cluster_of(facts),
     )
+
+
+def _finished(folder: Path) -> set[tuple[str, int]]:
+    found = (folder / "runs").glob("*/*/provenance.json")
+    return {(p.parents[1].name, int(p.parent.name)) for p in found if p.parent.name.isdecimal()}
 
 
 def _cluster_of(facts: Path) -> str | None:

@@ -43,6 +43,8 @@ class Training:
     spec: RunSpec
     """Of its first repeat."""
     simulated: bool
+    seeds: int = 1
+    """How many seeds its repeats have."""
 
     @property
     def device(self) -> str:
@@ -123,7 +125,8 @@ def _training(id_: str, rows: Sequence[Row], source: Source) -> Training:
     key = tuple(of_spec[name] if name in of_spec else first[name] for name in KEY)
     told = [source.provenance.get(one, {}) for one in keys]
     simulated = any(one.get(SIMULATED_KEY) for one in told)
-    return Training(id_, key, settings_of(specs), tuple(rows), spec, simulated)
+    seeds = len({one.seed for one in specs})
+    return Training(id_, key, settings_of(specs), tuple(rows), spec, simulated, seeds)
 
 
 def settings_of(specs: Sequence[RunSpec]) -> dict[str, str]:

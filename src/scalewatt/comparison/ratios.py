@@ -27,6 +27,9 @@ A_LOWER, B_LOWER, NOT_APART = "a_lower", "b_lower", "not_apart"
 NO_INTERVAL, NOT_COMPARED = "no_interval", "not_compared"
 Ends = tuple[float, float]
 _BY_REPEATS = "by repeats alone, but not by what estimates leave open"
+_OF_EPOCHS = "one measured epoch's energy times another execution's epochs has no spread of its own"
+_ONE_SEED = "repeats share one seed"
+_NO_SPREAD = "repeats do not differ at all"
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,8 @@ def origin(one: Training, quantity: Quantity) -> str | None:
     if quantity.energy is None:
         return MEASURED
     if quantity.name == _GPU_ENERGY:
+        if not _values(one, quantity):
+            return None
         ends = _bounds(one, _GPU_ENERGY)
         is_measured = ends is not None and math.isclose(*ends, rel_tol=1e-12)
         return MEASURED if is_measured else ESTIMATED
@@ -195,14 +200,18 @@ def _ratio(
         return Ratio(NOT_COMPARED, reason=reason)
     found = judged(values[0], values[1])
     combined = any(is_combined(row["flags"]) for one in (pair.a, pair.b) for row in one.rows)
-    if combined and found.verdict != NO_INTERVAL:
-        why = (
-            "one measured epoch's energy times another execution's epochs has no spread of its own"
-        )
-        found = Ratio(NO_INTERVAL, found.ratio, reason=why)
+    if found.verdict != NO_INTERVAL and (combined or _shares_seeds(pair, quantity)):
+        found = Ratio(NO_INTERVAL, found.ratio, reason=_OF_EPOCHS if combined else _ONE_SEED)
     if quantity.energy and any(origin(one, quantity) in ORIGINS for one in (pair.a, pair.b)):
         return with_estimates(found, *(_bounds(one, quantity.energy) for one in (pair.a, pair.b)))
     return found
+
+
+def _shares_seeds(pair: Pair, quantity: Quantity) -> bool:
+    """Return True for an error whose repeats have one seed: they do not tell what another would give."""
+    return quantity.name == _METRIC and any(
+        one.seeds < min(2, len(one.rows)) for one in (pair.a, pair.b)
+    )
 
 
 def _obstacle(
@@ -252,6 +261,8 @@ def judged(a: Sequence[float], b: Sequence[float]) -> Ratio:
         singles = [side for side, own in zip("AB", (a, b), strict=True) if len(own) == 1]
         of = "a single run of each" if len(singles) == 2 else f"a single run of {singles[0]}"
         return Ratio(NO_INTERVAL, found.ratio, reason=of)
+    if found.low == found.high:
+        return Ratio(NO_INTERVAL, found.ratio, reason=_NO_SPREAD)
     same = found.verdict == "equivalent"
     verdict = _verdict(found.low, found.high)
     return Ratio(verdict, found.ratio, found.low, found.high, equivalent=same)
@@ -268,8 +279,7 @@ def with_estimates(found: Ratio, a: Ends | None, b: Ends | None) -> Ratio:
     """
     assert found.ratio is not None
     if a is None or b is None:
-        unknown = "what estimates leave open is not known"
-        return replace(found, verdict=NO_INTERVAL, equivalent=False, reason=unknown)
+        return Ratio(NO_INTERVAL, found.ratio, reason="what estimates leave open is not known")
     factors = b[0] / a[1], b[1] / a[0]
     ends = found.ratio * factors[0], found.ratio * factors[1]
     if found.low is None or found.high is None:

@@ -181,6 +181,7 @@ def summary(source: Source) -> Row:
         "campaign": source.campaign,
         "runs": len(source.runs),
         "excluded": source.excluded,
+        "unlisted": source.unlisted,
         "configurations": len({row["configuration"] for row in source.runs}),
         "devices": sorted({row["device"] for row in source.runs}),
         "protocols": sorted({row["protocol"] for row in source.runs}),
@@ -197,11 +198,18 @@ def facts(source: Source) -> list[tuple[str, str]]:
         origin if len(origins) == 1 else f"{origin} ({count(n, 'run')})"
         for origin, n in origins.items()
     ]
-    excluded = f", {count(told['excluded'], 'more run')} excluded" if told["excluded"] else ""
+    more = [
+        f", {count(told[key], 'more run')} {words}"
+        for key, words in (
+            ("excluded", "excluded"),
+            ("unlisted", "not yet in the table"),
+        )
+        if told[key]
+    ]
     return [
         ("from", told["place"]),
         ("campaign", told["campaign"]),
-        ("runs", f"{number(told['runs'])}{excluded}"),
+        ("runs", f"{number(told['runs'])}{''.join(more)}"),
         ("configurations", number(told["configurations"])),
         ("devices", listed(told["devices"])),
         ("protocol", listed(told["protocols"])),
