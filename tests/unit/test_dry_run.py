@@ -36,11 +36,13 @@ def points(campaign: Campaign, name: str) -> list[str]:
     return list(campaign.series[name].points.values())
 
 
-def told(campaign: Campaign, forecaster: Forecaster | None, run: DryRun) -> list[list[str]]:
+def told(
+    campaign: Campaign, forecaster: Forecaster | None, run: DryRun, what: str = "train"
+) -> list[list[str]]:
     """The table's rows below its head, as cells; then what is said of it."""
     remember(campaign, lambda: forecaster)
     title, head, *rest = run.lines()
-    assert title == "Would train:" and head.split()[0] == "series"
+    assert title == f"Would {what}:" and head.split()[0] == "series"
     return [[cell for cell in line.split("  ") if cell] for line in rest]
 
 
@@ -92,7 +94,7 @@ def test_simulated_repeats_are_counted_and_unknown_resources_are_dashes(
     run = DryRun()
     configuration = points(campaign, next(iter(campaign.series)))[0]
     run.add("simulate_1_2_3", {"configuration": configuration}, {"nodes": "<TBD>"})
-    row, *_ = told(campaign, None, run)
+    row, *_ = told(campaign, None, run, "simulate")
     assert [cell.strip() for cell in row[1:]] == ["3", "1", "–", "–", "–", "–"]
 
 

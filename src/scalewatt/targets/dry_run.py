@@ -41,6 +41,8 @@ class Training:
     partition: str | None
     asked_h: float | None
     """Wall time that it asks for."""
+    simulated: bool = False
+    """True if the scaling model takes the place of a training: it is done in seconds."""
 
 
 @dataclass
@@ -64,6 +66,7 @@ class DryRun:
                 _whole(resources.get("nodes")),
                 resources.get("slurm_partition"),
                 None if minutes is None else minutes / 60,
+                several is not None,
             )
         )
 
@@ -81,8 +84,9 @@ class DryRun:
             label = f"{len(names)} further series"
             told = [*told[: MOST_SERIES - 1], _row(campaign, label, others, predicted)]
         total = _row(campaign, "in all", self.trainings, predicted)
+        simulated = all(one.simulated for one in self.trainings)
         return [
-            "Would train:",
+            "Would simulate:" if simulated else "Would train:",
             *_aligned([HEAD, *told, total]),
             *_note(campaign, self.trainings, predicted),
         ]
@@ -200,7 +204,13 @@ def _note(
             "hours: the wall times asked for, one run after the other; kWh: not known without a scaling "
             "model that knows these trainings (docs/scaling.md)"
         ]
-    told = ["hours and kWh: medians predicted by the scaling model, one run after the other"]
+    if all(one.simulated for one in trainings):
+        return [
+            "hours and kWh: of the trainings that are simulated, in seconds, by the scaling model"
+        ]
+    told = [
+        "hours and kWh: medians predicted by the scaling model, of whole runs, one after the other"
+    ]
     if unknown:
         told[0] += (
             f"; for {count(len(unknown), 'configuration')} that it does not know, the wall times asked for"

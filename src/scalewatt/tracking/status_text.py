@@ -220,13 +220,14 @@ def remarks(status: CampaignStatus) -> list[str]:
     for state, meaning in _MEANING.items():
         if status.counts()[state]:
             lines.append(f"{STATE_WORDS[state]}: {meaning}")
+    lines += [f"not shown: {one}" for one in status.campaign.left_out]
     lines += _excluded(status)
     if status.queue_asked is False:
         lines.append("Slurm's queue gives no answer: jobs that have vanished count as queued")
     if energy_used.superseded_kwh:
         lines.append(
-            f"{kwh_text(energy_used.superseded_kwh)} kWh are of runs that the campaign has no more, "
-            "or measured again"
+            f"{kwh_text(energy_used.superseded_kwh)} kWh are of runs no longer in the campaign, or "
+            "measured again"
         )
     if energy_used.probes_kwh:
         lines.append(f"{kwh_text(energy_used.probes_kwh)} kWh are of idle probes")

@@ -152,7 +152,10 @@ def _energy_in_the_end(status: CampaignStatus, expected: Outlook) -> tuple[str, 
     note = "so far, and what is left as predicted"
     if budget is not None and whole > budget:
         note = f"above the budget of {budget:g} kWh, as predicted"
-    return f"about {number(whole, 3)} kWh", note
+    if any(run.state.state in ("failed", "refused") for run in status.runs):
+        note += "; runs that failed or were refused left out"
+    least = "at least" if status.energy_used.unknown_runs else "about"
+    return f"{least} {number(whole, 3)} kWh", note
 
 
 def _shares(status: CampaignStatus) -> list[Share]:
