@@ -88,6 +88,63 @@ NAMES += ["cost_per_sample", "operating_points", "variants", "prediction"]
 # --- what is in them ------------------------------------------------------------------------------
 
 
+def test_a_line_breaks_where_that_of_the_figure_does() -> None:
+    whole = any_table(2)
+    rows = [r for r in whole.to_pylist() if (r["series"], r["gpus"]) != ("resnet50-full-lbs256", 8)]
+    frame = to_frame(pa.Table.from_pylist(rows, schema=whole.schema))
+    points = [{"gpus": row["gpus"]} for row in whole.to_pylist()]
+    planned = [{"name": "resnet50-full-lbs256", "points": points}]
+    frame.attrs = {**tables()["figure2"].attrs, "definition": {"series": planned}}
+    found = chart_of("figure2", frame)
+    assert found is not None
+    places = found.panels[0].places
+    own = places[places["series"] == "resnet50-full-lbs256"]
+    before, after = own[own["x"] < 8], own[own["x"] > 8]
+    assert before["line"].nunique() == after["line"].nunique() == 1
+    assert set(before["line"]).isdisjoint(after["line"])
+
+
+def test_totals_of_the_breakdown_have_their_intervals_once_a_bar() -> None:
+    found = chart("breakdown")
+    for panel in found.panels:
+        bars = panel.places[panel.places["last"]]
+        assert bars["name"].is_unique and len(bars) == panel.places["name"].nunique()
+    places = pd.concat([panel.places for panel in found.panels])
+    known = breakdown_table().to_pandas()["total_kwh_low"].notna().any()
+    assert places["x_low"].notna().any() == known
+    rules = [s for s in spec_of(found.panels[0], found)["layer"] if s["mark"]["type"] == "rule"]
+    assert rules and all("datum.last" in one["transform"][0]["filter"] for one in rules)
+
+
+def test_power_is_not_joined_across_a_sample_that_is_missing() -> None:
+    frame = tables()["figure5"].copy()
+    frame.attrs = tables()["figure5"].attrs
+    gap = frame.index[frame["panel"] == frame["panel"].iloc[0]][5]
+    frame.loc[gap, "power_w"] = None
+    found = chart_of("figure5", frame)
+    assert found is not None
+    places = found.panels[0].places
+    own = places[places["series"] == frame["panel"].iloc[0]]
+    assert (
+        own["line"].nunique()
+        == 1
+        + chart("figure5")
+        .panels[0]
+        .places.query(f"series == '{frame['panel'].iloc[0]}'")["line"]
+        .nunique()
+    )
+
+
+def test_what_bars_are_is_said_as_in_the_figure() -> None:
+    assert (
+        "nominal" in chart("prediction").open
+        and "interval of the prediction" in chart("prediction").open
+    )
+    assert chart("figure1").panels[0].places["origin"].eq("defined").all()
+    grid = values_grid("figure1", "Figure 1", chart("figure1"), set())
+    assert grid is not None and "origin" not in grid.headings
+
+
 @pytest.mark.parametrize("figure", [2, 3, 4, 6, 7])
 def test_a_chart_of_curves_has_the_points_that_the_figure_plots_and_no_others(figure: int) -> None:
     table = tables()[f"figure{figure}"]

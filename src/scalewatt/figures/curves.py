@@ -157,7 +157,7 @@ def _context(points: pd.DataFrame, panel_size_mm: tuple[float, float], dense: bo
         options=chosen,
         no_runs=prose.nothing_sentence(data.stored(points)),
         label_characters=layout.label_characters(panel_size_mm, preset),
-        planned=_planned(points),
+        planned=planned_gpus(points),
         places={str(name): own.to_list() for name, own in valued.groupby("x_name")["x"]},
         ringed=valued.loc[~valued["published"], "single"].nunique() == 2,
     )
@@ -182,7 +182,7 @@ def _draw_panel(
     y = context.quantity(panel.y_name, points["y"])
     of_y = ("y", "y_bar_low", "y_bar_high", "y_estimate_low", "y_estimate_high")
     factors = {"x": x.factor, **dict.fromkeys(of_y, y.factor)}
-    scaled = _with_stretches(rows, context.planned).assign(
+    scaled = with_stretches(rows, context.planned).assign(
         **{name: rows[name] * f for name, f in factors.items()}
     )
     _draw_points(axes, panel.letter, scaled, context)
@@ -203,7 +203,7 @@ def _draw_panel(
     return data.is_beyond(axes.get_ylim(), ends)
 
 
-def _with_stretches(rows: pd.DataFrame, planned: Mapping[str, set[int]]) -> pd.DataFrame:
+def with_stretches(rows: pd.DataFrame, planned: Mapping[str, set[int]]) -> pd.DataFrame:
     """Return the rows of a panel in the order of their lines.
 
     A line breaks, as `stretch` changes, at own points without a value and at each n that the series
@@ -221,7 +221,7 @@ def _with_stretches(rows: pd.DataFrame, planned: Mapping[str, set[int]]) -> pd.D
     return ordered.assign(stretch=gaps.groupby(ordered["series"]).cumsum() + passed)
 
 
-def _planned(points: pd.DataFrame) -> dict[str, set[int]]:
+def planned_gpus(points: pd.DataFrame) -> dict[str, set[int]]:
     """Return each n of each series in the campaign, by the definition that the table is made from."""
     series = points.attrs.get("definition", {}).get("series", [])
     return {one["name"]: {point["gpus"] for point in one["points"]} for one in series}

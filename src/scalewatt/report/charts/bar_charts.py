@@ -18,7 +18,7 @@ from scalewatt.report.charts.chart_types import (
     fitted,
     series_of,
 )
-from scalewatt.report.charts.curve_charts import OF_BARS, point_names, training_of
+from scalewatt.report.charts.curve_charts import OF_BARS, bar_words, point_names, training_of
 from scalewatt.results.figures.figure_schema import panel_letter
 
 _DARK_KINDS = {"gpu": "#a9c8f7", "cpu": "#f58a72", "ram": "#52d0b7", "node": "#7fa8d8"}
@@ -44,14 +44,29 @@ def breakdown_chart(frame: pd.DataFrame) -> Chart | None:
     )
     whites = breakdown.shades(parts)
     shown = prose.quantity("energy_kwh", "GPUs", None).fitting(_totals(parts).to_list())
+    totals, _ = breakdown.bars_of(parts, data.options(frame).error_bars)
     panels: list[Panel] = []
     for name, label in data.series_labels(parts).items():
         rows = _ordered(parts[parts["series"] == name])
-        places = _bars(rows, shown.factor, whites)
-        end = 1.05 * shown.factor * float(_totals(rows).max())
+        places = _bars(rows, shown.factor, whites).assign(**_ends(rows, totals, shown.factor))
+        longest = places["x_end"].max()
+        reach = places[["x_high", "x_open_high"]].max().max()
+        # As in the figure, an interval lengthens the axis only so far.
+        end = 1.05 * max(longest, min(reach, 2.5 * longest) if reach == reach else longest)
         axes = Axis(shown.label, "linear", (0.0, end)), Axis("")
         panels.append(Panel(panel_letter(len(panels)), *axes, places, BARS, label))
-    return Chart(series, tuple(panels))
+    return Chart(series, tuple(panels), bar_words(frame))
+
+
+def _ends(rows: pd.DataFrame, totals: pd.DataFrame, factor: float) -> dict[str, pd.Series]:
+    """Return from where to where each bar's total goes; `last` is its last part, where that is drawn."""
+    of = rows["configuration"].map
+    ends = {f"x_{end}": of(totals[f"bar_{end}"]) * factor for end in OF_BARS}
+    open_ = {
+        f"x_open_{end}": of(totals[f"total_kwh_estimate_{end}"].astype(float)) * factor
+        for end in OF_BARS
+    }
+    return {**ends, **open_, "last": ~rows["configuration"].duplicated(keep="last")}
 
 
 def _totals(rows: pd.DataFrame) -> pd.Series:

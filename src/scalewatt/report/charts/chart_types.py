@@ -19,6 +19,8 @@ PLACES = ("series", "name", "x", "y", "origin", "runs", "target")
 More where there are such: x_low, x_high, y_low, y_high (error bars), x_open_low, … (where the true value
 of an estimate lies), line (what is joined), front and opacity; of BARS x_end, energy, part and share.
 """
+DEFINED = "defined"
+"""In place of an origin: what no run has, but a definition."""
 _DARK = ("#a9c8f7", "#f58a72", "#52d0b7", "#f2c14e", "#e688b2", "#5b9bf0", "#e8e8e8")
 _SHAPES = (
     *("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"),
@@ -81,6 +83,8 @@ class Chart:
     panels: tuple[Panel, ...]
     bars: str = "95 % interval"
     """What error bars are."""
+    open: str = "truly within, of an estimate"
+    """What broad pale bars are."""
 
 
 def _in_sentence(title: str) -> str:

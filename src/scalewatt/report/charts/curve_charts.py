@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
+from scalewatt.figures import curves, prose
 from scalewatt.figures import figure_data as data
-from scalewatt.figures import prose
 from scalewatt.report.charts.chart_types import (
     CURVES,
+    DEFINED,
     Chart,
     Panel,
     configuration_target,
@@ -51,9 +52,13 @@ def scaling_chart(frame: pd.DataFrame) -> Chart | None:
     shown = [one for one in PANELS[frame["figure"].iloc[0]] if _rows(points, one).shape[0]]
     labels = data.series_labels(data.drawable(frame))
     panels = tuple(_panel(one, points, frame) for one in shown)
-    kind = data.options(frame).error_bars
-    bars = prose.BAR_WORDS.get(kind, "").partition(" over")[0].partition(" of the")[0]
-    return Chart(series_of(labels), panels, bars or "95 % interval") if panels else None
+    return Chart(series_of(labels), panels, bar_words(frame)) if panels else None
+
+
+def bar_words(frame: pd.DataFrame) -> str:
+    """Return what the error bars of a figure are, in a few words."""
+    words = prose.BAR_WORDS.get(data.options(frame).error_bars, "")
+    return words.partition(" over")[0].partition(" of the")[0] or "95 % interval"
 
 
 def _rows(points: pd.DataFrame, panel: Quantities) -> pd.DataFrame:
@@ -95,11 +100,11 @@ def _panel(panel: Quantities, points: pd.DataFrame, frame: pd.DataFrame) -> Pane
 
 
 def _stretches(points: pd.DataFrame, panel: Quantities) -> pd.Series:
-    """Return what is joined by a line: points of one series and origin, up to one without a value."""
+    """Return what is joined by a line: points of one series and origin, as the figure joins them."""
     rows = points[points["panel"] == panel.letter]
-    gaps = (~rows["valued"] & ~rows["published"]).groupby(rows["series"]).cumsum()
+    rows = curves.with_stretches(rows, curves.planned_gpus(points))
     # Published points are not joined.
-    own = rows["drawn_origin"].fillna("") + gaps.astype(str)
+    own = rows["drawn_origin"].fillna("") + rows["stretch"].astype(str)
     return own.where(~rows["published"], "published" + rows["configuration"])
 
 
@@ -119,7 +124,7 @@ def procedures_chart(frame: pd.DataFrame) -> Chart | None:
                 "name": point_names(own),
                 "x": own["gpus"].astype(float),
                 "y": own[name].astype(float),
-                "origin": "measured",
+                "origin": DEFINED,
                 "runs": None,
                 "target": None,
                 "line": "",

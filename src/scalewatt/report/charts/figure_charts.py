@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.report.charts.bar_charts import breakdown_chart, variants_chart
-from scalewatt.report.charts.chart_types import BARS, SLOTS, Chart, Panel
+from scalewatt.report.charts.chart_types import BARS, DEFINED, SLOTS, Chart, Panel
 from scalewatt.report.charts.curve_charts import procedures_chart, scaling_chart
 from scalewatt.report.charts.scatter_charts import (
     cost_chart,
@@ -97,7 +97,7 @@ def values_grid(name: str, title: str, chart: Chart, anchors: set[str]) -> Grid 
         return None
     kept = [at for at in range(len(rows[0])) if any(row[at] is not None for row in rows)]
     headings = ["panel", "series", "point", "across", "value", chart.bars]
-    headings += ["truly within, of an estimate", "origin", "runs"]
+    headings += [chart.open, "origin", "runs"]
     shown = [[row[at] for at in kept] for row in rows]
     return texts(f"{name}-values", f"Values of {title}", [headings[at] for at in kept], shown)
 
@@ -106,7 +106,8 @@ def _rows(panel: Panel, chart: Chart, anchors: set[str]) -> list[list[Any]]:
     labels = {one.id: one.label for one in chart.series}
     letter = f"{panel.letter}: " if panel.letter else ""
     aside = panel.kind in (BARS, SLOTS)
-    main = "energy" if panel.kind == BARS else "x" if aside else "y"
+    main, ends = "energy" if panel.kind == BARS else "x" if aside else "y", "x" if aside else "y"
+    total = " (the total)" if panel.kind == BARS else ""
     unit = panel.x.title if aside else panel.y.title
     found = []
     for row in panel.places.to_dict("records"):
@@ -119,9 +120,9 @@ def _rows(panel: Panel, chart: Chart, anchors: set[str]) -> list[list[Any]]:
                 Cell(row["name"], link=f"#{link}" if link else ""),
                 None if aside else _number(row["x"]),
                 _number(row[main]),
-                None if panel.kind == BARS else _ends(row, f"{main}_"),
-                _ends(row, f"{main}_open_"),
-                _known(row["origin"]),
+                _ends(row, f"{ends}_", total),
+                _ends(row, f"{ends}_open_", total),
+                None if row["origin"] == DEFINED else _known(row["origin"]),
                 _known(row["runs"]),
             ]
         )
@@ -136,6 +137,6 @@ def _known(value: Any) -> Any:
     return None if value is None or pd.isna(value) else value
 
 
-def _ends(row: Mapping[Any, Any], of: str) -> str | None:
+def _ends(row: Mapping[Any, Any], of: str, more: str = "") -> str | None:
     low, high = _known(row.get(f"{of}low")), _known(row.get(f"{of}high"))
-    return None if low is None or high is None else f"{number(low, 3)} to {number(high, 3)}"
+    return None if low is None or high is None else f"{number(low, 3)} to {number(high, 3)}{more}"

@@ -20,10 +20,11 @@ from scalewatt.report.charts.chart_types import (
     fitted,
     series_of,
 )
-from scalewatt.report.charts.curve_charts import OF_BARS, point_names, training_of
+from scalewatt.report.charts.curve_charts import OF_BARS, bar_words, point_names, training_of
 from scalewatt.report.summary_section import model_words
 from scalewatt.results.figures.figure_schema import panel_letter
 from scalewatt.results.figures.operating_points_table import TRAINING
+from scalewatt.scaling.model.scores import NOMINAL
 
 _FOUND = {"runtime_h": "run time", "energy_kwh": "energy"}
 
@@ -55,7 +56,7 @@ def pareto_chart(frame: pd.DataFrame) -> Chart | None:
         title = f"{training_of(rows)}: {axes[1].title} against {against}"
         panels.append(Panel(letter, *axes, places, POINTS, title))
     labels = data.series_labels(points)
-    return Chart(series_of(labels), tuple(panels)) if panels else None
+    return Chart(series_of(labels), tuple(panels), bar_words(frame)) if panels else None
 
 
 def _places(rows: pd.DataFrame) -> pd.DataFrame:
@@ -168,4 +169,5 @@ def prediction_chart(frame: pd.DataFrame) -> Chart | None:
         y = fitted(f"Found ÷ predicted {words}", "linear", [*ends_of(places, "y"), 1.0])
         panels.append(Panel(panel_letter(len(panels)), x, y, places, POINTS, line_at=1.0))
     labels = {str(one): str(one) for one in rows["series"].unique()}
-    return Chart(series_of(labels), tuple(panels)) if panels else None
+    words = f"{NOMINAL} interval of the prediction"
+    return Chart(series_of(labels), tuple(panels), open=words) if panels else None

@@ -7,7 +7,7 @@ import pandas as pd
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose
 from scalewatt.report.charts.chart_types import LINES, Chart, Panel, fitted, run_target, series_of
-from scalewatt.report.charts.curve_charts import point_names, training_of
+from scalewatt.report.charts.curve_charts import OF_BARS, point_names, training_of
 from scalewatt.results.figures.figure_schema import panel_letter
 
 COSTS = {"energy_kwh": "energy_kwh", "time_h": "runtime_h"}
@@ -44,6 +44,7 @@ def learning_chart(frame: pd.DataFrame) -> Chart | None:
                     "target": [run_target(r.configuration, r.repeat) for r in data.each(rows)],
                     "line": rows["configuration"] + "/" + rows["repeat"].astype(str),
                     "opacity": rows["opacity"],
+                    **_open_at_the_end(rows, cost, shown.factor),
                 }
             )
             metric = prose.metric_words(rows)
@@ -61,6 +62,13 @@ def learning_chart(frame: pd.DataFrame) -> Chart | None:
     return Chart(series_of(data.series_labels(points)), tuple(panels)) if panels else None
 
 
+def _open_at_the_end(rows: pd.DataFrame, cost: str, factor: float) -> dict[str, pd.Series]:
+    """Return what an estimate leaves open of a run's last epoch, as the figure draws it."""
+    last = rows["epoch"] == rows.groupby(["configuration", "repeat"])["epoch"].transform("max")
+    columns = {f"x_open_{end}": f"{cost}_estimate_{end}" for end in OF_BARS}
+    return {n: (rows[c] * factor).where(last) for n, c in columns.items() if c in rows}
+
+
 def _opacity(points: pd.DataFrame) -> pd.Series:
     """Return how opaque a line is: the more, the larger its n among those of its series."""
     rank = points.groupby("series")["gpus"].rank(method="dense")
@@ -72,6 +80,8 @@ def _opacity(points: pd.DataFrame) -> pd.Series:
 def power_chart(frame: pd.DataFrame) -> Chart | None:
     """Return the power of devices against time, all in one panel; None without any sample."""
     samples = data.drawable(frame)
+    gaps = samples["power_w"].isna().groupby(samples["panel"]).cumsum()
+    samples = samples.assign(stretch=samples["panel"] + gaps.astype(str))
     samples = samples[samples["power_w"].notna() & samples["time_s"].notna()]
     if samples.empty:
         return None
@@ -93,7 +103,7 @@ def power_chart(frame: pd.DataFrame) -> Chart | None:
                     "origin": first["energy_origin"],
                     "runs": None,
                     "target": f"configuration-{first['configuration']}",
-                    "line": letter,
+                    "line": thinned["stretch"],
                     "opacity": 0.9,
                 }
             )
@@ -109,7 +119,10 @@ def power_chart(frame: pd.DataFrame) -> Chart | None:
 
 
 def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the samples of a line, or the means over stretches of equally many of them."""
-    own = rows[["time_s", "power_w"]].astype(float).reset_index(drop=True)
+    """Return the samples of a line, or the means over stretches of equally many, none across a gap."""
+    own = rows[["time_s", "power_w", "stretch"]].reset_index(drop=True)
+    own = own.astype({"time_s": float, "power_w": float})
     size = -(-len(own) // MOST_SAMPLES)
-    return own if size == 1 else own.groupby(own.index // size).mean()
+    if size == 1:
+        return own
+    return own.groupby([own.index // size, "stretch"], sort=False).mean().reset_index("stretch")

@@ -11,6 +11,7 @@ from typing import Any
 from scalewatt.report.charts.chart_types import (
     BARS,
     CURVES,
+    DEFINED,
     LINES,
     POINTS,
     SLOTS,
@@ -34,7 +35,7 @@ _SCALES: dict[str, Spec] = {
     "log2": {"type": "log", "base": 2},
 }
 _FILL = (
-    "datum.origin === 'measured' || datum.origin === 'simulated' || datum.origin === 'mixed'"
+    f"indexof(['measured', 'simulated', 'mixed', '{DEFINED}'], datum.origin) >= 0"
     " ? datum.colour : datum.origin === null ? '#9a9a9a' : page"
 )
 ZOOM: Spec = {
@@ -57,7 +58,7 @@ def spec_of(panel: Panel, chart: Chart) -> Spec:
     along = ["x"] if panel.kind in _STEP else ["x", "y"]
     zoom = {**ZOOM, "select": {**ZOOM["select"], "encodings": along}}
     # The layer whose fields are x and y: signals of the zoom have their names.
-    zoomed = 0 if panel.kind == LINES else -1
+    zoomed = 0 if panel.kind in (LINES, BARS) else -1
     layers[zoomed] = {**layers[zoomed], "params": [zoom]}
     return {
         "width": "container",
@@ -123,7 +124,7 @@ def _lines(panel: Panel, chart: Chart) -> list[Spec]:
     # Not seen, but found by the mouse.
     dots = _layer(panel, chart, {"type": "point", "size": 40, "opacity": 0, "filled": True})
     dots["encoding"]["tooltip"] = _tooltip(panel, chart)
-    return [line, dots]
+    return [line, *_estimates(panel, chart), dots]
 
 
 def _bars(panel: Panel, chart: Chart) -> list[Spec]:
@@ -133,7 +134,7 @@ def _bars(panel: Panel, chart: Chart) -> list[Spec]:
         "opacity": {"field": "opacity", "type": "quantitative", "scale": None},
         "tooltip": _tooltip(panel, chart),
     }
-    return [bar]
+    return [bar, *_estimates(panel, chart), *_intervals(panel, chart)]
 
 
 def _slots(panel: Panel, chart: Chart) -> list[Spec]:
@@ -176,8 +177,6 @@ def _estimates(panel: Panel, chart: Chart) -> list[Spec]:
 
 
 def _known(panel: Panel, end: str) -> list[str]:
-    if panel.kind == BARS:
-        return []
     names = {axis: f"{axis}_{end}" for axis in ("x", "y")}
     return [a for a, n in names.items() if n in panel.places and panel.places[n].notna().any()]
 
@@ -185,7 +184,9 @@ def _known(panel: Panel, end: str) -> list[str]:
 def _rule(panel: Panel, chart: Chart, axis: str, of: str, look: Spec) -> Spec:
     layer = _layer(panel, chart, {"type": "rule", **look})
     low, high = f"{axis}_{of}low", f"{axis}_{of}high"
-    layer["transform"] = [{"filter": f"isValid(datum.{low}) && isValid(datum.{high})"}]
+    # A bar's total has them: they are drawn once, with its last part.
+    once = " && datum.last" if panel.kind == BARS else ""
+    layer["transform"] = [{"filter": f"isValid(datum.{low}) && isValid(datum.{high}){once}"}]
     layer["encoding"][axis] = {**layer["encoding"][axis], "field": low}
     layer["encoding"][f"{axis}2"] = {"field": high}
     return layer
@@ -269,13 +270,14 @@ def _tooltip(panel: Panel, chart: Chart) -> list[Spec]:
         if not (axis == "y" and panel.kind in _STEP):
             rows.append((f"{axis}_text", titles[axis]))
         of = f", {_short(titles[axis])}" if axis == "x" and panel.kind not in _STEP else ""
+        of = ", the total" if panel.kind == BARS else of
         if axis in _known(panel, "low"):
             rows.append((f"{axis}_interval", f"{chart.bars}{of}"))
         if axis in _known(panel, "open_low"):
-            rows.append((f"{axis}_open_interval", f"truly within{of}"))
+            rows.append((f"{axis}_open_interval", f"{chart.open}{of}"))
     if "share" in panel.places:
         rows.append(("share_text", "share"))
-    if panel.places["origin"].notna().any():
+    if panel.places["origin"].dropna().ne(DEFINED).any():
         rows.append(("origin", "origin"))
     if panel.places["runs"].notna().any():
         rows.append(("runs", "runs"))
