@@ -76,6 +76,9 @@ def lay_out(root: Path, folder: Path) -> None:
     if folder.exists() and any(folder.iterdir()) and not (folder / ASSETS[0]).exists():
         raise SystemExit(f"{folder}: has files that are not of the site; expected: an empty folder")
     shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name in ASSETS:  # first: by these it is known as the site's, also after an interruption
+        shutil.copyfile(Path(__file__).with_name(name), folder / name)
     known = places(root)
     for source, place in known.items():
         written = folder / place
@@ -85,8 +88,6 @@ def lay_out(root: Path, folder: Path) -> None:
             written.write_text(text, encoding="utf-8")
         else:
             shutil.copyfile(source, written)
-    for name in ASSETS:
-        shutil.copyfile(Path(__file__).with_name(name), folder / name)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ class ScalewattCallback:
         """Of this rank in this epoch; None where a batch does not say."""
         self._train_s = 0.0
         """Time of training in this epoch, up to the beginning of the present stage."""
-        self._first_step = 0
+        self._updates = 0
         """Updates before this epoch."""
         self._values: dict[str, float] = {}
         """What was logged in this epoch."""
@@ -116,14 +116,14 @@ class ScalewattCallback:
             "epoch": self._epoch,
             "samples": self._samples,
             "train_s": self._trained_s(),
-            "first_step": self._first_step,
+            "updates": self._updates,
             "values": self._values,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint, perhaps amid an epoch. Ranks have batches of equal sizes."""
         self._epoch, self._samples = state["epoch"], state["samples"]
-        self._train_s, self._first_step = state["train_s"], state["first_step"]
+        self._train_s, self._updates = state["train_s"], state["updates"]
         self._values = dict(state["values"])
 
     # --- stages ---------------------------------------------------------------------------------------
@@ -184,8 +184,8 @@ class ScalewattCallback:
     # --- results --------------------------------------------------------------------------------------
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        """Note the learning rate of an update, before a schedule changes it."""
-        self._learning_rate = optimizer.param_groups[0]["lr"]
+        """Note the learning rate of an update, that of the first optimizer, before a schedule changes it."""
+        self._learning_rate = trainer.optimizers[0].param_groups[0]["lr"]
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -196,7 +196,8 @@ class ScalewattCallback:
         self._samples = None if size is None or counted is None else counted + size
         if trainer.global_step == self._step:  # gradients are being accumulated
             return
-        self._step = trainer.global_step
+        # Once, however many optimizers stepped: global_step counts each.
+        self._step, self._updates = trainer.global_step, self._updates + 1
         # Amid an epoch only: after its last batch the results of the epoch would be lost.
         last = trainer.is_last_batch or trainer.global_step >= trainer.max_steps >= 0
         if _in_a_run() and not last and self._is_to_stop(trainer):
@@ -217,7 +218,7 @@ class ScalewattCallback:
         self._row = {
             "epoch": trainer.current_epoch,
             "samples": _of_all_ranks(trainer, self._samples),
-            "updates": trainer.global_step - self._first_step,
+            "updates": self._updates,
             "train_s": train_s,
             "learning_rate": self._learning_rate,
             **self._values,
@@ -250,7 +251,7 @@ class ScalewattCallback:
         self._enter("train", epoch)
         if epoch != self._epoch:
             self._epoch, self._samples, self._train_s = epoch, 0, 0.0
-            self._first_step, self._values = trainer.global_step, {}
+            self._updates, self._values = 0, {}
         self._before = dict(trainer.callback_metrics)
 
     def _enter(self, name: str, epoch: int | None) -> None:

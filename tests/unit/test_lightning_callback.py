@@ -355,6 +355,27 @@ def test_outside_a_run_nothing_is_written_and_nothing_changes(
     assert handlers == [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)]
 
 
+@needs_lightning
+def test_a_batch_in_which_two_optimizers_step_is_one_update(inside: Path) -> None:
+    def configure_optimizers(self: Any) -> Any:
+        self.automatic_optimization = False
+        return [torch.optim.SGD(self.parameters(), lr=rate) for rate in (0.1, 0.3)]
+
+    def training_step(self: Any, batch: Any, _: int) -> None:
+        for optimizer in self.optimizers():
+            optimizer.zero_grad()
+            self.manual_backward(self.layer(batch[0]).square().mean())
+            optimizer.step()
+
+    net = module(configure_optimizers=configure_optimizers, training_step=training_step)
+    net.automatic_optimization = False
+    trainer = fit(inside, callback(), net)
+    assert trainer.global_step == 2 * 3 * BATCHES
+    assert [(row["updates"], row["learning_rate"]) for row in history(inside)] == [
+        (BATCHES, 0.1)
+    ] * 3
+
+
 # --- stop and resume ------------------------------------------------------------------------------
 
 
