@@ -41,7 +41,8 @@ def project_hash() -> str:
     ):
         if file.is_file() and not {"__pycache__", "scalewatt.egg-info"} & set(file.parts):
             total.update(f"{file.relative_to(PROJECT)} {file_sha256(file)}".encode())
-    return total.update(TINY.read_bytes()) or total.hexdigest()
+    total.update(TINY.read_bytes())
+    return total.hexdigest()
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ from scalewatt.campaign.run_spec import run_spec
 pytestmark = pytest.mark.slow
 
 QUICK = r"(scalewatt (campaign|plan --profile|keys|pilot|.* reference)\b|cp |sed |\. )"
-"""What needs no results and takes a second; `make test` runs these, the rest is run with the long."""
+"""What needs no results and takes a second; `make test` runs these, `make test-nightly` all."""
 
 CHAIN = "tests/workflow/test_chain.py::test_every_promised_file_is_there"
 SIMULATED = "tests/workflow/test_simulated.py"
