@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from scalewatt.campaign.cluster import known_devices
 from scalewatt.cli import command, main
 from scalewatt.provenance.package_lock import normalised
+from scalewatt.targets.new_project import write_project
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -70,3 +72,35 @@ def test_a_missing_package_is_told_in_one_line(
         "scalewatt: error: figure: needs matplotlib, which is not installed here; install it by "
         "pip install 'scalewatt[figures]'\n"
     )
+
+
+# --- a project of one's own -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["study", "."])
+def test_a_project_is_written_to_a_new_folder_or_into_an_empty_one(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "here"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    before = place.stat().st_ino
+    write_project(Path(folder))
+    assert (place / folder / "Snakefile").is_file()
+    assert (place / folder / "profiles" / "slurm" / "cluster.yaml").is_file()
+    assert place.stat().st_ino == before, "whoever stands in it still does"
+    assert not list(tmp_path.rglob(".scalewatt-init-*"))
+
+
+def test_a_project_knows_the_devices_of_its_own_profiles_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "profiles" / "mine"
+    mine.mkdir(parents=True)
+    text = (ROOT / "profiles" / "local" / "cluster.yaml").read_text()
+    text = text.replace("\n  local:\n", "\n  h999:\n").replace("max_gpus: 4", "max_gpus: 2")
+    (mine / "cluster.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    found = known_devices()
+    assert found["h999"].max_gpus == 2
+    assert {"local", "a100"} <= set(found), "those that ship are known as well"
