@@ -33,7 +33,7 @@ pytestmark = [
 ]
 
 PAGE = "docs/your-script.md"
-STUDY = "campaigns/my-study.yaml"
+STUDY = "campaigns/vit-study.yaml"
 SAMPLES = 1280
 SAYS_WHOSE = """
 import os, sys
@@ -102,10 +102,10 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def results(project: MiniProject) -> Path:
-    return project.path / "results" / "my-study"
+    return project.path / "results" / "vit-study"
 
 
-def work(project: MiniProject, gpus: int, study: str = "my-study") -> Path:
+def work(project: MiniProject, gpus: int, study: str = "vit-study") -> Path:
     """The folder that the script of a run has to itself."""
     (path,) = project.path.glob(f"work/{study}/{configuration(gpus)}-1-*/script")
     return path

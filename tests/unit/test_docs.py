@@ -97,12 +97,14 @@ _ZEUS = ("zeus-v100", "zeus-v100-to-target")
 _MINE = (
     "batch-study",
     "first",
+    "first-study",
     "mine",
     "mlperf-v4",
     "my-study",
-    "my-study-pilot",
     "paper-horeka",
     "pilot",
+    "vit-study",
+    "vit-study-pilot",
 )
 MADE_BY_THE_USER = (
     *(f"campaigns/{name}.yaml" for name in (*_MINE, *_ZEUS)),
@@ -224,7 +226,7 @@ def example_text() -> str:
 
 
 def example() -> Campaign:
-    path = Path("campaigns/my-study.yaml")
+    path = Path("campaigns/first-study.yaml")
     return expand(yaml.safe_load(example_text()), path, known_devices())
 
 
@@ -261,7 +263,7 @@ def test_bad_input_gives_the_message_that_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    path = Path("campaigns/my-study.yaml")
+    path = Path("campaigns/first-study.yaml")
     path.parent.mkdir()
     path.write_text(example_text().replace("local_batch_size", "local_batchsize", 1))
     assert main(["campaign", str(path)]) == 1

@@ -247,7 +247,7 @@ def for_simulate(folder: Path) -> None:
 
 NEEDS: dict[str, Callable[[Path], None]] = {
     "README.md": for_readme,
-    "docs/first-campaign.md": campaign_of("docs/first-campaign.md", "campaigns/my-study.yaml"),
+    "docs/first-campaign.md": campaign_of("docs/first-campaign.md", "campaigns/first-study.yaml"),
     "docs/horeka.md": for_horeka,
     "docs/energy.md": for_energy,
     "docs/register.md": for_register,

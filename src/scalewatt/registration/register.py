@@ -358,12 +358,11 @@ def _problems(one: _Wanted) -> list[str]:
 
 def _throughput(one: _Wanted) -> Throughput | None:
     """Return what a run trained per second of its recording; None where samples or times are not known."""
-    windows = one.recorded.windows
+    entry, windows = one.one.entry, one.recorded.windows
     own = [window for window in windows if window.host == windows[0].host]
     seconds = sum(window.end_s - window.start_s for window in own)
     if not one.one.samples or seconds <= 0:
         return None
-    entry = one.one.entry
     kind = (f"{entry['model']} {entry.get('phase', '')}".rstrip(), entry["device"])
     rate = one.one.samples / seconds / one.one.point["gpus"]
     return Throughput(one.one.where, kind, rate)
