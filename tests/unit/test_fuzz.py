@@ -299,6 +299,7 @@ def test_a_damaged_file_is_refused_in_one_line_or_read_as_far_as_it_can_prove(
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", READERS)
 def test_many_damaged_files_are_refused_in_one_line_or_read_as_far_as_they_can_prove(
     name: str, tmp_path: Path
@@ -307,5 +308,6 @@ def test_many_damaged_files_are_refused_in_one_line_or_read_as_far_as_they_can_p
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_the_real_recording_damaged_is_refused_or_right(tmp_path: Path) -> None:
     fuzz(Reader(real_file, energy, mean_power_is_known), tmp_path, seed=3, count=MANY)

@@ -363,6 +363,7 @@ def test_a_gpu_lost_for_a_short_part_of_a_long_run_is_stated_with_its_coverage()
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 @settings(max_examples=150, deadline=None)
 @given(st.data(), specs(10, 120), st.floats(0.5, 20.0))
 def test_no_faults_together_make_a_wrong_number(

@@ -124,6 +124,7 @@ def test_what_cannot_be_made_without_traces_is_left_out_and_named(fresh: Workspa
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_code_that_is_newer_makes_again_what_it_can(fresh: Workspace) -> None:
     for path in [*(fresh.path / "src").rglob("*.py"), *(fresh.path / "reference").iterdir()]:
         os.utime(path)
@@ -134,6 +135,7 @@ def test_code_that_is_newer_makes_again_what_it_can(fresh: Workspace) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_with_traces_figure_5_and_pages_are_made_again(finished: Workspace, tmp_path: Path) -> None:
     out = tmp_path / "tiny.crate.zip"
     scalewatt(finished, "export", "campaigns/tiny.yaml", "--traces", "--out", str(out))

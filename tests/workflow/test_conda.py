@@ -201,6 +201,7 @@ def test_what_is_installed_is_the_same_as_in_the_environment_of_make(
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_what_is_installed_for_trainings_is_the_same_as_in_the_environment_of_make(
     tmp_path: Path,
 ) -> None:

@@ -15,7 +15,7 @@ from workspace import Workspace
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 from imagenet_files import Official, contents, md5s
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 CAMPAIGN = Path(__file__).parent / "photos.yaml"
 
