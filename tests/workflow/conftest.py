@@ -14,6 +14,7 @@ from training import prepare
 from workspace import COPIED, PROJECT, TINY, Workspace
 
 from scalewatt.common.files import file_sha256
+from scalewatt.provenance.package_lock import installed_versions
 from scalewatt.provenance.versions import source_commit
 
 
@@ -34,8 +35,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def project_hash() -> str:
-    """What the finished campaign depends on: the project's files, as they are copied, and its commit."""
-    total = hashlib.sha256(f"{source_commit()} {sys.version}".encode())
+    """What the finished campaign depends on: the files, as they are copied, the commit and the packages."""
+    total = hashlib.sha256(f"{source_commit()} {sys.version} {installed_versions()}".encode())
     for file in sorted(
         f for name in COPIED for f in [PROJECT / name, *(PROJECT / name).rglob("*")]
     ):
@@ -58,7 +59,7 @@ def finished(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFacto
             made = Workspace.create(shared / "unfinished")
             made.done("all")
             made.path.rename(original)
-    return Workspace(original).copy(tmp_path_factory.mktemp("finished") / "project")
+        return Workspace(original).copy(tmp_path_factory.mktemp("finished") / "project")
 
 
 @pytest.fixture()
