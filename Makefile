@@ -1,7 +1,7 @@
 # make demo   set up, then the whole study at small scale, on this machine
 # make test   set up, then the tests          make lint   style and types
 # make test-cluster   the long tests, and those on a Slurm of their own (root, Debian packages of .ci/run)
-# make test-nightly   what takes two hours more: every command of every page, every value of a definition, real pages
+# make test-nightly   what takes hours more, of which the others have samples: every kill, every command of every page
 # make test-versions   the tests of make test on other Pythons with the newest packages: PYTHONS="python3.13"
 # make paper-simulated   the paper's campaign, simulated with the scaling model, to all figures, in minutes
 # make gpu-study   what a sample costs on this machine's GPU, by batch size, precision, loader, …; make

@@ -121,6 +121,7 @@ def test_a_spent_budget_stops_submission_and_what_was_trained_stays(project: Min
     assert trainings(project) == 1
 
 
+@pytest.mark.nightly
 def test_a_job_that_outlives_its_snakemake_is_not_submitted_again(project: MiniProject) -> None:
     models = yaml.safe_load((project.path / "campaigns" / "mini.yaml").read_text())["models"]
     models["fourcastnet.pretrain"]["epochs"] = 200

@@ -16,6 +16,8 @@ from minislurm import MiniSlurm, missing
 from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import read_foreign
 
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+
 WATTS = {"a1": 200, "a2": 300}
 # A file system of one's own in place of /sys has all that was there, and the counters.
 _COUNTERS = """

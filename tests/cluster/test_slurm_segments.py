@@ -15,7 +15,7 @@ from minislurm import MiniSlurm, wait_for
 
 from scalewatt.campaign.run_spec import read_spec
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1800), pytest.mark.nightly]
 
 CUT = "fourcastnet.pretrain-a100-apart-n002-lbs0001-full"
 UNCUT = "fourcastnet.pretrain-h100-n002-lbs0001-full"

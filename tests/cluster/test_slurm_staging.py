@@ -10,7 +10,7 @@ from mini_project import HERE, MiniProject, exported
 from minislurm import MiniSlurm
 from training import slow_removal
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(600), pytest.mark.nightly]
 
 IMAGES = "resnet50-a100-n002-lbs0016-full"
 CLOSING_S, REMOVAL_S = 10, 20

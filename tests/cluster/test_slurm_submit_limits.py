@@ -59,7 +59,7 @@ def most_at_once(slurm: MiniSlurm, is_over: Callable[[], bool], states: set[str]
     ("limit", "counted", "word"),
     [
         ("MaxSubmitJobs=3", {"PENDING", "RUNNING"}, "AssocMaxSubmitJobLimit"),
-        ("MaxJobs=2", {"RUNNING"}, None),
+        pytest.param("MaxJobs=2", {"RUNNING"}, None, marks=pytest.mark.nightly),
     ],
 )
 def test_all_runs_of_a_campaign_finish_under_a_limit_on_jobs(

@@ -14,7 +14,7 @@ from minislurm import MiniSlurm
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 from no_flock import no_flock
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300), pytest.mark.nightly]
 
 RUN = "resnet50-h100-n001-lbs0016-full/1"
 

@@ -111,6 +111,7 @@ def test_a_training_with_two_numbers_of_gpus_says_what_is_missing(tmp_path: Path
     assert "n = 8, 64: 2 points of other n are needed" in leave_n_out_text([found])
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_the_command_writes_a_model_or_leaves_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -141,6 +142,7 @@ def measured(tmp_path: Path, short_chains: None) -> list[LeftOut]:
     return leave_n_out([table(tmp_path, *(row(n, *mean) for n, mean in means.items()))])
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_real_trainings_on_512_gpus_lie_where_those_on_8_and_64_say(
     measured: list[LeftOut],

@@ -54,7 +54,7 @@ from scalewatt.scaling.model.training_kind import Kind
 
 Row = dict[str, Any]
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 
 def published(key: str, device: str, smallest: int = 1) -> list[Point]:

@@ -27,7 +27,7 @@ from scalewatt.scaling.model.kind_model import SENTENCE
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.simulation.simulated_run import check_simulations
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 FAR = "n = 4096 is more than 4 times the largest calibrated (256): extrapolated"
 FINETUNING = "fourcastnet.finetune-a100-n064-lbs0001-full"

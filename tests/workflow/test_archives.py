@@ -84,6 +84,7 @@ def test_nothing_is_to_be_done_for_all_that_came_with_it(fresh: Workspace) -> No
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_all_is_made_again_from_histories_and_energies(
     finished: Workspace, fresh: Workspace
 ) -> None:
@@ -108,6 +109,7 @@ def test_all_is_made_again_from_histories_and_energies(
 
 
 @pytest.mark.long
+@pytest.mark.nightly
 def test_what_cannot_be_made_without_traces_is_left_out_and_named(fresh: Workspace) -> None:
     results = fresh.path / "results" / "theirs"
     for path in [

@@ -25,7 +25,13 @@ def test_a_failing_rank_ends_the_run_with_its_exit_code_and_its_words(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("victim", ["command", "recorder", "launcher"])
+@pytest.mark.parametrize(
+    "victim",
+    [
+        "command",
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("recorder", "launcher")),
+    ],
+)
 def test_nothing_stays_after_a_kill_of_the(
     victim: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,7 +54,9 @@ def test_nothing_stays_after_a_kill_of_the(
     assert not alive
 
 
-@pytest.mark.parametrize("told", ["supervisor", "one rank"])
+@pytest.mark.parametrize(
+    "told", ["supervisor", pytest.param("one rank", marks=pytest.mark.nightly)]
+)
 def test_a_signal_reaches_all_ranks_commands(
     told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

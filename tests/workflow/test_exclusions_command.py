@@ -123,6 +123,7 @@ def test_measuring_a_run_again_trains_exactly_this_run_and_keeps_the_old_one_who
     assert "was replaced; now it is" in scalewatt(again, "remeasure")
 
 
+@pytest.mark.nightly
 def test_a_run_and_what_started_from_it_may_be_measured_again_together(again: Workspace) -> None:
     scalewatt(again, "remeasure", PRETRAIN, 1, "--reason", "a noisy neighbour")
     scalewatt(again, "remeasure", FINETUNE, 1, "--reason", "a noisy neighbour")
@@ -134,6 +135,7 @@ def test_a_run_and_what_started_from_it_may_be_measured_again_together(again: Wo
     assert jobs["figure_table"] == 3, "of figures 4, 5 and 7"
 
 
+@pytest.mark.nightly
 def test_the_old_measurement_is_taken_back_as_the_documentation_says(again: Workspace) -> None:
     again.done("tables")
     before = products(again)

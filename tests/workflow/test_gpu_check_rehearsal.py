@@ -57,6 +57,7 @@ def test_without_nvml_the_checks_of_power_are_skipped(tmp_path: Path) -> None:
         assert "NVML does not answer" in checks[name]["reason"]
 
 
+@pytest.mark.nightly
 def test_a_training_that_resumes_wrongly_fails_its_check(tmp_path: Path) -> None:
     code, checks, _ = rehearse(tmp_path / "out", "amp_resume", first=HERE / "wrong_resume")
     assert code == 1

@@ -70,7 +70,13 @@ def assert_completes(training: Training, uninterrupted: Training) -> None:
     assert not list(training.out.rglob("*.tmp*"))
 
 
-@pytest.mark.parametrize("victim", ["scalewatt.execution.rank", "mpiexec"], ids=["rank", "mpiexec"])
+@pytest.mark.parametrize(
+    "victim",
+    [
+        pytest.param("scalewatt.execution.rank", id="rank"),
+        pytest.param("mpiexec", marks=pytest.mark.nightly),
+    ],
+)
 def test_after_a_kill_the_next_start_goes_on_and_keeps_what_was_recorded(
     tmp_path: Path, data: Path, uninterrupted: Training, victim: str
 ) -> None:
@@ -106,7 +112,13 @@ def test_after_a_kill_of_the_supervisor_no_rank_stays_and_the_next_start_goes_on
     assert first["to_updates"] > first["from_updates"] == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1], ids=["ctrl-c", "scheduler"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, id="ctrl-c"),
+        pytest.param(signal.SIGUSR1, id="scheduler", marks=pytest.mark.nightly),
+    ],
+)
 def test_the_supervisor_told_to_stop_stops_at_a_checkpoint_without_losing_the_recording(
     tmp_path: Path, data: Path, uninterrupted: Training, number: signal.Signals
 ) -> None:
@@ -132,6 +144,7 @@ def test_the_schedulers_warning_signal_stops_all_ranks_at_a_checkpoint(
     assert_completes(training, uninterrupted)
 
 
+@pytest.mark.nightly
 def test_two_trainings_of_one_run_never_meet(tmp_path: Path, data: Path) -> None:
     training = Training.of(tmp_path / "run", data, WAVES, epochs=4)
     first, second = training.start(), training.start()
@@ -207,6 +220,7 @@ def test_ctrl_c_on_snakemake_leaves_nothing_half_and_the_next_one_completes(
     assert_whole(workspace)
 
 
+@pytest.mark.nightly
 def test_after_snakemake_is_killed_the_next_one_waits_for_its_training(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "project")
     process = start_in_training(workspace)

@@ -182,6 +182,7 @@ def test_an_edited_parquet_table_is_named_with_all_that_was_made_from_it(again: 
     assert {"figures/figure2.svg", "tables/figure2.csv"} <= set(found["regenerated"])
 
 
+@pytest.mark.nightly
 def test_a_changed_figure_module_is_named_by_its_figures(
     again: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +196,7 @@ def test_a_changed_figure_module_is_named_by_its_figures(
     assert {f"figures/figure2.{end}" for end in ("svg", "pdf", "png")} == set(found["regenerated"])
 
 
+@pytest.mark.nightly
 def test_a_figure_that_cannot_be_drawn_any_more_is_a_difference(
     again: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,6 +211,7 @@ def test_a_figure_that_cannot_be_drawn_any_more_is_a_difference(
     assert said == "regenerating it fails: ValueError: no such axis"
 
 
+@pytest.mark.nightly
 def test_an_altered_history_is_named_with_the_column(again: Path) -> None:
     (run,) = {one["repeat"] for one in found_in(again)["repeats"]}
     path = again / "runs" / CONFIGURATION / str(run) / "history.parquet"
@@ -223,6 +226,7 @@ def test_an_altered_history_is_named_with_the_column(again: Path) -> None:
     assert "1 of 100 values" in said[1] and "row 8: " in said[1]
 
 
+@pytest.mark.nightly
 def test_a_run_of_another_commit_or_data_is_named(
     again: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -240,6 +244,7 @@ def test_a_run_of_another_commit_or_data_is_named(
     assert "ba9876543210" in page and "another commit than the manifest" in page
 
 
+@pytest.mark.nightly
 def test_the_energy_of_the_repeat_is_what_is_held_against_the_earlier_ones(again: Path) -> None:
     (one,) = found_in(again)["repeats"]
     name = f"{one['configuration']}/{one['repeat']}"
@@ -255,6 +260,7 @@ def test_the_energy_of_the_repeat_is_what_is_held_against_the_earlier_ones(again
     assert "outside the 95 % prediction interval" in found["energy"][f"{name}: energy_kwh"]
 
 
+@pytest.mark.nightly
 def test_what_was_removed_is_named_and_what_needs_it_is_not_checked(again: Path) -> None:
     shutil.rmtree(again / "traces")
     (again / "figures" / "figure2.pdf").unlink()
@@ -283,6 +289,7 @@ def test_without_a_manifest_there_is_nothing_to_hold_against(
     assert "snakemake all" in output
 
 
+@pytest.mark.nightly
 def test_where_no_run_can_be_made_the_page_says_why(again: Path) -> None:
     shutil.rmtree(again / "reproduction")
     results_only = [*CHOSEN, "results_only=true"]
@@ -308,6 +315,7 @@ def trained(finished: Workspace, tmp_path_factory: pytest.TempPathFactory) -> tu
     return workspace, output
 
 
+@pytest.mark.nightly
 def test_a_training_made_again_on_a_cpu_learns_the_same_to_the_bit(
     trained: tuple[Workspace, str],
 ) -> None:
@@ -318,6 +326,7 @@ def test_a_training_made_again_on_a_cpu_learns_the_same_to_the_bit(
     assert {"epochs", "train_loss", "validation_loss", "metric"} <= same
 
 
+@pytest.mark.nightly
 def test_the_run_itself_is_not_touched_and_nothing_is_left_to_do(
     finished: Workspace, trained: tuple[Workspace, str]
 ) -> None:
@@ -331,6 +340,7 @@ def test_the_run_itself_is_not_touched_and_nothing_is_left_to_do(
     assert workspace.jobs("reproduce") == {"reproduce": 1}
 
 
+@pytest.mark.nightly
 def test_asked_for_again_it_is_another_training(trained: tuple[Workspace, str]) -> None:
     workspace, _ = trained
     assert not list((workspace.path / "work" / "tiny.reproduce").glob("*-*-*/result.json"))
@@ -338,6 +348,7 @@ def test_asked_for_again_it_is_another_training(trained: tuple[Workspace, str]) 
     assert forced == {"run_again": 1, "energy_again": 1, "reproduce": 1}
 
 
+@pytest.mark.nightly
 def test_an_archive_is_reproduced_by_a_stranger_under_another_name(
     finished: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +382,7 @@ def test_an_archive_is_reproduced_by_a_stranger_under_another_name(
     assert found_in(results)["counts"]["history"]["same"] > 5
 
 
+@pytest.mark.nightly
 def test_a_run_that_cannot_be_made_again_is_a_difference_on_the_page(
     finished: Workspace, tmp_path: Path
 ) -> None:
@@ -386,12 +398,14 @@ def test_a_run_that_cannot_be_made_again_is_a_difference_on_the_page(
     assert "<strong>1 of " in (workspace.results / "reproduction" / "index.html").read_text()
 
 
+@pytest.mark.nightly
 def test_the_run_that_is_asked_for_must_be_there(finished: Workspace) -> None:
     code, output = finished.snakemake("-n", "reproduce", "--config", "reproduce_run=nothing/1")
     assert code == 1
     assert "reproduce_run: nothing/1 is not a finished run" in output
 
 
+@pytest.mark.nightly
 def test_a_fine_tuned_run_starts_from_the_weights_that_are_there(finished: Workspace) -> None:
     (path,) = (finished.results / "runs").glob("fourcastnet.finetune-*/1")
     asked = ("--config", f"reproduce_run={path.parent.name}/1")
@@ -409,6 +423,7 @@ def test_a_campaign_whose_manifest_is_recorded_again_is_held_against_the_new_one
     assert set(differing(again)) == {"regenerated"}
 
 
+@pytest.mark.nightly
 def test_a_cluster_that_trains_makes_no_simulated_run(again: Path) -> None:
     here = load_cluster("profiles/simulate/cluster.yaml")
     campaign = load_campaign("campaigns/small.yaml", here)

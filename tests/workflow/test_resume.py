@@ -51,20 +51,15 @@ def assert_same_training(one: Training, other: Training) -> None:
 @pytest.mark.parametrize(
     ("configuration", "changes", "updates"),
     [
-        pytest.param(ALONE, COMPILED, 2),
-        pytest.param(IMAGES, CHANGED, 2),
+        pytest.param(ALONE, COMPILED, 2, id="fourcastnet-compiled", marks=pytest.mark.nightly),
+        pytest.param(IMAGES, CHANGED, 2, id="resnet50-changed", marks=pytest.mark.nightly),
         pytest.param(
             WAVES,
             {"gpus": 4, "ranks_per_node": 4, "local_batch_size": 1},
             4,
+            id="fourcastnet-four-ranks",
         ),
-        (IMAGES, {}, 2),
-    ],
-    ids=[
-        "fourcastnet-compiled",
-        "resnet50-changed",
-        "fourcastnet-four-ranks",
-        "resnet50",
+        pytest.param(IMAGES, {}, 2, id="resnet50"),
     ],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
@@ -85,6 +80,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
         assert one["end_s"] <= following["start_s"]
 
 
+@pytest.mark.nightly
 def test_data_loader_workers_change_nothing(tmp_path: Path, data: Path) -> None:
     alone = Training.of(tmp_path / "alone", data, IMAGES)
     helped = Training.of(tmp_path / "helped", data, IMAGES, settings={"loader_workers": 2})
@@ -94,6 +90,7 @@ def test_data_loader_workers_change_nothing(tmp_path: Path, data: Path) -> None:
     assert_same_training(alone, helped)
 
 
+@pytest.mark.nightly
 def test_repeats_with_varied_seeds_learn_each_its_own(tmp_path: Path, data: Path) -> None:
     usual = "gpus: [1, 2], local_batch_size: 2, repeats: 2}"
     text = TINY.read_text()

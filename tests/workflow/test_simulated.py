@@ -152,6 +152,7 @@ def test_a_finished_simulation_is_done(played: Workspace) -> None:
     assert played.jobs("all", *CHOSEN, profile="simulate") == {}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "file",
     [
@@ -169,6 +170,7 @@ def test_what_decides_the_numbers_makes_a_simulation_run_again(
     assert changeable.jobs("all", *CHOSEN, profile="simulate")["simulate_1_2"] == 2
 
 
+@pytest.mark.nightly
 def test_another_description_of_another_device_makes_no_simulation_run_again(
     changeable: Workspace,
 ) -> None:
@@ -182,6 +184,7 @@ def test_another_description_of_another_device_makes_no_simulation_run_again(
     assert changeable.jobs("all", *CHOSEN, profile="simulate")["simulate_1_2"] == 2
 
 
+@pytest.mark.nightly
 def test_another_way_to_record_makes_it_run_again_and_the_old_one_does_not(
     changeable: Workspace,
 ) -> None:

@@ -34,7 +34,7 @@ def scratch(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("configuration", [IMAGES, SUBSET])
+@pytest.mark.parametrize("configuration", [IMAGES, pytest.param(SUBSET, marks=pytest.mark.nightly)])
 def test_a_staged_run_learns_the_same_from_the_nodes_disk(
     tmp_path: Path, data: Path, own_data: Path, scratch: Path, configuration: str
 ) -> None:

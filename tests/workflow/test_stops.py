@@ -61,6 +61,7 @@ def assert_no_gap(training: Training) -> None:
     assert ends == sorted(ends)
 
 
+@pytest.mark.nightly
 def test_ranks_whose_launching_process_died_before_they_could_hear_stop_at_a_checkpoint(
     tmp_path: Path, data: Path, uninterrupted: Training
 ) -> None:
@@ -76,8 +77,12 @@ def test_ranks_whose_launching_process_died_before_they_could_hear_stop_at_a_che
 
 @pytest.mark.parametrize(
     ("numbers", "goes_on"),
-    [((signal.SIGUSR1, signal.SIGUSR1), False), ((signal.SIGTERM,), True)],
-    ids=["warned-twice", "scancel"],
+    [
+        pytest.param(
+            (signal.SIGUSR1, signal.SIGUSR1), False, id="warned-twice", marks=pytest.mark.nightly
+        ),
+        pytest.param((signal.SIGTERM,), True, id="scancel"),
+    ],
 )
 def test_signals_to_every_process_of_a_job_stop_it_at_a_checkpoint(
     tmp_path: Path,
@@ -127,6 +132,7 @@ EventLog.enter = told
 """
 
 
+@pytest.mark.nightly
 def test_a_run_that_stops_within_an_evaluation_evaluates_again_and_learns_the_same(
     tmp_path: Path, data: Path, uninterrupted: Training
 ) -> None:

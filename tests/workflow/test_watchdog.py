@@ -156,7 +156,13 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGKILL, id="killed"),
+        pytest.param(signal.SIGSTOP, id="frozen", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_training_whose_sampler_is_lost_goes_on_from_a_checkpoint_with_another(
     watched: Watched,
     uninterrupted: Training,
@@ -211,6 +217,7 @@ def on_two_nodes(watched: Watched, tmp_path: Path, data: Path) -> Watched:
     return watched
 
 
+@pytest.mark.nightly
 def test_a_sampler_lost_on_a_second_node_stops_all_ranks(on_two_nodes: Watched) -> None:
     watched = on_two_nodes
     watched.start()
@@ -231,7 +238,13 @@ def test_a_sampler_lost_on_a_second_node_stops_all_ranks(on_two_nodes: Watched) 
     assert not list(watched.training.work.glob("*.heartbeat"))
 
 
-@pytest.mark.parametrize("frozen", [0, 1], ids=["first-node", "second-node"])
+@pytest.mark.parametrize(
+    "frozen",
+    [
+        pytest.param(0, id="first-node"),
+        pytest.param(1, id="second-node", marks=pytest.mark.nightly),
+    ],
+)
 def test_when_a_node_is_frozen_the_ranks_of_the_others_end(
     on_two_nodes: Watched, frozen: int
 ) -> None:
@@ -274,6 +287,7 @@ def test_a_perun_that_does_not_close_costs_its_file_and_not_the_run(watched: Wat
     assert last_sample_s(journal) is not None
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("launcher", ["mpiexec", "mpiexec -disable-auto-cleanup"])
 def test_when_a_rank_dies_the_others_end_also_where_the_launcher_does_not_end_them(
     watched: Watched, launcher: str
