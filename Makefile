@@ -7,6 +7,7 @@
 # make gpu-study   what a sample costs on this machine's GPU, by batch size, precision, loader, …; make
 #                  gpu-check   whether all that uses a GPU works; make gpu-speed   speed and energy beside
 #                  others' code. Each takes ARGS=--rehearse, which tries it on the CPU (docs/one-gpu.md)
+# make docs   the documentation as a site, in site/
 # make setup  only the environment, .venv     make clean  remove results, never data or .venv
 
 PYTHON ?= python3.11
@@ -17,7 +18,7 @@ export PATH := $(BIN):$(PATH)
 # Some containers set it; then every command would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo paper-simulated gpu-study gpu-check gpu-speed test test-cluster test-nightly test-versions lint clean lock
+.PHONY: setup demo paper-simulated gpu-study gpu-check gpu-speed test test-cluster test-nightly test-versions lint docs clean lock
 
 setup: $(READY)
 
@@ -94,6 +95,12 @@ lint: $(READY)
 	@ruff format --check src tests
 	@snakefmt --check Snakefile workflow
 	@mypy
+
+# The documentation as a site, from README.md and docs/, without network.
+docs: $(READY)
+	@python .ci/site/lay_out.py work/docs
+	@zensical build --clean --strict
+	@echo "Documentation: site/index.html"
 
 # Results and unfinished work; never data or the environment.
 clean:

@@ -1,7 +1,7 @@
 """Snakemake's log as human-readable progress: what starts, how many jobs are done of how many, elapsed.
 
-Chosen by `logger: scalewatt` in a profile. Errors and warnings are shown as Snakemake words them;
-a dry run is shown whole.
+Chosen by `logger: scalewatt` in a profile. Errors and warnings are shown as Snakemake words them. A dry
+run is shown as a table of what would be trained; its jobs one by one with --verbose or --printshellcmds.
 """
 
 from __future__ import annotations
@@ -9,21 +9,30 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from typing import Any
 
 from snakemake.logging import DefaultFilter, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from scalewatt.targets.dry_run import DryRun
+
+_OF_JOBS = {LogEvent.SHELLCMD, LogEvent.GROUP_INFO, LogEvent.WORKFLOW_STARTED}
+"""Events that a dry run's table stands for, or that tell nothing of what would be done."""
+_POINTER = "\n    (check individual jobs above for details)"
+"""Snakemake's, where the jobs are shown."""
 _FAILURES = {LogEvent.ERROR, LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR}
 
 
 class LogHandler(LogHandlerBase):
-    """One line per job that has a message."""
+    """One line per job that has a message; of a dry run a table."""
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
         self._done = 0
         self._total: int | None = None
+        self._dry_run = DryRun()
+        self._told_stats = False
         settings = self.common_settings
         self._snakemake = DefaultFormatter(settings.quiet, settings.show_failed_logs)
         self._filter = DefaultFilter(
@@ -37,9 +46,11 @@ class LogHandler(LogHandlerBase):
     def emit(self, record: logging.LogRecord) -> None:
         """Show one record."""
         event = getattr(record, "event", None)
-        if self.common_settings.dryrun or self.common_settings.verbose:
-            if self._filter.filter(record):
-                self._print(self._snakemake.format(record))
+        settings = self.common_settings
+        if settings.dryrun and not (settings.verbose or settings.printshellcmds):
+            self._emit_dry(record, event)
+        elif settings.dryrun or settings.verbose:
+            self._emit_whole(record)
         elif event == LogEvent.RUN_INFO:
             stats = getattr(record, "stats", None) or {}
             self._total = stats.get("total", self._total)
@@ -57,6 +68,26 @@ class LogHandler(LogHandlerBase):
             text = self._snakemake.format(record)
             if text:
                 self._print(text)
+
+    def _emit_whole(self, record: logging.LogRecord) -> None:
+        if self._filter.filter(record):
+            self._print(self._snakemake.format(record))
+
+    def _emit_dry(self, record: logging.LogRecord, event: LogEvent | None) -> None:
+        """Show a record of a dry run, or take note of the job that it tells of."""
+        if event == LogEvent.JOB_INFO:
+            job: Any = record
+            self._dry_run.add(job.rule_name, job.wildcards or {}, job.resources or {})
+        elif event in _OF_JOBS or (event == LogEvent.RUN_INFO and self._told_stats):
+            return
+        elif record.getMessage().startswith("This was a dry-run"):
+            for line in self._dry_run.lines():
+                self._print(line)
+            self._print("This was a dry run; with --verbose it shows every job.")
+        else:
+            self._told_stats |= event == LogEvent.RUN_INFO
+            if self._filter.filter(record):
+                self._print(self._snakemake.format(record).replace(_POINTER, ""))
 
     def _elapsed(self) -> str:
         minutes, seconds = divmod(int(time.monotonic() - self._started), 60)

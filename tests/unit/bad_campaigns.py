@@ -179,7 +179,7 @@ UNKNOWN = {
     ),
     "a device": (
         series("resnet50-full-lbs64", device="a10"),
-        ["series.resnet50-full-lbs64.device", "'a10'", "h100", "did you mean 'a100'?"],
+        ["series.resnet50-full-lbs64.device", "'a10'", "allowed: a100, h100", "add 'a10' to"],
     ),
     "a phase": (
         series("fourcastnet-pretrain-lbs4", phase="pretrian"),

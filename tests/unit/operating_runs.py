@@ -77,8 +77,9 @@ def made(
 
 
 def table(results: Path, of: Campaign, **facility: float) -> pd.DataFrame:
-    """The figure's table, through its file."""
+    """The figure's table, through its file, of the runs that are there."""
     runs = [[run.configuration.id, run.repeat] for run in of.runs()]
+    runs = [run for run in runs if Path(results, "runs", run[0], str(run[1])).is_dir()]
     definition = table_definition(of, FIGURE, runs) | ({"facility": facility} if facility else {})
     out = results / "tables" / f"{FIGURE}.parquet"
     write_tables(definition, results, out)

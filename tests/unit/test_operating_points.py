@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,19 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from campaign_files import DEMO, LOCAL, edited, write_yaml
-from operating_runs import CLOCKS, GPUS, SAMPLES, SERIES, campaign, energy_j, made, table, train_s
+from figure_tables import draw
+from operating_runs import (
+    CLOCKS,
+    FIGURE,
+    GPUS,
+    SAMPLES,
+    SERIES,
+    campaign,
+    energy_j,
+    made,
+    table,
+    train_s,
+)
 
 from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluster
 from scalewatt.campaign.load import check_devices, expand, load_campaign
@@ -33,7 +46,7 @@ from scalewatt.energies.integration.operating_point import (
 from scalewatt.energies.integration.stage_intervals import tile_window
 from scalewatt.figures.cost.cost_points import ordered_lines
 from scalewatt.figures.cost.draw_operating_points import cut_bars, own_parts
-from scalewatt.figures.draw_figure import draw_figure
+from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.recordings.series import EPOCHS_COMBINED, Flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 from scalewatt.results.build import write_tables
@@ -517,6 +530,23 @@ def test_error_bars_are_inside_the_panels_or_a_note_says_that_they_are_not(tmp_p
         assert ("go on beyond the panels" in svg) == cut
 
 
+def test_lines_over_clocks_break_where_a_clock_has_no_run(tmp_path: Path) -> None:
+    of = campaign()
+    made(tmp_path, of)
+    for folder in (tmp_path / "runs").glob("*gpuclock1005*"):
+        shutil.rmtree(folder)
+    table(tmp_path, of)
+    figure = draw(FIGURE, pq.read_table(tmp_path / "tables" / f"{FIGURE}.parquet"))
+    over = [a for part in figure.subfigs for a in part.axes if a.get_xlabel() == "GPU clock (MHz)"]
+    lines = [
+        line for axes in over for line in axes.lines if str(line.get_gid()).startswith("points-")
+    ]
+    assert len(lines) == 2 * len(GPUS)
+    for line in lines:
+        assert list(line.get_xdata()) == list(CLOCKS)
+        assert [np.isnan(y) for y in line.get_ydata()] == [clock == 1005 for clock in CLOCKS]
+
+
 def test_lines_of_the_figure_are_in_the_order_of_their_numbers() -> None:
     sizes = [(2, 32), (1, 256), (1, 32), (1, 2048), (2, 10240), (2, 64)]
     points = pd.DataFrame(
@@ -548,7 +578,7 @@ def test_the_figure_marks_what_the_table_says_and_names_what_is_tied(
     rows = table(tmp_path, of)
     path = tmp_path / "tables" / "operating_points.parquet"
     files = draw_figure("operating_points", path, tmp_path / "figure")
-    assert {file.suffix for file in files} == {".pdf", ".svg", ".png", ".csv"}
+    assert [file.name for file in files] == [f"figure{suffix}" for suffix in SUFFIXES]
     svg = (tmp_path / "figure.svg").read_text()
     for name in ("least_energy", "least_energy_delay", "front"):
         assert f'id="{name}' in svg

@@ -825,7 +825,7 @@ def test_a_plan_of_fine_tuning_states_the_error_of_the_pre_training_it_is_assume
 def test_every_interval_of_a_prediction_is_called_nominal_where_users_read_of_it() -> None:
     """Until real runs have shown how many they hold."""
     texts = [
-        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
         ROOT / "README.md",
         *(ROOT / "workflow" / "report").glob("*.rst"),
         *(ROOT / "src" / "scalewatt").rglob("*.py"),

@@ -44,11 +44,12 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.report import provenance_section as departures
 from scalewatt.report.build_report import write_report
-from scalewatt.report.captions import caption
+from scalewatt.report.captions.figure_captions import caption
+from scalewatt.report.charts.vega_bundle import vega_script
 from scalewatt.report.claims_section import claims_of
 from scalewatt.report.data_quality_section import quality
-from scalewatt.report.embed_fonts import with_fonts
 from scalewatt.report.html_tables import Cell, Column, grid, texts
+from scalewatt.report.pictures.embed_fonts import with_fonts
 from scalewatt.report.report_inputs import MOST_SVG_BYTES, Results
 from scalewatt.report.report_request import Definition, parse_definition, report_definition
 from scalewatt.report.summary_section import (
@@ -158,9 +159,11 @@ def test_the_page_refers_to_nothing_outside_itself(results: Path, tmp_path: Path
     page = report(results, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert page.urls
-    assert all(url.startswith(("data:", "#")) for url in page.urls)
-    assert not re.search(r"https?:|@import|url\(", text)
-    assert page.tags.count("script") == 1 and "iframe" not in page.tags
+    # But for the pages of runs, which lie beside it.
+    assert all(url.startswith(("data:", "#", "figures/runs/")) for url in page.urls)
+    # Vega names its home and XML's namespaces; the policy lets it ask for nothing.
+    assert not re.search(r"https?:|@import|url\(", text.replace(vega_script() or "no", ""))
+    assert "iframe" not in page.tags
     assert "default-src 'none'" in text
 
 
@@ -172,8 +175,9 @@ def test_every_link_has_its_place_and_no_id_is_there_twice(page: Page) -> None:
 
 def test_names_are_escaped(results: Path, tmp_path: Path) -> None:
     name = "<script>alert('x')</script> & more"
+    plain = report(results, tmp_path / "plain.html")
     page = report(results, tmp_path / "report.html", campaign=name)
-    assert page.tags.count("script") == 1
+    assert page.tags.count("script") == plain.tags.count("script")
     assert "&lt;script&gt;" in (tmp_path / "report.html").read_text()
 
 
@@ -471,10 +475,11 @@ def test_hours_of_different_devices_are_never_added_up() -> None:
         words: value
         for words, value, _ in facts(Definition("demo"), pd.DataFrame(runs), "GPU hours")
     }
-    assert "GPU hours" not in found
+    assert not {"GPU hours", "GPU time"} & set(found)
     for device in ("local", "other"):
         total = sum(run["gpu_hours"] for run in runs if run["device"] == device)
-        assert found[f"GPU hours, {device}"] == with_unit(total, "h")
+        words = "GPU hours" if total >= 1 else "GPU time"
+        assert found[f"{words}, {device}"] == with_unit(total, "h")
 
 
 def test_a_campaign_whose_runs_are_all_excluded_says_so(own: Path, tmp_path: Path) -> None:
@@ -640,6 +645,13 @@ def test_claims_stand_by_verdict_with_their_words(own: Path, tmp_path: Path) -> 
     assert "Energy is approximately linear in consumed GPU hours within one series" in page.text
     assert "Claims, not testable as CSV" in page.text
     assert [row["claim"] for row in page.rows("demo-claims-not_testable.csv")] == ["A02", "A03"]
+
+
+def test_claims_stay_out_of_a_campaign_without_the_papers_models(own: Path, tmp_path: Path) -> None:
+    write_claims(own, [("A01", "supported")])
+    assert "claims" in report(own, tmp_path / "a.html").ids
+    page = report(own, tmp_path / "b.html", claims=False)
+    assert "claims" not in page.ids and "#claims" not in page.urls
 
 
 def test_claims_say_on_what_they_were_checked_and_which_are_tests(
@@ -876,7 +888,7 @@ def test_what_nothing_is_wrong_with_is_said_so(own: Path, tmp_path: Path) -> Non
 
 
 def test_every_flag_has_words() -> None:
-    documented = (ROOT / "docs" / "tables.md").read_text().split("## Flags")[1]
+    documented = (ROOT / "docs" / "tables" / "flags.md").read_text()
     assert set(FLAG_WORDS) == set(re.findall(r"^\| `(\w+)` \|", documented, re.MULTILINE))
     assert set(NULL_ENERGY) <= set(FLAG_WORDS)
 
@@ -1108,10 +1120,29 @@ def caption_of(name: str, table: pa.Table) -> str:
     return caption(name, to_frame(table))
 
 
+def test_captions_tell_the_number_of_many_configurations_and_name_few() -> None:
+    def words(missing: int) -> str:
+        frame = to_frame(any_table(2))
+        frame.attrs |= {"missing": [f"net-a100-n00{n}-lbs{n}-full" for n in range(missing)]}
+        return caption("figure2", frame)
+
+    assert "No finished run of net-a100-n000-lbs0-full and net-a100-n001-lbs1-full." in words(2)
+    assert "No finished run of 9 configurations (named under Data quality)." in words(9)
+    assert "net-a100" not in words(9)
+
+
+def test_captions_of_one_n_have_no_span_and_no_speed_up() -> None:
+    table = to_frame(any_table(2))
+    one = table[table["gpus"] == 32]
+    words = caption("figure2", one)
+    assert "configurations, 32 GPUs." in words or "configuration, 32 GPUs." in words
+    assert "32 GPUs to" not in words and "peed-up" not in words
+
+
 def test_captions_are_computed_from_the_tables() -> None:
     words = caption_of("figure2", any_table(2))
     assert "3 series (LBS 256; GBS 256; GBS 8192)" in words
-    assert "1 GPU to 256 GPUs" in words
+    assert "1 to 256 GPUs" in words
     assert "Highest speed-up: 183.5 from 1 to 256 GPUs (LBS 256), 72 % of the ideal." in words
     assert "Panel B: No GPU power was measured" in caption_of("figure6", any_table(6, small=True))
     assert caption_of("figure2", any_table(2).slice(0, 0)) == "No run of this figure has finished."
@@ -1247,6 +1278,7 @@ def test_each_scope_has_a_front_of_its_own_against_energy_and_all_one_against_ti
         row = dict.fromkeys(PARETO.names) | {"panel": panel, "model": "m", "phase": "train"}
         row |= {"configuration": name, "energy_origin": "measured", "energy_scope": scope}
         row |= {"metric_goal": "min", "non_dominated": True, "n_repeats": 1}
+        row |= {"gpus": int(x), "local_batch_size": 8}
         return row | {"x_name": x_name, "x": x, "y": y}
 
     rows = [
@@ -1256,11 +1288,15 @@ def test_each_scope_has_a_front_of_its_own_against_energy_and_all_one_against_ti
     ]
     words = caption_of("pareto", pa.Table.from_pylist(rows, schema=PARETO))
     assert (
-        "A, m, measured, gpu: 2 configurations on the front, from 30 for 1 kWh (a) to 20 for"
+        "A, m, measured, gpu: 2 configurations on the front, from 30 for 1 kWh (n = 1, LBS 8) to 20 for"
         in words
     )
-    assert "A, m, measured, gpu+cpu: 1 configuration on the front, from 10 for 9 kWh (c)." in words
-    assert "B, m: 3 configurations on the front, from 30 for 1 h (a) to 10 for 9 h (c)." in words
+    last = "10 for 9 {} (n = 9, LBS 8)."
+    one = f"A, m, measured, gpu+cpu: 1 configuration on the front, from {last.format('kWh')}"
+    time = (
+        f"B, m: 3 configurations on the front, from 30 for 1 h (n = 1, LBS 8) to {last.format('h')}"
+    )
+    assert one in words and time in words
     assert words.endswith("Totals of unequal scope are not comparable.")
 
 
@@ -1327,6 +1363,41 @@ def test_an_optional_column_without_values_is_left_out() -> None:
     columns = [Column("a", "a"), Column("b", "b", optional=True)]
     assert grid("t", "T", pd.DataFrame([{"a": 1, "b": None}]), columns).headings == ["a"]
     assert grid("t", "T", pd.DataFrame([{"a": 1, "b": 2}]), columns).headings == ["a", "b"]
+
+
+def test_hours_that_are_given_in_minutes_are_a_time() -> None:
+    column = Column("gpu_hours", "GPU hours", "h")
+    headings = [
+        grid("a", "A", pd.DataFrame({"gpu_hours": [h]}), [column]).headings for h in (2.0, 0.5)
+    ]
+    assert headings == [["GPU hours (h)"], ["GPU time (min)"]]
+
+
+@pytest.mark.parametrize(("pue", "is_there"), [(1.0, False), (1.1, True)])
+def test_the_facility_has_a_tile_only_where_its_pue_is_not_1(
+    own: Path, pue: float, is_there: bool
+) -> None:
+    runs = pd.DataFrame(
+        made_runs(DEMO, lambda run: run | {"facility_energy_kwh": pue * run["energy_kwh"]})
+    )
+    told = [label for label, _, _ in facts(Definition("demo"), runs, "process hours")]
+    assert ("energy of the facility, with PUE" in told) == is_there
+    assert "energy, estimated (cpu)" in told
+
+
+def test_a_series_with_one_n_is_in_no_table_of_scaling(own: Path, tmp_path: Path) -> None:
+    path = own / "tables" / "scaling.parquet"
+    table = pq.read_table(path)
+    name = table.column("series")[0].as_py()
+    rows = [row for row in table.to_pylist() if row["series"] != name]
+    lone = next(row for row in table.to_pylist() if row["series"] == name)
+    pq.write_table(pa.Table.from_pylist([*rows, lone], schema=table.schema), path)
+    report(own, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    section = text.partition('<section id="scaling">')[2].partition("</section>")[0]
+    assert f"<td>{name}</td>" not in section and f"<td>{rows[0]['series']}</td>" in section
+    pq.write_table(pa.Table.from_pylist([lone], schema=table.schema), path)
+    assert "No series has a second n" in report(own, tmp_path / "lone.html").text
 
 
 def test_planned_runs_without_a_row_are_missing() -> None:

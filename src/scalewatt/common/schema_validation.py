@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -13,8 +14,11 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 
-# scalewatt runs from its checkout (an editable install): the schemas stand beside the workflow.
-PROJECT_ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = Path(__file__).resolve().parents[1]
+INSTALLED = (PACKAGE / "project").is_dir()
+"""Whether a wheel is installed, which has the project's files inside (setup.py); else a checkout."""
+PROJECT_ROOT = PACKAGE / "project" if INSTALLED else PACKAGE.parents[1]
+"""The folder of Snakefile, workflow, profiles, campaigns, reference and envs."""
 _SHOWN = 100
 """Characters of a wrong value in a message."""
 _SCIENTIFIC = re.compile(r"([-+]?[0-9]+)(e[-+]?[0-9]+)", re.IGNORECASE)
@@ -26,6 +30,12 @@ def schema(name: str) -> dict[str, Any]:
     """Return the JSON schema `name` of workflow/schemas."""
     path = PROJECT_ROOT / "workflow" / "schemas" / f"{name}.schema.json"
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def shipped(name: str) -> Path:
+    """Return the path of a project's file or folder: the working directory's own, else what came along."""
+    # os.path: a name that no file can have is answered too.
+    return Path(name) if os.path.exists(name) else PROJECT_ROOT / name
 
 
 def shown(value: Any) -> str:

@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import prose, style
+from scalewatt.figures.output.save_figure import save
 from scalewatt.recordings.series import NETWORK, NODE, SIMULATED
 from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.figures.run_page_table import (
@@ -65,9 +66,7 @@ def save_pages(pages: Iterable[RunPage], results: Path) -> list[Path]:
     return [
         path
         for page in pages
-        for path in style.save(
-            draw(page), folder / page.row["configuration"] / str(page.row["repeat"])
-        )
+        for path in save(draw(page), folder / page.row["configuration"] / str(page.row["repeat"]))
     ]
 
 

@@ -58,6 +58,8 @@ class Remaking:
     def remade(self, entry: FileEntry) -> Path:
         """Regenerate a file and return its path; NotRemadeError where that cannot be done here."""
         step, stem = entry.step, entry.path.rpartition(".")[0]
+        if step == FIGURE:  # of figure2.caption.tex, figure2
+            stem = entry.path.partition(".")[0]
         if stem in ("tables/" + name for name in ALL_RUNS) and step == RUNS:
             stem = "tables/runs"
         key = (step, stem)

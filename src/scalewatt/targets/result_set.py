@@ -11,6 +11,7 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import carbon_file, powers
 from scalewatt.campaign.table_requests import runs_definition, table_definition
+from scalewatt.figures.draw_figure import SUFFIXES
 
 Run = list[Any]
 """[configuration, repeat], as JSON has it."""
@@ -66,9 +67,9 @@ class ResultSet:
 
     def runs(self, configurations: Iterable[str] | None = None) -> list[Run]:
         """Return the runs of these configurations, or of all; those finished with `finished_only`."""
-        repeats = self.campaign.repeats
         chosen = self.campaign.configurations if configurations is None else configurations
-        runs: list[Run] = [[one, repeat] for one in chosen for repeat in range(1, repeats[one] + 1)]
+        repeats_of = self.campaign.repeats_of
+        runs: list[Run] = [[one, repeat] for one in chosen for repeat in repeats_of(one)]
         return [run for run in runs if self.is_finished(*run)] if self.finished_only else runs
 
     def by_repeats(self) -> dict[tuple[int, ...], list[str]]:
@@ -130,6 +131,16 @@ class ResultSet:
             files += self.idle_table[:1]
         return files
 
+    @property
+    def claims_files(self) -> list[str]:
+        """Return what the target `all`, report and manifest have of the paper's claims.
+
+        Nothing without a model of the paper; the target `claims` checks them all the same.
+        """
+        if not self.campaign.has_papers_models:
+            return []
+        return [f"{self.folder}/tables/claims{s}" for s in (".csv", ".parquet", ".md", ".json")]
+
     def table_files(self, name: str) -> list[str]:
         """Return the files of a table."""
         suffixes = _TABLE_SUFFIXES.get(name, (".parquet", ".csv"))
@@ -138,14 +149,17 @@ class ResultSet:
     def figure_files(self, figure: str) -> list[str]:
         """Return the files that the target of a figure asks for; of table1 those of the table."""
         tables = self.table_files(figure) if figure in _TABLE_SUFFIXES else []
-        suffixes = () if figure == "table1" else (".pdf", ".svg", ".png", ".csv")
+        suffixes = () if figure == "table1" else SUFFIXES
         return tables + [f"{self.folder}/figures/{figure}{suffix}" for suffix in suffixes]
 
     # --- idle probes ------------------------------------------------------------------------------
 
     @cached_property
     def probes(self) -> dict[str, list[int]]:
-        """Return the repeats of all idle probes by device; those finished with `finished_only`."""
+        """Return the repeats of all idle probes by device; those finished with `finished_only`.
+
+        A campaign of chosen runs alone has no probe made: those there are count.
+        """
         probe, campaign = self.campaign.idle_probe, self.campaign
         if probe is None or self.cluster.simulates:
             return {}
@@ -157,7 +171,7 @@ class ResultSet:
             device: [
                 repeat
                 for repeat in repeats
-                if not self.finished_only
+                if not (self.finished_only or campaign.only)
                 or Path(self.folder, "idle", device, str(repeat), "probe.json").exists()
             ]
             for device in sorted(campaign.devices())

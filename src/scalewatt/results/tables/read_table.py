@@ -136,7 +136,7 @@ def _check_columns(
     has = f"; it has {extra[0]}{similar}" if similar else ""
     raise InputError(
         f"{path}: lacks the column{_s(missing)} {_listed(missing, 3, 'columns')}{has}; "
-        "expected: all columns of docs/tables.md"
+        "expected: all columns that docs/tables.md links to"
     )
 
 

@@ -249,6 +249,7 @@ def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
     origins = sorted({one.origin for one in model.kinds if one.origin})
     origin = f", energies {' and '.join(origins)}" if origins else ""
     notes = [
+        *(f"{one}." for one in planner.campaign.left_out),
         f"Predicted by the scaling model {model.path} (calibrated on {', '.join(model.sources)}"
         f"{origin}): medians and {NOMINAL} intervals. Waiting in a queue and preparing data are not "
         "in it.",
