@@ -55,6 +55,7 @@ def test_what_does_not_exist_is_refused(slurm: MiniSlurm) -> None:
         slurm.command("sbatch", "--gres=gpu:5", "--wrap", "true")
 
 
+@pytest.mark.nightly
 def test_a_node_whose_slurmd_is_killed_goes_down_and_comes_back(slurm: MiniSlurm) -> None:
     node = slurm.nodes["a3"]
     node.kill()
@@ -64,6 +65,7 @@ def test_a_node_whose_slurmd_is_killed_goes_down_and_comes_back(slurm: MiniSlurm
     wait_for(slurm.idle, "nodes that are idle")
 
 
+@pytest.mark.nightly
 def test_a_crash_ends_all_that_runs_on_the_node_and_nothing_elsewhere(slurm: MiniSlurm) -> None:
     job = slurm.command(
         "sbatch", "--parsable", "--output=/dev/null", "--nodelist=a2", "--wrap", "sleep 600"
@@ -78,6 +80,7 @@ def test_a_crash_ends_all_that_runs_on_the_node_and_nothing_elsewhere(slurm: Min
     wait_for(lambda: slurm.sacct(job)[-1]["State"] != "RUNNING", "end of the job")
 
 
+@pytest.mark.nightly
 def test_jobs_on_low_are_put_back_into_the_queue_for_those_of_accelerated(slurm: MiniSlurm) -> None:
     wide = ("--nodes=3", "--exclusive", "--parsable")
     low = slurm.command(

@@ -118,6 +118,7 @@ def test_the_status_of_a_finished_campaign_is_told_on_the_login_node(
     assert {run["state"] for run in json.loads(told.stdout)["runs"]} == {"done"}
 
 
+@pytest.mark.nightly
 def test_one_run_is_made_again_by_a_job_of_its_own_and_learns_the_same(
     finished: MiniProject,
 ) -> None:

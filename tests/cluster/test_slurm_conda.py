@@ -15,6 +15,7 @@ WORKFLOW_TESTS = Path(__file__).parents[1] / "workflow"
 RUN = "resnet50-h100-n001-lbs0016-full/1"
 
 
+@pytest.mark.nightly
 def test_a_training_on_a_node_runs_in_the_environment_with_torch(
     slurm: MiniSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

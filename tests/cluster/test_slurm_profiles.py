@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
+import numpy as np
 import pytest
 from mini_node import SYSTEM_PATH
 from minislurm import MiniSlurm, missing
@@ -99,7 +100,8 @@ def test_every_nodes_own_file_says_the_same(profiles: tuple[Path, Path]) -> None
         assert set(series.values.tolist()) == {WATTS[recording.hosts[0]]}
         with h5py.File(job) as file:
             table = file[f"Steps/0/Nodes/{recording.hosts[0]}/Energy"]
-            assert series.time_s.tolist() == table["EpochTime"].tolist()
+            # A busy slurmd samples twice within one second, which is then one sample.
+            assert series.time_s.tolist() == np.unique(table["EpochTime"]).tolist()
 
 
 def test_steps_of_a_job_are_told(profiles: tuple[Path, Path]) -> None:

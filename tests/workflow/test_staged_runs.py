@@ -55,6 +55,7 @@ def test_a_staged_run_learns_the_same_from_the_nodes_disk(
     assert "stage_data" not in pq.read_table(plain.out / "events.parquet")["stage"].to_pylist()
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_a_removal_longer_than_the_time_for_closing_costs_nothing(
     tmp_path: Path, data: Path, own_data: Path, scratch: Path

@@ -45,6 +45,7 @@ def test_a_setting_that_the_model_does_not_have_is_refused(example: Workspace) -
     assert "Traceback" not in output
 
 
+@pytest.mark.nightly
 @pytest.mark.long
 def test_the_campaign_of_the_page_trains_the_model_and_draws_its_figure(
     example: Workspace,

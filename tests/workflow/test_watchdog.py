@@ -269,6 +269,7 @@ def has_open(process: psutil.Process, name: str) -> bool:
     return any(Path(file.path).name == name for file in process.open_files())
 
 
+@pytest.mark.nightly
 def test_a_perun_that_does_not_close_costs_its_file_and_not_the_run(watched: Watched) -> None:
     watched.limits = {"journal_silence_s": 600, "closing_s": 3}
     watched.start()
