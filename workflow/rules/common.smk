@@ -169,9 +169,14 @@ def recorded_spec(wildcards):
     return read_spec(RUN.format(**run) + "/spec.json")
 
 
-def code_of(*modules):
-    """Return the modules that a rule's numbers come from: a change of one re-runs it."""
-    return list(map(str, modules_behind(*modules, package=CODE)))
+def code_of(*modules, beside=()):
+    """Return the newest of the files that a rule's numbers come from: a change of one re-runs it.
+
+    These are modules with all that they import, and files `beside` them. To Snakemake, each file of
+    each job costs time; an older one says nothing that the newest does not.
+    """
+    files = [*modules_behind(*modules, package=CODE), *beside]
+    return [str(max(files, key=lambda file: (file.stat().st_mtime_ns, file)))]
 
 
 def available(obstacle, files):

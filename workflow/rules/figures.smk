@@ -113,11 +113,14 @@ rule run_pages:
 
 # --- the report -----------------------------------------------------------------------------------
 
-REPORT_CODE = code_of("report.build_report") + [
-    str(path)
-    for path in sorted((CODE / "report").rglob("*"))
-    if path.suffix in (".css", ".js", ".j2")
-]
+REPORT_CODE = code_of(
+    "report.build_report",
+    beside=[
+        path
+        for path in (CODE / "report").rglob("*")
+        if path.suffix in (".css", ".js", ".j2")
+    ],
+)
 
 
 use rule request as report_request with:

@@ -17,22 +17,16 @@ Run = list[Any]
 """[configuration, repeat], as JSON has it."""
 
 ROW_FILES = (
-    "runs/{configuration}/{repeat}/spec.json",
-    "runs/{configuration}/{repeat}/history.parquet",
     "runs/{configuration}/{repeat}/provenance.json",
     "energy/{configuration}/{repeat}.parquet",
-    "energy/{configuration}/{repeat}.flags.parquet",
-    "energy/{configuration}/{repeat}.devices.parquet",
 )
-"""What a run's row in a table is made from, below the results folder."""
+"""What a run's row in a table waits for, below the results folder: the last file of each job.
+
+The row is made from all that they wrote. To Snakemake, each further file of each run costs time.
+"""
 CARBON = "energy/{configuration}/{repeat}.carbon.parquet"
-CROSS_CHECKS = "energy/{configuration}/{repeat}.cross-checks.parquet"
 TRACES = "traces/{configuration}/{repeat}.parquet"
-PAGE_FILES = (*ROW_FILES, "runs/{configuration}/{repeat}/events.parquet", TRACES)
-_MORE_FILES = {
-    "figure5": (TRACES,),
-    "learning": ("energy/{configuration}/{repeat}.epochs.parquet",),
-}
+PAGE_FILES = (*ROW_FILES, TRACES)
 _TABLE_SUFFIXES = {
     "table1": (".parquet", ".csv", ".md", ".tex"),
     "variants": (".parquet", ".csv", ".md"),
@@ -123,8 +117,9 @@ class ResultSet:
         return runs
 
     def table_inputs(self, figure: str) -> list[str]:
-        """Return the files that a figure's table, or Table 1, is made from."""
-        files = self.files(self.figure_runs(figure), *ROW_FILES, *_MORE_FILES.get(figure, ()))
+        """Return the files that a figure's table, or Table 1, waits for."""
+        traces = (TRACES,) if figure == "figure5" else ()
+        files = self.files(self.figure_runs(figure), *ROW_FILES, *traces)
         if self.campaign.figures[figure].get("overlay") == "published":
             files.append("reference/published_results.csv")
         if figure == "breakdown":
