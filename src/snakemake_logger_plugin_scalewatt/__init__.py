@@ -11,13 +11,14 @@ import sys
 import time
 from typing import Any
 
+from snakemake.executors import dryrun
 from snakemake.logging import DefaultFilter, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from scalewatt.targets.dry_run import DryRun
 
-_OF_JOBS = {LogEvent.SHELLCMD, LogEvent.GROUP_INFO, LogEvent.WORKFLOW_STARTED}
+_OF_JOBS = {LogEvent.JOB_INFO, LogEvent.SHELLCMD, LogEvent.GROUP_INFO, LogEvent.WORKFLOW_STARTED}
 """Events that a dry run's table stands for, or that tell nothing of what would be done."""
 _POINTER = "\n    (check individual jobs above for details)"
 """Snakemake's, where the jobs are shown."""
@@ -42,12 +43,26 @@ class LogHandler(LogHandlerBase):
             settings.dryrun,
             settings.printshellcmds,
         )
+        if self._shows_table:
+            # Putting each job into words takes a quarter of a dry run's time.
+            dryrun.Executor.printjob = lambda _, job: self._note(job)  # type: ignore[method-assign]
+
+    @property
+    def _shows_table(self) -> bool:
+        """Return True in a dry run of which a table is shown, and not the jobs one by one."""
+        settings = self.common_settings
+        return settings.dryrun and not (settings.verbose or settings.printshellcmds)
+
+    def _note(self, job: Any) -> None:
+        """Take note of a job of a dry run; groups of jobs are of no rule."""
+        if not job.is_group():
+            self._dry_run.add(job.rule.name, job.wildcards_dict, job.resources)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show one record."""
         event = getattr(record, "event", None)
         settings = self.common_settings
-        if settings.dryrun and not (settings.verbose or settings.printshellcmds):
+        if self._shows_table:
             self._emit_dry(record, event)
         elif settings.dryrun or settings.verbose:
             self._emit_whole(record)
@@ -74,11 +89,8 @@ class LogHandler(LogHandlerBase):
             self._print(self._snakemake.format(record))
 
     def _emit_dry(self, record: logging.LogRecord, event: LogEvent | None) -> None:
-        """Show a record of a dry run, or take note of the job that it tells of."""
-        if event == LogEvent.JOB_INFO:
-            job: Any = record
-            self._dry_run.add(job.rule_name, job.wildcards or {}, job.resources or {})
-        elif event in _OF_JOBS or (event == LogEvent.RUN_INFO and self._told_stats):
+        """Show a record of a dry run but of its jobs, which the table stands for."""
+        if event in _OF_JOBS or (event == LogEvent.RUN_INFO and self._told_stats):
             return
         elif record.getMessage().startswith("This was a dry-run"):
             for line in self._dry_run.lines():
