@@ -419,6 +419,7 @@ def test_a_profile_that_is_wrong_is_said_and_passed_over(tmp_path, monkeypatch, 
         (tmp_path / "profiles" / name).mkdir(parents=True)
         (tmp_path / "profiles" / name / "cluster.yaml").write_text(text)
     monkeypatch.setattr("scalewatt.campaign.cluster.PROJECT_ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
     assert set(known_devices()) == {"local"}
     assert "scalewatt: skipped: " in (said := capsys.readouterr().err)
     assert "bad/cluster.yaml" in said

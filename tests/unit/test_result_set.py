@@ -48,7 +48,7 @@ def test_files_of_runs_come_with_the_notes_of_what_was_set_aside(results: Result
     run = results.runs()[0]
     noted = replace(results, set_aside={tuple(run): [Path("note.json")]})
     assert noted.files([run], ROW_FILES[0]) == [
-        f"results/demo/runs/{run[0]}/{run[1]}/spec.json",
+        f"results/demo/runs/{run[0]}/{run[1]}/provenance.json",
         "note.json",
     ]
 
