@@ -36,7 +36,11 @@ for epoch in range(first, epochs):
         # By the time since the epoch's begin, so that what lies between updates takes no time.
         time.sleep(max(0, begun + update * update_s * 1410.0 / clock - time.monotonic()))
     stage("checkpoint", epoch)
+    # A checkpoint is of what all ranks have done, so the first of them waits for the others.
+    checkpoint.with_name(f"done-{epoch}-{os.environ['RANK']}").touch()
     if os.environ["RANK"] == "0":
+        while len(list(checkpoint.parent.glob(f"done-{epoch}-*"))) < int(os.environ["WORLD_SIZE"]):
+            time.sleep(0.01)
         checkpoint.with_suffix(".new").write_text(str(epoch + 1))
         checkpoint.with_suffix(".new").rename(checkpoint)
     samples = 64 * updates * int(os.environ["WORLD_SIZE"])
