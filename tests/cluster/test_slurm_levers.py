@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,10 +58,11 @@ def processes(project: MiniProject) -> list[psutil.Process]:
 
 
 def kill_training(project: MiniProject) -> None:
-    """Kill all ranks and scripts of the run KILLED on all nodes, once its first epoch is safe."""
+    """Kill all ranks and scripts of the run KILLED on all nodes, in the epoch after the first safe one."""
     pattern = f"{KILLED[0]}-{KILLED[1]}-*/script/epoch"
     wait_for(lambda: list(project.work.glob(pattern)), "checkpoint", PATIENCE_S)
     (name,) = [path.parents[1].name for path in project.work.glob(pattern)]
+    time.sleep(1)  # A quarter of the next epoch, which is lost.
     for one in processes(project):
         with suppress(psutil.Error):
             if name in " ".join(one.cmdline()) or name in one.environ().get("SCALEWATT_WORK", ""):
