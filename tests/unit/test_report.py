@@ -625,12 +625,12 @@ def test_commands_regenerate_each_part(results: Path, tmp_path: Path) -> None:
         command = f"snakemake --profile profiles/horeka {target} --config campaign={mine}"
         assert command in page.text
     assert "all --report snakemake-report.html" in page.text
-    assert "figures/runs/<configuration>/<repeat>.pdf, .svg, .png" in page.text
+    assert "figures/runs/<configuration>/<repeat>.svg" in page.text
 
 
 def test_every_run_says_where_its_page_is(page: Page) -> None:
-    assert f"figures/runs/{LOST}/1.pdf" in page.text
-    assert f"figures/runs/{OUT}/2.pdf" in page.text
+    assert f"figures/runs/{LOST}/1.svg" in page.text
+    assert f"figures/runs/{OUT}/2.svg" in page.text
 
 
 # --- claims ---------------------------------------------------------------------------------------

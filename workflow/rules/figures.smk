@@ -3,7 +3,7 @@
 #        of pages also energy, traces and events of the runs
 #   out  figures/<figure>.{pdf,svg,png} and .csv (exactly the plotted points),
 #        .caption.{tex,md} (its small print), .stacked.svg (for a phone),
-#        figures/runs/<configuration>/<repeat>.{pdf,svg,png}; report.html
+#        figures/runs/<configuration>/<repeat>.svg; report.html
 from scalewatt.campaign.cluster import basis
 from scalewatt.campaign.exclusions import remeasured_runs
 from scalewatt.figures.draw_figure import SUFFIXES, module_of

@@ -223,7 +223,7 @@ def _commands(
         rows.append(("Claims", "claims", "tables/claims.csv, .md, .json, .parquet", "claims"))
     if has_idle:
         rows.append(("Idle powers", "quality", "tables/idle.csv, .parquet", "idle_probe"))
-    pages = "figures/runs/<configuration>/<repeat>.pdf, .svg, .png"
+    pages = "figures/runs/<configuration>/<repeat>.svg"
     rows.append(("A page for each run", "runs", pages, "run_pages"))
     rows.append(("This page", "summary", "report.html", "report"))
     own = "snakemake-report.html"

@@ -50,7 +50,7 @@ def _metric_label(row: Row) -> str:
 
 def page_of(row: Row) -> str:
     """Return the path of a run's page, relative to the report."""
-    return f"figures/runs/{row['configuration']}/{row['repeat']}.pdf"
+    return f"figures/runs/{row['configuration']}/{row['repeat']}.svg"
 
 
 def _needed(row: Row) -> str:

@@ -207,13 +207,13 @@ class ResultSet:
         for one in self.campaign.configurations:
             runs = self.runs([one])
             if self.campaign.imported and not came_with(self.files(runs, *PAGE_FILES)):
-                runs = [run for run in runs if came_with(self._page_files(run))]
+                runs = [run for run in runs if came_with([self._page_file(run)])]
             if runs:
                 found[one] = [repeat for _, repeat in runs]
         return found
 
-    def _page_files(self, run: Run) -> list[str]:
-        return [f"{self.folder}/figures/runs/{run[0]}/{run[1]}.{s}" for s in ("pdf", "svg", "png")]
+    def _page_file(self, run: Run) -> str:
+        return f"{self.folder}/figures/runs/{run[0]}/{run[1]}.svg"
 
     def page_exclusions(self, configuration: str) -> dict[str, str]:
         """Return why repeats of a configuration are excluded, by repeat."""

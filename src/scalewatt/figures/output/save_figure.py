@@ -19,9 +19,10 @@ _METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
 }
+FORMATS = tuple(_METADATA)
 
 
-def save(figure: Figure, stem: Path, formats: Sequence[str] = tuple(_METADATA)) -> list[Path]:
+def save(figure: Figure, stem: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write `stem`.pdf, .svg and .png, or those in `formats`, each whole or not at all."""
     paths = [with_ending(stem, f".{suffix}") for suffix in formats]
     with style.applied(style.preset_of(figure).width_mm):
