@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 SMALL = {
     "name": "small",
-    "protocol": "corrected",
+    "protocol": "paper",
     "sampling_period_s": 1.0,
     "datasets": {
         "images": {
@@ -223,7 +223,7 @@ def test_a_project_runs_its_campaign_to_the_report(workflow: Installed) -> None:
     study = workflow.folder / "study"
     given = ("--config", "campaign=campaigns/small.yaml")
     workflow.done("snakemake", "--profile", "profiles/simulate", "all", *given, folder=study)
-    results = study / "results" / "small"
+    results = study / "results" / "small-simulated"
     assert (results / "figures" / "figure2.pdf").stat().st_size
     assert "LBS 256" in (results / "report.html").read_text()
     spec = next(results.glob("runs/*/1/provenance.json"))
@@ -244,4 +244,4 @@ def test_a_projects_results_are_packed_and_read_elsewhere(workflow: Installed) -
     workflow.done("scalewatt", "init", "other")
     other = workflow.folder / "other"
     workflow.done("scalewatt", "import", str(study / "small.crate.zip"), folder=other)
-    assert (other / "results" / "small" / "tables" / "runs.parquet").is_file()
+    assert (other / "results" / "small-simulated" / "tables" / "runs.parquet").is_file()

@@ -38,6 +38,14 @@ def shipped(name: str) -> Path:
     return Path(name) if os.path.exists(name) else PROJECT_ROOT / name
 
 
+def project_path(path: Path) -> Path:
+    """Return what a file is called in results: one that came along by its place in the project.
+
+    Where a package is installed tells about a machine, and nothing about the file.
+    """
+    return path.relative_to(PROJECT_ROOT) if path.is_relative_to(PROJECT_ROOT) else path
+
+
 def shown(value: Any) -> str:
     """Return a value in a message, cut to a length that can be read."""
     try:

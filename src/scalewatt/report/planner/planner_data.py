@@ -310,6 +310,6 @@ def model_note(forecaster: Forecaster) -> str:
     """Return which scaling model predicts, and what is not in its numbers."""
     model = forecaster.model
     return (
-        f"Predicted by the scaling model {model.path} (calibrated on {', '.join(model.sources)}): medians "
+        f"Predicted by the scaling model {model.name} (calibrated on {', '.join(model.sources)}): medians "
         f"and {NOMINAL} intervals. Waiting in a queue and preparing data are not in it."
     )

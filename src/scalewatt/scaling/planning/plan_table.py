@@ -132,7 +132,7 @@ def make_plan(
     notes = _notes(planner, runs)
     table.attrs.update(
         campaign=campaign.name,
-        scaling_model=forecaster.model.path,
+        scaling_model=forecaster.model.name,
         sources=list(forecaster.model.sources),
         currency=(cluster.price or {}).get("currency", ""),
         notes=notes,
@@ -250,7 +250,7 @@ def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
     origin = f", energies {' and '.join(origins)}" if origins else ""
     notes = [
         *(f"{one}." for one in planner.campaign.left_out),
-        f"Predicted by the scaling model {model.path} (calibrated on {', '.join(model.sources)}"
+        f"Predicted by the scaling model {model.name} (calibrated on {', '.join(model.sources)}"
         f"{origin}): medians and {NOMINAL} intervals. Waiting in a queue and preparing data are not "
         "in it.",
     ]
