@@ -40,7 +40,7 @@ def told(
     campaign: Campaign, forecaster: Forecaster | None, run: DryRun, what: str = "train"
 ) -> list[list[str]]:
     """The table's rows below its head, as cells; then what is said of it."""
-    remember(campaign, lambda: forecaster)
+    remember(campaign, lambda: forecaster, "horeka")
     title, head, *rest = run.lines()
     assert title == f"Would {what}:" and head.split()[0] == "series"
     return [[cell for cell in line.split("  ") if cell] for line in rest]
@@ -54,7 +54,10 @@ def test_hours_and_energy_are_medians_of_the_model_times_the_repeats(campaign: C
         for repeat in (1, 2):
             run.add("train", {"configuration": configuration, "repeat": str(repeat)}, RESOURCES)
     run.add("energy", {"configuration": points(campaign, name)[0], "repeat": "1"}, {})
-    row, total, *_ = told(campaign, forecaster, run)
+    row, total, *notes = told(campaign, forecaster, run)
+    assert any(
+        "scalewatt plan --profile profiles/horeka --campaign" in "".join(one) for one in notes
+    )
     assert forecaster is not None
     drawn = [forecaster.runs(run_spec(campaign, one, 1)) for one in points(campaign, name)[:2]]
     hours = sum(2 * float(np.median(one.runtime_s)) / 3600 for one in drawn)
@@ -114,5 +117,5 @@ def test_more_series_than_fit_are_summed_in_one_row(
 def test_where_nothing_is_trained_there_is_no_table(campaign: Campaign) -> None:
     run = DryRun()
     run.add("energy", {"configuration": "any", "repeat": "1"}, {})
-    remember(campaign, lambda: None)
+    remember(campaign, lambda: None, "local")
     assert run.lines() == []

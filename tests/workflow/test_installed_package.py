@@ -215,7 +215,7 @@ def test_what_an_extra_would_bring_is_named(base: Installed) -> None:
 def test_the_doctor_advises_what_an_installed_package_can_do(base: Installed) -> None:
     told = base.run("scalewatt", "doctor")
     assert "Traceback" not in told.stderr and "the doctor failed" not in told.stdout
-    assert "fix: pip install 'scalewatt[train]'" in told.stdout
+    assert "fix: pip install 'scalewatt[workflow,train]'" in told.stdout
     assert "make setup" not in told.stdout.replace("a checkout and its make setup", "")
 
 

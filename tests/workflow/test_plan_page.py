@@ -386,7 +386,7 @@ def test_what_cannot_be_is_named_beside_the_form_and_no_number_stays(page: Brows
         put(page, "gpus", 64)
         put(page, name, value)
         assert words in text(page, "#refusal")
-        assert page.evaluate("document.getElementById('found').hidden")
+        assert page.evaluate("document.getElementById('found').offsetHeight") == 0, "not seen"
     begin(page)
     assert page.evaluate("document.getElementById('refusal').hidden")
 

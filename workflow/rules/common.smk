@@ -83,7 +83,7 @@ def forecaster():
     return checked(forecaster_of, CLUSTER.scaling_model)
 
 
-remember(CAMPAIGN, forecaster)
+remember(CAMPAIGN, forecaster, CLUSTER.name)
 
 
 def scaling_model(wildcards):

@@ -173,7 +173,7 @@ def check_devices(campaign: Campaign, cluster: Cluster) -> None:
             raise InputError(
                 f"{campaign.path}: series.{series.written}.device: '{series.device}' is not on the cluster "
                 f"'{cluster.name}'; {other_device(series.device, cluster.devices)}; to draw from "
-                "finished runs only: --config results_only=true"
+                "finished runs only, Snakemake has --config results_only=true"
             )
         if not cluster.devices[series.device].cpu:
             raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from importlib.util import find_spec
 from pathlib import Path
 
 from scalewatt.cli.command import argument, command
@@ -24,3 +25,5 @@ def init(arguments: argparse.Namespace) -> None:
     names = ", ".join(f"{p.name}/" if p.is_dir() else p.name for p in made if p.name[0] != ".")
     print(f"{folder}: {names}")
     print(f"Next: cd {folder}; edit campaigns/demo.yaml; snakemake --profile profiles/local -n all")
+    if find_spec("snakemake") is None:
+        print("Snakemake is not installed: pip install 'scalewatt[workflow,train]' brings it")

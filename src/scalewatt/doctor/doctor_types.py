@@ -18,7 +18,7 @@ OK, LIMITED, MISSING, UNKNOWN = "ok", "limited", "missing", "unknown"
 Commands = tuple[str, ...]
 _OF_CHECKOUT: Commands = ("rm -f .venv/.ready && make setup", ". .venv/bin/activate")
 """Sets up .venv anew, whatever its state, and activates it."""
-SET_UP: Commands = ("pip install 'scalewatt[train]'",) if INSTALLED else _OF_CHECKOUT
+SET_UP: Commands = ("pip install 'scalewatt[workflow,train]'",) if INSTALLED else _OF_CHECKOUT
 """Installs what trains and measures."""
 
 

@@ -23,12 +23,12 @@ HEAD: Row = ("series", "runs", "n", "nodes", "partition", "hours", "kWh")
 MOST_SERIES = 30
 """Rows of the table; of more series the last row tells the sum."""
 _TRAININGS = re.compile(r"train|train_command|simulate_(?P<repeats>[0-9_]+)")
-_REMEMBERED: list[tuple[Campaign, Callable[[], Forecaster | None]]] = []
+_REMEMBERED: list[tuple[Campaign, Callable[[], Forecaster | None], str]] = []
 
 
-def remember(campaign: Campaign, forecaster: Callable[[], Forecaster | None]) -> None:
-    """Keep what this process's dry run is of."""
-    _REMEMBERED[:] = [(campaign, forecaster)]
+def remember(campaign: Campaign, forecaster: Callable[[], Forecaster | None], cluster: str) -> None:
+    """Keep what this process's dry run is of; `cluster`: its name, which is that of the profile's folder."""
+    _REMEMBERED[:] = [(campaign, forecaster, cluster)]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class DryRun:
         """Return the table and what its numbers are; nothing without trainings, or outside the workflow."""
         if not (self.trainings and _REMEMBERED):
             return []
-        campaign, forecaster = _REMEMBERED[0]
+        campaign, forecaster, cluster = _REMEMBERED[0]
         by_series = _by_series(campaign, self.trainings)
         predicted = _predictions(campaign, forecaster(), self.trainings)
         told = [_row(campaign, name, own, predicted) for name, own in by_series.items()]
@@ -88,7 +88,7 @@ class DryRun:
         return [
             "Would simulate:" if simulated else "Would train:",
             *_aligned([HEAD, *told, total]),
-            *_note(campaign, self.trainings, predicted),
+            *_note(campaign, cluster, self.trainings, predicted),
         ]
 
 
@@ -194,6 +194,7 @@ def _aligned(rows: Sequence[Row]) -> list[str]:
 
 def _note(
     campaign: Campaign,
+    cluster: str,
     trainings: Sequence[Training],
     predicted: Mapping[str, tuple[float, float | None]],
 ) -> list[str]:
@@ -201,8 +202,9 @@ def _note(
     unknown = {one.configuration for one in trainings} - set(predicted)
     if not predicted:
         return [
-            "hours: the wall times asked for, one run after the other; kWh: not known without a scaling "
-            "model that knows these trainings (docs/scaling.md)"
+            "hours: the wall times asked for, one run after the other (without a `step_time` all that the "
+            "partition allows); kWh: not known without a scaling model that knows these trainings "
+            "(docs/scaling.md)"
         ]
     if all(one.simulated for one in trainings):
         return [
@@ -215,4 +217,5 @@ def _note(
         told[0] += (
             f"; for {count(len(unknown), 'configuration')} that it does not know, the wall times asked for"
         )
-    return [*told, f"with intervals, cost and carbon: scalewatt plan --campaign {campaign.path}"]
+    planned = f"scalewatt plan --profile profiles/{cluster} --campaign {campaign.path}"
+    return [*told, f"with intervals, cost and carbon: {planned}"]

@@ -244,6 +244,7 @@ function gpusButton(gpus, isChosen) {
 function showOthers(byGpus, choice) {
   const columns = columnsOf(choice);
   const table = element("others");
+  element("choose").hidden = byGpus.length === 0;
   table.tHead.rows[0].replaceChildren(head("n"), ...columns.map(([words]) => head(words)));
   table.tBodies[0].replaceChildren(
     ...byGpus.map(([gpus, one]) => {
