@@ -88,7 +88,8 @@ rule pages_of_runs:
         code=code_of("figures.run_page", "results.figures.run_page_table"),
     output:
         directory(f"{RESULTS}/figures/runs/{{configuration}}"),
-    priority: 40
+    # Behind all trainings, which would wait for it; at the end two are drawn at a time.
+    priority: -1000000
     retries: 0
     conda:
         "../../envs/analysis.yaml"
