@@ -79,6 +79,7 @@ def epoch_rows(parts: Iterable[StatedEpochs]) -> list[dict[str, Any]]:
     if not (parts := list(parts)):
         return []
     sizes = [one.known.size for one in parts]
+    origins = list({one.origin: None for one in parts})
     columns = {
         name: np.concatenate([p.column(own) for p in parts]) for own, name in _VALUES.items()
     }
@@ -89,7 +90,7 @@ def epoch_rows(parts: Iterable[StatedEpochs]) -> list[dict[str, Any]]:
             "device_kind": np.repeat([one.device_kind for one in parts], sizes),
             **columns,
             "short": np.concatenate([one.found.short for one in parts]),
-            "energy_origin": np.repeat([one.origin for one in parts], sizes),
+            "energy_origin": np.repeat([origins.index(one.origin) for one in parts], sizes),
             "known": ~np.isnan(columns["energy_j"]),
         }
     )
@@ -108,7 +109,7 @@ def epoch_rows(parts: Iterable[StatedEpochs]) -> list[dict[str, Any]]:
                 if name != "duration_s"
             },
             "short": row["short"],
-            "energy_origin": one_origin(row["energy_origin"]),
+            "energy_origin": one_origin({origins[place] for place in row["energy_origin"]}),
         }
         for row in found.to_dict("records")
     ]

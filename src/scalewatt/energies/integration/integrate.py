@@ -163,8 +163,7 @@ def validate(
         least_share=LEAST_OF_NODE if series.device_kind == NODE else 0.0,
         signs=signs,
     )
-    time = np.asarray(series.time_s, dtype=np.float64)
-    values = np.asarray(series.values, dtype=np.float64)
+    time, values = _floats(series.time_s), _floats(series.values)
     if series.totals:
         with np.errstate(all="ignore"):
             return validate_totals(time, values, device)
@@ -172,6 +171,11 @@ def validate(
     # Absurd values are flagged, not warned of.
     with np.errstate(all="ignore"):
         return fast_path(time, values, device) or full_validation(time, values, device)
+
+
+def _floats(values: Floats) -> Floats:
+    """Return values as float64; those of another process have a type of their own that is the same."""
+    return values if values.dtype == np.float64 else values.astype(np.float64)
 
 
 def _limit(series: SensorSeries) -> float:

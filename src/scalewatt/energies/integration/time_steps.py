@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from threading import local
 
 import numpy as np
 
@@ -28,13 +29,12 @@ class TimeSteps:
         return float(np.median(steps)) if steps.size else 0.0
 
 
-_last: tuple[Floats, TimeSteps] | None = None
+_last = local()
 
 
 def steps_of(time_s: Floats) -> TimeSteps:
-    """Return the steps of times; those of the last array that was asked for are kept."""
-    global _last
-    kept = _last
+    """Return the steps of times; those of the last array that a thread asked for are kept."""
+    kept: tuple[Floats, TimeSteps] | None = getattr(_last, "kept", None)
     if kept is not None and kept[0] is time_s:
         return kept[1]
     step_s = np.diff(time_s)
@@ -43,5 +43,5 @@ def steps_of(time_s: Floats) -> TimeSteps:
     # Between finite ends no time is without end where each is after the one before.
     forward = least > 0 and bool(np.isfinite(time_s[:1]).all() and np.isfinite(time_s[-1:]).all())
     found = TimeSteps(step_s, least, longest, forward)
-    _last = time_s, found
+    _last.kept = time_s, found
     return found
