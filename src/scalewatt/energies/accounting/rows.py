@@ -236,7 +236,7 @@ def _devices(
             samples[key] = intervals.samples_by_stage(series.time_s)
         counts = samples[key]
         recorded, low, high = map(intervals.by_stage, energies)
-        covered = intervals.by_stage(curve.covered_s(intervals.start_s, intervals.end_s))
+        covered = intervals.by_stage(intervals.covered_s(curve))
         outside = {UNATTRIBUTED} if counts[UNATTRIBUTED] else set()
         for stage in sorted({*seconds, *outside}, key=STAGES.index):
             recorded_j, covered_s = recorded.get(stage, 0.0), covered.get(stage, 0.0)

@@ -63,11 +63,19 @@ class EnergyCurve:
 
         Between two samples the curve is a straight line; outside of the samples it is flat.
         """
-        return self._at(self.energy_j, end_s) - self._at(self.energy_j, start_s)
+        return self.until(end_s) - self.until(start_s)
+
+    def until(self, time_s: ArrayLike) -> Floats:
+        """Return the energy in J from the first sample to some times."""
+        return self._at(self.energy_j, time_s)
 
     def covered_s(self, start_s: ArrayLike, end_s: ArrayLike) -> Floats:
         """Return the seconds between two times of which the energy is known."""
-        return self._at(self.cumulated_s, end_s) - self._at(self.cumulated_s, start_s)
+        return self.covered_until(end_s) - self.covered_until(start_s)
+
+    def covered_until(self, time_s: ArrayLike) -> Floats:
+        """Return the seconds until some times of which the energy is known, from an origin of its own."""
+        return self._at(self.cumulated_s, time_s)
 
     def times(self, factor: float) -> EnergyCurve:
         """Return the curve of a power that is `factor` times as high."""

@@ -49,7 +49,23 @@ class StageIntervals:
 
     def energy_j(self, curve: EnergyCurve) -> Floats:
         """Return the energy of each interval; they add up to the window's energy."""
-        return curve.between(self.start_s, self.end_s)
+        edges = self._edges
+        return (
+            np.diff(curve.until(edges)) if edges.size else curve.between(self.start_s, self.end_s)
+        )
+
+    def covered_s(self, curve: EnergyCurve) -> Floats:
+        """Return the seconds of each interval of which the energy is known."""
+        edges = self._edges
+        if edges.size:
+            return np.diff(curve.covered_until(edges))
+        return curve.covered_s(self.start_s, self.end_s)
+
+    @cached_property
+    def _edges(self) -> Floats:
+        """Return where the intervals begin and end, (k + 1,); none unless each begins where the last ends."""
+        tile = np.array_equal(self.start_s[1:], self.end_s[:-1])
+        return np.concatenate((self.start_s, self.end_s[-1:])) if tile else self.start_s[:0]
 
     def within(self, start_s: float, end_s: float) -> StageIntervals:
         """Return the same intervals cut to a span; those outside of it have no length."""
