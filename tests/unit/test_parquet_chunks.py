@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scalewatt.common.parquet_chunks import ChunkedParquet
+from scalewatt.energies.traces.parquet_chunks import ChunkedParquet
 
 SCHEMA = pa.schema(
     [

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from scalewatt.energies.accounting.node_clock import NodeClock
 from scalewatt.energies.accounting.node_energy import node_kinds
 from scalewatt.energies.accounting.run_inputs import PlannedRun
-from scalewatt.energies.accounting.trace_writer import TraceCollector, TraceWriter
 from scalewatt.energies.integration.stage_intervals import tile_window
+from scalewatt.energies.traces.trace_writer import TraceCollector, TraceWriter
 from scalewatt.recordings.series import SensorSeries
 
 T0 = 1_795_000_000.0

@@ -47,7 +47,6 @@ from scalewatt.energies.accounting.segment_recordings import (
 )
 from scalewatt.energies.accounting.throttling import gpu_utilisation, state_flags, telemetry_table
 from scalewatt.energies.accounting.totals import known_sum
-from scalewatt.energies.accounting.trace_writer import TraceSink, TraceWriter
 from scalewatt.energies.accounting.whole_node import (
     add_switches,
     meter_checks,
@@ -67,6 +66,7 @@ from scalewatt.energies.integration.stage_intervals import (
     segment_events,
     tile_window,
 )
+from scalewatt.energies.traces.trace_writer import TraceSink, TraceWriter
 from scalewatt.recordings.series import Flag, by_short_name, flag, short_name
 from scalewatt.recordings.stage_log import EVALUATIONS
 

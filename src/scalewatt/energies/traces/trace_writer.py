@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from scalewatt.common.files import atomic_path
-from scalewatt.common.parquet_chunks import Chunk, ChunkedParquet
 from scalewatt.energies.accounting.energy_schema import METADATA_KEY, TRACES_SCHEMA
 from scalewatt.energies.accounting.node_clock import NodeClock
 from scalewatt.energies.accounting.node_energy import KindEnergy
 from scalewatt.energies.accounting.run_inputs import Planned
 from scalewatt.energies.integration.sample_checks import SAMPLE_FLAGS, Validated
 from scalewatt.energies.integration.stage_intervals import STAGES, StageIntervals
+from scalewatt.energies.traces.parquet_chunks import Chunk, ChunkedParquet
 from scalewatt.recordings.series import Floats, SensorSeries, sample_quantity
 
 
