@@ -19,8 +19,8 @@ from scalewatt.energies.accounting.energy_schema import Accounts
 from scalewatt.energies.accounting.rows import EnergyRows
 from scalewatt.energies.accounting.run_inputs import PlannedRun, Run, read_planned_run
 from scalewatt.energies.accounting.segment_recordings import Segment, segment_numbers
-from scalewatt.energies.accounting.trace_writer import TraceCollector
 from scalewatt.energies.integration.stage_intervals import segment_events
+from scalewatt.energies.traces.trace_writer import TraceCollector
 from scalewatt.recordings.formats.detect import (
     FORMATS,
     find_format,
