@@ -1,23 +1,20 @@
-"""The writing of a run's traces, node by node: 44 million samples in seconds, in little memory.
-
-Most columns of a device have one value throughout, and the devices of a node share their times: what is
-the same for several is encoded once.
-"""
+"""The writing of a run's traces, node by node: 44 million samples in seconds, in little memory."""
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from scalewatt.common.files import atomic_path
 from scalewatt.energies.accounting.energy_schema import METADATA_KEY, TRACES_SCHEMA
@@ -26,7 +23,6 @@ from scalewatt.energies.accounting.node_energy import KindEnergy
 from scalewatt.energies.accounting.run_inputs import Planned
 from scalewatt.energies.integration.sample_checks import SAMPLE_FLAGS, Validated
 from scalewatt.energies.integration.stage_intervals import STAGES, StageIntervals
-from scalewatt.energies.traces.parquet_chunks import Chunk, ChunkedParquet
 from scalewatt.recordings.series import Floats, SensorSeries, sample_quantity
 
 
@@ -71,8 +67,6 @@ class TraceWriter:
     metadata, key `scalewatt`, names the run. Memory: that of a few million samples.
     """
 
-    _ALONE = 1 << 14
-    """Samples from which on a device has row groups of its own."""
     _ROWS = 1 << 19
     """Samples that are written at once."""
     _AHEAD = 1
@@ -86,27 +80,25 @@ class TraceWriter:
         self._schema = TRACES_SCHEMA.with_metadata({METADATA_KEY: json.dumps(named).encode()})
         self._pieces: list[_Piece] = []
         self._waiting: deque[Future[None]] = deque()
-        self._encoded: dict[str, tuple[tuple[Any, ...], Chunk]] = {}
-        """The last chunk of each column that several devices may share, with what it was made of."""
-        self._constant: dict[tuple[Any, ...], Chunk] = {}
 
     def __enter__(self) -> TraceWriter:
         # What is opened is closed again where the next cannot be: on a full disk, for example.
         with ExitStack() as files:
             temporary = files.enter_context(atomic_path(self._path))
-            self._writer = self._opened(files.enter_context(temporary.open("wb")))
+            self._writer = files.enter_context(self._opened(temporary))
             self._thread = files.enter_context(ThreadPoolExecutor(max_workers=1))
             self._files = files.pop_all()
         return self
 
-    def _opened(self, file: BinaryIO) -> ChunkedParquet:
-        return ChunkedParquet(
-            file,
+    def _opened(self, path: Path) -> pq.ParquetWriter:
+        words = [f.name for f in self._schema if pa.types.is_dictionary(f.type)]
+        return pq.ParquetWriter(
+            path,
             self._schema,
             compression="zstd",
             compression_level=-5,
             write_page_checksum=True,
-            use_dictionary=[f.name for f in self._schema if pa.types.is_dictionary(f.type)],
+            use_dictionary=words,
             # Adjacent samples differ little: in time by a period, in power in low bits.
             column_encoding={"time": "DELTA_BINARY_PACKED", "power_w": "BYTE_STREAM_SPLIT"},
             write_batch_size=1 << 20,
@@ -124,7 +116,6 @@ class TraceWriter:
             with self._files:
                 self._flush()
                 self._wait(0)
-                self._writer.close()
         else:
             self._files.__exit__(kind, error, trace)
 
@@ -148,41 +139,8 @@ class TraceWriter:
             self._waiting.popleft().result()
 
     def _write(self, pieces: list[_Piece]) -> None:
-        """Write the samples of devices with many by themselves, of all others together."""
-        few: list[_Piece] = []
-        for piece in pieces:
-            if piece.time_s.size < self._ALONE:
-                few.append(piece)
-                continue
-            self._write_together(few)
-            few = []
-            self._writer.write([self._chunk(name, piece) for name in self._schema.names])
-        self._write_together(few)
-
-    def _write_together(self, pieces: list[_Piece]) -> None:
-        if pieces:
-            names = self._schema.names
-            columns = [_column(name, pieces, self._schema) for name in names]
-            self._writer.write(list(map(self._writer.encode, names, columns)))
-
-    def _chunk(self, name: str, piece: _Piece) -> Chunk:
-        """Return a column of one device, encoded: that of the device before, where it is the same."""
-
-        def encoded() -> Chunk:
-            return self._writer.encode(name, _column(name, [piece], self._schema))
-
-        if name in _OF_DEVICES:
-            key = name, _OF_DEVICES[name](piece), piece.time_s.size
-            if key not in self._constant:
-                self._constant[key] = encoded()
-            return self._constant[key]
-        shared = piece.shared(name)
-        if shared is None:
-            return encoded()
-        kept = self._encoded.get(name)
-        if kept is None or not all(a is b for a, b in zip(kept[0], shared, strict=True)):
-            self._encoded[name] = kept = shared, encoded()
-        return kept[1]
+        table = _trace_table(pieces, self._schema)
+        self._writer.write_table(table, row_group_size=len(table))
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,16 +159,6 @@ class _Piece:
     def time_s(self) -> Floats:
         """Return the times of its samples."""
         return self.series.time_s
-
-    def shared(self, column: str) -> tuple[Any, ...] | None:
-        """Return what a column is made of, where other devices may have the same; else None."""
-        if column == "time":
-            return self.time_s, self.clock
-        if column == "stage":
-            return self.time_s, self.intervals
-        if column == "flag" and not self.validated.sample_flags.any():
-            return (self.time_s,)
-        return None
 
 
 def _pieces_of(
@@ -236,46 +184,34 @@ def _pieces_of(
     ]
 
 
-_OF_DEVICES: dict[str, Callable[[_Piece], Any]] = {
-    "segment": lambda piece: piece.segment,
-    "node": lambda piece: piece.series.node,
-    "device_kind": lambda piece: piece.device_kind,
-    "device_index": lambda piece: piece.series.device_index,
-    "uuid": lambda piece: piece.series.uuid or None,
-    "quantity": lambda piece: piece.quantity,
-    "energy_origin": lambda piece: piece.series.origin,
-}
-"""Columns that are the same for all samples of a device."""
-
-
 def _trace_table(pieces: list[_Piece], schema: pa.Schema) -> pa.Table:
-    columns = [_column(name, pieces, schema) for name in schema.names]
-    return pa.Table.from_arrays(columns, schema=schema)
+    sizes = [piece.time_s.size for piece in pieces]
 
-
-def _column(name: str, pieces: list[_Piece], schema: pa.Schema) -> pa.Array:
-    kind = schema.field(name).type
-    if name in _OF_DEVICES:
-        values = [_OF_DEVICES[name](piece) for piece in pieces]
-        return _repeated(values, [piece.time_s.size for piece in pieces], kind)
-    if name == "time":
-        return _microseconds(pieces).view(kind)
-    if name == "power_w":
-        return _watts(pieces)
-    if name == "stage":
-        return _words(_stages(pieces), STAGES)
-    flags = np.concatenate([piece.validated.sample_flags for piece in pieces])
-    return _words(flags.view(np.int8), SAMPLE_FLAGS)
-
-
-def _repeated(values: list[Any], sizes: list[int], kind: pa.DataType) -> pa.Array:
-    """Return each value as often as its device has samples; of words a dictionary."""
-    if not pa.types.is_dictionary(kind):
+    def numbers(values: list[int], column: str) -> pa.Array:
+        kind = schema.field(column).type
         return _array(kind, np.repeat(np.array(values, dtype=kind.to_pandas_dtype()), sizes))
-    known = list(dict.fromkeys(value for value in values if value is not None))
-    codes = [-1 if value is None else known.index(value) for value in values]
-    width = kind.index_type.to_pandas_dtype()
-    return _words(np.repeat(np.array(codes, dtype=width), sizes), known)
+
+    def words(values: list[str | None], column: str) -> pa.DictionaryArray:
+        known = list(dict.fromkeys(value for value in values if value is not None))
+        codes = [-1 if value is None else known.index(value) for value in values]
+        width = schema.field(column).type.index_type.to_pandas_dtype()
+        return _words(np.repeat(np.array(codes, dtype=width), sizes), known)
+
+    flags = np.concatenate([p.validated.sample_flags for p in pieces]).view(np.int8)
+    columns = (
+        numbers([p.segment for p in pieces], "segment"),
+        _microseconds(pieces).view(schema.field("time").type),
+        words([p.series.node for p in pieces], "node"),
+        words([p.device_kind for p in pieces], "device_kind"),
+        numbers([p.series.device_index for p in pieces], "device_index"),
+        words([p.series.uuid or None for p in pieces], "uuid"),
+        _watts(pieces),
+        words([p.quantity for p in pieces], "quantity"),
+        words([p.series.origin for p in pieces], "energy_origin"),
+        _words(_stages(pieces), STAGES),
+        _words(flags, SAMPLE_FLAGS),
+    )
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _microseconds(pieces: list[_Piece]) -> pa.Array:
