@@ -17,7 +17,7 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_requests import table_definition
 from scalewatt.results.build import write_tables
 
-SERIES = "resnet50-full-lbs64"
+SERIES = "resnet50-full-lbs16"
 CLOCKS = (705, 930, 1005, 1155, 1410)
 GPUS = (1, 2)
 SAMPLES = 5 * 1437

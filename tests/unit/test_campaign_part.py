@@ -121,7 +121,7 @@ def test_a_device_that_the_cluster_lacks_is_no_typing_error() -> None:
 
 def test_an_exclusion_of_a_larger_point_stays_valid(tmp_path: Path) -> None:
     path = write_yaml(tmp_path / "own.yaml", edited({}))
-    row = "resnet50-local-n004-lbs0064-full,1,exclude,shared node,2026-01-31,"
+    row = "resnet50-local-n004-lbs0016-full,1,exclude,shared node,2026-01-31,"
     path.with_name("own.exclusions.csv").write_text(f"{','.join(COLUMNS)}\n{row}\n")
     (one,) = read_exclusions(load_campaign(path, load_cluster(LOCAL), 2))
     assert one.reason == "shared node"
@@ -204,15 +204,15 @@ def results(only: str) -> ResultSet:
 
 
 def test_results_are_of_these_runs_and_no_probe_is_made() -> None:
-    found = results("resnet50-local-n001-lbs0064-full/1")
-    assert found.runs() == [["resnet50-local-n001-lbs0064-full", 1]]
-    assert found.pages == {"resnet50-local-n001-lbs0064-full": [1]}
+    found = results("resnet50-local-n001-lbs0016-full/1")
+    assert found.runs() == [["resnet50-local-n001-lbs0016-full", 1]]
+    assert found.pages == {"resnet50-local-n001-lbs0016-full": [1]}
     assert found.probes == {} and "only" in str(idle_obstacle(found))
     assert found.request("runs")["missing"] == []
 
 
 def test_a_figure_of_other_runs_says_what_leaves_them_out() -> None:
-    found = results("resnet50-local-n001-lbs0064-full/1")
+    found = results("resnet50-local-n001-lbs0016-full/1")
     assert figure_obstacle(found, "figure2") is None
     assert "shows none of the runs that `only` leaves" in str(figure_obstacle(found, "figure4"))
     assert "has no key 'figures.cost_per_sample'" in str(figure_obstacle(found, "cost_per_sample"))

@@ -71,10 +71,10 @@ def test_a_list_gives_a_series_for_each_value_and_figures_show_all_of_them() -> 
     assert made_.figures["operating_points"]["series"] == list(made_.series)
     assert [len(series.points) for series in made_.series.values()] == [len(GPUS)] * len(CLOCKS)
     first = next(iter(made_.series.values()))
-    assert first.label == "LBS 64, GPU clock 705 MHz"
+    assert first.label == "LBS 16, GPU clock 705 MHz"
     (id_, *_) = first.points.values()
-    assert id_ == "resnet50-local-n001-lbs0064-full-gpuclock705mhz"
-    assert without_point(id_) == "resnet50-local-n001-lbs0064-full"
+    assert id_ == "resnet50-local-n001-lbs0016-full-gpuclock705mhz"
+    assert without_point(id_) == "resnet50-local-n001-lbs0016-full"
 
 
 def test_lists_of_several_levers_are_combined_and_a_value_stays_one_series() -> None:
@@ -121,15 +121,15 @@ def test_registered_configurations_are_in_the_order_of_their_limits() -> None:
 
 def test_a_line_that_has_the_name_of_another_series_is_refused() -> None:
     content = edited({("series", SERIES, "gpu_clock_mhz"): [1200]}, DEMO)
-    content["series"][f"{SERIES}-gpuclock1200mhz"] = content["series"]["resnet50-full-gbs64"]
+    content["series"][f"{SERIES}-gpuclock1200mhz"] = content["series"]["resnet50-full-gbs16"]
     with pytest.raises(InputError, match="has the name of another series"):
         expand(content, Path("made.yaml"), known_devices())
 
 
 def test_a_spec_without_levers_is_as_it_was_and_one_with_them_is_read_back() -> None:
-    plain = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0064-full", 1)
+    plain = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0016-full", 1)
     assert "operating_point" not in plain.text
-    own = run_spec(campaign(), "resnet50-local-n001-lbs0064-full-gpuclock705mhz", 1)
+    own = run_spec(campaign(), "resnet50-local-n001-lbs0016-full-gpuclock705mhz", 1)
     assert '"gpu_clock_mhz": 705.0' in own.text
     for spec in (plain, own):
         assert parse_spec(spec.as_json(), "spec.json") == spec
@@ -147,7 +147,7 @@ def test_a_spec_without_levers_is_as_it_was_and_one_with_them_is_read_back() -> 
     ],
 )
 def test_a_wrong_operating_point_of_a_spec_is_refused(point: Any, words: str) -> None:
-    spec = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0064-full", 1).as_json()
+    spec = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0016-full", 1).as_json()
     with pytest.raises(InputError, match=words):
         parse_spec(spec | {"operating_point": point}, "spec.json")
 
@@ -424,7 +424,7 @@ def test_points_of_another_scope_are_in_no_ratio(tmp_path: Path) -> None:
 @pytest.mark.parametrize("figure", ["breakdown", "cost_per_sample"])
 def test_a_run_without_its_clock_is_left_out_of_every_figure(tmp_path: Path, figure: str) -> None:
     of = replace(campaign(), figures={figure: {"series": list(campaign().series)}})
-    id_ = "resnet50-local-n001-lbs0064-full-gpuclock705mhz"
+    id_ = "resnet50-local-n001-lbs0016-full-gpuclock705mhz"
     made(tmp_path, of, flags={f"{id_} repeat 1": "clock_not_held"})
     runs = [[run.configuration.id, run.repeat] for run in of.runs()]
     by_hand = {"configuration": id_, "repeat": 3, "reason": "by hand"}
@@ -467,7 +467,7 @@ def test_points_that_are_slower_and_dearer_are_not_pareto_optimal(tmp_path: Path
 
 def test_a_run_that_did_not_have_its_clock_is_left_out_of_its_configuration(tmp_path: Path) -> None:
     of = campaign()
-    id_ = "resnet50-local-n001-lbs0064-full-gpuclock705mhz"
+    id_ = "resnet50-local-n001-lbs0016-full-gpuclock705mhz"
     made(tmp_path, of, flags={f"{id_} repeat 2": "clock_not_held"})
     rows = table(tmp_path, of)
     assert list(rows[rows.configuration == id_].n_repeats) == [2]

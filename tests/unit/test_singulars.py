@@ -31,14 +31,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_campaign_of_one_run_is_one_run() -> None:
-    name = "resnet50-full-lbs64"
+    name = "resnet50-full-lbs16"
     entry = {"model": "resnet50", "device": "local", "gpus": [1], "local_batch_size": 64}
     found = demo({("series",): {name: entry}, ("figures",): {}})
     assert campaign_table(found).endswith(": 1 series, 1 configuration, 1 run, 1 GPU")
 
 
 def test_a_campaign_of_one_number_of_gpus_has_no_span() -> None:
-    name = "resnet50-full-lbs64"
+    name = "resnet50-full-lbs16"
     entry = {"model": "resnet50", "device": "local", "gpus": [2], "local_batch_size": 64}
     found = demo({("series",): {name: {**entry, "repeats": 3}}, ("figures",): {}})
     assert campaign_table(found).endswith(": 1 series, 1 configuration, 3 runs, 2 GPUs")
