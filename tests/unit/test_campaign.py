@@ -260,7 +260,7 @@ def test_an_id_shows_nothing_that_is_as_it_is_anyway(values: dict[str, Any]) -> 
 def test_a_setting_counts_for_its_series_only() -> None:
     campaign = demo({("series", "resnet50-full-lbs16", "settings"): {"epochs": 7}})
     assert point(campaign, "resnet50-full-lbs16", 1).epochs == 7
-    assert point(campaign, "resnet50-full-gbs16", 1).epochs == 4
+    assert point(campaign, "resnet50-full-gbs16", 1).epochs == 5
     assert "epochs" not in point(campaign, "resnet50-full-lbs16", 1).settings
 
 
@@ -395,8 +395,8 @@ def test_a_figures_definition_has_its_series_in_the_order_of_the_legend() -> Non
     assert definition["series"][1]["batch_rule"] == "constant GBS"
     assert [p["gpus"] for p in first["points"]] == [1, 2, 4]
     quarter = first["points"][0]
-    assert (quarter["dataset_samples"], quarter["samples_per_gpu"]) == (120, 120)
-    assert (quarter["updates_per_epoch"], quarter["updates"]) == (8, 32)
+    assert (quarter["dataset_samples"], quarter["samples_per_gpu"]) == (112, 112)
+    assert (quarter["updates_per_epoch"], quarter["updates"]) == (7, 35)
 
 
 @pytest.mark.parametrize("rule", ["1", "1/1", "1/4"])
