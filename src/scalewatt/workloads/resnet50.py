@@ -69,7 +69,7 @@ class ResNet50(Workload):
         return resnet50(weights=None, num_classes=self.spec.dataset["classes"])
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Return SGD with momentum and weight decay on every parameter, fused unless as the paper."""
+        """Return SGD with momentum and weight decay on every parameter; fused but for protocol paper."""
         s = self.settings
         return torch.optim.SGD(
             model.parameters(),
