@@ -425,6 +425,13 @@ def test_a_profile_that_is_wrong_is_said_and_passed_over(tmp_path, monkeypatch, 
     assert "bad/cluster.yaml" in said
 
 
+def test_a_profiles_folder_is_no_cluster_file_but_has_one() -> None:
+    with pytest.raises(
+        InputError, match=r"local: is a folder.* did you mean .*local/cluster\.yaml"
+    ):
+        load_cluster(ROOT / "profiles" / "local")
+
+
 def test_a_cluster_that_is_no_json_is_named_in_one_line() -> None:
     with pytest.raises(InputError, match=r"--cluster: '\{bad' is no JSON object") as caught:
         cluster_of_run("{bad", "a100", "a run")

@@ -275,12 +275,17 @@ def test_the_study_of_batch_sizes_fits_the_clusters(cluster: Path) -> None:
     [
         ({"onyl": "x"}, "--config: unknown key 'onyl'; allowed: account, .*did you mean 'only'"),
         ({"series": {}}, "--config: 'series' is a key of a campaign"),
+        ({"max_gpus": "abc"}, '^--config max_gpus: "abc" should be of type integer'),
+        ({"results_only": "maybe"}, '^--config results_only: "maybe" should be of type boolean'),
     ],
 )
-def test_an_unknown_key_of_config_is_refused_as_such(given: dict[str, object], words: str) -> None:
+def test_a_wrong_key_or_value_of_config_is_refused_as_such(
+    given: dict[str, object], words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         check_options(given)
     check_options({"only": "a/1", "max_gpus": 4, "campaign": "config.yaml", "devices": {}})
+    check_options({"results_only": "true"})
 
 
 def test_the_report_of_one_run_misses_no_other_and_repeats_its_command() -> None:

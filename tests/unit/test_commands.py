@@ -296,6 +296,10 @@ WRONG = {
     "no files": (content({"files": []}), ["models.mynet.files"]),
     "an unknown key": (content({"file": "a"}), ["models.mynet: unknown key 'file'", "'files'"]),
     "another kind of workload": (content({"workload": "comand"}), ["'command'?"]),
+    "files missing": (
+        {**content(), "models": {"mynet": {k: v for k, v in ENTRY.items() if k != "files"}}},
+        ["models.mynet: missing key 'files'; expected: what the run depends on, as names"],
+    ),
     "no epochs": (
         {**content(), "models": {"mynet": {k: v for k, v in ENTRY.items() if k != "epochs"}}},
         ["models.mynet", "missing key 'epochs'"],

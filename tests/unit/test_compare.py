@@ -430,12 +430,14 @@ def test_campaigns_without_anything_in_common_end_with_1_and_list_both(
     [
         (
             ["smal", "small"],
-            r"smal: is not there; allowed: results/<campaign>.*did you mean 'small'",
+            r"smal: is not there; allowed: results/<campaign>.*; results has .*small.*did you mean 'small'",
         ),
         (["small", "results/small"], "are the same; expected two campaigns"),
         (["small", "campaigns"], "campaigns: has no tables/runs.parquet"),
         (["small", str(PROJECT_ROOT / "reference")], "has the published rows and no runs"),
-        (["small", "campaigns/small.yaml"], "is not a readable archive"),
+        (["small", "no.zip", "--results", "campaigns"], "campaigns has no campaign with results"),
+        (["small", "campaigns/small.yaml"], "small.yaml: is a YAML file.* expected results/small"),
+        (["small", str(PROJECT_ROOT / "README.md")], "is not a readable archive"),
     ],
 )
 def test_what_is_no_campaigns_results_is_refused_with_what_is_allowed(

@@ -477,7 +477,7 @@ WRONG = {
     "no series": ({"figure": "figure2"}, "missing key 'series'"),
     "a series without points": (
         {"figure": "figure2", "series": [{"name": "a", "label": "a"}]},
-        "series[0]: missing key 'points'; allowed: array",
+        "series[0]: missing key 'points'; expected: array",
     ),
     "a PUE in words": ({"facility": {"pue": "high"}, "series": []}, 'facility.pue: "high"'),
     "exclusions without reason": (

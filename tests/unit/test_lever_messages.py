@@ -102,11 +102,11 @@ def test_a_device_of_another_cluster_is_told_of_the_series_as_it_is_written() ->
 # --- values ---------------------------------------------------------------------------------------
 
 GPU_CLOCK = (
-    "allowed: Clock of the GPUs' multiprocessors, given in MHz: a number from 100 to 10000, or a list of "
+    "allowed: clock of the GPUs' multiprocessors, given in MHz: a number from 100 to 10000, or a list of "
     "different ones"
 )
-GPU_LIMIT = "allowed: Power limit of each GPU, given in W: a number from 10 to 10000, or a list of"
-CPU_CLOCK = "allowed: Clock of the CPUs, given in MHz: a number from 100 to 20000, or a list of"
+GPU_LIMIT = "allowed: power limit of each GPU, given in W: a number from 10 to 10000, or a list of"
+CPU_CLOCK = "allowed: clock of the CPUs, given in MHz: a number from 100 to 20000, or a list of"
 
 
 @pytest.mark.parametrize(

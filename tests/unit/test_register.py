@@ -885,7 +885,8 @@ def test_a_folder_may_be_named_from_within(place: Place, monkeypatch: pytest.Mon
     (place.folder / "run" / "within").mkdir(parents=True)
     monkeypatch.chdir(place.folder / "run")
     assert f"{place.folder / 'run.yaml'}, or a row of --table" in place.refused(".")
-    assert "/: is not described; allowed: a row of --table" in place.refused("/")
+    message = "/: is not described; allowed: a row of --table; docs/register.md says what it holds"
+    assert message in place.refused("/")
     place.perun("run/a.hdf5")
     place.describe(place.folder / "run")
     place.done(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
@@ -23,6 +24,9 @@ _PLACEHOLDERS = ("gpus", "nodes", "ranks_per_node", "cpus_per_rank")
 
 def load_cluster(path: Path | str) -> Cluster:
     """Read and check a cluster file; InputError, too, if the file of carbon intensity cannot be read."""
+    inside = os.path.join(path, "cluster.yaml")  # os.path: it takes any name
+    if os.path.isfile(inside):
+        raise InputError(f"{path}: is a folder, not a cluster file; did you mean {inside}?")
     cluster = parse_cluster(read_yaml(path), str(path))
     _check_carbon_file(cluster, str(path))
     return cluster
@@ -85,10 +89,11 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
 
 
 def check_options(given: Mapping[str, Any]) -> None:
-    """Raise InputError for a key of Snakemake's `--config` that no cluster file has."""
-    known = schema("cluster")["properties"]
+    """Raise InputError for a key of Snakemake's `--config` that no cluster file has, or its value."""
+    root = schema("cluster")
+    known = root["properties"]
     of_campaigns = schema("campaign")["properties"]
-    for key in given:
+    for key, value in given.items():
         if key in of_campaigns and key not in known:
             raise InputError(
                 f"--config: '{key}' is a key of a campaign, not of a cluster; change the campaign file, "
@@ -96,6 +101,10 @@ def check_options(given: Mapping[str, Any]) -> None:
             )
         if key not in known:
             raise InputError(f"--config: unknown key '{key}'; {one_of(key, sorted(known))}")
+        # Keys within an object are added to those of the cluster file, with which they are checked.
+        if not isinstance(value, dict):
+            value = _as_bool(value) if key == "results_only" else value
+            check(value, known[key], f"--config {key}", root)
 
 
 def _check_launcher(launcher: str, where: str) -> None:

@@ -21,6 +21,10 @@ PROJECT_ROOT = PACKAGE / "project" if INSTALLED else PACKAGE.parents[1]
 """The folder of Snakefile, workflow, profiles, campaigns, reference and envs."""
 _SHOWN = 100
 """Characters of a wrong value in a message."""
+_CAPITAL = re.compile(r"[A-Z][a-z-]*(?=[\s,.:;]|$)")
+"""A first word that has a capital as it begins a sentence, and no abbreviation."""
+_PROPER = frozenset({"Slurm"})
+"""First words of descriptions that keep their capital."""
 _SCIENTIFIC = re.compile(r"([-+]?[0-9]+)(e[-+]?[0-9]+)", re.IGNORECASE)
 """A number for people, a text for YAML: without a point."""
 
@@ -119,7 +123,7 @@ def _message(error: Any, where: str, root: dict[str, Any]) -> str:
             if len(missing) > 1:
                 hints = [f"{key}: {hint}" for key, hint in zip(missing, hints, strict=True)]
             named = ", ".join(repr(key) for key in missing)
-            return f"{place}: missing key {named}; allowed: {'; '.join(hints)}"
+            return f"{place}: missing key {named}; expected: {'; '.join(hints)}"
         case "enum" | "const":
             allowed = rule if error.validator == "enum" else [rule]
             return f"{place}: {value} is not known; {one_of(error.instance, allowed)}"
@@ -142,13 +146,13 @@ def _message(error: Any, where: str, root: dict[str, Any]) -> str:
             return f"{place}: has {len(error.instance)} letters; allowed: at most {rule}"
         case "anyOf":
             return (
-                f"{place}: {value} does not fit; allowed: {error.schema.get('description', rule)}"
+                f"{place}: {value} does not fit; allowed: {_description(error.schema, str(rule))}"
             )
         case "pattern":
-            hint = error.schema.get("description", f"the pattern {rule}")
+            hint = _description(error.schema, f"the pattern {rule}")
             return f"{place}: {value} does not fit; allowed: {hint}"
         case _:
-            hint = error.schema.get("description", "")
+            hint = _description(error.schema, "")
             said = error.message if len(error.message) <= 2 * _SHOWN else f"{value} does not fit"
             return f"{place}: {said}{f'; allowed: {hint}' if hint else ''}"
 
@@ -171,7 +175,14 @@ def _allowed(part: dict[str, Any], key: str, root: dict[str, Any]) -> str:
         return ", ".join(map(str, entry["enum"]))
     kind = entry.get("type", "see the schema")
     kind = kind if isinstance(kind, str) else " or ".join(kind)
-    return str(entry.get("description", kind)).rstrip(".")
+    return _description(entry, kind).rstrip(".")
+
+
+def _description(part: dict[str, Any], otherwise: str) -> str:
+    """Return a schema's description as it reads within a sentence."""
+    text = str(part.get("description", otherwise))
+    found = _CAPITAL.match(text)
+    return text[0].lower() + text[1:] if found and found[0] not in _PROPER else text
 
 
 def _deepest(error: Any) -> Any:

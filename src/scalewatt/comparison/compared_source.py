@@ -17,6 +17,7 @@ from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, require_space
 from scalewatt.common.schema_validation import nearest
+from scalewatt.common.yaml_files import read_yaml
 from scalewatt.reproduction.manifests import REFERENCE
 from scalewatt.results.tables.frames import read_frame, records
 from scalewatt.results.tables.read_table import RUN_KEY
@@ -26,6 +27,7 @@ from scalewatt.results.tables.table_schema import LATER, RUNS
 Row = dict[str, Any]
 _RUNS = "tables/runs.parquet"
 _NEEDED = re.compile(r"tables/runs\.parquet|runs/[^/]+/[0-9]+/(?:spec|provenance)\.json")
+_MOST_NAMED = 10
 ALLOWED = "results/<campaign>, the name of a folder in results, or an archive that `scalewatt export` wrote"
 
 
@@ -69,17 +71,30 @@ def read_source(text: str, results: Path) -> Source:
     `text`: a campaign's results folder, the name of one below `results`, or an archive.
     """
     given = place_of(text, results)
+    if given.is_file() and given.suffix in (".yaml", ".yml"):
+        raise InputError(
+            f"{text}: is a YAML file, not results; expected {results / _name_in(given)}"
+        )
     if given.is_file() or (given / METADATA).is_file():
         return _of_archive(given)
     if not given.is_dir():
-        there = [path.name for path in results.glob("*/")] if results.is_dir() else []
-        raise InputError(f"{text}: is not there; allowed: {ALLOWED}{nearest(text, there)}")
+        there = sorted(path.parents[1].name for path in results.glob(f"*/{_RUNS}"))
+        rest = ", …" if len(there) > _MOST_NAMED else ""
+        held = f"{', '.join(there[:_MOST_NAMED]) or 'no campaign with results'}{rest}"
+        raise InputError(
+            f"{text}: is not there; allowed: {ALLOWED}; {results} has {held}{nearest(text, there)}"
+        )
     if not (given / _RUNS).is_file():
         raise InputError(
             f"{given}: has no {_RUNS}, which Snakemake's target `tables` makes; allowed: {ALLOWED}"
         )
     facts = given.parent.parent / "campaigns" / f"{given.name}{SUFFIX}"
     return _of_folder(given, str(given), facts)
+
+
+def _name_in(file: Path) -> str:
+    """Return the name that a campaign file gives; in words where it has none."""
+    return str(read_yaml(file).get("name", "<campaign>"))
 
 
 def _of_folder(folder: Path, place: str, facts: Path) -> Source:

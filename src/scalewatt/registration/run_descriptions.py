@@ -90,7 +90,9 @@ def _beside(path: Path) -> list[Description]:
     if file is None:
         names = " or ".join(dict.fromkeys(str(c) for c in _candidates(path) if c != path))
         allowed = f"{names}, or a row of --table" if names else "a row of --table"
-        raise InputError(f"{path}: is not described; allowed: {allowed}")
+        raise InputError(
+            f"{path}: is not described; allowed: {allowed}; docs/register.md says what it holds"
+        )
     content = read_yaml(file)
     rows = [(str(file), content)]
     if "runs" in content:
