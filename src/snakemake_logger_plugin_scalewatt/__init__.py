@@ -22,6 +22,8 @@ _OF_JOBS = {LogEvent.JOB_INFO, LogEvent.SHELLCMD, LogEvent.GROUP_INFO, LogEvent.
 """Events that a dry run's table stands for, or that tell nothing of what would be done."""
 _POINTER = "\n    (check individual jobs above for details)"
 """Snakemake's, where the jobs are shown."""
+_REPORT = "report"
+"""The rule whose output the end of a run names: the page that has all results."""
 _FAILURES = {LogEvent.ERROR, LogEvent.JOB_ERROR, LogEvent.GROUP_ERROR}
 
 
@@ -32,6 +34,7 @@ class LogHandler(LogHandlerBase):
         self._started = time.monotonic()
         self._done = 0
         self._total: int | None = None
+        self._report: str | None = None
         self._dry_run = DryRun()
         self._told_stats = False
         settings = self.common_settings
@@ -70,13 +73,16 @@ class LogHandler(LogHandlerBase):
             stats = getattr(record, "stats", None) or {}
             self._total = stats.get("total", self._total)
         elif event == LogEvent.JOB_INFO:
+            if getattr(record, "rule_name", None) == _REPORT:
+                self._report = next(iter(getattr(record, "output", None) or []), None)
             message = getattr(record, "rule_msg", None)
             if message:
                 self._print(f"{self._elapsed()}  {self._count()}  {message}")
         elif event == LogEvent.PROGRESS:
             self._done, self._total = record.done, record.total  # type: ignore[attr-defined]
             if self._done == self._total:
-                self._print(f"{self._elapsed()}  {self._count()}  done")
+                made = f": {self._report}" if self._report else ""
+                self._print(f"{self._elapsed()}  {self._count()}  done{made}")
         elif record.getMessage().startswith("Nothing to be done"):
             self._print("Nothing to do: all is there and up to date.")
         elif event in _FAILURES or record.levelno >= logging.WARNING:

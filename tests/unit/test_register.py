@@ -742,6 +742,22 @@ def test_one_table_describes_many_runs_whatever_its_format(place: Place) -> None
         assert place.done("--table", place.folder / name).count("already there") == 2
 
 
+def test_of_many_runs_the_first_few_are_told_and_a_count(place: Place) -> None:
+    table = place.folder / "t.yaml"
+    rows = [described(path=f"{number:02}.hdf5") for number in range(21)]
+    for number, row in enumerate(rows):
+        place.perun(row["path"], watts=200.0 + number)
+    table.write_text(yaml.safe_dump({"runs": rows}))
+    first = [f"registered: {ONE} repeat {n} ({place.folder}/{n - 1:02}.hdf5)" for n in range(1, 6)]
+    lines = place.done("--table", table).splitlines()
+    assert lines[:6] == [*first, "registered: … and 16 more, 21 in all"]
+    assert "registered: " not in "".join(lines[6:]) and "snakemake" in lines[-1]
+    assert len(place.runs()) == 21
+    assert "already there: … and 16 more, 21 in all" in place.done("--table", table)
+    table.write_text(yaml.safe_dump({"runs": rows[:20]}))
+    assert place.done("--table", table).count("already there: ") == 20
+
+
 def test_with_paths_a_table_gives_their_rows_and_yaml_the_rest(place: Place) -> None:
     place.perun("a.hdf5")
     place.perun("b.hdf5", gpus=2)

@@ -50,7 +50,7 @@ if not (CAMPAIGN.imported and came_with([MANIFEST])):
         message:
             "manifest of tables and figures"
         shell:
-            "scalewatt manifest --results {RESULTS:q}"
+            "scalewatt manifest --results {RESULTS:q} > /dev/null"
 
 
 # --- one run, repeated ------------------------------------------------------------------------------
