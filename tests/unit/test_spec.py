@@ -62,7 +62,7 @@ def test_a_spec_says_what_a_run_is() -> None:
         "updates_per_epoch": 7,
         "updates": 35,
         "protocol": "corrected",
-        "epochs": 4,
+        "epochs": 5,
         "seed": 0,
         "sampling_period_s": 0.5,
         "initial_weights": None,
