@@ -7,6 +7,7 @@
 # make gpu-study   what a sample costs on this machine's GPU, by batch size, precision, loader, …; make
 #                  gpu-check   whether all that uses a GPU works; make gpu-speed   speed and energy beside
 #                  others' code. Each takes ARGS=--rehearse, which tries it on the CPU (docs/one-gpu.md)
+# make docs   the documentation as a site, in site/
 # make setup  only the environment, .venv     make clean  remove results, never data or .venv
 
 PYTHON ?= python3.11
@@ -17,7 +18,7 @@ export PATH := $(BIN):$(PATH)
 # Some containers set it; then every command would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo paper-simulated gpu-study gpu-check gpu-speed test test-cluster test-nightly test-versions lint clean lock
+.PHONY: setup demo paper-simulated gpu-study gpu-check gpu-speed test test-cluster test-nightly test-versions lint docs clean lock
 
 setup: $(READY)
 
@@ -34,13 +35,13 @@ $(READY): envs/lock.txt pyproject.toml
 
 # One demo at a time. A demo whose Snakemake was killed leaves its lock and .demo.killed behind;
 # any other lock belongs to a Snakemake at work.
-# Figures 5 and 4 come first, so that the first ones do not wait for the last training.
+# Figure 5 comes first: two trainings suffice for it.
 demo: $(READY)
 	@exec 9>.demo.lock; \
 	flock -n 9 || { echo "Another demo runs in this folder; waiting for it."; flock 9; }; \
 	if [ -e .demo.killed ]; then snakemake --profile profiles/local --unlock >/dev/null 2>&1; fi; \
 	touch .demo.killed; \
-	snakemake --profile profiles/local all --prioritize figure5 figure4; \
+	snakemake --profile profiles/local all --prioritize figure5; \
 	code=$$?; [ $$code -ge 128 ] || rm -f .demo.killed; [ $$code = 0 ] && \
 	$(MAKE) --no-print-directory $(DEMO)/snakemake-report.html && \
 	echo && echo "Report:  $(DEMO)/report.html" && \
@@ -94,6 +95,12 @@ lint: $(READY)
 	@ruff format --check src tests
 	@snakefmt --check Snakefile workflow
 	@mypy
+
+# The documentation as a site, from README.md and docs/, without network.
+docs: $(READY)
+	@python .ci/site/lay_out.py work/docs
+	@zensical build --clean --strict
+	@echo "Documentation: site/index.html"
 
 # Results and unfinished work; never data or the environment.
 clean:

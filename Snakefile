@@ -70,7 +70,7 @@ rule all:
         rules.figures.input,
         TABLE1,
         rules.tables.input,
-        rules.claims.input,
+        RESULT_SET.claims_files,
         PLANNED,
         PREDICTED,
         rules.run_pages.input,

@@ -52,11 +52,11 @@ LEAST_SAMPLES = 1_000_000
 """Of a traced run: a sample a second of every device, and more where that is less than this."""
 
 
-def make(results: Path, traced: set[str]) -> int:
+def make(results: Path, traced: set[str], campaign_file: Path = ROOT / "config.yaml") -> int:
     """Make all runs below `results`, power traces of `traced` configurations, and what idle probes
     leave; how many runs there are. The campaign that draws it needs the key idle_probe."""
     cluster = load_cluster(ROOT / "profiles/horeka/cluster.yaml")
-    campaign = load_campaign(ROOT / "config.yaml", cluster)
+    campaign = load_campaign(campaign_file, cluster)
     runs = list(campaign.runs())
     for run in runs:
         spec = run_spec(campaign, run.configuration.id, run.repeat)

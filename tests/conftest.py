@@ -23,9 +23,12 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
-# A shell ignores Ctrl-C for what it runs in the background, and so would the processes of tests.
+# A shell ignores Ctrl-C for what it runs in the background, nohup a hang-up, and so would the processes
+# of tests.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)

@@ -53,11 +53,12 @@ def report(
     validation_loss: float | None = None,
     train_metric: float | None = None,
     learning_rate: float | None = None,
+    train_s: float | None = None,
 ) -> None:
     """Report the results of an epoch (from 0); of several reports, the last one counts.
 
-    `samples` and `updates` are those of this epoch over all ranks. What is not a finite number is
-    taken for unknown.
+    `samples` and `updates` are those of this epoch over all ranks, `train_s` is the time that it
+    trained. What is not a finite number is taken for unknown.
     """
     numbers = {
         "metric": metric,
@@ -65,6 +66,7 @@ def report(
         "validation_loss": validation_loss,
         "train_metric": train_metric,
         "learning_rate": learning_rate,
+        "train_s": train_s,
     }
     counts = {"samples": samples, "updates": updates}
     _append(

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.accounting.trace_writer import TraceCollector
+from scalewatt.energies.traces.trace_writer import TraceCollector
 from scalewatt.energies.views.any_recording import AccountsOfPath, Powers, accounts_of
 from scalewatt.energies.views.describe import description
 from scalewatt.energies.views.device_rows import device_rows

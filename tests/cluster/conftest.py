@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from minislurm import MiniSlurm, missing
+
+sys.path.append(
+    str(Path(__file__).parents[1] / "workflow")
+)  # what tests of workflows have in common
 
 
 @pytest.fixture(scope="session")

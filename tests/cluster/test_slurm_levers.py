@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -18,16 +17,10 @@ from mini_node import wait_for
 from mini_project import DEVICES, HERE, MiniProject, exported
 from minislurm import MiniSlurm
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.cluster,
-    pytest.mark.larger,
-    pytest.mark.timeout(1200),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1200)]
 
-LARGER = "SCALEWATT_NIGHTLY" in os.environ
-CLOCKS = (705, 1005, 1155, 1275, 1410) if LARGER else (705, 1005, 1410)
-EPOCHS, REPEATS = 2, 3 if LARGER else 2
+CLOCKS = (705, 1005, 1155, 1275, 1410)
+EPOCHS, REPEATS = 2, 3
 PROGRAMS = ("scalewatt.execution.rank", "governed.py", "scalewatt.cli")
 
 
@@ -41,10 +34,6 @@ IGNORED = (configuration(1, 1005), 2)
 
 def project_on(slurm: MiniSlurm, folder: Path) -> MiniProject:
     project = MiniProject.on(slurm, folder / "project", HERE / "levers.yaml")
-    every = "repeats: 3\n    gpu_clock_mhz: [705, 1005, 1155, 1275, 1410]"
-    project.edit(
-        "campaigns/mini.yaml", every, f"repeats: {REPEATS}\n    gpu_clock_mhz: {list(CLOCKS)}"
-    )
     (folder / "settings").mkdir()
     (project.path / "scripts").mkdir()
     (project.path / "scripts" / "governed.py").write_text(SCRIPT)

@@ -15,80 +15,80 @@ def series(name: str, **values: Any) -> Edits:
 # what was given, and what the message must name: key, value, what is allowed
 GEOMETRY = {
     "a global batch that does not divide": (
-        series("resnet50-full-gbs128", gpus=[2, 3]),
-        ["series.resnet50-full-gbs128.global_batch_size", "128", "3 GPUs", "allowed", "1, 2"],
+        series("resnet50-full-gbs32", gpus=[2, 3]),
+        ["series.resnet50-full-gbs32.global_batch_size", "32", "3 GPUs", "allowed", "1, 2"],
     ),
     "a GPU count that does not fit the nodes": (
-        series("resnet50-full-lbs64", gpus=[1, 2, 6]),
-        ["series.resnet50-full-lbs64.gpus", "6", "nodes of 4", "up to 4", "multiple of 4"],
+        series("resnet50-full-lbs16", gpus=[1, 2, 6]),
+        ["series.resnet50-full-lbs16.gpus", "6", "nodes of 4", "up to 4", "multiple of 4"],
     ),
     "more GPUs than the device has": (
-        series("resnet50-full-lbs64", device="a100", gpus=[512]),
-        ["series.resnet50-full-lbs64.gpus", "512", "a100", "at most 256"],
+        series("resnet50-full-lbs16", device="a100", gpus=[512]),
+        ["series.resnet50-full-lbs16.gpus", "512", "a100", "at most 256"],
     ),
     "a local batch above the known limit": (
-        series("resnet50-full-lbs64", local_batch_size=2048),
-        ["series.resnet50-full-lbs64", "local batch size", "2048", "at most 1024"],
+        series("resnet50-full-lbs16", local_batch_size=2048),
+        ["series.resnet50-full-lbs16", "local batch size", "2048", "at most 1024"],
     ),
     "a global batch whose local one is above the known limit": (
-        series("resnet50-full-gbs64", global_batch_size=4096),
-        ["series.resnet50-full-gbs64", "batch size", "4096", "at 1 GPU", "at most 1024"],
+        series("resnet50-full-gbs16", global_batch_size=4096),
+        ["series.resnet50-full-gbs16", "batch size", "4096", "at 1 GPU", "at most 1024"],
     ),
     "a local batch above the limit of one phase": (
         series("fourcastnet-finetune-lbs4", device="h100", local_batch_size=8, gpus=[4]),
         ["fourcastnet-finetune-lbs4", "8", "h100", "fourcastnet.finetune", "at most 4"],
     ),
     "both batch sizes": (
-        series("resnet50-full-lbs64", global_batch_size=128),
-        ["series.resnet50-full-lbs64", "local_batch_size and global_batch_size", "either"],
+        series("resnet50-full-lbs16", global_batch_size=128),
+        ["series.resnet50-full-lbs16", "local_batch_size and global_batch_size", "either"],
     ),
     "neither batch size": (
-        series("resnet50-full-lbs64", local_batch_size=DELETE),
-        ["series.resnet50-full-lbs64", "no batch size", "local_batch_size", "global_batch_size"],
+        series("resnet50-full-lbs16", local_batch_size=DELETE),
+        ["series.resnet50-full-lbs16", "no batch size", "local_batch_size", "global_batch_size"],
     ),
     "more than the whole dataset": (
-        series("resnet50-scaled-gbs64", gpus=[1, 2, 4]),
-        ["series.resnet50-scaled-gbs64.dataset_fraction", "n/2", "4 GPUs", "at most 1"],
+        series("resnet50-scaled-gbs16", gpus=[1, 2, 4]),
+        ["series.resnet50-scaled-gbs16.dataset_fraction", "n/2", "4 GPUs", "at most 1"],
     ),
     "a fixed fraction above 1": (
-        series("resnet50-full-lbs64", dataset_fraction="3/2"),
-        ["series.resnet50-full-lbs64.dataset_fraction", "3/2", "at most 1"],
+        series("resnet50-full-lbs16", dataset_fraction="3/2"),
+        ["series.resnet50-full-lbs16.dataset_fraction", "3/2", "at most 1"],
     ),
     "a part of whole years": (
         series("fourcastnet-pretrain-lbs4", dataset_fraction="n/4"),
         ["series.fourcastnet-pretrain-lbs4.dataset_fraction", "n/4", "allowed: 1"],
     ),
     "a fraction that leaves no sample for a GPU": (
-        series("resnet50-full-lbs64", dataset_fraction="1/1000"),
-        ["series.resnet50-full-lbs64.dataset_fraction", "1 training samples", "at least one"],
+        series("resnet50-full-lbs16", dataset_fraction="1/1000"),
+        ["series.resnet50-full-lbs16.dataset_fraction", "0 training samples", "at least one"],
     ),
     "two series that disagree on the seeds": (
-        series("resnet50-full-gbs128", seeds="varied"),
+        series("resnet50-full-gbs32", seeds="varied"),
         [
-            "series.resnet50-full-gbs128.seeds: varied",
-            "series.resnet50-full-lbs64",
+            "series.resnet50-full-gbs32.seeds: varied",
+            "series.resnet50-full-lbs16",
             "same",
-            "resnet50-local-n002-lbs0064-full",
+            "resnet50-local-n002-lbs0016-full",
             "allowed",
         ],
     ),
     "varied seeds beyond the largest": (
         {
-            **series("resnet50-scaled-gbs128", repeats=3, seeds="varied", gpus=[1]),
+            **series("resnet50-scaled-gbs32", repeats=3, seeds="varied", gpus=[1]),
             ("seed",): 4294967294,
         },
-        ["series.resnet50-scaled-gbs128.seeds", "4294967296", "at most 4294967293"],
+        ["series.resnet50-scaled-gbs32.seeds", "4294967296", "at most 4294967293"],
     ),
     "seeds of another word": (
-        series("resnet50-full-lbs64", seeds="different"),
-        ["series.resnet50-full-lbs64.seeds", "different", "same", "varied"],
+        series("resnet50-full-lbs16", seeds="different"),
+        ["series.resnet50-full-lbs16.seeds", "different", "same", "varied"],
     ),
     "two series that disagree on the repeats": (
-        series("resnet50-full-gbs128", repeats=2),
+        series("resnet50-full-gbs32", repeats=2),
         [
-            "series.resnet50-full-gbs128.repeats: 2",
-            "series.resnet50-full-lbs64 asks for 1",
-            "resnet50-local-n002-lbs0064-full",
+            "series.resnet50-full-gbs32.repeats: 2",
+            "series.resnet50-full-lbs16 asks for 1",
+            "resnet50-local-n002-lbs0016-full",
             "the same number",
         ],
     ),
@@ -101,25 +101,25 @@ GEOMETRY = {
         ["fourcastnet-finetune-lbs4", "fourcastnet.pretrain-local-n001-lbs0004-full", "2 repeats"],
     ),
     "a last batch of one small image": (
-        series("resnet50-full-lbs64", local_batch_size=718),
+        series("resnet50-full-lbs16", local_batch_size=447),
         [
-            "series.resnet50-full-lbs64",
-            "1437 per GPU in batches of 718",
-            "image_size 32",
+            "series.resnet50-full-lbs16",
+            "448 per GPU in batches of 447",
+            "image_size 16",
             "allowed",
         ],
     ),
     "batches of one small image": (
-        series("resnet50-full-lbs64", local_batch_size=1),
-        ["series.resnet50-full-lbs64", "one image", "batches of 1"],
+        series("resnet50-full-lbs16", local_batch_size=1),
+        ["series.resnet50-full-lbs16", "one image", "batches of 1"],
     ),
     "patches that do not fit the grid": (
         {("models", "fourcastnet.pretrain", "patch_size"): 5},
         ["patch_size 5", "[32, 64]", "divisor of both"],
     ),
     "more processes than the one machine is for": (
-        series("resnet50-full-lbs64", gpus=[1, 8]),
-        ["series.resnet50-full-lbs64.gpus", "8", "local", "at most 4"],
+        series("resnet50-full-lbs16", gpus=[1, 8]),
+        ["series.resnet50-full-lbs16.gpus", "8", "local", "at most 4"],
     ),
     "more scans than there are": (
         {("datasets", "scans", "train_samples"): 5000},
@@ -141,53 +141,53 @@ UNKNOWN = {
         ["unknown key 'sampling_period'", "allowed", "did you mean 'sampling_period_s'?"],
     ),
     "a key of a series": (
-        series("resnet50-full-lbs64", repeat=5),
-        ["series.resnet50-full-lbs64", "'repeat'", "did you mean 'repeats'?"],
+        series("resnet50-full-lbs16", repeat=5),
+        ["series.resnet50-full-lbs16", "'repeat'", "did you mean 'repeats'?"],
     ),
     "a key of a model": (
         {("models", "resnet50", "epoch"): 5},
         ["models.resnet50", "'epoch'", "did you mean 'epochs'?"],
     ),
     "a key of a series' settings": (
-        series("resnet50-full-lbs64", settings={"momentun": 0.8}),
-        ["series.resnet50-full-lbs64.settings", "'momentun'", "did you mean 'momentum'?"],
+        series("resnet50-full-lbs16", settings={"momentun": 0.8}),
+        ["series.resnet50-full-lbs16.settings", "'momentun'", "did you mean 'momentum'?"],
     ),
     "a setting of another model": (
-        series("resnet50-full-lbs64", settings={"patch_size": 4}),
-        ["series.resnet50-full-lbs64.settings", "'patch_size'", "allowed", "momentum"],
+        series("resnet50-full-lbs16", settings={"patch_size": 4}),
+        ["series.resnet50-full-lbs16.settings", "'patch_size'", "allowed", "momentum"],
     ),
     "a key of a dataset": (
         {("datasets", "scans", "class"): 10},
         ["datasets.scans", "'class'", "did you mean 'classes'?"],
     ),
     "a figure": (
-        {("figures", "figure8"): {"series": ["resnet50-full-lbs64"]}},
+        {("figures", "figure8"): {"series": ["resnet50-full-lbs16"]}},
         ["figures", "'figure8'", "allowed", "table1", "did you mean 'figure"],
     ),
     "a key of a figure": (
-        {("figures", "figure2"): {"serie": ["resnet50-full-lbs64"]}},
+        {("figures", "figure2"): {"serie": ["resnet50-full-lbs16"]}},
         ["figures.figure2", "'serie'", "did you mean 'series'?"],
     ),
     "a key that is a number": ({(1,): 1}, ["unknown key '1'", "allowed"]),
     "a model": (
-        series("resnet50-full-lbs64", model="resnet5"),
-        ["series.resnet50-full-lbs64.model", '"resnet5"', "allowed", "did you mean 'resnet50'?"],
+        series("resnet50-full-lbs16", model="resnet5"),
+        ["series.resnet50-full-lbs16.model", '"resnet5"', "allowed", "did you mean 'resnet50'?"],
     ),
     "an entry of models": (
         {("models", "fourcastnet.pretrian"): {"dataset": "waves"}},
         ["models", "'fourcastnet.pretrian'", "did you mean 'fourcastnet.pretrain'?"],
     ),
     "a device": (
-        series("resnet50-full-lbs64", device="a10"),
-        ["series.resnet50-full-lbs64.device", "'a10'", "h100", "did you mean 'a100'?"],
+        series("resnet50-full-lbs16", device="a10"),
+        ["series.resnet50-full-lbs16.device", "'a10'", "allowed: a100, h100", "add 'a10' to"],
     ),
     "a phase": (
         series("fourcastnet-pretrain-lbs4", phase="pretrian"),
         ["series.fourcastnet-pretrain-lbs4.phase", '"pretrian"', "did you mean 'pretrain'?"],
     ),
     "a phase that the model has not": (
-        series("resnet50-full-lbs64", phase="pretrain"),
-        ["series.resnet50-full-lbs64.phase", "'pretrain'", "resnet50", "allowed: train"],
+        series("resnet50-full-lbs16", phase="pretrain"),
+        ["series.resnet50-full-lbs16.phase", "'pretrain'", "resnet50", "allowed: train"],
     ),
     "no phase where there are two": (
         series("fourcastnet-pretrain-lbs4", phase=DELETE),
@@ -198,8 +198,8 @@ UNKNOWN = {
         ["'scan'", "allowed: scans, waves", "did you mean 'scans'?"],
     ),
     "a dataset in the settings of a series": (
-        series("resnet50-full-lbs64", settings={"dataset": "imagenet"}),
-        ["series.resnet50-full-lbs64", "'imagenet'", "allowed: scans, waves"],
+        series("resnet50-full-lbs16", settings={"dataset": "imagenet"}),
+        ["series.resnet50-full-lbs16", "'imagenet'", "allowed: scans, waves"],
     ),
     "a dataset of another model": (
         {("models", "resnet50", "dataset"): "waves"},
@@ -207,19 +207,19 @@ UNKNOWN = {
     ),
     "a model without an entry": (
         {("models", "resnet50"): DELETE},
-        ["series.resnet50-full-lbs64", "models", "'resnet50'"],
+        ["series.resnet50-full-lbs16", "models", "'resnet50'"],
     ),
     "a series in a figure": (
-        {("figures", "figure2", "series"): ["resnet50-full-lbs46"]},
-        ["figures.figure2", "'resnet50-full-lbs46'", "did you mean 'resnet50-full-lbs64'?"],
+        {("figures", "figure2", "series"): ["resnet50-full-lbs61"]},
+        ["figures.figure2", "'resnet50-full-lbs61'", "did you mean 'resnet50-full-lbs16'?"],
     ),
     "a series in Table 1": (
-        {("figures", "table1", "points"): [{"series": "resnet50-ful-lbs64", "gpus": 1}]},
-        ["figures.table1", "'resnet50-ful-lbs64'", "did you mean 'resnet50-full-lbs64'?"],
+        {("figures", "table1", "points"): [{"series": "resnet50-ful-lbs16", "gpus": 1}]},
+        ["figures.table1", "'resnet50-ful-lbs16'", "did you mean 'resnet50-full-lbs16'?"],
     ),
     "a point in a figure": (
-        {("figures", "figure5", "points"): [{"series": "resnet50-full-lbs64", "gpus": 8}]},
-        ["figures.figure5", "series.resnet50-full-lbs64", "8 GPUs", "allowed: 1, 2, 4"],
+        {("figures", "figure5", "points"): [{"series": "resnet50-full-lbs16", "gpus": 8}]},
+        ["figures.figure5", "series.resnet50-full-lbs16", "8 GPUs", "allowed: 1, 2, 4"],
     ),
     "a protocol": (
         {("protocol",): "papers"},
@@ -247,29 +247,29 @@ VALUES = {
         ["models.resnet50", "missing key 'dataset'"],
     ),
     "one GPU count instead of a list": (
-        series("resnet50-full-lbs64", gpus=4),
-        ["series.resnet50-full-lbs64.gpus", "4", "array"],
+        series("resnet50-full-lbs16", gpus=4),
+        ["series.resnet50-full-lbs16.gpus", "4", "array"],
     ),
-    "no GPU count": (series("resnet50-full-lbs64", gpus=[]), ["series.resnet50-full-lbs64.gpus"]),
+    "no GPU count": (series("resnet50-full-lbs16", gpus=[]), ["series.resnet50-full-lbs16.gpus"]),
     "zero GPUs": (
-        series("resnet50-full-lbs64", gpus=[0]),
-        ["series.resnet50-full-lbs64.gpus[0]", "0 is too small", "1 or more"],
+        series("resnet50-full-lbs16", gpus=[0]),
+        ["series.resnet50-full-lbs16.gpus[0]", "0 is too small", "1 or more"],
     ),
     "a GPU count twice": (
-        series("resnet50-full-lbs64", gpus=[1, 1]),
-        ["series.resnet50-full-lbs64.gpus"],
+        series("resnet50-full-lbs16", gpus=[1, 1]),
+        ["series.resnet50-full-lbs16.gpus"],
     ),
     "a batch size in quotes": (
-        series("resnet50-full-lbs64", local_batch_size="64"),
-        ["series.resnet50-full-lbs64.local_batch_size", '"64"', "integer"],
+        series("resnet50-full-lbs16", local_batch_size="16"),
+        ["series.resnet50-full-lbs16.local_batch_size", '"16"', "integer"],
     ),
     "a batch of nothing": (
-        series("resnet50-full-lbs64", local_batch_size=0),
-        ["series.resnet50-full-lbs64.local_batch_size", "0 is too small", "1 or more"],
+        series("resnet50-full-lbs16", local_batch_size=0),
+        ["series.resnet50-full-lbs16.local_batch_size", "0 is too small", "1 or more"],
     ),
     "no repeats": (
-        series("resnet50-full-lbs64", repeats=0),
-        ["series.resnet50-full-lbs64.repeats", "0 is too small", "1 or more"],
+        series("resnet50-full-lbs16", repeats=0),
+        ["series.resnet50-full-lbs16.repeats", "0 is too small", "1 or more"],
     ),
     "a learning rate of 0": (
         {("models", "resnet50", "base_learning_rate"): 0},
@@ -280,24 +280,24 @@ VALUES = {
         ["models.resnet50.momentum", "1 is too large", "less than 1"],
     ),
     "a dataset fraction as a decimal": (
-        series("resnet50-full-lbs64", dataset_fraction=0.5),
-        ["series.resnet50-full-lbs64.dataset_fraction", "0.5", "n/256"],
+        series("resnet50-full-lbs16", dataset_fraction=0.5),
+        ["series.resnet50-full-lbs16.dataset_fraction", "0.5", "n/256"],
     ),
     "a dataset fraction of n/0": (
-        series("resnet50-full-lbs64", dataset_fraction="n/0"),
-        ["series.resnet50-full-lbs64.dataset_fraction", '"n/0"', "n/256"],
+        series("resnet50-full-lbs16", dataset_fraction="n/0"),
+        ["series.resnet50-full-lbs16.dataset_fraction", '"n/0"', "n/256"],
     ),
     "a GPU count with a decimal point": (
-        series("resnet50-full-lbs64", gpus=[1.0, 2.0]),
-        ["series.resnet50-full-lbs64.gpus[0]", "1.0", "integer"],
+        series("resnet50-full-lbs16", gpus=[1.0, 2.0]),
+        ["series.resnet50-full-lbs16.gpus[0]", "1.0", "integer"],
     ),
     "a local batch size with a decimal point": (
-        series("resnet50-full-lbs64", local_batch_size=64.0),
-        ["series.resnet50-full-lbs64.local_batch_size", "64.0", "integer"],
+        series("resnet50-full-lbs16", local_batch_size=16.0),
+        ["series.resnet50-full-lbs16.local_batch_size", "16.0", "integer"],
     ),
     "repeats with a decimal point": (
-        series("resnet50-full-lbs64", repeats=2.0),
-        ["series.resnet50-full-lbs64.repeats", "2.0", "integer"],
+        series("resnet50-full-lbs16", repeats=2.0),
+        ["series.resnet50-full-lbs16.repeats", "2.0", "integer"],
     ),
     "epochs with a decimal point": (
         {("models", "resnet50", "epochs"): 5.0},
@@ -316,20 +316,20 @@ VALUES = {
         ["sampling_period_s", "10.5", "10"],
     ),
     "training years in the wrong order": (
-        {("datasets", "waves", "train_years"): [1982, 1979]},
-        ["train_years", "1982", "1979"],
+        {("datasets", "waves", "train_years"): [1980, 1979]},
+        ["train_years", "1980", "1979"],
     ),
     "test years in the wrong order": (
-        {("datasets", "waves", "test_years"): [1985, 1984]},
-        ["test_years", "1985", "1984"],
+        {("datasets", "waves", "test_years"): [1983, 1982]},
+        ["test_years", "1983", "1982"],
     ),
     "validation on years of the training": (
-        {("datasets", "waves", "validation_years"): [1982, 1983]},
-        ["waves", "validation_years", "[1982, 1983]", "train_years [1979, 1982]", "not trained on"],
+        {("datasets", "waves", "validation_years"): [1980, 1981]},
+        ["waves", "validation_years", "[1980, 1981]", "train_years [1979, 1980]", "not trained on"],
     ),
     "a test on years of the training": (
         {("datasets", "waves", "test_years"): [1970, 1979]},
-        ["test_years", "[1970, 1979]", "train_years [1979, 1982]"],
+        ["test_years", "[1970, 1979]", "train_years [1979, 1980]"],
     ),
     "fine-tuning another network than was pre-trained": (
         {("models", "fourcastnet.finetune", "embed_dim"): 128},

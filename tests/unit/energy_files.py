@@ -20,7 +20,7 @@ from scalewatt.energies.accounting.account import account
 from scalewatt.energies.accounting.energy_schema import Accounts
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.totals import EnergyTotals
-from scalewatt.energies.accounting.trace_writer import TraceWriter
+from scalewatt.energies.traces.trace_writer import TraceWriter
 from scalewatt.recordings.record_file import Field, RecordWriter
 
 T0 = 1_795_000_000.0

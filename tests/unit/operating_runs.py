@@ -17,7 +17,7 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_requests import table_definition
 from scalewatt.results.build import write_tables
 
-SERIES = "resnet50-full-lbs64"
+SERIES = "resnet50-full-lbs16"
 CLOCKS = (705, 930, 1005, 1155, 1410)
 GPUS = (1, 2)
 SAMPLES = 5 * 1437
@@ -77,8 +77,9 @@ def made(
 
 
 def table(results: Path, of: Campaign, **facility: float) -> pd.DataFrame:
-    """The figure's table, through its file."""
+    """The figure's table, through its file, of the runs that are there."""
     runs = [[run.configuration.id, run.repeat] for run in of.runs()]
+    runs = [run for run in runs if Path(results, "runs", run[0], str(run[1])).is_dir()]
     definition = table_definition(of, FIGURE, runs) | ({"facility": facility} if facility else {})
     out = results / "tables" / f"{FIGURE}.parquet"
     write_tables(definition, results, out)

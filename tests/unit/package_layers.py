@@ -20,7 +20,7 @@ LAYERS = (
     ("campaign", "provenance", "slurm"),
     ("run_files", "recordings"),
     ("datasets", "monitoring", "scheduling", "events"),
-    ("workloads",),
+    ("workloads", "lightning"),
     ("training", "energies"),
     ("execution", "results"),
     ("tracking", "scaling"),
@@ -28,12 +28,12 @@ LAYERS = (
     ("report", "registration", "targets"),
     ("reproduction",),
     ("archive",),
-    ("doctor",),
+    ("doctor", "comparison"),
     ("gpu_checks", "gpu_study"),
     ("cli",),
 )
 """From the lowest to the highest. A folder imports from lower layers only.
-`events` and `notebooks` are modules."""
+`events`, `lightning` and `notebooks` are modules."""
 
 HEIGHT = {folder: number for number, layer in enumerate(LAYERS) for folder in layer}
 

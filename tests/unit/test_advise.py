@@ -31,7 +31,7 @@ from scalewatt.scaling.planning.advise import (
 )
 from scalewatt.scaling.planning.advise_text import advice_text, without_energy
 
-LINE = "resnet50-local-n001-lbs0064-full"
+LINE = "resnet50-local-n001-lbs0016-full"
 
 
 def settings(
@@ -121,7 +121,7 @@ def test_epochs_of_the_same_executions_have_no_interval_of_their_ratio(tmp_path:
     assert energy_ratio(one, other).low is None
     (found,) = advise([one, other], Limits(slowdown=9.0))
     assert "of both one epoch was measured" in advice_text([found], Limits(slowdown=9.0))
-    larger = replace(other, line=other.line.replace("lbs0064", "lbs0128"))
+    larger = replace(other, line=other.line.replace("lbs0016", "lbs0032"))
     assert energy_ratio(one, larger).low is not None  # other executions
 
 

@@ -13,12 +13,16 @@ import pytest
 from archived import ACCOUNT, Project, content, make_project, manifest
 
 from scalewatt.archive.ro_crate import METADATA
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import own_paths
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.reproduction.manifests import MANIFEST, write_manifest
+from scalewatt.results.build import write_tables
 
+TWO = "resnet50-a100-n002-lbs0256-s0010009"
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
 
 
@@ -209,12 +213,38 @@ def test_tables_that_lack_a_finished_run_are_refused(project: Project) -> None:
     run = project.results / "runs" / FOUR / "1"
     kept = run.rename(project.path / "kept")
     with pytest.raises(
-        InputError, match=rf"runs\.parquet: has, though deleted, 1 run\(s\), first {FOUR}"
+        InputError, match=rf"runs\.parquet: has, though deleted, 1 run, first {FOUR}"
     ):
         project.export()
     kept.rename(run)
     (project.results / "energy" / FOUR / "1.parquet").unlink()
     with pytest.raises(InputError, match=r"1\.parquet: is missing, of a finished run; `snakemake"):
+        project.export()
+
+
+def test_the_way_out_of_a_partial_campaign_waits_for_no_training(project: Project) -> None:
+    (project.results / "tables" / "runs.parquet").unlink()
+    with pytest.raises(
+        InputError, match=r"`snakemake .* tables --config campaign=\S+small\.yaml` makes"
+    ):
+        project.export()
+    run = project.results / "runs" / FOUR / "1"
+    kept = run.rename(project.path / "kept")
+    with pytest.raises(InputError, match=r"small\.yaml results_only=true` makes it"):
+        project.export()
+    kept.rename(run)
+
+
+def test_a_partial_campaign_is_told_how_its_tables_are_made_where_they_lack_a_run(
+    project: Project,
+) -> None:
+    tables = project.results / "tables"
+    definition = {**runs_definition(load_campaign(project.campaign), [[TWO, 1]]), "facility": {}}
+    write_tables(definition, project.results, tables)
+    (project.results / "runs" / TWO / "1").rename(project.path / "kept")
+    with pytest.raises(
+        InputError, match=rf"lacks 1 run, first {FOUR} repeat 1; `snakemake .* results_only=true`"
+    ):
         project.export()
 
 
@@ -225,9 +255,7 @@ def test_files_that_are_not_what_the_manifest_recorded_are_refused_by_name(
     assert project.export("first.zip").exists()
     (project.results / "tables" / "figure2.csv").write_text("edited by hand\n")
     (project.results / "tables" / "runs.csv").unlink()
-    said = (
-        r"2 file\(s\) .*: tables/figure2\.csv, tables/runs\.csv; delete them and `snakemake .* all"
-    )
+    said = r"2 files are not .*: tables/figure2\.csv, tables/runs\.csv; delete them and `snakemake .* all"
     with pytest.raises(InputError, match=said):
         project.export()
     write_manifest(project.results)

@@ -40,27 +40,27 @@ def test_a_campaign_is_refused_for(edits: Edits, words: list[str], refused: Refu
 def test_two_series_must_not_disagree_on_the_validation_set_of_one_configuration(
     refused: Refused,
 ) -> None:
-    # Both take 359 training samples at one GPU, but 90 and 89 for validation.
+    # Both take 121 training samples at one GPU, but 97 and 98 for validation.
     edits = {
-        **series("resnet50-scaled-lbs64", gpus=[1], dataset_fraction="n/4"),
-        **series("resnet50-full-gbs64", gpus=[1], dataset_fraction="359/1437"),
+        **series("resnet50-scaled-lbs16", gpus=[1], dataset_fraction="121/448"),
+        **series("resnet50-full-gbs16", gpus=[1], dataset_fraction="49/180"),
         ("figures",): {},
     }
     message = refused.campaign(edits)
-    for word in ("resnet50-full-gbs64", "resnet50-scaled-lbs64", "lbs0064-s0000359"):
+    for word in ("resnet50-full-gbs16", "resnet50-scaled-lbs16", "lbs0016-s0000121"):
         assert word in message
 
 
 def test_a_whole_dataset_may_be_written_with_a_decimal_point() -> None:
-    name = "resnet50-full-lbs64"
+    name = "resnet50-full-lbs16"
     assert demo(series(name, dataset_fraction=1.0)).configurations == demo().configurations
 
 
 def test_a_last_batch_of_one_larger_image_is_accepted() -> None:
-    name = "resnet50-full-lbs64"
+    name = "resnet50-full-lbs16"
     settings = {("series", name, "settings"): {"image_size": 64}}
-    campaign = demo({**settings, **series(name, local_batch_size=718)})
-    assert campaign.configurations[campaign.series[name].points[1]].updates_per_epoch == 3
+    campaign = demo({**settings, **series(name, local_batch_size=447)})
+    assert campaign.configurations[campaign.series[name].points[1]].updates_per_epoch == 2
 
 
 FILES = {
@@ -237,9 +237,9 @@ def test_a_cluster_file_is_no_campaign(refused: Refused) -> None:
 
 def test_the_given_clusters_limits_count(refused: Refused) -> None:
     limit = ("devices", "local", "max_local_batch_size")
-    path = write_yaml(refused.folder / "c.yaml", edited({limit: {"resnet50": 32}}, LOCAL))
+    path = write_yaml(refused.folder / "c.yaml", edited({limit: {"resnet50": 8}}, LOCAL))
     message = refused.message(DEMO, "--cluster", path)
-    assert "resnet50-full-lbs64" in message and "64" in message and "at most 32" in message
+    assert "resnet50-full-lbs16" in message and "16" in message and "at most 8" in message
 
 
 def test_a_spec_that_is_none_is_refused_by_name(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from scalewatt.energies.integration.stage_intervals import STAGES
 from scalewatt.figures import breakdown as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable
+from scalewatt.figures.output.save_figure import save
 from scalewatt.results.figures.breakdown_table import breakdown, run_parts
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.frames import records, to_frame
@@ -399,8 +400,7 @@ def test_without_a_finished_run_the_figure_states_why() -> None:
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
     table = breakdown_table().slice(0, 36)
     first, second = (
-        style.save(draw("breakdown", table, again=True), tmp_path / name / "breakdown")
-        for name in "ab"
+        save(draw("breakdown", table, again=True), tmp_path / name / "breakdown") for name in "ab"
     )
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()

@@ -222,7 +222,7 @@ def test_ids_of_one_kind_sort_by_gpus(paper: Campaign) -> None:
             assert sorted(ids) == ids
 
 
-def ids_with(name: str = "resnet50-full-lbs64", **values: Any) -> list[str]:
+def ids_with(name: str = "resnet50-full-lbs16", **values: Any) -> list[str]:
     campaign = demo({("series", name, key): value for key, value in values.items()})
     return list(campaign.series[name].points.values())
 
@@ -230,19 +230,19 @@ def ids_with(name: str = "resnet50-full-lbs64", **values: Any) -> list[str]:
 def test_an_id_shows_the_settings_that_depart_from_the_campaigns() -> None:
     settings = {"momentum": 0.8, "crop_scale": [0.25, 1.0], "horizontal_flip": True}
     assert ids_with(settings=settings)[0] == (
-        "resnet50-local-n001-lbs0064-full-crop_scale0.25x1.0-horizontal_fliptrue-momentum0.8"
+        "resnet50-local-n001-lbs0016-full-crop_scale0.25x1.0-horizontal_fliptrue-momentum0.8"
     )
 
 
 def test_an_id_shows_a_protocol_that_departs_from_the_campaigns() -> None:
-    assert ids_with(protocol="paper")[0] == "resnet50-local-n001-lbs0064-full-protocolpaper"
+    assert ids_with(protocol="paper")[0] == "resnet50-local-n001-lbs0016-full-protocolpaper"
 
 
 @pytest.mark.parametrize(
     "values",
     [
-        {"settings": {"momentum": 0.9}},  # the schema's default
-        {"settings": {"base_learning_rate": 0.02, "image_size": 32}},  # the campaign's
+        {"settings": {"weight_decay": 0.0001}},  # the schema's default
+        {"settings": {"momentum": 0.5, "image_size": 16}},  # the campaign's
         {"settings": {}},
         {"protocol": "corrected"},
         {"repeats": 1},
@@ -254,14 +254,14 @@ def test_an_id_shows_a_protocol_that_departs_from_the_campaigns() -> None:
     ids=str,
 )
 def test_an_id_shows_nothing_that_is_as_it_is_anyway(values: dict[str, Any]) -> None:
-    assert ids_with(**values) == list(demo().series["resnet50-full-lbs64"].points.values())
+    assert ids_with(**values) == list(demo().series["resnet50-full-lbs16"].points.values())
 
 
 def test_a_setting_counts_for_its_series_only() -> None:
-    campaign = demo({("series", "resnet50-full-lbs64", "settings"): {"epochs": 7}})
-    assert point(campaign, "resnet50-full-lbs64", 1).epochs == 7
-    assert point(campaign, "resnet50-full-gbs64", 1).epochs == 5
-    assert "epochs" not in point(campaign, "resnet50-full-lbs64", 1).settings
+    campaign = demo({("series", "resnet50-full-lbs16", "settings"): {"epochs": 7}})
+    assert point(campaign, "resnet50-full-lbs16", 1).epochs == 7
+    assert point(campaign, "resnet50-full-gbs16", 1).epochs == 5
+    assert "epochs" not in point(campaign, "resnet50-full-lbs16", 1).settings
 
 
 # --- arithmetic ---------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def test_the_given_clusters_geometry_counts() -> None:
     assert cluster.devices["local"].gpus_per_node == 4
     two = Device("local", gpus_per_node=2, cpus_per_rank=1, cpu={})
     campaign = expand(edited({}), LOCAL, {"local": two})
-    assert point(campaign, "resnet50-full-lbs64", 4).nodes == 2
+    assert point(campaign, "resnet50-full-lbs16", 4).nodes == 2
 
 
 # --- the demo -----------------------------------------------------------------------------------
@@ -367,10 +367,10 @@ def test_the_demo_has_every_rule_of_the_paper_in_small() -> None:
 def test_the_demos_series_share_configurations_at_the_same_points() -> None:
     campaign = demo()
     for first, second, n in [
-        ("resnet50-full-lbs64", "resnet50-full-gbs64", 1),
-        ("resnet50-full-lbs64", "resnet50-full-gbs128", 2),
-        ("resnet50-full-lbs64", "resnet50-scaled-lbs64", 4),
-        ("resnet50-scaled-lbs64", "resnet50-scaled-gbs128", 2),
+        ("resnet50-full-lbs16", "resnet50-full-gbs16", 1),
+        ("resnet50-full-lbs16", "resnet50-full-gbs32", 2),
+        ("resnet50-full-lbs16", "resnet50-scaled-lbs16", 4),
+        ("resnet50-scaled-lbs16", "resnet50-scaled-gbs32", 2),
     ]:
         assert campaign.series[first].points[n] == campaign.series[second].points[n]
 
@@ -388,20 +388,20 @@ def test_a_definition_names_the_configurations_without_runs() -> None:
 def test_a_figures_definition_has_its_series_in_the_order_of_the_legend() -> None:
     definition = table_definition(demo(), "figure3", [])
     assert [s["name"] for s in definition["series"]] == [
-        "resnet50-scaled-lbs64", "resnet50-scaled-gbs64", "resnet50-scaled-gbs128",
+        "resnet50-scaled-lbs16", "resnet50-scaled-gbs16", "resnet50-scaled-gbs32",
     ]  # fmt: skip
     first = definition["series"][0]
     assert (first["dataset_rule"], first["batch_rule"]) == ("scaled", "constant LBS")
     assert definition["series"][1]["batch_rule"] == "constant GBS"
     assert [p["gpus"] for p in first["points"]] == [1, 2, 4]
     quarter = first["points"][0]
-    assert (quarter["dataset_samples"], quarter["samples_per_gpu"]) == (359, 359)
-    assert (quarter["updates_per_epoch"], quarter["updates"]) == (6, 30)
+    assert (quarter["dataset_samples"], quarter["samples_per_gpu"]) == (112, 112)
+    assert (quarter["updates_per_epoch"], quarter["updates"]) == (7, 35)
 
 
 @pytest.mark.parametrize("rule", ["1", "1/1", "1/4"])
 def test_a_fraction_that_does_not_grow_with_the_gpus_is_a_fixed_dataset(rule: str) -> None:
-    edits = {("series", "resnet50-full-lbs64", "dataset_fraction"): 1 if rule == "1" else rule}
+    edits = {("series", "resnet50-full-lbs16", "dataset_fraction"): 1 if rule == "1" else rule}
     definition = table_definition(demo(edits), "figure2", [])
     assert definition["series"][0]["dataset_rule"] == "fixed"
 
@@ -419,9 +419,17 @@ def test_a_profile_that_is_wrong_is_said_and_passed_over(tmp_path, monkeypatch, 
         (tmp_path / "profiles" / name).mkdir(parents=True)
         (tmp_path / "profiles" / name / "cluster.yaml").write_text(text)
     monkeypatch.setattr("scalewatt.campaign.cluster.PROJECT_ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
     assert set(known_devices()) == {"local"}
     assert "scalewatt: skipped: " in (said := capsys.readouterr().err)
     assert "bad/cluster.yaml" in said
+
+
+def test_a_profiles_folder_is_no_cluster_file_but_has_one() -> None:
+    with pytest.raises(
+        InputError, match=r"local: is a folder.* did you mean .*local/cluster\.yaml"
+    ):
+        load_cluster(ROOT / "profiles" / "local")
 
 
 def test_a_cluster_that_is_no_json_is_named_in_one_line() -> None:

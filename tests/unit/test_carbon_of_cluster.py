@@ -115,5 +115,6 @@ def test_the_devices_of_a_profile_count_without_its_file_of_carbon(
     (tmp_path / "profiles").mkdir()
     profile(tmp_path / "profiles" / "other", "none.csv")
     monkeypatch.setattr(cluster_module, "PROJECT_ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
     assert set(known_devices()) == {"local"}
     assert capsys.readouterr().err == ""

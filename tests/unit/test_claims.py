@@ -278,7 +278,7 @@ def test_every_claim_gets_one_verdict_with_a_sentence(of_published: list[Verdict
     [
         "fourcastnet at n = 4",
         "fourcastnet.pretrain-local at n = 4",
-        "resnet50-local-n001-lbs0064-full was not trained",
+        "resnet50-local-n001-lbs0016-full was not trained",
         "local, n = 1: 3",
         "local: 3",
     ],

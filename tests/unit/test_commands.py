@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,12 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.cli import main
 from scalewatt.cli.campaigns import campaign_table
 from scalewatt.common.errors import InputError
-from scalewatt.execution.command_rank import child_environment, how_ended, torchrun_variables
+from scalewatt.execution.command_rank import (
+    child_environment,
+    how_ended,
+    package_folder,
+    torchrun_variables,
+)
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.provenance.versions import Gpu, visible_gpu
 from scalewatt.run_files.work_directory import Job
@@ -290,6 +296,10 @@ WRONG = {
     "no files": (content({"files": []}), ["models.mynet.files"]),
     "an unknown key": (content({"file": "a"}), ["models.mynet: unknown key 'file'", "'files'"]),
     "another kind of workload": (content({"workload": "comand"}), ["'command'?"]),
+    "files missing": (
+        {**content(), "models": {"mynet": {k: v for k, v in ENTRY.items() if k != "files"}}},
+        ["models.mynet: missing key 'files'; expected: what the run depends on, as names"],
+    ),
     "no epochs": (
         {**content(), "models": {"mynet": {k: v for k, v in ENTRY.items() if k != "epochs"}}},
         ["models.mynet", "missing key 'epochs'"],
@@ -374,7 +384,25 @@ class Comm:
 
 def environment(given: dict[str, str], place: dict[str, str] = PLACE) -> dict[str, str]:
     job = Job(make_spec(), "0" * 64, "", Path("/work/run"), 2)
-    return child_environment(given, place, job, Path("/work/run/segment-002.stop"))
+    stop = Path("/work/run/segment-002.stop")
+    return child_environment(given, place, job, stop, Path("/package"))
+
+
+def test_a_script_of_another_environment_finds_scalewatt_and_no_other_package(
+    tmp_path: Path,
+) -> None:
+    for rank in (0, 1, 0):  # again, as in the next segment
+        folder = package_folder(tmp_path, rank, installed=True)
+        assert [path.name for path in folder.iterdir()] == ["scalewatt"]
+    code = "import scalewatt.events, importlib.util as u; print(u.find_spec('pandas'))"
+    found = environment({"PYTHONPATH": ""}, PLACE)["PYTHONPATH"]
+    assert found == "/package"
+    # -S: as an environment that has none of this one's packages
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout == "None\n"
 
 
 def test_a_command_finds_torchruns_variables_and_none_of_mpis() -> None:

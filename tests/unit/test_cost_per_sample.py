@@ -12,9 +12,11 @@ from figure_tables import draw, plotted, texts
 from matplotlib.figure import Figure
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
-from scalewatt.figures import style
+from scalewatt.figures.cost import draw_cost
 from scalewatt.figures.cost.cost_points import compiled_pairs, usual_batch, worded
 from scalewatt.figures.figure_data import drawable
+from scalewatt.figures.output.save_figure import save
+from scalewatt.figures.style import LOG_SCALE
 from scalewatt.results.figures.cost_table import cost_per_sample, with_compiling, with_front
 from scalewatt.results.figures.figure_schema import COST_PER_SAMPLE, COST_PHASES
 from scalewatt.results.tables.frames import records, to_table
@@ -214,6 +216,9 @@ def panels(figure: Figure) -> list[Any]:
     return [axes for part in figure.subfigs for axes in part.axes]
 
 
+RATE_LABEL = f"Samples per second, {LOG_SCALE}"
+
+
 def by_gid(figure: Figure, gid: str) -> list[Any]:
     return [a for axes in panels(figure) for a in axes.get_children() if a.get_gid() == gid]
 
@@ -222,11 +227,11 @@ def by_gid(figure: Figure, gid: str) -> list[Any]:
 def test_each_model_has_its_panels_at_both_widths(tmp_path: Path, width: int) -> None:
     figure = drawn(h100_rows(), width_mm=width)
     labels = [axes.get_xlabel() for axes in panels(figure)]
-    assert labels.count("Samples per second") == 2
+    assert labels.count(RATE_LABEL) == 2
     assert labels.count("Local batch size") == 4
     assert labels.count("Samples since the start") == 2
     assert sum(label.startswith("Energy per sample (J)") for label in labels) == 2
-    assert len(style.save(figure, tmp_path / "cost")) == 3
+    assert len(save(figure, tmp_path / "cost")) == 3
 
 
 def test_every_point_is_where_the_table_has_it() -> None:
@@ -235,7 +240,7 @@ def test_every_point_is_where_the_table_has_it() -> None:
     shown = {
         (round(x, 6), round(y, 6))
         for axes in panels(figure)
-        if axes.get_xlabel() == "Samples per second"
+        if axes.get_xlabel() == RATE_LABEL
         for line in axes.lines
         if str(line.get_gid()).startswith("points-")
         for x, y in zip(*line.get_data(), strict=True)
@@ -269,8 +274,24 @@ def test_the_lines_of_compiling_cross_where_it_has_paid_back() -> None:
 def test_without_compiled_points_or_second_batches_those_panels_are_left_out() -> None:
     figure = drawn([row({"precision": p}, 256, 1000, 500) for p in ("fp32", "bf16")])
     labels = [axes.get_xlabel() for axes in panels(figure)]
-    assert labels == ["Samples per second", "Energy per sample (J), LBS 256"]
+    assert labels == [RATE_LABEL, "Energy per sample (J), LBS 256"]
     assert "Compiling" not in texts(figure)
+
+
+def test_lines_over_batch_sizes_break_where_a_planned_one_is_missing() -> None:
+    ids = {batch: f"resnet50-h100-n001-lbs{batch:04d}-full" for batch in (32, 64, 128, 256, 512)}
+    made = frame([row({"configuration": ids[b]}, b, 1000 + b, 500) for b in ids if b != 128])
+    other = "resnet50-h100-n002-lbs0300-full"  # no point of this line
+    points = [{"configuration": one} for one in (*ids.values(), other)]
+    made.attrs["definition"] = {"series": [{"name": "one", "label": "one", "points": points}]}
+    over = [
+        axes for axes in panels(draw_cost.draw(made)) if axes.get_xlabel() == "Local batch size"
+    ]
+    assert len(over) == 2
+    for axes in over:
+        (line,) = [one for one in axes.lines if str(one.get_gid()).startswith("points-")]
+        assert list(line.get_xdata()) == list(ids)
+        assert [math.isnan(y) for y in line.get_ydata()] == [batch == 128 for batch in ids]
 
 
 def test_a_point_without_energy_is_named_and_not_drawn() -> None:

@@ -44,8 +44,10 @@ from scalewatt.scaling.planning import plan_table, prediction_table
 from scalewatt.training.history import HISTORY_SCHEMA
 
 README = ROOT / "README.md"
-TABLES = ROOT / "docs" / "tables.md"
-DOCUMENTS = [README, *sorted((ROOT / "docs").glob("*.md"))]
+FIRST_CAMPAIGN = ROOT / "docs" / "first-campaign.md"
+TARGETS = ROOT / "docs" / "targets.md"
+TABLES = ROOT / "docs" / "tables"
+DOCUMENTS = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
 SCHEMAS: dict[str, pa.Schema] = {
     "tables/runs.parquet": results_schema.RUNS,
@@ -92,9 +94,20 @@ TYPES = {
 }
 NEVER = "–"
 _ZEUS = ("zeus-v100", "zeus-v100-to-target")
-_MINE = ("batch-study", "first", "mine", "mlperf-v4", "paper-horeka", "pilot", *_ZEUS)
+_MINE = (
+    "batch-study",
+    "first",
+    "first-study",
+    "mine",
+    "mlperf-v4",
+    "my-study",
+    "paper-horeka",
+    "pilot",
+    "vit-study",
+    "vit-study-pilot",
+)
 MADE_BY_THE_USER = (
-    *(f"campaigns/{name}.yaml" for name in _MINE),
+    *(f"campaigns/{name}.yaml" for name in (*_MINE, *_ZEUS)),
     "results/one-gpu-h100/campaign.yaml",
 )
 
@@ -104,21 +117,22 @@ def text(path: Path) -> str:
 
 
 def name(path: Path) -> str:
-    return path.name
+    return str(path.relative_to(ROOT))
 
 
-# --- docs/tables.md -----------------------------------------------------------------------------
+# --- docs/tables --------------------------------------------------------------------------------
 
 
-def sections() -> dict[str, str]:
-    """Heading and body of every section of docs/tables.md."""
-    parts = re.split(r"^## (.+)$", text(TABLES), flags=re.MULTILINE)
-    return {html.unescape(head): body for head, body in zip(parts[1::2], parts[2::2], strict=True)}
+@cache
+def table_pages() -> dict[str, str]:
+    """Heading and body of every page in docs/tables."""
+    pages = [text(path).removeprefix("# ").split("\n", 1) for path in TABLES.glob("*.md")]
+    return {html.unescape(head): body for head, body in pages}
 
 
 def columns(heading: str) -> list[list[str]]:
-    """The cells [column, type, unit, meaning, null] of a section, patterns written out."""
-    body = sections()[heading]
+    """The cells [column, type, unit, meaning, null] of a table's page, patterns written out."""
+    body = table_pages()[heading]
     found = []
     for line in body.splitlines():
         if line.startswith("| `"):
@@ -141,7 +155,22 @@ def test_every_table_of_the_code_is_documented() -> None:
     written = [v for module in modules for v in vars(module).values() if isinstance(v, pa.Schema)]
     documented = list(SCHEMAS.values())
     assert all(any(one is other for other in documented) for one in [*written, EVENTS_SCHEMA])
-    assert set(sections()) == {*SCHEMAS, "Flags"}
+    assert set(table_pages()) == {*SCHEMAS, "Flags"}
+
+
+def test_the_index_of_tables_has_one_line_for_each_page_and_names_its_file() -> None:
+    index = text(ROOT / "docs" / "tables.md")
+    listed = re.findall(r"^\| \[(.+?)\]\(tables/(.+?)\.md\) \| \S", index, flags=re.MULTILINE)
+    assert all(shown == file for shown, file in listed)
+    assert sorted(file for _, file in listed) == sorted(path.stem for path in TABLES.glob("*.md"))
+
+
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.md")), ids=lambda path: path.stem)
+def test_a_page_links_the_tables_that_its_columns_refer_to(path: Path) -> None:
+    """A column that is explained "as in runs" is one click away."""
+    others = {other.stem for other in TABLES.glob("*.md")} - {path.stem}
+    referred = set(re.findall(r"\b[Aa]s in (?:the )?(\w+)", text(path))) & others
+    assert referred <= set(re.findall(r"\]\((\w+)\.md\)", text(path)))
 
 
 @pytest.mark.parametrize("heading", SCHEMAS)
@@ -175,7 +204,7 @@ def test_every_flag_is_documented_and_no_other() -> None:
         given |= set(
             re.findall(r"^[A-Z_]+ = \"(\w+)\"\n\"\"\"Flag of", text(path), flags=re.MULTILINE)
         )
-    documented = re.findall(r"^\| `(\w+)` \|", sections()["Flags"], flags=re.MULTILINE)
+    documented = re.findall(r"^\| `(\w+)` \|", table_pages()["Flags"], flags=re.MULTILINE)
     assert len(given) > 30
     assert sorted(documented) == sorted(given)
 
@@ -192,57 +221,53 @@ def yaml_blocks() -> list[dict[str, Any]]:
 
 
 def example_text() -> str:
-    (found,) = [b for b in blocks(README, "yaml") if "series" in yaml.safe_load(b)]
+    (found,) = [b for b in blocks(FIRST_CAMPAIGN, "yaml") if "series" in yaml.safe_load(b)]
     return found
 
 
 def example() -> Campaign:
-    path = Path("campaigns/batch-study.yaml")
+    path = Path("campaigns/first-study.yaml")
     return expand(yaml.safe_load(example_text()), path, known_devices())
-
-
-def test_the_readme_has_an_example_of_a_campaign() -> None:
-    assert any("series" in content for content in yaml_blocks())
 
 
 @pytest.mark.parametrize("content", yaml_blocks(), ids=lambda content: "+".join(content))
 def test_a_yaml_block_is_valid(content: dict[str, Any]) -> None:
     if "series" in content:
         assert expand(content, README, known_devices()).configurations
-    elif "devices" in content:
-        assert parse_cluster(content, "README.md").devices
     elif {"model", "runs"} & set(content):  # of registered runs, which test_register registers
         assert set(content) <= {*schema("registration")["properties"], "runs"}
     elif {"sensors", "header", "time"} & set(content):  # of a table of samples
         Draft202012Validator(schema("columns")).validate(content)
     else:  # a part of a cluster file
-        part = {**schema("cluster"), "required": []}
+        whole = schema("cluster")
+        device = {**whole["$defs"]["device"], "required": []}
+        part = {**whole, "required": [], "$defs": {**whole["$defs"], "device": device}}
         Draft202012Validator(part).validate(content)
 
 
-def test_configurations_named_in_the_readme_exist() -> None:
+def test_configurations_that_the_worked_example_names_exist() -> None:
     campaigns = [example(), load_campaign(PAPER), load_campaign(DEMO)]
     known = {id_ for campaign in campaigns for id_ in campaign.configurations}
-    named = set(re.findall(r"`([a-z0-9.]+-\w+-n\d{3}-lbs\d{4}[\w.-]*)`", text(README)))
+    named = set(re.findall(r"`([a-z0-9.]+-\w+-n\d{3}-lbs\d{4}[\w.-]*)`", text(FIRST_CAMPAIGN)))
     assert len(named) >= 4
     assert named <= known
 
 
-def test_the_example_shares_the_configuration_that_the_readme_names() -> None:
+def test_the_example_shares_the_configuration_that_its_page_names() -> None:
     shared = "resnet50-local-n002-lbs0032-full"
-    assert f"`{shared}` above belongs to two series" in text(README)
+    assert f"`{shared}` above belongs to two series" in text(FIRST_CAMPAIGN)
     assert len(example().series_of(shared)) == 2
 
 
-def test_bad_input_gives_the_message_that_the_readme_shows(
+def test_bad_input_gives_the_message_that_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    path = Path("campaigns/batch-study.yaml")
+    path = Path("campaigns/first-study.yaml")
     path.parent.mkdir()
     path.write_text(example_text().replace("local_batch_size", "local_batchsize", 1))
     assert main(["campaign", str(path)]) == 1
-    assert capsys.readouterr().err in blocks(README, "text")
+    assert capsys.readouterr().err in blocks(FIRST_CAMPAIGN, "text")
 
 
 def test_the_sizes_of_the_campaigns_are_right() -> None:
@@ -282,8 +307,8 @@ def workflow_rules() -> dict[str, bool]:
     return {rule["name"]: rule["outputs"] > 0 for rule in json.loads(done.stdout)}
 
 
-def targets_in_readme() -> set[str]:
-    body = text(README).split("| target |")[1].split("\n\n")[0]
+def documented_targets() -> set[str]:
+    body = text(TARGETS).split("| target |")[1].split("\n\n")[0]
     cells = re.findall(r"^\| (`.*?) \|", body, flags=re.MULTILINE)
     cells = [
         " ".join(f"`figure{n}`" for n in range(1, 8)) if "…" in cell else cell for cell in cells
@@ -291,17 +316,17 @@ def targets_in_readme() -> set[str]:
     return set(re.findall(r"`(\w+)`", " ".join(cells)))
 
 
-def test_every_make_target_is_in_the_readme_and_no_other() -> None:
+def test_every_make_target_is_documented_and_no_other() -> None:
     makefile = text(ROOT / "Makefile")
     phony = re.search(r"^\.PHONY: (.+)$", makefile, flags=re.MULTILINE)
     assert phony
     assert {words[0] for words in commands("make")} == set(phony[1].split())
 
 
-def test_the_readmes_targets_are_rules_and_no_target_is_left_out() -> None:
+def test_documented_targets_are_rules_and_no_target_is_left_out() -> None:
     rules = workflow_rules()
-    assert targets_in_readme() <= set(rules)
-    assert {rule for rule, has_output in rules.items() if not has_output} <= targets_in_readme()
+    assert documented_targets() <= set(rules)
+    assert {rule for rule, has_output in rules.items() if not has_output} <= documented_targets()
 
 
 @pytest.mark.parametrize("words", commands("snakemake"), ids=" ".join)
@@ -322,12 +347,12 @@ def test_a_snakemake_command_is_right(words: list[str]) -> None:
     assert (ROOT / campaign).exists() or campaign in MADE_BY_THE_USER
 
 
-def test_snakemake_is_shown_with_results_only_another_campaign_and_another_partition() -> None:
+def test_snakemake_is_shown_with_its_limits_another_campaign_and_another_partition() -> None:
     shown = [
         get_argument_parser().parse_args(words).config or [] for words in commands("snakemake")
     ]
     keys = {key for config in shown for key in parse_config(config)}
-    assert keys == {"results_only", "campaign", "devices"}
+    assert keys == {"results_only", "campaign", "devices", "only", "max_gpus"}
 
 
 @pytest.mark.parametrize("words", commands("scalewatt"), ids=" ".join)
@@ -355,6 +380,18 @@ def test_the_citation_is_of_this_version_and_licence() -> None:
     assert citation["authors"] == [{"name": "The scalewatt developers"}]
     assert any("2508.07706" in reference["url"] for reference in citation["references"])
     assert text(ROOT / "LICENSE").startswith("BSD 3-Clause License")
+
+
+# --- continuous integration ---------------------------------------------------------------------
+
+
+def test_the_workflow_on_github_calls_ci_run_and_its_actions_are_pinned() -> None:
+    (job,) = yaml.safe_load(text(ROOT / ".github" / "workflows" / "ci.yml"))["jobs"].values()
+    assert job["steps"][-1] == {"run": ".ci/run"}
+    used = [step["uses"] for step in job["steps"] if "uses" in step]
+    assert used and all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action) for action in used)
+    python = re.search(r"^PYTHON \?= (\S+)$", text(ROOT / "Makefile"), flags=re.MULTILINE)
+    assert python and f"{python[1]}-venv" in job["steps"][0]["run"]
 
 
 # --- links --------------------------------------------------------------------------------------

@@ -160,10 +160,39 @@ def test_the_folder_of_a_runs_recordings_is_enough(tmp_path: Path) -> None:
 def test_a_folder_without_a_recording_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_perun(tmp_path / "other.hdf5", {"n1": NODE})
+    (tmp_path / "app_r1.txt").write_text("a report in words")
     assert main(["energy", str(tmp_path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert str(tmp_path) in line and "expected" in line
+
+
+def test_the_folder_that_perun_writes_to_is_its_one_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "app.hdf5"
+    write_perun(file, {"n1": NODE}, run_id="first", execution_dt="2026-11-18T10:00:00")
+    write_perun(file, {"n1": NODE}, run_id="last")
+    (tmp_path / "app_r1.txt").write_text("a report in words")
+    (tmp_path / "failed_app.hdf5").write_bytes(b"damaged")
+    assert printed(capsys, tmp_path) == printed(capsys, file)
+    assert printed(capsys, "--run", "first", tmp_path) == printed(capsys, "--run", "first", file)
+
+
+def test_several_perun_files_in_a_folder_are_named_one_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a.hdf5", "my app.hdf5"):
+        write_perun(tmp_path / name, {"n1": NODE})
+    assert main(["energy", str(tmp_path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"scalewatt energy {tmp_path}/a.hdf5 '{tmp_path}/my app.hdf5'")
+
+
+def test_a_pattern_that_matches_nothing_is_named_as_such(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["energy", "results/none/runs/*/1"]) == 1
+    assert "results/none/runs/*/1: nothing matches" in capsys.readouterr().err
 
 
 def test_other_files_of_a_call_are_still_read(

@@ -65,6 +65,7 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> subprocess.Complet
 def checkout(tmp_path: Path) -> Path:
     """A copy of envs/, to be changed."""
     shutil.copytree(ENVS, tmp_path / "checkout" / "envs")
+    shutil.copy2(ROOT / "pyproject.toml", tmp_path / "checkout")
     return tmp_path / "checkout"
 
 
@@ -119,9 +120,8 @@ def test_all_environments_have_the_python_of_the_paper_and_the_lock() -> None:
     assert re.search(r"^From: python:3\.11-", (ENVS / "scalewatt.def").read_text(), re.MULTILINE)
 
 
-def test_pyproject_leaves_dependencies_to_the_lock_and_the_lock_can_build_it() -> None:
+def test_the_lock_can_build_the_package() -> None:
     content = pyproject()
-    assert content["project"]["dependencies"] == []
     versions = locked()
     for text in content["build-system"]["requires"]:
         wanted = Requirement(text)
@@ -183,6 +183,15 @@ def test_the_installer_refuses_another_python_and_leaves_the_environment_alone(
     assert done.returncode == 1
     assert "is not Python 3.11, for which envs/lock.txt was made" in done.stderr
     assert (prefix / "scalewatt-environment.json").exists()
+
+
+def test_a_project_without_the_package_is_no_place_to_install_from(checkout: Path) -> None:
+    (checkout / "env" / "bin").mkdir(parents=True)
+    (checkout / "env" / "bin" / "python").symlink_to(sys.executable)
+    (checkout / "pyproject.toml").unlink(missing_ok=True)
+    done = run("envs/install.sh", "env", "analysis", cwd=checkout)
+    assert done.returncode == 1
+    assert "is no checkout of scalewatt; a project that scalewatt init wrote" in done.stderr
 
 
 def test_an_installation_that_fails_is_no_environment(checkout: Path) -> None:

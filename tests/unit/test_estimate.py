@@ -122,9 +122,9 @@ def test_a_measured_energy_is_its_own_interval_and_an_estimates_ends_add_up() ->
     series = [power("CUDA:0_POWER", "gpu", 0, 100), share("CPU_BUSY", 0.5)]
     gpu, cpu, _ = node_kinds("n1", series, powers={"cpu": CPU}, period_s=1, expected_gpus=1)
     whole = tile_window([], (0.0, 10.0))[0]
-    low, high = gpu.bounds_j(whole)
+    _, low, high = gpu.intervals_j(whole)
     assert (low.sum(), high.sum()) == (pytest.approx(1000), pytest.approx(1000))
-    low, high = cpu.bounds_j(whole)
+    _, low, high = cpu.intervals_j(whole)
     assert (low.sum(), high.sum()) == (pytest.approx(1628 / 5.4), pytest.approx(1628 * 5.4))
 
 

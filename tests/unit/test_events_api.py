@@ -236,6 +236,14 @@ def test_declared_samples_stand_in_where_every_epoch_is_reported_without(inside:
     assert [row["samples"] for row in history_rows(inside, spec(), 1)] == [96, 100]
 
 
+def test_an_epochs_throughput_is_known_where_its_samples_and_its_time_are(inside: Path) -> None:
+    events.report(epoch=0, samples=96, train_s=4.0)
+    events.report(epoch=1, train_s=0.0)
+    (first, second) = history_rows(inside, spec(), 1)
+    assert (first["train_s"], first["throughput_samples_per_s"]) == (4.0, 24.0)
+    assert second["samples"] == 100 and second["throughput_samples_per_s"] is None
+
+
 def test_samples_of_epochs_that_were_not_all_reported_stay_unknown(inside: Path) -> None:
     events.report(epoch=1, metric=1.0)
     assert [row["samples"] for row in history_rows(inside, spec(), 1)] == [None]

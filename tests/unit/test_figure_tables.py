@@ -259,14 +259,14 @@ def test_the_overview_is_of_the_campaign_alone(tmp_path: Path) -> None:
     assert json.loads(found.schema.metadata[b"scalewatt"])["missing"] == []
     rows = {(r["series"], r["gpus"]): r for r in found.to_pylist()}
     assert len(rows) == 3 + 2 + 3 + 2
-    scaled = rows["resnet50-scaled-lbs64", 2]
+    scaled = rows["resnet50-scaled-lbs16", 2]
     assert (scaled["dataset_rule"], scaled["batch_rule"]) == ("scaled", "constant LBS")
-    assert (scaled["dataset_samples"], scaled["samples_per_gpu"]) == (718, 359)
-    fixed = rows["resnet50-full-gbs64", 2]
+    assert (scaled["dataset_samples"], scaled["samples_per_gpu"]) == (224, 112)
+    fixed = rows["resnet50-full-gbs16", 2]
     assert (fixed["dataset_rule"], fixed["batch_rule"]) == ("fixed", "constant GBS")
-    assert (fixed["local_batch_size"], fixed["global_batch_size"]) == (32, 64)
-    # 718 samples a rank in batches of 32: 23 updates an epoch, 5 epochs
-    assert (fixed["updates_per_epoch"], fixed["updates"]) == (23, 115)
+    assert (fixed["local_batch_size"], fixed["global_batch_size"]) == (8, 16)
+    # 224 samples a rank in batches of 8: 28 updates an epoch, 5 epochs
+    assert (fixed["updates_per_epoch"], fixed["updates"]) == (28, 140)
 
 
 def test_along_the_overviews_rules_updates_do_what_the_paper_says() -> None:
@@ -477,7 +477,7 @@ WRONG = {
     "no series": ({"figure": "figure2"}, "missing key 'series'"),
     "a series without points": (
         {"figure": "figure2", "series": [{"name": "a", "label": "a"}]},
-        "series[0]: missing key 'points'; allowed: array",
+        "series[0]: missing key 'points'; expected: array",
     ),
     "a PUE in words": ({"facility": {"pue": "high"}, "series": []}, 'facility.pue: "high"'),
     "exclusions without reason": (

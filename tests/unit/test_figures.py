@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -19,7 +20,8 @@ from figure_tables import plotted as plotted_of
 
 from scalewatt.common.errors import InputError
 from scalewatt.figures import style
-from scalewatt.figures.draw_figure import draw_figure
+from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
+from scalewatt.figures.output.save_figure import save
 from scalewatt.figures.prose import (
     abbreviated,
     missing_sentence,
@@ -161,7 +163,7 @@ def test_published_points_are_crossed_markers_without_a_line_beside_ours() -> No
 def test_the_speed_up_has_its_ideal_line_and_powers_of_two_on_both_axes() -> None:
     figure = drawn(2, curve_table(2))
     panel = figure.axes[0]
-    assert panel.get_ylabel() == "Speed-up n0·T(n0)/T(n)"
+    assert panel.get_ylabel() == "Speed-up n₀·T(n₀)/T(n)"
     (ideal,) = lines(figure, "ideal")
     assert all(x == y for x, y in ideal.get_xydata())
     for axis in (panel.xaxis, panel.yaxis):
@@ -184,7 +186,7 @@ def test_a_series_only_speed_up_is_none_and_named_but_drawn_nowhere() -> None:
 
 
 def test_a_speed_up_that_begins_above_one_says_from_where() -> None:
-    assert "Speed-ups from above n = 1: GBS 8192 (n0 = 32)." in words(drawn(2, curve_table(2)))
+    assert "Speed-ups from above n = 1: GBS 8192 (n₀ = 32)." in words(drawn(2, curve_table(2)))
     assert "Speed-ups from" not in words(drawn(2, curve_table(2, small=True)))
 
 
@@ -221,7 +223,72 @@ def test_metrics_of_several_models_share_no_axis() -> None:
 def test_energy_against_gpu_hours_is_log_log() -> None:
     panel = drawn(2, curve_table(2)).axes[3]
     assert (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
-    assert panel.get_xlabel() == "GPU hours (h)"
+    assert panel.get_xlabel() == f"GPU hours (h), {style.LOG_SCALE}"
+    assert panel.get_ylabel() == f"Energy (kWh), {style.LOG_SCALE}"
+
+
+@pytest.mark.parametrize("number", CURVES)
+def test_an_axis_says_that_it_is_logarithmic_unless_powers_of_two_show_it(number: int) -> None:
+    seen = set()
+    for axes in shown_axes(drawn(number, any_table(number))):
+        for axis in (axes.xaxis, axes.yaxis):
+            label, log = " ".join(axis.get_label_text().split()), axis.get_scale() == "log"
+            powers = all(math.log2(tick).is_integer() for tick in axis.get_majorticklocs() if log)
+            assert label.endswith("log scale") == (log and not powers), label
+            seen.add((log, powers))
+    assert len(seen) > 1
+
+
+def without(table: pa.Table, series: str, gpus: int) -> pa.Table:
+    """The table of a campaign in which the runs of one point are excluded; it is defined all the same."""
+    rows = table.to_pylist()
+    names = dict.fromkeys(row["series"] for row in rows)
+    planned = {
+        name: [{"gpus": n} for n in sorted({r["gpus"] for r in rows if r["series"] == name})]
+        for name in names
+    }
+    definition = {"series": [{"name": name, "points": planned[name]} for name in names]}
+    kept = [row for row in rows if (row["series"], row["gpus"]) != (series, gpus)]
+    stored = json.dumps({**metadata(table), "definition": definition}).encode()
+    return pa.Table.from_pylist(kept, schema=table.schema).replace_schema_metadata(
+        {b"scalewatt": stored}
+    )
+
+
+def stretches(figure: Any, panel: str, series: str) -> list[list[float]]:
+    """The x of each unbroken piece of a line; matplotlib breaks one at NaN."""
+    found = []
+    for line in lines(figure, f"points-{panel}-{series}"):
+        assert line.get_linestyle() != "None"
+        piece: list[float] = []
+        for x, y in [*line.get_xydata(), (math.nan, math.nan)]:
+            if math.isnan(x) or math.isnan(y):
+                found += [piece] if piece else []
+                piece = []
+            else:
+                piece.append(float(x))
+    return found
+
+
+@pytest.mark.parametrize("panel", ["A", "B", "C"])
+def test_a_line_breaks_where_a_point_is_excluded(panel: str) -> None:
+    name = "resnet50-full-lbs256"
+    whole = curve_table(2)
+    assert stretches(drawn(2, whole), panel, name) == [[1, 2, 4, 8, 16, 32, 64, 128, 256]]
+    broken = drawn(2, without(whole, name, 8))
+    assert stretches(broken, panel, name) == [[1, 2, 4], [16, 32, 64, 128, 256]]
+    assert stretches(broken, panel, "resnet50-full-gbs256") == [[1, 2, 4, 8, 16]]
+
+
+@pytest.mark.parametrize(("end", "rest"), [(1, [2, 4, 8, 16]), (16, [1, 2, 4, 8])])
+def test_a_line_without_its_first_or_last_point_is_whole(end: int, rest: list[float]) -> None:
+    table = without(curve_table(2), "resnet50-full-gbs256", end)
+    assert stretches(drawn(2, table), "C", "resnet50-full-gbs256") == [rest]
+
+
+def test_a_line_against_gpu_hours_breaks_at_the_same_points() -> None:
+    table = without(curve_table(2), "resnet50-full-gbs256", 4)
+    assert [len(one) for one in stretches(drawn(2, table), "D", "resnet50-full-gbs256")] == [2, 2]
 
 
 def test_error_bars_reach_from_y_low_to_y_high_and_single_runs_have_none() -> None:
@@ -350,14 +417,14 @@ def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
             paths = draw_figure(
                 number, tmp_path / f"{number}.parquet", tmp_path / folder / f"{number}"
             )
-            assert [p.suffix for p in paths] == [".pdf", ".svg", ".png", ".csv"]
+            assert [p.name for p in paths] == [f"{number}{suffix}" for suffix in SUFFIXES]
         written.append({p.name: p.read_bytes() for p in (tmp_path / folder).iterdir()})
         time.sleep(1.1)  # a stored date would differ by now
-    assert written[0] == written[1] and len(written[0]) == 8
+    assert written[0] == written[1] and len(written[0]) == 2 * len(SUFFIXES)
 
 
 def test_text_stays_text_in_svg(tmp_path: Path) -> None:
-    style.save(drawn(2, curve_table(2)), tmp_path / "figure2")
+    save(drawn(2, curve_table(2)), tmp_path / "figure2")
     svg = (tmp_path / "figure2.svg").read_text()
     assert ">Top-1 error (%)</text>" in svg
     assert 'width="510.23622' in svg  # 180 mm in points

@@ -423,7 +423,7 @@ RULES = {"time": {"column": "t"}, "sensors": [SENSOR]}
         ),
         (
             RULES | {"sensors": [{"column": "p", "unit": "W"}]},
-            "missing key 'kind'; allowed: gpu, cpu",
+            "missing key 'kind'; expected: gpu, cpu",
         ),
         (RULES | {"sensors": []}, "sensors"),
         ({"sensors": [SENSOR]}, "with 'time' and 'sensors'"),

@@ -138,6 +138,8 @@ def test_all_that_is_exported_belongs_into_an_archive(sound: Path) -> None:
     for name in (
         "tables/table1.tex",
         "figures/runs/a.b-c-n001/1.svg",
+        "figures/figure2.caption.tex",
+        "figures/figure2.stacked.svg",
         "idle/a100.json",
         "idle/a100/1/probe.json",
         "datasets/imagenet.json",
@@ -327,9 +329,11 @@ def test_of_several_imports_at_a_time_one_wins_and_none_harms_it(
         for _ in range(3)
     ]
     said = [process.communicate(timeout=100)[1].decode() for process in started]
-    assert sorted(process.returncode for process in started) == [0, 1, 1]
+    codes = sorted(process.returncode for process in started)
+    assert codes in ([0, 0, 0], [0, 0, 1], [0, 1, 1])  # one that begins late finds all there
     assert all("Traceback" not in text for text in said), said
-    assert sum("exists already" in text for text in said) == 2, said
+    refusals = sum("exists already" in text or "is empty" in text for text in said)
+    assert refusals == sum(codes), said
     for name, data in content(sound).items():
         if name not in (MANIFEST, METADATA):
             assert (other.path / name).read_bytes() == data, name

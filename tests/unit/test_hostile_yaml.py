@@ -17,7 +17,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import MOST_REPEATED, read_yaml
 from scalewatt.registration.campaign_file import write_campaign
 
-NAME = "resnet50-full-lbs64"
+NAME = "resnet50-full-lbs16"
 
 
 @pytest.fixture

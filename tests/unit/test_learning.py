@@ -20,6 +20,7 @@ from scalewatt.energies.accounting.energy_schema import EPOCHS_SCHEMA
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable
+from scalewatt.figures.output.save_figure import save
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.learning_table import (
     LEARNING,
@@ -385,8 +386,7 @@ def test_origin_scope_and_excluded_runs_are_stated() -> None:
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
     table = learning_table(epochs=2).slice(0, 40)
     first, second = (
-        style.save(draw("learning", table, again=True), tmp_path / name / "learning")
-        for name in "ab"
+        save(draw("learning", table, again=True), tmp_path / name / "learning") for name in "ab"
     )
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()

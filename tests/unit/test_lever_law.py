@@ -24,7 +24,7 @@ CLOCKS = (705, 930, 1005, 1155, 1410)
 
 def spec_at(clock_mhz: float, lever: str = "gpu_clock_mhz") -> RunSpec:
     of = campaign((705,))
-    spec = run_spec(of, "resnet50-local-n002-lbs0064-full-gpuclock705mhz", 1)
+    spec = run_spec(of, "resnet50-local-n002-lbs0016-full-gpuclock705mhz", 1)
     return replace(
         spec, operating_point={lever: float(clock_mhz)}, configuration=f"made-{clock_mhz:g}"
     )

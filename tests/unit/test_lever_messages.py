@@ -56,7 +56,7 @@ def test_fine_tuning_without_weights_names_its_series_as_it_is_written(refused: 
 
 
 def test_two_series_that_disagree_are_named_as_they_are_written(refused: Refused) -> None:
-    other = "resnet50-full-gbs64"
+    other = "resnet50-full-gbs16"
     edits = CLOCKS | {
         ("series", other, "gpu_clock_mhz"): [705, 930],
         ("series", other, "repeats"): 2,
@@ -68,9 +68,9 @@ def test_two_series_that_disagree_are_named_as_they_are_written(refused: Refused
 def test_an_unknown_series_of_a_figure_is_answered_with_those_that_are_written(
     refused: Refused,
 ) -> None:
-    wrong = {("figures", "figure2", "series"): ["resnet50-full-lbs46"]}
+    wrong = {("figures", "figure2", "series"): ["resnet50-full-lbs61"]}
     message = refused.campaign(CLOCKS | wrong)
-    assert f"allowed: {SERIES}, resnet50-full-gbs64," in message and LINE not in message
+    assert f"allowed: {SERIES}, resnet50-full-gbs16," in message and LINE not in message
     assert message.rstrip().endswith(f"did you mean '{SERIES}'?")
     wrong = {("figures", "figure2", "series"): [f"{SERIES}-gpuclock750mhz"]}
     message = refused.campaign(CLOCKS | wrong)
@@ -102,11 +102,11 @@ def test_a_device_of_another_cluster_is_told_of_the_series_as_it_is_written() ->
 # --- values ---------------------------------------------------------------------------------------
 
 GPU_CLOCK = (
-    "allowed: Clock of the GPUs' multiprocessors, given in MHz: a number from 100 to 10000, or a list of "
+    "allowed: clock of the GPUs' multiprocessors, given in MHz: a number from 100 to 10000, or a list of "
     "different ones"
 )
-GPU_LIMIT = "allowed: Power limit of each GPU, given in W: a number from 10 to 10000, or a list of"
-CPU_CLOCK = "allowed: Clock of the CPUs, given in MHz: a number from 100 to 20000, or a list of"
+GPU_LIMIT = "allowed: power limit of each GPU, given in W: a number from 10 to 10000, or a list of"
+CPU_CLOCK = "allowed: clock of the CPUs, given in MHz: a number from 100 to 20000, or a list of"
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_all_levers_that_a_cluster_cannot_set_are_told_at_once() -> None:
 
 
 def test_levers_of_several_series_that_a_cluster_cannot_set_are_told_at_once() -> None:
-    other = "resnet50-scaled-lbs64"
+    other = "resnet50-scaled-lbs16"
     two = demo(
         CLOCKS | {("series", other, "cpu_clock_mhz"): 2000, ("series", other, "gpu_clock_mhz"): 705}
     )

@@ -59,9 +59,9 @@ def test_the_table_has_one_line_per_configuration() -> None:
     ]  # fmt: skip
     body = lines[1 : 1 + len(campaign.configurations)]
     assert [line.split()[0] for line in body] == list(campaign.configurations)
-    row = next(line for line in body if line.startswith("resnet50-local-n002-lbs0064-full"))
-    assert row.split()[1:9] == ["1", "2", "1", "64", "128", "1437", "5", str(5 * 12)]
-    assert row.endswith("  resnet50-full-lbs64, resnet50-full-gbs128")
+    row = next(line for line in body if line.startswith("resnet50-local-n002-lbs0016-full"))
+    assert row.split()[1:9] == ["1", "2", "1", "16", "32", "448", "5", str(5 * 14)]
+    assert row.endswith("  resnet50-full-lbs16, resnet50-full-gbs32")
 
 
 def test_the_tables_columns_stand_below_their_heads() -> None:
@@ -79,4 +79,4 @@ def test_the_table_ends_with_the_sums() -> None:
 
 def test_the_listing_accepts_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["campaign", str(DEMO), "--cluster", str(LOCAL)]) == 0
-    assert "resnet50-local-n004-lbs0064-full" in capsys.readouterr().out
+    assert "resnet50-local-n004-lbs0016-full" in capsys.readouterr().out

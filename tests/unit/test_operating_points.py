@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,19 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from campaign_files import DEMO, LOCAL, edited, write_yaml
-from operating_runs import CLOCKS, GPUS, SAMPLES, SERIES, campaign, energy_j, made, table, train_s
+from figure_tables import draw
+from operating_runs import (
+    CLOCKS,
+    FIGURE,
+    GPUS,
+    SAMPLES,
+    SERIES,
+    campaign,
+    energy_j,
+    made,
+    table,
+    train_s,
+)
 
 from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluster
 from scalewatt.campaign.load import check_devices, expand, load_campaign
@@ -33,7 +46,7 @@ from scalewatt.energies.integration.operating_point import (
 from scalewatt.energies.integration.stage_intervals import tile_window
 from scalewatt.figures.cost.cost_points import ordered_lines
 from scalewatt.figures.cost.draw_operating_points import cut_bars, own_parts
-from scalewatt.figures.draw_figure import draw_figure
+from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.recordings.series import EPOCHS_COMBINED, Flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 from scalewatt.results.build import write_tables
@@ -58,10 +71,10 @@ def test_a_list_gives_a_series_for_each_value_and_figures_show_all_of_them() -> 
     assert made_.figures["operating_points"]["series"] == list(made_.series)
     assert [len(series.points) for series in made_.series.values()] == [len(GPUS)] * len(CLOCKS)
     first = next(iter(made_.series.values()))
-    assert first.label == "LBS 64, GPU clock 705 MHz"
+    assert first.label == "LBS 16, GPU clock 705 MHz"
     (id_, *_) = first.points.values()
-    assert id_ == "resnet50-local-n001-lbs0064-full-gpuclock705mhz"
-    assert without_point(id_) == "resnet50-local-n001-lbs0064-full"
+    assert id_ == "resnet50-local-n001-lbs0016-full-gpuclock705mhz"
+    assert without_point(id_) == "resnet50-local-n001-lbs0016-full"
 
 
 def test_lists_of_several_levers_are_combined_and_a_value_stays_one_series() -> None:
@@ -108,15 +121,15 @@ def test_registered_configurations_are_in_the_order_of_their_limits() -> None:
 
 def test_a_line_that_has_the_name_of_another_series_is_refused() -> None:
     content = edited({("series", SERIES, "gpu_clock_mhz"): [1200]}, DEMO)
-    content["series"][f"{SERIES}-gpuclock1200mhz"] = content["series"]["resnet50-full-gbs64"]
+    content["series"][f"{SERIES}-gpuclock1200mhz"] = content["series"]["resnet50-full-gbs16"]
     with pytest.raises(InputError, match="has the name of another series"):
         expand(content, Path("made.yaml"), known_devices())
 
 
 def test_a_spec_without_levers_is_as_it_was_and_one_with_them_is_read_back() -> None:
-    plain = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0064-full", 1)
+    plain = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0016-full", 1)
     assert "operating_point" not in plain.text
-    own = run_spec(campaign(), "resnet50-local-n001-lbs0064-full-gpuclock705mhz", 1)
+    own = run_spec(campaign(), "resnet50-local-n001-lbs0016-full-gpuclock705mhz", 1)
     assert '"gpu_clock_mhz": 705.0' in own.text
     for spec in (plain, own):
         assert parse_spec(spec.as_json(), "spec.json") == spec
@@ -134,7 +147,7 @@ def test_a_spec_without_levers_is_as_it_was_and_one_with_them_is_read_back() -> 
     ],
 )
 def test_a_wrong_operating_point_of_a_spec_is_refused(point: Any, words: str) -> None:
-    spec = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0064-full", 1).as_json()
+    spec = run_spec(load_campaign(DEMO), "resnet50-local-n001-lbs0016-full", 1).as_json()
     with pytest.raises(InputError, match=words):
         parse_spec(spec | {"operating_point": point}, "spec.json")
 
@@ -411,7 +424,7 @@ def test_points_of_another_scope_are_in_no_ratio(tmp_path: Path) -> None:
 @pytest.mark.parametrize("figure", ["breakdown", "cost_per_sample"])
 def test_a_run_without_its_clock_is_left_out_of_every_figure(tmp_path: Path, figure: str) -> None:
     of = replace(campaign(), figures={figure: {"series": list(campaign().series)}})
-    id_ = "resnet50-local-n001-lbs0064-full-gpuclock705mhz"
+    id_ = "resnet50-local-n001-lbs0016-full-gpuclock705mhz"
     made(tmp_path, of, flags={f"{id_} repeat 1": "clock_not_held"})
     runs = [[run.configuration.id, run.repeat] for run in of.runs()]
     by_hand = {"configuration": id_, "repeat": 3, "reason": "by hand"}
@@ -454,7 +467,7 @@ def test_points_that_are_slower_and_dearer_are_not_pareto_optimal(tmp_path: Path
 
 def test_a_run_that_did_not_have_its_clock_is_left_out_of_its_configuration(tmp_path: Path) -> None:
     of = campaign()
-    id_ = "resnet50-local-n001-lbs0064-full-gpuclock705mhz"
+    id_ = "resnet50-local-n001-lbs0016-full-gpuclock705mhz"
     made(tmp_path, of, flags={f"{id_} repeat 2": "clock_not_held"})
     rows = table(tmp_path, of)
     assert list(rows[rows.configuration == id_].n_repeats) == [2]
@@ -517,6 +530,23 @@ def test_error_bars_are_inside_the_panels_or_a_note_says_that_they_are_not(tmp_p
         assert ("go on beyond the panels" in svg) == cut
 
 
+def test_lines_over_clocks_break_where_a_clock_has_no_run(tmp_path: Path) -> None:
+    of = campaign()
+    made(tmp_path, of)
+    for folder in (tmp_path / "runs").glob("*gpuclock1005*"):
+        shutil.rmtree(folder)
+    table(tmp_path, of)
+    figure = draw(FIGURE, pq.read_table(tmp_path / "tables" / f"{FIGURE}.parquet"))
+    over = [a for part in figure.subfigs for a in part.axes if a.get_xlabel() == "GPU clock (MHz)"]
+    lines = [
+        line for axes in over for line in axes.lines if str(line.get_gid()).startswith("points-")
+    ]
+    assert len(lines) == 2 * len(GPUS)
+    for line in lines:
+        assert list(line.get_xdata()) == list(CLOCKS)
+        assert [np.isnan(y) for y in line.get_ydata()] == [clock == 1005 for clock in CLOCKS]
+
+
 def test_lines_of_the_figure_are_in_the_order_of_their_numbers() -> None:
     sizes = [(2, 32), (1, 256), (1, 32), (1, 2048), (2, 10240), (2, 64)]
     points = pd.DataFrame(
@@ -548,7 +578,7 @@ def test_the_figure_marks_what_the_table_says_and_names_what_is_tied(
     rows = table(tmp_path, of)
     path = tmp_path / "tables" / "operating_points.parquet"
     files = draw_figure("operating_points", path, tmp_path / "figure")
-    assert {file.suffix for file in files} == {".pdf", ".svg", ".png", ".csv"}
+    assert [file.name for file in files] == [f"figure{suffix}" for suffix in SUFFIXES]
     svg = (tmp_path / "figure.svg").read_text()
     for name in ("least_energy", "least_energy_delay", "front"):
         assert f'id="{name}' in svg

@@ -21,6 +21,7 @@ from scalewatt.figures import pareto as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable
 from scalewatt.figures.layout import LABEL_SIZE
+from scalewatt.figures.output.save_figure import save
 from scalewatt.results.figures import pareto_table as front_module
 from scalewatt.results.figures.figure_schema import PARETO
 from scalewatt.results.figures.pareto_table import pareto
@@ -292,7 +293,7 @@ def test_without_a_finished_run_the_figure_states_why() -> None:
 def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
     table = pareto_table().slice(60)
     first, second = (
-        style.save(draw("pareto", table, again=True), tmp_path / name / "pareto") for name in "ab"
+        save(draw("pareto", table, again=True), tmp_path / name / "pareto") for name in "ab"
     )
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()

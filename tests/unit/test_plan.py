@@ -99,6 +99,16 @@ def test_every_run_of_the_paper_is_planned() -> None:
         assert row["gpu_hours"] == pytest.approx(row["gpus"] * row["runtime_h"])
 
 
+def test_gpu_hours_of_whole_nodes_are_told_where_gpus_of_theirs_are_unused() -> None:
+    rows = rows_of(paper_plan(), "run")
+    held_h = sum(4 * math.ceil(row["gpus"] / 4) * row["runtime_h"] for row in rows)
+    (note,) = [one for one in paper_plan().notes if "whole nodes are" in one]
+    (told_h,) = re.findall(r"they are (\d+) GPUh", note)
+    assert float(told_h) == pytest.approx(held_h, rel=1e-3)
+    full = make_plan(small({"known": {**KNOWN, "gpus": [4, 8]}}), horeka(), forecaster())
+    assert not [one for one in full.notes if "whole nodes are" in one]
+
+
 def test_published_runs_are_planned_as_they_were() -> None:
     rows = {row["configuration"]: row for row in rows_of(paper_plan(), "point")}
     judged = [one for one in records(published_configurations()) if one["configuration"] in rows]
@@ -825,7 +835,7 @@ def test_a_plan_of_fine_tuning_states_the_error_of_the_pre_training_it_is_assume
 def test_every_interval_of_a_prediction_is_called_nominal_where_users_read_of_it() -> None:
     """Until real runs have shown how many they hold."""
     texts = [
-        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
         ROOT / "README.md",
         *(ROOT / "workflow" / "report").glob("*.rst"),
         *(ROOT / "src" / "scalewatt").rglob("*.py"),

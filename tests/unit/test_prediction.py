@@ -23,7 +23,7 @@ from scalewatt.common.files import write_table_with_csv
 from scalewatt.figures import prediction as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.prose import accuracy_sentence
-from scalewatt.report.captions import caption
+from scalewatt.report.captions.figure_captions import caption
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import records, to_table
 from scalewatt.results.tables.published import published_configurations

@@ -178,7 +178,7 @@ def test_the_documents_name_the_tables_that_the_hash_of_the_claims_covers() -> N
 
 def test_claims_are_made_again_where_a_table_of_their_hash_changes() -> None:
     rule = (Path(__file__).parents[2] / "workflow" / "rules" / "claims.smk").read_text("utf-8")
-    assert 'CLAIMS_DATA = [f"reference/{name}" for name in CLAIMS_TABLES]' in rule
+    assert 'CLAIMS_DATA = [str(shipped(f"reference/{name}")) for name in CLAIMS_TABLES]' in rule
     assert "        CLAIMS_DATA,\n" in rule
 
 

@@ -30,7 +30,9 @@ from scalewatt.common.files import file_sha256, read_json
 from scalewatt.common.schema_validation import schema
 from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.perun_file import read_perun_file
+from scalewatt.recordings.series import SensorSeries
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA, STAGES_SCHEMA
+from scalewatt.registration.plausible_power import gpu_powers, implausible
 from scalewatt.results.figures.figure_schema import TABLE1
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 from scalewatt.results.tables.table_schema import with_metadata
@@ -740,6 +742,22 @@ def test_one_table_describes_many_runs_whatever_its_format(place: Place) -> None
         assert place.done("--table", place.folder / name).count("already there") == 2
 
 
+def test_of_many_runs_the_first_few_are_told_and_a_count(place: Place) -> None:
+    table = place.folder / "t.yaml"
+    rows = [described(path=f"{number:02}.hdf5") for number in range(21)]
+    for number, row in enumerate(rows):
+        place.perun(row["path"], watts=200.0 + number)
+    table.write_text(yaml.safe_dump({"runs": rows}))
+    first = [f"registered: {ONE} repeat {n} ({place.folder}/{n - 1:02}.hdf5)" for n in range(1, 6)]
+    lines = place.done("--table", table).splitlines()
+    assert lines[:6] == [*first, "registered: … and 16 more, 21 in all"]
+    assert "registered: " not in "".join(lines[6:]) and "snakemake" in lines[-1]
+    assert len(place.runs()) == 21
+    assert "already there: … and 16 more, 21 in all" in place.done("--table", table)
+    table.write_text(yaml.safe_dump({"runs": rows[:20]}))
+    assert place.done("--table", table).count("already there: ") == 20
+
+
 def test_with_paths_a_table_gives_their_rows_and_yaml_the_rest(place: Place) -> None:
     place.perun("a.hdf5")
     place.perun("b.hdf5", gpus=2)
@@ -883,7 +901,8 @@ def test_a_folder_may_be_named_from_within(place: Place, monkeypatch: pytest.Mon
     (place.folder / "run" / "within").mkdir(parents=True)
     monkeypatch.chdir(place.folder / "run")
     assert f"{place.folder / 'run.yaml'}, or a row of --table" in place.refused(".")
-    assert "/: is not described; allowed: a row of --table" in place.refused("/")
+    message = "/: is not described; allowed: a row of --table; docs/register.md says what it holds"
+    assert message in place.refused("/")
     place.perun("run/a.hdf5")
     place.describe(place.folder / "run")
     place.done(".")
@@ -904,7 +923,7 @@ def test_which_of_more_gpus_the_run_held_must_be_given(place: Place) -> None:
 def test_a_series_has_one_configuration_for_each_number_of_gpus(place: Place) -> None:
     place.done(place.describe(place.perun("a.hdf5"), series="own"))
     other = place.describe(place.perun("b.hdf5", watts=301), series="own", epochs=4)
-    assert f"series 'own' has at 1 GPUs {ONE}" in place.refused(other)
+    assert f"series 'own' has at 1 GPU {ONE}" in place.refused(other)
     assert "metric_name: loss, but series 'own'" in place.refused(
         place.describe(other, series="own", gpus=1, metric_name="loss")
     )
@@ -1011,3 +1030,98 @@ def test_the_document_explains_every_key() -> None:
     first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     named = [key for cell in first for key in re.findall(r"`(\w+)`", cell)]
     assert sorted(named) == sorted(schema("registration")["properties"])
+
+
+# --- powers that a GPU cannot have ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("watts", "described", "words"),
+    [
+        (940.0, {}, "drew 940 W on average, more than 700 W, the rated_w of 'h100' in profiles"),
+        (0.3, {}, "drew 0.3 W on average, which no GPU does that trains; expected powers in W"),
+        (
+            330.0,
+            {"gpu_power_limit_w": 300},
+            "more than 300 W, the gpu_power_limit_w of its description",
+        ),
+    ],
+)
+def test_a_power_that_a_gpu_cannot_have_is_noted(
+    place: Place, watts: float, described: dict[str, Any], words: str
+) -> None:
+    out = place.done(place.describe(place.journal("one.journal", watts=watts), **described))
+    (note,) = [line for line in out.splitlines() if line.startswith("note: ")]
+    assert "one.journal: GPU 0 of n1 " in note and words in note
+    assert len(place.runs()) == 1, "it is registered all the same"
+
+
+@pytest.mark.parametrize(
+    ("watts", "described"),
+    [(700.0, {}), (734.0, {}), (314.0, {"gpu_power_limit_w": 300}), (5000.0, {"device": "own"})],
+)
+def test_what_a_gpu_may_draw_as_far_as_is_known_is_not_noted(
+    place: Place, watts: float, described: dict[str, Any]
+) -> None:
+    out = place.done(place.describe(place.journal("one.journal", watts=watts), **described))
+    assert "on average" not in out
+
+
+def three_runs(place: Place, **changes: Any) -> list[Path]:
+    """Recordings of equal length; `changes` describe the last otherwise."""
+    paths = [
+        place.describe(place.journal(f"{name}.journal", start=T0 + 1000 * number))
+        for number, name in enumerate(("one", "two"))
+    ]
+    last = place.journal("three.journal", start=T0 + 5000)
+    return [*paths, place.describe(last, **changes)]
+
+
+def test_a_throughput_far_from_that_of_like_runs_is_noted(place: Place) -> None:
+    out = place.done(*three_runs(place, epochs=3000))
+    (note,) = [line for line in out.splitlines() if line.startswith("note: ") and "/s" in line]
+    assert (
+        "three.journal: " in note
+        and "of the other runs of resnet50 on h100 the nearest has" in note
+    )
+    assert "expected its samples per epoch, epochs and number of GPUs" in note
+    assert len(place.runs()) == 3, "all are registered all the same"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epochs": 20},
+        {"epochs": 3000, "device": "own"},
+        {"epochs": 3000, "model": "vit", "metric_name": "loss"},
+    ],
+)
+def test_other_throughputs_of_another_network_or_device_and_small_differences_are_none(
+    place: Place, changes: dict[str, Any]
+) -> None:
+    assert "samples/s" not in place.done(*three_runs(place, **changes))
+
+
+def test_the_power_of_a_gpu_that_the_run_did_not_hold_is_not_noted(place: Place) -> None:
+    path = place.perun("two.hdf5", gpus=2, watts=940)
+    out = place.done(place.describe(path, gpu_indices=[1]))
+    assert "GPU 1 of n1 drew 940 W" in out and "GPU 0" not in out
+    assert "more than 400 W, its limit in the recording" in out
+
+
+def test_the_mean_of_an_energy_counter_is_compared_too() -> None:
+    series = SensorSeries(
+        node="n1",
+        sensor="CUDA:0_ENERGY",
+        device_kind="gpu",
+        device_index=0,
+        quantity="counter",
+        time_s=T0 + np.arange(60.0),
+        values=450.0 * np.arange(60.0),
+        limit_w=400.0,
+    )
+    (power,) = gpu_powers("n1", [series])
+    assert power.mean_w == pytest.approx(450)
+    (text,) = implausible([power], None, {})
+    assert "drew 450 W on average, more than 400 W, its limit in the recording" in text
+    assert implausible([replace(power, mean_w=419.0)], None, {}) == []

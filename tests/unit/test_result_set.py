@@ -13,6 +13,7 @@ from scalewatt.campaign.campaign_types import Imported
 from scalewatt.campaign.cluster import basis, known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.report.report_request import report_definition
 from scalewatt.targets.obstacles import figure_obstacle, idle_obstacle, notices, plan_obstacle
 from scalewatt.targets.result_set import ROW_FILES, ResultSet, came_with
 
@@ -47,9 +48,18 @@ def test_files_of_runs_come_with_the_notes_of_what_was_set_aside(results: Result
     run = results.runs()[0]
     noted = replace(results, set_aside={tuple(run): [Path("note.json")]})
     assert noted.files([run], ROW_FILES[0]) == [
-        f"results/demo/runs/{run[0]}/{run[1]}/spec.json",
+        f"results/demo/runs/{run[0]}/{run[1]}/provenance.json",
         "note.json",
     ]
+
+
+def test_claims_are_part_of_a_campaign_with_a_model_of_the_paper_alone(results: ResultSet) -> None:
+    assert "results/demo/tables/claims.csv" in results.claims_files
+    series = {n: replace(one, model="mynet") for n, one in results.campaign.series.items()}
+    other = replace(results.campaign, series=series)
+    assert replace(results, campaign=other).claims_files == []
+    assert report_definition(results.campaign, results.cluster, [], False)["claims"] is True
+    assert report_definition(other, results.cluster, [], False)["claims"] is False
 
 
 CARBON = {"file": "grid.csv", "source": "the grid"}
@@ -124,8 +134,9 @@ def test_configurations_with_the_same_repeats_belong_together(results: ResultSet
 
 
 def test_a_target_asks_for_tables_and_drawings(results: ResultSet) -> None:
-    assert [path.rpartition(".")[2] for path in results.figure_files("figure2")] == [
-        *("pdf", "svg", "png", "csv")
+    assert results.figure_files("figure2") == [
+        f"results/demo/figures/figure2.{suffix}"
+        for suffix in ("pdf", "svg", "png", "csv", "caption.tex", "caption.md", "stacked.svg")
     ]
     assert results.figure_files("table1") == [
         f"results/demo/tables/table1.{suffix}" for suffix in ("parquet", "csv", "md", "tex")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -23,18 +25,20 @@ from scalewatt.scaling.planning.plan_table import make_plan
 from scalewatt.scaling.planning.plan_text import plan_text
 from scalewatt.scaling.planning.start_time import Start, StartTimes, start_sentences
 
+ROOT = Path(__file__).parents[2]
+
 # --- campaigns and plans --------------------------------------------------------------------------
 
 
 def test_a_campaign_of_one_run_is_one_run() -> None:
-    name = "resnet50-full-lbs64"
+    name = "resnet50-full-lbs16"
     entry = {"model": "resnet50", "device": "local", "gpus": [1], "local_batch_size": 64}
     found = demo({("series",): {name: entry}, ("figures",): {}})
     assert campaign_table(found).endswith(": 1 series, 1 configuration, 1 run, 1 GPU")
 
 
 def test_a_campaign_of_one_number_of_gpus_has_no_span() -> None:
-    name = "resnet50-full-lbs64"
+    name = "resnet50-full-lbs16"
     entry = {"model": "resnet50", "device": "local", "gpus": [2], "local_batch_size": 64}
     found = demo({("series",): {name: {**entry, "repeats": 3}}, ("figures",): {}})
     assert campaign_table(found).endswith(": 1 series, 1 configuration, 3 runs, 2 GPUs")
@@ -113,7 +117,7 @@ def rows(*gpus: int) -> list[dict[str, Any]]:
 
 
 def test_n0_is_explained_only_where_a_series_has_a_second_n() -> None:
-    words = "n0 is a series' smallest n"
+    words = "n₀ is a series' smallest n"
     assert any(one.startswith(words) for one in notes(line(1, 2), rows(1, 2)))
     assert not any(one.startswith(words) for one in notes(line(1), rows(1)))
     assert not any("speed-up" in one for one in notes(line(1, 2), rows(2)))
@@ -135,3 +139,10 @@ def test_advice_counts_runs_in_words() -> None:
     said = advice_text([advice], Limits(slowdown=0.1))
     assert "(1 run)" in said and "(3 runs)" in said
     assert "makes it" not in said and "…" not in said
+
+
+def test_the_smallest_n_of_a_series_is_printed_with_a_subscript() -> None:
+    printed = [*(ROOT / "src" / "scalewatt").rglob("*.py"), *(ROOT / "workflow").rglob("*.rst")]
+    printed += [*(ROOT / "docs").glob("*.md"), *(ROOT / "src" / "scalewatt").rglob("*.j2")]
+    plain = [path.name for path in printed if re.search(r"\bn_?0\b", path.read_text("utf-8"))]
+    assert plain == []

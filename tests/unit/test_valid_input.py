@@ -75,7 +75,7 @@ NAMES = ("a b", "größer", "scans.v2", "a+b=c", "x" * 200, "-a", "(new)")
 @pytest.mark.parametrize("name", NAMES)
 def test_series_and_datasets_are_named_freely(name: str) -> None:
     content = edited({})
-    series = content["series"]["resnet50-full-lbs64"]
+    series = content["series"]["resnet50-full-lbs16"]
     edits: Edits = {
         ("series", name): series | {"label": "ResNet50\nscaled"},
         ("datasets", name): content["datasets"]["scans"],

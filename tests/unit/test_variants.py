@@ -635,7 +635,7 @@ def test_the_report_shows_variants_where_there_are_some(results: Path, tmp_path:
 
 
 def dry_run(*arguments: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "snakemake", "--profile", "profiles/local", "-n", "--nolock"]
+    command = [sys.executable, "-m", "snakemake", "--profile", "profiles/local", "-np", "--nolock"]
     done = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 

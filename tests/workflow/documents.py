@@ -53,8 +53,8 @@ class Command:
 
 def documents() -> list[str]:
     """All documents, from the project's folder."""
-    docs = sorted(path.name for path in (PROJECT / "docs").glob("*.md"))
-    return ["README.md", "CONTRIBUTING.md", *(f"docs/{name}" for name in docs)]
+    docs = sorted(path.relative_to(PROJECT) for path in (PROJECT / "docs").rglob("*.md"))
+    return ["README.md", "CONTRIBUTING.md", *map(str, docs)]
 
 
 def commands(document: str) -> list[Command]:
@@ -138,7 +138,7 @@ def small_project(path: Path) -> Workspace:
     demo = path / "campaigns" / "demo.yaml"
     demo.write_text(smaller(demo.read_text()))
     for name in documents():
-        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text((PROJECT / name).read_text(encoding="utf-8"), encoding="utf-8")
     return workspace
 

@@ -172,7 +172,7 @@ def test_where_errors_of_repeats_are_shown_their_one_seed_is_named(finished: Wor
         metadata = pq.read_schema(finished.results / "tables" / f"{name}.parquet").metadata
         assert (said in json.loads(metadata[b"scalewatt"])["notes"]) == shown
     page = (finished.results / "report.html").read_text()
-    table = page.partition(">Configurations<")[2].partition("<table")[0]
+    table = page.partition("<h3>Configurations<")[2].partition("<table")[0]
     assert said in table
     assert said in (finished.results / "tables" / "table1.md").read_text()
 

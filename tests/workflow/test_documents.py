@@ -34,6 +34,7 @@ CHAIN = "tests/workflow/test_chain.py::test_every_promised_file_is_there"
 SIMULATED = "tests/workflow/test_simulated.py"
 OF_ALL = f"{SIMULATED}::test_of_the_papers_campaign_every_run_is_simulated_and_nothing_else_is_made"
 STATUS = "tests/workflow/test_status_command.py::test_the_text_names_what_runs"
+COMPARED = "tests/unit/test_compare.py::test_a_campaign_is_compared_by_its_name_with_an_archive"
 ARCHIVES = (
     "tests/workflow/test_archives.py"
     "::test_a_figure_is_drawn_from_an_archive_as_it_was_drawn_from_the_runs"
@@ -45,6 +46,7 @@ OWN_TORCH = (
     "tests/workflow/test_own_torch.py"
     "::test_a_node_with_its_own_torch_has_neither_snakemake_nor_an_installed_scalewatt"
 )
+SITE = "tests/workflow/test_docs_site.py::test_the_site_is_built_without_a_warning"
 COMPLETION = "tests/unit/test_completion.py::test_the_documents_lines_leave_a_file_for_each_shell"
 DOCTOR = "tests/unit/test_doctor.py"
 EXAMINED = f"{DOCTOR}::test_the_command_examines_this_machine_and_perun_really_samples"
@@ -54,6 +56,8 @@ AGAIN = (
 )
 THIRD = "tests/workflow/test_third_model.py"
 ELSEWHERE = {
+    # Its two commands.
+    "make docs": SITE,
     # Its Snakemake command with a smaller campaign.
     "make demo": CHAIN,
     # All of its jobs as a dry run there; some of its runs to the report.
@@ -64,6 +68,10 @@ ELSEWHERE = {
     ),
     # It goes on until Ctrl-C.
     "scalewatt status --profile profiles/horeka --all --watch 60": STATUS,
+    # With a small campaign, until its runs are done.
+    "scalewatt status --profile profiles/horeka --html status.html --watch 30": (
+        "tests/unit/test_status_page.py::test_it_is_written_again_until_all_runs_are_done"
+    ),
     # With the tiny campaign.
     "scalewatt export config.yaml --profile profiles/horeka": ARCHIVES,
     "scalewatt boamps config.yaml --profile profiles/horeka --out reports": (
@@ -71,6 +79,9 @@ ELSEWHERE = {
     ),
     "scalewatt import paper.crate.zip --name paper-horeka": ARCHIVES,
     "snakemake --profile profiles/local figure2 --config campaign=campaigns/paper-horeka.yaml": ARCHIVES,
+    # Of a small simulated campaign and its archive.
+    "scalewatt compare demo theirs.crate.zip": COMPARED,
+    "scalewatt compare paper paper-simulated --html compare.html": COMPARED,
     # The part of the lock without torch; what is made with it, there with linked packages.
     "python3.11 -m venv analysis": INSTALLED,
     "envs/install.sh analysis analysis": INSTALLED,
@@ -119,6 +130,7 @@ ELSEWHERE = {
 }
 NO_TEST = {
     # No test types these; what stands here in place of one is all there is.
+    "pip install .": "nobody yet: pyproject.toml names no dependencies so far",
     "make setup": ".ci/run: `make lint` begins with it",
     "make lint": ".ci/run",
     "make test": ".ci/run",
@@ -129,6 +141,10 @@ PAGES = {
     # Documents whose commands another test runs with the page's own blocks.
     "docs/add-a-model.md": (
         f"{THIRD}::test_the_campaign_of_the_page_trains_the_model_and_draws_its_figure"
+    ),
+    "docs/your-script.md": (
+        "tests/cluster/test_lightning_on_slurm.py"
+        "::test_the_pages_commands_measure_the_script_on_one_and_two_nodes"
     ),
 }
 BY_HAND = (
@@ -208,11 +224,10 @@ def for_horeka(folder: Path) -> None:
     (folder / "campaigns" / "first.yaml").write_text(found)
 
 
-def for_script(folder: Path) -> None:
-    campaign_of("docs/your-script.md", "campaigns/mine.yaml")(folder)
-    (folder / "mynet" / "lib").mkdir(parents=True)
+def for_readme(folder: Path) -> None:
+    campaign_of("README.md", "campaigns/my-study.yaml")(folder)
+    (folder / "mynet").mkdir()
     (folder / "mynet" / "train.py").write_text(PLAIN)
-    (folder / "mynet" / "lib" / "layers.py").write_text("")
 
 
 def for_scaling(folder: Path) -> None:
@@ -231,13 +246,13 @@ def for_simulate(folder: Path) -> None:
 
 
 NEEDS: dict[str, Callable[[Path], None]] = {
-    "README.md": campaign_of("README.md", "campaigns/batch-study.yaml"),
+    "README.md": for_readme,
+    "docs/first-campaign.md": campaign_of("docs/first-campaign.md", "campaigns/first-study.yaml"),
     "docs/horeka.md": for_horeka,
     "docs/energy.md": for_energy,
     "docs/register.md": for_register,
     "docs/scaling.md": for_scaling,
     "docs/simulate.md": for_simulate,
-    "docs/your-script.md": for_script,
 }
 
 

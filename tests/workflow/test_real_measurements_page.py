@@ -96,7 +96,7 @@ def number(cell: str) -> float:
 
 def test_all_runs_are_registered_and_all_that_is_drawn_is_there(walked: dict[str, str]) -> None:
     registered = output(walked, "scalewatt register mlperf-v4 training_results_v4.0/smc-dc-power")
-    assert registered.count("\nregistered: ") + registered.startswith("registered: ") == 45
+    assert "\nregistered: … and 40 more, 45 in all\n" in registered
     assert "left out" not in registered
     results = Path(walked["folder"]) / "results" / "mlperf-v4"
     figures = {path.stem for path in (results / "figures").glob("*.png")}
@@ -107,7 +107,9 @@ def test_all_runs_are_registered_and_all_that_is_drawn_is_there(walked: dict[str
 
 def test_replicas_that_a_table_tells_let_a_benchmark_in(walked: dict[str, str]) -> None:
     printed = output(walked, "scalewatt register with-replicas ")
-    assert "registered: unet3d-h100-sxm5-80gb-n008" in printed
+    assert "\nregistered: … and " in printed
+    made = Path(walked["folder"]) / "results" / "with-replicas" / "runs"
+    assert list(made.glob("unet3d-h100-sxm5-80gb-n008*/1/provenance.json"))
 
 
 def test_energies_of_both_windows_are_those_of_the_page(

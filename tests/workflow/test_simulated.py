@@ -103,8 +103,8 @@ def test_results_lie_apart(played: Workspace) -> None:
     rows = rows_of(results(played) / "tables" / "runs.parquet")
     assert len(rows) == 4
     assert {row["campaign"] for row in rows} == {"small-simulated"}
-    for name in ("figure2", "figure5", f"runs/{RUN}"):
-        assert (results(played) / "figures" / f"{name}.png").stat().st_size > 0
+    for name in ("figure2.png", "figure5.png", f"runs/{RUN}.svg"):
+        assert (results(played) / "figures" / name).stat().st_size > 0
 
 
 def test_every_table_with_an_energy_says_that_it_is_simulated(played: Workspace) -> None:

@@ -131,14 +131,14 @@ class Workspace:
 
     def trainings(self, *arguments: str) -> set[tuple[str, int]]:
         """The runs (configuration, repeat) that a dry run would train."""
-        code, output = self.snakemake("-n", *arguments)
+        code, output = self.snakemake("-np", *arguments)
         assert code == 0, output
         found = re.findall(r": train (\S+) repeat (\d+)", output)
         return {(configuration, int(repeat)) for configuration, repeat in found}
 
     def drawn(self, *arguments: str) -> set[str]:
         """The figures that a dry run would draw."""
-        code, output = self.snakemake("-n", *arguments)
+        code, output = self.snakemake("-np", *arguments)
         assert code == 0, output
         return set(re.findall(r": draw (\w+)", output))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from scalewatt.campaign.cluster import (
     carbon_file,
+    check_options,
     is_results_only,
     known_devices,
     parse_cluster,
@@ -22,9 +23,11 @@ from scalewatt.campaign.registered_campaign import facility_cluster, registered_
 from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.imported_modules import modules_behind
+from scalewatt.common.schema_validation import PACKAGE, shipped
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.run_files.run_inventory import set_aside_notes
 from scalewatt.scheduling.job_request import check_requests
+from scalewatt.targets.dry_run import remember
 from scalewatt.targets.obstacles import notices
 from scalewatt.targets.result_set import ResultSet
 
@@ -59,6 +62,7 @@ if not workflow.remote_exec:
     # Snakemake reads 1:30:00 as 5400, and of a key given twice the last.
     for path in workflow.configfiles:
         checked(read_yaml, os.path.relpath(path))
+    checked(check_options, workflow.config_settings.config)
 CLUSTER = checked(parse_cluster, config, CLUSTER_FILE or "cluster file of the profile")
 CAMPAIGN = checked(load_campaign, CLUSTER.campaign, CLUSTER)
 CLUSTER = with_imported(CAMPAIGN, CLUSTER)
@@ -77,6 +81,9 @@ def forecaster():
     from scalewatt.scaling.planning.forecast import forecaster_of
 
     return checked(forecaster_of, CLUSTER.scaling_model)
+
+
+remember(CAMPAIGN, forecaster, CLUSTER.name)
 
 
 def scaling_model(wildcards):
@@ -105,6 +112,7 @@ SETUP = "".join(f"{command} && " for command in CLUSTER.setup)
 
 # What is left out of the tables. A job on a cluster makes none: it does not read the list.
 EXCLUSIONS = [] if workflow.remote_exec else checked(read_exclusions, CAMPAIGN)
+EXCLUSIONS = [one for one in EXCLUSIONS if CAMPAIGN.has_run(*one.run)]
 RESULT_SET = ResultSet(
     CAMPAIGN,
     CLUSTER,
@@ -129,6 +137,9 @@ if not workflow.remote_exec:
     for notice in notices(RESULT_SET, CLUSTER_FILE):
         print(f"scalewatt: {notice}", file=sys.stderr, flush=True)
 
+
+# A checkout's own code, by a relative path; else that of the installed package.
+CODE = Path("src/scalewatt") if Path("src/scalewatt").is_dir() else PACKAGE
 
 ANY = r"[a-z0-9][A-Za-z0-9._-]*"
 NONE = "(?!)"
@@ -158,9 +169,14 @@ def recorded_spec(wildcards):
     return read_spec(RUN.format(**run) + "/spec.json")
 
 
-def code_of(*modules):
-    """Return the modules that a rule's numbers come from: a change of one re-runs it."""
-    return list(map(str, modules_behind(*modules, package=Path("src/scalewatt"))))
+def code_of(*modules, beside=()):
+    """Return the newest of the files that a rule's numbers come from: a change of one re-runs it.
+
+    These are modules with all that they import, and files `beside` them. To Snakemake, each file of
+    each job costs time; an older one says nothing that the newest does not.
+    """
+    files = [*modules_behind(*modules, package=CODE), *beside]
+    return [str(max(files, key=lambda file: (file.stat().st_mtime_ns, file)))]
 
 
 def available(obstacle, files):

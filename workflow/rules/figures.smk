@@ -2,10 +2,11 @@
 #   in   tables/<figure>.parquet, the module of src/scalewatt/figures that draws it;
 #        of pages also energy, traces and events of the runs
 #   out  figures/<figure>.{pdf,svg,png} and .csv (exactly the plotted points),
-#        figures/runs/<configuration>/<repeat>.{pdf,svg,png}; report.html
+#        .caption.{tex,md} (its small print), .stacked.svg (for a phone),
+#        figures/runs/<configuration>/<repeat>.svg; report.html
 from scalewatt.campaign.cluster import basis
 from scalewatt.campaign.exclusions import remeasured_runs
-from scalewatt.figures.draw_figure import module_of
+from scalewatt.figures.draw_figure import SUFFIXES, module_of
 from scalewatt.report.report_request import report_definition
 from scalewatt.targets.result_set import PAGE_FILES
 
@@ -25,7 +26,10 @@ rule draw_figure:
                 "figure": wildcards.figure.capitalize().replace("Figure", "Figure ")
             },
         ),
-        multiext(f"{RESULTS}/figures/{{figure}}", ".pdf", ".png", ".csv"),
+        multiext(
+            f"{RESULTS}/figures/{{figure}}",
+            *(suffix for suffix in SUFFIXES if suffix != ".svg"),
+        ),
     wildcard_constraints:
         figure="|".join(sorted({*FIGURES, "prediction"} - {"table1"})),
     priority: 60
@@ -84,7 +88,8 @@ rule pages_of_runs:
         code=code_of("figures.run_page", "results.figures.run_page_table"),
     output:
         directory(f"{RESULTS}/figures/runs/{{configuration}}"),
-    priority: 40
+    # Behind all trainings, which would wait for it; at the end two are drawn at a time.
+    priority: -1000000
     retries: 0
     conda:
         "../../envs/analysis.yaml"
@@ -109,11 +114,14 @@ rule run_pages:
 
 # --- the report -----------------------------------------------------------------------------------
 
-REPORT_CODE = code_of("report.build_report") + [
-    str(path)
-    for path in sorted(Path("src/scalewatt/report").iterdir())
-    if path.suffix in (".css", ".js", ".j2")
-]
+REPORT_CODE = code_of(
+    "report.build_report",
+    beside=[
+        path
+        for path in (CODE / "report").rglob("*")
+        if path.suffix in (".css", ".js", ".j2")
+    ],
+)
 
 
 use rule request as report_request with:
@@ -126,7 +134,12 @@ use rule request as report_request with:
             report_definition(
                 CAMPAIGN,
                 CLUSTER,
-                basis(CLUSTER, [DEVICES[name] for name in sorted(CAMPAIGN.devices())]),
+                [
+                    *(f"{one}." for one in CAMPAIGN.left_out),
+                    *basis(
+                        CLUSTER, [DEVICES[name] for name in sorted(CAMPAIGN.devices())]
+                    ),
+                ],
                 RESULTS_ONLY,
                 remeasured_runs(EXCLUSIONS),
             )
@@ -142,7 +155,7 @@ rule report:
         tables=rules.tables.input,
         table1=TABLE1,
         figures=rules.figures.input,
-        claims=CLAIMS,
+        claims=RESULT_SET.claims_files,
         plan=PLANNED,
         prediction=PREDICTED,
         code=REPORT_CODE,

@@ -36,7 +36,7 @@ if not (CAMPAIGN.imported and came_with([MANIFEST])):
             rules.figures.input,
             TABLE1,
             rules.tables.input,
-            CLAIMS,
+            RESULT_SET.claims_files,
             PLANNED,
             PREDICTED,
             rules.run_pages.input,
@@ -50,7 +50,7 @@ if not (CAMPAIGN.imported and came_with([MANIFEST])):
         message:
             "manifest of tables and figures"
         shell:
-            "scalewatt manifest --results {RESULTS:q}"
+            "scalewatt manifest --results {RESULTS:q} > /dev/null"
 
 
 # --- one run, repeated ------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ if CLUSTER.simulates:
         input:
             spec=f"{RUN_AGAIN}/spec.json",
             model=scaling_model,
-            published="reference/published_results.csv",
+            published=str(shipped("reference/published_results.csv")),
             code=code_of("scaling.simulation.simulate_run"),
         output:
             multiext(f"{RUN_AGAIN}/", "history.parquet", "events.parquet", "train.log"),

@@ -4,7 +4,7 @@
 #   in   spec, history, provenance and energy of the table's own runs
 #   out  requests/*.json; tables/*.parquet and .csv, of some also .md and .tex
 from scalewatt.targets.obstacles import figure_obstacle
-from scalewatt.targets.result_set import CROSS_CHECKS, ROW_FILES
+from scalewatt.targets.result_set import ROW_FILES
 
 FIGURES = RESULT_SET.figures
 
@@ -38,7 +38,7 @@ rule tables:
 rule runs_table:
     input:
         request=f"{RESULTS}/requests/runs.json",
-        runs=RESULT_SET.files(ALL_RUNS, *ROW_FILES, CROSS_CHECKS),
+        runs=RESULT_SET.files(ALL_RUNS, *ROW_FILES),
         carbon=RESULT_SET.carbon_tables,
         idle=RESULT_SET.idle_table[:1],
         code=code_of("results.build"),

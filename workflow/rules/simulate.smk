@@ -60,7 +60,7 @@ for repeats, configurations in RESULT_SET.by_repeats().items():
         input:
             specs=of_repeats(repeats, f"{RUN}/spec.json"),
             model=scaling_model,
-            published="reference/published_results.csv",
+            published=str(shipped("reference/published_results.csv")),
             code=code_of("scaling.simulation.simulate_run"),
         output:
             of_repeats(repeats, *(f"{RUN}/{file}" for file in SIMULATED)),

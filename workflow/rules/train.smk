@@ -14,7 +14,7 @@ from scalewatt.scaling.planning.forecast import energy_by
 
 # The executor asks it whether a run may be submitted, and is worth another job.
 SUBMISSIONS = budgeted_submissions(
-    CAMPAIGN,
+    CAMPAIGN.whole,
     CLUSTER.devices,
     Path(RESULTS),
     Path(WORK),

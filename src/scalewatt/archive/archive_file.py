@@ -31,6 +31,7 @@ from scalewatt.reproduction.manifests import (
     is_plain,
     parse_archive_manifest,
 )
+from scalewatt.results.text.number_format import count
 
 MOST_FILES = 1_000_000
 MOST_MANIFEST = 256 << 20
@@ -167,7 +168,8 @@ def read_manifest(one: Opened) -> ArchiveManifest:
 def _refuse(path: Path, names: set[str], what: str) -> None:
     if names:
         shown_names = ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
-        raise InputError(f"{path}: {len(names)} file(s) {what} them: {shown_names}")
+        them = "it" if len(names) == 1 else "them"
+        raise InputError(f"{path}: {count(len(names), 'file')} {what} {them}: {shown_names}")
 
 
 def check_content(one: Opened, manifest: ArchiveManifest) -> None:

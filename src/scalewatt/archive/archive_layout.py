@@ -21,6 +21,7 @@ _PLACES = (
     rf"requests/{_NAME}\.json",
     rf"tables/{_NAME}\.(?:parquet|csv|md|tex|json)",
     rf"figures/(?:runs/{_NAME}/)?{_NAME}\.(?:pdf|svg|png|csv)",
+    rf"figures/{_NAME}\.caption\.(?:tex|md)",
     rf"datasets/(?:{_DATASET}\.json|{_DATASET}/{_NAME}\.json)",
     rf"idle/(?:{_NAME}/){{0,2}}{_NAME}\.json",
     rf"superseded/{_RUN}/{_REPEAT}/(?:set-aside\.json|energy\.parquet|run/(?:{_SPECS}))",

@@ -27,6 +27,7 @@ from scalewatt.common.redaction import known_keys, mail_addresses, own_paths
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.reproduction.manifests import CAMPAIGN, ArchiveManifest, Given, entries_of
+from scalewatt.results.text.number_format import count, part_of
 
 SUFFIX = ".crate.zip"
 _FOLDERS = {
@@ -64,7 +65,7 @@ def export_campaign(
     the archive exists already.
     """
     cluster = load_cluster(cluster_file)
-    campaign = load_campaign(file, cluster)
+    campaign = load_campaign(file, cluster).whole
     content = results_content(
         campaign, results / campaign.name, options.traces, str(cluster_file.parent)
     )
@@ -86,7 +87,7 @@ def export_campaign(
     return [
         *(f"not in it: {one}" for one in missing),
         *([] if options.allow_private else not_searched_for(cluster)),
-        f"{out}: {_size(size)}, {len(content.runs)} runs, {len(entries)} files",
+        f"{out}: {_size(size)}, {count(len(content.runs), 'run')}, {count(len(entries), 'file')}",
     ]
 
 
@@ -119,9 +120,10 @@ def _description_of(
         "the day of the last run's end" if day else "the day of the export: no run records its time"
     )
     sentences = [
-        f"{len(content.runs)} of {planned} runs of {len(campaign.configurations)} configurations on "
+        f"{len(content.runs)} of {count(planned, 'run')} of "
+        f"{count(len(campaign.configurations), 'configuration')} on "
         f"{', '.join(sorted(campaign.devices()))}: specs, energies, tables, figures and provenance.",
-        f"{simulated} of these runs are simulated with a scaling model: they were not trained."
+        f"{part_of(simulated, len(runs), 'run')} simulated with a scaling model, not trained."
         if simulated
         else "",
         f"The study follows {PAPER}.",
@@ -169,12 +171,12 @@ def _archived_runs(campaign: Campaign, results: Path, content: Content) -> list[
     return found
 
 
-def _size(count: int) -> str:
+def _size(bytes_: float) -> str:
     for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000  # type: ignore[assignment]
-    return f"{count:.3g} GB"
+        if bytes_ < 1000:
+            return f"{bytes_:.3g} {unit}"
+        bytes_ /= 1000
+    return f"{bytes_:.3g} GB"
 
 
 # --- what must not leave the machine --------------------------------------------------------------

@@ -25,6 +25,7 @@ from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.read_table import RUN_KEY, read_checked
 from scalewatt.results.tables.run_row import RunFiles, read_energy
 from scalewatt.results.tables.table_schema import LATER, RUNS
+from scalewatt.results.text.number_format import count, part_of
 
 Row = dict[str, Any]
 
@@ -39,13 +40,13 @@ def write_reports(
     reveal this machine.
     """
     cluster = load_cluster(cluster_file)
-    campaign = load_campaign(file, cluster)
+    campaign = load_campaign(file, cluster).whole
     folder = results / campaign.name
     rows = _rows(folder)
     left_out = [(row, why) for row in rows if (why := _reason(row))]
     counted = [row for row in rows if not _reason(row)]
     if not counted:
-        raise InputError(f"{folder}: none of {len(rows)} runs has an energy to report")
+        raise InputError(f"{folder}: none of {count(len(rows), 'run')} has an energy to report")
     now = datetime.now(UTC)
     reports = {
         f"{row['configuration']}-{row['repeat']}.json": report_of(run, options, now)
@@ -57,7 +58,7 @@ def write_reports(
         *(f"not reported: {row['configuration']} {row['repeat']}: {why}" for row, why in left_out),
         *_simulated(reports, counted),
         *_carbon(campaign, cluster, options),
-        f"{out}: {len(reports)} reports",
+        f"{out}: {count(len(reports), 'report')}",
     ]
 
 
@@ -139,9 +140,9 @@ def _write(reports: Mapping[str, Part], out: Path, cluster: Cluster) -> None:
 
 
 def _simulated(reports: Mapping[str, Part], rows: list[Row]) -> list[str]:
-    count = sum(row["energy_origin"] == "simulated" for row in rows)
-    said = f"{count} of {len(reports)} reports are of simulated runs, which were not measured"
-    return [said] if count else []
+    simulated = sum(row["energy_origin"] == "simulated" for row in rows)
+    of = part_of(simulated, len(reports), "report")
+    return [f"{of} of simulated runs, which were not measured"] if simulated else []
 
 
 def _carbon(campaign: Campaign, cluster: Cluster, options: BoampsOptions) -> list[str]:

@@ -16,7 +16,7 @@ from scalewatt.reproduction.manifests import ALL_RUNS, MANIFEST, Given, read_man
 from scalewatt.results.tables.read_table import RUN_KEY, read_checked
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import LATER, RUNS
-from scalewatt.results.text.number_format import listed
+from scalewatt.results.text.number_format import count, listed
 
 _OF_RUN = ("spec.json", "history.parquet", "events.parquet", "provenance.json")
 """Files of a run folder; without its recordings (perun/), weights and log."""
@@ -41,9 +41,9 @@ def results_content(
 ) -> Content:
     """Return the files of a campaign's results folder that go into its archive.
 
-    InputError, with the command that helps, where there is no finished run, where its tables are
-    missing or lack a finished run, where tables or figures differ from its manifest, and, with
-    `traces`, where those of a finished run are missing.
+    InputError, with the command that helps (for finished runs alone, where some have not finished), where
+    there is no finished run, where its tables are missing or lack a finished run, where tables or figures
+    differ from its manifest, and, with `traces`, where those of a finished run are missing.
     """
     finished = [
         (run.configuration.id, run.repeat)
@@ -51,6 +51,8 @@ def results_content(
         if RunFiles(results, run.configuration.id, run.repeat).folder.joinpath(_OF_RUN[-1]).exists()
     ]
     command = f"snakemake --profile {profile} {{}} --config campaign={campaign.path}"
+    if finished and _waits_for_others(campaign, len(finished)):
+        command += " results_only=true"
     if not finished:
         raise InputError(
             f"{results}: has no finished run of {campaign.path}; `{command.format('all')}` makes "
@@ -85,6 +87,12 @@ def results_content(
     )
 
 
+def _waits_for_others(campaign: Campaign, finished: int) -> bool:
+    """Return True if a target would train the runs that are missing before it makes any table."""
+    trained_here = not (campaign.registered or campaign.imported)
+    return trained_here and finished < sum(campaign.repeats.values())
+
+
 def _check_tables(results: Path, runs: tuple[Run, ...], command: str) -> None:
     for name in ALL_RUNS:  # everything else is made from these and the runs
         path = results / "tables" / f"{name}.parquet"
@@ -97,7 +105,7 @@ def _check_tables(results: Path, runs: tuple[Run, ...], command: str) -> None:
         if some:
             first = " repeat ".join(map(str, min(some)))
             raise InputError(
-                f"{path}: {what} {len(some)} run(s), first {first}; `{command}` makes it"
+                f"{path}: {what} {count(len(some), 'run')}, first {first}; `{command}` makes it"
             )
 
 
@@ -111,10 +119,12 @@ def _check_recorded(results: Path, command: str) -> None:
         if not (results / entry.path).is_file() or file_sha256(results / entry.path) != entry.sha256
     ]
     if other:
+        one = len(other) == 1
+        it = "it" if one else "them"
         raise InputError(
-            f"{results / MANIFEST}: {len(other)} file(s) are not as it recorded them: "
-            f"{listed(other, 5)}; delete them and `{command}` regenerates them, or, if they are correct, "
-            f"`scalewatt manifest --results {results}` records them"
+            f"{results / MANIFEST}: {count(len(other), 'file')} {'is' if one else 'are'} not as it recorded "
+            f"{it}: {listed(other, 5)}; delete {it} and `{command}` regenerates {it}, or, if "
+            f"{'it is' if one else 'they are'} correct, `scalewatt manifest --results {results}` records {it}"
         )
 
 
@@ -156,7 +166,7 @@ def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterat
     if len(runs) < planned:
         left = {(r.configuration.id, r.repeat) for r in campaign.runs()} - set(runs)
         named = ", ".join(f"{configuration} {repeat}" for configuration, repeat in sorted(left)[:3])
-        yield f"{len(left)} of {planned} runs: {named}{', …' if len(left) > 3 else ''}"
+        yield f"{len(left)} of {count(planned, 'run')}: {named}{', …' if len(left) > 3 else ''}"
     for name in campaign.figures:
         wanted = [f"tables/{name}.parquet", f"figures/{name}.svg"]
         if name == "table1":
@@ -167,8 +177,9 @@ def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterat
         run for run in runs if not (results / "figures/runs" / run[0] / f"{run[1]}.svg").exists()
     ]
     if pages:
-        yield f"pages of {len(pages)} of {len(runs)} runs"
-    for path in ("tables/claims.csv", "report.html", "manifest.json"):
+        yield f"pages of {len(pages)} of {count(len(runs), 'run')}"
+    claims = ("tables/claims.csv",) if campaign.has_papers_models else ()
+    for path in (*claims, "report.html", "manifest.json"):
         if not (results / path).exists():
             yield path
 

@@ -23,6 +23,7 @@ from scalewatt.archive.archive_file import (
 )
 from scalewatt.archive.archive_layout import ALLOWED, belongs
 from scalewatt.archive.content_checks import check_results
+from scalewatt.archive.existing_import import EXCLUSIONS, Place, add_to
 from scalewatt.archive.ro_crate import METADATA, check_metadata
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.imported_campaign import NAME, SUFFIX, imported_content, read_imported
@@ -31,8 +32,9 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import require_space, write_text
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.reproduction.manifests import REFERENCE, ArchiveManifest
+from scalewatt.results.text.number_format import count
 
-_OF_CAMPAIGN = (".yaml", SUFFIX, ".exclusions.csv")
+_OF_CAMPAIGN = (".yaml", SUFFIX, EXCLUSIONS)
 _MUST = (".yaml", SUFFIX)
 
 
@@ -48,7 +50,8 @@ def import_archive(
 ) -> list[str]:
     """Import an archive as results/<name> and campaigns/<name>.yaml; return what to print, in lines.
 
-    One of the published rows is only checked. InputError if it is damaged, or would overwrite.
+    To a campaign of that name that is here with the same content, results are added. An archive of the
+    published rows is only checked. InputError if it is damaged, or if what is here differs.
     """
     with opened(path) as one:
         manifest = read_manifest(one)
@@ -61,7 +64,9 @@ def import_archive(
         if not NAME.fullmatch(own):
             raise InputError(f"--name {own}: allowed: lower-case letters, digits and hyphens")
         targets = _targets(path, manifest, own)
-        _check_absent(own, results, campaigns)
+        place = Place(own, results, campaigns)
+        was_there = place.is_there
+        _check_free(place, was_there)
         _check_room(path, manifest, results, campaigns)
         with _unpacking(results, own) as folder:
             with _named_in(path, manifest.name, own, folder):
@@ -73,15 +78,30 @@ def import_archive(
             now = time.time_ns()
             for file in folder.rglob("*"):
                 os.utime(file, ns=(now, now))
-            _check_absent(own, results, campaigns)
-            _place(folder, own, results, campaigns)
+            if was_there:
+                said = _added(place, folder, manifest)
+            else:
+                _check_free(place, False)
+                _place(folder, own, results, campaigns)
+                runs = count(manifest.runs, "run")
+                said = [f"imported: {runs} of the campaign {own}, in {results / own}"]
     written = f"written by scalewatt {manifest.scalewatt}, this is {__version__}"
     return [
-        f"imported: {manifest.runs} runs of the campaign {own}, in {results / own}",
+        *said,
         *_incomplete(manifest),
         *([] if manifest.scalewatt == __version__ else [written]),
         *_next(campaign, campaigns / f"{own}.yaml", results / own),
     ]
+
+
+def _added(place: Place, folder: Path, manifest: ArchiveManifest) -> list[str]:
+    """Add what was unpacked to the campaign that is there; return what to print."""
+    marked = place.beside(SUFFIX)
+    was_marked = marked.exists()
+    said = [f"imported: {count(manifest.runs, 'run')} in {place.own}: {add_to(place, folder)}"]
+    if marked.exists() and not was_marked:
+        said.append(f"{marked} marks the campaign as imported: nothing of it is trained here")
+    return said
 
 
 def _checked(one: Opened) -> ArchiveManifest:
@@ -122,21 +142,28 @@ def _targets(path: Path, manifest: ArchiveManifest, own: str) -> dict[str, Path]
     return found
 
 
-def _check_absent(own: str, results: Path, campaigns: Path) -> None:
-    for folder in (results, campaigns):
+def _check_free(place: Place, is_there: bool) -> None:
+    """Raise InputError if the name is another campaign's, or, unless `is_there`, if any file of it exists."""
+    for folder in (place.results, place.campaigns):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder}: is no folder; expected one, or nothing there")
-    there = [results / own, *(campaigns / f"{own}{end}" for end in _OF_CAMPAIGN)]
+    there = [place.own, *map(place.beside, _OF_CAMPAIGN)]
     for path in there:
-        if path.exists() or path.is_symlink():
+        if path.is_symlink() or (path.exists() and not is_there):
             raise InputError(
                 f"{path}: exists already, and nothing is overwritten; allowed: --name OTHER, or "
                 "remove it"
             )
-    for file in (campaigns.parent / "config.yaml", *sorted(campaigns.glob("*.yaml"))):
-        if own in _names(file):
+    own = _names(place.beside(".yaml")) if is_there else set()
+    if own and place.name not in own:
+        raise InputError(
+            f"{place.beside('.yaml')}: is the campaign {min(own)}, not {place.name}; allowed: --name OTHER"
+        )
+    files = (place.campaigns.parent / "config.yaml", *sorted(place.campaigns.glob("*.yaml")))
+    for file in files:
+        if not (is_there and file == place.beside(".yaml")) and place.name in _names(file):
             raise InputError(
-                f"{file}: is the campaign {own} here, whose runs lie in {results / own}; allowed: "
+                f"{file}: is the campaign {place.name} here, whose runs lie in {place.own}; allowed: "
                 "--name OTHER"
             )
 
@@ -229,9 +256,9 @@ def _place(folder: Path, own: str, results: Path, campaigns: Path) -> None:
 
 def _sound(path: Path, manifest: ArchiveManifest) -> str:
     total = sum(one.bytes for one in manifest.files.values())
-    runs = f", {manifest.runs} runs" if manifest.kind != REFERENCE else ""
+    runs = f", {count(manifest.runs, 'run')}" if manifest.kind != REFERENCE else ""
     return (
-        f"{path}: sound: {manifest.kind} {manifest.name}{runs}, {len(manifest.files)} files, "
+        f"{path}: sound: {manifest.kind} {manifest.name}{runs}, {count(len(manifest.files), 'file')}, "
         f"{total} bytes, each as in its manifest"
     )
 
@@ -245,11 +272,12 @@ def _incomplete(manifest: ArchiveManifest) -> list[str]:
 
 def _next(campaign: Campaign, file: Path, results: Path) -> list[str]:
     drawn = next((name for name in campaign.figures if name != "table1"), "figures")
+    claims = f"  scalewatt claims --results {results} --campaign {file}"
     return [
         "nothing of it is trained here; to check, draw, validate and view it:",
         f"  scalewatt reproduce --campaign {file}",
         f"  snakemake --profile profiles/local {drawn} --config campaign={file}",
-        f"  scalewatt claims --results {results} --campaign {file}",
+        *([claims] if campaign.has_papers_models else []),
         f"  scalewatt status --campaign {file}",
     ]
 

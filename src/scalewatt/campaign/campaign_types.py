@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,6 +83,10 @@ class Cluster:
     """File of the scaling model that counts here: for plans, wall times and the energy budget."""
     reproduce_run: str | None = None
     """CONFIGURATION/REPEAT of the run that `reproduce` repeats; None: the cheapest."""
+    max_gpus: int | None = None
+    """Points of more GPUs are left out of a campaign; None: none is."""
+    only: str | None = None
+    """The runs that a campaign is limited to, as `campaign_part` reads them; None: all."""
 
     @property
     def simulates(self) -> bool:
@@ -301,6 +305,10 @@ class Imported:
     """What it was called where it ran; None if it has that name here."""
 
 
+PAPERS_MODELS = ("resnet50", "fourcastnet")
+"""The names of the paper's models in campaigns."""
+
+
 @dataclass(frozen=True)
 class Campaign:
     """Everything one configuration file asks for."""
@@ -321,6 +329,27 @@ class Campaign:
     """True if its runs were made elsewhere: nothing of it is ever trained."""
     imported: Imported | None = None
     """Where it ran, if it came with an archive: nothing of it is ever trained here."""
+    only: Mapping[str, tuple[int, ...]] | None = None
+    """The repeats that it is limited to, by configuration; None: all."""
+    left_out: tuple[str, ...] = ()
+    """What of the campaign file is left out of it, in sentences."""
+    part_of: Campaign | None = None
+    """The whole campaign; None if it is whole."""
+
+    @property
+    def whole(self) -> Campaign:
+        """Return the campaign with all that its file asks for."""
+        return self.part_of or self
+
+    def repeats_of(self, configuration: str) -> Sequence[int]:
+        """Return the numbers of a configuration's repeats, ascending."""
+        if self.only is not None:
+            return self.only[configuration]
+        return range(1, self.repeats[configuration] + 1)
+
+    def has_run(self, configuration: str, repeat: int) -> bool:
+        """Return True if it has this run."""
+        return configuration in self.configurations and repeat in self.repeats_of(configuration)
 
     @property
     def recorded_name(self) -> str:
@@ -330,12 +359,17 @@ class Campaign:
     def runs(self) -> Iterator[Run]:
         """Yield every run, ordered by configuration and repeat."""
         for id_, configuration in self.configurations.items():
-            for repeat in range(1, self.repeats[id_] + 1):
+            for repeat in self.repeats_of(id_):
                 yield Run(configuration, repeat)
 
     def series_of(self, configuration: str) -> list[str]:
         """Return names of the series that share a configuration."""
         return [s.name for s in self.series.values() if configuration in s.points.values()]
+
+    @property
+    def has_papers_models(self) -> bool:
+        """Return True if it trains a model of the paper, which the paper's claims are about."""
+        return any(series.model in PAPERS_MODELS for series in self.series.values())
 
     def devices(self) -> set[str]:
         """Return names of the devices it runs on."""

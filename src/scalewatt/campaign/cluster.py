@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from string import Formatter
@@ -14,7 +15,7 @@ from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.operating_points import check_ways
 from scalewatt.common.errors import InputError
 from scalewatt.common.rated_powers import check_idle_powers
-from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, schema
+from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, schema, shipped
 from scalewatt.common.untrusted_text import parse_json, unreadable
 from scalewatt.common.yaml_files import read_yaml
 
@@ -23,6 +24,9 @@ _PLACEHOLDERS = ("gpus", "nodes", "ranks_per_node", "cpus_per_rank")
 
 def load_cluster(path: Path | str) -> Cluster:
     """Read and check a cluster file; InputError, too, if the file of carbon intensity cannot be read."""
+    inside = os.path.join(path, "cluster.yaml")  # os.path: it takes any name
+    if os.path.isfile(inside):
+        raise InputError(f"{path}: is a folder, not a cluster file; did you mean {inside}?")
     cluster = parse_cluster(read_yaml(path), str(path))
     _check_carbon_file(cluster, str(path))
     return cluster
@@ -82,6 +86,25 @@ def parse_cluster(content: dict[str, Any], where: str) -> Cluster:
     rest = {k: v for k, v in content.items() if k in known and k != "devices"}
     lists = {key: tuple(content.get(key, ())) for key in ("setup", "exclude_nodes")}
     return Cluster(name=content["cluster"], devices=devices, **{**rest, **lists})
+
+
+def check_options(given: Mapping[str, Any]) -> None:
+    """Raise InputError for a key of Snakemake's `--config` that no cluster file has, or its value."""
+    root = schema("cluster")
+    known = root["properties"]
+    of_campaigns = schema("campaign")["properties"]
+    for key, value in given.items():
+        if key in of_campaigns and key not in known:
+            raise InputError(
+                f"--config: '{key}' is a key of a campaign, not of a cluster; change the campaign file, "
+                "or choose another with --config campaign=FILE"
+            )
+        if key not in known:
+            raise InputError(f"--config: unknown key '{key}'; {one_of(key, sorted(known))}")
+        # Keys within an object are added to those of the cluster file, with which they are checked.
+        if not isinstance(value, dict):
+            value = _as_bool(value) if key == "results_only" else value
+            check(value, known[key], f"--config {key}", root)
 
 
 def _check_launcher(launcher: str, where: str) -> None:
@@ -161,13 +184,18 @@ def _as_bool(value: Any) -> Any:
 
 
 def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
-    """Return devices by name: those of `cluster`, then those of every profile of the project.
+    """Return devices by name: those of `cluster`, then of every profile here, then of those that ship.
 
     A profile's cluster file that is wrong is reported and skipped: it may not be the one in use. Nor is
     its file of carbon intensity looked for.
     """
     devices: dict[str, Device] = dict(cluster.devices) if cluster else {}
-    for path in sorted((PROJECT_ROOT / "profiles").glob("*/cluster.yaml")):
+    here, shipped_ones = (
+        sorted(root.glob("*/cluster.yaml"))
+        for root in (Path("profiles"), PROJECT_ROOT / "profiles")
+    )
+    own = {path.resolve() for path in here}
+    for path in (*here, *(path for path in shipped_ones if path.resolve() not in own)):
         try:
             found = parse_cluster(read_yaml(path), str(path)).devices
         except InputError as error:
@@ -176,6 +204,17 @@ def known_devices(cluster: Cluster | None = None) -> dict[str, Device]:
         for name, device in found.items():
             devices.setdefault(name, device)
     return devices
+
+
+def other_device(name: str, devices: Iterable[str]) -> str:
+    """Return which devices there are in place of one that is missing, and how it is added or changed.
+
+    A near name is no advice: an A100 is no H100.
+    """
+    return (
+        f"allowed: {', '.join(sorted(devices)) or 'nothing'}; add '{name}' to `devices` of the cluster "
+        "file (docs/your-cluster.md), or change the device of what names it"
+    )
 
 
 def given_cluster(given: str) -> Cluster:
@@ -199,7 +238,7 @@ def is_results_only(campaign: Campaign, cluster: Cluster) -> bool:
         return cluster.results_only
     if cluster.simulates:  # there are no finished runs for it: what it cannot simulate is refused
         return False
-    return not campaign.devices() & set(cluster.devices)
+    return not campaign.whole.devices() & set(cluster.devices)
 
 
 def cluster_of_run(given: str, device: str, run: str) -> tuple[Cluster, Device]:
@@ -211,7 +250,7 @@ def cluster_of_run(given: str, device: str, run: str) -> tuple[Cluster, Device]:
     if device not in cluster.devices:
         raise InputError(
             f"{run}: the cluster '{cluster.name}' has no device '{device}'; "
-            f"{one_of(device, cluster.devices)}"
+            f"{other_device(device, cluster.devices)}"
         )
     return cluster, cluster.devices[device]
 
@@ -254,6 +293,12 @@ def basis(cluster: Cluster, devices: list[Device]) -> list[str]:
     return sentences
 
 
+def campaign_path(cluster: Cluster) -> Path:
+    """Return the path of a cluster file's campaign: the working directory's, or one that came along."""
+    found = shipped(cluster.campaign)
+    return found if found.exists() else Path(cluster.campaign)
+
+
 def carbon_file(cluster: Cluster) -> Path | None:
     """Return the path of a cluster's file of carbon intensity; None without one.
 
@@ -262,8 +307,8 @@ def carbon_file(cluster: Cluster) -> Path | None:
     given = (cluster.carbon_intensity or {}).get("file")
     if given is None:
         return None
-    of_project = PROJECT_ROOT / given
-    return of_project if not os.path.exists(given) and os.path.exists(of_project) else Path(given)
+    found = shipped(given)
+    return found if found.exists() else Path(given)
 
 
 def _cpu_powers(cpu: dict[str, Any]) -> str:

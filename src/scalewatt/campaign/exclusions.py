@@ -158,7 +158,8 @@ def exclusion(run: tuple[str, int], action: str, reason: str | None, measurement
 
 
 def check_run(campaign: Campaign, configuration: str, repeat: int, where: str) -> None:
-    """Raise InputError if the campaign has no such run."""
+    """Raise InputError if the campaign, all of it, has no such run."""
+    campaign = campaign.whole
     if configuration not in campaign.configurations:
         raise InputError(
             f"{where}: no configuration '{configuration}' in {campaign.path}; allowed: one of its "

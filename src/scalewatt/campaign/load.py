@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.campaign_part import part_of
 from scalewatt.campaign.campaign_types import (
     Campaign,
     Cluster,
@@ -14,7 +15,7 @@ from scalewatt.campaign.campaign_types import (
     IdleProbe,
     Series,
 )
-from scalewatt.campaign.cluster import known_devices
+from scalewatt.campaign.cluster import known_devices, other_device
 from scalewatt.campaign.dataset_rules import check_apart
 from scalewatt.campaign.external_command import CommandExpansion, is_command
 from scalewatt.campaign.imported_campaign import read_imported
@@ -38,17 +39,27 @@ SIMULATED = "-simulated"
 """Ends the name of a campaign whose runs are simulated."""
 
 
-def load_campaign(path: Path | str, cluster: Cluster | None = None) -> Campaign:
-    """Read, check and expand a campaign file.
+def load_campaign(
+    path: Path | str, cluster: Cluster | None = None, max_gpus: int | None = None
+) -> Campaign:
+    """Read, check and expand a campaign file, without what `cluster` leaves out (`campaign_part`).
 
     Node geometry and limits come from `cluster`, or from whichever profile has the device; a
     campaign of registered runs needs neither, and one that came with an archive brings them. On a
     cluster that simulates, the campaign's name says so: simulated and trained runs never lie in one
-    folder.
+    folder. `max_gpus` counts instead of the cluster's.
     """
+    if max_gpus is None and cluster is not None:
+        max_gpus = cluster.max_gpus
+    whole = _whole(path, cluster, max_gpus)
+    return part_of(whole, max_gpus, cluster.only if cluster else None)
+
+
+def _whole(path: Path | str, cluster: Cluster | None, max_gpus: int | None) -> Campaign:
+    """Return all of a campaign; points above `max_gpus` need not fit the devices."""
     imported = read_imported(Path(path))
     devices = {**known_devices(cluster), **(imported.devices if imported else {})}
-    campaign = expand(read_yaml(path), Path(path), devices)
+    campaign = expand(read_yaml(path), Path(path), devices, max_gpus)
     if imported is not None:
         campaign = replace(campaign, name=imported.name, imported=imported)
     if cluster is None or not cluster.simulates:
@@ -62,8 +73,16 @@ def load_campaign(path: Path | str, cluster: Cluster | None = None) -> Campaign:
     return replace(campaign, name=f"{campaign.name}{SIMULATED}")
 
 
-def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> Campaign:
-    """Expand a campaign's content; InputError names `path`, the key and what is allowed."""
+def expand(
+    content: dict[str, Any],
+    path: Path,
+    devices: dict[str, Device],
+    max_gpus: int | None = None,
+) -> Campaign:
+    """Expand a campaign's content; InputError names `path`, the key and what is allowed.
+
+    Points of more than `max_gpus` GPUs, which are left out afterwards, need not fit their device.
+    """
     if content.get("registered"):
         campaign = expand_registered(content, path)
         _check_count(campaign.repeats, path)
@@ -78,7 +97,7 @@ def expand(content: dict[str, Any], path: Path, devices: dict[str, Device]) -> C
     for name, entry in content["series"].items():
         where = f"{path}: series.{written[name]}"
         kind = CommandExpansion if is_command(content, entry) else Expansion
-        one = kind(content, entry, where, devices, root)
+        one = kind(content, entry, where, devices, root, max_gpus)
         points: dict[int, str] = {}
         for gpus in sorted(entry["gpus"]):
             configuration = one.configuration(gpus)
@@ -153,8 +172,8 @@ def check_devices(campaign: Campaign, cluster: Cluster) -> None:
         if series.device not in cluster.devices:
             raise InputError(
                 f"{campaign.path}: series.{series.written}.device: '{series.device}' is not on the cluster "
-                f"'{cluster.name}'; {one_of(series.device, cluster.devices)}; to draw from finished "
-                "runs only: --config results_only=true"
+                f"'{cluster.name}'; {other_device(series.device, cluster.devices)}; to draw from "
+                "finished runs only, Snakemake has --config results_only=true"
             )
         if not cluster.devices[series.device].cpu:
             raise InputError(

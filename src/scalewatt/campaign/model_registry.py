@@ -1,4 +1,7 @@
-"""The models that a campaign may name: the two of the schema, and every file of `workloads` with MODEL.
+"""The models that a campaign may name.
+
+The two of the schema, every file of `workloads` with MODEL, and every module of other packages in the group
+`scalewatt.workloads` of their entry points, whose names are the models'.
 
 MODEL is a literal, read without importing the file: a campaign is checked without torch.
 """
@@ -9,6 +12,9 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import PathFinder
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +22,8 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, one_of, schema
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "workloads"
+ENTRY_POINTS = "scalewatt.workloads"
+"""The group of other packages' models."""
 COMMAND = "command"
 """What `workload` says in an entry of `models` that is a command of the user's."""
 PHASES = {"resnet50": ("train",), "fourcastnet": ("pretrain", "finetune")}
@@ -57,8 +65,49 @@ def known_models(folder: Path = WORKLOADS) -> dict[str, KnownModel]:
     for path in sorted(folder.glob("*.py")):
         declared = _declared(path)
         if declared is not None:
-            found[path.stem] = _model(path, declared)
+            found[path.stem] = _model(path, path.stem, declared)
+    for name, module in modules_of_packages().items() if folder == WORKLOADS else ():
+        path = _file_of(name, module)
+        declared = _declared(path)
+        if declared is None:
+            raise InputError(
+                f"{path}: entry point '{name}' of {ENTRY_POINTS} names this file, which has no MODEL; "
+                "expected one, as docs/add-a-model.md shows"
+            )
+        if name in found:
+            raise InputError(
+                f"{path}: entry point '{name}' of {ENTRY_POINTS}: there is a model of that name; "
+                f"allowed: any but {', '.join(found)}"
+            )
+        found[name] = _model(path, name, declared)
     return found
+
+
+@cache
+def modules_of_packages() -> dict[str, str]:
+    """Return the modules of the installed packages' models, by model; InputError for a name given twice."""
+    found: dict[str, str] = {}
+    for point in entry_points(group=ENTRY_POINTS):
+        if found.setdefault(point.name, point.module) != point.module:
+            raise InputError(
+                f"entry point '{point.name}' of {ENTRY_POINTS} is both {found[point.name]} and "
+                f"{point.module}; allowed: one; uninstall a package"
+            )
+    return dict(sorted(found.items()))
+
+
+def _file_of(name: str, module: str) -> Path:
+    """Return the file of a module, which is found without importing anything; InputError if there is none."""
+    top, *below = module.split(".")
+    spec, full = find_spec(top), top
+    for part in below:
+        if spec is None:
+            break
+        full = f"{full}.{part}"
+        spec = PathFinder.find_spec(full, spec.submodule_search_locations)
+    if spec is not None and spec.origin:
+        return Path(spec.origin)
+    raise InputError(f"entry point '{name}' of {ENTRY_POINTS}: there is no module {module}")
 
 
 def campaign_schema(content: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -162,10 +211,10 @@ def _names(tree: ast.Module, name: str) -> bool:
     )
 
 
-def _model(path: Path, declared: Any) -> KnownModel:
-    where, name = f"{path}: MODEL", path.stem
+def _model(path: Path, name: str, declared: Any) -> KnownModel:
+    where = f"{path}: MODEL"
     check(declared, schema("model"), where, schema("model"))
-    _check_name(path)
+    _check_name(path, name)
     phases, network = tuple(declared.get("phases", ["train"])), _network(declared, where)
     common = schema("campaign")["$defs"]["common"]
     for key, part in declared["settings"].items():
@@ -182,14 +231,14 @@ def _model(path: Path, declared: Any) -> KnownModel:
     return KnownModel(name, phases, declared["data_format"], settings, network)
 
 
-def _check_name(path: Path) -> None:
-    name, taken = path.stem, schema("campaign")["$defs"]
+def _check_name(path: Path, name: str) -> None:
+    taken = schema("campaign")["$defs"]
     if not _is_name(name):
         raise InputError(f"{path}: a model's file is named by lower-case letters and digits")
     if name in taken or name in PHASES:
         raise InputError(
             f"{path}: a model cannot be named '{name}': the campaign's schema has that word for "
-            "something else; allowed: another file name"
+            "something else; allowed: another name"
         )
 
 

@@ -76,6 +76,13 @@ def without_point(configuration: str) -> str:
     return _ID.sub("", configuration)
 
 
+def value_in_id(configuration: str, lever: str) -> float | None:
+    """Return the value of a lever in a configuration's id; None if it stays as the node has it."""
+    one = LEVERS[lever]
+    found = re.search(f"-{one.short}([0-9.]+){one.unit.lower()}", configuration)
+    return float(found[1]) if found else None
+
+
 def by_id(configurations: Mapping[str, Configuration]) -> dict[str, Configuration]:
     """Return configurations sorted by id, those of one line by their clocks and limits as numbers."""
 

@@ -17,6 +17,7 @@ from scalewatt.campaign.campaign_types import (
     check_accumulation,
     check_replicas,
 )
+from scalewatt.campaign.cluster import other_device
 from scalewatt.campaign.dataset_rules import check_dataset, sample_counts
 from scalewatt.campaign.model_registry import known_models, model_key
 from scalewatt.campaign.operating_points import id_suffix, point_of
@@ -32,7 +33,8 @@ LONGEST_ID = 200
 class Expansion:
     """One series entry; InputError names the file, the key and what is allowed.
 
-    `root` is the campaign's schema (`campaign_schema`).
+    `root` is the campaign's schema (`campaign_schema`). Points of more than `max_gpus` GPUs are left
+    out afterwards, so they need not fit the device.
     """
 
     apart = ("dataset", "epochs")
@@ -45,8 +47,10 @@ class Expansion:
         where: str,
         devices: dict[str, Device],
         root: dict[str, Any],
+        max_gpus: int | None = None,
     ) -> None:
         self.content, self.entry, self.where, self.root = content, entry, where, root
+        self.max_gpus = max_gpus
         self.model: str = entry["model"]
         self.phase = self._phase()
         self.key = model_key(self.model, self.phase)
@@ -55,7 +59,7 @@ class Expansion:
         if entry["device"] not in devices:
             raise InputError(
                 f"{where}.device: '{entry['device']}' is in no cluster file (profiles/*/cluster.yaml); "
-                f"{one_of(entry['device'], sorted(devices))}"
+                f"{other_device(entry['device'], sorted(devices))}"
             )
         self.device = devices[entry["device"]]
         self.settings, self.overrides = self._settings()
@@ -213,6 +217,8 @@ class Expansion:
 
     def _check_device(self, gpus: int, local_batch_size: int) -> None:
         device = self.device
+        if self.max_gpus is not None and gpus > self.max_gpus:
+            return
         per_node = device.gpus_per_node
         if gpus > per_node and gpus % per_node:
             raise InputError(
@@ -222,7 +228,8 @@ class Expansion:
         if device.max_gpus and gpus > device.max_gpus:
             raise InputError(
                 f"{self.where}.gpus: {gpus} is more than {device.name} has for one job; "
-                f"allowed: at most {device.max_gpus}"
+                f"allowed: at most {device.max_gpus}; to leave larger points out: --config "
+                f"max_gpus={device.max_gpus} for snakemake, --max-gpus {device.max_gpus} for scalewatt"
             )
         limit = device.max_local_batch_size.get(self.key)
         if limit and local_batch_size > limit:

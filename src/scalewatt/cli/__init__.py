@@ -13,12 +13,15 @@ from typing import NoReturn
 from scalewatt import __version__
 from scalewatt.cli import (  # noqa: F401 (they add to COMMANDS)
     campaigns,
+    comparing,
+    oversight,
+    projects,
     reproducing,
     runs,
     single_gpu,
     tables,
 )
-from scalewatt.cli.command import COMMANDS, print_error
+from scalewatt.cli.command import COMMANDS, install_hint, print_error
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of
 
@@ -63,6 +66,12 @@ def main(argv: list[str] | None = None) -> int:
         return COMMANDS[arguments.command].handler(arguments) or 0
     except InputError as error:
         print_error(error)
+        return 1
+    except ModuleNotFoundError as error:  # a wheel without one of its extras
+        hint = install_hint(error.name or "")
+        if hint is None:
+            raise
+        print_error(f"{arguments.command}: {hint}")
         return 1
     except BrokenPipeError:
         return 1

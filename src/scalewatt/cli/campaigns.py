@@ -1,4 +1,4 @@
-"""Commands about a campaign before and while it runs."""
+"""Commands about a campaign before it runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.cli.command import CAMPAIGN, PLACE, Amount, argument, as_json, command
+from scalewatt.cli.command import CAMPAIGN, MAX_GPUS, PLACE, Amount, argument, as_json, command
 from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import shipped
 
 if TYPE_CHECKING:
     from scalewatt.campaign.campaign_types import Campaign
@@ -31,9 +32,11 @@ _COLUMNS = (
         help="campaign files; default: config.yaml",
     ),
     argument("--cluster", type=Path, help="cluster file; default: all profiles' devices"),
+    MAX_GPUS,
     as_json("one object per run"),
     examples=(
         "scalewatt campaign config.yaml",
+        "scalewatt campaign --max-gpus 16 config.yaml",
         "scalewatt campaign --cluster profiles/horeka/cluster.yaml config.yaml",
     ),
 )
@@ -48,7 +51,7 @@ def campaign(arguments: argparse.Namespace) -> None:
         from scalewatt.results.carbon.intensity_files import intensity_of  # with pandas
 
         intensity_of(cluster)
-    campaigns = [load_campaign(path, cluster) for path in arguments.files]
+    campaigns = [load_campaign(path, cluster, arguments.max_gpus) for path in arguments.files]
     if cluster:
         for campaign in campaigns:
             check_devices(campaign, cluster)
@@ -113,12 +116,13 @@ def campaign_table(campaign: Campaign) -> str:
         f"{len(campaign.series)} series, {count(len(campaign.configurations), 'configuration')}, "
         f"{count(sum(campaign.repeats.values()), 'run')}, {span}{count(max(gpus), 'GPU')}"
     )
-    return "\n".join(lines)
+    return "\n".join([*lines, *campaign.left_out])
 
 
 @command(
     *CAMPAIGN,
     argument("--cluster", help="instead: a cluster file, or its content as JSON"),
+    MAX_GPUS,
     argument(
         "--model",
         type=Path,
@@ -165,10 +169,18 @@ def campaign_table(campaign: Campaign) -> str:
     ),
     as_json("one JSON object, with every run"),
     argument("--out", type=Path, metavar="STEM", help="also write .parquet, .csv and .md"),
+    argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="write instead a page where n, batch size, deadline and more are chosen",
+    ),
     examples=(
         "scalewatt plan --profile profiles/horeka",
+        "scalewatt plan --profile profiles/horeka --max-gpus 16",
         "scalewatt plan --profile profiles/horeka --from 16 --to 64",
         "scalewatt plan --profile profiles/mine --start-between 2026-02-01T00:00Z 2026-02-08T00:00Z",
+        "scalewatt plan --profile profiles/horeka --html plan.html",
     ),
 )
 def plan(arguments: argparse.Namespace) -> int:
@@ -176,6 +188,9 @@ def plan(arguments: argparse.Namespace) -> int:
 
     Return 1 if it was asked for the best start, and that cannot be told.
     """
+    if arguments.html is not None:
+        _write_planner(arguments)
+        return 0
     from scalewatt.scaling.commands import plan_campaign, write_plan
     from scalewatt.scaling.planning.plan_text import plan_text
     from scalewatt.scaling.planning.start_time import read_request
@@ -184,12 +199,41 @@ def plan(arguments: argparse.Namespace) -> int:
     files = cluster, arguments.campaign, arguments.model, arguments.results
     step = arguments.smaller, arguments.larger
     start = read_request(arguments.start_between, arguments.finish_by, arguments.at_once)
-    plan = plan_campaign(*files, arguments.deadline_h, arguments.energy_kwh, step, start)
+    limits = arguments.deadline_h, arguments.energy_kwh
+    plan = plan_campaign(*files, *limits, step, start, arguments.max_gpus)
     if arguments.out is not None:
         write_plan(plan, arguments.out)
     as_json = arguments.json
     print(json.dumps(plan.as_json(), indent=1, allow_nan=False) if as_json else plan_text(plan))
     return 1 if plan.starts is not None and plan.starts.best is None else 0
+
+
+def _write_planner(arguments: argparse.Namespace) -> None:
+    """Write the page where a training is chosen; InputError for options that it does not answer."""
+    from scalewatt.report.planner.plan_page import Limits, site_of, write_plan_page
+
+    others = {
+        "--results": arguments.results,
+        "--from": arguments.smaller,
+        "--to": arguments.larger,
+        "--start-between": arguments.start_between,
+        "--finish-by": arguments.finish_by,
+        "--at-once": arguments.at_once,
+        "--json": arguments.json,
+        "--out": arguments.out,
+    }
+    given = [option for option, value in others.items() if value not in (None, False)]
+    if given:
+        raise InputError(
+            f"--html: {given[0]} is for a plan as text; allowed: --profile, --cluster, --campaign, --model, "
+            "--max-gpus, --deadline-h and --energy-kwh"
+        )
+    files = arguments.profile, arguments.campaign, arguments.model
+    local = "profiles/local"
+    nowhere = arguments.profile == shipped(local) and not Path(local, "cluster.yaml").exists()
+    site = site_of(arguments.cluster, *files, nowhere, arguments.max_gpus)
+    write_plan_page(arguments.html, site, Limits(arguments.deadline_h, arguments.energy_kwh))
+    print(f"{arguments.html}: written")
 
 
 @command(
@@ -304,71 +348,6 @@ def calibrate(arguments: argparse.Namespace) -> None:
         print(leave_n_out_text(leave_n_out(arguments.sources)))
         return
     print(calibrate_sources(arguments.sources, arguments.out))
-
-
-@command(
-    *PLACE,
-    argument("--all", action="store_true", help="one line for each run"),
-    as_json("one JSON object, with all runs"),
-    argument(
-        "--watch",
-        type=Amount("seconds", "60"),
-        metavar="SECONDS",
-        help="show it again so often, until Ctrl-C",
-    ),
-    examples=("scalewatt status", "scalewatt status --profile profiles/horeka --watch 60"),
-)
-def status(arguments: argparse.Namespace) -> int:
-    """Show a campaign at a glance, while it runs or not."""
-    from scalewatt.tracking.status_text import show_status
-
-    if arguments.watch is not None and not 1 <= arguments.watch <= 86_400:
-        raise InputError(f"--watch: {arguments.watch:g}; allowed: 1 to 86400 seconds")
-    folders = arguments.campaign, arguments.results, arguments.work
-    return show_status(arguments.profile, *folders, arguments.all, arguments.json, arguments.watch)
-
-
-RUN = (
-    argument("configuration", nargs="?", metavar="CONFIGURATION", help="the name of its folder"),
-    argument("repeat", nargs="?", type=int, metavar="REPEAT", help="which of its runs, from 1"),
-    argument("--reason", metavar="TEXT", help="why, in one line"),
-    *PLACE,
-)
-"""A finished run, and why it does not count; without a run these commands list what is recorded."""
-
-
-@command(
-    *RUN,
-    argument("--undo", action="store_true", help="include it again"),
-    examples=(
-        'scalewatt exclude resnet50-local-n002-lbs0032-full 1 --reason "the node was shared"',
-        "scalewatt exclude",
-    ),
-)
-def exclude(arguments: argparse.Namespace) -> int:
-    """Leave a finished run out of tables and figures; without a run, list those left out."""
-    return _change_run(arguments, arguments.undo)
-
-
-@command(
-    *RUN,
-    examples=(
-        'scalewatt remeasure resnet50-local-n002-lbs0032-full 1 --reason "the sensor failed"',
-    ),
-)
-def remeasure(arguments: argparse.Namespace) -> int:
-    """Set a finished run's measurement aside, so that it is measured again."""
-    return _change_run(arguments)
-
-
-def _change_run(arguments: argparse.Namespace, undo: bool = False) -> int:
-    from scalewatt.tracking.exclude import find_place, run_command
-
-    folders = arguments.campaign, arguments.results, arguments.work
-    place = find_place(arguments.profile, *folders)
-    run = arguments.configuration, arguments.repeat
-    print("\n".join(run_command(arguments.command, place, *run, arguments.reason, undo)))
-    return 0
 
 
 @command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.redaction import HIDDEN
+from scalewatt.common.schema_validation import INSTALLED, shipped
 from scalewatt.common.untrusted_text import parse_json, plain_text, printable
 
 Handler = Callable[[argparse.Namespace], int | None]
@@ -73,6 +75,27 @@ def print_error(problem: object) -> None:
     print(f"scalewatt: error: {printable(said)}", file=sys.stderr)
 
 
+_EXTRAS = {
+    "figures": ("fontTools", "matplotlib", "seaborn", "vl_convert"),
+    "workflow": ("snakemake", "snakemake_executor_plugin_slurm"),
+    "train": (
+        *("PIL", "aiohttp", "eccodes", "fsspec", "h5netcdf", "mpi4py", "perun", "sklearn", "torch"),
+        *("torchvision", "xarray", "zarr"),
+    ),
+}
+"""The modules of the packages that each extra brings (pyproject.toml)."""
+
+
+def install_hint(module: str) -> str | None:
+    """Return how a missing module is installed; None for one that no extra brings."""
+    name = module.partition(".")[0]
+    extra = next((extra for extra, modules in _EXTRAS.items() if name in modules), None)
+    if extra is None:
+        return None
+    way = f"pip install 'scalewatt[{extra}]'" if INSTALLED else "make setup"
+    return f"needs {name}, which is not installed here; install it by {way}"
+
+
 def count(text: str) -> int:
     """Return an option's whole number from 1 to 1,000,000; argparse says what is allowed."""
     if not re.fullmatch(r"[0-9]{1,7}", text) or not 1 <= int(text) <= 10**6:
@@ -123,8 +146,15 @@ def output(help_: str) -> Argument:
 
 def profile(help_: str) -> Argument:
     """Return the profile, whose folder has the cluster file."""
-    default = Path("profiles/local")
-    return argument("--profile", type=Path, default=default, help=f"{help_}; default: {default}")
+    default = "profiles/local"
+    help_ = f"{help_}; default: {default}"
+    return argument("--profile", type=_profile_folder, default=default, help=help_)
+
+
+def _profile_folder(text: str) -> Path:
+    """Return the folder of a profile: the working directory's, or one that came along."""
+    found = shipped(text)
+    return found if os.path.isdir(found) else Path(text)
 
 
 def json_of(option: str, text: str) -> Any:
@@ -145,6 +175,12 @@ def json_of(option: str, text: str) -> Any:
 CAMPAIGN = (
     profile("whose cluster file counts"),
     argument("--campaign", type=Path, metavar="FILE", help="default: what the cluster file names"),
+)
+MAX_GPUS = argument(
+    "--max-gpus",
+    type=count,
+    metavar="N",
+    help="leave out points of more than N GPUs; default: the cluster file's max_gpus",
 )
 PLACE = (
     *CAMPAIGN,

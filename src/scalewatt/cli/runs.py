@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from scalewatt.campaign.run_spec import RunSpec
     from scalewatt.run_files.attempt_log import AttemptNote
 
+_MANY, _FEW = 20, 5
+"""Of more lines of one kind than the first, as many as the second are shown."""
+
 
 @command(
     argument(
@@ -110,7 +113,7 @@ def _train_noted(arguments: argparse.Namespace, spec: RunSpec, note: AttemptNote
         from scalewatt.scaling.planning.forecast import energy_by
         from scalewatt.tracking.budget import check_budget
 
-        campaign = load_campaign(arguments.budget_of, cluster)
+        campaign = load_campaign(arguments.budget_of, cluster).whole
         results = arguments.out.absolute().parents[2]  # runs/<configuration>/<repeat>
         predicted = energy_by(cluster.scaling_model)
         check_budget(campaign, cluster.devices, results, arguments.work, spec, predicted)
@@ -241,4 +244,19 @@ def register(arguments: argparse.Namespace) -> None:
     from scalewatt.registration.register import register
 
     given = arguments.name, arguments.paths, arguments.table
-    print("\n".join(register(*given, arguments.results, arguments.campaigns)))
+    print("\n".join(_shortened(register(*given, arguments.results, arguments.campaigns))))
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    """Return lines of which those of one kind, where they are many, are the first few and a count."""
+    for kind in ("registered: ", "already there: "):
+        those = [number for number, line in enumerate(lines) if line.startswith(kind)]
+        if len(those) > _MANY:
+            rest = f"{kind}… and {len(those) - _FEW} more, {len(those)} in all"
+            left_out = set(those[_FEW + 1 :])
+            lines = [
+                rest if number == those[_FEW] else line
+                for number, line in enumerate(lines)
+                if number not in left_out
+            ]
+    return lines

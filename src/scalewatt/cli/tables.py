@@ -236,6 +236,14 @@ def figure(arguments: argparse.Namespace) -> None:
     argument(
         "--excluded", default="{}", metavar="JSON", help="repeat to reason: a file, or the JSON"
     ),
+    argument(
+        "--formats",
+        nargs="+",
+        default=["svg"],
+        choices=("pdf", "svg", "png"),
+        metavar="FORMAT",
+        help="pdf, svg, png; default: svg",
+    ),
     examples=("scalewatt run-pages resnet50-local-n002-lbs0032-full 1 2 --results results/demo",),
 )
 def run_pages(arguments: argparse.Namespace) -> None:
@@ -244,7 +252,8 @@ def run_pages(arguments: argparse.Namespace) -> None:
     from scalewatt.results.figures.run_page_table import read_pages
 
     given = arguments.results, arguments.configuration, arguments.repeats
-    save_pages(read_pages(*given, _reasons(arguments.excluded)), arguments.results)
+    pages = read_pages(*given, _reasons(arguments.excluded))
+    save_pages(pages, arguments.results, arguments.formats)
 
 
 def _reasons(text: str) -> dict[str, str]:

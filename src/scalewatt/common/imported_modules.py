@@ -14,7 +14,7 @@ _IMPORT = re.compile(
 def modules_behind(*names: str, package: Path) -> list[Path]:
     """Return the files of these modules and of all that they import, lazily or not, sorted.
 
-    `package` is the folder src/scalewatt of a checkout, whose files are looked at. A name is dotted
+    `package` is the folder of the package scalewatt, whose files are looked at. A name is dotted
     below the package (`energies.accounting.account`); ValueError if there is none.
     """
     found: set[Path] = set()

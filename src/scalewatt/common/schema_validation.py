@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -13,10 +14,17 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 
-# scalewatt runs from its checkout (an editable install): the schemas stand beside the workflow.
-PROJECT_ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = Path(__file__).resolve().parents[1]
+INSTALLED = (PACKAGE / "project").is_dir()
+"""Whether a wheel is installed, which has the project's files inside (setup.py); else a checkout."""
+PROJECT_ROOT = PACKAGE / "project" if INSTALLED else PACKAGE.parents[1]
+"""The folder of Snakefile, workflow, profiles, campaigns, reference and envs."""
 _SHOWN = 100
 """Characters of a wrong value in a message."""
+_CAPITAL = re.compile(r"[A-Z][a-z-]*(?=[\s,.:;]|$)")
+"""A first word that has a capital as it begins a sentence, and no abbreviation."""
+_PROPER = frozenset({"Slurm"})
+"""First words of descriptions that keep their capital."""
 _SCIENTIFIC = re.compile(r"([-+]?[0-9]+)(e[-+]?[0-9]+)", re.IGNORECASE)
 """A number for people, a text for YAML: without a point."""
 
@@ -26,6 +34,20 @@ def schema(name: str) -> dict[str, Any]:
     """Return the JSON schema `name` of workflow/schemas."""
     path = PROJECT_ROOT / "workflow" / "schemas" / f"{name}.schema.json"
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def shipped(name: str) -> Path:
+    """Return the path of a project's file or folder: the working directory's own, else what came along."""
+    # os.path: a name that no file can have is answered too.
+    return Path(name) if os.path.exists(name) else PROJECT_ROOT / name
+
+
+def project_path(path: Path) -> Path:
+    """Return what a file is called in results: one that came along by its place in the project.
+
+    Where a package is installed tells about a machine, and nothing about the file.
+    """
+    return path.relative_to(PROJECT_ROOT) if path.is_relative_to(PROJECT_ROOT) else path
 
 
 def shown(value: Any) -> str:
@@ -101,7 +123,7 @@ def _message(error: Any, where: str, root: dict[str, Any]) -> str:
             if len(missing) > 1:
                 hints = [f"{key}: {hint}" for key, hint in zip(missing, hints, strict=True)]
             named = ", ".join(repr(key) for key in missing)
-            return f"{place}: missing key {named}; allowed: {'; '.join(hints)}"
+            return f"{place}: missing key {named}; expected: {'; '.join(hints)}"
         case "enum" | "const":
             allowed = rule if error.validator == "enum" else [rule]
             return f"{place}: {value} is not known; {one_of(error.instance, allowed)}"
@@ -124,13 +146,13 @@ def _message(error: Any, where: str, root: dict[str, Any]) -> str:
             return f"{place}: has {len(error.instance)} letters; allowed: at most {rule}"
         case "anyOf":
             return (
-                f"{place}: {value} does not fit; allowed: {error.schema.get('description', rule)}"
+                f"{place}: {value} does not fit; allowed: {_description(error.schema, str(rule))}"
             )
         case "pattern":
-            hint = error.schema.get("description", f"the pattern {rule}")
+            hint = _description(error.schema, f"the pattern {rule}")
             return f"{place}: {value} does not fit; allowed: {hint}"
         case _:
-            hint = error.schema.get("description", "")
+            hint = _description(error.schema, "")
             said = error.message if len(error.message) <= 2 * _SHOWN else f"{value} does not fit"
             return f"{place}: {said}{f'; allowed: {hint}' if hint else ''}"
 
@@ -153,7 +175,14 @@ def _allowed(part: dict[str, Any], key: str, root: dict[str, Any]) -> str:
         return ", ".join(map(str, entry["enum"]))
     kind = entry.get("type", "see the schema")
     kind = kind if isinstance(kind, str) else " or ".join(kind)
-    return str(entry.get("description", kind)).rstrip(".")
+    return _description(entry, kind).rstrip(".")
+
+
+def _description(part: dict[str, Any], otherwise: str) -> str:
+    """Return a schema's description as it reads within a sentence."""
+    text = str(part.get("description", otherwise))
+    found = _CAPITAL.match(text)
+    return text[0].lower() + text[1:] if found and found[0] not in _PROPER else text
 
 
 def _deepest(error: Any) -> Any:

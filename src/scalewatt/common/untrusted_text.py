@@ -45,6 +45,17 @@ def plain_text(path: Path | str, most: int = MOST_BYTES) -> str:
     return _decoded(content)
 
 
+def plain_tail(path: Path | str, most: int) -> str:
+    """Return the last `most` bytes of a plain file as text; what is no UTF-8 in it is replaced.
+
+    OSError and ValueError as `plain_text`, but of a long file.
+    """
+    with _plain_file(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - most))
+        return file.read(most).decode(errors="replace")
+
+
 def unreadable(path: Path | str) -> str | None:
     """Return why a plain file cannot be read, such as "does not exist"; None where it can be."""
     if os.path.isdir(path):

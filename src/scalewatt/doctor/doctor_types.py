@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Cluster, Device
+from scalewatt.common.schema_validation import INSTALLED
 
 OK, LIMITED, MISSING, UNKNOWN = "ok", "limited", "missing", "unknown"
 """It works; it works in part; it is not there or does not work; it gave no answer."""
 
 Commands = tuple[str, ...]
-SET_UP: Commands = ("rm -f .venv/.ready && make setup", ". .venv/bin/activate")
+_OF_CHECKOUT: Commands = ("rm -f .venv/.ready && make setup", ". .venv/bin/activate")
 """Sets up .venv anew, whatever its state, and activates it."""
+SET_UP: Commands = ("pip install 'scalewatt[workflow,train]'",) if INSTALLED else _OF_CHECKOUT
+"""Installs what trains and measures."""
 
 
 @dataclass(frozen=True)

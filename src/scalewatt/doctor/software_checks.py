@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.common.schema_validation import INSTALLED, PROJECT_ROOT
 from scalewatt.doctor.doctor_types import (
     LIMITED,
     MISSING,
@@ -43,6 +43,9 @@ from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, samplers_o
 from scalewatt.results.text.number_format import listed
 
 _PYTHON = (3, 11)
+_COMPARABLE = (
+    ("a checkout and its make setup, for numbers that others repeat",) if INSTALLED else ()
+)
 _NO_ROOM = (
     "More processors requested",
     "Requested node configuration",
@@ -58,9 +61,8 @@ def check_python() -> Check:
     facts = {"version": python, "machine": machine, "prefix": sys.prefix}
     if sys.version_info[:2] != _PYTHON:
         means = "the lock is made for Python 3.11: results with other versions are not comparable"
-        return Check(
-            "python", LIMITED, found, means, ("make setup PYTHON=python3.11",), facts=facts
-        )
+        fix, ask = () if INSTALLED else ("make setup PYTHON=python3.11",), _COMPARABLE
+        return Check("python", LIMITED, found, means, fix, facts=facts, ask=ask)
     return Check("python", OK, found, needed=True, facts=facts)
 
 
@@ -109,13 +111,14 @@ def assess_packages(environment: str | None, different: Sequence[Difference]) ->
     )
     found = f"{len(different)} not as envs/lock.txt has them: {shown}"
     means = "results may differ from those of others; each run's provenance says so"
-    return Check("packages", LIMITED, found, means, _install(environment, different), facts=facts)
+    fix = _install(environment, different)
+    return Check("packages", LIMITED, found, means, fix, facts=facts, ask=_COMPARABLE)
 
 
 def _install(environment: str | None, different: Sequence[Difference]) -> Commands:
     """Return commands that install the lock's packages here, or set .venv up if this Python is not ours."""
     if environment is None:
-        return SET_UP
+        return () if INSTALLED else SET_UP
     prefix = Path(sys.prefix)
     if prefix.is_relative_to(PROJECT_ROOT):
         prefix = prefix.relative_to(PROJECT_ROOT)

@@ -25,6 +25,7 @@ from scalewatt.common.file_locks import exists
 from scalewatt.common.files import write_json
 from scalewatt.common.processes import die_with
 from scalewatt.common.redaction import Redaction, without_secrets
+from scalewatt.common.schema_validation import INSTALLED, PACKAGE
 from scalewatt.common.termination import StopRequest
 from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
 from scalewatt.execution.launcher_process import CALLERS_PATH
@@ -191,7 +192,8 @@ def run_command(
     folder = job.work / "script"
     folder.mkdir(exist_ok=True)
     with Signals(stop, job.work / f"{segment_name(job.segment)}.stop") as signals:
-        environment = child_environment(dict(os.environ), place, job, signals.file)
+        package = package_folder(job.work, ranks.rank)
+        environment = child_environment(dict(os.environ), place, job, signals.file, package)
         if any(ranks.comm.allgather(stop.asked())):
             code: int = ExitCode.STOPPED
         else:
@@ -242,12 +244,29 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def package_folder(work: Path, rank: int, installed: bool = INSTALLED) -> Path:
+    """Return a folder that has scalewatt and nothing else, for scripts of another Python environment.
+
+    The folder of an installed package has all others of its environment too: there it is a link in `work`.
+    """
+    if not installed:
+        return PACKAGE.parent
+    folder = work / "package"
+    folder.mkdir(exist_ok=True)
+    link, new = folder / PACKAGE.name, folder / f".{PACKAGE.name}-{rank}"
+    new.unlink(missing_ok=True)
+    new.symlink_to(PACKAGE)
+    new.replace(link)
+    return folder
+
+
 def child_environment(
-    environment: dict[str, str], place: dict[str, str], job: Job, stop_file: Path
+    environment: dict[str, str], place: dict[str, str], job: Job, stop_file: Path, package: Path
 ) -> dict[str, str]:
     """Return the environment of a rank's command: torchrun's variables (`place`), none of MPI's.
 
-    PATH is as it was where the run was started: the command may run in another Python environment.
+    PATH is as it was where the run was started: the command may run in another Python environment. It
+    finds scalewatt.events in `package`.
     """
     kept = {k: v for k, v in environment.items() if not k.startswith(LAUNCHERS_VARIABLES)}
     kept.pop(FOLDER_VARIABLE, None)
@@ -256,9 +275,7 @@ def child_environment(
         kept["PATH"] = callers_path
     if place["GROUP_WORLD_SIZE"] == "1":
         kept.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    # So that scripts of another Python environment find scalewatt.events.
-    package = str(Path(__file__).resolve().parents[2])
-    paths = [path for path in (kept.get("PYTHONPATH"), package) if path]
+    paths = [path for path in (kept.get("PYTHONPATH"), str(package)) if path]
     spec = job.spec
     marks = {FOLDER_VARIABLE: str(job.work)} if place["RANK"] == "0" else {}
     return {

@@ -42,9 +42,15 @@ def history_rows(work: Path, spec: RunSpec, segment: int) -> list[Row]:
         whole = None if declared is None else declared * spec.epochs
         last = {"epoch": spec.epochs - 1, "segment": segment}
         return [{**last, "metric": None, "samples": whole, "updates": None}]
-    if len(rows) != spec.epochs:
-        return rows
-    return [{**r, "samples": declared if r["samples"] is None else r["samples"]} for r in rows]
+    if len(rows) == spec.epochs:
+        rows = [{**r, "samples": declared if r["samples"] is None else r["samples"]} for r in rows]
+    return [{**row, "throughput_samples_per_s": _throughput(row)} for row in rows]
+
+
+def _throughput(row: Row) -> float | None:
+    """Return the samples per s of an epoch's training; None where either is unknown."""
+    samples, train_s = row["samples"], row.get("train_s")
+    return samples / train_s if samples is not None and train_s else None
 
 
 def _final_reports(reports: list[Row]) -> list[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from scalewatt.results.figures.figure_schema import PANELS, Panel
 
 plotted = data.plotted  # which `draw_figure` reads
 COLUMNS = {"figure3": 3}
-"""Panels beside each other, where they are not two; at column width at most two are."""
+"""Panels beside each other, where they are not two; at column width at most two are, on a phone one."""
 _INSTEAD = {
     "speedup": "No speed-up was measured: each series has a single point here.",
 }
@@ -42,9 +43,12 @@ class _Context:
     options: data.Options
     no_runs: str
     """Text of a panel without any run."""
-    label_characters: int
+    label_characters: tuple[int, int]
+    """Most of a line of the labels of x and y."""
     places: dict[str, list[float]]
     """The x of the points of all panels, by quantity."""
+    planned: dict[str, set[int]]
+    """Each n of each series in the campaign, with and without a run."""
     ringed: bool
     """True if single runs are marked, as other points are means over repeats."""
 
@@ -63,11 +67,12 @@ def draw(frame: pd.DataFrame) -> Figure:
     points = everything[~lone & ~unlike]
     width = data.options(frame).width_mm
     preset = style.preset(width)
-    columns = min(COLUMNS.get(figure_name, 2), 2 if preset.narrow else 3)
+    columns = min(COLUMNS.get(figure_name, 2), preset.columns)
     panel_mm = 40.0 if preset.narrow else 56.0
     left_out = everything[lone].drop_duplicates("panel")
     instead = {row.panel: _INSTEAD[row.y_name] for row in data.each(left_out)}
-    context = _context(everything, panel_mm, columns < 3 and not preset.narrow)
+    size_mm = (width / columns - 16, panel_mm - 12)
+    context = _context(everything, size_mm, columns < 3 and not preset.narrow)
     n_rows = -(-len(panels) // columns)
     handles = _handles(points, context, preset)
     widest = max((len(str(handle.get_label())) for handle in handles), default=0)
@@ -136,7 +141,7 @@ def _left_out_sentence(letters: Mapping[str, str]) -> str:
     return " ".join(f"No {_panels(own)}: {reason}." for reason, own in by_reason.items())
 
 
-def _context(points: pd.DataFrame, panel_mm: float, dense: bool) -> _Context:
+def _context(points: pd.DataFrame, panel_size_mm: tuple[float, float], dense: bool) -> _Context:
     chosen = data.options(points)
     preset = style.preset(chosen.width_mm)
     models = points["model"].unique()
@@ -151,7 +156,8 @@ def _context(points: pd.DataFrame, panel_mm: float, dense: bool) -> _Context:
         dense=dense,
         options=chosen,
         no_runs=prose.nothing_sentence(data.stored(points)),
-        label_characters=int((panel_mm - 12) / (0.19 * preset.label_size)),
+        label_characters=layout.label_characters(panel_size_mm, preset),
+        planned=planned_gpus(points),
         places={str(name): own.to_list() for name, own in valued.groupby("x_name")["x"]},
         ringed=valued.loc[~valued["published"], "single"].nunique() == 2,
     )
@@ -176,7 +182,9 @@ def _draw_panel(
     y = context.quantity(panel.y_name, points["y"])
     of_y = ("y", "y_bar_low", "y_bar_high", "y_estimate_low", "y_estimate_high")
     factors = {"x": x.factor, **dict.fromkeys(of_y, y.factor)}
-    scaled = _with_stretches(rows).assign(**{name: rows[name] * f for name, f in factors.items()})
+    scaled = with_stretches(rows, context.planned).assign(
+        **{name: rows[name] * f for name, f in factors.items()}
+    )
     _draw_points(axes, panel.letter, scaled, context)
     axes.set(xlabel=x.label, ylabel=y.label)
     # The same in all panels of one x.
@@ -191,15 +199,32 @@ def _draw_panel(
     _scale(axes, "y", y, extent, dense=True)
     if panel.y_name == "speedup":
         _draw_ideal(axes)
-    axes.set_ylabel(textwrap.fill(axes.get_ylabel(), context.label_characters))
+    layout.wrap_labels(axes, *context.label_characters)
     return data.is_beyond(axes.get_ylim(), ends)
 
 
-def _with_stretches(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of a panel in the order of their lines; own points without a value break a line."""
+def with_stretches(rows: pd.DataFrame, planned: Mapping[str, set[int]]) -> pd.DataFrame:
+    """Return the rows of a panel in the order of their lines.
+
+    A line breaks, as `stretch` changes, at own points without a value and at each n that the series
+    has by `planned` and that has no row, as its runs are excluded or missing.
+    """
     ordered = rows.sort_values(["gpus", "x"], kind="stable")
+    own = ordered[~ordered["published"]]
+    there = {series: set(of_series["gpus"]) for series, of_series in data.groups(own, "series")}
+    absent = {name: sorted(planned.get(name, set()) - gpus) for name, gpus in there.items()}
     gaps = ~ordered["valued"] & ~ordered["published"]
-    return ordered.assign(stretch=gaps.groupby(ordered["series"]).cumsum())
+    passed = [
+        bisect(absent.get(series, []), gpus)
+        for series, gpus in zip(ordered["series"], ordered["gpus"], strict=True)
+    ]
+    return ordered.assign(stretch=gaps.groupby(ordered["series"]).cumsum() + passed)
+
+
+def planned_gpus(points: pd.DataFrame) -> dict[str, set[int]]:
+    """Return each n of each series in the campaign, by the definition that the table is made from."""
+    series = points.attrs.get("definition", {}).get("series", [])
+    return {one["name"]: {point["gpus"] for point in one["points"]} for one in series}
 
 
 def _draw_points(axes: Axes, letter: str, rows: pd.DataFrame, context: _Context) -> None:
@@ -274,7 +299,7 @@ def _note_sentences(points: pd.DataFrame, context: _Context, cut: Sequence[str])
 def _bar_sentence(points: pd.DataFrame, context: _Context, cut: Sequence[str]) -> str:
     """Return which error bars are drawn, which points have none and why."""
     barred = points["y_bar_low"].notna()
-    # The first speed-up of a series is n0 by definition.
+    # The first speed-up of a series is n₀ by definition.
     exact = (points["y_name"] == "speedup") & (points["y"] == points["gpus"])
     unknown = set(points.loc[~barred & ~points["single"] & ~exact, "panel"])
     known = set(points.loc[barred, "panel"])
@@ -302,7 +327,7 @@ def _base_sentence(points: pd.DataFrame, lone: pd.DataFrame, labels: dict[str, s
     """Return from which n on speed-ups count, where not all series begin at 1, and which are not drawn."""
     own = points[points["valued"] & ~points["published"] & (points["y_name"] == "speedup")]
     first = own.groupby("series", sort=False)["gpus"].min()
-    later = [f"{labels[str(series)]} (n0\u00a0=\u00a0{n})" for series, n in first.items() if n > 1]
+    later = [f"{labels[str(series)]} (n₀\u00a0=\u00a0{n})" for series, n in first.items() if n > 1]
     sentences = [f"Speed-ups from above n\u00a0=\u00a01: {', '.join(later)}."] if later else []
     pairs = lone[["series", "gpus"]].drop_duplicates().itertuples(index=False)
     if names := [f"{labels[series]} (n\u00a0=\u00a0{n})" for series, n in pairs]:

@@ -27,7 +27,7 @@ LONGEST_NAME = 62
 
 # A cell is drawn in these units, about millimetres.
 CELL_WIDTH, CELL_HEIGHT, EMPTY_HEIGHT = 84.0, 52.6, 13.0
-BARS_LEFT, BARS_RIGHT, TREND_LEFT = 21.0, 67.0, 69.5
+BARS_LEFT, BARS_RIGHT, TREND_LEFT = 21.0, 67.0, 68.5
 FIRST_ROW, ROW_PITCH, BAR_HEIGHT, BAR_WIDTH = 32.0, 7.7, 3.4, 5.4
 GPUS_BASE = FIRST_ROW + 0.8
 ROW_COLOURS = (0, 5, 2, 3)
@@ -236,4 +236,5 @@ def _draw_row(
         )
         number = prose.abbreviated(value)
         axes.text(centre, base + height + 0.5, number, fontsize=6, ha="center", va="bottom")
-    axes.text(TREND_LEFT, base + 1.4, prose.trend(values), va="center", fontweight="bold")
+    look: Any = {"va": "center", "fontweight": "bold", "fontsize": 6}
+    axes.text(TREND_LEFT, base + 1.4, prose.trend(values), **look)

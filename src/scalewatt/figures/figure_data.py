@@ -5,7 +5,7 @@ Figures draw from `drawable(frame)`: there, a missing number is NaN and a missin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ class Options:
     width_mm: float = 180.0
     error_bars: str = "interval"
     power_window_s: float | None = None
+    small_print: bool = True
 
 
 def options(frame: pd.DataFrame) -> Options:
@@ -137,7 +138,7 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def lone_speedups(points: pd.DataFrame) -> pd.Series:
-    """Return True for the only speed-up of a series (published points apart): n0 by definition."""
+    """Return True for the only speed-up of a series (published points apart): n₀ by definition."""
     found = has_value(points) & (points["y_name"] == "speedup")
     keys = [points["series"], is_published(points)]
     counts = points["gpus"].where(found).groupby(keys).transform("nunique")
@@ -230,3 +231,17 @@ def _apart(series: str, names: Sequence[str]) -> str:
     short = {name: "-".join(p for p in name.split("-") if p not in shared) for name in names}
     unclear = not all(short.values()) or len(set(short.values())) < len(names)
     return series if unclear else short[series]
+
+
+def not_drawn(points: pd.DataFrame, drawn: pd.DataFrame) -> list[str]:
+    """Return the configurations in the definition of the table of `points` that are not `drawn`."""
+    series = points.attrs.get("definition", {}).get("series", [])
+    planned = (point["configuration"] for one in series for point in one["points"])
+    there = set(drawn["configuration"])
+    return [one for one in dict.fromkeys(planned) if one not in there]
+
+
+def with_gaps(line: pd.DataFrame, absent: Iterable[float]) -> pd.DataFrame:
+    """Return the points x, y of a line by x, with a y of NaN, where a line breaks, at each x in `absent`."""
+    gaps = pd.DataFrame({"x": list(absent), "y": float("nan")}, dtype=float)
+    return pd.concat([line[["x", "y"]], gaps]).sort_values("x", kind="stable")

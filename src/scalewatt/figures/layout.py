@@ -313,11 +313,21 @@ class Panels:
         """Return True if an axis has room for many tick labels."""
         return not style.preset(self.width_mm).narrow
 
-    def set_labels(self, axes: Axes, across: str, upright: str) -> None:
-        """Name both axes; words that are longer than an axis go over two lines."""
-        per_mm = 1 / (0.19 * style.preset(self.width_mm).label_size)
-        axes.set_xlabel(textwrap.fill(across, int(self.size_mm[0] * per_mm)))
-        axes.set_ylabel(textwrap.fill(upright, int(self.size_mm[1] * per_mm)))
+    def wrap_labels(self, axes: Axes) -> None:
+        """Set the labels of both axes over two lines where they are longer than the axis."""
+        wrap_labels(axes, *label_characters(self.size_mm, style.preset(self.width_mm)))
+
+
+def label_characters(size_mm: tuple[float, float], preset: style.Preset) -> tuple[int, int]:
+    """Return the characters of a label that fit along the x and the y axis of a panel of this size."""
+    across, upright = (int(mm / (0.19 * preset.label_size)) for mm in size_mm)
+    return across, upright
+
+
+def wrap_labels(axes: Axes, across: int, upright: int) -> None:
+    """Set labels of axes over two lines where they have more characters than these."""
+    axes.set_xlabel(textwrap.fill(axes.get_xlabel(), across))
+    axes.set_ylabel(textwrap.fill(axes.get_ylabel(), upright))
 
 
 def draw_blocks(
@@ -327,7 +337,8 @@ def draw_blocks(
     draw_panel: Callable[[Block, int, Axes, Panels], None],
     nothing: str,
 ) -> Figure:
-    """Draw a row of two panels for each block, as high as a page has room; then the small print.
+    """Draw two panels for each block, in a row or on a phone one below the other, as high as a page has
+    room; then the small print.
 
     `draw_panel` gets a block, the panel's index in the figure, its axes and sizes. `small_print` is
     called before and after, as what is drawn may add a sentence. Without blocks the figure says `nothing`.
@@ -338,17 +349,19 @@ def draw_blocks(
         style.notes(figure, small_print())
         return figure
     preset = style.preset(width_mm)
+    rows, columns = (1, 2) if preset.columns > 1 else (2, 1)
     tallest = 44.0 if preset.narrow else 60.0
     notes_mm = _notes_mm(small_print(), width_mm)
     legends = [block.legend_mm(width_mm) for block in blocks]
     room = (TALLEST_MM - notes_mm - sum(legends)) / len(blocks)
-    panel_mm = max(LOWEST_MM, min(tallest, room))
-    panels = Panels(width_mm, (width_mm / 2 - (12 if preset.narrow else 18), panel_mm - 13))
-    heights = [panel_mm + legend for legend in legends]
+    panel_mm = max(LOWEST_MM, min(tallest, room)) if columns > 1 else tallest
+    across_mm = width_mm / columns - (12 if preset.narrow else 18)
+    panels = Panels(width_mm, (across_mm, panel_mm - 13))
+    heights = [rows * panel_mm + legend for legend in legends]
     figure = style.new_figure(sum(heights) + notes_mm, width_mm)
     parts = figure.subfigures(len(blocks), 1, squeeze=False, height_ratios=heights).ravel()
     for place, (block, part) in enumerate(zip(blocks, parts, strict=True)):
-        for index, axes in enumerate(part.subplots(1, 2), 2 * place):
+        for index, axes in enumerate(part.subplots(rows, columns), 2 * place):
             draw_panel(block, index, axes, panels)
         _draw_legend(part, block, preset)
     style.notes(figure, small_print())

@@ -127,10 +127,11 @@ def _draw_panel(
     across = ("x", "x_estimate_low", "x_estimate_high")
     places = places.assign(**{name: places[name] * shown.factor for name in across})
     extent = places["x"].to_list() + _draw_curves(axes, places, looks)
-    panels.set_labels(axes, shown.label, prose.metric_words(points))
+    axes.set(xlabel=shown.label, ylabel=prose.metric_words(points))
     if positive := [value for value in extent if value > 0]:
         style.log_axis(axes, "x", positive, 10, panels.dense)
     style.linear_axis(axes, places["y"].to_list(), False)
+    panels.wrap_labels(axes)
     strong = {name: look for name, look in looks.items() if look is not None}
     mean = means(places)
     _label_ends(axes, mean[mean["configuration"].isin(strong)], strong, panels.size_mm)

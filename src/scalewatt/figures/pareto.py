@@ -93,7 +93,7 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame, looks: layout.Looks, panels: lay
     across = ("x", "x_bar_low", "x_bar_high", "x_estimate_low", "x_estimate_high")
     points = points.assign(**{name: points[name] * cost.factor for name in across})
     layout.draw_series(axes, points, looks, joined=False)
-    panels.set_labels(axes, cost.label, prose.metric_words(rows))
+    axes.set(xlabel=cost.label, ylabel=prose.metric_words(rows))
     layout.draw_error_bars(axes, points, looks, "xy", width=0.7)
     layout.draw_estimates(axes, points, looks, "x")
     ends = {axis: data.bar_ends(points, axis) for axis in "xy"}
@@ -102,6 +102,7 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame, looks: layout.Looks, panels: lay
     if positive := [value for value in costs if value > 0]:
         style.log_axis(axes, "x", positive, 10, panels.dense)
     style.linear_axis(axes, data.room_for(points["y"].to_list(), ends["y"], log=False), False)
+    panels.wrap_labels(axes)
     beyond = data.is_beyond(axes.get_xlim(), ends["x"]) or data.is_beyond(
         axes.get_ylim(), ends["y"]
     )

@@ -99,7 +99,7 @@ def quantity(
             f"{first} hours (h)", "log", smaller=_in_units(f"{first} time n·T", "min", "s")
         ),
         "dataset_samples": Quantity("Training samples", "log"),
-        "speedup": Quantity("Speed-up n0·T(n0)/T(n)", "log2"),
+        "speedup": Quantity("Speed-up n₀·T(n₀)/T(n)", "log2"),
         "metric_last": Quantity(metric_label(model, metric_name)),
         "energy_kwh": Quantity("Energy (kWh)", "log", smaller=_in_units("Energy", "Wh", "mWh")),
         "runtime_h": Quantity("Run time (h)", "log", smaller=_in_units("Run time", "min", "s")),

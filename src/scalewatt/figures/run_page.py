@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import prose, style
+from scalewatt.figures.output.save_figure import save
 from scalewatt.recordings.series import NETWORK, NODE, SIMULATED
 from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.figures.run_page_table import (
@@ -53,20 +54,24 @@ STAGES: dict[str, tuple[str, str]] = {
 """Colour and hatch of each stage in the strip; panels are shaded in a paler tint."""
 TINT = 0.82
 MOST_FLAGS = 8
+PAGE_FORMATS = ("svg",)
+"""What a page is drawn as unless others are asked for; there may be hundreds of pages."""
 _POWER, _CLOCK = "\npower (W)", "\nGPU clock (MHz)"
 TITLE_SIZE = 7.5
 # Where a run's page has its small words: its panels are lower than those of other figures.
 _SMALL = 6.0
 
 
-def save_pages(pages: Iterable[RunPage], results: Path) -> list[Path]:
-    """Write figures/runs/<configuration>/<repeat>.pdf, .svg and .png below `results` for each page."""
+def save_pages(
+    pages: Iterable[RunPage], results: Path, formats: Sequence[str] = PAGE_FORMATS
+) -> list[Path]:
+    """Write figures/runs/<configuration>/<repeat> below `results` for each page, in each of `formats`."""
     folder = results / "figures" / "runs"
     return [
         path
         for page in pages
-        for path in style.save(
-            draw(page), folder / page.row["configuration"] / str(page.row["repeat"])
+        for path in save(
+            draw(page), folder / page.row["configuration"] / str(page.row["repeat"]), formats
         )
     ]
 

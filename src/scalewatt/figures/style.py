@@ -1,4 +1,4 @@
-"""One style for all figures: size, colours, markers, log axes with plain numbers, saving."""
+"""One style for all figures: size, colours, markers, log axes with plain numbers, small print."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -20,10 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 from matplotlib.path import Path as MarkerPath
 from matplotlib.patheffects import withStroke
+from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
-from matplotlib.transforms import Bbox
 
-from scalewatt.common.files import atomic_path, with_ending
 from scalewatt.figures.output.seaborn_import import seaborn
 
 MM_PER_INCH = 25.4
@@ -32,6 +29,7 @@ INK = "#262626"
 NOT_KNOWN = "#bdbdbd"
 """What fills markers of points whose series has no known energy."""
 ROUND = [1, 2, 5, 10]  # first digits of tick labels
+LOG_SCALE = "log\u00a0scale"  # in one line
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,7 @@ class Preset:
     note_size: float
     letter_size: float
     scale: float  # of lines and markers
+    columns: int  # most panels beside each other
 
     @property
     def narrow(self) -> bool:
@@ -61,10 +60,18 @@ class Preset:
         return int(self.width_mm / (0.1948 * self.text_size))
 
 
-PAGE = Preset(180.0, label_size=7.5, text_size=7.0, note_size=6.0, letter_size=10.0, scale=1.0)
-COLUMN = Preset(88.0, label_size=6.5, text_size=6.2, note_size=6.0, letter_size=8.0, scale=0.72)
+PAGE = Preset(
+    180.0, label_size=7.5, text_size=7.0, note_size=6.0, letter_size=10.0, scale=1.0, columns=3
+)
+COLUMN = Preset(
+    88.0, label_size=6.5, text_size=6.2, note_size=6.0, letter_size=8.0, scale=0.72, columns=2
+)
+STACKED = Preset(
+    70.0, label_size=6.8, text_size=6.5, note_size=6.0, letter_size=8.0, scale=0.72, columns=1
+)
+"""Of a phone's screen, about 370 pixels wide: its panels are one below the other."""
 PRESETS = {int(preset.width_mm): preset for preset in (PAGE, COLUMN)}
-"""The widths in mm that a figure may have."""
+"""The widths in mm that a figure may have in print."""
 WIDTH_MM = PAGE.width_mm
 
 # Distinct for any common colour vision, and in grey. Each series also has its marker and line style.
@@ -97,12 +104,6 @@ _RC: dict[str, Any] = {
 }
 # Without it a published point would vanish in a marker of its colour.
 _HALO = withStroke(linewidth=1.9, foreground="white")
-# No dates and no tool versions: the same table gives the same bytes.
-_METADATA: dict[str, dict[str, Any]] = {
-    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    "svg": {"Date": None, "Creator": None},
-    "png": {"Software": None},
-}
 
 
 def paler(colour: str, white: float) -> str:
@@ -144,7 +145,7 @@ def _rc(preset: Preset) -> Any:
 
 def preset(width_mm: float) -> Preset:
     """Return the preset of a width, or the nearest one."""
-    return min(PRESETS.values(), key=lambda known: abs(known.width_mm - width_mm))
+    return min((PAGE, COLUMN, STACKED), key=lambda known: abs(known.width_mm - width_mm))
 
 
 def preset_of(figure: Figure) -> Preset:
@@ -152,38 +153,24 @@ def preset_of(figure: Figure) -> Preset:
     return preset(figure.get_figwidth() * MM_PER_INCH)
 
 
-def new_figure(height_mm: float, width_mm: float = WIDTH_MM) -> Figure:
+class Drawing(Figure):
+    """A figure and its small print."""
+
+    sentences: tuple[str, ...] = ()
+    """The small print, in the order in which it stands below the panels."""
+    small_print: Text | None = None
+    """It, as it is drawn; None where it is left out."""
+
+
+def new_figure(height_mm: float, width_mm: float = WIDTH_MM) -> Drawing:
     """Return an empty figure that makes room for labels, legend and notes."""
-    figure = Figure(figsize=(width_mm / MM_PER_INCH, height_mm / MM_PER_INCH), layout="constrained")
+    figure = Drawing(
+        figsize=(width_mm / MM_PER_INCH, height_mm / MM_PER_INCH), layout="constrained"
+    )
     engine: Any = figure.get_layout_engine()
     pad = 0.05 if width_mm == WIDTH_MM else 0.03
     engine.set(w_pad=pad, h_pad=pad, wspace=0.03, hspace=0.04)
     return figure
-
-
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write `stem`.pdf, .svg and .png, each whole or not at all; the same bytes each time."""
-    paths = [with_ending(stem, f".{suffix}") for suffix in _METADATA]
-    with applied(preset_of(figure).width_mm):
-        # Laid out once: less time, and the same geometry in all three.
-        figure.draw_without_rendering()
-        # None, not "none": of that matplotlib would draw twice for each file.
-        figure.set_layout_engine(None)
-        _round_positions(figure)
-        for path, (suffix, metadata) in zip(paths, _METADATA.items(), strict=True):
-            # Drawn in memory: on a full disk, matplotlib's PDF may end in an error of its own.
-            drawn = BytesIO()
-            figure.savefig(drawn, format=suffix, metadata=metadata)
-            with atomic_path(path) as temporary:
-                temporary.write_bytes(drawn.getvalue())
-    return paths
-
-
-def _round_positions(figure: Figure) -> None:
-    """Cut off the last digits of where axes are: the layout's solver leaves others in each process,
-    and matplotlib names SVG's clip paths by all of them."""
-    for axes in figure.axes:
-        axes.set_position(Bbox(axes.get_position().get_points().round(10)))
 
 
 def series_style(index: int, width_mm: float = WIDTH_MM) -> dict[str, Any]:
@@ -279,11 +266,12 @@ def _preset_at(axes: Axes) -> Preset:
     return PAGE if figure is None else preset_of(figure)
 
 
-def notes(figure: Figure, sentences: Sequence[str]) -> None:
+def notes(figure: Drawing, sentences: Sequence[str]) -> None:
     """Write notes below the panels, wrapped to the figure's width; empty sentences are left out."""
-    text = "\n".join(note_lines(sentences, preset_of(figure).width_mm))
+    figure.sentences = tuple(filter(None, sentences))
+    text = "\n".join(note_lines(figure.sentences, preset_of(figure).width_mm))
     size = preset_of(figure).note_size
-    figure.supxlabel(text, x=0.012, ha="left", fontsize=size, color="#333333")
+    figure.small_print = figure.supxlabel(text, x=0.012, ha="left", fontsize=size, color="#333333")
 
 
 def note_lines(sentences: Sequence[str], width_mm: float = WIDTH_MM) -> list[str]:
@@ -341,7 +329,8 @@ def log_axis(axes: Axes, which: str, values: Sequence[float], base: int, dense: 
     """Make an axis logarithmic around positive `values`, ticks as plain numbers.
 
     base 2 ticks at powers of two (each labelled when `dense`, else every second when there are
-    more than six), base 10 at round numbers.
+    more than six), base 10 at round numbers. The label, which is there before, says that the scale is
+    logarithmic, but where powers of two show it.
     """
     low, high = min(values), max(values)
     room = max((high / low) ** 0.06, 1.08)
@@ -349,7 +338,8 @@ def log_axis(axes: Axes, which: str, values: Sequence[float], base: int, dense: 
     (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=base)
     (axes.set_xlim if which == "x" else axes.set_ylim)(low / room, high * room)
     ticks = power_of_two_ticks(low / room, high * room) if base == 2 else []
-    if len(ticks) < 2:
+    is_evident = len(ticks) >= 2
+    if not is_evident:
         ticks = sorted(set(values)) if base == 2 and len(set(values)) < 4 else []
     labels_every = 1 if dense or len(ticks) <= 6 or base != 2 else 2
     ticks = ticks or log_ticks(low / room, high * room)
@@ -357,6 +347,8 @@ def log_axis(axes: Axes, which: str, values: Sequence[float], base: int, dense: 
     unit = _thousands(axes, which, max(ticks, default=1))
     if which == "x" and base != 2:
         shown = _apart(ticks, unit, high / low * room * room, dense)
+    if not is_evident and len(shown) > 1:
+        axis.set_label_text(f"{axis.get_label_text()}, {LOG_SCALE}")
     axis.set_major_locator(FixedLocator(sorted(shown)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value / unit)))
     # Between the powers of two that have a number: short, and without a line over the panel.

@@ -24,7 +24,7 @@ SLOT_MM, NARROW_SLOT_MM = 3.9, 4.8
 """Height of one line of a panel; at column width long ones are broken into two."""
 NARROW_CHARACTERS = 20
 PANEL_EXTRA_MM = 15.0
-COLUMNS, NARROW_COLUMNS = 3, 2
+COLUMNS = style.PAGE.columns
 PANELS = 6
 """Of one block."""
 NO_ERROR = "synthetic"
@@ -67,7 +67,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     """Draw a block of six panels per model and phase: a dot and its interval for each variant."""
     width = data.options(frame).width_mm
     preset = style.preset(width)
-    columns = NARROW_COLUMNS if preset.narrow else COLUMNS
+    columns = preset.columns
     blocks = [(own, list(slots_of(records(own)))) for own in data.blocks_of(frame)]
     deep = PANELS // columns
     slot_mm = NARROW_SLOT_MM if preset.narrow else SLOT_MM

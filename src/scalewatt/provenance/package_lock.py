@@ -74,7 +74,8 @@ def installed_versions() -> dict[str, str]:
     found: dict[str, str] = {}
     for one in distributions():
         try:
-            name, version = one.metadata["Name"], one.version
+            stated = one.metadata  # once: it is read anew each time
+            name, version = stated["Name"], stated["Version"]
         except Exception:  # a damaged or half-removed package
             continue
         if name and version:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -92,12 +93,18 @@ def keep_round(path: Path, part: tuple[str, str, str]) -> None:
 
 
 class _Hosts(Mapping[str, tuple[SensorSeries, ...]]):
-    """The series of each host, read anew at each access."""
+    """The series of each host, read anew at each access.
+
+    Of hosts that are taken in their order the next is read while the one before is worked on.
+    """
 
     def __init__(self, path: Path | str, key: perun_content.Key, hosts: tuple[str, ...]) -> None:
         self._path, self._key, self._names = path, key, hosts
         self._is_open = True
         self._fatal: InputError | None = None
+        self._reader = ThreadPoolExecutor(max_workers=1)
+        self._before: str | None = None
+        self._ahead: dict[str, Future[tuple[SensorSeries, ...]]] = {}
 
     def __getitem__(self, host: str) -> tuple[SensorSeries, ...]:
         if host not in self._names:
@@ -106,12 +113,25 @@ class _Hosts(Mapping[str, tuple[SensorSeries, ...]]):
             raise ValueError(f"{self._path}: is closed; read its hosts while it is open")
         if self._fatal is not None:
             raise self._fatal
+        ahead = self._ahead.pop(host, None)
         try:
-            return _call(self._path, perun_content.read_host, self._key, host)
+            found = self._read(host) if ahead is None else ahead.result()
         except InputError as error:
             if isinstance(error.__cause__, CallFailed):
                 self._fatal = error  # each further host would cost as much as this one
             raise
+        before, self._before = self._before, host
+        if self._next(before) == host and (following := self._next(host)) is not None:
+            self._ahead = {following: self._reader.submit(self._read, following)}
+        return found
+
+    def _read(self, host: str) -> tuple[SensorSeries, ...]:
+        return _call(self._path, perun_content.read_host, self._key, host)
+
+    def _next(self, host: str | None) -> str | None:
+        """Return the host after one; None after the last, and after none."""
+        place = self._names.index(host) + 1 if host is not None else len(self._names)
+        return self._names[place] if place < len(self._names) else None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -122,6 +142,8 @@ class _Hosts(Mapping[str, tuple[SensorSeries, ...]]):
     def close(self) -> None:
         """Close the file."""
         self._is_open = False
+        self._ahead.clear()
+        self._reader.shutdown(cancel_futures=True)
         if self._fatal is None:
             with suppress(InputError):
                 _call(self._path, perun_content.close_round, self._key)

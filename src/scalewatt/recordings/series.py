@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+_Any = TypeVar("_Any")
 Floats = NDArray[np.float64]
 Flag = dict[str, Any]
 """A quality flag: {"code": word, "device": sensor name or None, "detail": sentence}."""
@@ -126,6 +128,11 @@ class Recording:
         """Return the names of the hosts, also of those without a sample."""
         return tuple(self.nodes)
 
+    @cached_property
+    def named(self) -> dict[str, str]:
+        """Return the hosts by their names without domain; of several the first."""
+        return {short: found[0] for short, found in by_short_name(self.nodes, str).items()}
+
     @property
     def switches(self) -> set[str]:
         """Return the names of the hosts that are switches and nothing else."""
@@ -204,6 +211,14 @@ def finite_number(value: Any) -> float | None:
 def short_name(host: str) -> str:
     """Return a host's name without its domain."""
     return host.split(".")[0]
+
+
+def by_short_name(found: Iterable[_Any], host: Callable[[_Any], str]) -> dict[str, list[_Any]]:
+    """Sort what belongs to hosts by their names without domain."""
+    sorted_: dict[str, list[_Any]] = {}
+    for one in found:
+        sorted_.setdefault(short_name(host(one)), []).append(one)
+    return sorted_
 
 
 INSTANTANEOUS, MEAN, MOVING_MEAN = "instantaneous", "mean", "moving_mean"

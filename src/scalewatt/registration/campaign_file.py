@@ -20,6 +20,7 @@ from scalewatt.campaign.registered_campaign import (
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.registration.run_descriptions import Description
+from scalewatt.results.text.number_format import count
 
 Content = dict[str, Any]
 
@@ -89,7 +90,7 @@ def _add_run(
         there["repeats"] = max(repeat, there.get("repeats", 1))
     else:
         raise InputError(
-            f"{one.where}: series '{name}' has at {point['gpus']} GPUs "
+            f"{one.where}: series '{name}' has at {count(point['gpus'], 'GPU')} "
             f"{configuration_id(entry, there)}, not {id_}; allowed: another series for this run"
         )
 

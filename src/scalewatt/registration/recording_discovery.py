@@ -23,6 +23,7 @@ from scalewatt.recordings.perun_file import (
 )
 from scalewatt.recordings.perun_layout import RunInfo, choose_run, run_names
 from scalewatt.recordings.series import Flag, SensorSeries
+from scalewatt.registration.plausible_power import GpuPower, gpu_powers
 
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
 _CHANGED = "{}: changed while it was registered; register it again"
@@ -76,6 +77,8 @@ class Recorded:
     """Where the files state wall-clock times."""
     problems: tuple[str, ...] = ()
     """Problems found while reading the files, as sentences."""
+    powers: tuple[GpuPower, ...] = ()
+    """Mean powers of the GPUs, where their power was sampled or counted; each segment's."""
 
     @property
     def identity(self) -> list[str]:
@@ -104,6 +107,7 @@ class _Read:
     windows: tuple[Window, ...]
     started: str
     problems: tuple[Flag, ...]
+    powers: tuple[GpuPower, ...]
     part: tuple[str, str, str] | None = None
 
 
@@ -179,8 +183,8 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
         if run is not None or round_ is not None:
             raise InputError(f"{path}: run and round choose from a perun file; this is a journal")
         recording = read_journal(path)
-        windows, gpus = facts_of(recording.nodes.items(), recording.t0_known)
-        return _Read(path, True, recording.hosts, gpus, windows, "", recording.problems)
+        windows, gpus, powers = facts_of(recording.nodes.items(), recording.t0_known)
+        return _Read(path, True, recording.hosts, gpus, windows, "", recording.problems, powers)
     runs = list_runs(path)
     chosen = _chosen(runs, path, run)
     with open_perun_file(path, chosen.name, round_) as recording:
@@ -193,9 +197,9 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
             )
         others = len(runs) > 1 or (round_ is not None and len(chosen.round_ids) > 1)
         part = (chosen.app, chosen.run_id, recording.round_id or "") if others else None
-        windows, gpus = facts_of(recording.nodes.items(), recording.t0_known)
+        windows, gpus, powers = facts_of(recording.nodes.items(), recording.t0_known)
         started = recording.execution_dt or ""
-        return _Read(path, False, recording.hosts, gpus, windows, started, problems, part)
+        return _Read(path, False, recording.hosts, gpus, windows, started, problems, powers, part)
 
 
 def _chosen(runs: list[RunInfo], path: Path, run: str | None) -> RunInfo:
@@ -211,9 +215,10 @@ def _chosen(runs: list[RunInfo], path: Path, run: str | None) -> RunInfo:
 
 def facts_of(
     nodes: Iterable[tuple[str, Sequence[SensorSeries]]], t0_known: bool
-) -> tuple[tuple[Window, ...], dict[str, list[int]]]:
-    """Return when each host was recorded, where that is known, and the GPUs that were, by host."""
+) -> tuple[tuple[Window, ...], dict[str, list[int]], tuple[GpuPower, ...]]:
+    """Return when each host was recorded, where that is known, its GPUs, and their mean powers."""
     windows: list[Window] = []
+    powers: list[GpuPower] = []
     gpus: dict[str, list[int]] = {}
     for host, series in nodes:
         gpus[host] = sorted(
@@ -223,10 +228,11 @@ def facts_of(
                 if one.device_kind == "gpu" and one.quantity in ("power", "counter")
             }
         )
+        powers += gpu_powers(host, series)
         window = node_window(series)
         if window is not None and t0_known:
             windows.append(Window(host, *window))
-    return tuple(windows), gpus
+    return tuple(windows), gpus, tuple(powers)
 
 
 def _segments(found: list[_Read], path: Path) -> list[tuple[int, _Read]]:
@@ -271,6 +277,7 @@ def _recorded(found: list[tuple[int, _Read]], keep_names: bool = False) -> Recor
         problems=tuple(
             f"{read.path}: {one['detail']}" for _, read in found for one in read.problems
         ),
+        powers=tuple(power for _, read in found for power in read.powers),
     )
 
 

@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.registered_campaign import configuration_id
 from scalewatt.common.errors import InputError
@@ -28,6 +30,8 @@ from scalewatt.registration.campaign_file import point_of
 from scalewatt.registration.foreign_discovery import open_foreign
 from scalewatt.registration.mlperf_lines import FoundRun, LeftOut, Line, series_of
 from scalewatt.registration.mlperf_submission import TELLABLE, find_runs, is_submission
+from scalewatt.registration.plausible_power import implausible
+from scalewatt.registration.plausible_throughput import Throughput, unlike_others
 from scalewatt.registration.recording_discovery import Recorded, open_recording
 from scalewatt.registration.run_descriptions import (
     Description,
@@ -137,6 +141,7 @@ def _register(
     content = campaign_file.with_figures(content, before)
     campaign = expand(content, path, {})
     lines = []
+    unlike = unlike_others([t for one in wanted if (t := _throughput(one)) is not None])
     there = {(k.configuration, k.repeat) for k in known}
     for one, repeat in zip(wanted, repeats, strict=True):
         where = f"{one.id} repeat {repeat}"
@@ -153,10 +158,13 @@ def _register(
         )
         lines.append(f"registered: {where} ({one.one.path})")
         lines += [f"note: {problem}" for problem in _problems(one)]
+        if (text := unlike.get(one.one.where)) is not None:
+            lines.append(f"note: {one.one.path}: {text}")
     write_concurrent_runs(folder)
     campaign_file.write_campaign(path, content)
     command = f"snakemake --profile profiles/local all --config campaign={path}"
-    return [*lines, *_notes(folder, content), f"now: {command}"]
+    where = "" if Path("Snakefile").is_file() else ", in a project (scalewatt init FOLDER)"
+    return [*lines, *_notes(folder, content), f"now{where}: {command}"]
 
 
 @contextmanager
@@ -342,7 +350,39 @@ def _problems(one: _Wanted) -> list[str]:
     if few and one.one.torch_device != "cpu":
         missing = f"power of fewer GPUs was recorded than the run held ({per_node})"
         found.append(f"{one.one.path}: {', '.join(few)}: {missing}")
+    if one.recorded.powers:  # else there is nothing to compare with what its device can draw
+        powers = implausible(one.recorded.powers, one.gpus, _limits_w(one.one))
+        found += [f"{one.one.path}: {problem}" for problem in powers]
     return found
+
+
+def _throughput(one: _Wanted) -> Throughput | None:
+    """Return what a run trained per second of its recording; None where samples or times are not known."""
+    entry, windows = one.one.entry, one.recorded.windows
+    own = [window for window in windows if window.host == windows[0].host]
+    seconds = sum(window.end_s - window.start_s for window in own)
+    if not one.one.samples or seconds <= 0:
+        return None
+    kind = (f"{entry['model']} {entry.get('phase', '')}".rstrip(), entry["device"])
+    rate = one.one.samples / seconds / one.one.point["gpus"]
+    return Throughput(one.one.where, kind, rate)
+
+
+def _limits_w(one: Description) -> dict[str, float]:
+    """Return what one of a run's GPUs draws at most, in W, by where that comes from."""
+    limits, device = {}, one.entry["device"]
+    if "gpu_power_limit_w" in one.point:
+        limits["the gpu_power_limit_w of its description"] = float(one.point["gpu_power_limit_w"])
+    if device in _rated_w():
+        limits[f"the rated_w of '{device}' in profiles/*/cluster.yaml"] = _rated_w()[device]
+    return limits
+
+
+@cache
+def _rated_w() -> dict[str, float]:
+    """Return the rated power of a GPU in W by device, of the cluster files that name one."""
+    devices = known_devices().items()
+    return {name: one.gpu["rated_w"] for name, one in devices if one.gpu is not None}
 
 
 def _notes(folder: Path, content: dict[str, Any]) -> list[str]:

@@ -21,6 +21,7 @@ from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.formats.format import NO_OPTIONS, Options
 from scalewatt.results.tables.read_table import check_metric
 from scalewatt.results.text.metric_labels import METRIC_OF_MODEL
+from scalewatt.results.text.number_format import count
 
 _POINT_KEYS = ("gpus", *PASS_KEYS, "precision", "variant", *LEVERS)
 _LONGEST = 10**20
@@ -89,7 +90,9 @@ def _beside(path: Path) -> list[Description]:
     if file is None:
         names = " or ".join(dict.fromkeys(str(c) for c in _candidates(path) if c != path))
         allowed = f"{names}, or a row of --table" if names else "a row of --table"
-        raise InputError(f"{path}: is not described; allowed: {allowed}")
+        raise InputError(
+            f"{path}: is not described; allowed: {allowed}; docs/register.md says what it holds"
+        )
     content = read_yaml(file)
     rows = [(str(file), content)]
     if "runs" in content:
@@ -171,7 +174,7 @@ def _batch_size(values: dict[str, Any], where: str) -> tuple[int, str]:
     per_replica = values.get("gpus_per_replica", 1)
     check_replicas(values["gpus"], per_replica, where)
     replicas = values["gpus"] // per_replica
-    held = f"{replicas} GPUs" if per_replica == 1 else f"{replicas} replicas"
+    held = count(replicas, "GPU" if per_replica == 1 else "replica")
     local, total = values.get("local_batch_size"), values.get("global_batch_size")
     if local is None and total is None:
         raise InputError(

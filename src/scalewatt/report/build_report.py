@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ import pandas as pd
 
 from scalewatt.common.files import write_text
 from scalewatt.report import provenance_section, summary_section
-from scalewatt.report.captions import caption, label, title
+from scalewatt.report.captions.figure_captions import caption, label, title
+from scalewatt.report.charts.chart_types import Chart, run_target
+from scalewatt.report.charts.figure_charts import chart_of, charts_json, values_grid
+from scalewatt.report.charts.vega_bundle import vega_script
 from scalewatt.report.claims_section import claims_of
 from scalewatt.report.data_quality_section import quality
-from scalewatt.report.html_tables import STYLE, Part, csv_uri, templates
+from scalewatt.report.html_tables import Grid, Part, csv_uri, templates
+from scalewatt.report.pictures.small_screens import SmallScreen, small_screen
 from scalewatt.report.report_inputs import Results, read_results
 from scalewatt.report.report_request import Definition
 from scalewatt.report.tables_section import table_parts
@@ -32,6 +37,10 @@ _ORDER = (
     "operating_points",
     "variants",
 )
+WITHOUT_CHARTS = (
+    "scalewatt: report: vl-convert is not installed, so the figures are pictures only; "
+    "to have charts that answer the mouse: pip install vl-convert-python"
+)
 _OF_THE_MODEL = "prediction"
 """A figure that is there where a scaling model knows the campaign."""
 
@@ -46,8 +55,25 @@ class FigureEntry:
     caption: str
     image: str | None
     """A data URI, or None if nothing was drawn."""
+    small: SmallScreen
     points: str | None
     """Its table as a data URI of CSV, or None if there is none."""
+    chart: Chart | None = None
+    """What answers mouse and keyboard in place of the image, where scripts run; None: nothing does."""
+    values: Grid | None = None
+    """The chart's places as a table; None where they are too many."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script of the page, and the hash by which the page's policy allows it."""
+
+    text: str
+
+    @property
+    def hash(self) -> str:
+        """Return its SHA-256 in base 64."""
+        return base64.b64encode(hashlib.sha256(self.text.encode()).digest()).decode()
 
 
 def write_report(results: Path, out: Path, definition: Definition) -> None:
@@ -57,18 +83,30 @@ def write_report(results: Path, out: Path, definition: Definition) -> None:
     `results` has not is named as missing on the page. InputError: a file that exists is damaged.
     """
     found = read_results(Path(results))
-    script = (_FOLDER / "page.js").read_text(encoding="utf-8")
+    contents = _contents(found, definition)
+    charts = {one.name: one.chart for one in contents["figures"] if one.chart}
     page = (
         templates(_FOLDER)
         .get_template("report.html.j2")
         .render(
-            **_contents(found, definition),
-            style=STYLE.read_text(encoding="utf-8"),
-            script=script,
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            **contents,
+            style=_text("page.css") + _text("charts/charts.css"),
+            charts=charts_json(charts) if charts else "",
+            scripts=_scripts(bool(charts)),
         )
     )
     write_text(out, page)
+
+
+def _text(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def _scripts(has_charts: bool) -> list[Script]:
+    """Return the page's scripts: its own, and where there are charts those that draw them."""
+    vega = vega_script() if has_charts else None
+    of_charts = [] if vega is None else [Script(vega), Script(_text("charts/charts.js"))]
+    return [Script(_text("page.js")), *of_charts]
 
 
 def _contents(results: Results, definition: Definition) -> dict[str, Any]:
@@ -76,11 +114,13 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     counting = summary_section.counting(runs)
     replaced = replaced_measurements(results.folder, definition.remeasured)
     word, hours = results.gpu_word, results.hours
+    if vega_script() is None:
+        print(WITHOUT_CHARTS, file=sys.stderr, flush=True)
     figures = [_figure(name, results) for name in _ORDER if name in definition.figures]
     if _OF_THE_MODEL in results.tables:
         figures.append(_figure(_OF_THE_MODEL, results))
     shown = table_parts(results, definition)
-    claims = claims_of(results.rows("claims"))
+    claims = claims_of(results.rows("claims")) if definition.claims else []
     return {
         "campaign": definition.campaign,
         "maker": provenance_section.maker(),
@@ -138,7 +178,24 @@ def _figure(name: str, results: Results) -> FigureEntry:
     table = results.tables.get(name)
     words = "Its table has not been made." if table is None else caption(name, table)
     points = None if table is None else csv_uri(table)
-    return FigureEntry(name, label(name), title(name, table), words, results.image(name), points)
+    small = small_screen(results.folder, name, table, words)
+    entry = FigureEntry(
+        name, label(name), title(name, table), words, results.image(name), small, points
+    )
+    chart = chart_of(name, table)
+    if chart is None:
+        return entry
+    values = values_grid(name, entry.label, chart, _anchors(results))
+    return replace(entry, chart=chart if vega_script() else None, values=values)
+
+
+def _anchors(results: Results) -> set[str]:
+    """Return the ids that rows of the tables of configurations and runs have on the page."""
+    runs = results.rows("runs")
+    return {
+        *(f"configuration-{one}" for one in results.rows("configurations")["configuration"]),
+        *(run_target(*key) for key in zip(runs["configuration"], runs["repeat"], strict=True)),
+    }
 
 
 def _commands(
@@ -158,7 +215,7 @@ def _commands(
         },
     }
     rows = [
-        (one.label, one.name, f"figures/{one.name}.pdf, .svg, .png, .csv", one.name)
+        (one.label, one.name, f"figures/{one.name}.pdf, .svg, .png, .csv, .caption.tex", one.name)
         for one in figures
     ]
     rows += [(part.heading, part.name, *files[part.name]) for part in shown if part.name in files]
@@ -166,7 +223,7 @@ def _commands(
         rows.append(("Claims", "claims", "tables/claims.csv, .md, .json, .parquet", "claims"))
     if has_idle:
         rows.append(("Idle powers", "quality", "tables/idle.csv, .parquet", "idle_probe"))
-    pages = "figures/runs/<configuration>/<repeat>.pdf, .svg, .png"
+    pages = "figures/runs/<configuration>/<repeat>.svg"
     rows.append(("A page for each run", "runs", pages, "run_pages"))
     rows.append(("This page", "summary", "report.html", "report"))
     own = "snakemake-report.html"

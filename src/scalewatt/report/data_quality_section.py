@@ -335,8 +335,9 @@ def _single(runs: pd.DataFrame) -> Part:
         return Part("Single runs", "No configuration rests on a single run.")
     return Part(
         "Single runs",
-        f"{len(single)} of {count(len(repeats), 'configuration')} rest on a single run: they have "
-        f"neither spread nor interval ({listed(single, _MOST_NAMED)}).",
+        f"{len(single)} of {count(len(repeats), 'configuration')} "
+        f"{'rests' if len(single) == 1 else 'rest'} on a single run, with neither spread nor interval "
+        f"({listed(single, _MOST_NAMED)}).",
     )
 
 

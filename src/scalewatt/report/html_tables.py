@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,8 @@ class Cell:
 
     text: str
     value: float | None = None
+    link: str = ""
+    """Where a click on it leads; empty: nowhere."""
 
     @property
     def kind(self) -> str:
@@ -52,6 +54,8 @@ class Grid:
     rows: list[list[Cell]]
     download: str
     """The whole table, with all its columns, as a data URI of CSV."""
+    anchors: list[str] = field(default_factory=list)
+    """Ids of the rows on the page; empty: they have none."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class Column:
     """Makes the text of a row, which is sorted by the value, or by the text; None: the value itself."""
     optional: bool = False
     """True if the column is left out where no row has a value."""
+    link: Callable[[Row], str] | None = None
+    """Makes where a cell leads; None: nowhere."""
     interval: bool = True
     """True if the ends of an interval are shown, where there are `<name>_low` and `<name>_high`."""
 
@@ -88,6 +94,10 @@ class Column:
 
     def cell(self, row: Row, factor: float) -> Cell:
         """Return the cell of a row; numbers are multiplied by `factor`."""
+        made = self._cell(row, factor)
+        return made if self.link is None else replace(made, link=self.link(row))
+
+    def _cell(self, row: Row, factor: float) -> Cell:
         value = self.value(row)
         if self.text is not None:
             return _cell(value, self.text(row))
@@ -97,14 +107,23 @@ class Column:
         return _cell(value, number(value * factor if isinstance(value, float) else value))
 
 
+def in_unit(words: str, unit: str) -> str:
+    """Return a heading as it reads with a unit: GPU hours that are given in minutes are GPU time."""
+    return words.replace("hours", "time") if unit in ("min", "s") else words
+
+
 def grid(
     name: str,
     says: str,
     frame: pd.DataFrame,
     columns: Iterable[Column],
     download: pd.DataFrame | None = None,
+    anchor: Callable[[Row], str] | None = None,
 ) -> Grid:
-    """Return a table in the given columns; `download`: the table with all there is, None: what is shown."""
+    """Return a table in the given columns; `download`: the table with all there is, None: what is shown.
+
+    `anchor` makes the id of a row, None: rows have none.
+    """
     rows = records(frame)
     headings, cells, shown = [], [], {}
     for one in columns:
@@ -112,12 +131,15 @@ def grid(
         if one.optional and all(value is None for value in values):
             continue
         suited = unit_for(values if one.unit else (), one.unit)
-        headings.append(f"{one.heading} ({suited.name})" if one.unit else one.heading)
+        heading = in_unit(one.heading, suited.name)
+        headings.append(f"{heading} ({suited.name})" if one.unit else heading)
         cells.append([one.cell(row, suited.factor) for row in rows])
         texts_ = [_stored(cell) for cell in cells[-1]] if one.text else values
         shown[f"{one.heading} ({one.unit})" if one.unit else one.heading] = texts_
     uri = csv_uri(pa.table(shown) if download is None else download)
-    return Grid(name, says, headings, [list(row) for row in zip(*cells, strict=True)], uri)
+    anchors = [anchor(row) for row in rows] if anchor else []
+    made = [list(row) for row in zip(*cells, strict=True)]
+    return Grid(name, says, headings, made, uri, anchors)
 
 
 def texts(name: str, says: str, headings: list[str], rows: Iterable[Sequence[Any]]) -> Grid:

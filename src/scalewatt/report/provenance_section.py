@@ -69,7 +69,7 @@ def software(provenance: Provenance) -> Grid | None:
     """Return each package and setting with its values, and the number of runs for each."""
     found: dict[tuple[str, str, str], int] = {}
     for one in provenance.values():
-        for key in _software_of(one):
+        for key in software_of(one):
             found[key] = found.get(key, 0) + 1
     if not found:
         return None
@@ -77,7 +77,8 @@ def software(provenance: Provenance) -> Grid | None:
     return texts("software", "Software", ["of", "what", "version or value", "runs"], rows)
 
 
-def _software_of(provenance: Row) -> Iterable[tuple[str, str, str]]:
+def software_of(provenance: Row) -> Iterable[tuple[str, str, str]]:
+    """Yield each package and setting of a run: whose, its name, its version or value."""
     whose = str(provenance.get("packages_of") or "the run")
     for name, version in (provenance.get("packages") or {}).items():
         if version is not None:
@@ -199,7 +200,7 @@ def machines(provenance: Provenance) -> Grid | None:
     for one in provenance.values():
         kinds = set()
         for node in one.get("nodes") or ():
-            kind = _kind(node)
+            kind = node_kind(node)
             hosts.setdefault(kind, set()).update(node["hosts"])
             kinds.add(kind)
         found.update(kinds)
@@ -211,7 +212,8 @@ def machines(provenance: Provenance) -> Grid | None:
     return texts("machines", "Nodes by what they are", headings, rows) if rows else None
 
 
-def _kind(node: Row) -> tuple[str, ...]:
+def node_kind(node: Row) -> tuple[str, ...]:
+    """Return what a node is: CPUs, GPUs, GPU driver, kernel."""
     gpus = (node.get("gpu_models") or {}).items()
     return (
         _text(node.get("cpu_models")),

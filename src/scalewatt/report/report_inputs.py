@@ -15,7 +15,7 @@ from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.claims import check_claims
 from scalewatt.energies.accounting.energy_schema import BESIDE_METERS
 from scalewatt.figures import figure_data as data
-from scalewatt.report.embed_fonts import with_fonts
+from scalewatt.report.pictures.embed_fonts import with_fonts
 from scalewatt.results.figures.figure_schema import KEYS, LATER, SCHEMAS
 from scalewatt.results.other_sources import CROSS_CHECKS
 from scalewatt.results.tables import table_schema

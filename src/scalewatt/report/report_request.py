@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.common.schema_validation import check, schema
 
-_LISTS = ("figures", "basis", "remeasured")
+_LISTS = ("figures", "basis", "remeasured", "limits")
+_IF_LIMITED = ("only", "limits")
+"""What the definition of a whole campaign does not have."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,22 @@ class Definition:
     """True if missing runs are left out on purpose."""
     remeasured: tuple[dict[str, Any], ...] = ()
     """Rows of `remeasure` of the campaign's table of exclusions."""
+    claims: bool = True
+    """True if the page shows the paper's claims: the campaign has a model of the paper."""
+    only: dict[str, list[int]] = field(default_factory=dict)
+    """Which repeats are planned, where the campaign is limited to some; empty: all."""
+    limits: tuple[str, ...] = ()
+    """The limits, as words of `--config`."""
+
+    def repeats(self, configuration: str) -> Sequence[int]:
+        """Return the numbers of a configuration's planned repeats."""
+        return self.only.get(configuration, range(1, self.planned[configuration] + 1))
 
     def command(self, target: str) -> str:
         """Return the command that regenerates a target of this campaign."""
-        choice = f" --config campaign={self.campaign_file}" if self.campaign_file else ""
-        return f"snakemake --profile {self.profile} {target}{choice}"
+        campaign = [f"campaign={self.campaign_file}"] if self.campaign_file else []
+        words = shlex.join([*campaign, *self.limits])
+        return f"snakemake --profile {self.profile} {target}{f' --config {words}' if words else ''}"
 
 
 def report_definition(
@@ -58,9 +72,19 @@ def report_definition(
             basis=tuple(basis),
             results_only=bool(results_only),
             remeasured=tuple(remeasured),
+            claims=campaign.has_papers_models,
+            only={id_: list(repeats) for id_, repeats in (campaign.only or {}).items()},
+            limits=_limits(cluster),
         )
     )
-    return definition | {name: list(definition[name]) for name in _LISTS}
+    definition |= {name: list(definition[name]) for name in _LISTS}
+    return {k: v for k, v in definition.items() if v or k not in _IF_LIMITED}
+
+
+def _limits(cluster: Cluster) -> tuple[str, ...]:
+    """Return what limits a campaign, as words of `--config`."""
+    given = {"max_gpus": cluster.max_gpus, "only": cluster.only}
+    return tuple(f"{key}={value}" for key, value in given.items() if value is not None)
 
 
 def parse_definition(given: Any) -> Definition:

@@ -10,13 +10,21 @@ import pandas as pd
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose
 from scalewatt.recordings.series import SIMULATED
+from scalewatt.report.html_tables import in_unit
 from scalewatt.report.report_request import Definition
 from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.t_tests import MOST_REPEATS
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
-from scalewatt.results.text.number_format import MISSING, count, listed, number, with_unit
+from scalewatt.results.text.number_format import (
+    MISSING,
+    count,
+    listed,
+    number,
+    unit_for,
+    with_unit,
+)
 
 _BY_ESTIMATES = "by the estimates between {} and {}"
 Fact = tuple[str, str, str]
@@ -39,8 +47,8 @@ def missing_runs(definition: Definition, runs: pd.DataFrame) -> list[tuple[str, 
     there = set(zip(runs["configuration"], runs["repeat"], strict=True))
     return [
         (configuration, repeat)
-        for configuration, repeats in definition.planned.items()
-        for repeat in range(1, repeats + 1)
+        for configuration in definition.planned
+        for repeat in definition.repeats(configuration)
         if (configuration, repeat) not in there
     ]
 
@@ -74,7 +82,16 @@ def facts(definition: Definition, runs: pd.DataFrame, hours: str, replaced: int 
         found.append(_sum(told, "energy above idle", "net_energy_kwh", "kWh"))
     found += _hours(valid, hours)
     columns = (*_OF_SUMS, ("cost", "cost", definition.currency))
-    return found + [_sum(valid, *one) for one in columns if valid[one[1]].notna().any()]
+    return found + [_sum(valid, *one) for one in columns if _is_told(valid, one[1])]
+
+
+def _is_told(runs: pd.DataFrame, column: str) -> bool:
+    """Return True if a sum tells something: not of the facility where its PUE is 1."""
+    known = runs[column].dropna().astype(float)
+    if column != "facility_energy_kwh":
+        return len(known) > 0
+    energy = runs.loc[known.index, "energy_kwh"].astype(float)
+    return bool(((known - energy).abs() > 1e-9 * known).any())
 
 
 def left_out_of_sums(runs: pd.DataFrame, has_idle: bool) -> list[str]:
@@ -131,9 +148,15 @@ def _open_ends(runs: pd.DataFrame) -> str:
 def _hours(runs: pd.DataFrame, hours: str) -> list[Fact]:
     """Return one sum for each device: an hour of one is not an hour of another."""
     if runs["device"].nunique() < 2:
-        return [(hours, *_total(runs, "gpu_hours", "h"))]
+        return [_hours_of(runs, hours)]
     by_device = data.groups(runs, "device")
-    return [(f"{hours}, {one}", *_total(own, "gpu_hours", "h")) for one, own in by_device]
+    return [_hours_of(own, hours, f", {one}") for one, own in by_device]
+
+
+def _hours_of(runs: pd.DataFrame, hours: str, of: str = "") -> Fact:
+    text, note = _total(runs, "gpu_hours", "h")
+    unit = unit_for([runs["gpu_hours"].sum()], "h").name
+    return in_unit(hours, unit) + of, text, note
 
 
 def _sum(runs: pd.DataFrame, label: str, column: str, unit: str) -> Fact:
@@ -150,7 +173,7 @@ def _total(runs: pd.DataFrame, column: str, unit: str) -> tuple[str, str]:
     values = runs[column].dropna()
     if values.empty:
         return MISSING, ""
-    partial = f"{len(values)} of {len(runs)} runs" if len(values) < len(runs) else ""
+    partial = f"{len(values)} of {count(len(runs), 'run')}" if len(values) < len(runs) else ""
     return with_unit(float(sum(values)), unit), partial
 
 
@@ -187,7 +210,7 @@ def what_ran(runs: pd.DataFrame, word: str) -> list[str]:
     return lines
 
 
-def model_words(row: Mapping[str, Any]) -> str:
+def model_words(row: Mapping[str, Any] | pd.Series) -> str:
     """Return the model of a run or configuration, with its phase unless that is plain training."""
     return str(row["model"] if row["phase"] == "train" else f"{row['model']} ({row['phase']})")
 

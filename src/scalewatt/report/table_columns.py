@@ -48,9 +48,9 @@ def _metric_label(row: Row) -> str:
     return metric_label(row.get("model"), row["metric_name"])
 
 
-def _page(row: Row) -> str:
+def page_of(row: Row) -> str:
     """Return the path of a run's page, relative to the report."""
-    return f"figures/runs/{row['configuration']}/{row['repeat']}.pdf"
+    return f"figures/runs/{row['configuration']}/{row['repeat']}.svg"
 
 
 def _needed(row: Row) -> str:
@@ -126,7 +126,7 @@ COLUMNS = {
         Column("open_high_kwh", "estimated: at most", "kWh", optional=True),
         Column("open_low_kwh", "estimated: at least", "kWh", optional=True),
         Column("p_gpuh_kw", "energy per {hour}", "kW"),
-        Column("page", "its page (target run_pages)", text=_page),
+        Column("page", "its page (target run_pages)", text=page_of, link=page_of),
         Column("precision_used", "computed in"),
         Column("predicted", "predicted (nominal 90 %)"),
         Column("ram_energy_kwh", "memory energy", "kWh", optional=True),

@@ -10,6 +10,7 @@ import pandas as pd
 
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.figures import figure_data as data
+from scalewatt.report.charts.chart_types import run_target
 from scalewatt.report.data_quality_section import flag_labels, parsed_flags
 from scalewatt.report.html_tables import Column, Part, grid
 from scalewatt.report.report_inputs import Results
@@ -45,6 +46,8 @@ class _Kind:
     whole: bool = True
     """True if the download is the whole table, not what is shown."""
     folded: bool = False
+    anchor: Callable[[Row], str] | None = None
+    """Makes the id of a row; None: rows have none."""
     notes: Callable[[Results], str] = lambda _: ""
     """Sentences of the table's own."""
 
@@ -88,6 +91,12 @@ def _levels(results: Results, *levels: str) -> pd.DataFrame:
     """Return the plan's rows of some levels: point, device, campaign."""
     plan = results.rows("plan")
     return plan[plan["level"].isin(levels)]
+
+
+def _scaling(results: Results) -> pd.DataFrame:
+    """Return the points of series with several n: the only one of a series tells nothing of scaling."""
+    rows = results.rows("scaling")
+    return rows[rows.groupby("series")["gpus"].transform("nunique") > 1]
 
 
 def _sums(results: Results) -> pd.DataFrame:
@@ -184,6 +193,7 @@ _KINDS = (
             *(*_RATIOS, *_OPEN_RATIO, *_ORIGIN),
         ),
         headings=_RATIOS,
+        rows=_scaling,
     ),
     _Kind(
         "comparisons",
@@ -283,6 +293,7 @@ _KINDS = (
             *("p_gpuh_kw", "energy_per_sample_j", "metric_label", "metric_last", *_ORIGIN),
         ),
         rows=_configurations,
+        anchor=lambda row: f"configuration-{row['configuration']}",
         headings={"metric_label": "quality metric", "metric_last": "its value"},
         notes=_seed_note,
     ),
@@ -298,6 +309,7 @@ _KINDS = (
         ),
         texts={"metric_last": metric_text},
         rows=_runs,
+        anchor=lambda row: run_target(row["configuration"], row["repeat"]),
     ),
     _Kind(
         "prediction-table",
@@ -361,10 +373,13 @@ def _part(kind: _Kind, results: Results) -> Part:
     if table.empty and kind.source == "comparisons":
         says = "No training was done on two devices, so none are compared."
         return replace(part, says=says)
+    if kind.source == "scaling" and _scaling(results).empty:
+        return replace(part, says="No series has a second n, so nothing is said of scaling.")
     columns = [_column(kind, name, words_of(results)) for name in kind.columns]
     rows = kind.rows(results) if kind.rows else results.rows(kind.source)
     title = kind.title or kind.heading
-    made = grid(kind.name, title, rows, columns, table if kind.whole else None)
+    whole = table if kind.whole else None
+    made = grid(kind.name, title, rows, columns, whole, kind.anchor)
     open_ = _OPEN_NOTE if any(column.startswith("estimated") for column in made.headings) else ""
     says = " ".join(filter(None, [kind.says, kind.notes(results), open_]))
     return replace(part, says=says, grid=made)

@@ -119,7 +119,7 @@ def made(path: str) -> tuple[str, tuple[str, ...]]:
         run = stem.removeprefix("runs/")
         return RUN_PAGE, (f"runs/{run}", f"energy/{run}.parquet", f"traces/{run}.parquet")
     if folder == "figures":
-        return FIGURE, (f"tables/{stem}.parquet",)
+        return FIGURE, (f"tables/{name.partition('.')[0]}.parquet",)
     if stem == "claims":
         return CLAIMS, tuple(f"tables/{one}.parquet" for one in ALL_RUNS)
     if stem == "plan" and suffix == "md":

@@ -58,6 +58,8 @@ class Remaking:
     def remade(self, entry: FileEntry) -> Path:
         """Regenerate a file and return its path; NotRemadeError where that cannot be done here."""
         step, stem = entry.step, entry.path.rpartition(".")[0]
+        if step == FIGURE:  # of figure2.caption.tex, figure2
+            stem = entry.path.partition(".")[0]
         if stem in ("tables/" + name for name in ALL_RUNS) and step == RUNS:
             stem = "tables/runs"
         key = (step, stem)
@@ -172,7 +174,7 @@ def _needed(results: Path, definition: dict[str, Any]) -> list[Path]:
 
 
 def _page(place: Remaking, stem: str, out: Path) -> None:
-    """Draw the page of one run."""
+    """Draw the page of one run in the formats in which it is there."""
     from scalewatt.figures.run_page import save_pages
     from scalewatt.results.figures.run_page_table import read_page
 
@@ -183,7 +185,8 @@ def _page(place: Remaking, stem: str, out: Path) -> None:
     place.needs([*(files.folder / name for name in names), *tables])
     reason = place.reasons.get((configuration, int(repeat)))
     page = read_page(place.results, configuration, int(repeat), reason)
-    save_pages([page], out)
+    stored = (place.results / stem).parent.glob(f"{repeat}.*")
+    save_pages([page], out, [path.suffix[1:] for path in stored])
 
 
 def _claims(place: Remaking, stem: str, out: Path) -> None:

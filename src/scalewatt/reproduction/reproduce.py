@@ -10,7 +10,7 @@ from typing import Any
 
 from scalewatt import __version__
 from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import given_cluster
+from scalewatt.campaign.cluster import campaign_path, given_cluster
 from scalewatt.campaign.imported_campaign import with_imported
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.files import write_json, write_text
@@ -94,7 +94,7 @@ def reproduce(
     failed, which is a difference. InputError if there is no manifest, or a file is wrong.
     """
     cluster = given_cluster(given)
-    found = load_campaign(campaign or Path(cluster.campaign), cluster)
+    found = load_campaign(campaign or campaign_path(cluster), cluster)
     folder = results / found.name
     manifest = read_manifest(folder)
     findings = environment_findings(manifest)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import given_cluster
+from scalewatt.campaign.cluster import campaign_path, given_cluster
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.common.errors import InputError
@@ -76,11 +76,13 @@ def plan_campaign(
     energy_kwh: float | None = None,
     step: tuple[int | None, int | None] = (None, None),
     start: Request | None = None,
+    max_gpus: int | None = None,
 ) -> Plan:
     """Return the plan of a campaign on a cluster; by default the campaign and model that it names.
 
     `given`: the cluster file, or its content as JSON. `results`: the campaign's folder with finished
-    runs; None: all is predicted. `step`: two n to compare; `start`: when it may start. InputError if the
+    runs; None: all is predicted. `step`: two n to compare; `start`: when it may start; `max_gpus`: points of
+    more GPUs are left out, by default the cluster's. InputError if the
     files or n are wrong, there is no scaling model, or nothing can be predicted; of a start also if the
     cluster file has no file of carbon intensity or no PUE.
     """
@@ -89,7 +91,7 @@ def plan_campaign(
         raise InputError("--from, --to: expected both, or none")
     cluster, where = _cluster(given)
     intensity = intensity_of(cluster)  # a wrong file is said now, not when runs are made
-    found = load_campaign(campaign or Path(cluster.campaign), cluster)
+    found = load_campaign(campaign or campaign_path(cluster), cluster, max_gpus)
     check_devices(found, cluster)
     forecaster = forecaster_for(found, cluster, model, where)
     used = None if results is None else used_by(found, results)

@@ -8,6 +8,7 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.load import check_devices
 from scalewatt.common.errors import InputError
+from scalewatt.results.text.number_format import count
 from scalewatt.targets.result_set import ResultSet, came_with
 
 
@@ -21,6 +22,8 @@ def figure_obstacle(results: ResultSet, name: str) -> str | None:
             f"{name}: is drawn from power traces, and {path} was imported without them;"
             " allowed: an archive of `scalewatt export --traces`"
         )
+    if name in results.campaign.whole.figures:
+        return f"{name}: {_limits(results.campaign)}"
     if name == "variants":
         return (
             f"{path}: has no key 'figures.variants', so there is nothing to compare; add for"
@@ -32,6 +35,12 @@ def figure_obstacle(results: ResultSet, name: str) -> str | None:
         f"{path}: has no key 'figures.{name}', so there is nothing to {make}; add for example"
         f" {_example(results.campaign, name)}"
     )
+
+
+def _limits(campaign: Campaign) -> str:
+    """Return why a figure of the campaign file shows nothing."""
+    by = "only" if campaign.only is not None else "max_gpus"
+    return f"shows none of the runs that `{by}` leaves; without it, it is drawn"
 
 
 def _example(campaign: Campaign, name: str) -> str:
@@ -51,7 +60,8 @@ def idle_obstacle(results: ResultSet) -> str | None:
             " idle_probe: {seconds: 300, repeats: 3}"
         )
     if not results.probes:
-        return f"{results.folder}/idle: no finished probe; with results_only none is started"
+        by = "results_only" if results.finished_only else "only"
+        return f"{results.folder}/idle: no finished probe; with {by} none is started"
     return None
 
 
@@ -97,7 +107,8 @@ def prediction_obstacle(
 
 def notices(results: ResultSet, cluster_file: str) -> list[str]:
     """Return the messages before anything starts: that nothing is trained, what is left out."""
-    campaign, found = results.campaign, []
+    campaign = results.campaign
+    found = list(campaign.left_out)
     wanted = results.cluster.results_only or campaign.registered or campaign.imported
     runs = len(results.runs())
     if (
@@ -111,7 +122,7 @@ def notices(results: ResultSet, cluster_file: str) -> list[str]:
     if campaign.imported:
         left_out = [name for name in campaign.figures if name not in results.figures]
         lost = runs - sum(map(len, results.pages.values()))
-        left_out += [f"pages of {lost} runs"] if lost else []
+        left_out += [f"pages of {count(lost, 'run')}"] if lost else []
         if left_out:
             found.append(
                 f"{campaign.path}: imported without traces, so left out: {', '.join(left_out)}"

@@ -11,27 +11,22 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import carbon_file, powers
 from scalewatt.campaign.table_requests import runs_definition, table_definition
+from scalewatt.figures.draw_figure import SUFFIXES
 
 Run = list[Any]
 """[configuration, repeat], as JSON has it."""
 
 ROW_FILES = (
-    "runs/{configuration}/{repeat}/spec.json",
-    "runs/{configuration}/{repeat}/history.parquet",
     "runs/{configuration}/{repeat}/provenance.json",
     "energy/{configuration}/{repeat}.parquet",
-    "energy/{configuration}/{repeat}.flags.parquet",
-    "energy/{configuration}/{repeat}.devices.parquet",
 )
-"""What a run's row in a table is made from, below the results folder."""
+"""What a run's row in a table waits for, below the results folder: the last file of each job.
+
+The row is made from all that they wrote. To Snakemake, each further file of each run costs time.
+"""
 CARBON = "energy/{configuration}/{repeat}.carbon.parquet"
-CROSS_CHECKS = "energy/{configuration}/{repeat}.cross-checks.parquet"
 TRACES = "traces/{configuration}/{repeat}.parquet"
-PAGE_FILES = (*ROW_FILES, "runs/{configuration}/{repeat}/events.parquet", TRACES)
-_MORE_FILES = {
-    "figure5": (TRACES,),
-    "learning": ("energy/{configuration}/{repeat}.epochs.parquet",),
-}
+PAGE_FILES = (*ROW_FILES, TRACES)
 _TABLE_SUFFIXES = {
     "table1": (".parquet", ".csv", ".md", ".tex"),
     "variants": (".parquet", ".csv", ".md"),
@@ -66,9 +61,9 @@ class ResultSet:
 
     def runs(self, configurations: Iterable[str] | None = None) -> list[Run]:
         """Return the runs of these configurations, or of all; those finished with `finished_only`."""
-        repeats = self.campaign.repeats
         chosen = self.campaign.configurations if configurations is None else configurations
-        runs: list[Run] = [[one, repeat] for one in chosen for repeat in range(1, repeats[one] + 1)]
+        repeats_of = self.campaign.repeats_of
+        runs: list[Run] = [[one, repeat] for one in chosen for repeat in repeats_of(one)]
         return [run for run in runs if self.is_finished(*run)] if self.finished_only else runs
 
     def by_repeats(self) -> dict[tuple[int, ...], list[str]]:
@@ -122,13 +117,24 @@ class ResultSet:
         return runs
 
     def table_inputs(self, figure: str) -> list[str]:
-        """Return the files that a figure's table, or Table 1, is made from."""
-        files = self.files(self.figure_runs(figure), *ROW_FILES, *_MORE_FILES.get(figure, ()))
+        """Return the files that a figure's table, or Table 1, waits for."""
+        traces = (TRACES,) if figure == "figure5" else ()
+        files = self.files(self.figure_runs(figure), *ROW_FILES, *traces)
         if self.campaign.figures[figure].get("overlay") == "published":
             files.append("reference/published_results.csv")
         if figure == "breakdown":
             files += self.idle_table[:1]
         return files
+
+    @property
+    def claims_files(self) -> list[str]:
+        """Return what the target `all`, report and manifest have of the paper's claims.
+
+        Nothing without a model of the paper; the target `claims` checks them all the same.
+        """
+        if not self.campaign.has_papers_models:
+            return []
+        return [f"{self.folder}/tables/claims{s}" for s in (".csv", ".parquet", ".md", ".json")]
 
     def table_files(self, name: str) -> list[str]:
         """Return the files of a table."""
@@ -138,14 +144,17 @@ class ResultSet:
     def figure_files(self, figure: str) -> list[str]:
         """Return the files that the target of a figure asks for; of table1 those of the table."""
         tables = self.table_files(figure) if figure in _TABLE_SUFFIXES else []
-        suffixes = () if figure == "table1" else (".pdf", ".svg", ".png", ".csv")
+        suffixes = () if figure == "table1" else SUFFIXES
         return tables + [f"{self.folder}/figures/{figure}{suffix}" for suffix in suffixes]
 
     # --- idle probes ------------------------------------------------------------------------------
 
     @cached_property
     def probes(self) -> dict[str, list[int]]:
-        """Return the repeats of all idle probes by device; those finished with `finished_only`."""
+        """Return the repeats of all idle probes by device; those finished with `finished_only`.
+
+        A campaign of chosen runs alone has no probe made: those there are count.
+        """
         probe, campaign = self.campaign.idle_probe, self.campaign
         if probe is None or self.cluster.simulates:
             return {}
@@ -157,7 +166,7 @@ class ResultSet:
             device: [
                 repeat
                 for repeat in repeats
-                if not self.finished_only
+                if not (self.finished_only or campaign.only)
                 or Path(self.folder, "idle", device, str(repeat), "probe.json").exists()
             ]
             for device in sorted(campaign.devices())
@@ -198,13 +207,13 @@ class ResultSet:
         for one in self.campaign.configurations:
             runs = self.runs([one])
             if self.campaign.imported and not came_with(self.files(runs, *PAGE_FILES)):
-                runs = [run for run in runs if came_with(self._page_files(run))]
+                runs = [run for run in runs if came_with([self._page_file(run)])]
             if runs:
                 found[one] = [repeat for _, repeat in runs]
         return found
 
-    def _page_files(self, run: Run) -> list[str]:
-        return [f"{self.folder}/figures/runs/{run[0]}/{run[1]}.{s}" for s in ("pdf", "svg", "png")]
+    def _page_file(self, run: Run) -> str:
+        return f"{self.folder}/figures/runs/{run[0]}/{run[1]}.svg"
 
     def page_exclusions(self, configuration: str) -> dict[str, str]:
         """Return why repeats of a configuration are excluded, by repeat."""

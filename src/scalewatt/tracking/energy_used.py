@@ -176,7 +176,8 @@ def _total(
 
 
 def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Published]) -> set[str]:
-    """Return the run keys that the campaign has; registered runs are known by their results alone."""
+    """Return the run keys of all that the campaign asks for; registered runs are known by their results."""
+    campaign = campaign.whole
     runs = [(run.configuration.id, run.repeat) for run in campaign.runs()]
     if campaign.registered:
         return {published[run].key for run in runs if run in published}

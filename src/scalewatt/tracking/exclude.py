@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.cluster import campaign_path, load_cluster
 from scalewatt.campaign.exclusions import (
     EXCLUDE,
     REMEASURE,
@@ -26,7 +26,7 @@ from scalewatt.tracking.remeasure import Place, remeasure
 def find_place(profile: Path, campaign: Path | None, results: Path, work: Path | None) -> Place:
     """Return the campaign that a command is about, as `scalewatt status` finds it; InputError."""
     cluster = load_cluster(profile / "cluster.yaml")
-    found = load_campaign(campaign or Path(cluster.campaign), cluster)
+    found = load_campaign(campaign or campaign_path(cluster), cluster).whole
     root = work or Path(cluster.work_root)
     return Place(found, cluster, results / found.name, root / found.name)
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.cluster import campaign_path, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.energies.integration.rated_power import FACTOR
 from scalewatt.recordings.series import ESTIMATED
@@ -20,7 +20,7 @@ from scalewatt.tracking.status import CampaignStatus, RunStatus, campaign_status
 WIDTH = 100
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
 _BAR = 40
-_WORDS: dict[State, str] = {
+STATE_WORDS: dict[State, str] = {
     "done": "done",
     "running": "running",
     "queued": "queued",
@@ -30,6 +30,7 @@ _WORDS: dict[State, str] = {
     "out_of_date": "out of date",
     "not_started": "not started",
 }
+"""States as people read them."""
 _MEANING: dict[State, str] = {
     "queued": "submitted, not started",
     "stopped": "at a checkpoint, until their next job",
@@ -55,7 +56,7 @@ def show_status(
     InputError if the cluster file or the campaign is wrong.
     """
     cluster = load_cluster(profile / "cluster.yaml")
-    found = load_campaign(campaign or Path(cluster.campaign), cluster)
+    found = load_campaign(campaign or campaign_path(cluster), cluster)
     while True:
         status = campaign_status(found, cluster, results, work or Path(cluster.work_root))
         if as_json:
@@ -80,17 +81,17 @@ def status_text(status: CampaignStatus, every_run: bool = False) -> str:
         found = [run for run in status.runs if run.state.state == state]
         if found:
             lines = [line for run in found for line in _details(run, status.asked_s)]
-            parts.append([f"{_WORDS[state]}:", *lines])
-    parts.append(_remarks(status))
+            parts.append([f"{STATE_WORDS[state]}:", *lines])
+    parts.append(remarks(status))
     return "\n\n".join("\n".join(_cut(line) for line in part) for part in parts if part)
 
 
 def _head(status: CampaignStatus) -> list[str]:
-    campaign, energy_used = status.campaign, status.energy_used
+    campaign = status.campaign
     runs, done = len(status.runs), status.counts()["done"]
     updates, total = updates_of(status.runs)
     states = ", ".join(
-        f"{count} {_WORDS[state]}" for state, count in status.counts().items() if count
+        f"{count} {STATE_WORDS[state]}" for state, count in status.counts().items() if count
     )
     lines = [
         f"{campaign.name} ({campaign.path}) on {status.cluster}, {clock(status.asked_s, status.asked_s)}",
@@ -98,28 +99,36 @@ def _head(status: CampaignStatus) -> list[str]:
     ]
     if total:
         lines.append(f"updates  {bar(updates, total)}  {updates:,} of {total:,}".replace(",", " "))
-    origins = ", ".join(
-        f"{_kwh(kwh)} {origin}" for origin, kwh in sorted(energy_used.by_origin.items())
-    )
-    least = "at least " if energy_used.unknown_runs else ""
-    energy = f"{least}{_kwh(energy_used.kwh)} kWh so far" + (f" ({origins})" if origins else "")
-    if campaign.energy_budget_kwh is not None:
-        energy += f" of {campaign.energy_budget_kwh:g}"
-    lines += [f"         {states}", f"energy   {energy}, {energy_used.gpu_hours:.1f} GPUh"]
-    if ESTIMATED in energy_used.by_origin:
-        low, high = energy_used.bounds_kwh
-        said = f"estimates may be off by × or ÷ {FACTOR:g}, or as the cluster file says"
-        if low is not None and high is not None:
-            said = f"the true value lies between {_kwh(low)} and {_kwh(high)} kWh"
-        lines.append(f"         {said} (docs/energy.md)")
+    energy, *bounds = energy_sentences(status)
+    lines += [f"         {states}", f"energy   {energy}", *(f"         {one}" for one in bounds)]
     if status.ends_s is not None:
         lines.append(f"ends     about {clock(status.ends_s, status.asked_s)}")
     return lines
 
 
+def energy_sentences(status: CampaignStatus) -> list[str]:
+    """Return what was used so far, by origin and beside the budget; then within what estimates leave it."""
+    budget, energy_used = status.campaign.energy_budget_kwh, status.energy_used
+    origins = ", ".join(
+        f"{kwh_text(kwh)} {origin}" for origin, kwh in sorted(energy_used.by_origin.items())
+    )
+    least = "at least " if energy_used.unknown_runs else ""
+    energy = f"{least}{kwh_text(energy_used.kwh)} kWh so far" + (f" ({origins})" if origins else "")
+    if budget is not None:
+        energy += f" of {budget:g}"
+    lines = [f"{energy}, {energy_used.gpu_hours:.1f} GPUh"]
+    if ESTIMATED in energy_used.by_origin:
+        low, high = energy_used.bounds_kwh
+        said = f"estimates may be off by × or ÷ {FACTOR:g}, or as the cluster file says"
+        if low is not None and high is not None:
+            said = f"the true value lies between {kwh_text(low)} and {kwh_text(high)} kWh"
+        lines.append(f"{said} (docs/energy.md)")
+    return lines
+
+
 def _series_table(status: CampaignStatus) -> list[str]:
     used = [state for state in STATES if any(r.state.state == state for r in status.runs)]
-    heads = [_WORDS[state].rpartition(" ") for state in used]
+    heads = [STATE_WORDS[state].rpartition(" ") for state in used]
     rows = [
         ["", "", *(above for above, _, _ in heads), ""],
         ["series", "runs", *(word for _, _, word in heads), "updates"],
@@ -127,7 +136,7 @@ def _series_table(status: CampaignStatus) -> list[str]:
     for name, runs in status.of_series().items():
         counts = status.counts(runs)
         updates, total = updates_of(runs)
-        share = f"{_percent(updates, total)} %" if total else _NONE
+        share = f"{whole_percent(updates, total)} %" if total else _NONE
         numbers = [str(counts[state]) if counts[state] else "·" for state in used]
         rows.append([name, str(len(runs)), *numbers, share])
     return _columns(rows, {0})
@@ -137,15 +146,15 @@ def _run_table(status: CampaignStatus) -> list[str]:
     rows = [["run", "repeat", "state", "updates", "kWh", "job", "since"]]
     for run in status.runs:
         done = run.updates_total and run.updates is not None
-        share = f"{_percent(run.updates or 0, run.updates_total or 1)} %" if done else _NONE
+        share = f"{whole_percent(run.updates or 0, run.updates_total or 1)} %" if done else _NONE
         since = run.state.since_s
         rows.append(
             [
                 run.configuration,
                 str(run.repeat),
-                _WORDS[run.state.state],
+                STATE_WORDS[run.state.state],
                 share,
-                _NONE if run.kwh is None else ("" if run.kwh_known else "≥ ") + _kwh(run.kwh),
+                _NONE if run.kwh is None else ("" if run.kwh_known else "≥ ") + kwh_text(run.kwh),
                 run.state.job or _NONE,
                 _NONE if since is None else clock(since, status.asked_s),
             ]
@@ -180,12 +189,13 @@ def _running(run: RunStatus, now_s: float) -> Iterator[str]:
     where += f" on {state.host}" if state.host else ""
     segment = f", segment {run.segment}" if run.segment is not None else ""
     since = f" since {clock(state.since_s, now_s)}" if state.since_s is not None else ""
-    yield f"{where}{segment}{since}{_left(run, now_s)}"
+    yield f"{where}{segment}{since}{left_text(run, now_s)}"
     if state.silent_s is not None:
         yield f"no sign of life for {duration(state.silent_s)}: its process or node may be dead"
 
 
-def _left(run: RunStatus, now_s: float) -> str:
+def left_text(run: RunStatus, now_s: float) -> str:
+    """Return when a running one ends, or what is left of it, after a semicolon; empty if unknown."""
     if run.ends_s is not None:
         return f"; ends about {clock(run.ends_s, now_s)} (in {duration(run.ends_s - now_s)})"
     if run.left is None:
@@ -204,21 +214,23 @@ def _ended(run: RunStatus, now_s: float) -> Iterator[str]:
         yield f"log: {state.log}"
 
 
-def _remarks(status: CampaignStatus) -> list[str]:
+def remarks(status: CampaignStatus) -> list[str]:
+    """Return what else there is to say: meanings of states, exclusions, energies of no current run."""
     energy_used, lines = status.energy_used, []
     for state, meaning in _MEANING.items():
         if status.counts()[state]:
-            lines.append(f"{_WORDS[state]}: {meaning}")
+            lines.append(f"{STATE_WORDS[state]}: {meaning}")
+    lines += [f"not shown: {one}" for one in status.campaign.left_out]
     lines += _excluded(status)
     if status.queue_asked is False:
         lines.append("Slurm's queue gives no answer: jobs that have vanished count as queued")
     if energy_used.superseded_kwh:
         lines.append(
-            f"{_kwh(energy_used.superseded_kwh)} kWh are of runs that the campaign has no more, "
-            "or measured again"
+            f"{kwh_text(energy_used.superseded_kwh)} kWh are of runs no longer in the campaign, or "
+            "measured again"
         )
     if energy_used.probes_kwh:
-        lines.append(f"{_kwh(energy_used.probes_kwh)} kWh are of idle probes")
+        lines.append(f"{kwh_text(energy_used.probes_kwh)} kWh are of idle probes")
     if energy_used.unknown_runs:
         named, more = energy_used.unknown_runs[:_NAMED], len(energy_used.unknown_runs) - _NAMED
         others = f" and {more} more (--json names them)" if more > 0 else ""
@@ -325,10 +337,11 @@ def _run_json(run: RunStatus) -> dict[str, Any]:
 def bar(done: float, total: float) -> str:
     """Return a bar of _BAR signs and the share in percent; full only when all is done."""
     full = int(_BAR * done / total) if total else 0
-    return f"[{'#' * full}{'.' * (_BAR - full)}] {_percent(done, total):3d} %"
+    return f"[{'#' * full}{'.' * (_BAR - full)}] {whole_percent(done, total):3d} %"
 
 
-def _percent(done: float, total: float) -> int:
+def whole_percent(done: float, total: float) -> int:
+    """Return a share in whole per cent, rounded down; 0 of nothing."""
     return int(100 * done / total) if total else 0
 
 
@@ -351,7 +364,8 @@ def clock(unix_s: float, now_s: float) -> str:
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", then)
 
 
-def _kwh(kwh: float) -> str:
+def kwh_text(kwh: float) -> str:
+    """Return an energy in kWh to three digits."""
     return "0" if kwh == 0 else f"{kwh:.1f}" if kwh >= 100 else f"{kwh:.3g}"
 
 

@@ -69,17 +69,14 @@ class ResNet50(Workload):
         return resnet50(weights=None, num_classes=self.spec.dataset["classes"])
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Return SGD with momentum, and weight decay on every parameter.
-
-        On a GPU it is fused, unless the protocol is the paper's.
-        """
+        """Return SGD with momentum and weight decay on every parameter; fused but for protocol paper."""
         s = self.settings
         return torch.optim.SGD(
             model.parameters(),
             lr=self._reference_rate(),
             momentum=s["momentum"],
             weight_decay=s["weight_decay"],
-            fused=True if self.device.type == "cuda" and not self.paper else None,
+            fused=None if self.paper else True,
         )
 
     def _reference_rate(self) -> float:

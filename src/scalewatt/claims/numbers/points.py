@@ -160,7 +160,7 @@ def doublings(points: Sequence[Point]) -> list[float]:
 
 
 def efficiency(first: Point, point: Point) -> Number:
-    """Return GPU hours at n0 over those at n; exactly 1 for n0 itself."""
+    """Return GPU hours at n₀ over those at n; exactly 1 for n₀ itself."""
     if first is point:
         return Number(1.0)
     return quantity(first, "gpu_hours") / quantity(point, "gpu_hours")

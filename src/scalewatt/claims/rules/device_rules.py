@@ -38,6 +38,7 @@ from scalewatt.claims.numbers.uncertain_number import (
 )
 from scalewatt.claims.rules.regime_rules import energy_slope, known_energies
 from scalewatt.results.tables.comparisons import same_training
+from scalewatt.results.text.number_format import count
 
 P = "p_gpuh_kw"
 
@@ -114,7 +115,7 @@ def _each_pair(evidence: Evidence, compare: Callable[[Point, Point], Outcome]) -
             "a100 and h100."
         )
     return combine(
-        attempt(f"{h100.gpus} GPUs, LBS {h100.lbs}, GBS {h100.gbs}", compare, h100, a100)
+        attempt(f"{count(h100.gpus, 'GPU')}, LBS {h100.lbs}, GBS {h100.gbs}", compare, h100, a100)
         for h100, a100 in sorted(pairs, key=lambda pair: pair[0].gpus)
     )
 

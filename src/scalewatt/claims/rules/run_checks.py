@@ -60,6 +60,7 @@ from scalewatt.claims.rules.series_rules import SERIES_RULES
 from scalewatt.claims.rules.spec_rules import SPEC_RULES, unless_departing
 from scalewatt.claims.rules.trace_rules import TRACE_RULES
 from scalewatt.common.errors import InputError
+from scalewatt.results.text.number_format import count
 
 
 def on_series(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
@@ -230,7 +231,7 @@ def on_sizes(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
         other = f": {there[0].id} has {', '.join(unlike_paper(there[0]))}" if there else ""
         raise NotTestable(
             f"No finished run of FourCastNet's pre-training on {checks[0].device} as in the paper with "
-            f"{gpus} GPUs, LBS {lbs}, GBS {gbs}{other}."
+            f"{count(gpus, 'GPU')}, LBS {lbs}, GBS {gbs}{other}."
         )
 
     def of_point(point: Point) -> Outcome:
@@ -247,7 +248,7 @@ def on_probe(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
     sizes = (int(check.n), int(check.batch))
     probe = next((p for p in line.points if (p.gpus, p.lbs) == sizes), None)
     if probe is None:
-        raise NotTestable(f"No finished probe at {check.n} GPUs, LBS {check.batch}.")
+        raise NotTestable(f"No finished probe at {count(int(check.n), 'GPU')}, LBS {check.batch}.")
     return SERIES_RULES[check.rule](check, evidence, line, [as_in_paper(probe, PROBE_EPOCHS)])
 
 

@@ -55,6 +55,7 @@ from scalewatt.claims.rules.efficiency_rules import (
     lowest_efficiency,
 )
 from scalewatt.claims.rules.paper_numbers import compared, share_of_cpu
+from scalewatt.results.text.number_format import count
 
 Points = Sequence[Point]
 SeriesRule = Callable[[Check, Evidence, Line, Points], Outcome]
@@ -253,7 +254,9 @@ def _least_at_node(check: Check, evidence: Evidence, line: Line, points: Points)
         )
     node = line.at(whole)
     if node is None:
-        raise NotTestable(f"{line.title}: no finished run with {whole} GPUs; 1 more needed.")
+        raise NotTestable(
+            f"{line.title}: no finished run with {count(whole, 'GPU')}; 1 more needed."
+        )
     lowest = quantity(node, check.quantity)
     if points[0] is node or points[-1] is node:
         raise NotTestable(f"{line.title}: a point below and one above {whole} GPUs are needed.")
@@ -261,7 +264,7 @@ def _least_at_node(check: Check, evidence: Evidence, line: Line, points: Points)
     gaps = [quantity(p, check.quantity) - lowest for p in points if p is not node]
     nearest = min([gap for gap in gaps if gap.high < 0] or gaps, key=lambda gap: gap.low)
     tells = positive("the nearest other energy less that there", nearest, check.unit)
-    where = f"the least energy is at {least.gpus} GPUs, expected at {whole}"
+    where = f"the least energy is at {count(least.gpus, 'GPU')}, expected at {whole}"
     found = all_of(("", positive("", gap, check.unit)) for gap in gaps)
     return replace(found, value=float(least.gpus), detail=f"{where}; {tells.detail}")
 

@@ -29,6 +29,7 @@ from scalewatt.claims.evidence.evidence import Evidence, Trace, use
 from scalewatt.claims.numbers.decisions import all_of, attempt, band, combine, sign
 from scalewatt.claims.numbers.uncertain_number import Number, quantity, text
 from scalewatt.claims.numbers.variances import Variance
+from scalewatt.results.text.number_format import count
 
 WINDOW_S = 10.0
 LEAST_SAMPLES = 100
@@ -295,7 +296,7 @@ def _profiles(evidence: Evidence, check: Check) -> Outcome:
 
 def _name(trace: Trace) -> str:
     row = trace.row
-    return f"{row['device']} {row['gpus']} GPUs, LBS {row['local_batch_size']}"
+    return f"{row['device']} {count(row['gpus'], 'GPU')}, LBS {row['local_batch_size']}"
 
 
 TRACE_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {

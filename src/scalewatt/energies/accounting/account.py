@@ -1,12 +1,11 @@
 """The energy of a run: perun's files, journals and stage events to traces and energy tables.
 
 The accounted window of a node is [first, last sample] of all its sensors, or the run's own time where
-that was told; nothing is extrapolated.
-Where two segments overlap on a node, the earlier one keeps the time. A kind that no node has a
-sensor or an estimate of has rows with null energy and the flag `absent` (outside of the run's
-scope); null energy with any other flag means that energy was used and is not known: what was
-recorded of it stands in `recorded_j`. A flag is about a segment, one of its nodes, or a device kind of
-that; `stage_short` is about a stage.
+that was told; nothing is extrapolated. Where two segments overlap on a node, the earlier one keeps the
+time. A kind that no node has a sensor or an estimate of has rows with null energy and the flag `absent`
+(outside of the run's scope); null energy with any other flag means that energy was used and is not known:
+what was recorded of it stands in `recorded_j`. A flag is about a segment, one of its nodes, or a device
+kind of that; `stage_short` is about a stage.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ from scalewatt.energies.accounting.segment_recordings import (
 )
 from scalewatt.energies.accounting.throttling import gpu_utilisation, state_flags, telemetry_table
 from scalewatt.energies.accounting.totals import known_sum
-from scalewatt.energies.accounting.trace_writer import TraceSink, TraceWriter
 from scalewatt.energies.accounting.whole_node import (
     add_switches,
     meter_checks,
@@ -68,7 +66,8 @@ from scalewatt.energies.integration.stage_intervals import (
     segment_events,
     tile_window,
 )
-from scalewatt.recordings.series import Flag, flag, short_name
+from scalewatt.energies.traces.trace_writer import TraceSink, TraceWriter
+from scalewatt.recordings.series import Flag, by_short_name, flag, short_name
 from scalewatt.recordings.stage_log import EVALUATIONS
 
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
@@ -250,6 +249,8 @@ def _node_accounts(
     run: Run, segment: Segment, events: list[Event], rows: EnergyRows
 ) -> Iterator[NodeAccount]:
     """Account for the nodes of a segment that have samples, one after the other."""
+    noted = run.segment(segment.number).get("clock_offsets") or ()
+    offsets = by_short_name(noted, lambda one: str(one["host"]))
     for host in segment.hosts:
         recording = segment.node(host)
         window = node_window(recording.series)
@@ -264,8 +265,8 @@ def _node_accounts(
             first, window = window[0], _counted(window, run.window)
             begin = min(max(begin, window[0]), window[1]) if begin > first else window[0]
         held = run.used_gpus(recording.node, recording.series, segment.number)
-        noted = run.segment(segment.number) if recording.clock_known else {}
-        clock = NodeClock.of(recording.node, noted.get("clock_offsets") or (), segment.flags)
+        of_node = offsets.get(short_name(host), ()) if recording.clock_known else ()
+        clock = NodeClock.of(recording.node, of_node, segment.flags)
         yield _account_node(run, recording, events, clock, window, begin, held, segment.number)
 
 

@@ -20,7 +20,7 @@ from scalewatt.energies.integration.sample_checks import (
     GAP_PERIODS,
     EnergyCurve,
     Validated,
-    forward,
+    forward_ends,
     sampling_period,
 )
 from scalewatt.energies.integration.stage_intervals import StageIntervals
@@ -91,23 +91,19 @@ class KindEnergy:
         """Return what was recorded between two times, whether or not that is enough to state."""
         return sum(float(curve.between(*window)) for curve in self.curves)
 
-    def intervals_j(self, intervals: StageIntervals) -> Floats:
-        """Return what was recorded in each interval, (k,), all devices together."""
-        energies = [intervals.energy_j(curve) for curve in self.curves]
-        return np.sum(energies, axis=0) if energies else np.zeros(intervals.start_s.shape)
+    def intervals_j(self, intervals: StageIntervals) -> tuple[Floats, Floats, Floats]:
+        """Return what was recorded of each device in each interval, (devices, k), and both ends of it.
 
-    def bounds_j(self, intervals: StageIntervals) -> tuple[Floats, Floats]:
-        """Return the ends of the interval of `intervals_j`, (k,) each: the same where nothing is estimated.
-
-        The errors of all devices and nodes are taken to have the same sign.
+        The ends are the same where nothing is estimated.
         """
+        shape = len(self.series), intervals.start_s.size
+        energies = np.array([intervals.energy_j(one) for one in self.curves]).reshape(shape)
         if not self.bounds:
-            return self.intervals_j(intervals), self.intervals_j(intervals)
+            return energies, energies, energies
         low, high = (
-            np.sum([intervals.energy_j(pair[end]) for pair in self.bounds], axis=0)
-            for end in (0, 1)
+            np.array([intervals.energy_j(pair[end]) for pair in self.bounds]) for end in (0, 1)
         )
-        return low, high
+        return energies, low, high
 
 
 @dataclass(frozen=True)
@@ -134,10 +130,10 @@ def node_window(series: Sequence[SensorSeries]) -> Window | None:
     Stamps that a clock running forward cannot have made do not count.
     """
     different = {id(s.time_s): s.time_s for s in series if s.time_s.size}.values()
-    timed = [t[good] for t in different if (good := forward(t)).any()]
-    if not timed:
+    ends = [found for t in different if (found := forward_ends(t)) is not None]
+    if not ends:
         return None
-    return min(float(t[0]) for t in timed), max(float(t[-1]) for t in timed)
+    return min(first for first, _ in ends), max(last for _, last in ends)
 
 
 def node_kinds(
@@ -376,6 +372,8 @@ def _short_flags(series: SensorSeries, window: Window, period_s: float | None) -
         missing = window[1] - window[0]
     else:
         outside = max(own[0] - window[0], 0.0), max(window[1] - own[1], 0.0)
+        if not any(outside):
+            return []
         period = sampling_period(series.time_s, period_s)
         # The tolerance is that of a gap.
         missing = sum(s for s in outside if s > GAP_PERIODS * period * (1 + 1e-6))

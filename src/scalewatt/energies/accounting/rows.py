@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from scalewatt.energies.accounting.duplicates import Originals, duplicate_flags
@@ -18,11 +19,11 @@ from scalewatt.energies.accounting.energy_schema import (
     TELEMETRY_SCHEMA,
     Accounts,
 )
+from scalewatt.energies.accounting.epoch_rows import EpochParts, StatedEpochs, epoch_rows
 from scalewatt.energies.accounting.node_energy import MAX_UNCOVERED, KindEnergy, Window
 from scalewatt.energies.accounting.run_inputs import Planned
-from scalewatt.energies.accounting.totals import one_origin
 from scalewatt.energies.integration.stage_intervals import STAGES, UNATTRIBUTED, StageIntervals
-from scalewatt.recordings.series import DEVICE_KINDS, NETWORK, NODE, Flag, flag
+from scalewatt.recordings.series import DEVICE_KINDS, NETWORK, NODE, Flag, Floats, flag
 
 Row = dict[str, Any]
 
@@ -42,7 +43,7 @@ class _Part:
     """How many devices have a power."""
     seconds: float
     stages: list[Row]
-    epochs: list[Row]
+    epochs: EpochParts
     devices: list[Row]
     """One row per device and stage."""
     flags: tuple[Flag, ...] = ()
@@ -117,7 +118,7 @@ class EnergyRows:
 
         return Accounts(
             energy=table(stated.rows(parts, "stages"), ENERGY_SCHEMA),
-            epochs=table(_epoch_rows(stated.rows(parts, "epochs")), EPOCHS_SCHEMA),
+            epochs=table(epoch_rows(stated.epochs(parts)), EPOCHS_SCHEMA),
             devices=table(stated.rows(parts, "devices"), DEVICES_SCHEMA),
             flags=table(self._flag_rows(parts, stated), FLAGS_SCHEMA),
             telemetry=pa.concat_tables([TELEMETRY_SCHEMA.empty_table(), *self.telemetry]),
@@ -185,14 +186,16 @@ def _part(
 ) -> _Part:
     """Return the rows of a device kind, of which `recorded_j` and `discarded_j` are null without a power."""
     found = {"duration_s": intervals.seconds}
+    each = kind.intervals_j(intervals)
     if kind.series:
-        found["recorded_j"] = kind.intervals_j(intervals)
-        found["low_j"], found["high_j"] = kind.bounds_j(intervals)
-        found["discarded_j"] = kind.intervals_j(intervals.within(*lost))
+        found |= zip(
+            ("recorded_j", "low_j", "high_j"), (one.sum(axis=0) for one in each), strict=True
+        )
+        found["discarded_j"] = np.zeros(intervals.start_s.size)
+        if lost[0] < lost[1]:
+            found["discarded_j"] = kind.intervals_j(intervals.within(*lost))[0].sum(axis=0)
     short = intervals.short_stages(kind.period_s)
-    short_epochs = intervals.short_epochs(kind.period_s)
     by_stage = {name: intervals.by_stage(values) for name, values in found.items()}
-    by_epoch = {name: intervals.by_epoch(values) for name, values in found.items()}
     same = {"devices": kind.devices, "unrecorded_s": unrecorded_s}
     return _Part(
         segment,
@@ -208,36 +211,32 @@ def _part(
             }
             for stage in sorted(by_stage["duration_s"], key=STAGES.index)
         ],
-        epochs=[
-            {
-                "epoch": epoch,
-                "stage": stage,
-                **{name: values[epoch, stage] for name, values in by_epoch.items()},
-                "short": (epoch, stage) in short_epochs,
-            }
-            for epoch, stage in by_epoch["duration_s"]
-        ],
-        devices=list(_devices(kind, intervals, copies)),
+        epochs=EpochParts.of(intervals, found, kind.period_s),
+        devices=list(_devices(kind, intervals, each, copies)),
         flags=flags,
         short=short,
     )
 
 
 def _devices(
-    kind: KindEnergy, intervals: StageIntervals, copies: Sequence[str | None]
+    kind: KindEnergy,
+    intervals: StageIntervals,
+    each: tuple[Floats, Floats, Floats],
+    copies: Sequence[str | None],
 ) -> Iterator[Row]:
-    """Yield what each device of a kind used in each stage; `copies`: what each repeats, or None."""
+    """Yield what each device of a kind used in each stage; `copies`: what each repeats, or None.
+
+    `each`: what was recorded of each device in each interval, with its ends.
+    """
     seconds = intervals.by_stage(intervals.seconds)
     samples: dict[int, dict[str, int]] = {}  # the sensors of a node share their times
-    ends = kind.bounds or tuple((curve, curve) for curve in kind.curves)
-    together = zip(kind.series, kind.curves, copies, ends, strict=True)
-    for series, curve, copy_of, bounds in together:
+    together = zip(kind.series, kind.curves, copies, *each, strict=True)
+    for series, curve, copy_of, *energies in together:
         if (key := id(series.time_s)) not in samples:
             samples[key] = intervals.samples_by_stage(series.time_s)
         counts = samples[key]
-        recorded = intervals.by_stage(intervals.energy_j(curve))
-        low, high = (intervals.by_stage(intervals.energy_j(one)) for one in bounds)
-        covered = intervals.by_stage(curve.covered_s(intervals.start_s, intervals.end_s))
+        recorded, low, high = map(intervals.by_stage, energies)
+        covered = intervals.by_stage(intervals.covered_s(curve))
         outside = {UNATTRIBUTED} if counts[UNATTRIBUTED] else set()
         for stage in sorted({*seconds, *outside}, key=STAGES.index):
             recorded_j, covered_s = recorded.get(stage, 0.0), covered.get(stage, 0.0)
@@ -271,7 +270,7 @@ class _Stated:
         self._long_segments = _long_segments(recorded)
 
     def rows(self, parts: Iterable[_Part], name: str) -> Iterator[Row]:
-        """Yield the rows of the parts (`stages`, `epochs` or `devices`) with what may be stated."""
+        """Yield the rows of the parts (`stages` or `devices`) with what may be stated."""
         for part in parts:
             absent, counted = self._is_absent(part), self._is_known(part)
             for row in getattr(part, name):
@@ -286,6 +285,14 @@ class _Stated:
                     "energy_origin": part.kind.origin,
                     "coverage": None if absent else self._coverage[part.kind.device_kind],
                 }
+
+    def epochs(self, parts: Iterable[_Part]) -> Iterator[StatedEpochs]:
+        """Yield the epochs of the parts in the run's scope, with what may be stated."""
+        for part in parts:
+            if not self._is_absent(part):
+                kind = part.kind
+                known = part.epochs.known(self._is_known(part), kind.uncounted_known)
+                yield StatedEpochs(kind.device_kind, kind.origin or "", known, part.epochs)
 
     def is_missing(self, part: _Part) -> bool:
         """Return True if a node lacks a kind that others of the run have."""
@@ -359,42 +366,3 @@ def _own_flags(part: _Part, stated: _Stated) -> list[Flag]:
     detail = f"{kind.node}: no {kind.device_kind} sensor, but other nodes of the run have one"
     others = [one for one in part.flags if one["code"] != "absent"]
     return [*others, flag("kind_missing", None, detail)]
-
-
-def _epoch_rows(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of EPOCHS_SCHEMA, without the run's name, outside of all epochs first.
-
-    Kinds out of the run's scope have none.
-    """
-    import pandas as pd
-
-    keys = ["epoch", "stage", "device_kind"]
-    values = ["duration_s", "energy_j", "energy_low_j", "energy_high_j"]
-    frame = pd.DataFrame(
-        [
-            {
-                **row,
-                "epoch": -1 if row["epoch"] is None else row["epoch"],
-                "stage": STAGES.index(row["stage"]),
-                "energy_origin": row["energy_origin"] or "",
-            }
-            for row in rows
-            if row["coverage"] is not None
-        ],
-        columns=[*keys, *values, "short", "energy_origin"],
-    )
-    frame = frame.assign(known=frame["energy_j"].notna()).astype(dict.fromkeys(values, float))
-    sums: Row = {**dict.fromkeys(values, "sum"), "known": "all", "short": "any"}
-    found = frame.groupby(keys).agg({**sums, "energy_origin": set}).reset_index()
-    return [
-        {
-            "epoch": None if row["epoch"] < 0 else row["epoch"],
-            "stage": STAGES[row["stage"]],
-            "device_kind": row["device_kind"],
-            "node_s": row["duration_s"],
-            **{name: row[name] if row["known"] else None for name in values[1:]},
-            "short": row["short"],
-            "energy_origin": one_origin(row["energy_origin"]),
-        }
-        for row in found.to_dict("records")
-    ]

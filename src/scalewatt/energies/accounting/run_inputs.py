@@ -195,6 +195,8 @@ class Run:
 
 
 def _of_node(by_host: dict[str, list[Any] | None] | None, node: str) -> list[Any] | None:
+    if by_host and node in by_host:
+        return by_host[node]
     hosts = (by_host or {}).items()
     same = (found for host, found in hosts if short_name(host) == short_name(node))
     return next(same, None)

@@ -31,6 +31,7 @@ from scalewatt.recordings.series import (
     Flag,
     Recording,
     SensorSeries,
+    by_short_name,
     flag,
     short_name,
 )
@@ -100,11 +101,20 @@ class Segment:
             return ()
         return tuple(one for one in self.record.series if one.device_kind == NETWORK)
 
+    # Every node asks, and of hundreds there are thousands of series.
+    @cached_property
+    def _telemetry(self) -> dict[str, list[TelemetrySeries]]:
+        return by_short_name(self.telemetry, lambda one: one.node)
+
+    @cached_property
+    def _samplers(self) -> dict[str, list[dict[str, Any]]]:
+        return by_short_name(self.samplers, lambda one: one["host"])
+
     def node(self, host: str) -> NodeRecording:
         """Read one node; its series are empty if no file has a sample of it."""
-        telemetry = tuple(c for c in self.telemetry if short_name(c.node) == short_name(host))
-        runs = (n["run"] for n in self.samplers if short_name(n["host"]) == short_name(host))
-        met = tuple(dict.fromkeys(runs))
+        name = short_name(host)
+        telemetry = tuple(self._telemetry.get(name, ()))
+        met = tuple(dict.fromkeys(n["run"] for n in self._samplers.get(name, ())))
         own, flags = self._of_record(host)
         theirs = _of_host(self.journal, host)
         if self.record is not None and any(s.time_s.size for s in own):
@@ -198,11 +208,10 @@ def _of_host(recording: Recording | None, host: str) -> tuple[SensorSeries, ...]
     """Return the series of a host, whether or not its name has a domain here; none of switches."""
     if recording is None:
         return ()
-    same = [name for name in recording.hosts if short_name(name) == short_name(host)]
+    name = recording.named.get(short_name(host))
     return tuple(
         one if one.node == host else replace(one, node=host)
-        for name in same[:1]
-        for one in recording.nodes[name]
+        for one in (() if name is None else recording.nodes[name])
         if one.device_kind != NETWORK
     )
 

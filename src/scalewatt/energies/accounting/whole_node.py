@@ -34,10 +34,10 @@ from scalewatt.energies.accounting.node_energy import (
 from scalewatt.energies.accounting.rows import EnergyRows
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.segment_recordings import NodeRecording, Segment
-from scalewatt.energies.accounting.trace_writer import TraceSink
 from scalewatt.energies.integration.integrate import validate
 from scalewatt.energies.integration.sample_checks import GAP_PERIODS
 from scalewatt.energies.integration.stage_intervals import tile_window
+from scalewatt.energies.traces.trace_writer import TraceSink
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
     ESTIMATED,

@@ -71,6 +71,7 @@ from scalewatt.energies.integration.sample_checks import (
     sampling_period,
     standing_still,
 )
+from scalewatt.energies.integration.time_steps import steps_of
 from scalewatt.energies.integration.work_signs import WorkSign
 from scalewatt.recordings.series import ESTIMATED, NODE, PLAUSIBLE_W, Floats, SensorSeries
 
@@ -82,9 +83,9 @@ LEAST_OF_NODE = 0.01
 
 def clean_power(time_s: Floats, power_w: Floats, device: Device) -> Validated | None:
     """Integrate power in W without any flag in few passes; None if full validation is needed."""
-    step = np.diff(time_s)
+    steps = steps_of(time_s)
     # A NaN fails every comparison.
-    if not is_even(step, device.period_s) or not float(power_w.max()) <= device.limit_w:
+    if not is_even(steps, device.period_s) or not float(power_w.max()) <= device.limit_w:
         return None
     lowest = float(power_w.min())
     if device.least_share and lowest < device.least_share * float(np.median(power_w)):
@@ -94,7 +95,7 @@ def clean_power(time_s: Floats, power_w: Floats, device: Device) -> Validated | 
     if device.measured and any(m.any() for m in standing_still(time_s, power_w, device.signs)):
         return None
     energy = power_w[1:] + power_w[:-1]
-    energy *= step
+    energy *= steps.step_s
     energy *= 0.5
     flags = np.zeros(power_w.size, dtype=np.uint8)
     return Validated(cumulate(time_s, energy), [], power_w, flags)
@@ -162,8 +163,7 @@ def validate(
         least_share=LEAST_OF_NODE if series.device_kind == NODE else 0.0,
         signs=signs,
     )
-    time = np.asarray(series.time_s, dtype=np.float64)
-    values = np.asarray(series.values, dtype=np.float64)
+    time, values = _floats(series.time_s), _floats(series.values)
     if series.totals:
         with np.errstate(all="ignore"):
             return validate_totals(time, values, device)
@@ -171,6 +171,11 @@ def validate(
     # Absurd values are flagged, not warned of.
     with np.errstate(all="ignore"):
         return fast_path(time, values, device) or full_validation(time, values, device)
+
+
+def _floats(values: Floats) -> Floats:
+    """Return values as float64; those of another process have a type of their own that is the same."""
+    return values if values.dtype == np.float64 else values.astype(np.float64)
 
 
 def _limit(series: SensorSeries) -> float:

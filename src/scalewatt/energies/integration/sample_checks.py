@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scalewatt.energies.integration.time_steps import TimeSteps, steps_of
 from scalewatt.energies.integration.work_signs import WorkSign, work_went_on
 from scalewatt.recordings.series import Flag, Floats, flag
 
@@ -62,11 +63,19 @@ class EnergyCurve:
 
         Between two samples the curve is a straight line; outside of the samples it is flat.
         """
-        return self._at(self.energy_j, end_s) - self._at(self.energy_j, start_s)
+        return self.until(end_s) - self.until(start_s)
+
+    def until(self, time_s: ArrayLike) -> Floats:
+        """Return the energy in J from the first sample to some times."""
+        return self._at(self.energy_j, time_s)
 
     def covered_s(self, start_s: ArrayLike, end_s: ArrayLike) -> Floats:
         """Return the seconds between two times of which the energy is known."""
-        return self._at(self.cumulated_s, end_s) - self._at(self.cumulated_s, start_s)
+        return self.covered_until(end_s) - self.covered_until(start_s)
+
+    def covered_until(self, time_s: ArrayLike) -> Floats:
+        """Return the seconds until some times of which the energy is known, from an origin of its own."""
+        return self._at(self.cumulated_s, time_s)
 
     def times(self, factor: float) -> EnergyCurve:
         """Return the curve of a power that is `factor` times as high."""
@@ -112,10 +121,7 @@ class Device:
 
 def sampling_period(time_s: Floats, declared_s: float | None = None) -> float:
     """Return the period in s: the declared one or, if that is longer or alone, the median step."""
-    steps = np.diff(time_s)
-    steps = steps[steps > 0]
-    median = float(np.median(steps)) if steps.size else 0.0
-    return max(median, declared_s or 0.0)
+    return max(steps_of(time_s).median_s, declared_s or 0.0)
 
 
 def bridge_s(period_s: float) -> float:
@@ -123,12 +129,11 @@ def bridge_s(period_s: float) -> float:
     return max(BRIDGE_S, GAP_PERIODS * period_s)
 
 
-def is_even(step_s: Floats, period_s: float | None) -> bool:
+def is_even(steps: TimeSteps, period_s: float | None) -> bool:
     """Tell whether the clock runs forward without a gap; False if full validation is needed."""
-    if step_s.size == 0 or not float(step_s.min()) > 0:
+    if steps.step_s.size == 0 or not steps.least_s > 0:
         return False
-    period = period_s or float(np.median(step_s))
-    return bool(step_s.max() <= GAP_PERIODS * period)
+    return steps.longest_s <= GAP_PERIODS * (period_s or steps.median_s)
 
 
 def cumulate(time_s: Floats, energy_j: Floats, covered_s: Floats | None = None) -> EnergyCurve:
@@ -196,9 +201,9 @@ def forward(time_s: Floats) -> Bools:
 
     One stamp far in the future costs itself alone, not everything until then.
     """
+    if steps_of(time_s).runs_forward:
+        return np.ones(time_s.size, dtype=np.bool_)
     good = np.isfinite(time_s)
-    if good.all() and (time_s.size < 2 or np.diff(time_s).min() > 0):
-        return good
     # From the end: of two that exclude each other the earlier one is kept.
     tails: list[float] = []
     last: list[int] = []
@@ -220,10 +225,16 @@ def forward(time_s: Floats) -> Bools:
     return kept
 
 
+def forward_ends(time_s: Floats) -> tuple[float, float] | None:
+    """Return the first and the last of the samples whose clock runs forward; None without any."""
+    good = time_s if steps_of(time_s).runs_forward else time_s[forward(time_s)]
+    return (float(good[0]), float(good[-1])) if good.size else None
+
+
 def after_gaps(time_s: Floats, period_s: float) -> Indices:
     """Return the places of the samples over GAP_PERIODS periods after the one before."""
     # The tolerance keeps the jitter of a float32 clock from making a gap of three periods.
-    return np.flatnonzero(np.diff(time_s) > GAP_PERIODS * period_s * (1 + 1e-6)) + 1
+    return np.flatnonzero(steps_of(time_s).step_s > GAP_PERIODS * period_s * (1 + 1e-6)) + 1
 
 
 def may_repeat_long(values: Floats) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scalewatt.energies.integration.sample_checks import EnergyCurve
+from scalewatt.energies.integration.time_steps import steps_of
 from scalewatt.recordings import stage_log
 from scalewatt.recordings.series import Flag, Floats, Recording, SensorSeries, flag
 
@@ -48,7 +49,23 @@ class StageIntervals:
 
     def energy_j(self, curve: EnergyCurve) -> Floats:
         """Return the energy of each interval; they add up to the window's energy."""
-        return curve.between(self.start_s, self.end_s)
+        edges = self._edges
+        return (
+            np.diff(curve.until(edges)) if edges.size else curve.between(self.start_s, self.end_s)
+        )
+
+    def covered_s(self, curve: EnergyCurve) -> Floats:
+        """Return the seconds of each interval of which the energy is known."""
+        edges = self._edges
+        if edges.size:
+            return np.diff(curve.covered_until(edges))
+        return curve.covered_s(self.start_s, self.end_s)
+
+    @cached_property
+    def _edges(self) -> Floats:
+        """Return where the intervals begin and end, (k + 1,); none unless each begins where the last ends."""
+        tile = np.array_equal(self.start_s[1:], self.end_s[:-1])
+        return np.concatenate((self.start_s, self.end_s[-1:])) if tile else self.start_s[:0]
 
     def within(self, start_s: float, end_s: float) -> StageIntervals:
         """Return the same intervals cut to a span; those outside of it have no length."""
@@ -62,11 +79,23 @@ class StageIntervals:
 
     def by_stage(self, values: Floats) -> dict[str, float]:
         """Return the sums of one value an interval, by stage."""
-        return dict(zip(self._stages[0], self._sums(values, self._stages[1]), strict=True))
+        names, places = self._stages
+        sums = np.bincount(places, weights=values, minlength=len(names))
+        return dict(zip(names, sums.tolist(), strict=True))
 
     def by_epoch(self, values: Floats) -> dict[tuple[int | None, str], float]:
         """Return the sums of one value an interval, by epoch and stage."""
-        return dict(zip(self._epochs[0], self._sums(values, self._epochs[1]), strict=True))
+        return dict(zip(self.epochs, self.epoch_sums(values).tolist(), strict=True))
+
+    @property
+    def epochs(self) -> list[tuple[int | None, str]]:
+        """Return the different epochs and stages of the intervals."""
+        return self._epochs[0]
+
+    def epoch_sums(self, values: Floats) -> Floats:
+        """Return the sum of one value an interval for each of `epochs`."""
+        sums = np.bincount(self._epochs[1], weights=values, minlength=len(self.epochs))
+        return np.asarray(sums, dtype=np.float64)
 
     def short_stages(self, period_s: float) -> dict[str, float]:
         """Return the stages that `period_s` is too long for, with the mean length in s of their pieces."""
@@ -103,20 +132,20 @@ class StageIntervals:
 
     def _counts(self, time_s: Floats) -> NDArray[np.intp] | None:
         """Return how many of the times there are of each of `_codes`; None if they are not in order."""
-        if time_s.size > 1 and np.diff(time_s).min() < 0:
+        if steps_of(time_s).least_s < 0:
             return None
         edges = np.searchsorted(time_s, self.start_s, side="left")
         last = np.searchsorted(time_s, self.end_s[-1:], side="right")
         return np.maximum(np.diff(np.concatenate(([0], edges, last, [time_s.size]))), 0)
 
     def _short(
-        self, names: list[Any], places: list[int], stages: list[str], period_s: float
+        self, names: list[Any], places: NDArray[np.intp], stages: list[str], period_s: float
     ) -> dict[Any, float]:
         """Return those of `names`, which are of `stages`, with too short pieces, and their mean length."""
         here = np.flatnonzero(self.seconds > 0)
         if not here.size:
             return {}
-        codes = np.array(places)[here]
+        codes = places[here]
         begins = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
         lengths, pieces = np.add.reduceat(self.seconds[here], begins), codes[begins]
         # One per cent less is tolerated: a recording need not begin or end with a stage.
@@ -132,22 +161,18 @@ class StageIntervals:
         }
 
     @cached_property
-    def _stages(self) -> tuple[list[str], list[int]]:
+    def _stages(self) -> tuple[list[str], NDArray[np.intp]]:
         return _places([str(stage) for stage in self.stage])
 
     @cached_property
-    def _epochs(self) -> tuple[list[tuple[int | None, str]], list[int]]:
+    def _epochs(self) -> tuple[list[tuple[int | None, str]], NDArray[np.intp]]:
         return _places(list(zip(self.epoch, map(str, self.stage), strict=True)))
 
-    @staticmethod
-    def _sums(values: Floats, places: list[int]) -> list[float]:
-        return [float(s) for s in np.bincount(places, weights=values)]
 
-
-def _places(names: list[Any]) -> tuple[list[Any], list[int]]:
+def _places(names: list[Any]) -> tuple[list[Any], NDArray[np.intp]]:
     """Return the different names in order, and the place of each name among them."""
     different = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    return list(different), [different[name] for name in names]
+    return list(different), np.array([different[name] for name in names], dtype=np.intp)
 
 
 def segment_events(events: pa.Table | None, segment: int) -> list[dict[str, object]]:

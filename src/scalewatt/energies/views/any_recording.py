@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,8 +20,8 @@ from scalewatt.energies.accounting.energy_schema import Accounts
 from scalewatt.energies.accounting.rows import EnergyRows
 from scalewatt.energies.accounting.run_inputs import PlannedRun, Run, read_planned_run
 from scalewatt.energies.accounting.segment_recordings import Segment, segment_numbers
-from scalewatt.energies.accounting.trace_writer import TraceCollector
 from scalewatt.energies.integration.stage_intervals import segment_events
+from scalewatt.energies.traces.trace_writer import TraceCollector
 from scalewatt.recordings.formats.detect import (
     FORMATS,
     find_format,
@@ -31,7 +32,7 @@ from scalewatt.recordings.formats.detect import (
 )
 from scalewatt.recordings.formats.format import NO_OPTIONS, Format, Options
 from scalewatt.recordings.journal import is_journal, read_journal
-from scalewatt.recordings.perun_file import list_runs, open_perun_file
+from scalewatt.recordings.perun_file import holds_runs, list_runs, open_perun_file
 from scalewatt.recordings.series import Recording
 from scalewatt.recordings.stage_files import read_stages
 from scalewatt.recordings.telemetry import read_telemetry, telemetry_files
@@ -40,6 +41,7 @@ Powers = Callable[[str, str], dict[str, Any]]
 """The rated powers of a device, by its name and that of the run, which messages name."""
 
 _NUMBER = re.compile(r"segment-(\d+)")
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +84,7 @@ def accounts_of(
         _refuse_kind(path, options, [find_format(file, options) for file in files])
         record = read_together([(file, options) for file in files])
         return _of_record(path, record, events, gpus_per_node, traces)
+    path = _only_perun_file(path) if path.is_dir() else path
     if path.is_dir():
         _refuse_run(path, named, "a folder")
         _refuse_kind(path, options, [])
@@ -107,6 +110,10 @@ def _check_exists(path: Path) -> None:
     try:
         path.stat()
     except FileNotFoundError as error:
+        if glob.has_magic(str(path)):  # a shell hands on a pattern that matches nothing
+            raise InputError(
+                f"{path}: nothing matches; expected recordings, run folders or folders of recordings"
+            ) from error
         raise InputError(
             f"{path}: does not exist; expected a recording, a run folder or a folder of recordings"
         ) from error
@@ -153,6 +160,25 @@ def _foreign_in(folder: Path, options: Options) -> list[Path]:
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     found = ((file, find_format(file, options)) for file in files)
     return [file for file, form in found if form is not None and form.records]
+
+
+def _only_perun_file(folder: Path) -> Path:
+    """Return the perun file of a folder that perun wrote to, or the folder where it has none.
+
+    Several are no segments of one run by their names: InputError, which names them.
+    """
+    if (folder / "perun").is_dir() or (folder / "spec.json").exists() or segment_numbers(folder):
+        return folder
+    files = sorted(p for p in folder.glob("*.hdf5") if not p.name.startswith((".", "failed_")))
+    found = [path for path in files if path.is_file() and holds_runs(path)]
+    if len(found) > 1:
+        named = shlex.join(map(str, found[:_MOST_NAMED]))
+        rest = f" … ({len(found)} in all)" if len(found) > _MOST_NAMED else ""
+        raise InputError(
+            f"{folder}: holds {len(found)} perun files, not said to be of one run; "
+            f"expected them by name: scalewatt energy {named}{rest}"
+        )
+    return found[0] if found else folder
 
 
 def _refuse_run(path: Path, named: bool, what: str) -> None:
@@ -211,8 +237,8 @@ def _of_folder(
     if not segment_numbers(run.recordings):
         raise InputError(
             f"{folder}: holds no recording of a run; expected perun/segment-000.hdf5, "
-            "perun/segment-000.<host>.journal or other tools' files; another file of perun is read by its "
-            "own name, and `scalewatt register` finds the runs of a submission to MLPerf"
+            "perun/segment-000.<host>.journal or a file of perun (.hdf5) or other tools' "
+            "files; `scalewatt register` finds the runs of a submission to MLPerf"
         )
     run = replace(run, gpus_per_node=gpus_per_node)
     if events is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
@@ -18,6 +20,7 @@ ENERGY, RATE, POWER = "energy_per_sample_j", "throughput_samples_per_s", "power_
 PRECISIONS = {"tf32": "TF32", "tf32_convolutions": "TF32 conv."}
 LOADERS = {"pil": "Pillow", "nvjpeg": "nvJPEG"}
 NO_LOADER = "synthetic"
+_BATCH = re.compile(r"-lbs(\d+)")
 
 
 def worded(points: pd.DataFrame) -> pd.DataFrame:
@@ -55,6 +58,13 @@ def lines_of(points: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
         for setting, own in found
         if own["local_batch_size"].nunique() > 1
     ]
+
+
+def batches_between(line: pd.DataFrame, absent: Iterable[str]) -> list[float]:
+    """Return the batch sizes of the configurations in `absent` that differ from the line's in it alone."""
+    own = {_BATCH.sub("", one) for one in line["configuration"]}
+    found = [(_BATCH.sub("", one), _BATCH.search(one)) for one in absent]
+    return [float(batch[1]) for rest, batch in found if batch and rest in own]
 
 
 def ordered_lines(points: pd.DataFrame) -> list[str]:

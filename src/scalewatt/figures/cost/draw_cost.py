@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from scalewatt.figures.cost.cost_points import (
     ENERGY,
     POWER,
     RATE,
+    batches_between,
     compiled_pairs,
     lines_of,
     note_sentences,
@@ -45,16 +48,17 @@ def draw(frame: pd.DataFrame) -> Figure:
     points = worded(data.drawable(frame))
     width = data.options(frame).width_mm
     known = plotted(points)
-    blocks = [_block(own, width) for _, own in known.groupby("model", sort=False)]
+    absent = data.not_drawn(points, known)
+    blocks = [_block(own, width, absent) for _, own in known.groupby("model", sort=False)]
     nothing = prose.nothing_sentence(data.stored(frame))
     return draw_blocks(blocks, note_sentences(points, known), width, nothing)
 
 
-def _block(own: pd.DataFrame, width_mm: float) -> Block:
+def _block(own: pd.DataFrame, width_mm: float, absent: Sequence[str]) -> Block:
     looks = _looks(own, width_mm)
     model = own["model"].iloc[0]
     title = layout.MODEL_WORDS.get(model, model)
-    return Block(own, parts_of(own), looks, _handles(own, looks), title)
+    return Block(own, parts_of(own, absent), looks, _handles(own, looks), title)
 
 
 def plotted(frame: pd.DataFrame) -> pd.DataFrame:
@@ -65,11 +69,15 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
 # --- panels of a block ----------------------------------------------------------------------------
 
 
-def parts_of(points: pd.DataFrame) -> list[Part]:
-    """Return the panels of a block: those for which there is something to show."""
+def parts_of(points: pd.DataFrame, absent: Sequence[str] = ()) -> list[Part]:
+    """Return the panels of a block: those for which there is something to show.
+
+    Lines over batch sizes break where one of their configurations is `absent`.
+    """
     parts = [Part(_draw_cost, WIDE_MM, wide=True)]
     if lines_of(points):
-        parts += [Part(_draw_energy_of_batch, PANEL_MM), Part(_draw_power_of_batch, PANEL_MM)]
+        drawings = (_draw_energy_of_batch, _draw_power_of_batch)
+        parts += [Part(partial(draw, absent=absent), PANEL_MM) for draw in drawings]
     if compiled_pairs(points):
         parts.append(Part(_draw_payback, PANEL_MM))
     if bars := len(of_usual_batch(points)):
@@ -106,8 +114,8 @@ def _draw_cost(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
     """Draw energy per sample against throughput; points are labelled with their batch size."""
     for setting, own in points.groupby("setting", sort=False):
         _draw_points(axes, own, looks[str(setting)], RATE, joined=False)
-    _log_axes(axes, points, RATE, 10)
     axes.set_xlabel("Samples per second")
+    _log_axes(axes, points, RATE, 10)
     front = _front(points)
     lines = []
     if front is not None:
@@ -137,26 +145,32 @@ def _front(points: pd.DataFrame) -> pd.DataFrame | None:
     return best if len(best) > 1 else None
 
 
-def _draw_energy_of_batch(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
+def _draw_energy_of_batch(
+    axes: Axes, points: pd.DataFrame, looks: Looks, absent: Sequence[str]
+) -> None:
     lines = lines_of(points)
     for setting, own in lines:
-        _draw_points(axes, own, looks[setting], "local_batch_size", joined=True)
-    _log_axes(axes, pd.concat([own for _, own in lines]), "local_batch_size", 2)
+        gaps = batches_between(own, absent)
+        _draw_points(axes, own, looks[setting], "local_batch_size", joined=True, gaps=gaps)
     axes.set_xlabel("Local batch size")
+    _log_axes(axes, pd.concat([own for _, own in lines]), "local_batch_size", 2)
 
 
-def _draw_power_of_batch(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
+def _draw_power_of_batch(
+    axes: Axes, points: pd.DataFrame, looks: Looks, absent: Sequence[str]
+) -> None:
     lines = lines_of(points)
     shown = pd.concat([own for _, own in lines])
     for setting, own in lines:
-        _draw_points(axes, own, looks[setting], "local_batch_size", joined=True, name=POWER)
+        gaps = batches_between(own, absent)
+        _draw_points(axes, own, looks[setting], "local_batch_size", True, POWER, gaps)
     values = shown[f"{POWER}_mean"].dropna().tolist()
     if not values:
         style.say_instead(axes, "No power is known.")
         return
+    axes.set_xlabel("Local batch size")
     _batch_axis(axes, shown)
     style.linear_axis(axes, values, from_zero=True)
-    axes.set_xlabel("Local batch size")
     kind = prose.KIND_WORDS[points["energy_scope"].iloc[0]]
     axes.set_ylabel(f"Power per {kind}{' socket' * (kind == 'CPU')} (W)")
 
@@ -185,10 +199,11 @@ def _draw_phases(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
         Patch(color=colour, label=PHASE_WORDS[phase])
         for phase, colour in zip(COST_PHASES, colours, strict=True)
     ]
-    narrow = style.preset_of(axes.get_figure(root=True)).narrow  # type: ignore[arg-type]
+    preset = style.preset_of(axes.get_figure(root=True))  # type: ignore[arg-type]
     place: Any = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-    if narrow:
-        place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.3), "ncols": 3}
+    if preset.narrow:
+        columns = 1 + preset.columns
+        place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.3), "ncols": columns}
     axes.legend(handles=handles, handlelength=1.2, **place)
 
 
@@ -225,14 +240,16 @@ def _draw_points(
     across: str,
     joined: bool,
     name: str = ENERGY,
+    gaps: Sequence[float] = (),
 ) -> None:
-    """Draw points with their interval over repeats, and pale bars of estimates."""
+    """Draw points with their interval over repeats, and pale bars of estimates; a line breaks at `gaps`."""
     x = points[across if across in points else f"{across}_mean"].astype(float)
     y = points[f"{name}_mean"].astype(float)
     origin = points["energy_origin"].iloc[0]
     style_ = style.of_origin(look, origin)
     style_ |= {} if joined else {"linestyle": "none"}
-    axes.plot(x, y, **style_, zorder=3, gid=f"points-{points['setting'].iloc[0]}")
+    xy = data.with_gaps(pd.DataFrame({"x": x, "y": y}), gaps)
+    axes.plot(xy["x"], xy["y"], **style_, zorder=3, gid=f"points-{points['setting'].iloc[0]}")
     low, high = (points[f"{name}_{end}"].astype(float) for end in ("low", "high"))
     axes.vlines(x, low.clip(lower=0), high, colors=look["color"], linewidth=0.9, zorder=2.5)
     open_low, open_high = (
@@ -251,8 +268,8 @@ def _log_axes(axes: Axes, points: pd.DataFrame, across: str, base: int) -> None:
         style.log_axis(axes, "x", points[f"{across}_mean"].astype(float).tolist(), base, True)
     ends = points[[f"{ENERGY}_mean", f"{ENERGY}_estimate_low", f"{ENERGY}_estimate_high"]]
     values = ends.astype(float).to_numpy().ravel()
-    style.log_axis(axes, "y", values[np.isfinite(values)].tolist(), 10, True)
     axes.set_ylabel(_PER_SAMPLE)
+    style.log_axis(axes, "y", values[np.isfinite(values)].tolist(), 10, True)
 
 
 def _batch_axis(axes: Axes, points: pd.DataFrame) -> None:

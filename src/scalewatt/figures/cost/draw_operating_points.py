@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from scalewatt.campaign.operating_points import LEVERS
+from scalewatt.campaign.operating_points import LEVERS, value_in_id, without_point
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
 from scalewatt.figures.cost.cost_points import (
@@ -49,7 +50,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     known = plotted(points)
     width = data.options(frame).width_mm
     word = data.gpu_word(frame)
-    blocks = [_block(own, width, word) for _, own in known.groupby(_BLOCK, sort=False)]
+    absent = data.not_drawn(points, known)
+    blocks = [_block(own, width, word, absent) for _, own in known.groupby(_BLOCK, sort=False)]
     nothing = (
         "No configuration has both a time and an energy."
         if len(points)
@@ -63,18 +65,14 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["energy_j_mean"].notna() & frame["time_s_mean"].notna()]
 
 
-def _block(own: pd.DataFrame, width_mm: float, word: str) -> Block:
+def _block(own: pd.DataFrame, width_mm: float, word: str, absent: Sequence[str]) -> Block:
     looks = {line: style.series_style(at, width_mm) for at, line in enumerate(ordered_lines(own))}
     units = _Units.of(own)
     parts = [Part(partial(_draw_plane, units=units), WIDE_MM, wide=True)]
     for lever in LEVERS:
         if own[lever].nunique() > 1:
-            parts.append(
-                Part(partial(_draw_lever, lever=lever, name="energy", units=units), PANEL_MM)
-            )
-            parts.append(
-                Part(partial(_draw_lever, lever=lever, name="time", units=units), PANEL_MM)
-            )
+            against = partial(_draw_lever, lever=lever, units=units, absent=absent)
+            parts += [Part(partial(against, name=name), PANEL_MM) for name in ("energy", "time")]
     title = layout.Block(own, ()).title
     return Block(own, parts, looks, _handles(own, looks, word), title)
 
@@ -145,23 +143,33 @@ def _draw_plane(axes: Axes, points: pd.DataFrame, looks: Looks, units: _Units) -
 
 
 def _draw_lever(
-    axes: Axes, points: pd.DataFrame, looks: Looks, lever: str, name: str, units: _Units
+    axes: Axes,
+    points: pd.DataFrame,
+    looks: Looks,
+    lever: str,
+    name: str,
+    units: _Units,
+    absent: Sequence[str],
 ) -> None:
-    """Draw energy or time against a lever."""
+    """Draw energy or time against a lever; a line breaks where one of its configurations is `absent`."""
     shown = points[points[lever].notna()]
     place = shown.assign(x=shown[lever].astype(float), y=units.scaled(shown, name))
     for line, own in place.groupby("line", sort=False):
         ordered = own.sort_values("x", kind="stable")
-        _draw_points(axes, ordered, looks[str(line)])
+        gaps = [value_in_id(one, lever) for one in absent if without_point(one) == line]
+        _draw_points(axes, ordered, looks[str(line)], [x for x in gaps if x is not None])
         _draw_bars(axes, ordered, looks[str(line)], units, across=False, name=name)
     axes.set_xlabel(f"{LEVERS[lever].words} ({LEVERS[lever].unit})")
     axes.set_ylabel(units.label(name))
     _scaled_axis(axes, "y", units, place, name)
 
 
-def _draw_points(axes: Axes, points: pd.DataFrame, look: dict[str, Any]) -> None:
+def _draw_points(
+    axes: Axes, points: pd.DataFrame, look: dict[str, Any], gaps: Sequence[float] = ()
+) -> None:
     looks = style.of_origin(look, points["energy_origin"].iloc[0])
-    axes.plot(points["x"], points["y"], **looks, zorder=3, gid=f"points-{points['line'].iloc[0]}")
+    xy = data.with_gaps(points, gaps)
+    axes.plot(xy["x"], xy["y"], **looks, zorder=3, gid=f"points-{points['line'].iloc[0]}")
 
 
 def _draw_bars(
@@ -195,8 +203,6 @@ def _scaled_axis(axes: Axes, which: str, units: _Units, points: pd.DataFrame, na
     )
     if means.max() > LOG_FROM * means.min() > 0:
         style.log_axis(axes, which, [low, high], 10, dense=False)
-        axis = axes.xaxis if which == "x" else axes.yaxis
-        axis.set_label_text(f"{axis.get_label_text()}, log")
         return
     if which == "y":
         style.linear_axis(axes, [low, high], from_zero=False)

@@ -49,7 +49,7 @@ def draw_blocks(
             style.say_instead(figure.subplots(), nothing)
             style.notes(figure, sentences)
             return figure
-        laid = [laid_out(one.parts, 2 if preset.narrow else 3) for one in blocks]
+        laid = [laid_out(one.parts, preset.columns) for one in blocks]
         heights = [
             sum(max(part.height_mm for part in row) for row in rows) + _legend_mm(one, preset)
             for one, rows in zip(blocks, laid, strict=True)
@@ -86,6 +86,8 @@ def _draw_block(
         for place, one in enumerate(row):
             axes = part.add_subplot(inside[place])
             one.draw(axes, block.points, block.looks)
+            size_mm = (preset.width_mm / len(row) - 14, one.height_mm - 12)
+            layout.wrap_labels(axes, *layout.label_characters(size_mm, preset))
             style.panel_letter(axes, panel_letter(letter))
             letter += 1
     part.legend(

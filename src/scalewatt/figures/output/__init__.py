@@ -1,1 +1,1 @@
-"""What drawing shares that is no figure."""
+"""From a drawing to its files: pictures, and its small print as captions."""

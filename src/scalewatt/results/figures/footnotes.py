@@ -199,7 +199,7 @@ def _speedup_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
         if len(there) > 1 and min(there) != smallest:
             found.append(f"{label}: speed-up from n = {min(there)}, as n = {smallest} is missing.")
     if several:
-        found.insert(0, "n0 is a series' smallest n, where its speed-up is ideal by definition.")
+        found.insert(0, "n₀ is a series' smallest n, where its speed-up is ideal by definition.")
     if growing:
         found.append(f"No speed-up where the dataset grows with n: {_listed(growing)}.")
     return found

@@ -23,8 +23,9 @@ from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.recordings.telemetry import TELEMETRY_PERIOD_LIMIT_S
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 from scalewatt.results.tables.derived_quantities import Facility
+from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.read_table import opened_parquet, read_checked
-from scalewatt.results.tables.run_row import RunFiles, run_row
+from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
 
 BINS = 1200
 """About one for each dot of the picture's width."""
@@ -106,14 +107,24 @@ def read_pages(
         raise InputError(
             f"--excluded: is {excluded!r}; expected a JSON object of repeats and reasons"
         )
-    for repeat in repeats:
-        yield read_page(results, configuration, repeat, excluded.get(str(repeat)))
+    runs = [RunFiles(results, configuration, repeat) for repeat in repeats]
+    # Derived together: that takes as long for all repeats as for one.
+    rows = runs_of(
+        [run_record(files, results.name, excluded.get(str(files.repeat))) for files in runs],
+        Facility(),
+    )
+    for files, row in zip(runs, records(rows), strict=True):
+        yield _read_page(files, row)
 
 
 def read_page(results: Path, configuration: str, repeat: int, excluded: str | None) -> RunPage:
     """Return what the page of a run shows; `excluded` says why it is left out of everything else."""
-    files = RunFiles(results, configuration, repeat)
-    row = run_row(files, results.name, Facility(), excluded=excluded)
+    reasons = {} if excluded is None else {str(repeat): excluded}
+    return next(read_pages(results, configuration, [repeat], reasons))
+
+
+def _read_page(files: RunFiles, row: dict[str, Any]) -> RunPage:
+    results, run = files.results, (files.configuration, files.repeat)
     events = read_checked(files.folder / "events.parquet", EVENTS_SCHEMA).to_pylist()
     recorded = _recorded(files.traces)
     segments = _segments(recorded.spans, events)
@@ -137,7 +148,7 @@ def read_page(results: Path, configuration: str, repeat: int, excluded: str | No
         Span(e["stage"], *(e[end] + shifts[e["segment"]] for end in ("start_s", "end_s")))
         for e in events
     )
-    replaced = tuple(replaced_measurements(results, run=(configuration, repeat)))
+    replaced = tuple(replaced_measurements(results, run=run))
     clocks = None if row["gpu_clock_mhz"] is None else _clocks(files, segments, len(nodes), place_s)
     return RunPage(row, nodes, segments, spans, traces, bands, place_s, replaced, clocks)
 

@@ -112,9 +112,9 @@ def _from_parquet(path: Path, schema: pa.Schema, optional: Sequence[str]) -> pa.
     import pyarrow.parquet as pq
 
     try:
-        # Twice as fast as `read_table` for small files.
+        # Of small files twice as fast as `read_table`, and than with threads by a quarter.
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            found = file.read()
+            found = file.read(use_threads=False)
         found.validate(full=True)  # texts may be none
     except (OSError, ValueError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
@@ -136,7 +136,7 @@ def _check_columns(
     has = f"; it has {extra[0]}{similar}" if similar else ""
     raise InputError(
         f"{path}: lacks the column{_s(missing)} {_listed(missing, 3, 'columns')}{has}; "
-        "expected: all columns of docs/tables.md"
+        "expected: all columns that docs/tables.md links to"
     )
 
 

@@ -60,7 +60,7 @@ def smallest_of(lines: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def speedups(lines: pd.DataFrame, smallest: pd.DataFrame) -> pd.DataFrame:
-    """Return S(n) = n0·T(n0)/T(n) with sd and interval; n0 is the smallest n of the line with runs.
+    """Return S(n) = n₀·T(n₀)/T(n) with sd and interval; n₀ is the smallest n of the line with runs.
 
     Null if datasets differ. sd and interval follow from those of both times by first-order
     propagation, and need repeats at both ends.
@@ -72,7 +72,7 @@ def speedups(lines: pd.DataFrame, smallest: pd.DataFrame) -> pd.DataFrame:
 def scaling_of(series: Iterable[Row], configurations: pd.DataFrame) -> pd.DataFrame:
     """Return one row per series and point that has runs, compared with the series' smallest such n.
 
-    efficiency is speedup/n; the ratios are those of GPU hours and of energy to n0's. Their sd and 95 %
+    efficiency is speedup/n; the ratios are those of GPU hours and of energy to n₀'s. Their sd and 95 %
     interval follow by first-order propagation, and need repeats of both.
     """
     lines = lines_of(series, configurations)

@@ -33,7 +33,7 @@ def latex(table: pa.Table) -> str:
     """Return a booktabs table for a `table` environment, with its notes below in a box of the same width."""
     columns = _columns(table)
     align = "".join("l" if name in _WORDS else "r" for name in columns)
-    rows = [[_escaped(cell) for cell in cells] for cells in _cells(table, columns)]
+    rows = [[escaped_latex(cell) for cell in cells] for cells in _cells(table, columns)]
     heads = [_two_lines(head) for head in columns.values()]
     lines = [" & ".join(cells) + r" \\" for cells in (heads, *rows)]
     return "\n".join(
@@ -50,7 +50,7 @@ def latex(table: pa.Table) -> str:
             "",
             "\\smallskip",
             "\\begin{minipage}{\\linewidth}\\footnotesize",
-            *(_escaped(sentence) for sentence in _sentences(table)),
+            *(escaped_latex(sentence) for sentence in _sentences(table)),
             "\\end{minipage}",
             "",
         ]
@@ -228,24 +228,49 @@ _LATEX = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "\\": r"\textbackslash{}",
-    "–": "--",
-    "±": r"$\pm$",
-    "²": r"\textsuperscript{2}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "–": "--",
+    "…": r"\dots{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "÷": r"$\div$",
+    "·": r"$\cdot$",
+    "∝": r"$\propto$",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "°": r"\textdegree{}",
+    "µ": r"\textmu{}",
+    "μ": r"\textmu{}",
+    "\u00a0": "~",
+    "\u2009": r"\,",
+    "\u202f": r"\,",
+    **{raised: rf"\textsuperscript{{{n}}}" for n, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+    **{lowered: rf"\textsubscript{{{n}}}" for n, lowered in enumerate("₀₁₂₃₄₅₆₇₈₉")},
 }
+"""What LaTeX would take for a command, and the signs of our sentences that it has commands for."""
 
 
-def _escaped(text: str) -> str:
-    """Return a text escaped for LaTeX."""
-    return re.sub("|".join(map(re.escape, _LATEX)), lambda m: _LATEX[m[0]], text)
+def escaped_latex(text: str) -> str:
+    """Return a text escaped for LaTeX (of 2020 or later); line breaks become spaces."""
+    return re.sub(
+        "|".join(map(re.escape, _LATEX)), lambda m: _LATEX[m[0]], " ".join(text.split("\n"))
+    )
+
+
+def escaped_markdown(text: str) -> str:
+    """Return a text in which Markdown finds no markup; line breaks become spaces."""
+    one = re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", " ".join(text.split("\n")))
+    # A list would begin with these.
+    return re.sub(r"^([-+]|\d+[.)])(?=\s|$)", lambda found: f"{found[1][:-1]}\\{found[1][-1]}", one)
 
 
 def _two_lines(head: str) -> str:
     """Return a head split into two lines of about the same length, to keep columns narrow."""
     words = head.split()
     if len(words) < 2:
-        return _escaped(head)
+        return escaped_latex(head)
     cut = min(range(1, len(words)), key=lambda i: abs(2 * len(" ".join(words[:i])) - len(head)))
-    over, under = (_escaped(" ".join(part)) for part in (words[:cut], words[cut:]))
+    over, under = (escaped_latex(" ".join(part)) for part in (words[:cut], words[cut:]))
     return rf"\shortstack{{{over}\\{under}}}"

@@ -14,6 +14,7 @@ from scalewatt import __version__
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
+from scalewatt.common.schema_validation import project_path
 from scalewatt.common.untrusted_text import parse_json, plain_text
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.scaling.model.cost_terms import (
@@ -55,6 +56,11 @@ class ScalingModel:
     scores: Mapping[Kind, tuple[Score, ...]] = field(default_factory=dict)
     """Of its cross-validation, where it had enough points."""
 
+    @property
+    def name(self) -> str:
+        """Return what results and messages call it: its path, of a shipped one within the project."""
+        return "scaling model" if self.path is None else str(project_path(Path(self.path)))
+
     def scores_of(self, kind: Kind) -> tuple[Kind | None, tuple[Score, ...]]:
         """Return the calibrated kind that a kind is predicted by, and its scores; None, of none."""
         for one in (kind, pretraining_of(kind)):
@@ -88,7 +94,7 @@ class ScalingModel:
         differs = f"; it {_difference_words(nearest, kind)}" if nearest else ""
         differs += f"; {between}" if between else ""
         raise InputError(
-            f"{self.path or 'scaling model'}: is not calibrated for {kind.name}{differs}{lacks} (it has: "
+            f"{self.name}: is not calibrated for {kind.name}{differs}{lacks} (it has: "
             f"{has}); to make it possible run what `scalewatt pilot CAMPAIGN` writes, then "
             "`scalewatt calibrate` on the results"
         )

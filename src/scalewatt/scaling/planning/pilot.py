@@ -69,7 +69,7 @@ def write_pilot(path: Path, out: Path | None) -> str:
         f"{out}: written, {found.runs} short runs",
         *(f"left out: {one}" for one in found.left_out),
         "what it costs:   scalewatt plan --profile profiles/horeka --campaign "
-        f"{out} (or a profile of yours with a scaling_model)",
+        f"{out} (models and devices that the profile's scaling model knows; else unknown before it ran)",
         "to run it:       snakemake --profile profiles/<yours> tables --config campaign="
         + str(out),
         f"to calibrate:    scalewatt calibrate results/{name} --out scaling_model.json",

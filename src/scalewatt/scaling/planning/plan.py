@@ -131,26 +131,26 @@ class Planner:
 
     def _of(self, id_: str) -> Iterable[PlannedRun]:
         configuration = self.campaign.configurations[id_]
-        repeats = self.campaign.repeats[id_]
+        repeats = self.campaign.repeats_of(id_)
         spec = run_spec(self.campaign, id_, 1)
         predicted, reason, scope = None, None, None
         warnings: tuple[str, ...] = ()
         try:
-            predicted = self.forecaster.runs(spec, repeats)
+            predicted = self.forecaster.runs(spec, len(repeats))
             warnings = tuple(self.forecaster.warnings(spec))
             scope = self.forecaster.of_kind(spec).scope if predicted.energy_j else None
         except InputError as error:
             reason = str(error)
         stuck = self.jobs_of(id_)[1]
         at_times = self._energies_at_times(id_, spec if predicted else None)
-        for repeat in range(1, repeats + 1):
+        for number, repeat in enumerate(repeats):
             used = self.used.get((id_, repeat))
             if used is not None:
                 yield self._finished(configuration, used, at_times.get(repeat, {}), scope)
             elif predicted is None:
                 yield PlannedRun(configuration, repeat, {}, reason=reason, stuck=stuck)
             else:
-                amounts = self.amounts(id_, predicted, repeat - 1)
+                amounts = self.amounts(id_, predicted, number)
                 yield PlannedRun(
                     configuration,
                     repeat,
@@ -249,7 +249,9 @@ def added(runs: Iterable[PlannedRun]) -> Amounts:
 
 def plan_definition(campaign: Campaign, cluster: Cluster) -> dict[str, Any]:
     """Return all of a campaign and a cluster that a plan depends on, as JSON-ready values."""
+    left_out = {"left_out": campaign.left_out} if campaign.left_out else {}
     return {
+        **left_out,
         "specs": {id_: run_spec(campaign, id_, 1).sha256 for id_ in campaign.configurations},
         "repeats": dict(campaign.repeats),
         "series": {name: list(one.points.values()) for name, one in campaign.series.items()},

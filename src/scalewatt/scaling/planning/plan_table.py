@@ -132,7 +132,7 @@ def make_plan(
     notes = _notes(planner, runs)
     table.attrs.update(
         campaign=campaign.name,
-        scaling_model=forecaster.model.path,
+        scaling_model=forecaster.model.name,
         sources=list(forecaster.model.sources),
         currency=(cluster.price or {}).get("currency", ""),
         notes=notes,
@@ -249,7 +249,8 @@ def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
     origins = sorted({one.origin for one in model.kinds if one.origin})
     origin = f", energies {' and '.join(origins)}" if origins else ""
     notes = [
-        f"Predicted by the scaling model {model.path} (calibrated on {', '.join(model.sources)}"
+        *(f"{one}." for one in planner.campaign.left_out),
+        f"Predicted by the scaling model {model.name} (calibrated on {', '.join(model.sources)}"
         f"{origin}): medians and {NOMINAL} intervals. Waiting in a queue and preparing data are not "
         "in it.",
     ]
@@ -263,6 +264,7 @@ def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
         notes.append(_of_estimates(estimated, runs))
     if specs:
         notes.append(planner.forecaster.stated_error(specs.values()))
+    notes += _of_whole_nodes(planner, runs)
     # What rated powers would estimate has no part in a prediction.
     notes += basis(planner.cluster, [])
     if planner.campaign.idle_probe is not None:
@@ -270,6 +272,24 @@ def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
     if planner.campaign.energy_budget_kwh is not None:
         notes.append(_of_budget(planner.campaign.energy_budget_kwh, runs, bool(estimated)))
     return notes
+
+
+def _of_whole_nodes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
+    """Say how many GPU hours whole nodes have, where runs leave GPUs of theirs unused."""
+    used_h = held_h = 0.0
+    for run in runs:
+        device = planner.cluster.devices.get(run.configuration.device)
+        if not run.amounts or device is None:
+            continue
+        gpus, hours = run.configuration.gpus, float(np.median(run.amounts["runtime_h"]))
+        used_h += gpus * hours
+        held_h += -(-gpus // device.gpus_per_node) * device.gpus_per_node * hours
+    if held_h <= used_h * 1.005:
+        return []
+    return [
+        "GPU hours are n times the run time. Each run has its nodes for itself: where whole nodes are "
+        f"billed, they are {held_h:.0f} GPUh in all."
+    ]
 
 
 def _estimated_kinds(model: ScalingModel, specs: Iterable[RunSpec]) -> list[str]:

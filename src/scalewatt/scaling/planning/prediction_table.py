@@ -55,7 +55,7 @@ def prediction_table(results: Path, campaign: Campaign, forecaster: Forecaster) 
         **{key: value for key, value in found.attrs.items() if key != "definition"},
         "figure": "prediction",
         "options": {},
-        "scaling_model": forecaster.model.path,
+        "scaling_model": forecaster.model.name,
         "sources": list(forecaster.model.sources),
     }
     return table

@@ -18,6 +18,7 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
+from scalewatt.common.schema_validation import project_path
 from scalewatt.provenance.versions import SIMULATION_SUBJECTS, made_with
 from scalewatt.recordings.record_file import read_header
 from scalewatt.recordings.series import SIMULATED, origin_stated
@@ -194,7 +195,7 @@ def _truth(one: Simulation, segments: Sequence[dict[str, Any]]) -> dict[str, Any
 def _log(one: Simulation, model_path: Path) -> str:
     spec = one.spec
     lines = [
-        f"{spec.name}: simulated with {model_path}, not trained",
+        f"{spec.name}: simulated with {project_path(model_path)}, not trained",
         *(
             f"segment {segment.number}: {segment.seconds:.0f} s, {segment.outcome}"
             + (" at the wall limit" if segment.outcome == "stopped" else "")
@@ -229,7 +230,7 @@ def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
         "parameters": None,
         "segments": [_segment(one, segment) for segment in one.segments],
         "simulated": {
-            "model": Redaction.of(os.environ).text(str(model_path)),
+            "model": Redaction.of(os.environ).text(str(project_path(model_path))),
             "model_sha256": hashlib.sha256(model_path.read_bytes()).hexdigest(),
             "kind": one.model.kind.name,
             "assumed": one.model.assumed,

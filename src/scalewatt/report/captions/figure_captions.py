@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,15 +10,16 @@ import pandas as pd
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose
-from scalewatt.report.cost_captions import cost, operating_points
-from scalewatt.report.least_shares import least_shares
+from scalewatt.report.captions.breakdown_captions import uses_of_energy
+from scalewatt.report.captions.cost_captions import cost, operating_points, variants
 from scalewatt.report.summary_section import model_words
-from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import records
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES, left_out_sentences
 from scalewatt.results.text.metric_labels import metric_label
 from scalewatt.results.text.number_format import count, number, unit_for, with_unit
 
+_MOST_NAMED, _MOST_LABELS, _MOST_FRONTS = 2, 6, 4
+"""Configurations or runs, series, and fronts that a caption names; of more it tells the number."""
 Captions = Callable[[pd.DataFrame, str], list[str]]
 
 _TITLES = {
@@ -82,7 +82,28 @@ def caption(name: str, frame: pd.DataFrame) -> str:
         points = len(published.drop_duplicates(["series", "configuration"]))
         parts = [*parts, f"{count(points, 'published point')} beside ours."]
     notes = [str(note) for note in table.get("notes") or []]
-    return " ".join([*parts, *notes, *left_out_sentences(table)])
+    return " ".join([*parts, *notes, *_left_out(table)])
+
+
+def _left_out(table: dict[str, Any]) -> list[str]:
+    """Return how much is missing or excluded; section Data quality names long lists."""
+    parts = []
+    for key, start, what in (
+        ("missing", "No finished run of", "configuration"),
+        ("excluded", "Excluded:", "run"),
+    ):
+        found = table.get(key) or []
+        if len(found) > _MOST_NAMED:
+            parts.append(f"{start} {count(len(found), what)} (named under Data quality).")
+        else:
+            parts += left_out_sentences({key: found})
+    return parts
+
+
+def _span_of(gpus: pd.Series, word: str) -> str:
+    """Return `1 to 8 GPUs`, or `2 GPUs` where all have as many."""
+    least, most = gpus.min(), gpus.max()
+    return f"{least} to {prose.counted(most, word)}" if least < most else prose.counted(most, word)
 
 
 def _parts_of(name: str, table: dict[str, Any]) -> Captions:
@@ -94,7 +115,7 @@ def _parts_of(name: str, table: dict[str, Any]) -> Captions:
         "pareto": _pareto,
         "cost_per_sample": cost,
         "operating_points": operating_points,
-        "variants": _variants,
+        "variants": variants,
         "prediction": _prediction,
     }
     return known.get(name, partial(_curves, metric_name=table.get("metric_name")))
@@ -117,8 +138,7 @@ def _unequal(rows: pd.DataFrame) -> list[str]:
 def _procedures(rows: pd.DataFrame, word: str) -> list[str]:
     return [
         "How batch sizes, samples and updates change as n grows, in "
-        f"{rows['series'].nunique()} series "
-        f"from {prose.counted(rows['gpus'].min(), word)} to {prose.counted(rows['gpus'].max(), word)}. "
+        f"{rows['series'].nunique()} series, {_span_of(rows['gpus'], word)}. "
         "Drawn from the campaign's definitions; nothing in it is measured."
     ]
 
@@ -143,10 +163,10 @@ def _power(rows: pd.DataFrame, word: str) -> list[str]:
 def _curves(rows: pd.DataFrame, word: str, metric_name: str | None) -> list[str]:
     labels = data.series_labels(rows)
     points = rows[data.has_value(rows)]
+    named = f" ({'; '.join(labels.values())})" if len(labels) <= _MOST_LABELS else ""
     parts = [
-        f"{len(labels)} series ({'; '.join(labels.values())}), "
-        f"{count(rows['configuration'].nunique(), 'configuration')}, "
-        f"{prose.counted(rows['gpus'].min(), word)} to {prose.counted(rows['gpus'].max(), word)}.",
+        f"{len(labels)} series{named}, "
+        f"{count(rows['configuration'].nunique(), 'configuration')}, {_span_of(rows['gpus'], word)}.",
         _best_speedup(points, labels, word),
         *_ranges(points, "energy_kwh", "Energy", "kWh"),
         *_ranges(points, "p_gpuh_kw", f"Energy per {prose.singular(word)} hour", "kW"),
@@ -170,14 +190,14 @@ def _singles(rows: pd.DataFrame) -> list[str]:
 
 
 def _best_speedup(points: pd.DataFrame, labels: dict[str, str], word: str) -> str:
-    """Return the greatest T(n0)/T(n), n0 being the smallest n of its series; that alone measures nothing."""
+    """Return the greatest T(n₀)/T(n), n₀ being the smallest n of its series; that alone measures nothing."""
     points = points[points["y_name"] == "speedup"]
     smallest = points.groupby("series")["gpus"].transform("min")
     later = points.assign(smallest=smallest, ratio=points["y"] / smallest)[
         points["gpus"] > smallest
     ]
     if later.empty:
-        return "No speed-up was measured: each series has one n." if len(points) else ""
+        return ""
     best = records(later.nlargest(1, "ratio"))[0]
     share = 100 * best["y"] / best["gpus"]
     return (
@@ -210,75 +230,9 @@ def _breakdown(rows: pd.DataFrame, _word: str) -> list[str]:
     if known.empty:
         return [*parts, "None of them has a known energy."]
     for kind, own in _by_kind(known):
-        text = "; ".join([*_most(own), *_idle(own), *_discarded(own)])
+        text = "; ".join(uses_of_energy(own))
         parts.append(f"{kind[:1].upper()}{kind[1:]}: {text}.")
     return [*parts, *_unequal(known)]
-
-
-def _most(rows: pd.DataFrame) -> list[str]:
-    """Return which device kind and which stage took most, and which of the two estimates do not tell."""
-    found = {"device kind": _largest(rows, "device_kind"), "stage": _largest(rows, "stage")}
-    before = {"device kind": "by", "stage": "in stage"}
-    told = [f"{before[what]} {name}" for what, name in found.items() if name]
-    open_ = [what for what, name in found.items() if not name]
-    return [
-        *([f"most {' and '.join(told)}"] if told else []),
-        *(
-            [f"which {' and '.join(open_)} took most is not told by these estimates"]
-            if open_
-            else []
-        ),
-    ]
-
-
-def _largest(rows: pd.DataFrame, column: str) -> str | None:
-    """Return the device kind or stage with the largest mean share, and its shares of configurations.
-
-    Of estimates its least share, and None where that is not most of the energy wherever true values lie.
-    """
-    shares = {name: _shares(own, rows) for name, own in data.groups(rows, column)}
-    name = max(shares, key=lambda one: sum(shares[one]))
-    told = _span(shares[name])
-    if rows["energy_origin"].isin(ORIGINS).any():
-        known = [share or 0.0 for share in least_shares(rows, column, name)]
-        least = min(known, default=0.0)
-        if least <= 0.5:
-            return None
-        told = f"{'at least ' if least < 1 else ''}{math.floor(100 * least)} %"
-    return f"{prose.KIND_WORDS.get(name, name)} ({told} of a configuration)"
-
-
-def _shares(part: pd.DataFrame, rows: pd.DataFrame, column: str = "energy_kwh") -> list[float]:
-    """Return the rows in `part` as shares of the energy of each configuration."""
-    totals = rows.groupby("configuration", sort=False)["energy_kwh"].sum()
-    own = part.groupby("configuration")[column].sum().reindex(totals.index, fill_value=0.0)
-    return (own / totals)[totals > 0].to_list() or [0.0]
-
-
-def _span(shares: Sequence[float]) -> str:
-    ends = dict.fromkeys(f"{100 * one:.0f}" for one in (min(shares), max(shares)))
-    return f"{' to '.join(ends)} %"
-
-
-def _idle(rows: pd.DataFrame) -> list[str]:
-    """Return what idle devices would have used, of the configurations for which that is known.
-
-    Estimates do not tell that: both are, and errors at two loads differ.
-    """
-    unknown = rows.loc[rows["idle_energy_kwh"].isna(), "configuration"].unique()
-    known = rows[~rows["configuration"].isin(unknown)]
-    if known.empty:
-        return ["what idle devices would have used is not known"]
-    if rows["energy_origin"].isin(ORIGINS).any():
-        return ["how much of it idle devices would have used is not told by these estimates"]
-    shares = _span(_shares(known, known, "idle_energy_kwh"))
-    some = f" (not known for {count(len(unknown), 'configuration')})" if len(unknown) else ""
-    return [f"idle devices would have used {shares} as much in the same time{some}"]
-
-
-def _discarded(rows: pd.DataFrame) -> list[str]:
-    lost = float(rows["discarded_energy_kwh"].sum())
-    return [f"{with_unit(lost, 'kWh')} in all went into lost work"] if lost else []
 
 
 def _learning(rows: pd.DataFrame, _word: str) -> list[str]:
@@ -307,6 +261,7 @@ def _pareto(rows: pd.DataFrame, _word: str) -> list[str]:
         f"{count(rows['configuration'].nunique(), 'configuration')}; Pareto-optimal points are joined: "
         "by their means, no comparable point is at least as good in both and better in one."
     ]
+    fronts = []
     for panel, own in data.groups(rows[rows["non_dominated"].eq(True)], "panel"):
         of_energy = own["x_name"].iloc[0] == "energy_kwh"
         kinds = _by_kind(own) if of_energy else [("", own)]
@@ -315,15 +270,18 @@ def _pareto(rows: pd.DataFrame, _word: str) -> list[str]:
             model = model_words(records(own.head(1))[0])
             on_front = count(len(points), "configuration")
             ends = _front_ends(points, "kWh" if of_energy else "h")
-            parts.append(f"{panel}, {model}{of}: {on_front} on the front, from {ends}.")
-    return [*parts, *_unequal(rows)]
+            fronts.append(f"{panel}, {model}{of}: {on_front} on the front, from {ends}.")
+    more = len(fronts) - _MOST_FRONTS
+    told = [f"{count(more, 'further front')}: in the table."] if more > 0 else []
+    return [*parts, *fronts[:_MOST_FRONTS], *told, *_unequal(rows)]
 
 
 def _front_ends(points: pd.DataFrame, unit: str) -> str:
     cheap, good = records(points.nsmallest(1, "x"))[0], _best(points, "y")
     ends = [cheap] if cheap == good else [cheap, good]
     return " to ".join(
-        f"{number(row['y'])} for {with_unit(row['x'], unit)} ({row['configuration']})"
+        f"{number(row['y'])} for {with_unit(row['x'], unit)} (n = {row['gpus']}, LBS "
+        f"{row['local_batch_size']})"
         for row in ends
     )
 
@@ -338,44 +296,3 @@ def _prediction(rows: pd.DataFrame, _word: str) -> list[str]:
     lines = "Dashed: found as predicted; bars: nominal 90 % intervals of the predictions."
     accuracy = prose.accuracy_sentence(rows, {"runtime_h": "run time", "energy_kwh": "energy"})
     return [lines, accuracy] if accuracy else [lines]
-
-
-def _ratio_ends(row: Any) -> str:
-    low, high = row.energy_per_sample_ratio_estimate_low, row.energy_per_sample_ratio_estimate_high
-    known = low is not None and low == low and low < high
-    return f"; by the estimates between {number(low, 3)} and {number(high, 3)}" if known else ""
-
-
-def _in_order(rows: pd.DataFrame) -> bool:
-    """Return True if the first and the last by energy per sample are so wherever true values lie."""
-    estimated = rows["energy_origin"].isin(ORIGINS)
-    if not estimated.any() or len(rows) < 2:
-        return not estimated.any()
-    ratio = rows["energy_per_sample_ratio"]
-    low, high = (
-        rows[f"energy_per_sample_ratio_estimate_{end}"].astype(float).mask(~estimated, ratio)
-        for end in ("low", "high")
-    )
-    known = bool(low.notna().all() and high.notna().all())
-    return known and high.iloc[0] < low.iloc[1:].min() and low.iloc[-1] > high.iloc[:-1].max()
-
-
-def _variants(rows: pd.DataFrame, _word: str) -> list[str]:
-    """Return how many variants there are, and which cost least and most against their baseline."""
-    parts = []
-    for model, inside in data.groups(rows, "model"):
-        own = inside[inside["configuration"] != inside["baseline"]]
-        ordered = own.sort_values("energy_per_sample_ratio", kind="stable")
-        known = ordered[ordered["energy_per_sample_ratio"].notna()]
-        parts.append(f"{model}: {count(len(own), 'variant')}.")
-        if len(known) and not _in_order(known):
-            parts.append("How their energies per sample compare, the estimates do not tell.")
-        elif len(known):
-            ends = known.iloc[[0, -1]] if len(known) > 1 else known
-            text = "; ".join(
-                f"{number(row.energy_per_sample_ratio, 3)} times the baseline's "
-                f"({row.differs}{_ratio_ends(row)})"
-                for row in data.each(ends)
-            )
-            parts.append(f"Energy per sample, least and most: {text}.")
-    return parts

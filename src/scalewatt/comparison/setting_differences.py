@@ -1,0 +1,240 @@
+"""What two campaigns differ in: settings of what both have, software, machines, facts of the cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalewatt.comparison.compared_source import Row, Source
+from scalewatt.comparison.matching import Pair
+from scalewatt.report.provenance_section import node_kind, software_of
+from scalewatt.results.text.number_format import MISSING, count, listed, number
+
+SETTINGS, SOFTWARE, MACHINES, CLUSTER = "settings", "software", "machines", "cluster"
+_MOST_VALUES = 4
+_OF_CAMPAIGN = ("protocol", "seed", "sampling_period_s")
+"""Keys of a spec that are the campaign's own, and no model's."""
+_OF_NODES = ("CPUs of a node", "GPUs of a node", "GPU driver", "kernel")
+_FACILITY = {
+    "pue": "PUE",
+    "carbon_g_per_kwh": "carbon intensity (g CO₂e/kWh)",
+    "price_per_kwh": "price of a kWh",
+    "price_per_gpu_hour": "price of a GPU hour",
+}
+_THE_RUN = "the run"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that differs between two campaigns."""
+
+    section: str
+    """settings, software, machines or cluster."""
+    name: str
+    """As a campaign or cluster file calls it, where it is a key."""
+    a: str
+    b: str
+    """Its values; a dash where it is not recorded."""
+    pairs: int | None = None
+    """How many pairs differ so; None of what belongs to no pair."""
+
+
+def differences(a: Source, b: Source, pairs: Sequence[Pair]) -> list[Difference]:
+    """Return all that differs, by section."""
+    return [
+        *_settings(pairs),
+        *_unlike(SOFTWARE, _software(a), _software(b)),
+        *_unlike(SOFTWARE, _variables(a), _variables(b)),
+        *_unlike(MACHINES, _machines(a), _machines(b)),
+        *_unlike(CLUSTER, _cluster(a, b), _cluster(b, a)),
+    ]
+
+
+# --- settings -------------------------------------------------------------------------------------
+
+
+def _settings(pairs: Sequence[Pair]) -> list[Difference]:
+    """Return the settings in which pairs differ, each with how many differ so."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    for pair in pairs:
+        found.update(differing(pair))
+    return [Difference(SETTINGS, *key, pairs=n) for key, n in found.items()]
+
+
+def differing(pair: Pair) -> list[tuple[str, str, str]]:
+    """Return each setting in which a pair differs, by its key in the campaign file, with both values."""
+    a, b = pair.a.settings, pair.b.settings
+    names = dict.fromkeys((*a, *b))
+    return [
+        (_key(name, pair), _plain(a.get(name)), _plain(b.get(name)))
+        for name in names
+        if a.get(name) != b.get(name)
+    ]
+
+
+def _key(name: str, pair: Pair) -> str:
+    """Return a setting by the key of the campaign file that it follows from."""
+    spec = pair.a.spec
+    model = spec.model if spec.phase == "train" else f"{spec.model}.{spec.phase}"
+    if name.startswith("dataset."):
+        own = name.removeprefix("dataset.")
+        return (
+            f"models.{model}.dataset" if own == "name" else f"datasets.{spec.dataset['name']}.{own}"
+        )
+    if name in ("dataset_samples", "validation_samples"):
+        return f"{name.replace('_', ' ')} of {model}"
+    if name in ("device", "nodes", "ranks_per_node"):
+        return name.replace("_", " ")
+    if name in _OF_CAMPAIGN:
+        return name
+    return f"models.{model}.{name.removeprefix('settings.')}"
+
+
+def _plain(value: str | None) -> str:
+    """Return a setting's JSON as people write it; a dash for none."""
+    if value is None or value == "null":
+        return MISSING
+    return value.replace('"', "")
+
+
+# --- what runs recorded ---------------------------------------------------------------------------
+
+
+def _unlike(
+    section: str, a: Mapping[str, Sequence[str]], b: Mapping[str, Sequence[str]]
+) -> list[Difference]:
+    """Return what has other values in `b` than in `a`."""
+    return [
+        Difference(section, name, _values(a.get(name, ())), _values(b.get(name, ())))
+        for name in dict.fromkeys((*a, *b))
+        if set(a.get(name, ())) != set(b.get(name, ()))
+    ]
+
+
+def _values(found: Sequence[str]) -> str:
+    return listed(sorted(found), _MOST_VALUES) or MISSING
+
+
+def _gathered(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the different values of each name, by name."""
+    values: dict[str, dict[str, None]] = {}
+    for name, value in found:
+        values.setdefault(name, {})[value] = None
+    return {name: list(own) for name, own in sorted(values.items())}
+
+
+def _software(source: Source) -> dict[str, list[str]]:
+    return _gathered(
+        (name, value if whose == _THE_RUN else f"{value} ({whose})")
+        for one in source.provenance.values()
+        for whose, name, value in software_of(one)
+    )
+
+
+def _variables(source: Source) -> dict[str, list[str]]:
+    return _gathered(
+        (f"variable {name}", "not set" if value is None else str(value))
+        for one in source.provenance.values()
+        for name, value in (one.get("environment_variables") or {}).items()
+    )
+
+
+def _machines(source: Source) -> dict[str, list[str]]:
+    return _gathered(
+        [
+            *(("devices", f"{row['device']}: {row['device_name']}") for row in source.runs),
+            *(
+                (name, value)
+                for one in source.provenance.values()
+                for node in one.get("nodes") or ()
+                for name, value in zip(_OF_NODES, node_kind(node), strict=True)
+            ),
+            *(
+                ("names of nodes", str(host))
+                for one in source.provenance.values()
+                for host in one.get("hostnames") or ()
+            ),
+        ]
+    )
+
+
+def _cluster(source: Source, other: Source) -> dict[str, list[str]]:
+    """Return the cluster's facts; its name only where both campaigns know theirs, as archives do."""
+    found = {
+        words: [number(source.facility[name])]
+        for name, words in _FACILITY.items()
+        if name in source.facility
+    }
+    if source.cluster and other.cluster:
+        found["cluster"] = [source.cluster]
+    return found
+
+
+def summary(source: Source) -> Row:
+    """Return a source in a few facts, for people and as JSON."""
+    origins = Counter(row["energy_origin"] or "unknown" for row in source.runs)
+    scopes = sorted({row["energy_scope"] for row in source.runs if row["energy_scope"]})
+    return {
+        "place": source.place,
+        "campaign": source.campaign,
+        "runs": len(source.runs),
+        "excluded": source.excluded,
+        "unlisted": source.unlisted,
+        "configurations": len({row["configuration"] for row in source.runs}),
+        "devices": sorted({row["device"] for row in source.runs}),
+        "protocols": sorted({row["protocol"] for row in source.runs}),
+        "energy_origins": dict(sorted(origins.items())),
+        "energy_scopes": scopes,
+    }
+
+
+def facts(source: Source) -> list[tuple[str, str]]:
+    """Return the same as words and values."""
+    told: dict[str, Any] = summary(source)
+    origins = told["energy_origins"]
+    energies = [
+        origin if len(origins) == 1 else f"{origin} ({count(n, 'run')})"
+        for origin, n in origins.items()
+    ]
+    more = [
+        f", {count(told[key], 'more run')} {words}"
+        for key, words in (
+            ("excluded", "excluded"),
+            ("unlisted", "not yet in the table"),
+        )
+        if told[key]
+    ]
+    return [
+        ("from", told["place"]),
+        ("campaign", told["campaign"]),
+        ("runs", f"{number(told['runs'])}{''.join(more)}"),
+        ("configurations", number(told["configurations"])),
+        ("devices", listed(told["devices"])),
+        ("protocol", listed(told["protocols"])),
+        ("energy", listed(energies)),
+        ("energy of", listed(told["energy_scopes"]) or MISSING),
+    ]
+
+
+def as_json(found: Sequence[Difference]) -> list[Row]:
+    """Return differences as JSON-ready values; null where a value is not recorded."""
+    return [
+        {
+            "section": one.section,
+            "name": one.name,
+            "a": None if one.a == MISSING else one.a,
+            "b": None if one.b == MISSING else one.b,
+            "pairs": one.pairs,
+        }
+        for one in found
+    ]
+
+
+def ordered(found: Sequence[Difference]) -> dict[str, list[Difference]]:
+    """Return differences by section, in the order in which they are shown."""
+    return {
+        section: [one for one in found if one.section == section]
+        for section in (SETTINGS, SOFTWARE, MACHINES, CLUSTER)
+    }

@@ -1,0 +1,49 @@
+"""Save a drawing as PDF, SVG and PNG: the same drawing gives the same bytes each time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
+from scalewatt.common.files import atomic_path, with_ending
+from scalewatt.figures import style
+
+# No dates and no tool versions: the same table gives the same bytes.
+_METADATA: dict[str, dict[str, Any]] = {
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+}
+FORMATS = tuple(_METADATA)
+
+
+def save(figure: Figure, stem: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write `stem`.pdf, .svg and .png, or those in `formats`, each whole or not at all."""
+    paths = [with_ending(stem, f".{suffix}") for suffix in formats]
+    with style.applied(style.preset_of(figure).width_mm):
+        # Laid out once: less time, and the same geometry in all three.
+        figure.draw_without_rendering()
+        # None, not "none": of that matplotlib would draw twice for each file.
+        figure.set_layout_engine(None)
+        _round_positions(figure)
+        for path, suffix in zip(paths, formats, strict=True):
+            # Drawn in memory: on a full disk, matplotlib's PDF may end in an error of its own.
+            drawn = BytesIO()
+            figure.savefig(drawn, format=suffix, metadata=_METADATA[suffix])
+            with atomic_path(path) as temporary:
+                temporary.write_bytes(drawn.getvalue())
+    return paths
+
+
+def _round_positions(figure: Figure) -> None:
+    """Cut off the last digits of where parts and axes are: the layout's solver leaves others each time,
+    and matplotlib names SVG's clip paths by all of them."""
+    for part in figure.subfigs:
+        part.bbox_relative.set_points(part.bbox_relative.get_points().round(10))
+    for axes in figure.axes:
+        axes.set_position(Bbox(axes.get_position().get_points().round(10)))

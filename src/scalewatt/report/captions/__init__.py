@@ -1,0 +1,1 @@
+"""What the report says below each figure, from its table."""

@@ -1,0 +1,1 @@
+"""The drawings of figures, as the report embeds them."""

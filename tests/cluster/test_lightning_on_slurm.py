@@ -1,0 +1,239 @@
+"""The example of docs/your-script.md, as it stands there: Lightning on a real Slurm, on 1 and 2 nodes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import sysconfig
+from functools import partial
+from importlib.util import find_spec
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from documents import blocks, commands
+from mini_project import DEVICES, MiniProject
+from minislurm import MiniSlurm, wait_for
+from workspace import environment
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.cluster,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(
+        find_spec("lightning") is None,
+        reason="lightning is not installed (envs/requirements.in): the page's example needs it",
+    ),
+]
+
+PAGE = "docs/your-script.md"
+STUDY = "campaigns/vit-study.yaml"
+SAMPLES = 1280
+SAYS_WHOSE = """
+import os, sys
+if "SCALEWATT_WORK" in os.environ:
+    with open(os.path.join(os.environ["SCALEWATT_WORK"], "python"), "a") as file:
+        file.write(sys.prefix + "\\n")
+"""
+PLACES = {1: (1, 1), 2: (1, 2), 4: (2, 2)}
+"""Nodes and ranks a node of each number of GPUs."""
+
+
+def configuration(gpus: int) -> str:
+    return f"vit-a100-n{gpus:03d}-lbs0064-full"
+
+
+def own_environment(path: Path) -> None:
+    """An environment of the user's, with a Python of its own that has torch and Lightning."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", path], check=True)
+    found = find_spec("lightning")
+    assert found is not None and found.origin is not None
+    places = {sysconfig.get_paths()["purelib"], str(Path(found.origin).parents[1])}
+    (library,) = path.glob("lib/python*/site-packages")
+    (library / "others.pth").write_text("\n".join(sorted(places)) + "\n")
+    (library / "sitecustomize.py").write_text(SAYS_WHOSE)
+
+
+def write_pages_files(project: MiniProject, home: Path) -> None:
+    """Put the page's script, campaign and keys of the cluster file where it says; fewer samples."""
+    script = next(text for text in blocks(PAGE, "python") if "lightning" in text)
+    campaign, cluster = blocks(PAGE, "yaml")
+    (project.path / "vit").mkdir()
+    (project.path / "vit" / "train.py").write_text(script)
+    smaller = campaign.replace("samples: 20000", f"samples: {SAMPLES}")
+    assert smaller != campaign
+    (project.path / STUDY).write_text(f"sampling_period_s: 0.2\n{smaller}")
+    own_environment(home / "envs" / "vit")
+    added = yaml.safe_load(cluster.replace("$HOME", str(home)))
+    devices = {name: {**DEVICES[name], **keys} for name, keys in added["devices"].items()}
+    project.change("cluster", setup=added["setup"], devices={**DEVICES, **devices})
+
+
+def typed(project: MiniProject, command: str) -> str:
+    """Type a command of the page on the login node, with the profile of this cluster."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command.replace("profiles/mine", "profiles/mini")],
+        cwd=project.path,
+        env={**project.slurm.environment, "PATH": environment()["PATH"]},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    logs = "\n".join(p.read_text()[-3000:] for p in project.work.parent.glob("*/*/train.log"))
+    assert done.returncode == 0, f"{command}\n{done.stdout[-6000:]}\n{logs}"
+    return done.stdout
+
+
+def of_page(beginning: str) -> str:
+    """The one command of the page that begins so."""
+    (found,) = [c.bare for c in commands(PAGE) if c.bare.startswith(beginning)]
+    return found
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return pq.read_table(path).to_pylist()
+
+
+def results(project: MiniProject) -> Path:
+    return project.path / "results" / "vit-study"
+
+
+def work(project: MiniProject, gpus: int, study: str = "vit-study") -> Path:
+    """The folder that the script of a run has to itself."""
+    (path,) = project.path.glob(f"work/{study}/{configuration(gpus)}-1-*/script")
+    return path
+
+
+def logged(folder: Path, name: str) -> list[float]:
+    """A metric by epoch as Lightning's own logger wrote it."""
+    (path,) = folder.glob("lightning_logs/version_*/metrics.csv")
+    with open(path, newline="") as file:
+        return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
+
+
+@pytest.fixture(scope="module")
+def project(slurm: MiniSlurm, tmp_path_factory: pytest.TempPathFactory) -> MiniProject:
+    """A checkout with the page's files."""
+    slurm.cancel_all()
+    made = MiniProject.on(slurm, tmp_path_factory.mktemp("lightning") / "project")
+    write_pages_files(made, tmp_path_factory.mktemp("home"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def measured(project: MiniProject) -> MiniProject:
+    """The page's study, measured by the page's first block of commands."""
+    assert "3 configurations" in typed(project, of_page("scalewatt campaign"))
+    typed(project, of_page("snakemake --profile profiles/mine -n all"))
+    typed(project, of_page("snakemake --profile profiles/mine all"))
+    return project
+
+
+def test_the_pages_commands_measure_the_script_on_one_and_two_nodes(measured: MiniProject) -> None:
+    told = typed(measured, of_page("scalewatt status"))
+    assert "3 of 3" in told, told
+    table = rows(results(measured) / "tables" / "runs.parquet")
+    assert {row["gpus"]: (row["nodes"], row["gpus"] // row["nodes"]) for row in table} == PLACES
+    for row in table:
+        assert row["energy_kwh"] > 0 and row["energy_origin"] == "estimated"
+        assert row["throughput_samples_per_s"] > 0
+        assert row["metric_name"] == "top1_error_percent"
+    assert (results(measured) / "figures" / "figure2.svg").stat().st_size
+
+
+def test_jobs_ask_for_less_than_the_time_limit_by_step_time(measured: MiniProject) -> None:
+    for gpus in PLACES:
+        folder = results(measured) / "runs" / configuration(gpus) / "1"
+        (segment,) = json.loads((folder / "provenance.json").read_text())["segments"]
+        words = ("sacct", "--noheader", "--allocations", "--format=TimelimitRaw", "--jobs")
+        asked = int(measured.slurm.command(*words, segment["job"]))
+        # 15 for the start, half for the warning, and little for the updates; rounded up to 10.
+        assert asked == 20 < DEVICES["a100"]["time_limit_min"]
+
+
+@pytest.mark.parametrize("gpus", PLACES)
+def test_metric_and_losses_are_those_that_lightning_logged(
+    measured: MiniProject, gpus: int
+) -> None:
+    history = rows(results(measured) / "runs" / configuration(gpus) / "1" / "history.parquet")
+    folder = work(measured, gpus)
+    assert [row["epoch"] for row in history] == [0, 1, 2]
+    for key, name in (
+        ("metric", "val_error"),
+        ("validation_loss", "val_loss"),
+        ("train_loss", "train_loss"),
+    ):
+        assert [row[key] for row in history] == logged(folder, name), key
+    assert history[-1]["train_loss"] < history[0]["train_loss"], "it learns"
+    updates = SAMPLES // (64 * gpus)
+    assert {(row["samples"], row["updates"]) for row in history} == {(SAMPLES, updates)}
+    for row in history:
+        assert row["throughput_samples_per_s"] == pytest.approx(SAMPLES / row["train_s"])
+
+
+@pytest.mark.parametrize("gpus", PLACES)
+def test_stages_are_marked_and_have_their_energy(measured: MiniProject, gpus: int) -> None:
+    folder = results(measured) / "runs" / configuration(gpus) / "1"
+    names = [name for name, _ in groupby(row["stage"] for row in rows(folder / "events.parquet"))]
+    epoch = ["train", "validate", "checkpoint"]
+    assert names == ["startup", *epoch * 3, "shutdown"]
+    energy = rows(results(measured) / "energy" / configuration(gpus) / "1.parquet")
+    of_cpus = [row for row in energy if row["device_kind"] == "cpu"]
+    assert len({row["node"] for row in of_cpus}) == PLACES[gpus][0]
+    known = {row["stage"] for row in of_cpus if row["energy_j"] is not None}
+    assert {"startup", "train", "validate"} <= known
+
+
+def test_the_script_ran_in_the_environment_that_setup_activates(measured: MiniProject) -> None:
+    ranks = (work(measured, 4) / "python").read_text().split()
+    assert len(ranks) == 4
+    assert {Path(prefix).parts[-2:] for prefix in ranks} == {("envs", "vit")}
+
+
+def test_a_run_that_slurm_warns_goes_on_in_another_job(measured: MiniProject) -> None:
+    content = yaml.safe_load((measured.path / STUDY).read_text())
+    content["name"] = "my-stop"
+    content["models"]["vit"]["epochs"] = 12
+    content["series"]["vit-lbs64"]["gpus"] = [4]
+    stop = "campaigns/my-stop.yaml"
+    (measured.path / stop).write_text(yaml.safe_dump(content))
+    snakemake = measured.start("tables", "--config", f"campaign={stop}")
+    try:
+        measured.slurm.command(
+            "scancel", "--signal=USR1", wait_for(partial(begun, measured), "epoch", 300)
+        )
+        output, _ = snakemake.communicate()
+    finally:
+        if snakemake.poll() is None:
+            snakemake.send_signal(signal.SIGINT)
+            print(snakemake.communicate()[0])
+    assert snakemake.returncode == 0, output
+    folder = measured.path / "results" / "my-stop" / "runs" / configuration(4) / "1"
+    segments = json.loads((folder / "provenance.json").read_text())["segments"]
+    assert [segment["outcome"] for segment in segments] == ["stopped", "finished"]
+    history = rows(folder / "history.parquet")
+    assert [row["epoch"] for row in history] == list(range(12))
+    assert {row["segment"] for row in history} == {0, 1}
+    assert {(row["samples"], row["updates"]) for row in history} == {(SAMPLES, 5)}
+    log = (folder / "train.log").read_text()
+    assert "stopped.ckpt" in log, "restored from it"
+
+
+def begun(project: MiniProject) -> str | None:
+    """The job of the run that is to be stopped, once it has reported two epochs."""
+    for path in project.path.glob("work/my-stop/*/script-history.jsonl"):
+        if path.read_text().count("\n") > 1:
+            return json.loads((path.parent / "holder.json").read_text())["job"]
+    return None
+
+
+def test_the_pilot_of_the_page_is_a_campaign_of_six_short_runs(measured: MiniProject) -> None:
+    assert "6 short runs" in typed(measured, of_page("scalewatt pilot"))
+    typed(measured, of_page("snakemake --profile profiles/mine tables") + " -n")

@@ -1,0 +1,302 @@
+"""A campaign without its larger points, or of chosen runs alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from campaign_files import DEMO, LOCAL, PAPER, ROOT, demo, edited, write_yaml
+
+from scalewatt.campaign.campaign_part import part_of
+from scalewatt.campaign.campaign_types import Campaign, Cluster
+from scalewatt.campaign.cluster import check_options, is_results_only, load_cluster
+from scalewatt.campaign.exclusions import COLUMNS, read_exclusions
+from scalewatt.campaign.load import check_devices, load_campaign
+from scalewatt.cli import main
+from scalewatt.common.errors import InputError
+from scalewatt.report.report_request import parse_definition, report_definition
+from scalewatt.targets.obstacles import figure_obstacle, idle_obstacle
+from scalewatt.targets.result_set import ResultSet
+
+HOREKA = ROOT / "profiles" / "horeka" / "cluster.yaml"
+SLURM = ROOT / "profiles" / "slurm" / "cluster.yaml"
+STUDY = ROOT / "campaigns" / "batch-study.yaml"
+ONE, OTHER = "resnet50-a100-n004-lbs0256-full", "resnet50-a100-n008-lbs0256-full"
+FINETUNE = "fourcastnet.finetune-a100-n016-lbs0001-full"
+PRETRAIN = FINETUNE.replace("finetune", "pretrain")
+
+
+def paper(**limits: object) -> Campaign:
+    """The paper's campaign on HoreKa with some keys of the cluster file."""
+    return load_campaign(PAPER, replace(load_cluster(HOREKA), **limits))  # type: ignore[arg-type]
+
+
+def runs_of(campaign: Campaign) -> list[tuple[str, int]]:
+    """Its runs, as configuration and repeat."""
+    return [(run.configuration.id, run.repeat) for run in campaign.runs()]
+
+
+# --- up to a number of GPUs -----------------------------------------------------------------------
+
+
+def test_larger_points_are_out_of_runs_series_and_figures() -> None:
+    whole, part = paper(), paper(max_gpus=16)
+    assert runs_of(part) == [
+        run for run in runs_of(whole) if whole.configurations[run[0]].gpus <= 16
+    ]
+    assert sum(part.repeats.values()) == len(runs_of(part)) == 102
+    for name, series in part.series.items():
+        assert list(series.points) == [n for n in whole.series[name].points if n <= 16]
+    assert "resnet50-full-gbs8192" not in part.series
+    assert part.figures["figure2"] == {
+        "overlay": "published",
+        "series": ["resnet50-full-lbs256", "resnet50-full-gbs256"],
+    }
+    assert [point["gpus"] for point in part.figures["table1"]["points"]] == [4, 4, 16, 16]
+    assert part.whole == whole
+
+
+def test_each_series_with_larger_points_is_named_in_one_line() -> None:
+    part = paper(max_gpus=16)
+    whole = {name for name, one in part.whole.series.items() if any(n > 16 for n in one.points)}
+    assert len(part.left_out) == len(whole)
+    assert all(sum(f"series.{name}:" in one for one in part.left_out) == 1 for name in whole)
+    assert part.left_out[:2] == (
+        "max_gpus 16 leaves out points of series.resnet50-full-lbs256: 32, 64, 128 and 256 GPUs",
+        "max_gpus 16 leaves out all of series.resnet50-full-gbs8192: 32, 64, 128 and 256 GPUs",
+    )
+
+
+def test_a_figure_without_points_is_left_out_and_named() -> None:
+    part = paper(max_gpus=2)
+    assert "figure4" not in part.figures and "figure5" not in part.figures
+    assert (
+        part.left_out[-1]
+        == "max_gpus: no run is left to show in figure4, figure5, figure7 and table1"
+    )
+
+
+def test_a_campaign_without_larger_points_is_the_whole_one() -> None:
+    assert paper(max_gpus=256) == paper()
+    assert demo().whole == demo()
+
+
+def test_the_smallest_points_must_be_left() -> None:
+    with pytest.raises(InputError, match=r"max_gpus: 2: .*batch-study.* allowed: 4 or more"):
+        load_campaign(STUDY, load_cluster(HOREKA), 2)
+
+
+def test_what_was_made_elsewhere_is_not_too_large() -> None:
+    elsewhere = replace(demo(), registered=True)
+    assert part_of(elsewhere, 1, None) == elsewhere
+
+
+def smaller(cluster: Cluster, most: int) -> Cluster:
+    """A cluster whose jobs have at most so many GPUs, in nodes of eight."""
+    devices = {
+        name: replace(one, max_gpus=most, gpus_per_node=8) for name, one in cluster.devices.items()
+    }
+    return replace(cluster, devices=devices)
+
+
+def test_a_refusal_on_a_smaller_cluster_names_what_leaves_larger_points_out() -> None:
+    cluster = smaller(load_cluster(HOREKA), 8)
+    with pytest.raises(InputError, match="16 is more than a100 has for one job") as caught:
+        load_campaign(PAPER, cluster)
+    assert "--config max_gpus=8 for snakemake, --max-gpus 8 for scalewatt" in str(caught.value)
+    part = load_campaign(PAPER, cluster, 8)
+    assert max(one.gpus for one in part.configurations.values()) == 8
+
+
+def test_a_device_that_the_cluster_lacks_is_no_typing_error() -> None:
+    cluster = load_cluster(HOREKA)
+    lacking = replace(cluster, devices={"a100": cluster.devices["a100"]})
+    with pytest.raises(InputError, match="'h100' is not on the cluster 'horeka'") as caught:
+        check_devices(load_campaign(PAPER, lacking), lacking)
+    assert "allowed: a100; add 'h100' to `devices` of the cluster file" in str(caught.value)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_an_exclusion_of_a_larger_point_stays_valid(tmp_path: Path) -> None:
+    path = write_yaml(tmp_path / "own.yaml", edited({}))
+    row = "resnet50-local-n004-lbs0016-full,1,exclude,shared node,2026-01-31,"
+    path.with_name("own.exclusions.csv").write_text(f"{','.join(COLUMNS)}\n{row}\n")
+    (one,) = read_exclusions(load_campaign(path, load_cluster(LOCAL), 2))
+    assert one.reason == "shared node"
+
+
+# --- chosen runs ----------------------------------------------------------------------------------
+
+
+def test_one_run_is_all_there_is() -> None:
+    part = paper(only=f"{ONE}/3")
+    assert runs_of(part) == [(ONE, 3)]
+    assert part.has_run(ONE, 3) and not part.has_run(ONE, 1) and not part.has_run(OTHER, 3)
+    assert list(part.series) == ["resnet50-full-lbs256"]
+    assert part.figures["figure2"]["series"] == ["resnet50-full-lbs256"]
+    assert "figure4" not in part.figures
+    assert part.left_out[0] == "only: 1 of 175 runs"
+
+
+def test_a_configuration_alone_is_all_its_repeats() -> None:
+    expected = [(ONE, repeat) for repeat in range(1, 6)] + [(OTHER, 2)]
+    for separated in (f"{ONE},{OTHER}/2", f"{ONE} {OTHER}/2", f" {OTHER}/2, {ONE}/1,{ONE}"):
+        assert runs_of(paper(only=separated)) == expected
+
+
+def test_a_run_comes_with_the_one_whose_weights_it_starts_from() -> None:
+    part = paper(only=f"{FINETUNE}/1")
+    assert runs_of(part) == [(FINETUNE, 1), (PRETRAIN, 1)]
+    assert part.left_out[1] == f"only: with {PRETRAIN}/1, whose weights {FINETUNE}/1 starts from"
+    both = paper(only=f"{PRETRAIN},{FINETUNE}")
+    assert not any("whose weights" in one for one in both.left_out)
+
+
+@pytest.mark.parametrize(
+    ("only", "words"),
+    [
+        (ONE.replace("n004", "n04"), ("no configuration", "; near are ", ONE, "lists all")),
+        (f"{ONE}/6", ("has no repeat 6", "allowed: 1 to 5")),
+        (f"{PRETRAIN}/2", ("has no repeat 2; allowed: 1",)),
+        (f"{ONE}/0", ("expected CONFIGURATION/REPEAT", "/1;")),
+        (f"{ONE}/1/2", ("expected CONFIGURATION/REPEAT",)),
+        (",", ("expected CONFIGURATION/REPEAT",)),
+        ("fourcastnet-probe", ("is a series of", "fourcastnet.pretrain-a100-n064")),
+        ("qq", ("no configuration 'qq'", "it has fourcastnet")),
+    ],
+)
+def test_an_unknown_run_is_refused_with_near_ones(only: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as caught:
+        paper(only=only)
+    assert all(word in str(caught.value) for word in ("only: ", *words))
+
+
+def test_a_chosen_run_above_the_limit_is_refused_by_its_reason() -> None:
+    with pytest.raises(InputError, match=f"only: {OTHER} is of 8 GPUs, and max_gpus leaves it out"):
+        paper(only=OTHER, max_gpus=4)
+
+
+def test_a_comparison_without_its_baseline_is_left_out() -> None:
+    cluster = load_cluster(HOREKA)
+    with_baseline = "resnet50-a100-n004-lbs0256-s0256233,resnet50-a100-n004-lbs0032-s0256233"
+    part = load_campaign(STUDY, replace(cluster, only=with_baseline))
+    assert part.figures["variants"] == {"baselines": ["lbs256"], "series": ["lbs256", "lbs32"]}
+    part = load_campaign(STUDY, replace(cluster, only="resnet50-a100-n004-lbs0032-s0256233"))
+    assert "variants" not in part.figures and part.figures["breakdown"] == {"series": ["lbs32"]}
+
+
+def test_whether_anything_is_trained_does_not_depend_on_the_choice() -> None:
+    cluster = load_cluster(HOREKA)
+    lacking = replace(
+        cluster,
+        devices={"a100": cluster.devices["a100"]},
+        only="fourcastnet.pretrain-h100-n004-lbs0004-full",
+    )
+    assert not is_results_only(load_campaign(PAPER, lacking), lacking)
+
+
+def results(only: str) -> ResultSet:
+    """The demo's results, of chosen runs alone."""
+    cluster = replace(load_cluster(LOCAL), only=only)
+    return ResultSet(load_campaign(DEMO, cluster), cluster, cluster.devices, False, [], {})
+
+
+def test_results_are_of_these_runs_and_no_probe_is_made() -> None:
+    found = results("resnet50-local-n001-lbs0016-full/1")
+    assert found.runs() == [["resnet50-local-n001-lbs0016-full", 1]]
+    assert found.pages == {"resnet50-local-n001-lbs0016-full": [1]}
+    assert found.probes == {} and "only" in str(idle_obstacle(found))
+    assert found.request("runs")["missing"] == []
+
+
+def test_a_figure_of_other_runs_says_what_leaves_them_out() -> None:
+    found = results("resnet50-local-n001-lbs0016-full/1")
+    assert figure_obstacle(found, "figure2") is None
+    assert "shows none of the runs that `only` leaves" in str(figure_obstacle(found, "figure4"))
+    assert "has no key 'figures.cost_per_sample'" in str(figure_obstacle(found, "cost_per_sample"))
+
+
+# --- commands and files ---------------------------------------------------------------------------
+
+
+def test_the_commands_count_without_larger_points(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["campaign", "--max-gpus", "16", str(PAPER)]) == 0
+    said = capsys.readouterr().out
+    assert "102 runs, 1 to 16 GPUs" in said and "n032" not in said
+    assert said.count("max_gpus 16 leaves out") == len(paper(max_gpus=16).left_out)
+
+
+def test_a_plan_and_its_sums_are_without_larger_points(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["plan", "--profile", str(HOREKA.parent), "--campaign", str(PAPER), "--json"]
+    assert main([*given, "--max-gpus", "4"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert {row["gpus"] for row in plan["runs"]} == {1, 2, 4}
+    (total,) = [row for row in plan["sums"] if row["level"] == "campaign"]
+    assert total["runs"] == len(plan["runs"]) == len(runs_of(paper(max_gpus=4)))
+    assert sum(one.startswith("max_gpus 4 leaves out") for one in plan["notes"]) == len(
+        paper(max_gpus=4).left_out
+    )
+
+
+def test_a_plan_without_a_model_names_the_one_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--profile", str(SLURM.parent), "--campaign", str(PAPER)]) == 1
+    said = capsys.readouterr().err
+    assert "reference/scaling_model.json knows fourcastnet.pretrain on a100, " in said
+    assert (
+        f"`scalewatt plan --cluster {SLURM} --campaign {PAPER} --model reference/scaling_model.json`"
+        in said
+    )
+
+
+def test_a_plan_of_other_devices_says_what_the_shipped_model_knows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "--profile", str(LOCAL.parent), "--campaign", str(DEMO)]) == 1
+    said = capsys.readouterr().err
+    assert "reference/scaling_model.json knows a100, h100, and none of this campaign's" in said
+    assert "--model reference" not in said
+
+
+@pytest.mark.parametrize("cluster", [HOREKA, SLURM])
+def test_the_study_of_batch_sizes_fits_the_clusters(cluster: Path) -> None:
+    study = load_campaign(STUDY, load_cluster(cluster))
+    check_devices(study, load_cluster(cluster))
+    assert len({(one.model, one.gpus) for one in study.configurations.values()}) == 1
+    assert len({one.local_batch_size for one in study.configurations.values()}) == 4
+    (chosen,) = [line for line in STUDY.read_text().splitlines() if " only=" in line]
+    part = load_campaign(STUDY, replace(load_cluster(cluster), only=chosen.rpartition("only=")[2]))
+    assert len(runs_of(part)) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"onyl": "x"}, "--config: unknown key 'onyl'; allowed: account, .*did you mean 'only'"),
+        ({"series": {}}, "--config: 'series' is a key of a campaign"),
+        ({"max_gpus": "abc"}, '^--config max_gpus: "abc" should be of type integer'),
+        ({"results_only": "maybe"}, '^--config results_only: "maybe" should be of type boolean'),
+    ],
+)
+def test_a_wrong_key_or_value_of_config_is_refused_as_such(
+    given: dict[str, object], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        check_options(given)
+    check_options({"only": "a/1", "max_gpus": 4, "campaign": "config.yaml", "devices": {}})
+    check_options({"results_only": "true"})
+
+
+def test_the_report_of_one_run_misses_no_other_and_repeats_its_command() -> None:
+    one = "resnet50-a100-n004-lbs0256-full"
+    cluster = replace(load_cluster(HOREKA), only=f"{one}/3", max_gpus=16)
+    given = report_definition(load_campaign(PAPER, cluster), cluster, [], False)
+    definition = parse_definition(given)
+    assert definition.planned == {one: 1} and list(definition.repeats(one)) == [3]
+    assert definition.command("figure2").endswith(
+        f" figure2 --config campaign={PAPER} max_gpus=16 only={one}/3"
+    )
+    whole = report_definition(paper(), load_cluster(HOREKA), [], False)
+    assert "only" not in whole and "limits" not in whole
+    assert list(parse_definition(whole).repeats(one)) == [1, 2, 3, 4, 5]

@@ -1,0 +1,507 @@
+"""`scalewatt compare`: what is set beside what, the ratios by hand, and what is not compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import archived
+import pyarrow.parquet as pq
+import pytest
+from archived import Project, make_project
+from run_files import make_spec
+from zeus_tables import EPOCHS, write_table
+
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.campaign.table_requests import runs_definition
+from scalewatt.cli import main
+from scalewatt.common.schema_validation import PROJECT_ROOT
+from scalewatt.comparison.compare import Comparison, compared
+from scalewatt.comparison.compare_page import half_width, mark_of, write_page
+from scalewatt.comparison.compare_text import comparison_text
+from scalewatt.comparison.compare_words import verdict_text
+from scalewatt.comparison.compared_source import Source
+from scalewatt.comparison.ratios import COMPARED, judged
+from scalewatt.energies.accounting.account import write_energy
+from scalewatt.recordings.series import EPOCHS_COMBINED
+from scalewatt.registration.register import register
+from scalewatt.results.build import write_tables
+from scalewatt.results.tables.run_row import RunFiles
+from scalewatt.results.tables.table_schema import RUNS
+
+Run = tuple[RunSpec, dict[str, Any]]
+
+
+NEW = count(1)
+
+
+def run(repeat: int = 1, spec: RunSpec | None = None, **row: Any) -> Run:
+    """A spec, and the row of its run: 2 GPUs, 1 kWh of GPUs and CPUs in an hour, unless told otherwise."""
+    own = replace(spec or make_spec(), repeat=repeat)
+    kwh = row.get("energy_kwh", 1.0)
+    return own, dict.fromkeys(RUNS.names) | {
+        **{"campaign": "made", "configuration": own.configuration, "repeat": repeat},
+        **{name: getattr(own, name) for name in ("model", "phase", "device", "gpus", "protocol")},
+        **{name: getattr(own, name) for name in ("local_batch_size", "global_batch_size")},
+        **{"spec_sha256": own.sha256, "runtime_s": 3600.0 + next(NEW)},  # no measurement twice
+        **{"precision": own.settings.get("precision"), "flags": "[]"},
+        **{"energy_origin": "measured", "energy_scope": "gpu+cpu", "device_name": "NVIDIA A100"},
+        **{"energy_kwh": kwh, "energy_low_kwh": kwh, "energy_high_kwh": kwh, "runtime_h": 1.0},
+        **{"metric_name": "top1_error_percent", "metric_last": 20.0},
+        **row,
+    }
+
+
+def source(runs: Sequence[Run], place: str = "results/made", **changes: Any) -> Source:
+    """The source of these runs."""
+    by_key = {(spec.configuration, spec.repeat): spec for spec, _ in runs}
+    rows = tuple(row for _, row in runs)
+    told: dict[str, Any] = {"provenance": {}, "facility": {}, "no_energy": {}, **changes}
+    return Source(
+        place=place,
+        campaign="made",
+        runs=rows,
+        excluded=0,
+        unlisted=0,
+        specs=by_key,
+        counts_processes=False,
+        **{"cluster": None, **told},
+    )
+
+
+def beside(a: Sequence[Run], b: Sequence[Run]) -> Comparison:
+    """The comparison of these runs."""
+    return compared(source(a), source(b, "results/other"))
+
+
+def row_of(found: Comparison, quantity: str) -> dict[str, Any]:
+    """The one row of a quantity."""
+    (row,) = [one for one in found.rows if one["quantity"] == quantity]
+    return row
+
+
+def repeats(values: Sequence[float], **row: Any) -> list[Run]:
+    """A run for each energy in kWh."""
+    return [run(repeat, energy_kwh=kwh, **row) for repeat, kwh in enumerate(values, 1)]
+
+
+# --- ratios by hand -------------------------------------------------------------------------------
+
+T_2 = 4.302652729911275
+"""The 97.5 % quantile of Student's t with 2 degrees of freedom, by a table."""
+
+
+def test_the_ratio_of_two_pairs_of_repeats_is_that_by_hand() -> None:
+    """Logarithms 0.0953 apart in both: their standard error is ln 1.1 / √2, with 2 degrees of freedom."""
+    row = row_of(beside(repeats([1.0, 1.1]), repeats([0.5, 0.55])), "energy_kwh")
+    half = T_2 * 0.09531017980432493 / 2**0.5
+    assert row["ratio"] == pytest.approx(0.5, rel=1e-12)
+    assert row["ratio_low"] == pytest.approx(0.5 * 2.718281828459045**-half, rel=1e-9)
+    assert row["ratio_high"] == pytest.approx(0.5 * 2.718281828459045**half, rel=1e-9)
+    assert (row["mean_a"], row["mean_b"]) == (pytest.approx(1.05), pytest.approx(0.525))
+    assert row["verdict"] == "b_lower"
+    assert verdict_text(row) == "B is lower by 50 % (33.2 to 62.6 %)"
+
+
+def test_the_lower_one_is_named_whichever_it_is() -> None:
+    row = row_of(beside(repeats([0.5, 0.55]), repeats([1.0, 1.1])), "energy_kwh")
+    assert verdict_text(row) == "A is lower by 50 % (33.2 to 62.6 %)"
+
+
+def test_an_interval_around_1_tells_nothing_apart_and_a_narrow_one_says_that_they_are_the_same() -> (
+    None
+):
+    wide = row_of(beside(repeats([1.0, 1.1]), repeats([0.8, 0.88])), "energy_kwh")
+    assert wide["ratio_high"] == pytest.approx(0.8 * 1.33639, rel=1e-4)
+    assert verdict_text(wide) == "cannot be told apart"
+    narrow = row_of(beside(repeats([1, 1.001, 1.002]), repeats([1, 1.001, 1.002])), "energy_kwh")
+    assert verdict_text(narrow) == "cannot be told apart; the same within 5 %"
+    lower = row_of(beside(repeats([1, 1.001, 1.002]), repeats([1.02, 1.021, 1.022])), "energy_kwh")
+    assert verdict_text(lower).startswith("A is lower by 1.96 % (")
+    assert verdict_text(lower).endswith("; the same within 5 %")
+
+
+def errors(values: Sequence[float], seeds: Sequence[int]) -> list[Run]:
+    """Runs with these errors and seeds."""
+    return [
+        run(repeat, replace(make_spec(), seed=seed), metric_last=value)
+        for repeat, (value, seed) in enumerate(zip(values, seeds, strict=True), 1)
+    ]
+
+
+def test_errors_over_repeats_of_one_seed_tell_nothing_and_over_several_they_do() -> None:
+    values = [20.0, 20.1, 20.2], [30.0, 30.1, 30.2]
+    shared = beside(*(errors(own, (0, 0, 0)) for own in values))
+    assert verdict_text(row_of(shared, "metric_last")) == "no interval: repeats share one seed"
+    varied = beside(*(errors(own, (0, 1, 2)) for own in values))
+    assert verdict_text(row_of(varied, "metric_last")).startswith("A is lower by 33.2 % (")
+
+
+def test_repeats_that_do_not_differ_at_all_tell_nothing() -> None:
+    found = judged([0.75, 0.75], [0.7512, 0.7512])
+    assert (found.verdict, found.low) == ("no_interval", None)
+    assert found.reason == "repeats do not differ at all"
+
+
+def test_names_from_elsewhere_do_not_move_the_terminals_cursor() -> None:
+    hostile = {"packages": {"x": "1\u001b[2J"}, "hostnames": ["a\rb"]}
+    a, b = ([run(1)], [run(1)])
+    told = {(a[0][0].configuration, 1): hostile}
+    text = comparison_text(compared(source(a, provenance=told), source(b, "results/\u001b[31m")))
+    assert "\u001b" not in text and "\r" not in text and "\\x1b[31m" in text
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "whose"),
+    [([1.0], [2.0], "each"), ([1.0, 1.1], [2.0], "B"), ([1.0], [2.0, 2.1], "A")],
+)
+def test_single_runs_have_a_ratio_without_an_interval_and_it_is_said(
+    a: list[float], b: list[float], whose: str
+) -> None:
+    found = judged(a, b)
+    assert found.ratio is not None and found.low is found.high is None
+    assert (found.verdict, found.reason) == ("no_interval", f"a single run of {whose}")
+
+
+def test_epochs_of_one_execution_give_no_interval() -> None:
+    flags = json.dumps([{"code": EPOCHS_COMBINED, "device": None, "detail": ""}])
+    row = row_of(beside(repeats([1.0, 1.1], flags=flags), repeats([0.5, 0.55])), "energy_kwh")
+    assert (row["verdict"], row["ratio_low"]) == ("no_interval", None)
+    assert "another execution's epochs" in row["reason"]
+
+
+# --- origin and scope -----------------------------------------------------------------------------
+
+
+def test_energies_of_other_scope_are_not_compared_and_the_gpus_part_is() -> None:
+    gpu = {"gpu_energy_kwh": 0.6, "gpu_energy_low_kwh": 0.6, "gpu_energy_high_kwh": 0.6}
+    whole = [run(1, **gpu)]
+    alone = [run(1, energy_scope="gpu", energy_kwh=0.3, **(gpu | {"gpu_energy_kwh": 0.3}))]
+    found = beside(whole, alone)
+    row = row_of(found, "energy_kwh")
+    assert (row["verdict"], row["ratio"]) == ("not_compared", None)
+    assert verdict_text(row) == "not compared: A is the energy of gpu+cpu, B of gpu"
+    assert row_of(found, "gpu_energy_kwh")["ratio"] == pytest.approx(0.5)
+
+
+def test_what_is_measured_against_what_is_simulated_is_named(tmp_path: Path) -> None:
+    measured, simulated = repeats([1.0, 1.01]), repeats([1.2, 1.21], energy_origin="simulated")
+    told = {(spec.configuration, spec.repeat): {"simulated": {"seed": 0}} for spec, _ in simulated}
+    found = compared(source(measured), source(simulated, "results/other", provenance=told))
+    for quantity in ("energy_kwh", "runtime_h", "metric_last"):
+        row = row_of(found, quantity)
+        assert (row["origin_a"], row["origin_b"]) == ("measured", "simulated")
+    assert "A measured, B simulated. Energy of gpu+cpu." in comparison_text(found)
+    write_page(found, tmp_path / "page.html")
+    assert "Values of different origin" in (tmp_path / "page.html").read_text()
+
+
+def test_a_verdict_on_estimates_holds_only_where_it_holds_at_all_their_ends() -> None:
+    open_ = {"energy_origin": "estimated", "energy_low_kwh": 0.5, "energy_high_kwh": 2.0}
+    row = row_of(beside(repeats([1.0, 1.01]), repeats([1.2, 1.21], **open_)), "energy_kwh")
+    mean = 1.205
+    assert row["ratio_estimate_low"] == pytest.approx(row["ratio"] * 0.5 / mean)
+    assert row["ratio_estimate_high"] == pytest.approx(row["ratio"] * 2.0 / mean)
+    assert row["ratio_low"] > 1  # by repeats alone
+    assert verdict_text(row).startswith("cannot be told apart; told apart by repeats alone")
+
+
+def test_an_energy_that_is_not_known_says_why() -> None:
+    unknown = run(1, energy_kwh=None, energy_origin=None, energy_scope=None)
+    told = {unknown[0].configuration: "a node that was not recorded"}
+    found = compared(source([run(1)]), source([unknown], "results/other", no_energy=told))
+    row = row_of(found, "energy_kwh")
+    assert row["reason"] == "not known of B (a node that was not recorded)"
+    assert (row["mean_a"], row["mean_b"]) == (1.0, None)
+
+
+def test_totals_of_unlike_work_are_not_compared_and_energies_per_sample_are() -> None:
+    a = [run(1, energy_per_sample_j=2.0)]
+    b = [run(1, make_spec(epochs=8), energy_per_sample_j=1.0)]
+    found = beside(a, b)
+    assert row_of(found, "energy_kwh")["reason"] == "unlike work: 4 and 8 epochs"
+    assert row_of(found, "metric_last")["verdict"] == "not_compared"
+    assert row_of(found, "energy_per_sample_j")["ratio"] == pytest.approx(0.5)
+
+
+def test_different_metrics_are_not_compared() -> None:
+    found = beside([run(1)], [run(1, metric_name="z500_rmse_m2_s2", metric_last=700.0)])
+    assert row_of(found, "metric_last")["reason"] == "A's is Top-1 error (%), B's Z500 RMSE (m²/s²)"
+
+
+# --- what is set beside what ----------------------------------------------------------------------
+
+
+def variant(id_: str, device: str = "local", precision: str = "torch_default", **more: Any) -> Run:
+    """A run of its own configuration; `more`: settings of its model."""
+    settings = {**make_spec().settings, "precision": precision, **more}
+    return run(1, make_spec(configuration=id_, device=device, settings=settings))
+
+
+def pairs(found: Comparison) -> list[tuple[str, str]]:
+    """The ids of what is compared."""
+    return [(pair.a.id, pair.b.id) for pair in found.matched.pairs]
+
+
+def test_names_do_not_matter_and_the_device_may_differ_and_is_named() -> None:
+    found = beside([variant("one")], [variant("other", device="h100")])
+    assert pairs(found) == [("one", "other")]
+    assert [(d.name, d.a, d.b, d.pairs) for d in found.differences if d.section == "settings"] == [
+        ("device", "local", "h100", 1)
+    ]
+    assert "A local, B h100" in comparison_text(found)
+
+
+def test_another_n_batch_or_precision_is_another_training() -> None:
+    other_n = run(1, make_spec(configuration="four", gpus=4, global_batch_size=256))
+    found = beside([variant("one"), other_n], [variant("half", precision="fp16")])
+    assert pairs(found) == []
+    assert {one.training.id for one in found.matched.only_a} == {"one", "four"}
+    assert [one.training.id for one in found.matched.only_b] == ["half"]
+    text = comparison_text(found)
+    assert "No configuration is in both." in text
+    assert "Only in B: 1 configuration\n  resnet50, 2 GPUs, LBS 64, GBS 128, fp16, local" in text
+
+
+def test_variants_are_matched_by_what_they_vary_in_and_what_is_left_says_what_is_there_instead() -> (
+    None
+):
+    a = [variant("a-pil"), variant("a-dali", loader="dali")]
+    b = [variant("b-dali", loader="dali"), variant("b-jpeg", loader="nvjpeg")]
+    found = beside(a, b)
+    assert pairs(found) == [("a-dali", "b-dali")]
+    (alone,) = found.matched.only_a
+    assert alone.why == "there with loader dali, nvjpeg, not pil"
+
+
+def test_of_several_devices_each_is_set_beside_itself_and_what_is_left_beside_the_other() -> None:
+    a = [variant("a1", device="a100"), variant("a2", device="h100")]
+    b = [variant("b1", device="a100"), variant("b2", device="v100")]
+    assert pairs(beside(a, b)) == [("a1", "b1"), ("a2", "b2")]
+    more = [*b, variant("b3", device="cpu")]
+    assert pairs(beside(a, more)) == [("a1", "b1")]  # which of two it is cannot be told
+
+
+def test_settings_software_machines_and_cluster_that_differ_are_listed_by_their_keys() -> None:
+    a = source(
+        [run(1)],
+        provenance={
+            (run()[0].configuration, 1): {"packages": {"torch": "2.6.0"}, "hostnames": ["n1"]}
+        },
+        facility={"pue": 1.05},
+        cluster="here",
+    )
+    own = make_spec(protocol="paper", settings={**make_spec().settings, "momentum": 0.8})
+    b = source(
+        [run(1, own, device_name="NVIDIA H100")],
+        "results/other",
+        provenance={(own.configuration, 1): {"packages": {"torch": "2.7.0"}, "hostnames": ["n1"]}},
+        facility={"pue": 1.3},
+        cluster="there",
+    )
+    found = [(d.section, d.name, d.a, d.b) for d in compared(a, b).differences]
+    assert found == [
+        ("settings", "protocol", "corrected", "paper"),
+        ("settings", "models.resnet50.momentum", "–", "0.8"),
+        ("software", "torch", "2.6.0", "2.7.0"),
+        ("machines", "devices", "local: NVIDIA A100", "local: NVIDIA H100"),
+        ("cluster", "PUE", "1.05", "1.3"),
+        ("cluster", "cluster", "here", "there"),
+    ]
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_the_page_needs_nothing_but_itself_and_escapes_names(tmp_path: Path) -> None:
+    found = compared(
+        source([*repeats([1.0, 1.1])], "results/<b>&"), source(repeats([0.5, 0.55]), "results/o")
+    )
+    write_page(found, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "<script" not in page and "<b>&" not in page and "&lt;b&gt;&amp;" in page
+    links = re.findall(r'(?:href|src)="([^"]*)"', page)
+    assert links and all(one.startswith(("#", "data:")) for one in links)
+    places = {one[1:] for one in links if one.startswith("#")}
+    assert places <= set(re.findall(r'id="([^"]*)"', page))
+    assert "B is lower by 50 % (33.2 to 62.6 %)" in page
+
+
+def test_marks_lie_on_a_logarithmic_scale_around_1() -> None:
+    rows = [
+        {"ratio": 2.0, "ratio_low": 1.0, "ratio_high": 4.0},
+        {"ratio": 1.0, "ratio_low": None, "ratio_high": None},
+        {"ratio": None, "ratio_low": None, "ratio_high": None},
+    ]
+    half = half_width(rows)
+    assert half == pytest.approx(1.05 * 1.3862943611)
+    first, second, third = (mark_of(row, half) for row in rows)
+    assert first is not None and second is not None and third is None
+    assert (first.at, first.low, first.high) == (73.81, 50.0, 97.62)
+    assert (second.at, second.low) == (50.0, None)
+
+
+# --- by the command -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A simulated campaign of two configurations."""
+    return make_project(tmp_path_factory.mktemp("made") / "project")
+
+
+@pytest.fixture
+def project(made: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A copy of it in which commands are run."""
+    copy = made.copy(tmp_path / "project")
+    monkeypatch.chdir(copy.path)
+    return copy
+
+
+def test_a_campaign_is_compared_by_its_name_with_an_archive(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.export("theirs.crate.zip")
+    given = ["compare", "small", "theirs.crate.zip", "--html", "page.html", "--out", "ratios"]
+    assert main(given) == 0
+    text = capsys.readouterr().out
+    assert "2 runs are the same measurements in both: their ratios say nothing." in text
+    assert "Nothing differs in settings, software, machines and cluster." in text
+    assert "In both: 2 configurations of resnet50, LBS 256, torch_default, a100" in text
+    assert "Energy: 2 without an interval, of 2 configurations\n  Both simulated." in text
+    stored = pq.read_table("ratios.parquet")
+    assert stored.schema.names == COMPARED.names
+    assert set(stored["ratio"].to_pylist()) == {1.0}
+    assert Path("ratios.csv").exists() and "no interval" in Path("page.html").read_text()
+    assert main([*given[:3], "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["a"]["place"] == "results/small" and found["b"]["place"] == "theirs.crate.zip"
+    assert found["differences"] == [] and len(found["compared"]) == len(stored)
+
+
+def test_an_archive_that_was_unpacked_is_compared_too_and_a_changed_one_is_refused(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with zipfile.ZipFile(project.export()) as one:
+        one.extractall("unpacked")
+    assert main(["compare", "unpacked", "results/small"]) == 0
+    spec = next(Path("unpacked/results/small").glob("runs/*/1/spec.json"))
+    spec.write_bytes(spec.read_bytes().replace(b'"seed": 0', b'"seed": 1'))
+    capsys.readouterr()
+    assert main(["compare", "unpacked", "results/small"]) == 1
+    said = capsys.readouterr().err
+    assert "unpacked: results/small/runs/" in said and "differs from the manifest" in said
+
+
+def test_a_table_of_another_training_is_refused_and_runs_that_it_lacks_are_counted(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = str(project.export())
+    folder = next(Path("results/small/runs").glob("*/1"))
+    shutil.copytree(folder, folder.with_name("2"))
+    assert main(["compare", "small", archive]) == 0
+    assert "2, 1 more run not yet in the table runs" in capsys.readouterr().out
+    spec = folder / "spec.json"
+    spec.write_bytes(spec.read_bytes().replace(b'"seed": 0', b'"seed": 1'))
+    assert main(["compare", "small", archive]) == 1
+    assert "runs.parquet is of another training of " in capsys.readouterr().err
+
+
+def test_campaigns_without_anything_in_common_end_with_1_and_list_both(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archived, "CAMPAIGN", archived.CAMPAIGN.replace("[2, 4]", "[8]"))
+    other = make_project(project.path / "other").results
+    assert main(["compare", "small", str(other)]) == 1
+    assert "No configuration is in both." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (
+            ["smal", "small"],
+            r"smal: is not there; allowed: results/<campaign>.*; results has .*small.*did you mean 'small'",
+        ),
+        (["small", "results/small"], "are the same; expected two campaigns"),
+        (["small", "campaigns"], "campaigns: has no tables/runs.parquet"),
+        (["small", str(PROJECT_ROOT / "reference")], "has the published rows and no runs"),
+        (["small", "no.zip", "--results", "campaigns"], "campaigns has no campaign with results"),
+        (["small", "campaigns/small.yaml"], "small.yaml: is a YAML file.* expected results/small"),
+        (["small", str(PROJECT_ROOT / "README.md")], "is not a readable archive"),
+    ],
+)
+def test_what_is_no_campaigns_results_is_refused_with_what_is_allowed(
+    words: list[str], why: str, project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *words]) == 1
+    assert re.search(why, capsys.readouterr().err)
+
+
+def test_the_columns_are_those_of_the_document() -> None:
+    page = (PROJECT_ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    assert named == COMPARED.names
+
+
+# --- measured by others ---------------------------------------------------------------------------
+
+OTHERS = os.environ.get("SCALEWATT_OTHERS")
+
+
+def registered(folder: Path, gpu: str, rows: Sequence[str]) -> Path:
+    """The results of a campaign of rows of Zeus's table of a GPU, with their tables."""
+    table = write_table(folder / gpu / f"summary_power_{gpu}.csv", EPOCHS, rows)
+    register(f"zeus-{gpu}", [table], None, folder / "results", folder / "campaigns")
+    campaign = load_campaign(folder / "campaigns" / f"zeus-{gpu}.yaml")
+    results = folder / "results" / campaign.name
+    runs = []
+    for one in campaign.runs():
+        files = RunFiles(results, one.configuration.id, one.repeat)
+        for path in (files.energy, files.traces):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_energy(files.folder, files.folder / "spec.json", {}, files.traces, files.energy)
+        runs.append([one.configuration.id, one.repeat])
+    definition = {**runs_definition(campaign, runs), "facility": {}}
+    write_tables(definition, results, results / "tables")
+    return results
+
+
+@pytest.mark.skipif(
+    not OTHERS or not Path(OTHERS, "zeus").is_dir(),
+    reason="SCALEWATT_OTHERS names no folder with Zeus's tables",
+)
+def test_two_gpus_that_zeus_measured_are_set_beside_each_other_by_batch_size_and_power_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published = {}
+    for gpu in ("v100", "a40"):
+        lines = Path(str(OTHERS), "zeus", f"summary_power_{gpu}.csv").read_text().splitlines()
+        own = [line for line in lines if re.match(r"imagenet,resnet50,(128|256),", line)]
+        own = [line for line in own if line.split(",")[4] in ("100", "250", "300")]
+        published[gpu] = {
+            tuple(line.split(",")[i] for i in (2, 4)): line.split(",") for line in own
+        }
+        registered(tmp_path, gpu, own)
+    both = published["v100"].keys() & published["a40"].keys()
+    names = [str(tmp_path / "results" / f"zeus-{gpu}") for gpu in ("v100", "a40")]
+    assert main(["compare", *names, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["compared"]
+    energies = [row for row in rows if row["quantity"] == "energy_kwh"]
+    assert len(energies) == len(both) == 4
+    for row in energies:
+        key = str(row["local_batch_size"]), f"{row['gpu_power_limit_w']:g}"
+        joules = [float(own[key][5]) * float(own[key][6]) for own in published.values()]
+        assert row["ratio"] == pytest.approx(joules[1] / joules[0], rel=1e-9)
+        assert (row["origin_a"], row["origin_b"]) == ("measured", "measured")
+        assert (row["scope_a"], row["verdict"]) == ("gpu", "no_interval")

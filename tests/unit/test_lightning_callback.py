@@ -1,0 +1,612 @@
+"""scalewatt.lightning with the real library, in one process on a CPU: stages, results, stop and resume."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import csv
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import groupby, pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from scalewatt import events
+from scalewatt.recordings.stage_log import read_json_lines
+
+SOURCE = Path(events.__file__).with_name("lightning.py")
+NEEDED = "lightning is not installed (envs/requirements.in)"
+needs_lightning = pytest.mark.skipif(find_spec("lightning") is None, reason=NEEDED)
+SAMPLES, BATCH = 40, 4
+BATCHES = SAMPLES // BATCH
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of rank 0 of a run's first segment; handlers of signals are put back."""
+    monkeypatch.setenv(events.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(events.SEGMENT_VARIABLE, "0")
+    monkeypatch.setenv(events.STOP_VARIABLE, str(tmp_path / "stop"))
+    (tmp_path / "script").mkdir()
+    monkeypatch.setenv("SCALEWATT_WORK", str(tmp_path / "script"))
+    forget(monkeypatch)
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)}
+    yield tmp_path
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a new process is: not asked to stop."""
+    monkeypatch.setattr(events, "_asked", False)
+    monkeypatch.setattr(events, "_next_look_s", None)
+
+
+def module(**hooks: Any) -> Any:
+    """A LightningModule of one layer that logs a loss and an error; `hooks` are further methods."""
+    import lightning as L
+
+    class Line(L.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 1)
+
+        def training_step(self, batch: Any, _: int) -> torch.Tensor:
+            loss = self.layer(batch[0]).square().mean()
+            self.log("train_loss", loss, on_step=False, on_epoch=True)
+            return loss
+
+        def validation_step(self, batch: Any, _: int) -> None:
+            self.log("val_loss", self.layer(batch[0]).square().mean())
+            self.log("error", self.layer(batch[0]).abs().mean())
+
+        def configure_optimizers(self) -> Any:
+            optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+            return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)]
+
+    return type("Line", (Line,), hooks)()
+
+
+def loader(samples: int = SAMPLES) -> Any:
+    data = torch.arange(samples * 3, dtype=torch.float32).reshape(samples, 3) / samples
+    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data), batch_size=BATCH)
+
+
+def fit(
+    folder: Path,
+    callback: Any,
+    net: Any = None,
+    ckpt_path: str | None = None,
+    package: str = "lightning.pytorch",
+    train: Any = None,
+    **options: Any,
+) -> Any:
+    """Train three epochs with a Trainer as users have it; return it."""
+    import importlib
+
+    pl = importlib.import_module(package)
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        devices=1,
+        default_root_dir=folder / "script",
+        logger=pl.loggers.CSVLogger(folder / "script"),
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **{"max_epochs": 3, "callbacks": [callback], **options},
+    )
+    trainer.fit(net or module(), train or loader(), loader(12), ckpt_path=ckpt_path)
+    return trainer
+
+
+def callback(*given: Any, **options: Any) -> Any:
+    from scalewatt.lightning import ScalewattCallback
+
+    return ScalewattCallback(*(given or ("error",)), **options)
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    """The last report of each epoch."""
+    rows = read_json_lines(folder / events.HISTORY_FILE)
+    return list({row["epoch"]: row for row in rows}.values())
+
+
+def stages(folder: Path) -> list[tuple[str, int | None]]:
+    return [(m["stage"], m["epoch"]) for m in read_json_lines(folder / events.EVENTS_FILE)]
+
+
+def logged(folder: Path, name: str) -> list[float]:
+    """A metric as Lightning's own logger wrote it, in order."""
+    found = []
+    for path in sorted((folder / "script" / "lightning_logs").glob("version_*/metrics.csv")):
+        with open(path, newline="") as file:
+            found += [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
+    return found
+
+
+# --- importing it ---------------------------------------------------------------------------------
+
+
+def test_without_lightning_the_message_names_the_package_and_the_python() -> None:
+    code = (
+        "import importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if 'lightning' in name else find(name, *a)\n"
+        "import scalewatt.lightning\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError: scalewatt.lightning needs Lightning")
+    assert sys.executable in last and "pip install lightning" in last
+
+
+@needs_lightning
+def test_importing_it_loads_neither_torch_nor_lightning() -> None:
+    code = (
+        "import sys; import scalewatt.lightning; "
+        "print(*sorted({m.partition('.')[0] for m in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "lightning", "pytorch_lightning", "numpy"} & set(done.stdout.split())
+
+
+def test_a_script_of_an_older_python_can_read_it() -> None:
+    for path in (SOURCE, SOURCE.with_name("common") / "exit_codes.py"):
+        ast.parse(path.read_text(), feature_version=(3, 8))
+
+
+@needs_lightning
+@pytest.mark.skipif(find_spec("pytorch_lightning") is None, reason="pytorch_lightning is missing")
+def test_it_is_a_callback_of_the_package_that_the_script_uses() -> None:
+    code = (
+        "import sys; from scalewatt.lightning import ScalewattCallback\n"
+        "import importlib; pl = importlib.import_module(sys.argv[1])\n"
+        "made = ScalewattCallback('error')\n"
+        "print(isinstance(made, pl.Callback), 'lightning.pytorch' in sys.modules, made.state_key)\n"
+    )
+    for package in ("lightning.pytorch", "pytorch_lightning"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, package], capture_output=True, text=True, check=True
+        )
+        own = package == "lightning.pytorch"
+        assert done.stdout.split() == ["True", str(own), "ScalewattCallback"], done.stderr
+
+
+@needs_lightning
+def test_made_before_any_lightning_is_imported_it_is_of_one_that_is_installed() -> None:
+    code = (
+        "from scalewatt.lightning import ScalewattCallback; made = ScalewattCallback('error')\n"
+        "import lightning.pytorch as pl; print(isinstance(made, pl.Callback))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True"]
+
+
+@needs_lightning
+def test_it_can_be_copied_and_sent_to_another_process() -> None:
+    import lightning.pytorch as pl
+
+    class Mine(type(callback()).__mro__[1]):  # type: ignore[misc]
+        pass
+
+    made = Mine("accuracy")
+    assert isinstance(made, pl.Callback) and isinstance(made, Mine)
+    other = copy.deepcopy(made)
+    assert isinstance(other, Mine) and other.state_dict() == made.state_dict()
+    sent = pickle.loads(pickle.dumps(callback("accuracy")))
+    assert isinstance(sent, pl.Callback) and sent._names["metric"] == "accuracy"
+
+
+# --- a training from start to end -----------------------------------------------------------------
+
+
+@needs_lightning
+def test_epochs_have_their_stages_and_the_sanity_check_is_a_part_of_the_start(inside: Path) -> None:
+    fit(inside, callback(), num_sanity_val_steps=2, enable_checkpointing=False)
+    expected = [(name, epoch) for epoch in range(3) for name in ("train", "validate")]
+    assert stages(inside) == [*expected, ("shutdown", None)]
+
+
+@needs_lightning
+def test_the_metric_is_the_one_that_lightning_logged(inside: Path) -> None:
+    fit(inside, callback())
+    rows = history(inside)
+    assert [row["epoch"] for row in rows] == [0, 1, 2]
+    for key, name in (
+        ("metric", "error"),
+        ("validation_loss", "val_loss"),
+        ("train_loss", "train_loss"),
+    ):
+        assert [row[key] for row in rows] == logged(inside, name), key
+        assert len(set(logged(inside, name))) == 3, key
+    assert [row["learning_rate"] for row in rows] == [0.1, 0.05, 0.025]
+
+
+@needs_lightning
+def test_samples_updates_and_time_of_an_epoch_give_its_throughput(inside: Path) -> None:
+    def training_hook(self: Any, *_: Any) -> None:
+        time.sleep(0.05)
+
+    def validation_hook(self: Any, *_: Any) -> None:
+        time.sleep(0.2)
+
+    net = module(on_train_batch_start=training_hook, on_validation_batch_start=validation_hook)
+    fit(inside, callback(), net, enable_checkpointing=False, max_epochs=2)
+    marks = read_json_lines(inside / events.EVENTS_FILE)
+    train_s = [
+        later["start_s"] - mark["start_s"]
+        for mark, later in pairwise(marks)
+        if mark["stage"] == "train"
+    ]
+    for row, seconds in zip(history(inside), train_s, strict=True):
+        assert (row["samples"], row["updates"]) == (SAMPLES, BATCHES)
+        assert row["train_s"] >= 0.05 * BATCHES
+        assert row["train_s"] == pytest.approx(seconds, abs=0.3), "without 0.6 s of validation"
+
+
+@needs_lightning
+def test_accumulated_gradients_make_fewer_updates_of_as_many_samples(inside: Path) -> None:
+    fit(inside, callback(), accumulate_grad_batches=3)
+    assert {(row["samples"], row["updates"]) for row in history(inside)} == {(SAMPLES, 4)}
+
+
+@needs_lightning
+def test_validations_within_an_epoch_are_stages_of_it(inside: Path) -> None:
+    fit(inside, callback(), val_check_interval=5, enable_checkpointing=False, max_epochs=1)
+    both = [("train", 0), ("validate", 0)]
+    assert stages(inside) == [*both, *both, ("shutdown", None)]
+    (row,) = history(inside)
+    assert row["metric"] == logged(inside, "error")[-1]
+    assert row["samples"] == SAMPLES
+
+
+@needs_lightning
+def test_an_epoch_without_a_validation_has_no_metric(inside: Path) -> None:
+    fit(inside, callback(), check_val_every_n_epoch=2, max_epochs=4)
+    rows = history(inside)
+    assert [row["metric"] is None for row in rows] == [True, False, True, False]
+    assert [row["metric"] for row in rows[1::2]] == logged(inside, "error")
+    assert None not in [row["train_loss"] for row in rows]
+
+
+@needs_lightning
+def test_checkpoints_are_a_stage(inside: Path) -> None:
+    fit(inside, callback(), max_epochs=2)
+    names = [name for name, _ in groupby(name for name, _ in stages(inside))]
+    assert names == [*["train", "validate", "checkpoint"] * 2, "shutdown"]
+
+
+@needs_lightning
+def test_a_metric_that_the_module_logs_at_the_very_end_of_an_epoch_is_there(inside: Path) -> None:
+    def on_train_epoch_end(self: Any) -> None:
+        self.log("late", float(self.current_epoch) + 0.5)
+
+    net = module(on_train_epoch_end=on_train_epoch_end)
+    fit(inside, callback("late"), net)
+    assert [row["metric"] for row in history(inside)] == [0.5, 1.5, 2.5]
+
+
+@needs_lightning
+def test_a_metric_that_is_never_logged_is_said_with_those_that_are(inside: Path) -> None:
+    with pytest.warns(UserWarning, match=r"'eror' was never logged; logged: error, train_loss"):
+        fit(inside, callback("eror"), max_epochs=1)
+    assert [row["metric"] for row in history(inside)] == [None]
+
+
+@needs_lightning
+def test_a_batch_whose_first_tensor_does_not_tell_its_size_is_counted_by_a_function(
+    inside: Path,
+) -> None:
+    fit(inside, callback("error", batch_size=lambda batch: 7), max_epochs=1)
+    assert [row["samples"] for row in history(inside)] == [7 * BATCHES]
+
+
+@needs_lightning
+def test_tests_after_the_training_are_evaluation(inside: Path) -> None:
+    net = module(test_step=lambda self, batch, _: None)
+    fit(inside, callback(), net, max_epochs=1, enable_checkpointing=False).test(
+        net, loader(), verbose=False
+    )
+    assert stages(inside)[-2:] == [("shutdown", None), ("validate", None)]
+
+
+@needs_lightning
+@pytest.mark.skipif(find_spec("pytorch_lightning") is None, reason="pytorch_lightning is missing")
+def test_the_other_package_reports_the_same(inside: Path) -> None:
+    import pytorch_lightning as pl
+
+    class Line(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 1)
+
+        training_step = type(module()).training_step
+        validation_step = type(module()).validation_step
+        configure_optimizers = type(module()).configure_optimizers
+
+    fit(inside, callback(), Line(), package="pytorch_lightning", max_epochs=2)
+    rows = history(inside)
+    assert [row["metric"] for row in rows] == logged(inside, "error")
+    assert [row["samples"] for row in rows] == [SAMPLES] * 2
+    assert stages(inside)[0] == ("train", 0) and stages(inside)[-1] == ("shutdown", None)
+
+
+@needs_lightning
+def test_outside_a_run_nothing_is_written_and_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from scalewatt.lightning import last_checkpoint
+
+    for name in (events.FOLDER_VARIABLE, events.STOP_VARIABLE, "SCALEWATT_WORK"):
+        monkeypatch.delenv(name, raising=False)
+    handlers = [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)]
+    fit(tmp_path, callback())
+    assert last_checkpoint() is None
+    assert {path.name for path in tmp_path.iterdir()} == {"script"}, "Lightning's own"
+    assert handlers == [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)]
+
+
+@needs_lightning
+def test_a_batch_in_which_two_optimizers_step_is_one_update(inside: Path) -> None:
+    def configure_optimizers(self: Any) -> Any:
+        self.automatic_optimization = False
+        return [torch.optim.SGD(self.parameters(), lr=rate) for rate in (0.1, 0.3)]
+
+    def training_step(self: Any, batch: Any, _: int) -> None:
+        for optimizer in self.optimizers():
+            optimizer.zero_grad()
+            self.manual_backward(self.layer(batch[0]).square().mean())
+            optimizer.step()
+
+    net = module(configure_optimizers=configure_optimizers, training_step=training_step)
+    net.automatic_optimization = False
+    trainer = fit(inside, callback(), net)
+    assert trainer.global_step == 2 * 3 * BATCHES
+    assert [(row["updates"], row["learning_rate"]) for row in history(inside)] == [
+        (BATCHES, 0.1)
+    ] * 3
+
+
+# --- stop and resume ------------------------------------------------------------------------------
+
+
+def asking(at_step: int, number: int) -> Any:
+    """A hook that sends this process a signal at an update, as a launcher does."""
+
+    def on_before_optimizer_step(self: Any, optimizer: Any) -> None:
+        if self.trainer.global_step == at_step:
+            os.kill(os.getpid(), number)
+
+    return on_before_optimizer_step
+
+
+def stopped_at(inside: Path, step: int, number: int = signal.SIGUSR1, **options: Any) -> str:
+    """Train until a request to stop at an update; return the checkpoint."""
+    from scalewatt.lightning import last_checkpoint
+
+    net = module(on_before_optimizer_step=asking(step, number))
+    with pytest.raises(SystemExit) as ended:
+        fit(inside, callback(), net, **options)
+    assert ended.value.code == 75
+    path = last_checkpoint()
+    assert path is not None
+    return path
+
+
+def next_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget(monkeypatch)
+    monkeypatch.setenv(events.SEGMENT_VARIABLE, "1")
+
+
+@needs_lightning
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_request_to_stop_ends_at_a_checkpoint_with_code_75(
+    inside: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr("scalewatt.lightning.LOOK_S", 0.0)  # at every update
+    path = stopped_at(inside, 12, number)
+    assert Path(path).name == "stopped.ckpt"
+    kept = torch.load(path, weights_only=False)
+    assert (kept["epoch"], kept["global_step"]) == (1, 13)
+    assert stages(inside)[-1] == ("checkpoint", 1)
+    assert [row["epoch"] for row in history(inside)] == [0]
+    assert not list(inside.glob("**/*.part"))
+
+
+@needs_lightning
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_run_that_was_stopped_amid_an_epoch_ends_with_all_its_updates_and_samples(
+    inside: Path, monkeypatch: pytest.MonkeyPatch, accumulate: int
+) -> None:
+    monkeypatch.setattr("scalewatt.lightning.LOOK_S", 0.0)
+    per_epoch = -(-BATCHES // accumulate)
+    path = stopped_at(inside, per_epoch + 1, accumulate_grad_batches=accumulate)
+    next_segment(monkeypatch)
+    trainer = fit(inside, callback(), ckpt_path=path, accumulate_grad_batches=accumulate)
+    assert trainer.global_step == 3 * per_epoch
+    rows = history(inside)
+    assert [(row["epoch"], row["segment"]) for row in rows] == [(0, 0), (1, 1), (2, 1)]
+    assert {(row["samples"], row["updates"]) for row in rows} == {(SAMPLES, per_epoch)}
+    assert [row["metric"] for row in rows] == logged(inside, "error")
+    assert min(row["train_s"] for row in rows) > 0
+
+
+@needs_lightning
+def test_gradients_that_are_being_accumulated_are_used_before_a_stop(
+    inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scalewatt.lightning.LOOK_S", 0.0)
+
+    def on_train_batch_start(self: Any, batch: Any, batch_idx: int) -> None:
+        if batch_idx == 3:  # the first of three
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    net = module(on_train_batch_start=on_train_batch_start)
+    with pytest.raises(SystemExit):
+        fit(inside, callback(), net, accumulate_grad_batches=3)
+    kept = torch.load(inside / "script" / "stopped.ckpt", weights_only=False)
+    assert kept["global_step"] == 2
+    assert kept["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] == 6
+
+
+class Resumable(torch.utils.data.DataLoader):
+    """A loader that keeps its place, as torchdata's StatefulDataLoader does."""
+
+    skipped = given = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        first, self.skipped = self.skipped, 0
+        for self.given, batch in enumerate(super().__iter__(), start=1):
+            if self.given > first:
+                yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        return {"given": self.given}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.skipped = state["given"]
+
+
+@needs_lightning
+@pytest.mark.parametrize("kind", [Resumable, torch.utils.data.DataLoader])
+def test_a_loader_with_a_state_goes_on_at_the_right_samples(
+    inside: Path, monkeypatch: pytest.MonkeyPatch, kind: type
+) -> None:
+    monkeypatch.setattr("scalewatt.lightning.LOOK_S", 0.0)
+    seen: list[int] = []
+
+    def on_train_batch_start(self: Any, batch: Any, _: int) -> None:
+        seen.append(round(float(batch[0][0, 0]) * SAMPLES / 3))
+
+    hooks = {"on_train_batch_start": on_train_batch_start}
+    data = kind(loader().dataset, batch_size=BATCH)
+    net = module(**hooks, on_before_optimizer_step=asking(3, signal.SIGUSR1))
+    with pytest.raises(SystemExit):
+        fit(inside, callback(), net, train=data)
+    next_segment(monkeypatch)
+    again = kind(loader().dataset, batch_size=BATCH)
+    path = str(inside / "script" / "stopped.ckpt")
+    fit(inside, callback(), module(**hooks), ckpt_path=path, train=again, max_epochs=1)
+    whole = [BATCH * number for number in range(BATCHES)]
+    assert len(seen) == BATCHES
+    assert (seen == whole) == (kind is Resumable), "as the page says"
+
+
+@needs_lightning
+@pytest.mark.parametrize("step", [BATCHES - 1, 3 * BATCHES - 1])
+def test_after_the_last_batch_of_an_epoch_it_is_validated_and_reported_first(
+    inside: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    monkeypatch.setattr("scalewatt.lightning.LOOK_S", 0.0)
+    if step == 3 * BATCHES - 1:  # nothing is left to train
+        fit(inside, callback(), module(on_before_optimizer_step=asking(step, signal.SIGUSR1)))
+        assert len(history(inside)) == 3
+        return
+    path = stopped_at(inside, step)
+    assert torch.load(path, weights_only=False)["global_step"] == BATCHES + 1
+    assert [row["metric"] for row in history(inside)] == logged(inside, "error")
+
+
+@needs_lightning
+def test_a_run_goes_on_from_lightnings_own_checkpoint_after_a_crash(
+    inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from scalewatt.lightning import last_checkpoint
+
+    def crash(self: Any, optimizer: Any) -> None:
+        if self.trainer.global_step == BATCHES + 4:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fit(inside, callback(), module(on_before_optimizer_step=crash))
+    path = last_checkpoint()
+    assert path is not None and Path(path).name == f"epoch=0-step={BATCHES}.ckpt"
+    first = history(inside)
+    next_segment(monkeypatch)
+    fit(inside, callback(), ckpt_path=path)
+    rows = history(inside)
+    assert [row["epoch"] for row in rows] == [0, 1, 2]
+    assert {(row["samples"], row["updates"]) for row in rows} == {(SAMPLES, BATCHES)}
+    assert rows[0]["metric"] == first[0]["metric"] is not None
+
+
+@needs_lightning
+def test_during_a_training_term_is_heard_by_scalewatt_alone(inside: Path) -> None:
+    """The Trainer's own handler talks to other ranks, which may be elsewhere just then."""
+    found = []
+
+    def on_train_batch_start(self: Any, *_: Any) -> None:
+        found.append(signal.getsignal(signal.SIGTERM))
+
+    fit(inside, callback(), module(on_train_batch_start=on_train_batch_start), max_epochs=1)
+    assert set(found) == {events._on_signal}
+
+
+class Ranks:
+    """Stands for a strategy of four ranks that all say the same, on two copies of the model."""
+
+    root_device = torch.device("cpu")
+    distributed_sampler_kwargs: ClassVar = {"num_replicas": 2, "rank": 0}
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def reduce(self, tensor: torch.Tensor, reduce_op: str) -> torch.Tensor:
+        self.asked += 1
+        return tensor * 4 if reduce_op == "sum" else tensor
+
+
+@needs_lightning
+def test_ranks_that_share_a_copy_of_the_model_count_its_samples_once() -> None:
+    from scalewatt.lightning import _of_all_ranks
+
+    trainer = SimpleNamespace(strategy=Ranks(), world_size=4)
+    assert _of_all_ranks(trainer, 10) == 20
+    assert _of_all_ranks(trainer, None) is None
+
+
+@needs_lightning
+def test_quick_updates_are_not_slowed_by_ranks_that_ask_each_other(inside: Path) -> None:
+    trainer, made = SimpleNamespace(strategy=Ranks()), callback()
+    made._looked_s = time.monotonic()
+    assert not any(made._is_to_stop(trainer) for _ in range(250))
+    assert trainer.strategy.asked == 3
+    (inside / "stop").touch()
+    time.sleep(0.6)  # as long as a look at the file counts
+    assert any(made._is_to_stop(trainer) for _ in range(100))
+
+
+@needs_lightning
+def test_the_newest_whole_checkpoint_is_taken(inside: Path) -> None:
+    from scalewatt.lightning import last_checkpoint
+
+    assert last_checkpoint() is None
+    folder = inside / "script" / "lightning_logs" / "version_0" / "checkpoints"
+    folder.mkdir(parents=True)
+    for name, age_s in (("old.ckpt", 20), ("new.ckpt", 10), ("torn.ckpt", 5)):
+        torch.save({"a": torch.zeros(100)}, folder / name)
+        os.utime(folder / name, (1e9 - age_s, 1e9 - age_s))
+    (folder / "torn.ckpt").write_bytes((folder / "new.ckpt").read_bytes()[:300])
+    os.utime(folder / "torn.ckpt", (1e9 - 5, 1e9 - 5))
+    assert last_checkpoint() == str(folder / "new.ckpt")
+
+
+@needs_lightning
+def test_a_termination_that_lightning_takes_for_an_end_is_a_failure(inside: Path) -> None:
+    from lightning.pytorch.utilities.exceptions import SIGTERMException
+
+    def ended(self: Any, *_: Any) -> None:
+        raise SIGTERMException
+
+    with pytest.raises(SystemExit) as left:
+        fit(inside, callback(), module(on_train_batch_start=ended))
+    assert left.value.code == 143

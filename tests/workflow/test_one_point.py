@@ -1,0 +1,79 @@
+"""Trying one point first, and leaving out what is too large: dry runs of the rules."""
+
+from __future__ import annotations
+
+import pytest
+from workspace import Workspace
+
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.load import load_campaign
+
+pytestmark = pytest.mark.slow
+
+STUDY = "campaigns/batch-study.yaml"
+LARGEST = "resnet50-a100-n004-lbs0256-s0256233"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A copy of the workflow, in which nothing is ever made."""
+    return Workspace.create(tmp_path_factory.mktemp("point") / "project")
+
+
+def first_configurations(project: Workspace) -> tuple[str, str]:
+    """The smallest and the largest point of ResNet50 in the tiny campaign."""
+    cluster = load_cluster(project.path / "profiles/local/cluster.yaml")
+    campaign = load_campaign(project.path / "campaigns/tiny.yaml", cluster)
+    found = [one for one in campaign.configurations.values() if one.model == "resnet50"]
+    found.sort(key=lambda one: one.gpus)
+    return found[0].id, found[-1].id
+
+
+def test_only_one_run_is_trained_and_all_is_made_of_it(project: Workspace) -> None:
+    one, _ = first_configurations(project)
+    code, output = project.snakemake("-np", "all", "--config", f"only={one}/1")
+    assert code == 0, output
+    trained = {line.partition(": train ")[2] for line in output.splitlines() if ": train " in line}
+    assert trained == {f"{one} repeat 1"}
+    assert output.count("scalewatt: only: 1 of ") == 1
+    jobs = project.jobs("all", "--config", f"only={one}/1")
+    assert jobs["train"] == jobs["energy"] == jobs["spec"] == jobs["pages_of_runs"] == 1
+    assert jobs["runs_table"] == jobs["report"] == 1 and "probe" not in jobs
+    whole = project.jobs("all")
+    assert whole["train"] > 1 and whole["draw_figure"] > jobs["draw_figure"] > 0
+
+
+def test_an_unknown_run_or_key_ends_with_one_message(project: Workspace) -> None:
+    one, _ = first_configurations(project)
+    for given, words in (
+        (
+            f"only={one[:-1]}/1",
+            f"only: no configuration '{one[:-1]}' in campaigns/tiny.yaml; near are",
+        ),
+        (f"onyl={one}/1", "--config: unknown key 'onyl'; allowed: "),
+        ("max_gpus=two", 'max_gpus: "two" should be of type integer'),
+    ):
+        code, output = project.snakemake("-n", "all", "--config", given)
+        assert code == 1 and "Traceback" not in output
+        (error,) = [line for line in output.splitlines() if line.startswith("scalewatt: error: ")]
+        assert words in error, error
+
+
+def test_larger_points_are_left_out_of_the_jobs_and_named_once(project: Workspace) -> None:
+    _, largest = first_configurations(project)
+    code, output = project.snakemake("-np", "all", "--config", "max_gpus=1")
+    assert code == 0, output
+    assert "-n001-" in output and "-n002-" not in output and largest not in output
+    named = [line for line in output.splitlines() if "max_gpus 1 leaves out" in line]
+    assert named and len(named) == len(set(named))
+
+
+@pytest.mark.parametrize("profile", ["horeka", "slurm"])
+def test_the_study_of_batch_sizes_is_planned_whole_and_by_one_point(
+    project: Workspace, profile: str
+) -> None:
+    chosen = f"campaign={STUDY}"
+    assert project.jobs("all", "--config", chosen, profile=profile)["train"] == 12
+    one = project.jobs("all", "--config", chosen, f"only={LARGEST}/1", profile=profile)
+    assert one["train"] == one["energy"] == 1
+    assert one["draw_figure"] == 3, "of a single batch size"
