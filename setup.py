@@ -16,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 FILES = ("Snakefile", "config.yaml")
 FOLDERS = (
     "campaigns",
+    "docs",
     "envs",
     "profiles/horeka",
     "profiles/local",

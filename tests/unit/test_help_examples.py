@@ -94,6 +94,17 @@ def test_the_program_says_its_version_and_all_commands(
         assert not [word for word in words if word not in text]
 
 
+def test_the_help_lists_each_command_once_below_what_it_is_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    listed = re.findall(r"^  ([a-z-]+) ", text, re.MULTILINE)
+    assert sorted(listed) == sorted(COMMANDS)
+    assert all(COMMANDS[name].does.split()[0] in text for name in listed)
+
+
 def test_a_misspelt_command_is_told_what_comes_near_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

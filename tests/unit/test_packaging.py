@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.cli import command, main
+from scalewatt.cli import COMMANDS, command, command_line, main
 from scalewatt.provenance.package_lock import normalised
 from scalewatt.targets.new_project import write_project
 
@@ -90,6 +91,22 @@ def test_a_project_is_written_to_a_new_folder_or_into_an_empty_one(
     assert (place / folder / "profiles" / "slurm" / "cluster.yaml").is_file()
     assert place.stat().st_ino == before, "whoever stands in it still does"
     assert not list(tmp_path.rglob(".scalewatt-init-*"))
+
+
+def test_the_readme_of_a_project_names_what_is_there(tmp_path: Path) -> None:
+    write_project(tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    named = re.findall(r"\]\(([^)#]+)\)", text) + re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)
+    assert len(named) > 5
+    assert not [one for one in named if not (tmp_path / one).exists()]
+    commands = re.findall(r"^(?:scalewatt|snakemake) .*", text, re.MULTILINE)
+    for one in commands:
+        words = shlex.split(one, comments=True)
+        if words[0] == "scalewatt":
+            assert command_line().parse_args(words[1:]).command in COMMANDS
+        else:
+            assert (tmp_path / words[words.index("--profile") + 1]).is_dir()
+    assert len(commands) == 3
 
 
 def test_a_project_knows_the_devices_of_its_own_profiles_first(

@@ -7,7 +7,9 @@ import errno
 import io
 import os
 import re
+import shutil
 import sys
+import textwrap
 from typing import NoReturn
 
 from scalewatt import __version__
@@ -25,6 +27,19 @@ from scalewatt.cli.command import COMMANDS, install_hint, print_error
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of
 
+_GROUPS = {
+    "begin": ("init", "doctor", "campaign", "keys", "completion"),
+    "before a campaign is submitted": ("plan", "advise", "pilot", "calibrate"),
+    "while it runs": ("status", "exclude", "remeasure"),
+    "recordings and results": ("energy", "register", "compare", "claims"),
+    "share and reproduce": ("export", "import", "boamps", "manifest", "reproduce"),
+    "one GPU": ("gpu-study", "gpu-check"),
+    "steps that the workflow runs": (
+        *("prepare", "probe", "train", "simulate", "account", "carbon", "idle", "table", "figure"),
+        *("run-pages", "prediction", "report"),
+    ),
+}
+"""All commands, in the order in which --help lists them."""
 _DRAWING = ("figure", "run-pages", "report", "reproduce")
 """Commands that write pictures to files: matplotlib needs no display's backend, and fails for one unknown."""
 
@@ -41,14 +56,36 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
 
+class _CommandLine(_Parser):
+    """The whole command line, whose help lists the commands by what they are for."""
+
+    def format_help(self) -> str:
+        """Return the usage, the commands in their groups, and the options."""
+        width = max(map(len, COMMANDS)) + 4
+        fill = textwrap.TextWrapper(
+            width=min(shutil.get_terminal_size().columns - 2, 100), subsequent_indent=" " * width
+        )
+        lines = [self.format_usage(), self.description or "", ""]
+        for group, names in _GROUPS.items():
+            lines += [
+                f"{group}:",
+                *map(fill.fill, (f"  {n:{width - 2}}{COMMANDS[n].does}" for n in names)),
+                "",
+            ]
+        lines += ["scalewatt COMMAND --help shows a command's options and examples."]
+        return "\n".join(lines) + "\n"
+
+
 def command_line() -> argparse.ArgumentParser:
     """Return the parser, whose result names the `command`."""
-    parser = _Parser(
+    parser = _CommandLine(
         prog="scalewatt",
         description="Measure what data-parallel training of neural networks costs in energy.",
     )
     parser.add_argument("--version", action="version", version=f"scalewatt {__version__}")
-    commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
+    commands = parser.add_subparsers(
+        required=True, dest="command", metavar="COMMAND", parser_class=_Parser
+    )
     for one in COMMANDS.values():
         one.add_to(commands)
     return parser

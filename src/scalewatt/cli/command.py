@@ -31,13 +31,18 @@ class Command:
     arguments: tuple[Argument, ...]
     examples: tuple[str, ...]
 
+    @property
+    def does(self) -> str:
+        """Return what it does, as a phrase that begins with a small letter."""
+        does = (self.handler.__doc__ or "").partition("\n")[0].rstrip(".")
+        return f"{does[:1].lower()}{does[1:]}"
+
     def add_to(self, commands: Any) -> None:
         """Add the command's parser to what `add_subparsers` returned."""
-        does = (self.handler.__doc__ or "").partition("\n")[0].rstrip(".")
         parser = commands.add_parser(
             self.name,
-            help=f"{does[:1].lower()}{does[1:]}",
-            description=f"{does}.",
+            help=self.does,
+            description=f"{self.does[:1].upper()}{self.does[1:]}.",
             epilog="examples:\n" + "\n".join(f"  {one}" for one in self.examples),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
@@ -46,7 +51,7 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {}
-"""All commands by name, in the order in which --help lists them."""
+"""All commands by name."""
 
 
 def command(*arguments: Argument, examples: tuple[str, ...]) -> Callable[[Handler], Handler]:

@@ -12,6 +12,7 @@ from scalewatt.common.schema_validation import PROJECT_ROOT
 COPIED = (
     "config.yaml",
     "campaigns",
+    "docs",
     "envs",
     "profiles/horeka",
     "profiles/local",
@@ -27,11 +28,33 @@ from scalewatt.common.schema_validation import PROJECT_ROOT
 
 include: str(PROJECT_ROOT / "Snakefile")
 """
+README = """\
+# A scalewatt project
+
+What training neural networks on many GPUs takes, in energy and time: campaigns, profiles of clusters
+and results are this folder's; the workflow is the installed scalewatt's.
+
+| file | holds |
+| --- | --- |
+| `campaigns/` | campaigns: models, series, figures ([a first campaign](docs/first-campaign.md)) |
+| `config.yaml` | the paper's campaign ([docs/paper.md](docs/paper.md)) |
+| `profiles/` | one folder for each cluster: `cluster.yaml`, and Snakemake's `profile.yaml` ([your cluster](docs/your-cluster.md)) |
+| `envs/` | the lock and environments to measure with ([docs/environments.md](docs/environments.md)) |
+| `docs/` | [all documents](docs/index.md), as of the installed version |
+
+```sh
+snakemake --profile profiles/local all       # the demo, on this machine, about 10 minutes
+scalewatt campaign campaigns/demo.yaml       # print and check a campaign
+scalewatt doctor                             # what this machine can measure
+```
+
+Results lie in `results/<campaign>/`; `report.html` is the page to open first.
+"""
 IGNORED = "/results/\n/work/\n/data/\n/.snakemake/\n"
 
 
 def write_project(folder: Path) -> list[Path]:
-    """Write Snakefile, config.yaml, campaigns, profiles and envs into a new folder; return what is in it.
+    """Write Snakefile, README, campaigns, profiles, docs and envs into a new folder; return what is in it.
 
     InputError if the folder exists and is not empty, or cannot be made. Nothing is left half written.
     """
@@ -66,4 +89,5 @@ def _fill(folder: Path) -> None:
         else:
             shutil.copy2(source, copy)
     (folder / "Snakefile").write_text(SNAKEFILE, encoding="utf-8")
+    (folder / "README.md").write_text(README, encoding="utf-8")
     (folder / ".gitignore").write_text(IGNORED, encoding="utf-8")
