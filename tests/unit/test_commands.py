@@ -90,6 +90,24 @@ def test_a_command_that_seems_to_hold_a_secret_is_warned_of(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        ("pyhton train.py", "pyhton"),
+        ("python trian.py", "trian.py"),
+        ("./trian.py", "./trian.py"),
+        (f"{sys.executable} -m train {{gpus}}.py --out=a.py", None),
+    ],
+)
+def test_a_program_or_script_that_is_not_here_is_warned_of(
+    command: str, missing: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_yaml(tmp_path / "own.yaml", content({"command": command}))
+    assert main(["campaign", "own.yaml"]) == 0, "a cluster's setup may bring it"
+    said = f"own.yaml: models.mynet.command: '{missing}' is not found on this machine"
+    assert (said in capsys.readouterr().err) is (missing is not None)
+
+
 # --- commands -----------------------------------------------------------------------------------
 
 

@@ -157,7 +157,13 @@ def test_the_wheel_has_the_projects_files_and_says_of_which_commit(wheel: Path) 
         commit = archive.read("scalewatt/project/COMMIT").decode()
     assert commit == "0123456789ab\n"
     folder = "scalewatt/project"
-    for name in ("Snakefile", "config.yaml", "reference/claims.csv", "docs/index.md", "envs/lock.txt"):
+    for name in (
+        "Snakefile",
+        "config.yaml",
+        "reference/claims.csv",
+        "docs/index.md",
+        "envs/lock.txt",
+    ):
         assert f"{folder}/{name}" in names
     assert "scalewatt/py.typed" in names
     tracked = (PROJECT / "workflow").rglob("*.*")

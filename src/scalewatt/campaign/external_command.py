@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
@@ -232,6 +233,35 @@ def told_secrets(campaign: Campaign) -> list[str]:
         and without_secrets([one.settings["command"]]) != [one.settings["command"]]
     }
     return sorted(found)
+
+
+def missing_programs(campaign: Campaign) -> list[str]:
+    """Return a sentence for each program or script of a command that is not found on this machine.
+
+    No error: a cluster's `setup` may bring it, or a node have it alone. A line for a shell is not looked into.
+    """
+    found = {}
+    for one in campaign.configurations.values():
+        if one.dataset["format"] != COMMAND or one.settings["shell"]:
+            continue
+        folder = Path(one.settings["folder"])
+        program, *others = shlex.split(one.settings["command"])
+        absent = [] if _program_is_there(program, folder) else [program]
+        absent += [word for word in others if _is_absent_script(word, folder)]
+        for word in absent:
+            where = f"{campaign.path}: models.{one.model}.command"
+            found[f"{where}: '{word}' is not found on this machine; runs need it on theirs"] = None
+    return list(found)
+
+
+def _program_is_there(program: str, folder: Path) -> bool:
+    path = folder / program if "/" in program else program
+    return "{" in program or shutil.which(path) is not None
+
+
+def _is_absent_script(word: str, folder: Path) -> bool:
+    is_script = word.endswith((".py", ".sh")) and not word.startswith("-")
+    return is_script and not set("{}=") & set(word) and not (folder / word).is_file()
 
 
 def check_unchanged(spec: RunSpec) -> None:

@@ -43,7 +43,11 @@ _COLUMNS = (
 def campaign(arguments: argparse.Namespace) -> None:
     """Check a campaign and print it as a table."""
     from scalewatt.campaign.cluster import carbon_file, load_cluster
-    from scalewatt.campaign.external_command import check_commands, told_secrets
+    from scalewatt.campaign.external_command import (
+        check_commands,
+        missing_programs,
+        told_secrets,
+    )
     from scalewatt.campaign.load import check_devices, check_years, load_campaign
 
     cluster = load_cluster(arguments.cluster) if arguments.cluster else None
@@ -64,6 +68,8 @@ def campaign(arguments: argparse.Namespace) -> None:
                 "variable of the environment",
                 file=sys.stderr,
             )
+        for said in missing_programs(campaign):
+            print(f"scalewatt: {said}", file=sys.stderr)
     if arguments.json:
         runs = [run for campaign in campaigns for run in runs_json(campaign)]
         print(json.dumps({"runs": runs}, indent=1))
