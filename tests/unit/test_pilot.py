@@ -118,6 +118,22 @@ def test_fine_tuning_has_the_pre_training_that_it_starts_from(of_demo: Campaign)
     assert all(c.initial_weights in of_demo.configurations for c in tuned)
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_campaign_whose_fine_tuning_has_a_trials_epochs_has_a_pilot(
+    epochs: int, tmp_path: Path
+) -> None:
+    content = yaml.safe_load(DEMO.read_text())
+    content["models"]["fourcastnet.finetune"]["epochs"] = epochs
+    path = tmp_path / "short.yaml"
+    path.write_text(yaml.safe_dump(content))
+    made = loaded(path, tmp_path)
+    tuned = [one for one in made.configurations.values() if one.phase == "finetune"]
+    assert {one.epochs for one in tuned} == {1, 2}
+    for one in tuned:
+        assert one.initial_weights is not None
+        assert made.configurations[one.initial_weights].epochs == one.epochs
+
+
 def played(campaign: Campaign, seed: int) -> list[Point]:
     """What a pilot would find if the published model were true, with what is not in it.
 

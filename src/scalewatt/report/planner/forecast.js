@@ -207,8 +207,14 @@ function warningsOf(kind, load) {
       `n = ${load.gpus} is more than ${far} times the largest calibrated (${largest}): extrapolated`,
     );
   }
+  if (doublingsApart(kind, load) > near) {
+    found.push(
+      "n or the batch differs by more than one doubling from every calibrated point: " +
+        "the interval of the time is wider",
+    );
+  }
   if (kind.assumed) found.push(kind.assumed);
-  return { found, far: doublingsApart(kind, load) > near };
+  return found;
 }
 
 // --- a forecast ----------------------------------------------------------------------------------
@@ -221,11 +227,11 @@ function shareWithin(sorted, limit) {
 function forecast(choice) {
   const training = DATA.trainings[choice.training];
   const refusal = refusalOf(training, choice) ?? training.reason;
-  if (refusal !== null) return { reason: refusal, warnings: [], far: false };
+  if (refusal !== null) return { reason: refusal, warnings: [] };
   const kind = DATA.kinds[training.kind];
   const load = loadOf(training, choice);
   const unknown = unknownOf(kind, load);
-  if (unknown !== null) return { reason: unknown, warnings: [], far: false };
+  if (unknown !== null) return { reason: unknown, warnings: [] };
   const id = idOf(training, choice);
   const amounts = amountsOf(samplesOf(kind, load, id), load, choice);
   const sorted = Object.fromEntries(
@@ -233,13 +239,11 @@ function forecast(choice) {
   );
   const within = (name, limit) =>
     limit === null || !sorted[name] ? null : shareWithin(sorted[name], limit);
-  const { found: warnings, far } = warningsOf(kind, load);
   return {
     id,
     nodes: load.nodes,
     reason: null,
-    warnings,
-    far,
+    warnings: warningsOf(kind, load),
     estimates: Object.fromEntries(
       Object.entries(sorted).map(([name, samples]) => [name, estimateOf(samples)]),
     ),

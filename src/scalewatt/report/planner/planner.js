@@ -176,12 +176,6 @@ function sentence(text) {
 
 function showWarnings(found, kind) {
   const lines = [...found.warnings, ...kind.notes].map(sentence);
-  if (found.far) {
-    lines.push(
-      "Far from every calibrated point: n or the batch differs by more than one doubling, so the interval of " +
-        "the time is wider.",
-    );
-  }
   element("warnings").replaceChildren(...lines.map((line) => made("li", line)));
 }
 

@@ -121,5 +121,15 @@ def warnings_of(model: KindModel, load: Load) -> list[str]:
     return []
 
 
+def unseen_warnings(model: KindModel, load: Load) -> list[str]:
+    """Return the warning about a load whose interval of the time `unseen` widens."""
+    if doublings_apart(model, load) <= NEAR:
+        return []
+    return [
+        "n or the batch differs by more than one doubling from every calibrated point: "
+        "the interval of the time is wider"
+    ]
+
+
 def _above_zero(factors: Array) -> Array:
     return np.maximum(factors, 0.0)

@@ -23,7 +23,14 @@ from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.scaling.model.cost_terms import Array, Load, load_of_spec
 from scalewatt.scaling.model.kind_model import DEVIATIONS, KindModel, repeated
 from scalewatt.scaling.model.model_file import ScalingModel, read_model
-from scalewatt.scaling.model.predict import Predicted, energies_at, estimate, predict, warnings_of
+from scalewatt.scaling.model.predict import (
+    Predicted,
+    energies_at,
+    estimate,
+    predict,
+    unseen_warnings,
+    warnings_of,
+)
 from scalewatt.scaling.model.scores import stated_error
 from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
 
@@ -91,8 +98,9 @@ class Forecaster:
     def warnings(self, spec: RunSpec) -> list[str]:
         """Return the warnings about a forecast of a spec's runs."""
         model = self.of_kind(spec)
+        load = load_of_spec(spec)
         assumed = [model.assumed] if model.assumed else []
-        return [*warnings_of(model, load_of_spec(spec)), *assumed]
+        return [*warnings_of(model, load), *unseen_warnings(model, load), *assumed]
 
 
 def check_any(campaign: Campaign, forecaster: Forecaster) -> None:

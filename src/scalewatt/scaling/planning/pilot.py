@@ -29,6 +29,7 @@ UPDATES = 300
 """At least about so many updates per epoch, where the model can train on a part of its dataset."""
 IMAGES = 100_000
 """And so many images per GPU, some minutes on an A100: the start should be a small part of a run."""
+TRIAL_EPOCHS = (1, 2)
 _PARTS = 1000
 _DROPPED = ("series", "figures", "energy_budget_kwh", "idle_probe")
 _OF_A_SERIES = ("model", "phase", "device", "protocol", *LEVERS)
@@ -104,8 +105,8 @@ def make_pilot(path: Path) -> Pilot:
         "figures": {"breakdown": {"series": names}},
     }
     made["models"] = {
-        name: made["models"][name]
-        for name in made["models"]
+        name: _with_epochs_of_none(entry)
+        for name, entry in made["models"].items()
         if any(name in (one["model"], _key(one)) for one in series.values())
     }
     # The checks of any campaign: a mistake is found before anybody submits it.
@@ -116,6 +117,14 @@ def make_pilot(path: Path) -> Pilot:
     )
     text = head + yaml.safe_dump(made, sort_keys=False, allow_unicode=True, width=100)
     return Pilot(text, sum(1 for _ in checked.runs()), tuple(left_out))
+
+
+def _with_epochs_of_none(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a model's entry whose epochs no trial has.
+
+    Each trial's epochs are then in its name, which a fine-tuning shares with the pre-training before it.
+    """
+    return {**model, "epochs": 3} if model.get("epochs") in TRIAL_EPOCHS else dict(model)
 
 
 def _kinds(campaign: Campaign) -> dict[Kind, list[Configuration]]:
@@ -195,8 +204,9 @@ def trials(
     counts = two_counts(kind, sorted({one.gpus for one in configurations}), device)
     batches = batch_sizes(sorted({one.local_batch_size for one in configurations}), limit)
     small, large = batches[0], batches[-1]
-    chosen = [(n, lbs, 1) for n in counts for lbs in (small, large)]
-    chosen += [(counts[0], large, 2), (counts[1], batches[min(1, len(batches) - 1)], 2)]
+    few, more = TRIAL_EPOCHS
+    chosen = [(n, lbs, few) for n in counts for lbs in (small, large)]
+    chosen += [(counts[0], large, more), (counts[1], batches[min(1, len(batches) - 1)], more)]
     whole = _whole(configurations[0])
     return [
         Trial(n, lbs, epochs, _fraction(n, lbs, samples_per_gpu, whole))
