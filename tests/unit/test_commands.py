@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaign_files import write_yaml
+from campaign_files import DEMO, PAPER, write_yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from run_files import make_spec
@@ -106,6 +106,18 @@ def test_a_program_or_script_that_is_not_here_is_warned_of(
     assert main(["campaign", "own.yaml"]) == 0, "a cluster's setup may bring it"
     said = f"own.yaml: models.mynet.command: '{missing}' is not found on this machine"
     assert (said in capsys.readouterr().err) is (missing is not None)
+
+
+def test_a_campaign_is_checked_for_the_cluster_of_a_profile(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    profile = str(PAPER.parent / "profiles" / "horeka")
+    assert main(["campaign", "--profile", profile, str(PAPER)]) == 0
+    assert "175 runs" in capsys.readouterr().out
+    assert main(["campaign", "--profile", profile, str(DEMO)]) == 1
+    assert "'local' is not on the cluster 'horeka'" in capsys.readouterr().err
+    assert main(["campaign", "--profile", profile, "--cluster", "x.yaml", str(DEMO)]) == 1
+    assert "--profile and --cluster; allowed: one of them" in capsys.readouterr().err
 
 
 # --- commands -----------------------------------------------------------------------------------

@@ -238,7 +238,7 @@ def told_secrets(campaign: Campaign) -> list[str]:
 def missing_programs(campaign: Campaign) -> list[str]:
     """Return a sentence for each program or script of a command that is not found on this machine.
 
-    No error: a cluster's `setup` may bring it, or a node have it alone. A line for a shell is not looked into.
+    No error: a cluster's `setup` may bring it, or a node have it alone. A shell line is not looked into.
     """
     found = {}
     for one in campaign.configurations.values():

@@ -8,7 +8,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.cli.command import CAMPAIGN, MAX_GPUS, PLACE, Amount, argument, as_json, command
+from scalewatt.cli.command import (
+    CAMPAIGN,
+    MAX_GPUS,
+    PLACE,
+    Amount,
+    argument,
+    as_json,
+    command,
+    profile,
+)
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import shipped
 
@@ -31,13 +40,14 @@ _COLUMNS = (
         metavar="FILE",
         help="campaign files; default: config.yaml",
     ),
-    argument("--cluster", type=Path, help="cluster file; default: all profiles' devices"),
+    profile("on whose cluster it must be able to run", default=None),
+    argument("--cluster", type=Path, help="the same by its file; default: all profiles' devices"),
     MAX_GPUS,
     as_json("one object per run"),
     examples=(
         "scalewatt campaign config.yaml",
         "scalewatt campaign --max-gpus 16 config.yaml",
-        "scalewatt campaign --cluster profiles/horeka/cluster.yaml config.yaml",
+        "scalewatt campaign --profile profiles/horeka config.yaml",
     ),
 )
 def campaign(arguments: argparse.Namespace) -> None:
@@ -50,7 +60,10 @@ def campaign(arguments: argparse.Namespace) -> None:
     )
     from scalewatt.campaign.load import check_devices, check_years, load_campaign
 
-    cluster = load_cluster(arguments.cluster) if arguments.cluster else None
+    if arguments.profile and arguments.cluster:
+        raise InputError("campaign: --profile and --cluster; allowed: one of them")
+    file = arguments.profile / "cluster.yaml" if arguments.profile else arguments.cluster
+    cluster = load_cluster(file) if file else None
     if cluster and carbon_file(cluster):
         from scalewatt.results.carbon.intensity_files import intensity_of  # with pandas
 

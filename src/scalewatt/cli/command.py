@@ -149,10 +149,9 @@ def output(help_: str) -> Argument:
     return argument("--out", type=Path, required=True, help=help_)
 
 
-def profile(help_: str) -> Argument:
+def profile(help_: str, default: str | None = "profiles/local") -> Argument:
     """Return the profile, whose folder has the cluster file."""
-    default = "profiles/local"
-    help_ = f"{help_}; default: {default}"
+    help_ = f"{help_}; default: {default or 'none'}"
     return argument("--profile", type=_profile_folder, default=default, help=help_)
 
 

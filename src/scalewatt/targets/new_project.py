@@ -38,7 +38,7 @@ and results are this folder's; the workflow is the installed scalewatt's.
 | --- | --- |
 | `campaigns/` | campaigns: models, series, figures ([a first campaign](docs/first-campaign.md)) |
 | `config.yaml` | the paper's campaign ([docs/paper.md](docs/paper.md)) |
-| `profiles/` | one folder for each cluster: `cluster.yaml`, and Snakemake's `profile.yaml` ([your cluster](docs/your-cluster.md)) |
+| `profiles/` | one folder for each cluster ([your cluster](docs/your-cluster.md)) |
 | `envs/` | the lock and environments to measure with ([docs/environments.md](docs/environments.md)) |
 | `docs/` | [all documents](docs/index.md), as of the installed version |
 
