@@ -283,6 +283,60 @@ def test_variants_are_matched_by_what_they_vary_in_and_what_is_left_says_what_is
     assert alone.why == "there with loader dali, nvjpeg, not pil"
 
 
+def seeded(id_: str, device: str, seeds: Sequence[int]) -> list[Run]:
+    """A run of a configuration for each seed."""
+    return [
+        run(repeat, make_spec(configuration=id_, device=device, seed=seed))
+        for repeat, seed in enumerate(seeds, 1)
+    ]
+
+
+def test_a_missing_repeat_of_another_seed_is_no_other_training_and_no_other_setting() -> None:
+    a = [*seeded("a1", "a100", [0, 1, 2]), *seeded("a2", "h100", [0, 1])]
+    b = [*seeded("b1", "a100", [0, 1, 2]), *seeded("b2", "h100", [0, 1, 2])]
+    found = beside(a, b)
+    assert pairs(found) == [("a1", "b1"), ("a2", "b2")]
+    assert not found.differences
+    other = beside(seeded("a1", "a100", [0, 1]), seeded("b1", "a100", [0, 5, 6]))
+    assert [(d.name, d.a, d.b) for d in other.differences] == [("seed", "0, 1", "0, 5, 6")]
+
+
+def test_what_is_unlike_in_nothing_that_is_asked_for_is_called_the_default() -> None:
+    settings = {**make_spec().settings, "gpu_clock_mhz": 1000}
+    slow = make_spec(configuration="slow", settings=settings)
+    part = make_spec(configuration="part", dataset_fraction="1/2", dataset_samples=50)
+    for other, label in ((slow, "GPU clock 1000 MHz"), (part, "1/2 of the data")):
+        runs = [run(1), run(1, other, gpu_clock_mhz=other.settings.get("gpu_clock_mhz"))]
+        text = comparison_text(
+            beside(
+                runs,
+                [
+                    run(1, runs[0][0]),
+                    run(1, other, **{"gpu_clock_mhz": other.settings.get("gpu_clock_mhz")}),
+                ],
+            )
+        )
+        assert f"  {label} " in text and "\n  default " in text
+
+
+def test_runs_and_configurations_are_counted_in_words() -> None:
+    found = compared(
+        replace(source([run(1)]), excluded=2), replace(source(repeats([1, 2]), "x"), unlisted=1)
+    )
+    text = comparison_text(found)
+    assert ": 1 run of 1 configuration on local, 2 more runs excluded; protocol" in text
+    assert ": 2 runs of 1 configuration on local, 1 more run not yet in the table; protocol" in text
+
+
+def test_what_only_one_has_is_called_processes_in_json_too_where_n_counts_these() -> None:
+    a, b = (
+        replace(source([variant(*own)]), counts_processes=True)
+        for own in (("one", "local", "fp16"), ("two", "local", "bf16"))
+    )
+    found = compared(a, replace(b, place="x")).as_json()
+    assert found["only_a"][0]["label"] == "resnet50, 2 processes, LBS 64, GBS 128, fp16"
+
+
 def test_of_several_devices_each_is_set_beside_itself_and_what_is_left_beside_the_other() -> None:
     a = [variant("a1", device="a100"), variant("a2", device="h100")]
     b = [variant("b1", device="a100"), variant("b2", device="v100")]
@@ -409,7 +463,7 @@ def test_a_table_of_another_training_is_refused_and_runs_that_it_lacks_are_count
     folder = next(Path("results/small/runs").glob("*/1"))
     shutil.copytree(folder, folder.with_name("2"))
     assert main(["compare", "small", archive]) == 0
-    assert "2, 1 more run not yet in the table runs" in capsys.readouterr().out
+    assert "on a100, 1 more run not yet in the table; protocol" in capsys.readouterr().out
     spec = folder / "spec.json"
     spec.write_bytes(spec.read_bytes().replace(b'"seed": 0', b'"seed": 1'))
     assert main(["compare", "small", archive]) == 1

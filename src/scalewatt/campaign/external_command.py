@@ -240,7 +240,7 @@ def missing_programs(campaign: Campaign) -> list[str]:
 
     No error: a cluster's `setup` may bring it, or a node have it alone. A shell line is not looked into.
     """
-    found = {}
+    found: dict[str, None] = {}
     for one in campaign.configurations.values():
         if one.dataset["format"] != COMMAND or one.settings["shell"]:
             continue

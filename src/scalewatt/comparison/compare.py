@@ -53,8 +53,8 @@ class Comparison:
             "same_runs": self.same_runs,
             "differences": as_json(self.differences),
             "compared": self.rows,
-            "only_a": _alone(self.matched.only_a),
-            "only_b": _alone(self.matched.only_b),
+            "only_a": _alone(self.matched.only_a, self.word),
+            "only_b": _alone(self.matched.only_b, self.word),
         }
 
 
@@ -87,11 +87,11 @@ def _measurement(row: Row) -> tuple[Any, ...]:
     return row["spec_sha256"], row["repeat"], row["runtime_s"], row["energy_kwh"]
 
 
-def _alone(found: Iterable[Alone]) -> list[Row]:
+def _alone(found: Iterable[Alone], word: str) -> list[Row]:
     return [
         {
             "configuration": one.training.id,
-            "label": one.training.label(),
+            "label": one.training.label(word),
             "device": one.training.device,
             "why": one.why or None,
         }

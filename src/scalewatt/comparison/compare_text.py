@@ -20,15 +20,17 @@ from scalewatt.comparison.compare_words import (
     verdict_text,
 )
 from scalewatt.comparison.matching import Alone
-from scalewatt.comparison.setting_differences import Difference, facts, ordered
+from scalewatt.comparison.setting_differences import Difference, facts, left_out, ordered, summary
 from scalewatt.results.text.number_format import count
 
 _WIDTH = 100
 _MOST_ALONE = 20
 _LONGEST_VALUE = 48
+_DEFAULT = "default"
+"""Stands for clocks, a precision or a part of the data that a configuration does not ask for."""
 NOTE = (
     "B/A is the ratio of geometric means over repeats, with the 95 % interval of Welch's t on logarithms; "
-    "means are arithmetic, as in the tables. Lower says nothing of better."
+    "means are arithmetic, as in the tables. Lower does not mean better."
 )
 
 
@@ -85,12 +87,13 @@ def common_words(found: Comparison) -> str:
 
 
 def labels_of(found: Comparison) -> dict[str, str]:
-    """Return in what each pair differs from the others, by A's configuration; of a single one all it is."""
+    """Return what tells each pair from the others, by A's configuration; of a single pair, all it is."""
     words = _pair_words(found)
     columns = list(zip(*words.values(), strict=True))
     kept = [len(words) == 1 or len(set(own)) > 1 for own in columns]
     labels = {
         id_: ", ".join(part for part, keep in zip(own, kept, strict=True) if part and keep)
+        or _DEFAULT
         for id_, own in words.items()
     }
     # Variants of one training have the same label: then their ids tell them apart.
@@ -107,12 +110,12 @@ def metric_of(found: Comparison) -> str | None:
 def _source_lines(found: Comparison) -> list[str]:
     lines = []
     for side, source in (("A", found.a), ("B", found.b)):
-        own = dict(facts(source))
+        own, told = dict(facts(source)), summary(source)
         lines.append(
             printable(
-                f"{side}: {own['campaign']} ({own['from']}): {own['runs']} runs of "
-                f"{count(int(own['configurations']), 'configuration')} on {own['devices']}, protocol "
-                f"{own['protocol']}; energy {own['energy']}, of {own['energy of']}"
+                f"{side}: {own['campaign']} ({own['from']}): {count(told['runs'], 'run')} of "
+                f"{count(told['configurations'], 'configuration')} on {own['devices']}{left_out(source)}; "
+                f"protocol {own['protocol']}; energy {own['energy']}, of {own['energy of']}"
             )
         )
     return lines

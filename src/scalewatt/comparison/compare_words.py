@@ -93,7 +93,7 @@ def _by(row: Row) -> str:
 
 
 def origins_text(rows: Sequence[Row]) -> str:
-    """Return where the values of a quantity are from, where any is not measured, or they are of energies."""
+    """Return where the values of a quantity are from, and of what its energies are."""
     pairs = Counter((row["origin_a"], row["origin_b"]) for row in rows if row["ratio"] is not None)
     parts = []
     for (a, b), n in pairs.items():

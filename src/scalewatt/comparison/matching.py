@@ -8,7 +8,7 @@ differ in nothing but the device are compared, and the device is named.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +43,8 @@ class Training:
     spec: RunSpec
     """Of its first repeat."""
     simulated: bool
-    seeds: int = 1
-    """How many seeds its repeats have."""
+    seeds: Mapping[int, int | None]
+    """The seed of each repeat."""
 
     @property
     def device(self) -> str:
@@ -125,12 +125,12 @@ def _training(id_: str, rows: Sequence[Row], source: Source) -> Training:
     key = tuple(of_spec[name] if name in of_spec else first[name] for name in KEY)
     told = [source.provenance.get(one, {}) for one in keys]
     simulated = any(one.get(SIMULATED_KEY) for one in told)
-    seeds = len({one.seed for one in specs})
+    seeds = {one.repeat: one.seed for one in specs}
     return Training(id_, key, settings_of(specs), tuple(rows), spec, simulated, seeds)
 
 
 def settings_of(specs: Sequence[RunSpec]) -> dict[str, str]:
-    """Return all settings of a configuration's specs as JSON, by name with dots, but for KEY."""
+    """Return the settings of a configuration's specs as JSON, by name with dots, but for KEY and seeds."""
     found: dict[str, dict[str, None]] = {}
     for spec in specs:
         content = {
@@ -139,7 +139,6 @@ def settings_of(specs: Sequence[RunSpec]) -> dict[str, str]:
             "ranks_per_node": spec.ranks_per_node,
             "protocol": spec.protocol,
             "epochs": spec.epochs,
-            "seed": spec.seed,
             "sampling_period_s": spec.sampling_period_s,
             "dataset_samples": spec.dataset_samples,
             "validation_samples": spec.validation_samples,
@@ -209,8 +208,10 @@ def _instead(one: Training, others: Sequence[Training], varied: set[str]) -> str
         for name in sorted(varied)
         if all(one.settings.get(name) != other.settings.get(name) for other in others)
     ]
+    if not names and len(others) == 1:
+        return "it is unclear which configuration here matches the one there"
     if not names:
-        return f"which of {count(len(others), 'configuration')} there it is cannot be told"
+        return f"it is unclear which of {count(len(others), 'configuration')} there matches"
     own = (f"{_short_name(n)} {listed(_values(others, n))}, not {_shown(one, n)}" for n in names)
     return f"there with {'; '.join(own)}"
 

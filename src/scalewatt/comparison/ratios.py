@@ -210,7 +210,7 @@ def _ratio(
 def _shares_seeds(pair: Pair, quantity: Quantity) -> bool:
     """Return True for an error whose repeats have one seed: they do not tell what another would give."""
     return quantity.name == _METRIC and any(
-        one.seeds < min(2, len(one.rows)) for one in (pair.a, pair.b)
+        len(set(one.seeds.values())) < min(2, len(one.rows)) for one in (pair.a, pair.b)
     )
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalewatt.comparison.compared_source import Row, Source
-from scalewatt.comparison.matching import Pair
+from scalewatt.comparison.matching import Pair, Training
 from scalewatt.report.provenance_section import node_kind, software_of
 from scalewatt.results.text.number_format import MISSING, count, listed, number
 
 SETTINGS, SOFTWARE, MACHINES, CLUSTER = "settings", "software", "machines", "cluster"
 _MOST_VALUES = 4
-_OF_CAMPAIGN = ("protocol", "seed", "sampling_period_s")
+_OF_CAMPAIGN = ("protocol", "sampling_period_s")
 """Keys of a spec that are the campaign's own, and no model's."""
 _OF_NODES = ("CPUs of a node", "GPUs of a node", "GPU driver", "kernel")
 _FACILITY = {
@@ -67,11 +67,26 @@ def differing(pair: Pair) -> list[tuple[str, str, str]]:
     """Return each setting in which a pair differs, by its key in the campaign file, with both values."""
     a, b = pair.a.settings, pair.b.settings
     names = dict.fromkeys((*a, *b))
-    return [
+    found = [
         (_key(name, pair), _plain(a.get(name)), _plain(b.get(name)))
         for name in names
         if a.get(name) != b.get(name)
     ]
+    return [*found, ("seed", _seeds(pair.a), _seeds(pair.b))] if _seeds_differ(pair) else found
+
+
+def _seeds_differ(pair: Pair) -> bool:
+    """Return True if repeats that both have differ in their seeds; without such, if the sets of seeds do."""
+    a, b = pair.a.seeds, pair.b.seeds
+    common = a.keys() & b.keys()
+    if common:
+        return any(a[repeat] != b[repeat] for repeat in common)
+    return set(a.values()) != set(b.values())
+
+
+def _seeds(training: Training) -> str:
+    told = (MISSING if seed is None else str(seed) for seed in training.seeds.values())
+    return listed(list(dict.fromkeys(told)), _MOST_VALUES)
 
 
 def _key(name: str, pair: Pair) -> str:
@@ -198,24 +213,22 @@ def facts(source: Source) -> list[tuple[str, str]]:
         origin if len(origins) == 1 else f"{origin} ({count(n, 'run')})"
         for origin, n in origins.items()
     ]
-    more = [
-        f", {count(told[key], 'more run')} {words}"
-        for key, words in (
-            ("excluded", "excluded"),
-            ("unlisted", "not yet in the table"),
-        )
-        if told[key]
-    ]
     return [
         ("from", told["place"]),
         ("campaign", told["campaign"]),
-        ("runs", f"{number(told['runs'])}{''.join(more)}"),
+        ("runs", f"{number(told['runs'])}{left_out(source)}"),
         ("configurations", number(told["configurations"])),
         ("devices", listed(told["devices"])),
         ("protocol", listed(told["protocols"])),
         ("energy", listed(energies)),
         ("energy of", listed(told["energy_scopes"]) or MISSING),
     ]
+
+
+def left_out(source: Source) -> str:
+    """Return which more runs there are, after a comma; empty if there are none."""
+    more = (("excluded", source.excluded), ("not yet in the table", source.unlisted))
+    return "".join(f", {count(n, 'more run')} {words}" for words, n in more if n)
 
 
 def as_json(found: Sequence[Difference]) -> list[Row]:
