@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from functools import cache
 from typing import Any
 
@@ -18,7 +19,7 @@ from paper_rows import breakdown_table, learning_table, pareto_table
 from scalewatt.figures import breakdown, style
 from scalewatt.figures.figure_data import drawable, plotted
 from scalewatt.report.charts import vega_bundle
-from scalewatt.report.charts.chart_types import Axis, Chart, fitted
+from scalewatt.report.charts.chart_types import Axis, Chart, Panel, fitted, series_of
 from scalewatt.report.charts.figure_charts import chart_of, charts_json, values_grid
 from scalewatt.report.charts.vega_specs import spec_of
 from scalewatt.results.figures.figure_schema import OPERATING_POINTS, PREDICTION, VARIANTS
@@ -102,6 +103,53 @@ def test_a_line_breaks_where_that_of_the_figure_does() -> None:
     before, after = own[own["x"] < 8], own[own["x"] > 8]
     assert before["line"].nunique() == after["line"].nunique() == 1
     assert set(before["line"]).isdisjoint(after["line"])
+
+
+def test_a_line_over_batch_sizes_breaks_where_that_of_the_figure_does() -> None:
+    name = "{}-h100-n001-lbs{:04d}-full".format
+    rows = [{**one, "configuration": name(one["series"].rpartition("-")[0], one["local_batch_size"])}
+            for one in h100_rows()]  # fmt: skip
+    frame = cost_frame(rows)
+    planned = [{"points": [{"configuration": one["configuration"]} for one in rows]}]
+    gap = rows[3]
+    assert gap["local_batch_size"] == 256, "of six batch sizes of bf16, channels last"
+    frame = frame[frame["configuration"] != gap["configuration"]]
+    frame.attrs |= {**cost_frame(rows).attrs, "definition": {"series": planned}}
+    found = chart_of("cost_per_sample", frame)
+    assert found is not None
+    places = found.panels[1].places
+    own = places[places["series"] == places["series"].iloc[0]]
+    before, after = own[own["x"] < 256], own[own["x"] > 256]
+    assert len(before) == 3 and len(after) == 2
+    assert before["line"].nunique() == after["line"].nunique() == 1
+    assert set(before["line"]).isdisjoint(after["line"])
+
+
+def test_an_error_bar_that_goes_below_zero_reaches_the_end_of_a_logarithmic_axis() -> None:
+    places = pd.DataFrame(
+        {"series": "s", "name": ["a", "b"], "x": [1.0, 2.0], "y": [1.0, 2.0], "line": ""}
+        | {"origin": "measured", "runs": 2, "target": None}
+        | {"y_low": [-0.27, 1.9], "y_high": [2.27, 2.1]}
+    )
+    axes = Axis("x", "log2", (0.9, 2.2)), Axis("y", "log", (0.5, 4.0))
+    made = Chart(series_of({"s": "s"}), (Panel("A", *axes, places),))
+    (rule,) = [
+        one for one in spec_of(made.panels[0], made)["layer"] if one["mark"]["type"] == "rule"
+    ]
+    field = rule["encoding"]["y"]["field"]
+    (calculated,) = [one for one in rule["transform"] if one.get("as") == field]
+    assert calculated["calculate"] == "max(datum.y_low, 5e-10)"
+    convert = pytest.importorskip("vl_convert", reason="vl-convert, which draws it, is not there")
+    data = {"values": places.to_dict("records")}
+    svg = convert.vegalite_to_svg({**spec_of(made.panels[0], made), "data": data, "width": 200})
+    drawn = re.findall(r"<g class=\"mark-rule role-mark layer[^>]*>(.*?)</g>", svg, re.DOTALL)
+    (own,) = [one for one in drawn if "<line" in one]
+    bars = re.findall(r"translate\([\d.]+,([-\d.]+)\)\" x2=\"0\" y2=\"([-\d.]+)\"", own)
+    ends = [sorted((float(start), float(start) + float(length))) for start, length in bars]
+    height = [260 * (1 - math.log(y / 0.5) / math.log(8)) for y in (2.27, 2.1, 1.9)]
+    (top, bottom), narrow = ends
+    assert [top, *narrow] == pytest.approx(height, abs=0.5)
+    assert bottom > 260, "it leaves the panel below"
 
 
 def test_totals_of_the_breakdown_have_their_intervals_once_a_bar() -> None:

@@ -196,7 +196,7 @@ def test_a_point_tells_its_values_and_interval_and_leads_to_its_row(page: Browse
     marks = f"Array.from({energies}.querySelectorAll('.mark-symbol path'))"
     told = [told_at(page, marks, place) for place in range(page.evaluate(f"{marks}.length"))]
     found = next(one for one in told if one["95 % t interval"] != "none")
-    assert {"series", "point", "origin", "runs"} <= set(found)
+    assert {"series", "point", "energy is", "runs"} <= set(found)
     value = float(next(text for name, text in found.items() if name.startswith("Energy")))
     low, high = map(float, found["95 % t interval"].split(" to "))
     assert low < value < high

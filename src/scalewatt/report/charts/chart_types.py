@@ -19,6 +19,8 @@ PLACES = ("series", "name", "x", "y", "origin", "runs", "target")
 More where there are such: x_low, x_high, y_low, y_high (error bars), x_open_low, … (where the true value
 of an estimate lies), line (what is joined), front and opacity; of BARS x_end, energy, part and share.
 """
+ORIGIN = "energy is"
+"""Heading of the column `origin`: beside a time or an error, too, it is that of the run's energy."""
 DEFINED = "defined"
 """In place of an origin: what no run has, but a definition."""
 _DARK = ("#a9c8f7", "#f58a72", "#52d0b7", "#f2c14e", "#e688b2", "#5b9bf0", "#e8e8e8")

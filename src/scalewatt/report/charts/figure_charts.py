@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.report.charts.bar_charts import breakdown_chart, variants_chart
-from scalewatt.report.charts.chart_types import BARS, DEFINED, SLOTS, Chart, Panel
+from scalewatt.report.charts.chart_types import BARS, DEFINED, ORIGIN, SLOTS, Chart, Panel
 from scalewatt.report.charts.curve_charts import procedures_chart, scaling_chart
 from scalewatt.report.charts.scatter_charts import (
     cost_chart,
@@ -97,7 +97,7 @@ def values_grid(name: str, title: str, chart: Chart, anchors: set[str]) -> Grid 
         return None
     kept = [at for at in range(len(rows[0])) if any(row[at] is not None for row in rows)]
     headings = ["panel", "series", "point", "across", "value", chart.bars]
-    headings += [chart.open, "origin", "runs"]
+    headings += [chart.open, ORIGIN, "runs"]
     shown = [[row[at] for at in kept] for row in rows]
     return texts(f"{name}-values", f"Values of {title}", [headings[at] for at in kept], shown)
 

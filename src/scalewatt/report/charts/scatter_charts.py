@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -9,7 +11,7 @@ import pandas as pd
 from scalewatt.campaign.operating_points import label_of
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose
-from scalewatt.figures.cost.cost_points import ENERGY, RATE, asked_of, worded
+from scalewatt.figures.cost.cost_points import ENERGY, RATE, asked_of, batches_between, worded
 from scalewatt.report.charts.chart_types import (
     CURVES,
     POINTS,
@@ -78,10 +80,12 @@ def cost_chart(frame: pd.DataFrame) -> Chart | None:
     points = worded(data.drawable(frame))
     points = points[points[f"{ENERGY}_mean"].notna() & points[f"{RATE}_mean"].notna()]
     points = points.assign(series=points["setting"])
+    absent = data.not_drawn(frame, points)
     labels = {str(one): str(one) or "default" for one in points["setting"].unique()}
     panels: list[Panel] = []
     for model, rows in data.groups(points, "model"):
-        places = _with_ends(_places(rows).assign(line=""), rows, "y", ENERGY, 1.0)
+        line = pd.Series(_stretches(rows, absent), dtype=object).reindex(rows.index)
+        places = _with_ends(_places(rows).assign(line=line), rows, "y", ENERGY, 1.0)
         by_rate = _with_ends(places, rows, "x", RATE, 1.0)
         best = rows["pareto_optimal"].eq(True)
         by_rate["front"] = rows["phase"].astype(object).where(best, None)
@@ -95,6 +99,15 @@ def cost_chart(frame: pd.DataFrame) -> Chart | None:
             heading = f"{model}: energy per sample (J) against {title.lower()}"
             panels.append(Panel(panel_letter(len(panels)), x, y, own, kind, heading))
     return Chart(series_of(labels), tuple(panels)) if panels else None
+
+
+def _stretches(rows: pd.DataFrame, absent: Sequence[str]) -> dict[Any, str]:
+    """Return by index what is joined over batch sizes: no line passes one that is missing."""
+    found = {}
+    for _, own in rows.groupby("setting", sort=False):
+        gaps = sorted(batches_between(own, absent))
+        found |= {at: str(bisect(gaps, batch)) for at, batch in own["local_batch_size"].items()}
+    return found
 
 
 def _with_ends(
@@ -153,6 +166,7 @@ def prediction_chart(frame: pd.DataFrame) -> Chart | None:
     phase = rows["phase"].map(lambda one: "" if one == "train" else f" {one}")
     kinds = (rows["model"] + phase + " on " + rows["device"]).astype(object)
     rows = rows.assign(series=kinds, label=kinds)
+    rows = rows.assign(drawn_origin=data.drawn_origins(rows))
     panels: list[Panel] = []
     for name, words in _FOUND.items():
         own = rows[rows["quantity"] == name]

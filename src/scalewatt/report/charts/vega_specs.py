@@ -13,6 +13,7 @@ from scalewatt.report.charts.chart_types import (
     CURVES,
     DEFINED,
     LINES,
+    ORIGIN,
     POINTS,
     SLOTS,
     Axis,
@@ -29,6 +30,8 @@ _FEW = (
     "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) >= 0 ? ({number}) : ''"
 )
 """On a log axis of a decade and more only 1, 2, 5, 10, 20, … have their number."""
+_FAR_BELOW = 1e-9
+"""Of a log axis' lower end: where bars end that go to 0 or below."""
 _SCALES: dict[str, Spec] = {
     "linear": {"type": "linear", "zero": False},
     "log": {"type": "log"},
@@ -187,6 +190,12 @@ def _rule(panel: Panel, chart: Chart, axis: str, of: str, look: Spec) -> Spec:
     # A bar's total has them: they are drawn once, with its last part.
     once = " && datum.last" if panel.kind == BARS else ""
     layer["transform"] = [{"filter": f"isValid(datum.{low}) && isValid(datum.{high}){once}"}]
+    own = panel.x if axis == "x" else panel.y
+    if own.scale != "linear" and own.domain:
+        # A logarithm of 0 or less is none: such a bar leaves the panel at its end.
+        least, shown = own.domain[0] * _FAR_BELOW, f"{low}_shown"
+        layer["transform"].append({"calculate": f"max(datum.{low}, {least!r})", "as": shown})
+        low = shown
     layer["encoding"][axis] = {**layer["encoding"][axis], "field": low}
     layer["encoding"][f"{axis}2"] = {"field": high}
     return layer
@@ -278,7 +287,7 @@ def _tooltip(panel: Panel, chart: Chart) -> list[Spec]:
     if "share" in panel.places:
         rows.append(("share_text", "share"))
     if panel.places["origin"].dropna().ne(DEFINED).any():
-        rows.append(("origin", "origin"))
+        rows.append(("origin", ORIGIN))
     if panel.places["runs"].notna().any():
         rows.append(("runs", "runs"))
     return [{"field": field, "type": "nominal", "title": title} for field, title in rows]
