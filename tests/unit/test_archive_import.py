@@ -233,12 +233,35 @@ def test_of_archives_that_lack_each_others_runs_no_table_is_lost(
 ) -> None:
     other.import_(partial(made, tmp_path).export())
     tables = {p: p.read_bytes() for p in (other.results / "tables").iterdir()}
-    said = other.import_(partial(made, tmp_path, lacks=TWO).export())
+    request = other.results / "requests" / "runs.json"
+    request.parent.mkdir(exist_ok=True)
+    request.write_text("{}")
+    second = partial(made, tmp_path, lacks=TWO)
+    (second.results / "report.html").write_text("<!DOCTYPE html><title>x</title>")
+    archive = second.export()
+    said = other.import_(archive)
     assert "tables and figures are still those of before; now: snakemake " in said[0]
     assert (other.path / SPEC).exists() and (other.results / "runs" / TWO).is_dir()
     assert {p: p.read_bytes() for p in (other.results / "tables").iterdir()} == tables
-    table = (other.results / "tables" / "runs.parquet").stat().st_mtime_ns
-    assert (other.path / SPEC).stat().st_mtime_ns > table, "Snakemake makes the table anew"
+    assert not request.exists(), "it names the runs of the first archive alone"
+    table = other.results / "tables" / "runs.parquet"
+    assert (other.path / SPEC).stat().st_mtime_ns > table.stat().st_mtime_ns, "it is made anew"
+    assert "nothing to add" in other.import_(archive)[0]
+    assert (other.path / SPEC).stat().st_mtime_ns > table.stat().st_mtime_ns, "and still is"
+    assert not (other.results / "report.html").exists()
+
+
+def test_tables_that_stay_beside_the_archives_own_are_not_taken_for_newer_than_their_runs(
+    made: Project, other: Project, archive: Path, tmp_path: Path
+) -> None:
+    other.import_(partial(made, tmp_path).export())
+    other.import_(partial(made, tmp_path, lacks=TWO).export())
+    table = other.results / "tables" / "runs.parquet"
+    of_one = table.read_bytes()
+    said = other.import_(archive)
+    assert "kept as here: tables/" in said[0]
+    assert table.read_bytes() == of_one
+    assert (other.path / SPEC).stat().st_mtime_ns > table.stat().st_mtime_ns
 
 
 def test_exclusions_that_only_the_archive_has_are_not_passed_over(

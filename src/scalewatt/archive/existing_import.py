@@ -70,11 +70,13 @@ def add_to(place: Place, unpacked: Path) -> str:
     if not ours:
         _place_all(place, unpacked)
         return _added(place, missing, "")
-    if brings_runs and any(path not in theirs and not _is_made(path) for path in ours):
+    lacks_runs = any(path not in theirs and not _is_made(path) for path in ours)
+    if brings_runs and lacks_runs:
         # Neither has the runs of the other: what each made is of its own alone.
         runs = [path for path in missing if not _is_made(path)]
         _check_imported(place)
-        _add(place, unpacked, runs, later=True)
+        _drop_requests(place)
+        _add(place, unpacked, runs, alone=True)
         command = (
             f"snakemake --profile profiles/local all --config campaign={place.beside('.yaml')}"
         )
@@ -82,10 +84,12 @@ def add_to(place: Place, unpacked: Path) -> str:
             place, runs, f"; tables and figures are still those of before; now: {command}"
         )
     kept = f"; kept as here: {listed(differ, _MOST_NAMED)}" if differ else ""
-    if not missing:
+    if not missing or lacks_runs:  # what it made is of fewer runs
         return f"the campaign {place.name} and its results were here already: nothing to add{kept}"
     _check_imported(place)
-    _add(place, unpacked, [*(differ if brings_runs else []), *missing])
+    # Where tables differ and stay, they may be older than their runs; to Snakemake too.
+    stays = bool(differ) and not brings_runs
+    _add(place, unpacked, [*(differ if brings_runs else []), *missing], alone=stays)
     tables = count(len(differ), "table or figure", "tables and figures")
     replaced = f", {tables} replaced by the archive's" if differ else ""
     return _added(place, missing, replaced if brings_runs else kept)
@@ -166,10 +170,11 @@ def _check_results(place: Place, other: list[str]) -> None:
 
 
 def _check_not_empty(place: Place) -> None:
-    """Raise InputError for an empty folder of results: another import may be about to fill it."""
-    if place.own.is_dir() and not any(place.own.iterdir()):
+    """Raise InputError for results without a file: another import may be about to fill the folder."""
+    if place.own.is_dir() and not _files(place.own):
         raise InputError(
-            f"{place.own}: is empty: another import is at it, or was cut off; allowed: wait, or remove it"
+            f"{place.own}: holds no file: another import is at it, or was cut off; allowed: wait, or "
+            "remove it"
         )
 
 
@@ -218,11 +223,17 @@ def _write_beside(place: Place, unpacked: Path, written: list[Path]) -> None:
             write_text(target, source.read_text(encoding="utf-8"))
 
 
-def _add(place: Place, unpacked: Path, paths: list[str], later: bool = False) -> None:
+def _drop_requests(place: Place) -> None:
+    """Remove what says which runs tables are of: Snakemake writes it anew, for all that are there then."""
+    for path in (place.own / "requests").glob("*.json"):
+        path.unlink()
+
+
+def _add(place: Place, unpacked: Path, paths: list[str], alone: bool) -> None:
     """Move files to their places; those of runs last, so that an import that is cut off can be repeated.
 
-    All results get one time, later than any code's, so that nothing is re-run; or, if `later`, the added
-    files alone, so that what is made from runs is.
+    All results get one time, later than any code's, so that nothing is re-run; or, if `alone`, the added
+    files alone, so that what is made from older ones is.
     """
     _write_beside(place, unpacked, [])
     for path in sorted(paths, key=lambda path: not _is_made(path)):
@@ -230,5 +241,5 @@ def _add(place: Place, unpacked: Path, paths: list[str], later: bool = False) ->
         target.parent.mkdir(parents=True, exist_ok=True)
         (unpacked / "results" / path).replace(target)
     now = time.time_ns()
-    for file in [place.own / path for path in paths] if later else place.own.rglob("*"):
+    for file in [place.own / path for path in paths] if alone else place.own.rglob("*"):
         os.utime(file, ns=(now, now))

@@ -11,6 +11,7 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import carbon_file, powers
 from scalewatt.campaign.table_requests import runs_definition, table_definition
+from scalewatt.common.schema_validation import shipped
 from scalewatt.figures.draw_figure import SUFFIXES
 
 Run = list[Any]
@@ -121,7 +122,7 @@ class ResultSet:
         traces = (TRACES,) if figure == "figure5" else ()
         files = self.files(self.figure_runs(figure), *ROW_FILES, *traces)
         if self.campaign.figures[figure].get("overlay") == "published":
-            files.append("reference/published_results.csv")
+            files.append(str(shipped("reference/published_results.csv")))
         if figure == "breakdown":
             files += self.idle_table[:1]
         return files
