@@ -228,6 +228,27 @@ def test_the_commands_count_without_larger_points(capsys: pytest.CaptureFixture[
     assert said.count("max_gpus 16 leaves out") == len(paper(max_gpus=16).left_out)
 
 
+def test_runs_of_a_campaign_too_large_for_the_cluster_are_looked_at_and_kept_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = tmp_path / "profile"
+    profile.mkdir()
+    text = HOREKA.read_text().replace("max_gpus: 256", "max_gpus: 16")
+    (profile / "cluster.yaml").write_text(text)
+    given = ["--profile", str(profile), "--results", str(tmp_path), "--campaign", str(PAPER)]
+    assert main(["campaign", "--profile", str(profile), str(PAPER)]) == 1
+    assert "32 is more than a100 has for one job" in capsys.readouterr().err
+    assert main(["status", *given, "--json", "--max-gpus", "16"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["runs"]) == 102
+    for command in (["status", *given], ["exclude", *given]):
+        assert main(command) == 0, command
+    page = tmp_path / "status.html"
+    assert main(["status", *given, "--html", str(page), "--max-gpus", "16"]) == 0
+    assert "102" in page.read_text()
+    assert main(["export", *given[:4], str(PAPER)]) == 1
+    assert "has no finished run of" in capsys.readouterr().err
+
+
 def test_a_plan_and_its_sums_are_without_larger_points(capsys: pytest.CaptureFixture[str]) -> None:
     given = ["plan", "--profile", str(HOREKA.parent), "--campaign", str(PAPER), "--json"]
     assert main([*given, "--max-gpus", "4"]) == 0

@@ -65,7 +65,7 @@ def export_campaign(
     the archive exists already.
     """
     cluster = load_cluster(cluster_file)
-    campaign = load_campaign(file, cluster).whole
+    campaign = load_campaign(file, cluster, to_run=False).whole
     content = results_content(
         campaign, results / campaign.name, options.traces, str(cluster_file.parent)
     )

@@ -40,7 +40,7 @@ def write_reports(
     reveal this machine.
     """
     cluster = load_cluster(cluster_file)
-    campaign = load_campaign(file, cluster).whole
+    campaign = load_campaign(file, cluster, to_run=False).whole
     folder = results / campaign.name
     rows = _rows(folder)
     left_out = [(row, why) for row in rows if (why := _reason(row))]

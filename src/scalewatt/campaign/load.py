@@ -40,18 +40,22 @@ SIMULATED = "-simulated"
 
 
 def load_campaign(
-    path: Path | str, cluster: Cluster | None = None, max_gpus: int | None = None
+    path: Path | str,
+    cluster: Cluster | None = None,
+    max_gpus: int | None = None,
+    to_run: bool = True,
 ) -> Campaign:
     """Read, check and expand a campaign file, without what `cluster` leaves out (`campaign_part`).
 
     Node geometry and limits come from `cluster`, or from whichever profile has the device; a
     campaign of registered runs needs neither, and one that came with an archive brings them. On a
     cluster that simulates, the campaign's name says so: simulated and trained runs never lie in one
-    folder. `max_gpus` counts instead of the cluster's.
+    folder. `max_gpus` counts instead of the cluster's. Not `to_run`, its points need not fit the devices:
+    the workflow may have left larger ones out.
     """
     if max_gpus is None and cluster is not None:
         max_gpus = cluster.max_gpus
-    whole = _whole(path, cluster, max_gpus)
+    whole = _whole(path, cluster, max_gpus if to_run else 0)
     return part_of(whole, max_gpus, cluster.only if cluster else None)
 
 
@@ -59,7 +63,7 @@ def _whole(path: Path | str, cluster: Cluster | None, max_gpus: int | None) -> C
     """Return all of a campaign; points above `max_gpus` need not fit the devices."""
     imported = read_imported(Path(path))
     devices = {**known_devices(cluster), **(imported.devices if imported else {})}
-    campaign = expand(read_yaml(path), Path(path), devices, max_gpus)
+    campaign = expand(read_yaml(path), Path(path), devices, 0 if imported else max_gpus)
     if imported is not None:
         campaign = replace(campaign, name=imported.name, imported=imported)
     if cluster is None or not cluster.simulates:

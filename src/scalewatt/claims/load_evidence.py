@@ -125,7 +125,7 @@ def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = N
 
 def _load(path: Path, name: str, cluster: Cluster | None) -> Campaign:
     """Return the campaign; as it is simulated where the results are, though no cluster says so."""
-    campaign = load_campaign(path, cluster).whole
+    campaign = load_campaign(path, cluster, to_run=False).whole
     simulated = cluster is None and f"{campaign.name}{SIMULATED}" == name
     return replace(campaign, name=name) if simulated else campaign
 

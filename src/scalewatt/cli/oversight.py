@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scalewatt.cli.command import PLACE, Amount, argument, as_json, command
+from scalewatt.cli.command import MAX_GPUS, PLACE, Amount, argument, as_json, command
 from scalewatt.common.errors import InputError
 
 
 @command(
     *PLACE,
+    MAX_GPUS,
     argument("--all", action="store_true", help="one line for each run"),
     as_json("one JSON object, with all runs"),
     argument(
@@ -28,6 +29,7 @@ from scalewatt.common.errors import InputError
     examples=(
         "scalewatt status",
         "scalewatt status --profile profiles/horeka --watch 60",
+        "scalewatt status --max-gpus 16",
         "scalewatt status --html status.html --watch 30",
     ),
 )
@@ -38,14 +40,17 @@ def status(arguments: argparse.Namespace) -> int:
     if arguments.watch is not None and not 1 <= arguments.watch <= 86_400:
         raise InputError(f"--watch: {arguments.watch:g}; allowed: 1 to 86400 seconds")
     folders = arguments.campaign, arguments.results, arguments.work
+    most = arguments.max_gpus
     if arguments.html is not None:
         from scalewatt.report.status.watch_page import follow_campaign
 
         if arguments.all or arguments.json:
             raise InputError("--html: is a page of all runs; allowed: without --all and --json")
-        follow_campaign(arguments.html, arguments.profile, *folders, arguments.watch)
+        follow_campaign(arguments.html, arguments.profile, *folders, arguments.watch, most)
         return 0
-    return show_status(arguments.profile, *folders, arguments.all, arguments.json, arguments.watch)
+    return show_status(
+        arguments.profile, *folders, arguments.all, arguments.json, arguments.watch, most
+    )
 
 
 RUN = (

@@ -113,7 +113,7 @@ def _train_noted(arguments: argparse.Namespace, spec: RunSpec, note: AttemptNote
         from scalewatt.scaling.planning.forecast import energy_by
         from scalewatt.tracking.budget import check_budget
 
-        campaign = load_campaign(arguments.budget_of, cluster).whole
+        campaign = load_campaign(arguments.budget_of, cluster, to_run=False).whole
         results = arguments.out.absolute().parents[2]  # runs/<configuration>/<repeat>
         predicted = energy_by(cluster.scaling_model)
         check_budget(campaign, cluster.devices, results, arguments.work, spec, predicted)

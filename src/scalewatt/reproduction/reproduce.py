@@ -94,7 +94,7 @@ def reproduce(
     failed, which is a difference. InputError if there is no manifest, or a file is wrong.
     """
     cluster = given_cluster(given)
-    found = load_campaign(campaign or campaign_path(cluster), cluster)
+    found = load_campaign(campaign or campaign_path(cluster), cluster, to_run=False)
     folder = results / found.name
     manifest = read_manifest(folder)
     findings = environment_findings(manifest)

@@ -26,7 +26,7 @@ from scalewatt.tracking.remeasure import Place, remeasure
 def find_place(profile: Path, campaign: Path | None, results: Path, work: Path | None) -> Place:
     """Return the campaign that a command is about, as `scalewatt status` finds it; InputError."""
     cluster = load_cluster(profile / "cluster.yaml")
-    found = load_campaign(campaign or campaign_path(cluster), cluster).whole
+    found = load_campaign(campaign or campaign_path(cluster), cluster, to_run=False).whole
     root = work or Path(cluster.work_root)
     return Place(found, cluster, results / found.name, root / found.name)
 

@@ -50,13 +50,16 @@ def show_status(
     every_run: bool = False,
     as_json: bool = False,
     watch_s: float | None = None,
+    max_gpus: int | None = None,
 ) -> int:
     """Print the status of a campaign; with `watch_s`, again so often until it is interrupted.
+
+    `max_gpus`: larger points are left out; by default those that the cluster leaves out.
 
     InputError if the cluster file or the campaign is wrong.
     """
     cluster = load_cluster(profile / "cluster.yaml")
-    found = load_campaign(campaign or campaign_path(cluster), cluster)
+    found = load_campaign(campaign or campaign_path(cluster), cluster, max_gpus, to_run=False)
     while True:
         status = campaign_status(found, cluster, results, work or Path(cluster.work_root))
         if as_json:

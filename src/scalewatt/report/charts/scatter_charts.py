@@ -103,7 +103,7 @@ def cost_chart(frame: pd.DataFrame) -> Chart | None:
 
 def _stretches(rows: pd.DataFrame, absent: Sequence[str]) -> dict[Any, str]:
     """Return by index what is joined over batch sizes: no line passes one that is missing."""
-    found = {}
+    found: dict[Any, str] = {}
     for _, own in rows.groupby("setting", sort=False):
         gaps = sorted(batches_between(own, absent))
         found |= {at: str(bisect(gaps, batch)) for at, batch in own["local_batch_size"].items()}

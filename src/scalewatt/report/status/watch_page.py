@@ -32,14 +32,17 @@ def follow_campaign(
     results: Path,
     work: Path | None,
     every_s: float | None,
+    max_gpus: int | None = None,
 ) -> None:
     """Write the page to `out`; with `every_s`, again so often until all runs are done.
+
+    `max_gpus`: larger points are left out; by default those that the cluster leaves out.
 
     Ctrl-C, and the signals TERM and HUP, end it with a last page that says so, and KeyboardInterrupt.
     InputError if the cluster file, the campaign or the scaling model is wrong, or `out` cannot be a file.
     """
     cluster = load_cluster(profile / "cluster.yaml")
-    found = load_campaign(campaign or campaign_path(cluster), cluster)
+    found = load_campaign(campaign or campaign_path(cluster), cluster, max_gpus, to_run=False)
     forecaster = forecaster_of(cluster.scaling_model)
     folders = results, work or Path(cluster.work_root)
     if every_s is None:
