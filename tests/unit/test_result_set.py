@@ -15,7 +15,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.report.report_request import report_definition
 from scalewatt.targets.obstacles import figure_obstacle, idle_obstacle, notices, plan_obstacle
-from scalewatt.targets.result_set import ROW_FILES, ResultSet, came_with
+from scalewatt.targets.result_set import ENERGY_BESIDE, ROW_FILES, ResultSet, came_with
 
 CLUSTER_FILE = PROJECT_ROOT / "profiles" / "local" / "cluster.yaml"
 
@@ -51,6 +51,22 @@ def test_files_of_runs_come_with_the_notes_of_what_was_set_aside(results: Result
         f"results/demo/runs/{run[0]}/{run[1]}/provenance.json",
         "note.json",
     ]
+
+
+def test_what_was_made_with_an_energy_and_is_lost_is_asked_for_again(results: ResultSet) -> None:
+    run = results.runs()[0]
+    energy = Path(results.files([run], ROW_FILES[1])[0])
+    energy.parent.mkdir(parents=True)
+    assert results.files([run], *ROW_FILES)[1:] == [str(energy)], "nothing is made yet"
+    energy.touch()
+    for ending in ENERGY_BESIDE:
+        energy.with_name(f"1{ending}").touch()
+    assert results.files([run], *ROW_FILES)[1:] == [str(energy)]
+    energy.with_name("1.flags.parquet").unlink()
+    assert results.files([run], *ROW_FILES)[2:] == [str(energy.with_name("1.flags.parquet"))]
+    assert len(results.files([run], ROW_FILES[0])) == 1
+    registered = replace(results, campaign=replace(results.campaign, registered=True))
+    assert registered.files([run], *ROW_FILES)[1:] == [str(energy)], "no rule makes it"
 
 
 def test_claims_are_part_of_a_campaign_with_a_model_of_the_paper_alone(results: ResultSet) -> None:

@@ -7,12 +7,9 @@
 #   in   the run's traces, its energy and its stages, and that file: a change of it makes tables alone
 #   out  energy/<configuration>/<repeat>.carbon.parquet
 from scalewatt.campaign.cluster import powers
+from scalewatt.targets.result_set import ENERGY_BESIDE
 
 ENERGY = f"{RESULTS}/energy/{{configuration}}/{{repeat}}"
-ENERGY_BESIDE = tuple(
-    f".{name}.parquet"
-    for name in ("epochs", "devices", "flags", "telemetry", "cross-checks")
-)
 ENERGY_CODE = code_of("energies.accounting.account")
 TRACES = f"{RESULTS}/traces/{{configuration}}/{{repeat}}.parquet"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -23,8 +24,14 @@ ROW_FILES = (
 )
 """What a run's row in a table waits for, below the results folder: the last file of each job.
 
-The row is made from all that they wrote. To Snakemake, each further file of each run costs time.
+The row is made from all that they wrote. To Snakemake, each further file of each run costs time;
+`files` asks for those of ENERGY_BESIDE that are lost.
 """
+_ENERGY = ROW_FILES[1]
+ENERGY_BESIDE = tuple(
+    f".{name}.parquet" for name in ("epochs", "devices", "flags", "telemetry", "cross-checks")
+)
+"""Endings of the files that are made with an energy."""
 CARBON = "energy/{configuration}/{repeat}.carbon.parquet"
 TRACES = "traces/{configuration}/{repeat}.parquet"
 PAGE_FILES = (*ROW_FILES, TRACES)
@@ -80,15 +87,23 @@ class ResultSet:
         """Return files of runs; `names` are patterns below the results folder.
 
         With the notes of earlier measurements that were set aside: Snakemake alone does not miss a
-        run whose tables are there.
+        run whose tables are there. With an energy come files that were made with it and are lost.
         """
         runs = list(runs)
-        files = [
-            f"{self.folder}/" + name.format(configuration=configuration, repeat=repeat)
-            for configuration, repeat in runs
-            for name in names
-        ]
+        files = [self._path(name, *run) for run in runs for name in names]
+        if _ENERGY in names and not self.campaign.imported and not self.campaign.registered:
+            files += [path for run in runs for path in self._lost_beside_energy(*run)]
         return files + [str(note) for run in runs for note in self.set_aside.get(tuple(run), ())]
+
+    def _path(self, name: str, configuration: str, repeat: int) -> str:
+        return f"{self.folder}/" + name.format(configuration=configuration, repeat=repeat)
+
+    def _lost_beside_energy(self, configuration: str, repeat: int) -> list[str]:
+        energy = self._path(_ENERGY, configuration, repeat)
+        if not os.path.exists(energy):
+            return []
+        beside = (energy.removesuffix(".parquet") + ending for ending in ENERGY_BESIDE)
+        return [path for path in beside if not os.path.exists(path)]
 
     # --- tables and figures -----------------------------------------------------------------------
 
