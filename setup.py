@@ -37,7 +37,10 @@ def commit() -> str:
     if not (HERE / ".git").exists():
         return ""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
+    except OSError:  # git is not installed
+        return ""
     return done.stdout
 
 
@@ -45,11 +48,15 @@ class BuildWithProject(build_py):
     """Copies the project's files to scalewatt/project."""
 
     def run(self) -> None:
-        super().run()
         if self.editable_mode:
+            super().run()
             return
-        project = Path(self.build_lib) / "scalewatt" / "project"
-        shutil.rmtree(project, ignore_errors=True)  # of an earlier build
+        package = Path(self.build_lib) / "scalewatt"
+        shutil.rmtree(
+            package, ignore_errors=True
+        )  # of an earlier build, with modules that are gone
+        super().run()
+        project = package / "project"
         project.mkdir(parents=True)
         for name in FILES:
             shutil.copy2(HERE / name, project / name)

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.common.limited_calls import CallFailed, Limits, call_limited
+from scalewatt.common.limited_calls import CallFailed, Limits, call_limited, interrupt_call
 
 LIMITS = Limits(cpu_s=1, wall_s=60, memory_bytes=1 << 30)
 
@@ -53,6 +54,20 @@ def test_the_death_of_the_child_is_told_by_its_signal_or_its_last_words() -> Non
     with pytest.raises(CallFailed, match="exit code 3: gone"):
         call_limited(os.execv, sys.executable, [sys.executable, "-c", GONE], limits=LIMITS)
     assert pid()
+
+
+def test_a_call_of_another_thread_can_be_interrupted() -> None:
+    with ThreadPoolExecutor(1) as other:
+        before = pid()
+        waiting = other.submit(call_limited, time.sleep, 600, limits=LIMITS)
+        while not waiting.running():
+            time.sleep(0.01)
+        time.sleep(0.2)
+        interrupt_call()
+        with pytest.raises(CallFailed, match="SIGKILL"):
+            waiting.result(30)
+    interrupt_call()  # nobody waits: nothing ends
+    assert pid() == pid() != before
 
 
 GONE = "import sys; print('gone', file=sys.stderr); sys.exit(3)"

@@ -249,5 +249,9 @@ def test_a_projects_results_are_packed_and_read_elsewhere(workflow: Installed) -
     )
     workflow.done("scalewatt", "init", "other")
     other = workflow.folder / "other"
+    paper = (
+        "results/paper-simulated/tables/figure2.parquet"  # beside which the paper's values stand
+    )
+    workflow.done("snakemake", "--profile", "profiles/simulate", "-n", paper, folder=other)
     workflow.done("scalewatt", "import", str(study / "small.crate.zip"), folder=other)
     assert (other / "results" / "small-simulated" / "tables" / "runs.parquet").is_file()

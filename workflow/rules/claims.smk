@@ -5,8 +5,9 @@
 #   out  tables/claims.{parquet,csv,md,json}
 from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.provenance.versions import CLAIMS_TABLES
+from scalewatt.targets.result_set import CLAIMS_ENDINGS
 
-CLAIMS = multiext(f"{RESULTS}/tables/claims", ".csv", ".parquet", ".md", ".json")
+CLAIMS = multiext(f"{RESULTS}/tables/claims", *CLAIMS_ENDINGS)
 
 CLAIMS_DATA = [str(shipped(f"reference/{name}")) for name in CLAIMS_TABLES]
 

@@ -234,7 +234,9 @@ def _model(path: Path, name: str, declared: Any) -> KnownModel:
 def _check_name(path: Path, name: str) -> None:
     taken = schema("campaign")["$defs"]
     if not _is_name(name):
-        raise InputError(f"{path}: a model's file is named by lower-case letters and digits")
+        raise InputError(
+            f"{path}: model '{name}'; allowed: a name of lower-case letters and digits"
+        )
     if name in taken or name in PHASES:
         raise InputError(
             f"{path}: a model cannot be named '{name}': the campaign's schema has that word for "

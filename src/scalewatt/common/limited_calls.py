@@ -86,6 +86,11 @@ class _Child:
         except (OSError, EOFError) as error:
             raise CallFailed(self._reason(limits)) from error
 
+    def kill(self) -> None:
+        """Kill the process, where this one has started it; whoever waits for an answer gets none."""
+        if self.parent == os.getpid():
+            self._process.kill()
+
     def end(self, grace_s: float = 0.0) -> None:
         """End the process, where this one has started it."""
         self._socket.close()
@@ -143,6 +148,13 @@ def call_limited(function: Callable[..., _Result], *args: Any, limits: Limits) -
     if outcome == "failed":
         raise CallFailed(value)
     return value
+
+
+def interrupt_call() -> None:
+    """End the call that another thread waits for, if there is one: it raises CallFailed there."""
+    child = _child
+    if child is not None and _lock.locked():
+        child.kill()
 
 
 @atexit.register

@@ -1,8 +1,9 @@
 """Reading perun's HDF5 files, versions 0.3.2 to 1.0.0, by what is in them.
 
 What a series is follows from its unit and magnitude, never from the version (perun_sensor.py). A
-host is read when it is asked for, so that a file of any size needs the memory of one host. HDF5 may
-loop for ever over a damaged file, or end its process: a child process reads it (perun_content.py).
+host is read when it is asked for, and the next one ahead of it, so that a file of any size needs the
+memory of two hosts. HDF5 may loop for ever over a damaged file, or end its process: a child process
+reads it (perun_content.py).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.limited_calls import CallFailed, Limits, call_limited
+from scalewatt.common.limited_calls import CallFailed, Limits, call_limited, interrupt_call
 from scalewatt.recordings import perun_content
 from scalewatt.recordings.perun_layout import EXPECTED, RunInfo
 from scalewatt.recordings.series import Recording, SensorSeries
@@ -80,8 +81,10 @@ def open_perun_file(
             run_id=found.run_id,
             round_id=found.round_id,
         )
-    finally:
-        hosts.close()
+    except BaseException:
+        hosts.abandon()
+        raise
+    hosts.close()
 
 
 def keep_round(path: Path, part: tuple[str, str, str]) -> None:
@@ -141,12 +144,23 @@ class _Hosts(Mapping[str, tuple[SensorSeries, ...]]):
 
     def close(self) -> None:
         """Close the file."""
-        self._is_open = False
-        self._ahead.clear()
-        self._reader.shutdown(cancel_futures=True)
+        self._stop_reading()
         if self._fatal is None:
             with suppress(InputError):
                 _call(self._path, perun_content.close_round, self._key)
+
+    def abandon(self) -> None:
+        """Close the file at once: a host that is being read ahead may take minutes."""
+        if all(ahead.done() for ahead in self._ahead.values()):
+            self.close()
+        else:
+            interrupt_call()
+            self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        self._is_open = False
+        self._reader.shutdown(cancel_futures=True)
+        self._ahead.clear()
 
 
 def _call(path: Path | str, function: Callable[..., _Result], *args: Any) -> _Result:

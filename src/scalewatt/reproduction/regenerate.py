@@ -175,7 +175,8 @@ def _needed(results: Path, definition: dict[str, Any]) -> list[Path]:
 
 def _page(place: Remaking, stem: str, out: Path) -> None:
     """Draw the page of one run in the formats in which it is there."""
-    from scalewatt.figures.run_page import save_pages
+    from scalewatt.figures.draw_figure import SUFFIXES
+    from scalewatt.figures.run_page import PAGE_FORMATS, save_pages
     from scalewatt.results.figures.run_page_table import read_page
 
     configuration, repeat = stem.split("/")[-2:]
@@ -185,8 +186,8 @@ def _page(place: Remaking, stem: str, out: Path) -> None:
     place.needs([*(files.folder / name for name in names), *tables])
     reason = place.reasons.get((configuration, int(repeat)))
     page = read_page(place.results, configuration, int(repeat), reason)
-    stored = (place.results / stem).parent.glob(f"{repeat}.*")
-    save_pages([page], out, [path.suffix[1:] for path in stored])
+    there = [s[1:] for s in SUFFIXES if (place.results / f"{stem}{s}").exists()]
+    save_pages([page], out, there or PAGE_FORMATS)
 
 
 def _claims(place: Remaking, stem: str, out: Path) -> None:

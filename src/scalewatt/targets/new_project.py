@@ -13,7 +13,6 @@ COPIED = (
     "config.yaml",
     "campaigns",
     "docs",
-    "envs",
     "profiles/horeka",
     "profiles/local",
     "profiles/simulate",
@@ -39,7 +38,6 @@ and results are this folder's; the workflow is the installed scalewatt's.
 | `campaigns/` | campaigns: models, series, figures ([a first campaign](docs/first-campaign.md)) |
 | `config.yaml` | the paper's campaign ([docs/paper.md](docs/paper.md)) |
 | `profiles/` | one folder for each cluster ([your cluster](docs/your-cluster.md)) |
-| `envs/` | the lock and environments to measure with ([docs/environments.md](docs/environments.md)) |
 | `docs/` | [all documents](docs/index.md), as of the installed version |
 
 ```sh
@@ -54,7 +52,7 @@ IGNORED = "/results/\n/work/\n/data/\n/.snakemake/\n"
 
 
 def write_project(folder: Path) -> list[Path]:
-    """Write Snakefile, README, campaigns, profiles, docs and envs into a new folder; return what is in it.
+    """Write Snakefile, README, campaigns, profiles and docs into a new folder; return what is in it.
 
     InputError if the folder exists and is not empty, or cannot be made. Nothing is left half written.
     """

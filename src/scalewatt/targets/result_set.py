@@ -32,6 +32,7 @@ ENERGY_BESIDE = tuple(
     f".{name}.parquet" for name in ("epochs", "devices", "flags", "telemetry", "cross-checks")
 )
 """Endings of the files that are made with an energy."""
+CLAIMS_ENDINGS = (".csv", ".parquet", ".md", ".json")
 CARBON = "energy/{configuration}/{repeat}.carbon.parquet"
 TRACES = "traces/{configuration}/{repeat}.parquet"
 PAGE_FILES = (*ROW_FILES, TRACES)
@@ -150,7 +151,7 @@ class ResultSet:
         """
         if not self.campaign.has_papers_models:
             return []
-        return [f"{self.folder}/tables/claims{s}" for s in (".csv", ".parquet", ".md", ".json")]
+        return [f"{self.folder}/tables/claims{ending}" for ending in CLAIMS_ENDINGS]
 
     def table_files(self, name: str) -> list[str]:
         """Return the files of a table."""

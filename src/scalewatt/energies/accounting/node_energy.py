@@ -92,9 +92,10 @@ class KindEnergy:
         return sum(float(curve.between(*window)) for curve in self.curves)
 
     def intervals_j(self, intervals: StageIntervals) -> tuple[Floats, Floats, Floats]:
-        """Return what was recorded of each device in each interval, (devices, k), and both ends of it.
+        """Return the energy in J of each device in each interval, (devices, k), and both ends of it.
 
-        The ends are the same where nothing is estimated.
+        The ends are the same where nothing is estimated. Sums of them take it that the errors of all
+        devices and nodes have the same sign.
         """
         shape = len(self.series), intervals.start_s.size
         energies = np.array([intervals.energy_j(one) for one in self.curves]).reshape(shape)

@@ -83,10 +83,6 @@ class StageIntervals:
         sums = np.bincount(places, weights=values, minlength=len(names))
         return dict(zip(names, sums.tolist(), strict=True))
 
-    def by_epoch(self, values: Floats) -> dict[tuple[int | None, str], float]:
-        """Return the sums of one value an interval, by epoch and stage."""
-        return dict(zip(self.epochs, self.epoch_sums(values).tolist(), strict=True))
-
     @property
     def epochs(self) -> list[tuple[int | None, str]]:
         """Return the different epochs and stages of the intervals."""
