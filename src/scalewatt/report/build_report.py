@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +19,7 @@ from scalewatt.report.charts.vega_bundle import vega_script
 from scalewatt.report.claims_section import claims_of
 from scalewatt.report.data_quality_section import quality
 from scalewatt.report.html_tables import Grid, Part, csv_uri, templates
+from scalewatt.report.page_scripts import Script, script_of
 from scalewatt.report.pictures.small_screens import SmallScreen, small_screen
 from scalewatt.report.report_inputs import Results, read_results
 from scalewatt.report.report_request import Definition
@@ -64,18 +63,6 @@ class FigureEntry:
     """The chart's places as a table; None where they are too many."""
 
 
-@dataclass(frozen=True)
-class Script:
-    """A script of the page, and the hash by which the page's policy allows it."""
-
-    text: str
-
-    @property
-    def hash(self) -> str:
-        """Return its SHA-256 in base 64."""
-        return base64.b64encode(hashlib.sha256(self.text.encode()).digest()).decode()
-
-
 def write_report(results: Path, out: Path, definition: Definition) -> None:
     """Write a campaign's report to `out`, one HTML file without any reference outside itself.
 
@@ -106,7 +93,7 @@ def _scripts(has_charts: bool) -> list[Script]:
     """Return the page's scripts: its own, and where there are charts those that draw them."""
     vega = vega_script() if has_charts else None
     of_charts = [] if vega is None else [Script(vega), Script(_text("charts/charts.js"))]
-    return [Script(_text("page.js")), *of_charts]
+    return [script_of(_FOLDER / "page.js"), *of_charts]
 
 
 def _contents(results: Results, definition: Definition) -> dict[str, Any]:

@@ -82,15 +82,7 @@ for (const part of document.querySelectorAll(".grid")) {
   makeFilterable(table, part.querySelector(".bar"));
 }
 // What is wider than its place says so.
-function markWide() {
-  for (const part of document.querySelectorAll(".scroll")) {
-    part.classList.toggle("wide", part.scrollWidth > part.clientWidth + 1);
-  }
-}
-
 markWide();
-window.addEventListener("resize", markWide);
-document.addEventListener("toggle", markWide, true);
 for (const image of document.images) image.addEventListener("load", markWide);
 window.addEventListener("hashchange", unfoldTarget);
 window.addEventListener("beforeprint", () => {

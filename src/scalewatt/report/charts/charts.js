@@ -134,20 +134,22 @@
   }
 
   const shown = new Map();
-  async function show(part) {
+  let turn = Promise.resolve(); // one drawing after the other: none is begun while its chart is drawn
+  function show(part) {
     if (shown.has(part)) return;
-    const chart = new Chart(part);
-    shown.set(part, chart);
+    shown.set(part, new Chart(part));
     part.hidden = false;
-    const figure = part.closest("figure");
-    figure.classList.add("live");
-    try {
-      await chart.draw();
-    } catch (error) { // then the drawing stands
+    part.closest("figure").classList.add("live");
+    draw(part);
+  }
+
+  function draw(part) {
+    turn = turn.then(() => shown.get(part)?.draw()).catch((error) => { // then the drawing stands
+      shown.delete(part);
       part.hidden = true;
-      figure.classList.remove("live");
+      part.closest("figure").classList.remove("live");
       console.error(error);
-    }
+    });
   }
 
   const near = new IntersectionObserver((entries) => {
@@ -157,5 +159,5 @@
     });
   }, { rootMargin: "600px 0px" });
   document.querySelectorAll(".chart").forEach((part) => near.observe(part.closest("figure")));
-  dark.addEventListener("change", () => shown.forEach((chart) => chart.draw()));
+  dark.addEventListener("change", () => shown.forEach((_, part) => draw(part)));
 })();

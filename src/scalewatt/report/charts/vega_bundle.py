@@ -7,6 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from scalewatt import __version__
 from scalewatt.common.files import write_text
 
 _PACKAGE = "vl-convert-python"
@@ -17,13 +18,13 @@ _ENTRY = "window.vegaEmbed = vegaEmbed;"
 def vega_script() -> str | None:
     """Return the script, about 0.9 MB; None where vl-convert is not installed.
 
-    To bundle it takes some seconds: it is kept in the user's cache folder, by vl-convert's version.
+    To bundle it takes some seconds: it is kept in the user's cache folder, by both packages' versions.
     """
     try:
         import vl_convert
     except ImportError:
         return None
-    kept = _cache_folder() / f"vega-{version(_PACKAGE)}.js"
+    kept = _cache_folder() / f"vega-{version(_PACKAGE)}-{__version__}.js"
     if kept.is_file():
         return kept.read_text(encoding="utf-8")
     script = _inline(vl_convert.javascript_bundle(_ENTRY))

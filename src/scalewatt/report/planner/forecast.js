@@ -59,11 +59,15 @@ function doublingsApart(kind, load) {
 }
 
 const DEVIATES = new Map();
+const MOST_DEVIATES = 64; // configurations: those of some choices, each with its other n
 
 // Standard normal deviates of a configuration's time and energy, the same as in Python.
 function deviatesOf(seed, count) {
-  if (!DEVIATES.has(seed)) DEVIATES.set(seed, takeDeviates(normalDeviates(seed), count));
-  return DEVIATES.get(seed);
+  const found = DEVIATES.get(seed) ?? takeDeviates(normalDeviates(seed), count);
+  DEVIATES.delete(seed); // the last used comes last
+  DEVIATES.set(seed, found);
+  if (DEVIATES.size > MOST_DEVIATES) DEVIATES.delete(DEVIATES.keys().next().value);
+  return found;
 }
 
 // Samples of time in s, and of the energy in J by device kind, of one run of a configuration.
@@ -171,10 +175,11 @@ function refusalOf(training, choice) {
     );
   }
   if (gpus % training.gpus_per_replica) {
-    return `${training.gpus_per_replica} GPUs share a copy of the model; allowed: a multiple of it`;
+    return `${training.gpus_per_replica} GPUs share a copy of the model; allowed: a multiple of ${training.gpus_per_replica}`;
   }
   if (batch % training.gradient_accumulation_steps) {
-    return `a batch has ${training.gradient_accumulation_steps} passes of equal size; allowed: a multiple of it`;
+    const passes = training.gradient_accumulation_steps;
+    return `a batch has ${passes} passes of equal size; allowed: a multiple of ${passes}`;
   }
   if (samples < gpus) return `${samples} samples for ${gpus} GPUs; allowed: at least one per GPU`;
   return null;

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,10 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.report.html_tables import STYLE, templates
-from scalewatt.report.planner.planner_data import model_note, planner_data
+from scalewatt.report.page_scripts import script_of
+from scalewatt.report.planner.planner_data import planner_data
 from scalewatt.scaling.planning.forecast import Forecaster, forecaster_of
+from scalewatt.scaling.planning.plan_table import predicted_by
 
 PUBLISHED_MODEL = "reference/scaling_model.json"
 """The model that ships: it takes over where a cluster file names none."""
@@ -77,10 +77,12 @@ def site_of(
 
 
 def write_plan_page(out: Path, site: Site, limits: Limits) -> None:
-    """Write the page to `out`; InputError if a limit is no number above 0."""
+    """Write the page to `out`; InputError if a limit is no number above 0 and below 1e12."""
     for name, value in vars(limits).items():
         if value is not None and not 0 < value < 1e12:
-            raise InputError(f"--{name.replace('_', '-')}: {value:g}; expected a number above 0")
+            raise InputError(
+                f"--{name.replace('_', '-')}: {value:g}; expected a number above 0 and below 1e12"
+            )
     devices = known_devices(site.cluster)
     data = planner_data(site.forecaster, site.campaign, site.cluster, devices, site.max_gpus)
     data["limits"] = vars(limits)
@@ -89,7 +91,7 @@ def write_plan_page(out: Path, site: Site, limits: Limits) -> None:
 
 def _sources(site: Site) -> list[str]:
     """Return in sentences what the page rests on."""
-    found = [model_note(site.forecaster)]
+    found = [predicted_by(site.forecaster.model)]
     if site.published:
         where = (
             f"The cluster file of {site.cluster.name}"
@@ -105,7 +107,7 @@ def _sources(site: Site) -> list[str]:
 
 
 def _page(data: Mapping[str, Any], sources: list[str]) -> str:
-    script = "\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    script = script_of(*(_FOLDER / name for name in _SCRIPTS))
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return (
         templates(_FOLDER)
@@ -119,6 +121,12 @@ def _page(data: Mapping[str, Any], sources: list[str]) -> str:
             style=STYLE.read_text(encoding="utf-8")
             + (_FOLDER / "planner.css").read_text(encoding="utf-8"),
             script=script,
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            span=_span,
         )
     )
+
+
+def _span(values: Iterable[float]) -> str:
+    """Return the least and the largest of some numbers; one of them where they are the same."""
+    ends = sorted(values)
+    return "–".join(dict.fromkeys(f"{one:g}" for one in (ends[0], ends[-1])))

@@ -3,6 +3,7 @@
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const MISSING = "–";
+const INTERVAL = `${Math.round(100 * (DATA.rules.interval[1] - DATA.rules.interval[0]))}\u00a0%`;
 const FORM_NUMBERS = [
   ...["gpus", "local_batch_size", "epochs", "samples"],
   ...["deadline_h", "budget_kwh", "pue", "price_per_kwh", "carbon_g_per_kwh"],
@@ -118,9 +119,8 @@ function wrongNumber() {
     const value = numberOf(name);
     if (value === null) continue;
     if (name === "pue" && value < 1) return [input, `${label}: ${value}; expected a number from 1`];
-    if (value < 0 || (value === 0 && name.match(/deadline|budget/))) {
-      return [input, `${label}: ${value}; expected a number above 0`];
-    }
+    if (value === 0 && name.match(/deadline|budget/)) return [input, `${label}: 0; expected a number above 0`];
+    if (value < 0) return [input, `${label}: ${value}; expected no negative number`];
   }
   return null;
 }
@@ -148,7 +148,7 @@ function showFacts(found) {
       const part = document.createElement("div");
       part.dataset.of = name;
       part.append(made("dt", words), made("dd", one ? `${short(one.median)} ${unit}`.trim() : MISSING));
-      if (one) part.append(made("dd", `${`${interval(one)} ${unit}`.trim()}, nominal 90\u00a0%`, "note"));
+      if (one) part.append(made("dd", `${`${interval(one)} ${unit}`.trim()}, nominal ${INTERVAL}`, "note"));
       return part;
     }),
   );
@@ -188,13 +188,16 @@ function showRefusal(words) {
 
 // --- other n -------------------------------------------------------------------------------------
 
-// Numbers of GPUs to compare: doublings that the device takes, up to four times the calibrated, and the chosen.
+// Numbers of GPUs to compare: doublings of one GPU, of a copy of the model and of a node that the device takes,
+// up to four times the calibrated, and the chosen.
 function otherGpus(training, choice) {
   const kind = DATA.kinds[training.kind];
   const largest = Math.max(...kind.points.map(([gpus]) => gpus));
   const most = Math.min(training.max_gpus ?? Infinity, DATA.rules.far * largest);
   const found = [choice.gpus];
-  for (let gpus = 1; gpus <= most; gpus *= 2) found.push(gpus);
+  for (const first of [1, training.gpus_per_replica, training.gpus_per_node]) {
+    for (let gpus = first; gpus <= most; gpus *= 2) found.push(gpus);
+  }
   return distinct(found)
     .sort((one, other) => one - other)
     .filter((gpus) => refusalOf(training, { ...choice, gpus }) === null);
@@ -269,7 +272,7 @@ function showRecommended(byGpus, choice) {
     if (limit === null) continue;
     const found = recommended(byGpus, limited, limit);
     const by = found.least === "gpu_hours" ? " (by GPU hours: no energy is known)" : "";
-    const known = `${found.sure ?? "none"} with 95 % probability, ${found.likely} by the median`;
+    const known = `${found.sure ?? "none"} with ${percent(DATA.rules.sure)} probability, ${found.likely} by the median`;
     const none = found.reason === null ? "none" : `not known, as ${found.reason}`;
     lines.push(`Within ${limit} ${unit}, ${best}${by}: ${found.likely === null ? none : known}.`);
   }
@@ -306,12 +309,6 @@ function update() {
   showRecommended(byGpus, choice);
   remember(choice);
   markWide();
-}
-
-function markWide() {
-  for (const part of document.querySelectorAll(".scroll")) {
-    part.classList.toggle("wide", part.scrollWidth > part.clientWidth + 1);
-  }
 }
 
 // What the page begins with for a training.
@@ -372,6 +369,5 @@ element("reset").addEventListener("click", () => {
   begin();
 });
 for (const name of FORM_NUMBERS) element(name).addEventListener("input", update);
-window.addEventListener("resize", markWide);
 element("planner").hidden = false;
 begin();

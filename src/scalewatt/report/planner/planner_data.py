@@ -25,7 +25,7 @@ from scalewatt.scaling.model.cost_terms import load_of_spec
 from scalewatt.scaling.model.kind_model import DEVIATIONS, KindModel
 from scalewatt.scaling.model.posterior import Draws
 from scalewatt.scaling.model.predict import FAR, INTERVAL, NEAR, TOTAL, UNSEEN
-from scalewatt.scaling.model.scores import NOMINAL, stated_error
+from scalewatt.scaling.model.scores import stated_error
 from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
 from scalewatt.scaling.planning.forecast import SEED, Forecaster
 from scalewatt.scaling.planning.recommend import SURE
@@ -86,9 +86,9 @@ def planner_data(
             kinds[model.kind] = model
             trainings.append(_of_kind(model, len(kinds) - 1, devices.get(model.kind.device)))
     described = [_kind(one, forecaster) for one in kinds.values()]
-    # The page begins with the first: with one that was calibrated.
     if max_gpus is not None:
         trainings = [_up_to(one, max_gpus) for one in trainings]
+    # The page begins with the first: with one that was calibrated.
     trainings.sort(key=lambda one: (one.kind is None, bool(described[one.kind or 0]["assumed"])))
     return {
         "campaign": None if campaign is None else campaign.name,
@@ -206,7 +206,11 @@ def _machine(device: Device | None, key: str, gpus_per_node: int) -> dict[str, A
 def _up_to(training: Training, max_gpus: int) -> Training:
     """Return a training with no larger n: neither to choose nor to begin with."""
     most = min(max_gpus, training.max_gpus or max_gpus)
-    return replace(training, max_gpus=most, gpus=min(training.gpus, most))
+    part = training.gpus_per_replica
+    if most > training.gpus_per_node:
+        part = math.lcm(part, training.gpus_per_node)
+    first = min(training.gpus, max(part, most - most % part))
+    return replace(training, max_gpus=most, gpus=first)
 
 
 def _settings(kind: Kind) -> str:
@@ -301,15 +305,3 @@ def _tail(one: Configuration) -> tuple[str, str] | None:
     later = [name for name in (*one.settings, "protocol") if name > "epochs"]
     place = min((tail.find(f"-{name}") for name in later if f"-{name}" in tail), default=len(tail))
     return tail[:place], tail[place:] + point
-
-
-# --- sentences ------------------------------------------------------------------------------------
-
-
-def model_note(forecaster: Forecaster) -> str:
-    """Return which scaling model predicts, and what is not in its numbers."""
-    model = forecaster.model
-    return (
-        f"Predicted by the scaling model {model.name} (calibrated on {', '.join(model.sources)}): medians "
-        f"and {NOMINAL} intervals. Waiting in a queue and preparing data are not in it."
-    )

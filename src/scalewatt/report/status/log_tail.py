@@ -24,6 +24,8 @@ def last_lines(log: Path, lines: int = LINES) -> list[str]:
     """
     try:
         text = plain_tail(log, _BYTES)
+        if log.stat().st_size > _BYTES:
+            text = _from_next_line(text)
     except (OSError, ValueError) as error:
         return [f"(cannot be read: {getattr(error, 'strerror', None) or error})"]
     rows = _COLOUR.sub("", text).replace("\r\n", "\n").split("\n")
@@ -31,6 +33,11 @@ def last_lines(log: Path, lines: int = LINES) -> list[str]:
     secret = lines_with_keys("\n".join(shown))
     safe = [_HIDDEN if n in secret else _cut(printable(row)) for n, row in enumerate(shown, 1)]
     return [row for row in safe if row.strip()][-lines:]
+
+
+def _from_next_line(text: str) -> str:
+    """Return a text from its second line on: what is left of a key whose begin is cut off looks like none."""
+    return "".join(re.split(r"[\r\n]", text, maxsplit=1)[1:])
 
 
 def _cut(row: str) -> str:

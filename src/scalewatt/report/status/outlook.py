@@ -71,10 +71,10 @@ def outlook(status: CampaignStatus, forecaster: Forecaster | None) -> Outlook:
     order = sorted(range(len(left)), key=lambda place: left[place].state.state != "running")
     ends_s = status.asked_s + _length_s([known[place].seconds for place in order], lanes)
     how = "one after the other" if lanes == 1 else f"{lanes} at a time, as now"
-    basis = (
-        f"Running trainings by their pace, the others by the scaling model, {how}; waiting in a queue is not "
-        f"in it{apart}."
-    )
+    by = "By the pace of the running trainings"
+    if any(run.ends_s is None for run in left):
+        by = "Running trainings by their pace, the others by the scaling model"
+    basis = f"{by}, {how}; waiting in a queue is not in it{apart}."
     return Outlook(ends_s, basis, kwh)
 
 

@@ -38,7 +38,7 @@ function showAge() {
   const age = Math.max(0, Date.now() / 1000 - WRITTEN_S);
   document.getElementById("age").textContent = `, ${duration(age)} ago`;
   const stale = document.getElementById("stale");
-  const isLate = age > LATE * EVERY_S + 10;
+  const isLate = !kept().paused && age > LATE * EVERY_S + 10;
   if (isLate === stale.hidden) {
     stale.hidden = !isLate;
     stale.textContent = isLate
@@ -74,22 +74,15 @@ function showPause() {
   button.setAttribute("aria-pressed", paused);
 }
 
-function markWide() {
-  for (const part of document.querySelectorAll(".scroll")) {
-    part.classList.toggle("wide", part.scrollWidth > part.clientWidth + 1);
-  }
-}
-
 restore();
 markWide();
-window.addEventListener("resize", markWide);
-document.addEventListener("toggle", markWide, true);
 if (EVERY_S > 0) {
   showPause();
   showAge();
   document.getElementById("pause").addEventListener("click", () => {
     keep({ paused: !kept().paused });
     showPause();
+    showAge();
   });
   setInterval(showAge, 1000);
   setInterval(reload, 1000 * Math.max(1, EVERY_S));

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from typing import Any
 from scalewatt import __version__
 from scalewatt.common.untrusted_text import printable
 from scalewatt.report.html_tables import STYLE, templates
+from scalewatt.report.page_scripts import script_of
 from scalewatt.report.status.log_tail import last_lines
 from scalewatt.report.status.outlook import Outlook
 from scalewatt.results.text.number_format import MISSING, number
@@ -66,7 +65,6 @@ class Share:
 
 def status_page(status: CampaignStatus, expected: Outlook, writing: Writing) -> str:
     """Return the page; every text of names, reasons and logs is escaped."""
-    script = (_FOLDER / "status.js").read_text(encoding="utf-8")
     states = [state for state in STATES if status.counts()[state]]
     running = [run for run in status.runs if run.state.state == "running"]
     return (
@@ -94,8 +92,7 @@ def status_page(status: CampaignStatus, expected: Outlook, writing: Writing) -> 
             version=__version__,
             style=STYLE.read_text(encoding="utf-8")
             + (_FOLDER / "status.css").read_text(encoding="utf-8"),
-            script=script,
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            script=script_of(_FOLDER / "status.js"),
         )
     )
 

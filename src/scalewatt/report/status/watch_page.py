@@ -50,10 +50,11 @@ def follow_campaign(
         print(f"{out}: written")
         return
     status = campaign_status(found, cluster, *folders)
-    write_text(out, _page(status, forecaster, _writing(status, every_s)))
-    print(f"{out}: written every {every_s:g} s until all runs are done, or Ctrl-C", flush=True)
     with _stoppable():
         try:
+            write_text(out, _page(status, forecaster, _writing(status, every_s)))
+            until = "until all runs are done, or Ctrl-C"
+            print(f"{out}: written every {every_s:g} s {until}", flush=True)
             is_written = True
             while not (_is_finished(status) and is_written):
                 time.sleep(every_s)
@@ -61,7 +62,8 @@ def follow_campaign(
                 is_written = _write_again(out, _page(status, forecaster, _writing(status, every_s)))
         except BaseException as error:
             ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
-            write_text(out, _page(status, forecaster, Writing(ended=ended)))
+            if out.exists():
+                _write_again(out, _page(status, forecaster, Writing(ended=ended)))
             raise
     print(f"{out}: {FINISHED}; it is no longer written")
 

@@ -44,6 +44,7 @@ from scalewatt.scaling.planning.plan import (
     plan_sha256,
     stated,
 )
+from scalewatt.scaling.planning.plan_numbers import short
 from scalewatt.scaling.planning.recommend import Recommendation, recommendations
 from scalewatt.scaling.planning.start_time import Request, StartTimes, start_times
 
@@ -243,6 +244,14 @@ def _frame(rows: Iterable[Row], schema: pa.Schema) -> pd.DataFrame:
     return frame_of([{**dict.fromkeys(schema.names), **row} for row in rows], schema)
 
 
+def predicted_by(model: ScalingModel, more: str = "") -> str:
+    """Return which scaling model predicts, and what is not in its numbers; `more`: of its sources."""
+    return (
+        f"Predicted by the scaling model {model.name} (calibrated on {', '.join(model.sources)}{more}): "
+        f"medians and {NOMINAL} intervals. Waiting in a queue and preparing data are not in it."
+    )
+
+
 def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
     """Return what the numbers rest on, and what is not in them."""
     model = planner.forecaster.model
@@ -250,9 +259,7 @@ def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
     origin = f", energies {' and '.join(origins)}" if origins else ""
     notes = [
         *(f"{one}." for one in planner.campaign.left_out),
-        f"Predicted by the scaling model {model.name} (calibrated on {', '.join(model.sources)}"
-        f"{origin}): medians and {NOMINAL} intervals. Waiting in a queue and preparing data are not "
-        "in it.",
+        predicted_by(model, origin),
     ]
     specs = {
         run.configuration.id: run_spec(planner.campaign, run.configuration.id, 1)
@@ -288,7 +295,7 @@ def _of_whole_nodes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
         return []
     return [
         "GPU hours are n times the run time. Each run has its nodes for itself: where whole nodes are "
-        f"billed, they are {held_h:.0f} GPUh in all."
+        f"billed, they are {short(held_h)} GPUh in all."
     ]
 
 
