@@ -163,6 +163,13 @@ def test_of_a_huge_log_only_the_end_is_read(tmp_path: Path) -> None:
     assert found[-1] == "the end" and found[-2].endswith("x…") and len(found[-2]) == 500
 
 
+def test_a_line_whose_begin_is_cut_off_is_not_shown(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    key = "hf_" + "aB3" * 12
+    log.write_text(f"begin\n{'x' * 99}{key}{' y' * (16 * 1024 - 10)}\nthe end\n")
+    assert last_lines(log) == ["the end"], "the end of a key looks like none"
+
+
 def test_a_log_that_is_none_gives_the_reason(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert last_lines(tmp_path / "pipe") == ["(cannot be read: it is no plain file)"]
@@ -286,6 +293,16 @@ def test_where_all_that_is_left_runs_the_pace_tells_the_end() -> None:
     assert outlook(status, None) == Outlook(
         NOW_S + 50, "By the pace of the running trainings.", None
     )
+
+
+def test_a_failed_run_beside_running_ones_needs_no_scaling_model_and_none_is_named() -> None:
+    campaign = small({"a": {**KNOWN, "gpus": [4], "repeats": 2}})
+    (id_,) = campaign.configurations
+    running = {**state("running"), "ends_s": NOW_S + 50}
+    status = campaign_status_of(campaign, **{f"{id_}/1": state("failed"), f"{id_}/2": running})
+    found = outlook(replace(status), None)
+    assert "By the pace of the running trainings" in found.basis
+    assert "scaling model" not in found.basis
 
 
 def test_what_cannot_be_predicted_leaves_the_end_unknown_with_the_reason() -> None:

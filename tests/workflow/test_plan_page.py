@@ -391,6 +391,24 @@ def test_what_cannot_be_is_named_beside_the_form_and_no_number_stays(page: Brows
     assert page.evaluate("document.getElementById('refusal').hidden")
 
 
+def test_nodes_of_six_gpus_are_compared_by_whole_nodes_and_the_page_begins_with_what_fits(
+    tmp_path: Path,
+) -> None:
+    cluster = unlimited()
+    devices = {n: replace(one, gpus_per_node=6) for n, one in cluster.devices.items()}
+    cluster = replace(cluster, devices=devices)
+    forecaster = Forecaster(read_model(PROJECT / "reference/scaling_model.json"))
+    write_plan_page(tmp_path / "plan.html", Site(forecaster, cluster, max_gpus=40), Limits())
+    (tmp_path / "profile").mkdir()
+    with headless(tmp_path / "profile") as page:
+        page.open((tmp_path / "plan.html").as_uri())
+        assert page.evaluate("document.getElementById('refusal').hidden")
+        assert page.evaluate("DATA.trainings.map(one => one.gpus % 6)").count(0) > 0
+        choice = "{...choiceOf(), gpus: 6}"
+        others = page.evaluate(f"otherGpus(DATA.trainings[0], {choice})")
+        assert others == [1, 2, 4, 6, 12, 24]
+
+
 def test_far_from_what_was_calibrated_the_page_says_so(page: Browser) -> None:
     begin(page)
     put(page, "gpus", 2048)

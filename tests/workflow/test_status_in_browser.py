@@ -156,3 +156,5 @@ def test_a_page_whose_writer_is_gone_says_so(made: Made, tmp_path: Path) -> None
         said = page.evaluate("document.getElementById('stale').textContent")
         assert "the command that writes it may have ended" in said
         assert page.evaluate("document.getElementById('age').textContent") == ", 60 min ago"
+        page.evaluate("document.getElementById('pause').click()")
+        assert page.evaluate("document.getElementById('stale').hidden"), "paused: old as it should"

@@ -119,7 +119,8 @@ function wrongNumber() {
     const value = numberOf(name);
     if (value === null) continue;
     if (name === "pue" && value < 1) return [input, `${label}: ${value}; expected a number from 1`];
-    if (value === 0 && name.match(/deadline|budget/)) return [input, `${label}: 0; expected a number above 0`];
+    const isLimit = name.match(/deadline|budget/);
+    if (isLimit && value <= 0) return [input, `${label}: ${value}; expected a number above 0`];
     if (value < 0) return [input, `${label}: ${value}; expected no negative number`];
   }
   return null;

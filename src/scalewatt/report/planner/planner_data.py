@@ -206,11 +206,10 @@ def _machine(device: Device | None, key: str, gpus_per_node: int) -> dict[str, A
 def _up_to(training: Training, max_gpus: int) -> Training:
     """Return a training with no larger n: neither to choose nor to begin with."""
     most = min(max_gpus, training.max_gpus or max_gpus)
-    part = training.gpus_per_replica
-    if most > training.gpus_per_node:
-        part = math.lcm(part, training.gpus_per_node)
-    first = min(training.gpus, max(part, most - most % part))
-    return replace(training, max_gpus=most, gpus=first)
+    first, step = min(training.gpus, most), training.gpus_per_replica
+    if first > training.gpus_per_node:
+        step = math.lcm(step, training.gpus_per_node)
+    return replace(training, max_gpus=most, gpus=max(step, first - first % step))
 
 
 def _settings(kind: Kind) -> str:
