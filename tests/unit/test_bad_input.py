@@ -40,14 +40,14 @@ def test_a_campaign_is_refused_for(edits: Edits, words: list[str], refused: Refu
 def test_two_series_must_not_disagree_on_the_validation_set_of_one_configuration(
     refused: Refused,
 ) -> None:
-    # Both take 121 training samples at one GPU, but 97 and 98 for validation.
+    # Both take 122 training samples at one GPU, but 63 and 64 for validation.
     edits = {
-        **series("resnet50-scaled-lbs16", gpus=[1], dataset_fraction="121/448"),
-        **series("resnet50-full-gbs16", gpus=[1], dataset_fraction="49/180"),
+        **series("resnet50-scaled-lbs16", gpus=[1], dataset_fraction="122/384"),
+        **series("resnet50-full-gbs16", gpus=[1], dataset_fraction="8/25"),
         ("figures",): {},
     }
     message = refused.campaign(edits)
-    for word in ("resnet50-full-gbs16", "resnet50-scaled-lbs16", "lbs0016-s0000121"):
+    for word in ("resnet50-full-gbs16", "resnet50-scaled-lbs16", "lbs0016-s0000122"):
         assert word in message
 
 
@@ -59,7 +59,7 @@ def test_a_whole_dataset_may_be_written_with_a_decimal_point() -> None:
 def test_a_last_batch_of_one_larger_image_is_accepted() -> None:
     name = "resnet50-full-lbs16"
     settings = {("series", name, "settings"): {"image_size": 64}}
-    campaign = demo({**settings, **series(name, local_batch_size=447)})
+    campaign = demo({**settings, **series(name, local_batch_size=383)})
     assert campaign.configurations[campaign.series[name].points[1]].updates_per_epoch == 2
 
 

@@ -395,8 +395,8 @@ def test_a_figures_definition_has_its_series_in_the_order_of_the_legend() -> Non
     assert definition["series"][1]["batch_rule"] == "constant GBS"
     assert [p["gpus"] for p in first["points"]] == [1, 2, 4]
     quarter = first["points"][0]
-    assert (quarter["dataset_samples"], quarter["samples_per_gpu"]) == (112, 112)
-    assert (quarter["updates_per_epoch"], quarter["updates"]) == (7, 35)
+    assert (quarter["dataset_samples"], quarter["samples_per_gpu"]) == (96, 96)
+    assert (quarter["updates_per_epoch"], quarter["updates"]) == (6, 30)
 
 
 @pytest.mark.parametrize("rule", ["1", "1/1", "1/4"])

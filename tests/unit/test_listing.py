@@ -60,7 +60,7 @@ def test_the_table_has_one_line_per_configuration() -> None:
     body = lines[1 : 1 + len(campaign.configurations)]
     assert [line.split()[0] for line in body] == list(campaign.configurations)
     row = next(line for line in body if line.startswith("resnet50-local-n002-lbs0016-full"))
-    assert row.split()[1:9] == ["1", "2", "1", "16", "32", "448", "5", str(5 * 14)]
+    assert row.split()[1:9] == ["1", "2", "1", "16", "32", "384", "5", str(5 * 12)]
     assert row.endswith("  resnet50-full-lbs16, resnet50-full-gbs32")
 
 

@@ -41,7 +41,7 @@ and results are this folder's; the workflow is the installed scalewatt's.
 | `docs/` | [all documents](docs/index.md), as of the installed version |
 
 ```sh
-snakemake --profile profiles/local all       # the demo, on this machine, about 10 minutes
+snakemake --profile profiles/local all       # the demo, on this machine, about 8 minutes
 scalewatt campaign campaigns/demo.yaml       # print and check a campaign
 scalewatt doctor                             # what this machine can measure
 ```
