@@ -11,6 +11,7 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, with_ending
+from scalewatt.common.forks import beside
 
 MODULES = {
     "figure1": "figure1",
@@ -71,16 +72,25 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     from scalewatt.figures.output.save_figure import save
     from scalewatt.figures.output.small_print import without_small_print, write_captions
 
-    drawing = module.draw(frame)
-    sentences = drawing.sentences
-    paths = save(drawing if options(frame).small_print else without_small_print(drawing), stem)
-    csv_path = with_ending(stem, ".csv")
-    points = module.plotted(frame)
-    with atomic_path(csv_path) as temporary:
-        pc.write_csv(to_table(points, getattr(module, "PLOTTED", SCHEMAS[name])), temporary)
-    captions = write_captions(sentences, stem)
+    with beside(_save_stacked, name, frame, stem) as stacked:
+        drawing = module.draw(frame)
+        sentences = drawing.sentences
+        paths = save(drawing if options(frame).small_print else without_small_print(drawing), stem)
+        csv_path = with_ending(stem, ".csv")
+        points = module.plotted(frame)
+        with atomic_path(csv_path) as temporary:
+            pc.write_csv(to_table(points, getattr(module, "PLOTTED", SCHEMAS[name])), temporary)
+        captions = write_captions(sentences, stem)
+        return [*paths, csv_path, *captions, *stacked.result()]
+
+
+def _save_stacked(name: str, frame: Any, stem: Path) -> list[Path]:
+    from scalewatt.figures.output.save_figure import save
+    from scalewatt.figures.output.small_print import without_small_print
+
+    module: Any = import_module(f"scalewatt.{module_of(name)}")
     stacked = without_small_print(module.draw(_for_a_phone(frame)))
-    return [*paths, csv_path, *captions, *save(stacked, with_ending(stem, ".stacked"), ["svg"])]
+    return save(stacked, with_ending(stem, ".stacked"), ["svg"])
 
 
 def _for_a_phone(frame: Any) -> Any:

@@ -97,6 +97,7 @@ def run_parts(files: Iterable[RunFiles], idle: Path | None) -> pd.DataFrame:
     for one in files:
         device, energy = _totals(one)
         known = energy.total_j is not None
+        origins = {kind: energy.origin_of(kind) for kind in energy.scope}
         rows += [
             {
                 "configuration": one.configuration,
@@ -108,9 +109,9 @@ def run_parts(files: Iterable[RunFiles], idle: Path | None) -> pd.DataFrame:
                     for name in ("energy_j", *BOUNDS, "discarded_j")
                 },
                 "device_s": row["duration_s"] * (row["devices"] or 0) if known else None,
-                "energy_origin": energy.origin_of(kind),
+                "energy_origin": origins[kind],
             }
-            for kind in energy.scope
+            for kind in origins
             for row in energy.of_kind(kind)
         ]
     parts = frame_of(rows, _PART)

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.campaign.run_spec import read_spec
+from scalewatt.common.forks import mapped
 from scalewatt.energies.accounting.energy_schema import BOUNDS, EPOCHS_SCHEMA
 from scalewatt.energies.accounting.totals import EnergyTotals, known_sum, with_bounds
 from scalewatt.recordings.series import J_PER_KWH
@@ -52,12 +53,15 @@ def learning(
     rows: list[Row] = []
     repeats = counted_repeats(definition)
     chosen = lines_of(definition["series"], configurations).drop_duplicates("configuration")
-    for own in records(chosen):
-        copied = ("series", "label", *COPIED, "metric_name", "metric_goal")
-        head = {"figure": definition["figure"], **{name: own[name] for name in copied}}
-        for repeat in repeats[own["configuration"]]:
-            files = RunFiles(results, own["configuration"], repeat)
-            rows += [head | {"repeat": repeat} | epoch for epoch in run_epochs(files)]
+    copied = ("series", "label", *COPIED, "metric_name", "metric_goal")
+    heads = [
+        {"figure": definition["figure"], "repeat": repeat, **{name: own[name] for name in copied}}
+        for own in records(chosen)
+        for repeat in repeats[own["configuration"]]
+    ]
+    files = [RunFiles(results, head["configuration"], head["repeat"]) for head in heads]
+    for head, epochs in zip(heads, mapped(run_epochs, files), strict=True):
+        rows += [head | epoch for epoch in epochs]
     return frame_of(rows, LEARNING)
 
 
