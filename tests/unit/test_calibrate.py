@@ -271,6 +271,7 @@ def test_without_specs_every_prediction_names_the_assumption(tmp_path: Path) -> 
     assert assumed in " ".join(Forecaster(read_model(out)).warnings(spec))
 
 
+@pytest.mark.long
 def test_energies_by_device_kind_make_a_model_of_each(tmp_path: Path) -> None:
     def parts(rows: list[Row]) -> None:
         for row in rows:
@@ -319,6 +320,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return out, said
 
 
+@pytest.mark.long
 def test_a_model_is_written_with_its_points_its_validation_and_its_origin(
     written: tuple[Path, str],
 ) -> None:
@@ -333,6 +335,7 @@ def test_a_model_is_written_with_its_points_its_validation_and_its_origin(
             assert 0 <= term["low"] <= term["median"] <= term["high"] and term["unit"]
 
 
+@pytest.mark.long
 def test_the_command_prints_the_errors_beside_those_of_the_simple_rules(
     written: tuple[Path, str],
 ) -> None:
@@ -344,6 +347,7 @@ def test_the_command_prints_the_errors_beside_those_of_the_simple_rules(
     assert f"{written[0]}: written" in said
 
 
+@pytest.mark.long
 def test_a_model_that_is_read_predicts_as_the_one_that_was_written(
     written: tuple[Path, str],
 ) -> None:
@@ -354,6 +358,7 @@ def test_a_model_that_is_read_predicts_as_the_one_that_was_written(
     assert found == pytest.approx([point.runtime_s for point in one.points], rel=0.2)
 
 
+@pytest.mark.long
 def test_the_file_has_its_provenance(written: tuple[Path, str]) -> None:
     content = json.loads(written[0].read_text())
     said = content["provenance"]
@@ -402,6 +407,7 @@ def _negative(kind: Row, draws: Row) -> None:
     draws["time"][0][0] = -1.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "damage",
     [_foo, _fewer, _knee, _no_points, _no_load, _device, _energy_term, _no_draws, _negative],

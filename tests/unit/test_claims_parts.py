@@ -64,6 +64,7 @@ def test_the_lowest_of_five_efficiencies_contradicts_only_where_it_is_rare_among
     assert far.verdict == CONTRADICTED and "to 32) is 0.8907" in far.detail
 
 
+@pytest.mark.long
 def test_five_efficiencies_on_the_bound_are_contradicted_as_seldom_as_stated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -261,12 +261,12 @@ def test_the_overview_is_of_the_campaign_alone(tmp_path: Path) -> None:
     assert len(rows) == 3 + 2 + 3 + 2
     scaled = rows["resnet50-scaled-lbs16", 2]
     assert (scaled["dataset_rule"], scaled["batch_rule"]) == ("scaled", "constant LBS")
-    assert (scaled["dataset_samples"], scaled["samples_per_gpu"]) == (224, 112)
+    assert (scaled["dataset_samples"], scaled["samples_per_gpu"]) == (192, 96)
     fixed = rows["resnet50-full-gbs16", 2]
     assert (fixed["dataset_rule"], fixed["batch_rule"]) == ("fixed", "constant GBS")
     assert (fixed["local_batch_size"], fixed["global_batch_size"]) == (8, 16)
-    # 224 samples a rank in batches of 8: 28 updates an epoch, 5 epochs
-    assert (fixed["updates_per_epoch"], fixed["updates"]) == (28, 140)
+    # 192 samples a rank in batches of 8: 24 updates an epoch, 5 epochs
+    assert (fixed["updates_per_epoch"], fixed["updates"]) == (24, 120)
 
 
 def test_along_the_overviews_rules_updates_do_what_the_paper_says() -> None:

@@ -105,6 +105,7 @@ def test_more_values_than_any_campaign_has_are_refused(
         read_yaml(path)
 
 
+@pytest.mark.long
 def test_10000_registered_runs_can_be_read(tmp_path: Path) -> None:
     points = [
         {"gpus": n, "nodes": 1, "local_batch_size": 32, "dataset_samples": 1_281_167, "epochs": 90}

@@ -177,6 +177,7 @@ def with_products(network: nn.Module) -> nn.Module:
     return candidates.with_products(network, rows, columns)
 
 
+@pytest.mark.long
 def test_the_plain_loop_has_the_losses_of_ours(alone: None, tmp_path: Path) -> None:
     settings = {"precision": "fp32", "image_size": 32}
     spec = resnet50_spec(4, 64, "corrected", settings)

@@ -276,6 +276,7 @@ energy("gpu.csv", stage="stages.csv")
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_mypy_checks_a_script_that_uses_the_functions(tmp_path: Path) -> None:
     script = tmp_path / "script.py"

@@ -32,6 +32,7 @@ def set_per_job(workspace: Workspace, folder: Path, years: int) -> None:
     path.write_text(yaml.safe_dump(content))
 
 
+@pytest.mark.long
 def test_jobs_have_as_many_years_as_the_cluster_file_says_and_what_is_done_stays(
     tmp_path: Path,
 ) -> None:

@@ -88,6 +88,7 @@ def test_the_report_of_a_finished_campaign_works_by_itself(
         )
 
 
+@pytest.mark.long
 def test_the_report_of_the_papers_size_works_by_itself(browser: Browser) -> None:
     looked_at(browser)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, with_ending
-from scalewatt.common.forks import beside
+from scalewatt.common.processes import beside
 
 MODULES = {
     "figure1": "figure1",

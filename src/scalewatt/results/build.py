@@ -11,7 +11,7 @@ from scalewatt.campaign.campaign_types import SAME, VARIED
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
-from scalewatt.common.forks import mapped
+from scalewatt.common.processes import mapped
 from scalewatt.common.schema_validation import check, schema
 from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.results.figures import variants_table

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.common.forks import mapped
+from scalewatt.common.processes import mapped
 from scalewatt.energies.accounting.energy_schema import BOUNDS, EPOCHS_SCHEMA
 from scalewatt.energies.accounting.totals import EnergyTotals, known_sum, with_bounds
 from scalewatt.recordings.series import J_PER_KWH

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.forks import beside, mapped
+from scalewatt.common.processes import beside, mapped
 
 
 def squared(number: int) -> tuple[int, int]:
