@@ -52,9 +52,8 @@ class BuildWithProject(build_py):
             super().run()
             return
         package = Path(self.build_lib) / "scalewatt"
-        shutil.rmtree(
-            package, ignore_errors=True
-        )  # of an earlier build, with modules that are gone
+        # That of an earlier build has modules that are gone.
+        shutil.rmtree(package, ignore_errors=True)
         super().run()
         project = package / "project"
         project.mkdir(parents=True)

@@ -6,12 +6,13 @@ import ctypes
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ProcessPoolExecutor
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -108,12 +109,20 @@ def mapped(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
     processes = min(_MOST, len(os.sched_getaffinity(0)), len(items) // _LEAST)
     if processes < 2:
         return [function(item) for item in items]
-    with ProcessPoolExecutor(processes, get_context("fork")) as pool:
+    with _forked(processes) as pool:
         return list(pool.map(function, items, chunksize=-(-len(items) // processes)))
 
 
 @contextmanager
 def beside(function: Callable[..., _Result], *arguments: Any) -> Iterator[Future[_Result]]:
     """Call a function in a forked copy of this process while the block runs; give its future."""
-    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+    with _forked(1) as pool:
         yield pool.submit(function, *arguments)
+
+
+def _forked(processes: int) -> ProcessPoolExecutor:
+    """Return a pool of processes; it is imported here, as few commands need one."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    return ProcessPoolExecutor(processes, get_context("fork"))
