@@ -194,7 +194,7 @@ def _rule(panel: Panel, chart: Chart, axis: str, of: str, look: Spec) -> Spec:
     if own.scale != "linear" and own.domain:
         # A logarithm of 0 or less is none: such a bar leaves the panel at its end.
         least, shown = own.domain[0] * _FAR_BELOW, f"{low}_shown"
-        layer["transform"].append({"calculate": f"max(datum.{low}, {least!r})", "as": shown})
+        layer["transform"].append({"calculate": f"max(datum.{low}, {least:.6g})", "as": shown})
         low = shown
     layer["encoding"][axis] = {**layer["encoding"][axis], "field": low}
     layer["encoding"][f"{axis}2"] = {"field": high}
