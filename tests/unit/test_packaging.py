@@ -109,6 +109,21 @@ def test_the_readme_of_a_project_names_what_is_there(tmp_path: Path) -> None:
     assert len(commands) == 3
 
 
+def test_no_link_in_the_documents_of_a_project_leads_nowhere(tmp_path: Path) -> None:
+    write_project(tmp_path)
+    pages = sorted((tmp_path / "docs").rglob("*.md"))
+    links = [
+        (page, target)
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    ]
+    assert len(pages) > 50 and len(links) > 300
+    assert not [(page.name, to) for page, to in links if not (page.parent / to).exists()]
+    text = (tmp_path / "docs" / "add-a-model.md").read_text()
+    assert "src/scalewatt/workloads/" in text, "its words stay"
+    assert "](../README.md)" in (tmp_path / "docs" / "index.md").read_text()
+
+
 def test_a_project_knows_the_devices_of_its_own_profiles_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from scalewatt.common.errors import InputError
@@ -48,6 +50,8 @@ scalewatt doctor                             # what this machine can measure
 
 Results lie in `results/<campaign>/`; `report.html` is the page to open first.
 """
+_LINK = re.compile(r"\[([^\[\]]*)\]\((\.\./[^)#]+)(#[^)]*)?\)")
+"""A link that leads out of a page's folder."""
 IGNORED = "/results/\n/work/\n/data/\n/.snakemake/\n"
 
 
@@ -89,3 +93,11 @@ def _fill(folder: Path) -> None:
     (folder / "Snakefile").write_text(SNAKEFILE, encoding="utf-8")
     (folder / "README.md").write_text(README, encoding="utf-8")
     (folder / ".gitignore").write_text(IGNORED, encoding="utf-8")
+    for page in (folder / "docs").rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(_LINK.sub(partial(_kept_link, page), text), encoding="utf-8")
+
+
+def _kept_link(page: Path, link: re.Match[str]) -> str:
+    """Return a link of a page; of one to what only a checkout has, such as a module, its words."""
+    return link[0] if (page.parent / link[2]).exists() else link[1]
