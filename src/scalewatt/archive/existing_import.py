@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,8 @@ def add_to(place: Place, unpacked: Path) -> str:
     """
     _check_campaign(place, unpacked / "campaigns")
     theirs = _files(unpacked / "results")
-    _check_not_empty(place)
     ours = _files(place.own)
+    _check_not_empty(place, ours)
     missing = sorted(path for path in theirs if path not in ours)
     other = sorted(path for path in theirs if path in ours and _differs(theirs[path], ours[path]))
     brings_runs = any(not _is_made(path) for path in missing)
@@ -169,9 +169,9 @@ def _check_results(place: Place, other: list[str]) -> None:
         )
 
 
-def _check_not_empty(place: Place) -> None:
+def _check_not_empty(place: Place, ours: Mapping[str, Path]) -> None:
     """Raise InputError for results without a file: another import may be about to fill the folder."""
-    if place.own.is_dir() and not _files(place.own):
+    if place.own.is_dir() and not ours:
         raise InputError(
             f"{place.own}: holds no file: another import is at it, or was cut off; allowed: wait, or "
             "remove it"

@@ -175,7 +175,7 @@ def _needed(results: Path, definition: dict[str, Any]) -> list[Path]:
 
 def _page(place: Remaking, stem: str, out: Path) -> None:
     """Draw the page of one run in the formats in which it is there."""
-    from scalewatt.figures.draw_figure import SUFFIXES
+    from scalewatt.figures.output.save_figure import FORMATS
     from scalewatt.figures.run_page import PAGE_FORMATS, save_pages
     from scalewatt.results.figures.run_page_table import read_page
 
@@ -186,7 +186,7 @@ def _page(place: Remaking, stem: str, out: Path) -> None:
     place.needs([*(files.folder / name for name in names), *tables])
     reason = place.reasons.get((configuration, int(repeat)))
     page = read_page(place.results, configuration, int(repeat), reason)
-    there = [s[1:] for s in SUFFIXES if (place.results / f"{stem}{s}").exists()]
+    there = [name for name in FORMATS if (place.results / f"{stem}.{name}").exists()]
     save_pages([page], out, there or PAGE_FORMATS)
 
 

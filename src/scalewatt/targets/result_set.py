@@ -93,18 +93,27 @@ class ResultSet:
         runs = list(runs)
         files = [self._path(name, *run) for run in runs for name in names]
         if _ENERGY in names and not self.campaign.imported and not self.campaign.registered:
-            files += [path for run in runs for path in self._lost_beside_energy(*run)]
+            files += self._lost_beside_energies(runs)
         return files + [str(note) for run in runs for note in self.set_aside.get(tuple(run), ())]
 
     def _path(self, name: str, configuration: str, repeat: int) -> str:
         return f"{self.folder}/" + name.format(configuration=configuration, repeat=repeat)
 
-    def _lost_beside_energy(self, configuration: str, repeat: int) -> list[str]:
-        energy = self._path(_ENERGY, configuration, repeat)
-        if not os.path.exists(energy):
-            return []
-        beside = (energy.removesuffix(".parquet") + ending for ending in ENERGY_BESIDE)
-        return [path for path in beside if not os.path.exists(path)]
+    def _lost_beside_energies(self, runs: Iterable[Run]) -> list[str]:
+        """Return which of ENERGY_BESIDE are not there beside energies that are.
+
+        A folder is listed once: on a cluster's file system each look at a file may take a millisecond.
+        """
+        lost: list[str] = []
+        there: dict[str, set[str]] = {}
+        for run in runs:
+            folder, _, name = self._path(_ENERGY, *run).rpartition("/")
+            if folder not in there:
+                there[folder] = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+            if name in there[folder]:
+                beside = [name.removesuffix(".parquet") + ending for ending in ENERGY_BESIDE]
+                lost += [f"{folder}/{one}" for one in beside if one not in there[folder]]
+        return lost
 
     # --- tables and figures -----------------------------------------------------------------------
 
