@@ -1,10 +1,9 @@
-"""The tree of the package: one direction of imports, small folders, one name for one module."""
+"""The tree of the package: one direction of imports, one name for one module."""
 
 from __future__ import annotations
 
-import ast
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 from package_layers import (
     HEIGHT,
@@ -18,14 +17,8 @@ from package_layers import (
     picture,
 )
 
-MOST_MODULES = 14
-MOST_LINES = 400
-
 KNOWN_IMPORTS: set[tuple[str, str]] = set()
 """Imports against the layers that are still to be fixed."""
-
-KNOWN_FOLDERS: set[str] = set()
-"""Folders with more modules than MOST_MODULES that are still to be divided."""
 
 
 def agree(found: set, known: set, what: str) -> None:
@@ -72,25 +65,12 @@ def test_the_package_knows_nothing_of_snakemake() -> None:
     assert not found
 
 
-def test_a_folder_has_few_modules() -> None:
-    sizes: Counter[str] = Counter()
-    for path in MODULES.values():
-        if path.name != "__init__.py" or len(ast.parse(path.read_text(encoding="utf-8")).body) > 1:
-            sizes[str(path.parent.relative_to(PACKAGE))] += 1
-    agree({f for f, n in sizes.items() if n > MOST_MODULES}, KNOWN_FOLDERS, "too many modules")
-
-
 def test_a_name_stands_for_one_module() -> None:
     places = defaultdict(list)
     for name, path in MODULES.items():
         if path.name != "__init__.py":
             places[path.stem].append(name)
     assert not {stem: names for stem, names in places.items() if len(names) > 1}
-
-
-def test_a_module_can_be_read_in_one_sitting() -> None:
-    lines = {n: path.read_text(encoding="utf-8").count("\n") for n, path in MODULES.items()}
-    assert not {name: number for name, number in lines.items() if number > MOST_LINES}
 
 
 # --- docs/architecture.md -------------------------------------------------------------------------
