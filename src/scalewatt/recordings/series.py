@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, TypeVar
+from ipaddress import ip_address
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-_Any = TypeVar("_Any")
 Floats = NDArray[np.float64]
 Flag = dict[str, Any]
 """A quality flag: {"code": word, "device": sensor name or None, "detail": sentence}."""
@@ -128,11 +128,6 @@ class Recording:
         """Return the names of the hosts, also of those without a sample."""
         return tuple(self.nodes)
 
-    @cached_property
-    def named(self) -> dict[str, str]:
-        """Return the hosts by their names without domain; of several the first."""
-        return {short: found[0] for short, found in by_short_name(self.nodes, str).items()}
-
     @property
     def switches(self) -> set[str]:
         """Return the names of the hosts that are switches and nothing else."""
@@ -208,17 +203,46 @@ def finite_number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def short_name(host: str) -> str:
-    """Return a host's name without its domain."""
-    return host.split(".")[0]
+def nodes_by_name(*sources: Iterable[str]) -> dict[str, str]:
+    """Return the node of each name, given the names that each source has for its nodes.
+
+    A short name stands for its full one, "n1" for "n1.cluster". It stays itself where several fit
+    ("n1.rowA", "n1.rowB"), or where a source has both. Two full names are two nodes, and no address is
+    a part of a name.
+    """
+    by_source = [frozenset(source) for source in sources]
+    alike: dict[str, list[str]] = {}
+    for name in sorted(frozenset().union(*by_source)):
+        alike.setdefault(name if _is_address(name) else name.split(".")[0], []).append(name)
+    return {name: _full_name(name, names, by_source) for names in alike.values() for name in names}
 
 
-def by_short_name(found: Iterable[_Any], host: Callable[[_Any], str]) -> dict[str, list[_Any]]:
-    """Sort what belongs to hosts by their names without domain."""
-    sorted_: dict[str, list[_Any]] = {}
-    for one in found:
-        sorted_.setdefault(short_name(host(one)), []).append(one)
-    return sorted_
+def _full_name(name: str, alike: Sequence[str], by_source: Iterable[frozenset[str]]) -> str:
+    full = sorted((other for other in alike if other.startswith(f"{name}.")), key=len)
+    is_clear = all(longer.startswith(f"{shorter}.") for shorter, longer in pairwise(full))
+    if not full or not is_clear or any(name in s and not s.isdisjoint(full) for s in by_source):
+        return name
+    return full[-1]
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def same_node(name: str, names: Iterable[str], beside: Iterable[str] = ()) -> str | None:
+    """Return which of `names` is of the same node as `name`, None if none is.
+
+    `names` are a source's for its nodes, as are `name` and those `beside` it of another source.
+    """
+    names = set(names)
+    if name in names:
+        return name
+    nodes = nodes_by_name([name, *beside], names)
+    return next((other for other in names if nodes[other] == nodes[name]), None)
 
 
 INSTANTANEOUS, MEAN, MOVING_MEAN = "instantaneous", "mean", "moving_mean"

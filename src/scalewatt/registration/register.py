@@ -23,7 +23,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import held
 from scalewatt.common.files import file_sha256
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.recordings.series import short_name
+from scalewatt.recordings.series import same_node
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.registration import campaign_file
 from scalewatt.registration.campaign_file import point_of
@@ -246,12 +246,12 @@ def _held_gpus(one: Description, recorded: Recorded, per_node: int) -> dict[str,
         complete = all(len(indices) == per_node for indices in recorded.gpus.values())
         return recorded.gpus if complete else None
     by_host = given if isinstance(given, dict) else dict.fromkeys(recorded.gpus, given)
-    short = {short_name(host): indices for host, indices in by_host.items()}
     held = {}
     for host, recorded_here in recorded.gpus.items():
-        if short_name(host) not in short:
+        name = same_node(host, by_host, recorded.gpus)
+        if name is None:
             raise InputError(f"{one.where}: gpu_indices: nothing for host {host}; allowed: a list")
-        held[host] = sorted(short[short_name(host)])
+        held[host] = sorted(by_host[name])
         if len(held[host]) != per_node or not set(held[host]) <= set(recorded_here):
             raise InputError(
                 f"{one.where}: gpu_indices: {held[host]} on {host}; allowed: {per_node} of "

@@ -19,7 +19,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
 from scalewatt.energies.accounting.run_inputs import concurrent_runs
-from scalewatt.recordings.series import short_name
+from scalewatt.recordings.series import same_node
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA, STAGES_SCHEMA, read_stages
 from scalewatt.registration.recording_discovery import Recorded, Window, place
 from scalewatt.training.history import HISTORY_SCHEMA
@@ -169,7 +169,7 @@ def _met(one: Registered, other: Registered) -> list[dict[str, Any]]:
     for own in one.windows:
         for theirs in other.windows:
             begin, end = max(own.start_s, theirs.start_s), min(own.end_s, theirs.end_s)
-            if short_name(own.host) == short_name(theirs.host) and begin < end:
+            if same_node(own.host, [theirs.host]) and begin < end:
                 run = f"{other.configuration} repeat {other.repeat}"
                 met.append({"host": own.host, "run": run, "start_s": begin, "end_s": end})
     return met

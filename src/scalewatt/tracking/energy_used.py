@@ -30,7 +30,7 @@ from scalewatt.energies.accounting.run_inputs import PlannedRun, Run
 from scalewatt.energies.accounting.totals import EnergyTotals
 from scalewatt.energies.views.running_total import JournalSum, KindSum, note_from_json, read_so_far
 from scalewatt.provenance.versions import joined_gpus
-from scalewatt.recordings.series import ESTIMATED, J_PER_KWH, short_name
+from scalewatt.recordings.series import ESTIMATED, J_PER_KWH, nodes_by_name
 from scalewatt.recordings.stage_log import read_json_lines
 from scalewatt.run_files.progress_files import read_segments
 from scalewatt.run_files.run_inventory import (
@@ -264,8 +264,9 @@ def _of_folder(folder: Path, sha256: str, powers: Powers, notes: EnergyNotes) ->
     for number, paths in journals_of(folder / "perun").items():
         run = Run(folder, spec, rated, described_segment(folder, number), None)
         sums[number] = _sums(paths, run, notes)
-        hosts = {short_name(one.host) for one in sums[number]}
-        known &= {short_name(str(host)) for host in run.hostnames} <= hosts
+        hosts = {one.host for one in sums[number]}
+        nodes = nodes_by_name(hosts, run.hostnames)
+        known &= {nodes[host] for host in run.hostnames} <= {nodes[host] for host in hosts}
     known &= not _worked_without(folder, {number for number, found in sums.items() if found})
     return _run_energy(sums, spec.gpus, known)
 

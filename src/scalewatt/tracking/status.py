@@ -21,7 +21,7 @@ from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.views.running_total import last_power
-from scalewatt.recordings.series import short_name
+from scalewatt.recordings.series import nodes_by_name
 from scalewatt.recordings.stage_log import read_json_lines
 from scalewatt.run_files.attempt_log import read_attempt, read_submission
 from scalewatt.run_files.lock_owner import read_owner
@@ -308,9 +308,10 @@ def power_now(folder: Path, spec: RunSpec, rated: Powers, segment: int) -> Power
         if found is None or time.time() - found[0].last_s > stale_s:
             continue
         watts += found[1]
-        hosts.add(short_name(found[0].host))
+        hosts.add(found[0].host)
         origins |= {kind.origin for kind in found[0].kinds.values()}
-    expected = {short_name(host) for host in run.hostnames}
-    if not hosts or hosts != (expected or hosts) or len(hosts) != spec.nodes:
+    nodes = nodes_by_name(hosts, run.hostnames)
+    expected = {nodes[host] for host in run.hostnames or hosts}
+    if not hosts or {nodes[host] for host in hosts} != expected or len(expected) != spec.nodes:
         return None
     return Power(watts, origins.pop() if len(origins) == 1 else "mixed")

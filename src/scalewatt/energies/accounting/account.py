@@ -67,7 +67,7 @@ from scalewatt.energies.integration.stage_intervals import (
     tile_window,
 )
 from scalewatt.energies.traces.trace_writer import TraceSink, TraceWriter
-from scalewatt.recordings.series import Flag, by_short_name, flag, short_name
+from scalewatt.recordings.series import Flag, flag, nodes_by_name
 from scalewatt.recordings.stage_log import EVALUATIONS
 
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
@@ -250,8 +250,13 @@ def _node_accounts(
 ) -> Iterator[NodeAccount]:
     """Account for the nodes of a segment that have samples, one after the other."""
     noted = run.segment(segment.number).get("clock_offsets") or ()
-    offsets = by_short_name(noted, lambda one: str(one["host"]))
+    nodes = nodes_by_name(segment.hosts, rows.ends, (str(one["host"]) for one in noted))
+    earlier = {nodes[host]: host for host in rows.ends}
+    offsets: dict[str, list[Event]] = {}
+    for one in noted:
+        offsets.setdefault(nodes[str(one["host"])], []).append(one)
     for host in segment.hosts:
+        key = earlier.get(nodes[host], host)
         recording = segment.node(host)
         window = node_window(recording.series)
         if window is None:
@@ -259,13 +264,13 @@ def _node_accounts(
             continue
         begin = window[0]
         if recording.clock_known:
-            end = rows.ends.get(short_name(host), begin)
+            end = rows.ends.get(key, begin)
             begin = min(max(begin, end), window[1])
-            rows.ends[short_name(host)] = max(window[1], end)
+            rows.ends[key] = max(window[1], end)
             first, window = window[0], _counted(window, run.window)
             begin = min(max(begin, window[0]), window[1]) if begin > first else window[0]
-        held = run.used_gpus(recording.node, recording.series, segment.number)
-        of_node = offsets.get(short_name(host), ()) if recording.clock_known else ()
+        held = run.used_gpus(recording.node, recording.series, segment.number, segment.hosts)
+        of_node = offsets.get(nodes[host], ()) if recording.clock_known else ()
         clock = NodeClock.of(recording.node, of_node, segment.flags)
         yield _account_node(run, recording, events, clock, window, begin, held, segment.number)
 
@@ -371,9 +376,10 @@ def _missing_hosts(
 ) -> tuple[list[str], list[Flag]]:
     """Return the nodes without a sample, by name where one is known."""
     expected = run.spec.nodes or len(segment.hosts)
-    known = {short_name(host) for host in recorded}
-    names = {short_name(host): host for host in (*segment.hosts, *run.hosts_of(segment.number))}
-    named = [host for short, host in names.items() if short not in known]
+    hosts = run.hosts_of(segment.number)
+    nodes = nodes_by_name(segment.hosts, hosts)
+    known = {nodes[host] for host in recorded}
+    named = list(dict.fromkeys(nodes[h] for h in (*segment.hosts, *hosts) if nodes[h] not in known))
     if len(recorded) > expected:
         detail = f"{len(recorded)} hosts recorded, {expected} expected: {', '.join(recorded)}"
         return [], [flag("extra_host", None, detail)]

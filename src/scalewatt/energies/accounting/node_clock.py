@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.recordings.series import Flag, Floats, flag, short_name
+from scalewatt.recordings.series import Flag, Floats, flag
 
 LARGEST_SHARE = 0.5
 """Share of a sampling period from which on an offset is flagged."""
@@ -31,9 +31,8 @@ class NodeClock:
     def of(
         cls, node: str, offsets: Iterable[Mapping[str, Any]], flags: Iterable[Flag] = ()
     ) -> NodeClock:
-        """Take from a segment's `clock_offsets` those of the node; `flags` are the segment's."""
-        own = [one for one in offsets if short_name(one["host"]) == short_name(node)]
-        pairs = sorted((float(one["at_s"]), float(one["offset_s"])) for one in own)
+        """Take the node's `clock_offsets` in a segment; `flags` are the segment's."""
+        pairs = sorted((float(one["at_s"]), float(one["offset_s"])) for one in offsets)
         at_s, ahead_s = tuple(at for at, _ in pairs), tuple(ahead for _, ahead in pairs)
         is_even = not any(one["code"] == "clock_jump" for one in flags)
         return cls(

@@ -16,7 +16,7 @@ from scalewatt.common.schema_validation import check, schema
 from scalewatt.energies.accounting.node_energy import Window
 from scalewatt.energies.integration.operating_point import WATCHED
 from scalewatt.provenance.versions import Gpu, held_gpus
-from scalewatt.recordings.series import SensorSeries, short_name
+from scalewatt.recordings.series import SensorSeries, same_node
 from scalewatt.recordings.stage_files import read_stages
 
 
@@ -147,21 +147,26 @@ class Run:
         return next((one for one in noted if one["segment"] == number), {})
 
     def used_gpus(
-        self, node: str, series: Sequence[SensorSeries], segment: int | None = None
+        self,
+        node: str,
+        series: Sequence[SensorSeries],
+        segment: int | None = None,
+        hosts: Sequence[str] = (),
     ) -> list[int] | None:
         """Return the indices of the GPUs that the run held on a node; None if not recorded.
 
         Those of `segment`; of a run whose segments note no ranks, those that it noted as a whole.
-        They are identified by uuid where the sensors in `series` state one, else by index.
+        They are identified by uuid where the sensors in `series` state one, else by index. `hosts` are
+        all that were recorded.
         """
         if self.provenance.get("torch_device") == "cpu":
             return []
         held = self.held(segment)
-        uuids = _of_node(held["gpu_uuids"], node)
+        uuids = _of_node(held["gpu_uuids"], node, hosts)
         found = sorted({s.device_index for s in series if s.uuid and s.uuid in (uuids or ())})
         if uuids and len(found) == len(uuids):
             return found
-        return _of_node(held["gpus"], node)
+        return _of_node(held["gpus"], node, hosts)
 
     def held(self, segment: int | None) -> dict[str, Any]:
         """Return `held_gpus` of a segment, or of all together where none noted its ranks.
@@ -189,17 +194,16 @@ class Run:
         shared = (
             min(window[1], float(other["end_s"])) - max(window[0], float(other["start_s"]))
             for other in concurrent_runs(self.provenance)
-            if short_name(other["host"]) == short_name(node)
+            if same_node(node, [other["host"]])
         )
         return max((seconds for seconds in shared), default=0.0)
 
 
-def _of_node(by_host: dict[str, list[Any] | None] | None, node: str) -> list[Any] | None:
-    if by_host and node in by_host:
-        return by_host[node]
-    hosts = (by_host or {}).items()
-    same = (found for host, found in hosts if short_name(host) == short_name(node))
-    return next(same, None)
+def _of_node(
+    by_host: dict[str, list[Any] | None] | None, node: str, hosts: Sequence[str]
+) -> list[Any] | None:
+    name = same_node(node, by_host or (), hosts)
+    return by_host[name] if by_host and name else None
 
 
 def concurrent_runs(provenance: dict[str, Any]) -> list[dict[str, Any]]:

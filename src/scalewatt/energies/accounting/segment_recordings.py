@@ -31,9 +31,8 @@ from scalewatt.recordings.series import (
     Flag,
     Recording,
     SensorSeries,
-    by_short_name,
     flag,
-    short_name,
+    nodes_by_name,
 )
 from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry, telemetry_files
 
@@ -88,11 +87,10 @@ class Segment:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Return the hosts of all files, sorted; one with and without its domain counts once."""
-        found = [r.hosts for r in (self.journal, self.record) if r is not None]
+        """Return the hosts of all files by their names in the record, if they are in it, sorted."""
         switches = self.record.switches if self.network and self.record is not None else set()
-        names = {short_name(host): host for names in found for host in names}
-        return tuple(sorted(host for host in names.values() if host not in switches))
+        names = {**self._in_journal, **self._in_record}.values()
+        return tuple(sorted(host for host in names if host not in switches))
 
     @cached_property
     def network(self) -> tuple[SensorSeries, ...]:
@@ -103,20 +101,43 @@ class Segment:
 
     # Every node asks, and of hundreds there are thousands of series.
     @cached_property
-    def _telemetry(self) -> dict[str, list[TelemetrySeries]]:
-        return by_short_name(self.telemetry, lambda one: one.node)
+    def _nodes(self) -> dict[str, str]:
+        """Return the node of each name that a file has."""
+        recordings = [r.hosts for r in (self.journal, self.record) if r is not None]
+        telemetry = {one.node for one in self.telemetry}
+        return nodes_by_name(*recordings, telemetry, {one["host"] for one in self.samplers})
 
     @cached_property
-    def _samplers(self) -> dict[str, list[dict[str, Any]]]:
-        return by_short_name(self.samplers, lambda one: one["host"])
+    def _in_record(self) -> dict[str, str]:
+        """Return each node's name in the record."""
+        return {self._nodes[host]: host for host in (self.record.hosts if self.record else ())}
+
+    @cached_property
+    def _in_journal(self) -> dict[str, str]:
+        return {self._nodes[host]: host for host in (self.journal.hosts if self.journal else ())}
+
+    @cached_property
+    def _telemetry(self) -> dict[str, list[TelemetrySeries]]:
+        found: dict[str, list[TelemetrySeries]] = {}
+        for series in self.telemetry:
+            found.setdefault(self._nodes[series.node], []).append(series)
+        return found
+
+    @cached_property
+    def _met(self) -> dict[str, list[str]]:
+        """Return the other runs that were measured on each node."""
+        found: dict[str, list[str]] = {}
+        for sampler in self.samplers:
+            found.setdefault(self._nodes[sampler["host"]], []).append(sampler["run"])
+        return found
 
     def node(self, host: str) -> NodeRecording:
         """Read one node; its series are empty if no file has a sample of it."""
-        name = short_name(host)
-        telemetry = tuple(self._telemetry.get(name, ()))
-        met = tuple(dict.fromkeys(n["run"] for n in self._samplers.get(name, ())))
+        node = self._nodes[host]
+        telemetry = tuple(self._telemetry.get(node, ()))
+        met = tuple(dict.fromkeys(self._met.get(node, ())))
         own, flags = self._of_record(host)
-        theirs = _of_host(self.journal, host)
+        theirs = _of_host(self.journal, self._in_journal.get(node), host)
         if self.record is not None and any(s.time_s.size for s in own):
             own, of_clock = on_wall_clock(self.record, own, theirs)
             theirs = _with_ranges(theirs, own)
@@ -131,7 +152,7 @@ class Segment:
     def _of_record(self, host: str) -> tuple[tuple[SensorSeries, ...], list[Flag]]:
         """Read a host of perun's file: damage shows when its samples are read."""
         try:
-            return _of_host(self.record, host), []
+            return _of_host(self.record, self._in_record.get(self._nodes[host]), host), []
         except InputError as error:
             if self.alone:
                 raise
@@ -204,14 +225,13 @@ def _read_slurm(path: Path) -> tuple[dict[str, Any] | None, list[Flag]]:
         return None, [flag("slurm_energy_unreadable", None, detail)]
 
 
-def _of_host(recording: Recording | None, host: str) -> tuple[SensorSeries, ...]:
-    """Return the series of a host, whether or not its name has a domain here; none of switches."""
-    if recording is None:
+def _of_host(recording: Recording | None, name: str | None, host: str) -> tuple[SensorSeries, ...]:
+    """Return the series of the host called `name` in a recording, as those of `host`; none of switches."""
+    if recording is None or name is None:
         return ()
-    name = recording.named.get(short_name(host))
     return tuple(
         one if one.node == host else replace(one, node=host)
-        for one in (() if name is None else recording.nodes[name])
+        for one in recording.nodes[name]
         if one.device_kind != NETWORK
     )
 

@@ -32,6 +32,7 @@ from scalewatt.recordings.series import (
     SensorSeries,
     by_node,
     flag,
+    nodes_by_name,
 )
 from scalewatt.recordings.text_times import zone_named
 
@@ -169,6 +170,7 @@ def read_together(paths: Sequence[tuple[Path, Options]]) -> Recording:
     if len({one.t0_known for one in found}) > 1:
         unknown = next(one for one in found if not one.t0_known)
         raise InputError(f"{unknown.source}: states no wall-clock time, as the others beside it do")
+    found = _with_nodes(found)
     _refuse_mixed(found)
     periods = [one.sampling_period_s for one in found if one.sampling_period_s]
     return Recording(
@@ -182,6 +184,21 @@ def read_together(paths: Sequence[tuple[Path, Options]]) -> Recording:
         problems=tuple(problem for one in found for problem in one.problems),
         format="+".join(sorted({one.format for one in found})),
     )
+
+
+def _with_nodes(found: Sequence[Recording]) -> list[Recording]:
+    """Give a node that has several names in the files one name."""
+    nodes = nodes_by_name(*(record.hosts for record in found))
+    return [
+        replace(
+            record,
+            nodes={
+                nodes[host]: tuple(replace(one, node=nodes[host]) for one in series)
+                for host, series in record.nodes.items()
+            },
+        )
+        for record in found
+    ]
 
 
 def _refuse_mixed(found: Sequence[Recording]) -> None:

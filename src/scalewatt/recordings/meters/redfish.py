@@ -29,7 +29,6 @@ from urllib.parse import urlsplit
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import parse_json
-from scalewatt.recordings.series import short_name
 
 URL, USER = "SCALEWATT_REDFISH_URL", "SCALEWATT_REDFISH_USER"
 PASSWORD_FILE, TLS = "SCALEWATT_REDFISH_PASSWORD_FILE", "SCALEWATT_REDFISH_TLS"
@@ -78,7 +77,7 @@ def redfish_settings(environment: Mapping[str, str], host: str) -> RedfishSettin
     if not (address := environment.get(URL, "").strip()):
         return None
     try:
-        parts = urlsplit(address.replace("{node}", short_name(host)))
+        parts = urlsplit(address.replace("{node}", host.split(".")[0]))
         name, port = parts.hostname, parts.port
     except ValueError:
         name, port, parts = None, None, urlsplit("")

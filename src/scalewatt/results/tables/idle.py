@@ -33,7 +33,7 @@ from scalewatt.energies.accounting.node_energy import (
 from scalewatt.energies.accounting.segment_recordings import NodeRecording, open_segment
 from scalewatt.energies.accounting.throttling import gpu_utilisation
 from scalewatt.energies.integration.rated_power import node_utilisation
-from scalewatt.recordings.series import Flag, SensorSeries, flag, short_name
+from scalewatt.recordings.series import Flag, SensorSeries, flag, same_node
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.repeat_statistics import summarise
@@ -118,7 +118,7 @@ def probe_powers(folder: Path, powers: dict[str, Any]) -> ProbePowers:
     probe = read_json(folder / "probe.json")
     try:
         window = float(probe["window"]["start_s"]), float(probe["window"]["end_s"])
-        gpus = {short_name(host): indices for host, indices in (probe["gpus"] or {}).items()}
+        gpus = dict(probe["gpus"] or {})
         on_gpu = probe["torch_device"] != "cpu"
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
@@ -135,7 +135,7 @@ def probe_powers(folder: Path, powers: dict[str, Any]) -> ProbePowers:
             detail = f"{', '.join(segment.hosts)} recorded, one expected: {host} is taken"
             flags.append(flag("extra_host", None, detail))
         node = segment.node(host)
-    held = gpus.get(short_name(host)) if on_gpu else []
+    held = gpus.get(same_node(host, gpus, segment.hosts)) if on_gpu else []
     kinds = _kinds(node, node.series, window, powers, held)
     powers_found = {kind.device_kind: _power(kind, window) for kind in kinds}
     if node.journal:
