@@ -17,6 +17,7 @@ from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import FORMATS, find_format, read_foreign
 from scalewatt.recordings.formats.format import Head, Options
 from scalewatt.recordings.series import Flag
+from scalewatt.registration.foreign_discovery import open_foreign
 
 N = 120
 SMI = "timestamp, index, uuid, power.draw [W], utilization.gpu [%]\n" + "".join(
@@ -284,14 +285,57 @@ def test_time_that_two_files_of_a_sensor_have_counts_once(tmp_path: Path) -> Non
     assert "60 samples in n1.part2.csv, of a time that n1.part1.csv has" in told["detail"]
 
 
-def test_totals_of_two_files_are_joined_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_totals_of_two_files_are_joined(tmp_path: Path) -> None:
     head = "start_time,window_name,elapsed_time,gpu0_energy\n"
     written(tmp_path, f"{head}1717144000.0,a,100.0,10000.0\n", "n1.1.csv")
     written(tmp_path, f"{head}1717144100.5,b,100.0,10000.0\n", "n1.2.csv")
-    written(tmp_path, f"{head}1717144150.0,c,100.0,10000.0\n", "n1.3.csv")
     found = describe(tmp_path)
     assert found["energy_j"] == pytest.approx(20_000)
-    assert {one["code"] for one in found["flags"]} == {"total_only", "second_sensor"}
+    assert {one["code"] for one in found["flags"]} == {"total_only"}
+
+
+def windows(start: float) -> str:
+    """Totals of one window of 100 s."""
+    return f"start_time,window_name,elapsed_time,gpu0_energy\n{start},a,100.0,10000.0\n"
+
+
+def smi_without_uuid(seconds: int, gpus: int, watts: float, begin: int = 0) -> str:
+    rows = (
+        f"2024/05/31 10:39:{s:02d}.000, {i}, {watts + s % 7:.2f} W\n"
+        for s in range(begin, begin + seconds)
+        for i in range(gpus)
+    )
+    return "timestamp, index, power.draw [W]\n" + "".join(rows)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (smi_without_uuid(60, 2, 200), smi_without_uuid(60, 2, 400)),
+        (smi_without_uuid(60, 1, 200), smi_without_uuid(60, 1, 200)),
+        (smi_without_uuid(30, 1, 200), smi_without_uuid(10, 1, 400, 25)),
+        (windows(1717144000.0), windows(1717144050.0)),
+        (windows(1000.0), windows(2000.0)),
+    ],
+    ids=["samples", "equal samples", "a part", "totals", "totals by a monotonic clock"],
+)
+def test_files_of_two_nodes_are_never_taken_for_one_sensors(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    one, other = written(tmp_path, first, "gpu.n1.csv"), written(tmp_path, second, "gpu.n2.csv")
+    for read in (describe, open_foreign):
+        with pytest.raises(InputError) as refused:
+            read(tmp_path, options=UTC)
+        assert str(one) in str(refused.value) and str(other) in str(refused.value)
+
+
+def test_files_of_two_nodes_named_by_them_are_two_nodes(tmp_path: Path) -> None:
+    for node, watts in (("n1", 200), ("n2", 400)):
+        written(tmp_path, smi_without_uuid(60, 2, watts), f"{node}.csv")
+    found = describe(tmp_path, options=UTC)
+    mean = sum(s % 7 + (s + 1) % 7 for s in range(59)) / 2 / 59
+    assert found["hosts"] == ["n1", "n2"]
+    assert found["energy_j"] == pytest.approx(2 * 59 * (600 + 2 * mean))
 
 
 @pytest.mark.parametrize(

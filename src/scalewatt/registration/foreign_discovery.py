@@ -8,7 +8,12 @@ from pathlib import Path
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
 from scalewatt.recordings.foreign_files import options_content, recording_name
-from scalewatt.recordings.formats.detect import find_format, read_foreign
+from scalewatt.recordings.formats.detect import (
+    find_format,
+    joined,
+    read_foreign,
+    with_nodes,
+)
 from scalewatt.recordings.formats.format import Options, node_of
 from scalewatt.recordings.series import Recording
 from scalewatt.registration.plausible_power import GpuPower
@@ -31,7 +36,9 @@ def open_foreign(path: Path, options: Options) -> Recorded | None:
         )
     if options.run is not None and len(foreign) > 1:
         raise InputError(f"{path}: holds {len(foreign)} recordings; run chooses from a single file")
-    found = [(file, read_foreign(file, options)) for file in foreign]
+    recordings = with_nodes([read_foreign(file, options) for file in foreign])
+    joined(recordings)  # refuses files that cannot be of one run
+    found = list(zip(foreign, recordings, strict=True))
     kept: list[RecordedFile] = []
     for file, recording in found:
         kept += _kept(file, recording, options, {one.target for one in kept})

@@ -158,19 +158,26 @@ def _columns(head: Head) -> str:
 
 
 def read_together(paths: Sequence[tuple[Path, Options]]) -> Recording:
-    """Read the files of one run, of several nodes and formats, as one recording.
+    """Read the files of one run as one recording, as `joined` says.
 
-    What several files hold of one sensor is joined in order of time, and counts once where they overlap.
-    Raises InputError for a file that cannot be read, if some state wall-clock times and some do not, or
-    if two files disagree on which GPU is which.
+    Raises InputError for a file that cannot be read.
     """
-    found = [read_foreign(path, options) for path, options in paths]
+    return joined([read_foreign(path, options) for path, options in paths])
+
+
+def joined(found: Sequence[Recording]) -> Recording:
+    """Return the recordings of one run, of several nodes and formats, as one.
+
+    What several files hold of one sensor is joined in order of time. Time that several have counts once
+    where a uuid says that it is one GPU's. Raises InputError where none does, for two files that disagree
+    on which GPU is which, and if some state wall-clock times and some do not.
+    """
     if not found:
         raise ValueError("no file given")
     if len({one.t0_known for one in found}) > 1:
         unknown = next(one for one in found if not one.t0_known)
         raise InputError(f"{unknown.source}: states no wall-clock time, as the others beside it do")
-    found = _with_nodes(found)
+    found = with_nodes(found)
     _refuse_mixed(found)
     periods = [one.sampling_period_s for one in found if one.sampling_period_s]
     return Recording(
@@ -186,7 +193,7 @@ def read_together(paths: Sequence[tuple[Path, Options]]) -> Recording:
     )
 
 
-def _with_nodes(found: Sequence[Recording]) -> list[Recording]:
+def with_nodes(found: Sequence[Recording]) -> list[Recording]:
     """Give a node that has several names in the files one name."""
     nodes = nodes_by_name(*(record.hosts for record in found))
     return [
@@ -230,11 +237,16 @@ def _joined(found: Sequence[Recording]) -> Iterator[SensorSeries]:
     for record in found:
         for one in record.series:
             key = (one.node, one.device_kind, one.device_index, one.sensor, one.quantity)
-            parts.setdefault(key, []).append((one, Path(record.source).name))
+            parts.setdefault(key, []).append((one, record.source))
     for own in parts.values():
         constant = own[0][0].device_kind == NETWORK and own[0][0].origin == ESTIMATED
-        if len(own) == 1 or constant or not found[0].t0_known:
+        if len(own) == 1 or constant:
             yield from (one for one, _ in own)
+        elif not found[0].t0_known:
+            raise InputError(
+                f"{own[1][1]}: holds {own[0][0].sensor} of {own[0][0].node}, as {own[0][1]} does, and its "
+                f"times are no wall clock's; {_BY_NODE}"
+            )
         else:
             yield _one_after_the_other(sorted(own, key=lambda part: _begin_s(part[0])))
 
@@ -243,17 +255,29 @@ def _begin_s(series: SensorSeries) -> float:
     return float(series.time_s.min(initial=np.inf))
 
 
+_BY_NODE = "expected files named by their nodes up to the first point (n1.csv), or one at a time with --node"
+
+
 def _one_after_the_other(parts: Sequence[tuple[SensorSeries, str]]) -> SensorSeries:
-    """Return the samples of a sensor's parts, in order of their begins; twice recorded time counts once."""
+    """Return the samples of a sensor's parts, in order of their begins; twice recorded time counts once.
+
+    Raises InputError where parts overlap and no uuid says that they are of one sensor.
+    """
     (joined, first), *rest = parts
     for one, file in rest:
         end_s = float(joined.time_s.max(initial=-np.inf))
         after = one.time_s > end_s
+        is_same = one.uuid is not None and one.uuid == joined.uuid
+        if not is_same and (one.time_s < end_s).any():
+            raise InputError(
+                f"{file}: overlaps {first} in time on {one.sensor} of {one.node}; {_BY_NODE}"
+            )
         if one.totals and not after.all():  # a part of a total is none
             after[:] = False
         flags = joined.flags + tuple(known for known in one.flags if known not in joined.flags)
         if not after.all():
-            detail = f"not added: {np.count_nonzero(~after)} samples in {file}, of a time that {first} has"
+            count, name, other = np.count_nonzero(~after), Path(file).name, Path(first).name
+            detail = f"not added: {count} samples in {name}, of a time that {other} has"
             flags += (flag("second_sensor", one.sensor, detail),)
         joined = replace(
             joined,
