@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -201,22 +202,43 @@ def test_a_monotonic_clock_that_began_anew_hides_no_window(tmp_path: Path) -> No
 POWERS = [(T0 + 0.1 * i + 1e-4, 100.0 + i % 7, 250.0 + i % 3) for i in range(50)]
 
 
-@pytest.mark.parametrize("header", ["", "time,power0,power1", ",time,power2,power3"])
-def test_powers_are_read_with_and_without_a_header(header: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("header", ["time,power0,power1", ",time,power2,power3"])
+def test_powers_are_read(header: str, tmp_path: Path) -> None:
     indexed = header.startswith(",")
     lines = [
         ",".join([*([str(i)] if indexed else []), *map(str, row)]) for i, row in enumerate(POWERS)
     ]
     path = tmp_path / "n1.csv"
-    path.write_text("\n".join([*([header] if header else []), *lines, ""]))
+    path.write_text("\n".join([header, *lines, ""]))
     found = read_foreign(path)
-    assert found.format == "zeus-power" and found.t0_known
-    assert [one["code"] for one in found.problems] == ([] if header else ["columns_assumed"])
+    assert found.format == "zeus-power" and found.t0_known and not found.problems
     assert [one.device_index for one in found.series] == ([2, 3] if indexed else [0, 1])
     assert found.series[1].values.tolist() == [row[2] for row in POWERS]
     times, *powers = np.array(POWERS).T
     truth = float(np.trapezoid(sum(powers), times))
     assert describe(path)["gpu_energy_j"] == pytest.approx(truth)
+
+
+@pytest.mark.parametrize("rows", [POWERS, [(1.7e9 + s, 45, 90, 1410) for s in range(60)]])
+def test_numbers_without_a_heading_are_refused_where_nothing_says_what_they_are(
+    tmp_path: Path, rows: list[tuple[float, ...]]
+) -> None:
+    path = tmp_path / "n1.csv"
+    path.write_text("".join(f"{time:.3f},{','.join(map(str, rest))}\n" for time, *rest in rows))
+    with pytest.raises(InputError, match=r"this one has no heading.* --columns"):
+        describe(path)
+
+
+def test_powers_without_a_heading_are_read_by_the_pages_yaml(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/recordings.md").read_text()
+    (rules,) = re.findall(r"```yaml\n(header: \[time, power0.*?)```", page, re.DOTALL)
+    columns, path = tmp_path / "columns.yaml", tmp_path / "n1.csv"
+    columns.write_text(rules)
+    path.write_text("".join(f"{','.join(map(str, row))}\n" for row in POWERS))
+    times, *powers = np.array(POWERS).T
+    truth = float(np.trapezoid(sum(powers), times))
+    found = describe(path, options=Options(columns=columns))
+    assert found["energy_j"] == pytest.approx(truth) and found["gpus"] == 2
 
 
 def test_lines_of_powers_that_are_damaged_are_left_out(tmp_path: Path) -> None:

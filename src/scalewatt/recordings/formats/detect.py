@@ -21,7 +21,7 @@ from scalewatt.recordings.formats import (
     slurm_profile,
     zeus,
 )
-from scalewatt.recordings.formats.format import Format, Head, Options
+from scalewatt.recordings.formats.format import Format, Head, Options, number
 from scalewatt.recordings.formats.text_columns import delimiter_of
 from scalewatt.recordings.published import zeus_summary
 from scalewatt.recordings.series import (
@@ -131,6 +131,8 @@ def unknown_format(path: Path) -> str:
     head = Head.of(path)
     names = _columns(head)
     found = f" (this one's columns: {names})" if names else ""
+    if names and np.isfinite([number(cell) for cell in _cells(head)]).any():
+        found = " (this one has no heading)"
     empty = "" if head.begin else "is empty and "
     return (
         f"{path}: {empty}is no recording of a known format; allowed: perun, {known}; any other table{found} "
@@ -148,13 +150,16 @@ def is_table(path: Path) -> bool:
 
 def _columns(head: Head) -> str:
     """Return the names in a heading, for a message; empty where the first line is none."""
-    first = head.lines[0] if head.lines else ""
-    delimiter = delimiter_of(first)
-    names = [name.strip().strip('"') for name in first.split(delimiter)]
+    names = [name.strip().strip('"') for name in _cells(head)]
     if len(names) < 2:
         return ""
     more = f", and {len(names) - MOST_COLUMNS} more" if len(names) > MOST_COLUMNS else ""
     return ", ".join(repr(printable(name)[:40]) for name in names[:MOST_COLUMNS]) + more
+
+
+def _cells(head: Head) -> list[str]:
+    first = head.lines[0] if head.lines else ""
+    return first.split(delimiter_of(first))
 
 
 def read_together(paths: Sequence[tuple[Path, Options]]) -> Recording:

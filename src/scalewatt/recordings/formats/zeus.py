@@ -2,10 +2,10 @@
 
 `ZeusMonitor(log_file=)`: `start_time,window_name,elapsed_time,gpu<i>_energy,...` in s and J, a line at the
 end of each window; start_time is a monotonic clock's in files of Zeus 0.3 and unix time from 0.6 on. A
-window's name is written as it is, commas too. `PowerMonitor(power_csv_path=)`, up to Zeus 0.12: lines of
-unix time and W for each GPU, without a header; `power_df` saved: `time,power<i>,...`. Up to 0.6 the powers
-are NVML's PowerUsage (a mean on newer GPUs), later its instantaneous power. Source: PyPI zeus-ml 0.3 to
-0.10 and zeus 0.10 to 0.16, zeus/monitor.
+window's name is written as it is, commas too. `PowerMonitor.power_df` saved: `time,power<i>,...` in unix
+time and W. Up to 0.6 the powers are NVML's PowerUsage (a mean on newer GPUs), later its instantaneous
+power. `PowerMonitor(power_csv_path=)`, up to Zeus 0.12, writes the same without a heading: a generic CSV.
+Source: PyPI zeus-ml 0.3 to 0.10 and zeus 0.10 to 0.16, zeus/monitor.
 """
 
 from __future__ import annotations
@@ -54,9 +54,6 @@ INNER_WINDOWS = "inner_windows"
 """Flag of a recording with windows within others, which are left out."""
 DAMAGED_WINDOW = "damaged_windows"
 """Flag of a recording with windows of no length, or whose time is no number: left out."""
-
-COLUMNS_ASSUMED = "columns_assumed"
-"""Flag of numbers without a heading that are taken as unix times and powers, as Zeus writes them."""
 
 
 @dataclass(frozen=True)
@@ -233,16 +230,12 @@ def _windows(rows: Iterable[Sequence[str]], gpus: int) -> tuple[list[Window], in
 
 
 def read_zeus_power(path: Path, options: Options) -> Recording:
-    """Read the powers of GPUs; without a header their indices are the columns' places.
-
-    Raises InputError if there is no sample with a time.
-    """
+    """Read the powers of GPUs. Raises InputError if there is no sample with a time."""
     text = read_lines(path)
     first = text.lines[0].split(",")
-    header = _power_columns(first)
-    gpus = header or {place: place - 1 for place in range(1, len(first))}
-    rows = text.lines[1:] if header else text.lines
-    time = first.index("time") if header else 0
+    gpus = _power_columns(first)
+    rows = text.lines[1:]
+    time = first.index("time")
     whole = [row for row in rows if row.count(",") == len(first) - 1]
     times, *powers = _numbers(whole, len(first), (time, *gpus))
     timed = (times > 0) & (times < LATEST_S)
@@ -250,9 +243,6 @@ def read_zeus_power(path: Path, options: Options) -> Recording:
         such = unread((row.split(",")[time] for row in whole[:1]), times[:1])
         raise InputError(f"{path}: holds no sample with a time{such}")
     problems = text.damage(len(rows) - int(np.count_nonzero(timed)))
-    if not header:
-        detail = f"{path.name}: has no heading; its columns are taken as unix times and the W of GPU 0, 1, …"
-        problems.append(flag(COLUMNS_ASSUMED, None, detail))
     node = node_of(path, options)
     series = [
         SensorSeries(
@@ -284,9 +274,7 @@ def _numbers(lines: Sequence[str], columns: int, wanted: Sequence[int]) -> list[
 
 
 def _power_columns(row: Sequence[str]) -> dict[int, int]:
-    """Return the GPU of each column of powers, by the column's place; none without a header."""
-    if "time" not in row:
-        return {}
+    """Return the GPU of each column of powers, by the column's place."""
     found = {place: _POWER.fullmatch(name) for place, name in enumerate(row)}
     return {place: int(match[1]) for place, match in found.items() if match}
 
@@ -296,20 +284,10 @@ def _is_windows(head: Head) -> bool:
 
 
 def _is_power(head: Head) -> bool:
-    """Tell powers by their header (pandas may have put its index before), else by unix times and W."""
-    if not head.lines:
-        return False
-    names = head.lines[0].strip().split(",")
-    if any(_POWER.fullmatch(name) for name in names):
-        return names[0] in ("time", "") and "time" in names[:2]
-    return all(_is_sample(line.split(",")) for line in head.lines[:3])
-
-
-def _is_sample(row: Sequence[str]) -> bool:
-    fields = [number(field) for field in row]
-    return (
-        len(row) > 1 and "." in row[0] and UNIX_S <= fields[0] < LATEST_S and min(fields[1:]) >= 0
-    )
+    """Tell powers by their header; pandas may have put its index before."""
+    names = head.lines[0].strip().split(",") if head.lines else []
+    is_timed = names[:1] == ["time"] or names[:2] == ["", "time"]
+    return is_timed and any(_POWER.fullmatch(name) for name in names)
 
 
 WINDOWS = Format("zeus-windows", _is_windows, read_zeus_windows, holds_runs=True)

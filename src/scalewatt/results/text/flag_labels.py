@@ -32,7 +32,6 @@ FLAG_WORDS = {
     "not_counted": "powers of parts or unknown devices, not counted",
     "kind_assumed": "powers taken as the node's, which the file does not say",
     "one_gpu_assumed": "rows that name no GPU, taken as those of one",
-    "columns_assumed": "numbers without a heading, taken as times and powers",
     "no_time": "a table or a run without times",
     "cpu_origin_unknown": "a CPU's energy of unknown origin, taken as estimated",
     "gpus_in_sum": "GPUs whose energy is known in sum only",
