@@ -192,8 +192,8 @@ def test_a_sensor_of_something_else_is_passed_over(tmp_path: Path, unit: str) ->
     assert [s.sensor for s in read_perun_file(path).series] == ["CUDA:0_POWER"]
 
 
-@pytest.mark.parametrize("name", ["CUDA:1_QOWER", "CTDA:1_POWER", "CUDA:x_POWER", "anything"])
-def test_power_under_a_name_that_is_none_of_a_power_makes_its_kind_unknown(
+@pytest.mark.parametrize("name", ["CUDA:1_QOWER", "CUDA:1_MEM", "ROCM:1_POWE"])
+def test_power_under_another_name_of_peruns_makes_its_kind_unknown(
     tmp_path: Path, name: str
 ) -> None:
     path = tmp_path / "a.hdf5"
@@ -205,6 +205,48 @@ def test_power_under_a_name_that_is_none_of_a_power_makes_its_kind_unknown(
     assert any(
         f"its name is that of no power of a gpu, but {name}" in f["detail"] for f in said["flags"]
     )
+
+
+@pytest.mark.parametrize("name", ["CTDA:1_POWER", "MODEL_GPU1_POWER", "anything"])
+def test_power_by_any_backend_counts_for_its_device(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9, 300)}})
+    with changed(path, "gpu/nodes") as sensors:
+        sensors.move("CUDA:1_POWER", name)
+        sensors[name].attrs["source"] = "a model of ours"
+    said = describe(path)
+    assert said["gpu_energy_j"] == pytest.approx(8 * 400) and said["gpus"] == 2
+    assert [one["device"] for one in said["devices"]] == ["CUDA:0_POWER", name]
+    (told,) = (one for one in said["flags"] if one["code"] == "unknown_backend")
+    assert told["device"] == name and "source: a model of ours" in told["detail"]
+
+
+OF_MODEL = {
+    "gpu": ("MODEL_GPU{}_POWER", "W", "uint32"),
+    "cpu": ("MODEL_CPU{}_POWER", "W", "float32"),
+    "ram": ("MODEL_RAM{}_ENERGY", "J", "uint64"),
+    "node": ("IPMI_POWER", "W", "float64"),
+}
+
+
+@pytest.mark.parametrize("kind", OF_MODEL)
+def test_a_file_of_a_backend_that_perun_does_not_ship_is_read(tmp_path: Path, kind: str) -> None:
+    path, (name, unit, dtype) = tmp_path / "a.hdf5", OF_MODEL[kind]
+    numbers = [0] if kind == "node" else range(12)
+    write_perun(path, {"n1": {"CPU_USAGE": np.full(9, 50.0)}})
+    with changed(path, "") as host:
+        for number in numbers:
+            raw = host.create_group(f"{kind}/nodes/{name.format(number)}/raw_data")
+            watts = 100 + number
+            values = 1000 + watts * np.arange(9) if unit == "J" else np.full(9, watts)
+            data = raw.create_dataset("values", data=values.astype(dtype))
+            data.attrs.update({"unit": unit, "mag": 1.0})
+            raw.create_dataset("timesteps", data=np.arange(9, dtype="float32"))
+    said = describe(path)
+    joules = {one["device_index"]: one["energy_j"] for one in said["devices"]}
+    assert joules == pytest.approx({number: 8 * (100 + number) for number in numbers})
+    assert said[f"{kind}_energy_j"] == pytest.approx(sum(joules.values()))
+    assert said["energy_scope"] == kind
 
 
 def test_memory_in_joules_is_not_taken_for_energy(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from scalewatt.recordings.perun_sensor import (
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
     MEASURED,
+    NODE,
     Flag,
     SensorSeries,
     flag,
@@ -144,7 +145,7 @@ def _read_host(host: str, group: h5py.Group) -> tuple[SensorSeries, ...]:
     reader = SensorReader(host, wholes=children(kinds["socket"]) if "socket" in kinds else ())
     series = [
         found
-        for kind in DEVICE_KINDS
+        for kind in (*DEVICE_KINDS, NODE)
         if kind in kinds
         for name, sensor in children(kinds[kind]).items()
         if (found := reader.read(kind, name, sensor)) is not None

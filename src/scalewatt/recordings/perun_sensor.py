@@ -25,6 +25,7 @@ from scalewatt.recordings.series import (
     LATEST_S,
     MAGNITUDES,
     NO_INDEX,
+    NODE,
     QUANTITIES,
     Flag,
     Floats,
@@ -49,14 +50,18 @@ _MAGNITUDES = {
 _NO_LIMIT_W = 1e5
 # The index of older ROCm names and of a Grace socket; newer ROCm names hold a UUID.
 _INDEX = re.compile(r"^ROCM:(\d{1,2})_|^[a-z_]+_socket_(\d+)_")
-# What perun calls the sensors of power and energy that count, by device kind.
+# What the backends that perun ships call the sensors of power and energy that count, by device kind.
 _POWER_NAMES = {
     "gpu": re.compile(r"(?:CUDA:\d+|ROCM:[^_]+)_POWER"),
     "cpu": re.compile(r"cpu_\d+_.*package.*|cpu_power_socket_\d.*"),
     "ram": re.compile(r"ram_\d+_.*dram.*"),
 }
+_NO_POWER = re.compile(r"(?:CUDA|ROCM):.*|CPU_(?:USAGE|FREQ).*|RAM_USAGE")
+"""Other names of theirs: power or energy under one of them is damage."""
 OTHER_KINDS = ("rack", "node", "socket", "sysio", "disk", "net", "fan", "other")
-"""Device kinds of perun that do not count."""
+"""Device kinds of perun that are no parts of a node."""
+UNKNOWN_BACKEND = "unknown_backend"
+"""Flag of a sensor that no backend of perun has: what it is of, its kind and unit alone say."""
 _TOTALS = {"gpu": "GPU_ENERGY", "cpu": "CPU_ENERGY", "ram": "DRAM_ENERGY"}
 
 
@@ -86,10 +91,10 @@ class SensorReader:
     def read(self, kind: str, sensor: str, group: h5py.Group) -> SensorSeries | None:
         """Return the series of a sensor; None if it measures neither power nor use.
 
-        A sensor of power that cannot be read, or has no name of one, is a series without samples,
+        A sensor of power that cannot be read, or has the name of another, is a series without samples,
         flagged `unreadable_sensor`.
         """
-        named = bool(_POWER_NAMES[kind].fullmatch(sensor))
+        named = kind in _POWER_NAMES and bool(_POWER_NAMES[kind].fullmatch(sensor))
         if "raw_data" not in group and not named:
             return None
         empty = SensorSeries(
@@ -108,15 +113,18 @@ class SensorReader:
             raw = h5py.Group(h5py.h5g.open(group.id, b"raw_data"))
             data, unit = _data_and_unit(raw)
             quantity = QUANTITIES.get(unit)
-            if named != (quantity in _OF_POWER):
+            of_power = quantity in _OF_POWER
+            if named != of_power and (named or _NO_POWER.fullmatch(sensor)):
                 what = "its unit is none of power" if named else "its name is that of no power"
                 raise _Unreadable(f"{what} of a {kind}, but {sensor} in {unit[:20] or 'no unit'}")
             # "%" of RAM is the memory in use, which says nothing about power.
-            if quantity is None or (quantity == "utilisation" and kind == "ram"):
+            if quantity is None or (quantity == "utilisation" and kind in ("ram", NODE)):
                 return None
             # Sensors give whole numbers of W or its parts; fractions perun computed of a counter.
-            if quantity == "power" and kind != "gpu" and data.dtype.kind == "f":
+            if quantity == "power" and kind != "gpu" and named and data.dtype.kind == "f":
                 quantity = "mean_power"
+            if of_power and not named:
+                empty = _of_unknown_backend(empty, group)
             return self._filled(replace(empty, quantity=quantity), data, _dataset(raw, "timesteps"))
         except _Unreadable as error:
             return replace(empty, flags=(flag("unreadable_sensor", sensor, str(error)),))
@@ -146,7 +154,7 @@ class SensorReader:
             values=values,
             valid_max=top if series.quantity == "counter" and 0 < top < np.inf else None,
             limit_w=top if series.quantity == "power" and 0 < top < _NO_LIMIT_W else None,
-            flags=tuple(flags),
+            flags=(*series.flags, *flags),
         )
 
     def _times(self, data: h5py.Dataset) -> Floats:
@@ -163,6 +171,18 @@ class SensorReader:
         whole = [name for name in self._wholes if _index(name) == series.device_index]
         detail = "the CPU alone; {}, its socket with memory and I/O, is recorded but not counted"
         return [flag("part_of_socket", series.sensor, detail.format(name)) for name in whole]
+
+
+def _of_unknown_backend(series: SensorSeries, group: h5py.Group) -> SensorSeries:
+    """Return a series with the number in its name, and the flag that names its source."""
+    index, kind = series.device_index, series.device_kind
+    if index == NO_INDEX and (found := re.search(rf"(?i:{kind})\D?(\d{{1,4}})", series.sensor)):
+        index = int(found[1])
+    source = text(group.attrs.get("source")) or "not stated"
+    detail = f"counted as a {kind}: of no backend that perun ships (source: {source[:100]})"
+    return replace(
+        series, device_index=index, flags=(flag(UNKNOWN_BACKEND, series.sensor, detail),)
+    )
 
 
 def refuse_unknown(host: str, group: h5py.Group) -> None:

@@ -25,6 +25,7 @@ from scalewatt.energies.integration.sample_checks import (
 )
 from scalewatt.energies.integration.stage_intervals import StageIntervals
 from scalewatt.energies.integration.work_signs import WorkSign, signs_of
+from scalewatt.recordings.perun_sensor import UNKNOWN_BACKEND
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
     ESTIMATED,
@@ -45,7 +46,7 @@ JOURNAL_TOLERANCE = 0.005
 
 # perun adds up the same samples; it lacks a step or two where it computes with powers of counters.
 PERUN_TOLERANCE, PERUN_STEPS = 0.01, 2
-_COUNTED = {"constant", "gap"}
+_COUNTED = {"constant", "gap", UNKNOWN_BACKEND}
 """Flags of samples that perun counts as we do, where gaps are bridged."""
 _ROUNDING = 1e-9
 

@@ -76,6 +76,7 @@ FLAG_WORDS = {
     "hdf5_unreadable": "perun's file cannot be read",
     "file_locked": "a file was locked by another program",
     "unreadable_sensor": "a sensor whose values are not what perun writes",
+    "unknown_backend": "a sensor of no backend that perun ships",
     "missing_times": "samples without a time",
     "part_of_socket": "Grace: the CPU's power only, not the whole socket's",
     "length_mismatch": "values and times of a sensor differ in number",
