@@ -12,14 +12,22 @@ from typing import Any
 from scalewatt.common.schema_validation import PROJECT_ROOT
 
 SECRET = (
-    *("TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"),
-    *("AUTH", "COOKIE", "PRIVATE", "ACCOUNT", "USER", "MAIL"),
+    *("TOKEN", "KEY", "CREDENTIAL", "CREDENTIALS", "AUTH", "AUTHORIZATION", "COOKIE", "COOKIES"),
+    *("ACCOUNT", "USER", "USERNAME", "MAIL", "EMAIL"),
 )
-"""A variable, option or assignment with one of these in its name may be one."""
+"""A variable, option or assignment whose name ends with one of these words may be one."""
+SECRET_WITHIN = (
+    *("PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "SECRET", "SECRETS"),
+    r"(?:API|ACCESS|AUTH|PRIVATE|SESSION|HF|WANDB)[-_]?(?:KEYS?|TOKENS?)",
+)
+"""The same of what a name may end with within a word, as PGPASSWORD."""
 HIDDEN = "<secret>"
 """What stands in place of a value."""
 _IN_NAME = r"[\w.+/@\[\]-]"
-_IS_SECRET = rf"(?={_IN_NAME}*?(?:{'|'.join(SECRET)}))"
+_IS_SECRET = (
+    rf"(?={_IN_NAME}*?(?:(?<![A-Za-z0-9])(?:{'|'.join(SECRET)})|{'|'.join(SECRET_WITHIN)})"
+    rf"(?:[-_.]?(?:ID|\d{{1,3}}))?(?:\[[\w.+/@-]*\])*\]*(?!{_IN_NAME}))"
+)
 _VALUE = r"""(?:"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)|\\.|[^\s"'\\;&|<>])+"""
 # Each begins where a name does and gives nothing of it back (++): linear in the text's length.
 _ASSIGNED = re.compile(
@@ -30,9 +38,12 @@ _OPTION = re.compile(rf"-{_IS_SECRET}{_IN_NAME}++", re.IGNORECASE)
 _ASSIGNMENT = re.compile(rf"({_IS_SECRET}{_IN_NAME}++=).+", re.IGNORECASE | re.DOTALL)
 
 
+_SECRET_NAME = re.compile(_IS_SECRET, re.IGNORECASE)
+
+
 def is_secret(name: str) -> bool:
-    """Return True if a name has a word of SECRET in it."""
-    return any(word in name.upper() for word in SECRET)
+    """Return True if a name ends with a word of SECRET, as `HF_TOKEN`, `api-key` and `AWS_ACCESS_KEY_ID`."""
+    return _SECRET_NAME.match(name) is not None
 
 
 def without_secrets(words: Sequence[str]) -> list[str]:
