@@ -289,6 +289,12 @@ def test_switches_are_called_an_estimate_where_they_are_one(factor: float, said:
     assert ("within × or ÷ 5.4)" in words) == (factor > 1)
 
 
+def test_measured_switches_with_uncovered_time_are_called_no_estimate() -> None:
+    ends = {"network_energy_low_kwh": 2.5, "network_energy_high_kwh": 2.6}
+    table = changed(breakdown_table(), lambda row: row | {"network_energy_kwh": 2.5} | ends)
+    assert "an estimate" not in " ".join(texts(draw("breakdown", table))[-1].split())
+
+
 def test_energy_that_is_not_known_is_said_and_never_a_bar_of_length_zero() -> None:
     nothing = dict.fromkeys(("energy_kwh", "energy_share", "idle_energy_kwh"))
     table = changed(breakdown_table(), lambda row: row | nothing if row["gpus"] == 1 else row)

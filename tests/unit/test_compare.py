@@ -193,6 +193,15 @@ def test_energies_of_other_scope_are_not_compared_and_the_gpus_part_is() -> None
     assert row_of(found, "gpu_energy_kwh")["ratio"] == pytest.approx(0.5)
 
 
+def test_gpus_that_were_measured_with_uncovered_time_are_no_estimate() -> None:
+    gpu = {"gpu_energy_kwh": 0.6, "gpu_energy_low_kwh": 0.6, "gpu_energy_high_kwh": 0.63}
+    mixed = {"energy_origin": "mixed", "energy_low_kwh": 0.7, "energy_high_kwh": 2.8}
+    found = beside(repeats([1.0, 1.01], **mixed, **gpu), repeats([1.2, 1.21], **mixed, **gpu))
+    row = row_of(found, "gpu_energy_kwh")
+    assert (row["origin_a"], row["origin_b"]) == ("measured", "measured")
+    assert row_of(found, "energy_kwh")["origin_a"] == "mixed"
+
+
 def test_what_is_measured_against_what_is_simulated_is_named(tmp_path: Path) -> None:
     measured, simulated = repeats([1.0, 1.01]), repeats([1.2, 1.21], energy_origin="simulated")
     told = {(spec.configuration, spec.repeat): {"simulated": {"seed": 0}} for spec, _ in simulated}

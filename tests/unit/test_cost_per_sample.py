@@ -141,6 +141,17 @@ def test_on_a_cpu_the_cpus_energy_counts_with_its_interval(tmp_path: Path) -> No
     assert one["energy_resolution"] is None
 
 
+def test_uncovered_time_makes_no_estimate_of_what_was_measured(tmp_path: Path) -> None:
+    ends = [
+        {} if (j := row["energy_j"]) is None else {"energy_low_j": j, "energy_high_j": 1.04 * j}
+        for row in energies()
+    ]
+    own = [row | more for row, more in zip(energies(), ends, strict=True)]
+    (one,) = built(tmp_path, [run_of(tmp_path, energy=own)])
+    assert one["energy_origin"] == "measured"
+    assert {one[name] for name in one if "_estimate_" in name} == {None}
+
+
 # --- one beside the others ------------------------------------------------------------------------
 
 

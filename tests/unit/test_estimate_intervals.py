@@ -181,6 +181,26 @@ def test_an_estimated_energy_without_an_interval_is_not_taken_for_measured(
     assert relative_bounds(row | {"energy_origin": "measured"}, f"{name}_kwh") == (1.0, 1.0)
 
 
+def test_what_uncovered_time_can_have_cost_is_nothing_that_estimates_leave_open() -> None:
+    mixed = configuration("a", 1.0, gpu=2.0, gpu_energy_high_kwh=2.1)
+    mixed |= {"energy_high_kwh": FACTOR + 2.1, "mean_gpu_power_w_mean": 300.0}
+    for name in ("gpu_energy_kwh", "mean_gpu_power_w"):
+        assert relative_bounds(mixed, name) == (1.0, 1.0)
+        found = quantity_bounds(frame_of([mixed], CONFIGURATIONS), name)
+        assert found.isna().all(axis=None)
+    measured = mixed | {"energy_origin": "measured", "energy_low_kwh": 3.0, "energy_high_kwh": 3.1}
+    assert relative_bounds(measured, "energy_kwh") == (1.0, 1.0)
+    assert estimate_notes([measured | {"energy_kwh": 3.0}]) == []
+
+
+def test_uncovered_time_leaves_the_common_error_of_two_estimates_on_a_machine() -> None:
+    gapped = configuration("a", 3.0, ends=(1 / FACTOR, 1.02 * FACTOR))
+    found = energy_ratio_bounds(gapped, configuration("b", 1.0))
+    assert found == pytest.approx((3 / SHAPE_FACTOR, 1.02 * 3 * SHAPE_FACTOR))
+    found = energy_ratio_bounds(configuration("a", 3.0), gapped | {"configuration": "b"})
+    assert found == pytest.approx((1 / SHAPE_FACTOR / 1.02, SHAPE_FACTOR))
+
+
 def test_no_row_says_whether_switches_were_measured_and_a_nodes_meter_always_measures() -> None:
     for origin in ("estimated", "measured"):
         row = configuration("a", 1.0, energy_origin=origin)

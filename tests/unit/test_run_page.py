@@ -251,6 +251,16 @@ def test_an_estimated_energy_is_said_with_its_interval(tmp_path: Path) -> None:
     assert "the true value" not in figure_module.title(page_of(made(tmp_path, seconds(10))))
 
 
+def test_what_uncovered_time_can_have_cost_is_said_where_it_shows(tmp_path: Path) -> None:
+    for high, shown in ((1.04, "1 kWh and 1.04 kWh"), (1 + 1e-7, "")):
+        row = part("cpu", "train", 10, 3.6e6)
+        row |= {"energy_low_j": 3.6e6, "energy_high_j": high * 3.6e6}
+        files = made(tmp_path / str(high), seconds(10), energy=[row])
+        said = " ".join(figure_module.title(page_of(files)).split())
+        assert ("the true value lies between" in said) == bool(shown)
+        assert shown in said
+
+
 def test_unknown_energy_is_said_with_what_was_recorded(tmp_path: Path) -> None:
     parts = [part("gpu", "train", 10, None, coverage=0.9996) | {"recorded_j": 3.6e6}]
     said = figure_module.title(page_of(made(tmp_path, seconds(10), energy=parts)))

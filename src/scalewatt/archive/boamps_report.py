@@ -250,11 +250,12 @@ def _description(run: MeasuredRun) -> str:
 
 
 def _interval(row: Mapping[str, Any]) -> str:
-    """Return where the true energy lies by what is estimated; else an empty text."""
+    """Return where the true energy lies by what is estimated or not covered; else an empty text."""
     low, high = (row.get(name) for name in ("energy_low_kwh", "energy_high_kwh"))
-    if row["energy_origin"] not in ORIGINS or low is None or high is None:
+    if low is None or high is None or f"{low:.6g}" == f"{high:.6g}":
         return ""
-    return f"By its estimates the true energy is from {low:.6g} to {high:.6g} kWh."
+    what = "its estimates" if row["energy_origin"] in ORIGINS else "the time that is not covered"
+    return f"By {what} the true energy is from {low:.6g} to {high:.6g} kWh."
 
 
 # --- the energy -----------------------------------------------------------------------------------

@@ -155,12 +155,20 @@ def estimate_sentence(points: pd.DataFrame, axis: str = "y") -> str:
 
 
 def true_value(low_kwh: float | None, high_kwh: float | None) -> str:
-    """Return between what an estimated energy in kWh lies, or that this is not known."""
+    """Return between what an energy in kWh lies, or that this is not known of an estimate."""
     if low_kwh is None or high_kwh is None or low_kwh != low_kwh or high_kwh != high_kwh:
         return "no interval of the estimate is known"
     return (
         f"the true value lies between {with_unit(low_kwh, 'kWh')} and {with_unit(high_kwh, 'kWh')}"
     )
+
+
+def open_interval(row: Mapping[str, Any]) -> str:
+    """Return `true_value` of a run's energy, or of a sum, if it is estimated or its uncovered time shows."""
+    low, high = row["energy_low_kwh"], row["energy_high_kwh"]
+    estimated = row["energy_origin"] in ORIGINS
+    shows = with_unit(low, "kWh") != with_unit(high, "kWh")
+    return true_value(low, high) if estimated or shows else ""
 
 
 def opening(points: pd.DataFrame) -> str:

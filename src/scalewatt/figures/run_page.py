@@ -27,7 +27,6 @@ from scalewatt.results.figures.run_page_table import (
     Span,
     Trace,
 )
-from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.flag_labels import (
     FLAG_WORDS,
     absent_kinds,
@@ -124,7 +123,7 @@ def _wrapped(line: str) -> list[str]:
 
 
 def energy_words(row: Mapping[str, Any]) -> str:
-    """Return energy with origin, interval of an estimate, scope and coverage, or what was recorded where
+    """Return energy with origin, interval, scope and coverage, or what was recorded where
     the energy is unknown."""
     scope, coverage = row["energy_scope"], row["coverage"]
     covered = "" if coverage is None else f", coverage {percent(coverage)}"
@@ -134,8 +133,8 @@ def energy_words(row: Mapping[str, Any]) -> str:
         recorded = with_unit(row["recorded_energy_kwh"] or 0.0, "kWh")
         return f"Energy not known ({recorded} recorded of {scope}{covered})"
     phrase = prose.origin_phrase(row["energy_origin"], scope)
-    if row["energy_origin"] in ORIGINS:
-        phrase += f" ({prose.true_value(row['energy_low_kwh'], row['energy_high_kwh'])})"
+    if lies := prose.open_interval(row):
+        phrase += f" ({lies})"
     return f"Energy {with_unit(row['energy_kwh'], 'kWh')} {phrase}, scope {scope}{covered}"
 
 

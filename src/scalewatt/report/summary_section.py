@@ -138,11 +138,9 @@ def _energies(runs: pd.DataFrame) -> list[Fact]:
 
 
 def _open_ends(runs: pd.DataFrame) -> str:
-    """Return within what the true sum lies where some of it is estimated: errors do not average out."""
-    if not runs["energy_origin"].isin(ORIGINS).any():
-        return ""
+    """Return within what the true sum of one origin lies: errors of estimates do not average out."""
     ends = runs[["energy_low_kwh", "energy_high_kwh"]].astype(float).sum(skipna=False)
-    return prose.true_value(*ends)
+    return prose.open_interval({**ends.to_dict(), "energy_origin": runs["energy_origin"].iloc[0]})
 
 
 def _hours(runs: pd.DataFrame, hours: str) -> list[Fact]:

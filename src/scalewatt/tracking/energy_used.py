@@ -63,7 +63,7 @@ class RunEnergy:
     known: bool = True
     """True if that is all; else more was used than was recorded."""
     bounds_j: tuple[float, float] | None = (0.0, 0.0)
-    """The interval of all joules by what is estimated of them; None if an estimate has none."""
+    """The interval of all joules by what is estimated and not covered; None if an estimate has none."""
 
     @property
     def kwh(self) -> float:
@@ -102,7 +102,7 @@ class EnergyUsed:
     probes_kwh: float = 0.0
     """The part of idle probes."""
     bounds_kwh: tuple[float | None, float | None] = (None, None)
-    """The interval of `kwh` by what is estimated of it; None where an estimate has none."""
+    """The interval of `kwh` by what is estimated and not covered; None where an estimate has none."""
     runs: Mapping[str, RunEnergy] = field(default_factory=dict)
     """By run key."""
 
@@ -240,11 +240,11 @@ def _read_table(path: Path, run: Published) -> RunEnergy | None:
 
 
 def _bounds_of(row: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the interval of what was recorded; None of an estimate that has none."""
-    if row["energy_origin"] != ESTIMATED:
-        return row["recorded_j"], row["recorded_j"]
+    """Return the interval of an energy, of an unknown one what was recorded; None of an estimate without."""
     low, high = (row[name] for name in BOUNDS)
-    return None if low is None or high is None else (low, high)
+    if low is not None and high is not None:
+        return low, high
+    return None if row["energy_origin"] == ESTIMATED else (row["recorded_j"], row["recorded_j"])
 
 
 # --- journals -----------------------------------------------------------------------------------
@@ -337,14 +337,18 @@ def _worked_without(folder: Path, recorded: set[int]) -> bool:
 def _run_energy(sums: Mapping[int, Sequence[JournalSum]], gpus: int, known: bool) -> RunEnergy:
     joules: dict[str, float] = {}
     kinds: dict[str, KindSum] = {}
+    of_hosts: dict[tuple[str, str], KindSum] = {}
     found = [one for own in sums.values() for one in own]
     for one in found:
         for name, kind in one.kinds.items():
             kinds[name] = kinds.get(name, KindSum()) + kind
+            place = one.host, name
+            of_hosts[place] = of_hosts.get(place, KindSum()) + kind
             if kind.origin is not None:
                 joules[kind.origin] = joules.get(kind.origin, 0.0) + kind.recorded_j
     alike = len({frozenset(one.kinds) for one in found}) < 2
     whole = known and alike and all(kind.known for kind in kinds.values())
+    whole &= all(kind.is_recorded for kind in of_hosts.values())
     seconds = sum(max((one.length_s for one in own), default=0.0) for own in sums.values())
     ends = sum(kind.low_j for kind in kinds.values()), sum(kind.high_j for kind in kinds.values())
     return RunEnergy(joules, gpus * seconds, whole and (bool(kinds) or not found), ends)

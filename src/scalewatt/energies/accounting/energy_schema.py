@@ -35,7 +35,8 @@ a `moving_mean` over the second before; null if that is not known, and of estima
 
 _RUN = [("configuration", pa.string()), ("repeat", pa.int32())]
 BOUNDS = ("energy_low_j", "energy_high_j")
-"""The interval of an estimated energy; of any other the energy itself. Earlier versions wrote none."""
+"""The interval of an energy, by what is estimated and what uncovered time can have cost. Earlier versions
+wrote none."""
 _ENERGY = [(name, pa.float64()) for name in ("energy_j", *BOUNDS)]
 ENERGY_SCHEMA = pa.schema(
     [

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from scalewatt.energies.integration.integrate import bounds_of, validate
 from scalewatt.energies.integration.rated_power import (
+    FACTOR,
     estimated_cpu,
     estimated_gpu,
     estimated_ram,
@@ -31,6 +32,7 @@ from scalewatt.recordings.series import (
     ESTIMATED,
     MEAN_OVER_S,
     NODE,
+    PLAUSIBLE_W,
     Flag,
     Floats,
     SensorSeries,
@@ -41,6 +43,9 @@ from scalewatt.recordings.telemetry import TelemetrySeries
 UNUSED_GPU = "unused_gpu"
 # More of the window than this without a known power, and the kind's energy is null.
 MAX_UNCOVERED = 0.05
+# Of all nodes together that may be missing, of 64 three. But one that lacks most was not recorded.
+LEAST_OF_A_NODE = 0.5
+"""A node whose coverage of a kind is less than this over the run has no energy of it, nor has the run."""
 # Up to here perun's file and the journal agree.
 JOURNAL_TOLERANCE = 0.005
 
@@ -75,6 +80,10 @@ class KindEnergy:
     """What its series resolve in time: the longest sampling period; 0 without any."""
     uncounted_known: bool = True
     """True if the energy of the time that does not count may be stated."""
+    lacking: int = 0
+    """Devices that must be there and have no series: they are uncovered."""
+    rated_w: float = 0.0
+    """What a device draws at most by the cluster file; 0 if that does not tell."""
     bounds: tuple[tuple[EnergyCurve, EnergyCurve], ...] = ()
     """Of an estimate: each series' curves at the ends of its interval."""
 
@@ -92,20 +101,49 @@ class KindEnergy:
         """Return what was recorded between two times, whether or not that is enough to state."""
         return sum(float(curve.between(*window)) for curve in self.curves)
 
-    def intervals_j(self, intervals: StageIntervals) -> tuple[Floats, Floats, Floats]:
+    def intervals_j(
+        self, intervals: StageIntervals, outside_s: float = 0.0
+    ) -> tuple[Floats, Floats, Floats]:
         """Return the energy in J of each device in each interval, (devices, k), and both ends of it.
 
-        The ends are the same where nothing is estimated. Sums of them take it that the errors of all
-        devices and nodes have the same sign.
+        The ends are what an estimate leaves open. In uncovered time a device used at least nothing, and at
+        most `most_w`; `outside_s` is uncovered time outside of the intervals, put to the first one. Sums
+        take it that the errors of all devices and nodes have the same sign.
         """
         shape = len(self.series), intervals.start_s.size
         energies = np.array([intervals.energy_j(one) for one in self.curves]).reshape(shape)
-        if not self.bounds:
-            return energies, energies, energies
-        low, high = (
-            np.array([intervals.energy_j(pair[end]) for pair in self.bounds]) for end in (0, 1)
-        )
+        low = high = energies
+        if self.bounds:
+            low, high = (
+                np.array([intervals.energy_j(pair[end]) for pair in self.bounds]) for end in (0, 1)
+            )
+        uncovered = np.array([intervals.uncovered_s(one) for one in self.curves]).reshape(shape)
+        uncovered[:, :1] += outside_s
+        if uncovered.any():
+            high = high + self.most_w[:, None] * uncovered
         return energies, low, high
+
+    def bounds_j(self, window: Window) -> tuple[float, float]:
+        """Return the interval of what all devices used between two times, as `intervals_j` has it."""
+        _, low, high = self.intervals_j(StageIntervals.of_window(window))
+        return float(low.sum()), float(high.sum() + self.lacking_w * (window[1] - window[0]))
+
+    @property
+    def lacking_w(self) -> float:
+        """Return the most that the devices without a series can draw in W."""
+        return self.lacking * float(self.most_w.max(initial=0.0)) if self.lacking else 0.0
+
+    @cached_property
+    def most_w(self) -> Floats:
+        """Return the most that each device can draw in W, (devices,).
+
+        That is its limit by the recording or the cluster file, or more where more was recorded; of an
+        estimate the upper end. Where nothing tells, what its like drew, or what no such device exceeds.
+        """
+        shown = zip(self.series, self.validated, strict=True)
+        most = np.array([max(_most_w(*one), self.rated_w) for one in shown])
+        unknown = most.max(initial=0.0) or PLAUSIBLE_W[_kind(self)]
+        return np.where(most > 0, most, unknown)
 
 
 @dataclass(frozen=True)
@@ -124,6 +162,14 @@ class _Spans:
     @property
     def counted_s(self) -> float:
         return self.window[1] - self.window[0] + self.lost_s - self.uncounted_s
+
+
+def _most_w(series: SensorSeries, validated: Validated) -> float:
+    """Return the power limit of a device, or the largest power that it had; 0 if neither is known."""
+    power_w = validated.power_w
+    if series.origin == ESTIMATED:
+        power_w = FACTOR * power_w if series.bounds_w is None else series.bounds_w[1]
+    return float(np.fmax.reduce(power_w, initial=series.limit_w or 0.0))
 
 
 def node_window(series: Sequence[SensorSeries]) -> Window | None:
@@ -333,7 +379,9 @@ def _measure(
         flags = [*flags, flag("coverage", None, detail)]
     origin = series[0].origin
     apart = devices * spans.uncounted_s
+    lacking = devices - len(series)
     devices = len(series)
+    rated = powers.get(kind.removeprefix("unused_")) or {}
     if origin == ESTIMATED and kind == "cpu" and powers.get("cpu"):
         devices = int(powers["cpu"]["sockets"])
     return KindEnergy(
@@ -348,6 +396,8 @@ def _measure(
         device_s,
         period_s=_resolved_s(series, period_s),
         uncounted_known=apart_s >= (1 - MAX_UNCOVERED) * apart,
+        lacking=lacking,
+        rated_w=float(rated.get("rated_w") or rated.get("power_w") or 0.0),
         bounds=tuple(
             bounds_of(own, curve, period_s)
             for own, curve in zip(series, curves, strict=True)

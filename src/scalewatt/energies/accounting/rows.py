@@ -20,16 +20,17 @@ from scalewatt.energies.accounting.energy_schema import (
     Accounts,
 )
 from scalewatt.energies.accounting.epoch_rows import EpochParts, StatedEpochs, epoch_rows
-from scalewatt.energies.accounting.node_energy import MAX_UNCOVERED, KindEnergy, Window
+from scalewatt.energies.accounting.node_energy import (
+    LEAST_OF_A_NODE,
+    MAX_UNCOVERED,
+    KindEnergy,
+    Window,
+)
 from scalewatt.energies.accounting.run_inputs import Planned
 from scalewatt.energies.integration.stage_intervals import STAGES, UNATTRIBUTED, StageIntervals
 from scalewatt.recordings.series import DEVICE_KINDS, NETWORK, NODE, Flag, Floats, flag
 
 Row = dict[str, Any]
-
-# Of all nodes together MAX_UNCOVERED may be missing, of 64 three. But one that lacks most was not recorded.
-LEAST_OF_A_NODE = 0.5
-"""A node whose meter covers less than this share of its time in a segment has no energy, nor has the run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +61,9 @@ class _Part:
 class EnergyRows:
     """Collects what nodes used, then states it per segment, node, device kind and stage.
 
-    What may be stated is decided over the whole run: up to MAX_UNCOVERED of the device seconds of
-    a kind may be without a known power; of whole nodes no node may lack more than LEAST_OF_A_NODE leaves.
+    What may be stated is decided over the whole run: up to MAX_UNCOVERED of the device seconds of a kind
+    may be without a known power, of one node or of all together, and what they can have cost is in its
+    interval. But a node that lacks more than LEAST_OF_A_NODE leaves was not recorded.
     """
 
     def __init__(self) -> None:
@@ -184,13 +186,22 @@ def _part(
     flags: tuple[Flag, ...] = (),
     copies: Sequence[str | None] = (),
 ) -> _Part:
-    """Return the rows of a device kind, of which `recorded_j` and `discarded_j` are null without a power."""
+    """Return the rows of a device kind, of which `recorded_j` and `discarded_j` are null without a power.
+
+    What it can have used in the time `unrecorded_s` is `unattributed`.
+    """
+    if kind.series and unrecorded_s and intervals.start_s.size:
+        intervals = intervals.with_outside()
     found = {"duration_s": intervals.seconds}
-    each = kind.intervals_j(intervals)
+    each = kind.intervals_j(intervals, unrecorded_s)
     if kind.series:
         found |= zip(
             ("recorded_j", "low_j", "high_j"), (one.sum(axis=0) for one in each), strict=True
         )
+        if kind.lacking:
+            expected_s = intervals.seconds.copy()
+            expected_s[:1] += unrecorded_s
+            found["high_j"] += kind.lacking_w * expected_s
         found["discarded_j"] = np.zeros(intervals.start_s.size)
         if lost[0] < lost[1]:
             found["discarded_j"] = kind.intervals_j(intervals.within(*lost))[0].sum(axis=0)
@@ -261,13 +272,18 @@ class _Stated:
 
     def __init__(self, parts: Sequence[_Part]) -> None:
         self._sensors: dict[str, int] = {}
+        of_kind: dict[str, list[_Part]] = {}
+        of_node: dict[tuple[str, str], list[_Part]] = {}
         for part in parts:
             kind = part.kind.device_kind
             self._sensors[kind] = max(part.sensors, self._sensors.get(kind, 0))
-        recorded = [part for part in parts if part.sensors]
-        self._coverage = {kind: self._covered(kind, parts) for kind in self._sensors}
-        self._recorded = {kind: self._covered(kind, recorded) for kind in self._sensors}
-        self._long_segments = _long_segments(recorded)
+            of_kind.setdefault(kind, []).append(part)
+            if part.sensors:
+                of_node.setdefault((part.kind.node, kind), []).append(part)
+        self._coverage = {kind: self._covered(own) for kind, own in of_kind.items()}
+        recorded = {kind: [one for one in own if one.sensors] for kind, own in of_kind.items()}
+        self._recorded = {kind: self._covered(own) for kind, own in recorded.items()}
+        self._of_nodes = {place: self._covered(own) for place, own in of_node.items()}
 
     def rows(self, parts: Iterable[_Part], name: str) -> Iterator[Row]:
         """Yield the rows of the parts (`stages` or `devices`) with what may be stated."""
@@ -305,36 +321,26 @@ class _Stated:
     def _is_known(self, part: _Part) -> bool:
         """Return True if the energy of a part may be stated, whatever is unknown of other nodes."""
         kind = part.kind
-        if kind.shared or not part.sensors or self._is_lost(part):
+        if kind.shared or not part.sensors:
             return False
-        return self._recorded[kind.device_kind] >= 1 - MAX_UNCOVERED
+        own = self._of_nodes[kind.node, kind.device_kind]
+        of_all = self._recorded[kind.device_kind]
+        return own >= LEAST_OF_A_NODE and max(own, of_all) >= 1 - MAX_UNCOVERED
 
-    def _is_lost(self, part: _Part) -> bool:
-        """Return True if most of a whole node's readings are missing in a segment of some length."""
-        poor = part.kind.device_kind == NODE and (part.kind.coverage or 0.0) < LEAST_OF_A_NODE
-        return poor and part.segment in self._long_segments
-
-    def _covered(self, device_kind: str, parts: Sequence[_Part]) -> float:
-        """Return the share of a kind's device seconds with a known power."""
+    def _covered(self, parts: Sequence[_Part]) -> float:
+        """Return the share of the device seconds of parts of one kind that have a known power."""
         covered_s = device_s = 0.0
         for part in parts:
-            if part.kind.device_kind != device_kind or self._is_absent(part):
+            if self._is_absent(part):
                 continue
             if part.sensors:
                 device_s += part.kind.device_s
                 covered_s += (part.kind.coverage or 0.0) * part.kind.device_s
             else:
-                device_s += part.seconds * max(self._sensors[device_kind], 1)
-        return covered_s / device_s if device_s > 0 else 0.0
-
-
-def _long_segments(parts: Iterable[_Part]) -> set[int]:
-    """Return the segments that are more than MAX_UNCOVERED of the run: no start that was soon killed."""
-    lengths: dict[int, float] = {}
-    for part in parts:
-        lengths[part.segment] = max(part.seconds, lengths.get(part.segment, 0.0))
-    least_s = MAX_UNCOVERED * sum(lengths.values())
-    return {segment for segment, length_s in lengths.items() if length_s > least_s}
+                device_s += part.seconds * max(self._sensors[part.kind.device_kind], 1)
+        if device_s > 0:
+            return covered_s / device_s
+        return max((part.kind.coverage or 0.0 for part in parts), default=0.0)
 
 
 def _flag_row(one: Flag, place: Row) -> Row:

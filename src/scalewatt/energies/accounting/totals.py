@@ -35,7 +35,7 @@ class EnergyTotals:
         return known_sum(r["energy_j"] for r in self.of_kind(kind))
 
     def bounds_j(self, kind: str) -> tuple[float | None, float | None]:
-        """Return the interval of `joules`: both ends are that energy where nothing of it is estimated.
+        """Return the interval of `joules`, by what is estimated and what uncovered time can have cost.
 
         None where the energy is, and where an estimate's interval is not known.
         """

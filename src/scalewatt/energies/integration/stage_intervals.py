@@ -26,6 +26,8 @@ MOST_SHORT = 0.05
 LOST_PERIODS = 3
 """Sampling periods between the stages' first and last stamp that may lie outside of a node's recording:
 a sampler's last sample is up to a period old when it is stopped."""
+LEAST_UNCOVERED_S = 1e-4
+"""Less is the rounding of unix seconds, and of sums of their steps."""
 STAGES = (*stage_log.STAGES, UNATTRIBUTED)
 
 _OPEN_STAGES = ("startup", "shutdown")
@@ -41,6 +43,13 @@ class StageIntervals:
     epoch: NDArray[np.object_]
     start_s: Floats
     end_s: Floats
+
+    @classmethod
+    def of_window(cls, window: tuple[float, float]) -> StageIntervals:
+        """Return a window as one interval without a stage."""
+        start_s, end_s = (np.array([end], dtype=np.float64) for end in window)
+        stage, epoch = (np.array([one], dtype=object) for one in (UNATTRIBUTED, None))
+        return cls(stage, epoch, start_s, end_s)
 
     @property
     def seconds(self) -> Floats:
@@ -60,6 +69,20 @@ class StageIntervals:
         if edges.size:
             return np.diff(curve.covered_until(edges))
         return curve.covered_s(self.start_s, self.end_s)
+
+    def uncovered_s(self, curve: EnergyCurve) -> Floats:
+        """Return the seconds of each interval of which the energy is not known; 0 for what is rounding."""
+        uncovered = self.seconds - self.covered_s(curve)
+        return np.where(uncovered > LEAST_UNCOVERED_S, uncovered, 0.0)
+
+    def with_outside(self) -> StageIntervals:
+        """Return the intervals after one without length, `unattributed`, for what lies outside of them."""
+        return StageIntervals(
+            np.concatenate(([UNATTRIBUTED], self.stage)),
+            np.concatenate(([None], self.epoch)),
+            np.concatenate((self.start_s[:1], self.start_s)),
+            np.concatenate((self.start_s[:1], self.end_s)),
+        )
 
     @cached_property
     def _edges(self) -> Floats:

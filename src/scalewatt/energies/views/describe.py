@@ -55,23 +55,23 @@ def description(found: AccountsOfPath) -> dict[str, Any]:
 _NOTHING = {"recorded_j": 0.0, "covered_s": 0.0, "duration_s": 0.0, "samples": 0}
 
 
-def _devices(devices: pa.Table, totals: EnergyTotals) -> list[dict[str, Any]]:
-    """Return a row for each device, with its energy as far as its kind's may be stated."""
+def _devices(devices: pa.Table) -> list[dict[str, Any]]:
+    """Return a row for each device, with its energy as far as it may be stated."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for row in devices.to_pylist():
         one = found.setdefault(
-            (row["node"], row["device_kind"], row["sensor"]), {**row, **_NOTHING}
+            (row["node"], row["device_kind"], row["sensor"]), {**row, **_NOTHING, "known": True}
         )
+        one["known"] &= row["energy_j"] is not None
         for name in _NOTHING:
             one[name] += row[name]
     order = (*ALL_KINDS, UNUSED_GPU)
-    known = {kind for kind in order if totals.joules(kind) is not None}
     return [
         {
             **{name: one[name] for name in ("node", "device_kind", "device_index")},
             **{"device": one["sensor"], "uuid": one["uuid"]},
             **{"recorded_j": one["recorded_j"], "samples": one["samples"]},
-            "energy_j": (energy := one["recorded_j"] if one["device_kind"] in known else None),
+            "energy_j": (energy := one["recorded_j"] if one["known"] else None),
             "energy_kwh": _kwh(energy),
             "mean_power_w": _ratio(one["recorded_j"], one["covered_s"]),
             "coverage": min(_ratio(one["covered_s"], one["duration_s"]) or 0.0, 1.0),
@@ -112,7 +112,7 @@ def _result(accounts: Accounts, with_stages: bool) -> dict[str, Any]:
         "origin": totals.origin,
         "coverage": totals.coverage,
         "flags": _flags(totals, accounts.flags, with_stages),
-        "devices": _devices(accounts.devices, totals),
+        "devices": _devices(accounts.devices),
         "stages": _stages(totals) if with_stages else [],
         "epochs": _epochs(accounts.epochs, scope) if with_stages else [],
     }

@@ -62,11 +62,10 @@ def _facts(summary: dict[str, Any]) -> list[str]:
         f"hosts     {', '.join(summary['hosts']) or '-'}; GPUs {gpus}",
         f"coverage  {_percent(summary['coverage'])}",
     ]
-    if summary["energy_high_kwh"] != summary["energy_low_kwh"]:
-        ends = f"{summary['energy_low_kwh']:.6f} to {summary['energy_high_kwh']:.6f} kWh"
-        lines.insert(
-            1, f"          {ends}: the true value may lie anywhere between (docs/energy.md)"
-        )
+    ends = [_number(summary[f"energy_{end}_kwh"], 6) for end in ("low", "high")]
+    if ends[0] != ends[1]:
+        lies = f"{' to '.join(ends)} kWh: the true value may lie anywhere between (docs/energy.md)"
+        lines.insert(1, f"          {lies}")
     if summary["energy_kwh"] is None and summary["recorded_energy_kwh"]:
         recorded = _number(summary["recorded_energy_kwh"], 6)
         lines.insert(

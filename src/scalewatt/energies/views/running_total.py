@@ -14,8 +14,8 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.node_energy import (
+    LEAST_OF_A_NODE,
     MAX_UNCOVERED,
-    KindEnergy,
     Window,
     node_kinds,
     node_window,
@@ -43,7 +43,7 @@ class KindSum:
     """Device seconds of which the power should be known."""
     origin: str | None = None
     low_j: float = 0.0
-    """The ends of the interval of `recorded_j`, of an estimate; else that itself."""
+    """The interval of what was used: what estimates and uncovered time leave open."""
     high_j: float = 0.0
 
     def __add__(self, other: KindSum) -> KindSum:
@@ -60,6 +60,11 @@ class KindSum:
     def known(self) -> bool:
         """Return True if enough was recorded for the energy to be stated."""
         return self.covered_s >= (1 - MAX_UNCOVERED) * self.device_s
+
+    @property
+    def is_recorded(self) -> bool:
+        """Return True if, of one node, enough was recorded to be stated among others."""
+        return self.covered_s >= LEAST_OF_A_NODE * self.device_s
 
 
 @dataclass(frozen=True)
@@ -228,17 +233,9 @@ def _sum_of(
         device_s = kind.device_s if kind.series else window[1] - window[0]
         covered_s = kind.coverage * device_s
         recorded_j = kind.recorded_j(window)
-        ends = _bounds_j(kind, window)
+        ends = kind.bounds_j(window)
         sums[kind.device_kind] = KindSum(recorded_j, covered_s, device_s, kind.origin, *ends)
     return JournalSum(host, *window, sums)
-
-
-def _bounds_j(kind: KindEnergy, window: Window) -> tuple[float, float]:
-    """Return the ends of the interval of what was recorded: the same where nothing is estimated."""
-    if not kind.bounds:
-        return (recorded := kind.recorded_j(window)), recorded
-    low, high = (sum(float(pair[end].between(*window)) for pair in kind.bounds) for end in (0, 1))
-    return low, high
 
 
 def _loads(

@@ -26,6 +26,7 @@ from scalewatt.results.figures.figure_schema import (
     COST_PER_SAMPLE,
     COST_PHASES,
 )
+from scalewatt.results.tables.estimates import left_open
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.run_row import RunFiles, read_energy, read_history
@@ -191,11 +192,11 @@ def _estimate(name: str, values: Sequence[tuple[float | None, float | None, floa
     """Return the interval of what is estimated, mean of the repeats': they share its error."""
     if name not in COST_OPEN:
         return {}
-    ends = [summarise([value[at] for value in values]).mean for at in (1, 2)]
-    wide = ends[0] is not None and ends[1] is not None and ends[0] < ends[1]
-    return {
-        f"{name}_estimate_{e}": ends[at] if wide else None for at, e in enumerate(("low", "high"))
-    }
+    energy, low, high = (summarise([value[at] for value in values]).mean for at in range(3))
+    known = energy and low is not None and high is not None
+    if not known or left_open(energy, low, high) == (1.0, 1.0):
+        low = high = None
+    return {f"{name}_estimate_low": low, f"{name}_estimate_high": high}
 
 
 def _phases(own: Row, per_sample_j: float | None) -> Row:

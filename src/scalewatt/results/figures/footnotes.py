@@ -100,7 +100,7 @@ def _of_switches(bars: pd.DataFrame) -> str:
         bars[name].astype(float)
         for name in ("network_energy_low_kwh", "network_energy_kwh", "network_energy_high_kwh")
     )
-    wide = high > low
+    wide = low < energy * (1 - 1e-12)  # a measured energy is the lower end of its interval
     if not wide.any():
         return ""
     factor = max((high / energy)[wide].max(), (energy / low)[wide].max())

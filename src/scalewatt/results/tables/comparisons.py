@@ -25,7 +25,7 @@ from scalewatt.campaign.series_expansion import without_device
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.tables import t_tests
 from scalewatt.results.tables.derived_quantities import ratio
-from scalewatt.results.tables.estimates import ORIGINS
+from scalewatt.results.tables.estimates import ORIGINS, left_open
 from scalewatt.results.tables.frames import column_of, frame_of, records, values
 from scalewatt.results.tables.published_spread import Spread, published_spread
 from scalewatt.results.tables.repeat_statistics import is_combined
@@ -167,7 +167,7 @@ def _open(
         )
         if not energy or low is None or high is None:
             return None
-        ends.append((low / energy, high / energy))
+        ends.append(left_open(energy, low, high))
     return ratio * ends[0][0] / ends[1][1], ratio * ends[0][1] / ends[1][0]
 
 

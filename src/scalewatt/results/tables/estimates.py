@@ -79,7 +79,17 @@ def relative_bounds(row: Mapping[str, Any], name: str, ending: str = "_mean") ->
     if not (open_ and energy):
         return 1.0, 1.0
     low, high = (row.get(f"{prefix}energy_{end}_kwh") for end in ("low", "high"))
-    return None if low is None or high is None else (low / energy, high / energy)
+    return None if low is None or high is None else left_open(energy, low, high)
+
+
+def left_open(energy: float, low: float, high: float) -> Ends:
+    """Return the ends of an energy's interval over it, as far as estimates leave it open.
+
+    (1, 1) where the energy is its lower end: it was measured, and the interval is what its uncovered time
+    can have cost.
+    """
+    measured = math.isclose(low, energy, rel_tol=1e-12)
+    return (1.0, 1.0) if measured else (low / energy, high / energy)
 
 
 def _is_open(name: str, estimated: bool) -> bool:
@@ -152,17 +162,21 @@ def extreme_errors(one: Ends, other: Ends, shared: bool) -> list[tuple[Ends, End
     """
     if not (shared and _is_by_rated_power(one) and _is_by_rated_power(other)):
         return [((one[0], other[1]), (one[1], other[0]))]
-    low, high = one
-    near = low * SHAPE_FACTOR, high / SHAPE_FACTOR
-    return [((low, near[0]), (near[0], low)), ((near[1], high), (high, near[1]))]
+    more, others_more = one[1] / FACTOR, other[1] / FACTOR  # by uncovered time, else 1
+    least, most = 1 / FACTOR, FACTOR
+    return [
+        ((least, least * SHAPE_FACTOR * others_more), (least * SHAPE_FACTOR * more, least)),
+        ((most / SHAPE_FACTOR, most * others_more), (most * more, most / SHAPE_FACTOR)),
+    ]
 
 
 def _is_by_rated_power(ends: Ends) -> bool:
-    """Return True if an interval is that of an estimate of CPUs by `rated_w`, without a `factor`."""
-    return all(
-        math.isclose(end, whole, rel_tol=1e-6)
-        for end, whole in zip(ends, (1 / FACTOR, FACTOR), strict=True)
-    )
+    """Return True if an interval is that of an estimate of CPUs by `rated_w`, without a `factor`.
+
+    Uncovered time adds to its upper end alone.
+    """
+    low, high = ends
+    return math.isclose(low, 1 / FACTOR, rel_tol=1e-6) and high >= FACTOR * (1 - 1e-6)
 
 
 def _weighted_ratio(energies: Sequence[Sequence[float]], errors: Sequence[Ends]) -> float:

@@ -1,0 +1,161 @@
+"""Energy of which a part is missing: stated with what the missing time can have cost, or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from energy_files import T0
+
+import scalewatt
+from scalewatt.cli import main
+
+RULES = {
+    "time": {"column": "t", "unit": "s"},
+    "sensors": [
+        {"column": "w", "unit": "W", "kind": "gpu", "index_column": "gpu", "node_column": "host"}
+    ],
+}
+
+
+def write_powers(
+    folder: Path, devices: dict[tuple[str, int], np.ndarray], limit_w: float | None = None
+) -> tuple[Path, Path]:
+    """Write powers in W at each second of devices (node, index), NaN: no value; and what its columns mean."""
+    rows = [
+        {"t": T0 + t, "host": host, "gpu": index, "w": watts}
+        for (host, index), power in devices.items()
+        for t, watts in enumerate(power)
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(rows).to_csv(folder / "powers.csv", index=False)
+    rules = json.loads(json.dumps(RULES))
+    if limit_w is not None:
+        rules["sensors"][0]["limit_w"] = limit_w
+    (folder / "columns.yaml").write_text(json.dumps(rules))
+    return folder / "powers.csv", folder / "columns.yaml"
+
+
+def energy_of(folder: Path, *powers: Any, stages: Path | None = None, **how: Any) -> pd.DataFrame:
+    path, columns = write_powers(folder, *powers, **how)
+    return scalewatt.energy(path, stages, columns=columns)
+
+
+def said_of(found: pd.DataFrame, *names: str) -> list[float | None]:
+    return [found.attrs[name] for name in names]
+
+
+INTERVAL = ("energy_low_kwh", "energy_kwh", "energy_high_kwh")
+HOUR = 3601
+HOLES = [(600, 658), (1500, 1558), (3000, 3058)]
+
+
+def swinging(n: int = HOUR) -> np.ndarray:
+    """Return a power of 300 ± 60 W, one a second."""
+    return 300 + 60 * np.sin(np.arange(n) / 20)
+
+
+def with_holes(power: np.ndarray) -> np.ndarray:
+    power = power.copy()
+    for begin, end in HOLES:
+        power[begin + 1 : end] = np.nan
+    return power
+
+
+def test_the_interval_of_an_energy_with_holes_contains_the_truth(tmp_path: Path) -> None:
+    power = swinging()
+    true_kwh = float(np.trapezoid(power)) / 3.6e6
+    recorded = with_holes(power)
+    found = energy_of(tmp_path, {("n1", 0): recorded})
+    low, energy, high = said_of(found, *INTERVAL)
+    assert found.attrs["coverage"] == pytest.approx(1 - 174 / 3600)
+    assert low == energy < true_kwh < high
+    assert high == pytest.approx(energy + 174 * np.nanmax(recorded) / 3.6e6)
+
+
+def test_uncovered_time_costs_no_more_than_the_devices_limit(tmp_path: Path) -> None:
+    found = energy_of(tmp_path, {("n1", 0): with_holes(swinging())}, limit_w=400)
+    _, energy, high = said_of(found, *INTERVAL)
+    assert high == pytest.approx(energy + 174 * 400 / 3.6e6)
+
+
+def test_each_stage_has_the_interval_of_its_own_holes(tmp_path: Path) -> None:
+    power = swinging()
+    stages = tmp_path / "stages.csv"
+    parts = [("startup", 0, 1000), ("train", 1000, 2000), ("validate", 2000, 2900)]
+    lines = [f"{stage},{T0 + begin},{T0 + end}" for stage, begin, end in parts]
+    stages.write_text("\n".join(["stage,start_s,end_s", *lines]) + "\n")
+    found = energy_of(tmp_path, {("n1", 0): with_holes(power)}, stages=stages)
+    found = found.set_index("stage")
+    for stage, begin, end in parts:
+        true_j = float(np.trapezoid(power[begin : end + 1]))
+        low, high = found.loc[stage, ["energy_low_j", "energy_high_j"]]
+        assert low == found.loc[stage, "energy_j"]
+        assert low <= true_j * (1 + 1e-6) and true_j <= high * (1 + 1e-6), stage
+    assert found.loc["validate", "energy_high_j"] == found.loc["validate", "energy_j"]
+    sums = found[["energy_low_j", "energy_j", "energy_high_j"]].sum() / 3.6e6
+    assert sums.to_list() == pytest.approx(said_of(found, *INTERVAL))
+
+
+def test_a_node_without_a_value_is_null_and_so_is_the_total(tmp_path: Path) -> None:
+    powers = {(f"node{i:02d}", 0): np.full(60, 300.0) + i for i in range(64)}
+    powers["node07", 0] = np.full(60, np.nan)
+    found = energy_of(tmp_path, powers)
+    energies = found.set_index("node").energy_j
+    assert energies.isna().to_dict() == {node: node == "node07" for node, _ in powers}
+    assert energies["node08"] == pytest.approx(59 * 308)
+    assert said_of(found, *INTERVAL, "gpu_energy_kwh") == [None] * 4
+    assert found.attrs["recorded_energy_kwh"] > 0
+
+
+def test_a_node_that_lacks_most_is_null_among_many_that_lack_nothing(tmp_path: Path) -> None:
+    powers = {(f"n{i}", 0): swinging(1001) for i in range(32)}
+    powers["n3", 0][400:1000] = np.nan
+    found = energy_of(tmp_path, powers)
+    assert found.attrs["energy_kwh"] is None and found.attrs["coverage"] > 0.98
+    assert found[found.energy_j.isna()].node.to_list() == ["n3"]
+
+
+def test_a_node_that_lacks_some_among_many_has_the_truth_in_its_interval(tmp_path: Path) -> None:
+    powers = {(f"n{i}", 0): swinging(1001) for i in range(32)}
+    powers["n3", 0][800:900] = np.nan
+    true_j = float(np.trapezoid(swinging(1001)))
+    found = energy_of(tmp_path, powers)
+    low, high = found.set_index("node").loc["n3", ["energy_low_j", "energy_high_j"]]
+    assert low < true_j < high < low + 101 * 360
+    low, _, high = said_of(found, *INTERVAL)
+    assert low < 32 * true_j / 3.6e6 < high
+
+
+def test_a_node_that_was_recorded_is_known_beside_one_that_was_not(tmp_path: Path) -> None:
+    powers = {("n1", 0): swinging(100), ("n2", 0): np.full(100, np.nan)}
+    energies = energy_of(tmp_path, powers).set_index("node").energy_j
+    assert energies["n1"] == pytest.approx(float(np.trapezoid(powers["n1", 0])), rel=1e-5)
+    assert pd.isna(energies["n2"])
+
+
+def test_the_command_says_within_what_an_energy_with_holes_lies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, columns = write_powers(tmp_path, {("n1", 0): with_holes(swinging())})
+    assert main(["energy", str(path), "--columns", str(columns)]) == 0
+    assert "0.285033 to 0.302433 kWh: the true value may lie" in capsys.readouterr().out
+    path, columns = write_powers(tmp_path / "whole", {("n1", 0): swinging()})
+    assert main(["energy", str(path), "--columns", str(columns)]) == 0
+    assert "true value" not in capsys.readouterr().out
+
+
+def test_the_command_shows_the_energies_of_the_other_nodes_where_one_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    powers = {("n1", 0): np.full(60, 100.0), ("n2", 0): np.full(60, np.nan)}
+    powers["n1", 0][::2] = 101
+    path, columns = write_powers(tmp_path, powers)
+    assert main(["energy", "--json", str(path), "--columns", str(columns)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    energies = {one["node"]: one["energy_j"] for one in said["devices"]}
+    assert energies == {"n1": pytest.approx(59 * 100.5, rel=0.01), "n2": None}
