@@ -213,15 +213,42 @@ def test_slurm_without_a_figure_gives_no_cross_check(tmp_path: Path) -> None:
 # --- shared nodes -------------------------------------------------------------------------------
 
 
-def test_a_node_shared_with_another_run_has_unknown_energy(tmp_path: Path) -> None:
+def test_on_a_shared_node_the_energy_of_the_gpus_that_the_run_held_stays_known(
+    tmp_path: Path,
+) -> None:
     met = np.where((TIMES >= 60) & (TIMES < 90), 1, 0)
-    run = recorded(tmp_path, {"concurrent_samplers": met})
+    others = {"CUDA:1_POWER": gpu(N, 300) + np.arange(N) % 7}
+    run = recorded(tmp_path, {"concurrent_samplers": met}, **others)
     found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
     totals = found.totals
-    assert totals.joules("gpu") is None and totals.joules("cpu") is None
+    assert totals.joules("gpu") == pytest.approx(120 * 100, rel=1e-4)
+    assert totals.joules("unused_gpu") == pytest.approx(120 * 300, rel=1e-4)
+    assert totals.joules("cpu") is None and totals.total_j is None
     assert totals.recorded_j("cpu") == pytest.approx(120 * 150)
     details = {f["detail"] for f in found.flags("node_shared")}
     assert details and all("30.0 s" in detail for detail in details)
+
+
+def test_on_a_shared_node_gpus_of_which_it_is_not_known_who_held_them_are_null(
+    tmp_path: Path,
+) -> None:
+    run = recorded(tmp_path, {"concurrent_samplers": 1})
+    write_json(run / "provenance.json", {"hostnames": ["n1"], "gpus": None})
+    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
+    assert found.totals.joules("gpu") is None and found.totals.joules("cpu") is None
+
+
+@pytest.mark.parametrize(("gpus", "known"), [([1, 2], True), ([0, 1], False), (None, False)])
+def test_a_gpu_that_two_registered_runs_held_at_once_is_the_energy_of_neither(
+    tmp_path: Path, gpus: list[int] | None, known: bool
+) -> None:
+    run = recorded(tmp_path, {})
+    other = {"host": "n1", "run": "x", "gpus": gpus, "start_s": T0 + 50, "end_s": T0 + 70}
+    facts = {"hostnames": ["n1"], "gpus": {"n1": [0]}, "concurrent_runs": [other]}
+    write_json(run / "provenance.json", facts)
+    totals = accounted(run, make_spec(ranks_per_node=1), NO_POWERS).totals
+    assert (totals.joules("gpu") is not None) == known
+    assert totals.joules("cpu") is None
 
 
 def test_a_node_of_its_own_is_not_flagged(tmp_path: Path) -> None:

@@ -691,7 +691,7 @@ def test_runs_recorded_on_one_host_at_one_time_are_concurrent(place: Place) -> N
         place.describe(place.journal("d.jsonl", "n1", T0 + 500)),
     )
     first, second = place.provenance(ONE, 1), place.provenance(ONE, 2)
-    shared = {"start_s": T0 + 30, "end_s": T0 + SECONDS - 1}
+    shared = {"gpus": [0], "start_s": T0 + 30, "end_s": T0 + SECONDS - 1}
     assert first["concurrent_runs"] == [{"host": "n1.site", "run": f"{ONE} repeat 2", **shared}]
     assert second["concurrent_runs"] == [{"host": "n1", "run": f"{ONE} repeat 1", **shared}]
     assert (

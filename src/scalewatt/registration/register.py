@@ -433,6 +433,7 @@ def _notes(folder: Path, content: dict[str, Any]) -> list[str]:
     shared = [one for one in known_runs(folder) if one.concurrent_runs]
     return notes + [
         f"note: {one.configuration} repeat {one.repeat} shared {one.concurrent_runs[0]['host']} with "
-        f"{one.concurrent_runs[0]['run']}: their energies cannot be separated"
+        f"{one.concurrent_runs[0]['run']}: their energies cannot be separated, but for those of GPUs that "
+        "only one of them held"
         for one in shared
     ]

@@ -171,8 +171,17 @@ def _met(one: Registered, other: Registered) -> list[dict[str, Any]]:
             begin, end = max(own.start_s, theirs.start_s), min(own.end_s, theirs.end_s)
             if same_node(own.host, [theirs.host]) and begin < end:
                 run = f"{other.configuration} repeat {other.repeat}"
-                met.append({"host": own.host, "run": run, "start_s": begin, "end_s": end})
+                gpus = _gpus_on(theirs.host, other.description)
+                where = {"host": own.host, "run": run, "gpus": gpus}
+                met.append({**where, "start_s": begin, "end_s": end})
     return met
+
+
+def _gpus_on(host: str, description: dict[str, Any]) -> list[int] | None:
+    """Return the indices of the GPUs that a run held on a host; None if not known."""
+    if description["torch_device"] == "cpu":
+        return []
+    return (description["gpus"] or {}).get(host)
 
 
 def stages_of(

@@ -333,7 +333,8 @@ def _account_node(
         kinds = compared_with_journal(kinds, node_kinds(node, recording.journal, **facts), window)
     shared_s = max(run.shared_s(node, window), recording.shared_s(window))
     if shared_s > 0:
-        kinds = shared_kinds(kinds, shared_s, recording.met)
+        own_gpus = held is not None and not run.shares_gpus(node, held, window)
+        kinds = shared_kinds(kinds, shared_s, recording.met, own_gpus)
     if (blind_s := recording.unwatched_s(window)) > 0:
         detail = f"{node}: concurrent runs could not be detected for {blind_s:.1f} s"
         flags.append(flag("concurrent_runs_unknown", None, detail))

@@ -75,7 +75,7 @@ class KindEnergy:
     device_s: float = 0.0
     """Device seconds of which the power should be known."""
     shared: bool = False
-    """True if another run was measured on the node at the same time."""
+    """True if another run was measured on the node at the same time, and cannot be told apart."""
     period_s: float = 0.0
     """What its series resolve in time: the longest sampling period; 0 without any."""
     uncounted_known: bool = True
@@ -286,19 +286,23 @@ def _kind(energy: KindEnergy) -> str:
 
 
 def shared_kinds(
-    kinds: Sequence[KindEnergy], shared_s: float, others: Sequence[str] = ()
+    kinds: Sequence[KindEnergy], shared_s: float, others: Sequence[str] = (), own_gpus: bool = False
 ) -> list[KindEnergy]:
     """Return the kinds of a node on which other runs were measured at the same time: unknown.
 
-    Their energies cannot be separated. `others` names them in the flag `node_shared`.
+    Their energies cannot be separated, but for those of GPUs where it is known which are this run's
+    (`own_gpus`). `others` names them in the flag `node_shared`.
     """
-    return [_shared(kind, shared_s, others) if kind.series else kind for kind in kinds]
+    return [_shared(kind, shared_s, others, own_gpus) if kind.series else kind for kind in kinds]
 
 
-def _shared(kind: KindEnergy, shared_s: float, others: Sequence[str]) -> KindEnergy:
+def _shared(kind: KindEnergy, shared_s: float, others: Sequence[str], own_gpus: bool) -> KindEnergy:
     who = ", ".join(others) or "another run"
     detail = f"{kind.node}: {who} measured on the node for {shared_s:.1f} s of this run"
-    return replace(kind, shared=True, flags=(*kind.flags, flag("node_shared", None, detail)))
+    known = own_gpus and _kind(kind) == "gpu"
+    if known:
+        detail += "; its own GPUs are known, and count with all that was done on them"
+    return replace(kind, shared=not known, flags=(*kind.flags, flag("node_shared", None, detail)))
 
 
 def _energy_series(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -191,12 +191,19 @@ class Run:
 
     def shared_s(self, node: str, window: Window) -> float:
         """Return the seconds that other runs, noted at registration, shared a node."""
-        shared = (
-            min(window[1], float(other["end_s"])) - max(window[0], float(other["start_s"]))
-            for other in concurrent_runs(self.provenance)
-            if same_node(node, [other["host"]])
-        )
-        return max((seconds for seconds in shared), default=0.0)
+        return max((seconds for _, seconds in self._concurrent(node, window)), default=0.0)
+
+    def shares_gpus(self, node: str, held: Sequence[int], window: Window) -> bool:
+        """Return True if such a run may have held one of the GPUs `held` on a node."""
+        others = (other.get("gpus") for other, s in self._concurrent(node, window) if s > 0)
+        return any(gpus is None or not set(held).isdisjoint(gpus) for gpus in others)
+
+    def _concurrent(self, node: str, window: Window) -> Iterator[tuple[dict[str, Any], float]]:
+        """Yield the other runs on a node, and how many seconds of a window they were there."""
+        for other in concurrent_runs(self.provenance):
+            if same_node(node, [other["host"]]):
+                end = min(window[1], float(other["end_s"]))
+                yield other, end - max(window[0], float(other["start_s"]))
 
 
 def _of_node(
