@@ -149,7 +149,8 @@ def test_samples_that_average_over_a_second_resolve_no_stage_that_is_shorter_tha
 ) -> None:
     with accounted(tmp_path, ON_H100, 0.5) as found:
         true, stated = found.run.true_stage_j("gpu"), found.stages_j("gpu")
-        assert abs(stated["checkpoint"] / true["checkpoint"] - 1) > 3 * OF_A_STAGE  # eight periods
+        off = abs(stated["checkpoint"] / true["checkpoint"] - 1)  # eight periods
+        assert OF_A_STAGE < off < 1.5 * OF_A_STAGE
         assert "checkpoint" in found.short("gpu")
         assert "checkpoint" not in found.short("cpu")
         cpu = found.run.true_stage_j("cpu")["checkpoint"]

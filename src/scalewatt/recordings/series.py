@@ -282,3 +282,10 @@ def sample_quantity(series: SensorSeries, device_name: str | None) -> str | None
     if series.samples:
         return series.samples
     return gpu_quantity(device_name or "") if series.device_kind == "gpu" else None
+
+
+def with_sample_quantity(series: SensorSeries, device_name: str | None) -> SensorSeries:
+    """Return a series of GPU power with what its samples stand for by the GPU's name; any other as it is."""
+    if series.device_kind != "gpu" or series.quantity != "power":
+        return series
+    return replace(series, samples=sample_quantity(series, device_name))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ from scalewatt.energies.integration.stage_intervals import (
     tile_window,
 )
 from scalewatt.energies.traces.trace_writer import TraceSink, TraceWriter
-from scalewatt.recordings.series import Flag, flag, nodes_by_name
+from scalewatt.recordings.series import Flag, flag, nodes_by_name, with_sample_quantity
 from scalewatt.recordings.stage_log import EVALUATIONS
 
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
@@ -327,10 +328,12 @@ def _account_node(
         "telemetry": recording.telemetry,
         "uncounted": intervals.spans_of(apart),
     }
-    series = [*recording.series, *gpu_utilisation(recording), *meter_series(recording)]
+    of_gpus = partial(with_sample_quantity, device_name=run.provenance.get("device_name"))
+    sensors, journal = (map(of_gpus, own) for own in (recording.series, recording.journal))
+    series = [*sensors, *gpu_utilisation(recording), *meter_series(recording)]
     kinds = against_perun(node_kinds(node, series, **facts))
     if recording.journal:
-        kinds = compared_with_journal(kinds, node_kinds(node, recording.journal, **facts), window)
+        kinds = compared_with_journal(kinds, node_kinds(node, [*journal], **facts), window)
     shared_s = max(run.shared_s(node, window), recording.shared_s(window))
     if shared_s > 0:
         own_gpus = held is not None and not run.shares_gpus(node, held, window)

@@ -24,6 +24,9 @@ counter_reset      a difference that the counter cannot have made: unknown
 counter_ambiguous  a difference that a further wrap could hide in: left out
 gap                samples over GAP_PERIODS periods apart
 
+A power that is the mean over the second before its sample counts at the middle of that second, half a
+second earlier, or all edges of stages would come late.
+
 Time between valid samples that is left out or unknown is bridged up to BRIDGE_S (GAP_PERIODS
 periods, if that is longer): of power by the trapezoid, of a counter by the power on both sides.
 Beyond that, and before the first and after the last true sample, it is uncovered and adds nothing.
@@ -73,7 +76,15 @@ from scalewatt.energies.integration.sample_checks import (
 )
 from scalewatt.energies.integration.time_steps import steps_of
 from scalewatt.energies.integration.work_signs import WorkSign
-from scalewatt.recordings.series import ESTIMATED, NODE, PLAUSIBLE_W, Floats, SensorSeries
+from scalewatt.recordings.series import (
+    ESTIMATED,
+    MEAN_OVER_S,
+    MOVING_MEAN,
+    NODE,
+    PLAUSIBLE_W,
+    Floats,
+    SensorSeries,
+)
 
 # Short peaks above a device's limit are real; twice the limit is not.
 LIMIT_FACTOR = 2.0
@@ -170,7 +181,31 @@ def validate(
     fast_path, full_validation = _PATHS.get(series.quantity, _PATHS["power"])
     # Absurd values are flagged, not warned of.
     with np.errstate(all="ignore"):
-        return fast_path(time, values, device) or full_validation(time, values, device)
+        found = fast_path(time, values, device) or full_validation(time, values, device)
+    if series.samples == MOVING_MEAN and series.quantity == "power":
+        return replace(found, curve=_centred(found))
+    return found
+
+
+def _centred(validated: Validated) -> EnergyCurve:
+    """Return the energy curve of samples that are means over the MEAN_OVER_S before them.
+
+    Each is the power at the middle of that time, and the last one that until its sample. The curve begins
+    with the first sample, as of other powers.
+    """
+    curve, half_s = validated.curve, MEAN_OVER_S / 2
+    if curve.time_s.size < 2 or curve.time_s[-1] - curve.time_s[0] <= half_s:
+        return curve
+    last_w = validated.power_w[np.isfinite(validated.power_w)][-1]
+    first_s, last_s = curve.time_s[0], curve.time_s[-1]
+    later = curve.time_s > first_s + half_s
+    energy = curve.energy_j[later], curve.energy_j[-1:] + half_s * last_w
+    covered = curve.cumulated_s[later], curve.cumulated_s[-1:] + half_s
+    return EnergyCurve(
+        np.concatenate(([first_s], curve.time_s[later] - half_s, [last_s])),
+        np.concatenate(([curve.until(first_s + half_s)], *energy)),
+        np.concatenate(([curve.covered_until(first_s + half_s)], *covered)),
+    )
 
 
 def _floats(values: Floats) -> Floats:

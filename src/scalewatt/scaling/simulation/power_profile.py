@@ -200,6 +200,19 @@ def counted(course: Course, time_s: Floats, devices: int, random: Any) -> Floats
     return found * (steps.sum() / found[:, -1])[:, None]
 
 
-def scaled(samples: NDArray[np.float32], time_s: Floats, joules: Floats) -> Floats:
-    """Return samples (devices, n) in W, scaled so that the trapezoid over them gives `joules` (devices,)."""
-    return samples * (joules / np.trapezoid(samples, time_s, axis=1))[:, None]
+def scaled(
+    samples: NDArray[np.float32], time_s: Floats, joules: Floats, over_s: float = 0.0
+) -> Floats:
+    """Return samples (devices, n) in W, scaled so that their integral over time is `joules` (devices,).
+
+    That is the trapezoid over them; of means over the `over_s` before them, over the middles of these times,
+    and the last holds to the end.
+    """
+    found = np.trapezoid(samples, time_s, axis=1)
+    if over_s and time_s[-1] - time_s[0] > over_s / 2:
+        begin_s = time_s[0] + over_s / 2
+        first = int(np.searchsorted(time_s, begin_s))
+        times = np.append(time_s[:first], begin_s)
+        heads = [np.interp(times, time_s[: first + 1], own[: first + 1]) for own in samples]
+        found += over_s / 2 * samples[:, -1] - np.trapezoid(heads, times, axis=1)
+    return samples * (joules / found)[:, None]

@@ -43,6 +43,8 @@ class Samples:
     """Mask (n,) of the samples that exist; None: all."""
     counted_uj: NDArray[np.uint64] | None = None
     """Energy since the first sample, (n,), however often the counter wraps; None: not a counter."""
+    over_s: float = 0.0
+    """How long before a sample its power is averaged."""
 
     @property
     def is_counter(self) -> bool:
@@ -169,21 +171,24 @@ class Nodes:
         joules: dict[str, float],
     ) -> Iterator[Samples]:
         """Yield the samples of a node's GPUs: those that the run uses, and the idle others."""
-        read = gpu_sensor(self.spec).read(course, time_s, shares.size, random)
+        sensor = gpu_sensor(self.spec)
+        read = sensor.read(course, time_s, shares.size, random)
         watts = read * shares[:, None]
         if self.is_scaled:
-            watts = scaled(read, time_s, course.total_j * shares)
+            watts = scaled(read, time_s, course.total_j * shares, sensor.over_s)
         idle = self.device.gpus_per_node - shares.size
         if idle:
             constant = np.full(idle, self._idle_w(course) * time_s[-1])
             steady = noise((idle, time_s.size), assumptions.UNUSED_NOISE, random)
-            watts = np.concatenate((watts, scaled(steady, time_s, constant)))
+            steady = scaled(steady, time_s, constant, sensor.over_s)
+            watts = np.concatenate((watts, steady))
             joules["unused_gpu"] = float(constant.sum())
         limit_w = max((self.device.gpu or {"rated_w": 0.0})["rated_w"], float(watts.max()))
         milliwatts = np.rint(watts * 1000).astype(np.uint32)
         for index, uuid in enumerate(self.uuids(host)):
             name = f"CUDA:{index}_POWER"
-            yield Samples(name, "gpu", index, milliwatts[index], round(1000 * limit_w), uuid)
+            own, top = milliwatts[index], round(1000 * limit_w)
+            yield Samples(name, "gpu", index, own, top, uuid, over_s=sensor.over_s)
 
     def _shares(self) -> Floats:
         """Return the energy of each of the run's GPUs relative to their mean; the same in all segments."""
@@ -217,15 +222,17 @@ def joules_between(
     found = dict.fromkeys(node.joules, 0.0)
     for sensor in node.sensors:
         held = sensor.device_kind != "gpu" or sensor.device_index < held_gpus
-        used = np.interp([begin_s, end_s], node.time_s, _joules(sensor, node.time_s))
+        used = np.interp([begin_s, end_s], *_joules(sensor, node.time_s))
         found[sensor.device_kind if held else "unused_gpu"] += float(used[1] - used[0])
     return found
 
 
-def _joules(sensor: Samples, time_s: Floats) -> Floats:
-    """Return the energy since the first sample, (n,)."""
+def _joules(sensor: Samples, time_s: Floats) -> tuple[Floats, Floats]:
+    """Return times, and the energy until then from any origin; a mean is at the middle of its time."""
     if sensor.counted_uj is not None:
-        return np.asarray(sensor.counted_uj * 1e-6)
-    watts = sensor.raw * 1e-3
+        return time_s, np.asarray(sensor.counted_uj * 1e-6)
+    watts, half_s = sensor.raw * 1e-3, sensor.over_s / 2
     steps = 0.5 * (watts[1:] + watts[:-1]) * np.diff(time_s)
-    return np.concatenate(([0.0], np.cumsum(steps)))
+    joules = np.concatenate(([0.0], np.cumsum(steps), [half_s * watts[-1]]))
+    joules[-1] += joules[-2]
+    return np.append(time_s - half_s, time_s[-1]), joules
