@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,12 @@ import pytest
 from campaign_files import PAPER, Edits, demo, edited
 
 from scalewatt.campaign.campaign_types import Campaign
-from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.cluster import known_devices
+from scalewatt.campaign.load import expand, load_campaign
+from scalewatt.campaign.model_registry import campaign_schema, known_models
 from scalewatt.campaign.run_spec import InitialWeights, parse_spec, read_spec, run_spec
 from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import defaults
 
 TUNED = "fourcastnet.finetune-local-n001-lbs0004-full"
 TRAINED = "fourcastnet.pretrain-local-n001-lbs0004-full"
@@ -207,6 +212,111 @@ NO_CHANGE: dict[str, Edits] = {
 def test_no_spec_changes_with(edits: Edits) -> None:
     before, after = specs(), specs(edits)
     assert {key: after[key] for key in before} == before
+
+
+def full_paper() -> dict[str, Any]:
+    """The paper's campaign with every default of its models written out, and a series' own numbers."""
+    content = edited({}, PAPER)
+    root = campaign_schema(content, str(PAPER))
+    for key, settings in content["models"].items():
+        content["models"][key] = {**dict(defaults(root["$defs"][key])), **settings}
+    content["idle_probe"] = {"seconds": 300, "repeats": 1}
+    own = {"base_learning_rate": 1, "crop_scale": [0.25, 1]}
+    first = content["series"]["resnet50-full-lbs256"]
+    content["series"]["own"] = {**first, "gpus": [4], "settings": own, "gpu_clock_mhz": [900, 1200]}
+    return content
+
+
+def numbers(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Every number in a file's content, with the keys that lead to it."""
+    if isinstance(content, dict | list):
+        for key, value in content.items() if isinstance(content, dict) else enumerate(content):
+            yield from numbers(value, (*path, key))
+    elif isinstance(content, int | float) and not isinstance(content, bool):
+        yield path, content
+
+
+def otherwise(number: float) -> float:
+    """A number as YAML reads it with a decimal point, or without."""
+    return float(number) if isinstance(number, int) else int(number)
+
+
+def written_otherwise(content: Any, path: tuple[Any, ...]) -> Any:
+    """The content with one number written with a decimal point, or without."""
+    changed = copy.deepcopy(content)
+    *parents, key = path
+    place = changed
+    for parent in parents:
+        place = place[parent]
+    place[key] = otherwise(place[key])
+    return changed
+
+
+def expanded(content: dict[str, Any], path: Path = PAPER) -> tuple[dict[str, str], Any]:
+    """The texts of the specs of first repeats, and the idle probe."""
+    campaign = expand(content, path, known_devices())
+    return {id_: run_spec(campaign, id_, 1).text for id_ in campaign.configurations}, (
+        repr(campaign.idle_probe)
+    )
+
+
+def test_no_spec_changes_with_how_a_number_is_written() -> None:
+    content = full_paper()
+    before, accepted = expanded(content), set()
+    for path, number in numbers(content):
+        if number != int(number):
+            continue
+        try:
+            after = expanded(written_otherwise(content, path))
+        except InputError as error:
+            assert "should be of type integer" in str(error)
+            continue
+        assert after == before, path
+        accepted.add(path[-1] if isinstance(path[-1], str) else path[-2])
+    assert accepted == {
+        *("sampling_period_s", "seconds", "base_learning_rate", "crop_scale", "gpu_clock_mhz"),
+        *("mlp_ratio", "weight_decay"),
+    }
+
+
+FURTHER = {
+    "momenta": ({"type": "array", "items": {"type": "number"}}, [0.5, 1]),
+    "decay": ({"type": ["number", "null"]}, 2),
+    "edges": ({"type": "array", "items": {"enum": [1, 2, 4]}}, [2, 4]),
+    "head": ({"type": "object", "properties": {"dropout": {"type": "number"}}}, {"dropout": 0}),
+    "anything": ({}, [{"a": [1, 2.5]}, 3]),
+}
+"""Settings of a further model: their schemas, and a value."""
+
+
+def test_no_spec_of_a_further_model_changes_with_how_a_number_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {
+        key: {**part, "default": value, "description": key}
+        for key, (part, value) in FURTHER.items()
+    }
+    (tmp_path / "small.py").write_text(
+        f"MODEL = {{'data_format': 'imagenet', 'settings': {settings!r}}}\nWORKLOAD = None\n"
+    )
+    found = known_models(tmp_path)
+    for module in ("model_registry", "load", "series_expansion"):
+        monkeypatch.setattr(f"scalewatt.campaign.{module}.known_models", lambda: found)
+    given = {key: value for key, (_, value) in FURTHER.items()}
+    point = {"model": "small", "device": "local", "gpus": [1], "local_batch_size": 16}
+    content = edited(
+        {
+            ("models",): {"small": {"dataset": "scans", "epochs": 1, **given}},
+            ("series",): {"own": point},
+            ("figures",): {},
+        }
+    )
+    before = expanded(content)
+    paths = [(path, n) for path, n in numbers(content["models"]) if path[-1] != "epochs"]
+    for path, number in paths:
+        if number == int(number):
+            assert expanded(written_otherwise(content, ("models", *path))) == before, path
+    assert len(paths) == 9
 
 
 def test_a_series_batch_size_changes_exactly_its_own_runs() -> None:

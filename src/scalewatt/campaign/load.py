@@ -27,7 +27,7 @@ from scalewatt.campaign.operating_points import (
     without_point,
 )
 from scalewatt.campaign.registered_campaign import check_seeds, expand_registered
-from scalewatt.campaign.series_expansion import Expansion
+from scalewatt.campaign.series_expansion import Expansion, sampling_period_s
 from scalewatt.campaign.table_requests import check_variants
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, defaults, nearest, one_of
@@ -152,7 +152,7 @@ def _idle_probe(content: dict[str, Any], root: dict[str, Any]) -> IdleProbe | No
     if "idle_probe" not in content:
         return None
     given = {**dict(defaults(root["properties"]["idle_probe"])), **content["idle_probe"]}
-    period_s = content.get("sampling_period_s", 1)
+    period_s = sampling_period_s(content)
     return IdleProbe(float(given["seconds"]), given["repeats"], period_s)
 
 

@@ -95,11 +95,12 @@ class Expansion:
                 f"{self.where}: `models` has no entry '{self.key}', which names its dataset"
             )
         part = self._part()
-        campaign_wide = {**dict(defaults(part)), **models[self.key]}
+        campaign_wide = _canonical({**dict(defaults(part)), **models[self.key]}, part)
         overrides = self.entry.get("settings", {})
         self._check_level(overrides, self._overridable(part))
         check(overrides, self._overridable(part), f"{self.where}.settings", self.root)
-        settings = _canonical({**campaign_wide, **overrides}, part)
+        overrides = _canonical(overrides, part)
+        settings = {**campaign_wide, **overrides}
         changed = {k: v for k, v in overrides.items() if v != campaign_wide.get(k)}
         if self.protocol != self.content["protocol"]:
             changed["protocol"] = self.protocol
@@ -318,7 +319,7 @@ class Expansion:
             epochs=self.settings["epochs"],
             seed=self.seed,
             seeds=self.seeds,
-            sampling_period_s=self.content.get("sampling_period_s", 1),
+            sampling_period_s=sampling_period_s(self.content),
             settings=settings,
             operating_point=self.operating_point,
         )
@@ -380,7 +381,27 @@ def _id_value(value: Any) -> str:
     return "".join(c if c.isalnum() or c in "._" else "_" for c in text)
 
 
-def _canonical(settings: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """Return settings with 4 and 4.0 as one value, where a number is meant: a spec's text is hashed."""
-    kinds = {key: entry.get("type") for key, entry in part["properties"].items()}
-    return {k: float(v) if kinds[k] == "number" else v for k, v in settings.items()}
+def sampling_period_s(content: Mapping[str, Any]) -> float:
+    """Return a campaign's sampling period in s."""
+    period_s: float = _canonical(content.get("sampling_period_s", 1), {})
+    return period_s
+
+
+def _canonical(value: Any, part: Any) -> Any:
+    """Return a value with equal numbers as one, at any depth: a spec's text is hashed.
+
+    A float where the schema says `number`; elsewhere a whole number is an int.
+    """
+    part = part if isinstance(part, Mapping) else {}  # a schema may be `true`
+    if isinstance(value, dict):
+        properties = part.get("properties", {})
+        return {key: _canonical(one, properties.get(key, {})) for key, one in value.items()}
+    if isinstance(value, list):
+        items = part.get("items", {})
+        return [_canonical(one, items) for one in value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    kinds = part.get("type", ())
+    if "number" in ((kinds,) if isinstance(kinds, str) else kinds):
+        return float(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
