@@ -125,7 +125,7 @@ def test_a_probe_of_gpus_that_are_not_there_says_so(tmp_path: Path) -> None:
         text=True,
     )
     assert process.returncode != 0
-    assert "needs GPU 0, but the node shows 0" in process.stderr
+    assert "needs a GPU, but sees none" in process.stderr
     assert "idle probe of local repeat 1: failed" in process.stderr
     assert not (tmp_path / "probe" / "probe.json").exists()
     assert nothing_is_left(tmp_path / "probe")

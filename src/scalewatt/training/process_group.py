@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from scalewatt.common.errors import InputError
 from scalewatt.provenance.rank_placement import Ranks
+from scalewatt.provenance.versions import gpu_identity
 
 if TYPE_CHECKING:
     import torch
@@ -49,27 +50,42 @@ def wait_for_ranks(ranks: Ranks) -> None:
 
 
 def choose_device(torch_device: str, ranks: Ranks) -> torch.device:
-    """Return the device of this rank: its own GPU, or the CPU.
+    """Return the device of this rank: its own GPU, or the CPU. All ranks call this.
 
-    `auto` takes GPUs where there are any; ranks share them if there are fewer than ranks.
+    `auto` takes GPUs where there are any; ranks share them if there are fewer than ranks. InputError
+    where `cuda` was asked for and a rank has none, or that of a rank before it.
     """
     import torch
 
-    available = torch.cuda.device_count()
-    if torch_device == "cpu" or (torch_device == "auto" and not available):
-        return torch.device("cpu")
-    if torch_device == "cuda" and ranks.local_rank >= available:
-        raise InputError(
-            f"{ranks.host}: rank {ranks.rank} needs GPU {ranks.local_rank}, but the node shows {available}"
-        )
-    device = torch.device("cuda", ranks.local_rank % available)
-    torch.cuda.set_device(device)
+    available = 0 if torch_device == "cpu" else torch.cuda.device_count()
+    # A launcher may show each rank all GPUs of the node, or its own alone.
+    device = (
+        torch.device("cuda", ranks.local_rank % available) if available else torch.device("cpu")
+    )
+    if available:
+        torch.cuda.set_device(device)
+    if torch_device == "cuda":
+        gpus = _gathered_gpus(ranks, device)
+        gpu = gpus[ranks.rank][1]
+        if gpu is None:
+            raise InputError(f"{ranks.host}: rank {ranks.rank} needs a GPU, but sees none")
+        first = gpus.index(gpus[ranks.rank])
+        if first < ranks.rank:
+            raise InputError(
+                f"{ranks.host}: rank {ranks.rank} has the GPU of rank {first} ({gpu}); expected a GPU for "
+                "every rank, as the launcher of the cluster file asks for them"
+            )
     return device
+
+
+def _gathered_gpus(ranks: Ranks, device: torch.device) -> list[tuple[str, str | None]]:
+    """Return host and GPU of each rank, the latter None on a CPU."""
+    gpu = None if device.type == "cpu" else gpu_identity(device).uuid or str(device)
+    return ranks.comm.allgather((ranks.host, gpu))
 
 
 def start_process_group(ranks: Ranks, device: torch.device) -> None:
     """Start torch.distributed: rank 0 takes a free port and MPI carries host and port to all."""
-    import torch
     import torch.distributed as dist
 
     one_node = ranks.nodes == 1
@@ -82,10 +98,10 @@ def start_process_group(ranks: Ranks, device: torch.device) -> None:
     address = ranks.comm.bcast((host, store.port) if store else None, root=0)
     if store is None:
         store = dist.TCPStore(address[0], address[1], is_master=False)
-    most = max(ranks.comm.allgather(ranks.local_rank)) if device.type == "cuda" else 0
+    gpus = _gathered_gpus(ranks, device)
     # NCCL refuses two ranks on one GPU; gloo does not.
-    shared = device.type == "cuda" and torch.cuda.device_count() <= most
-    backend = "nccl" if device.type == "cuda" and not shared else "gloo"
+    has_each_its_own = device.type == "cuda" and len(set(gpus)) == len(gpus)
+    backend = "nccl" if has_each_its_own else "gloo"
     dist.init_process_group(
         backend, store=store, rank=ranks.rank, world_size=ranks.size, timeout=COLLECTIVE_TIMEOUT
     )
