@@ -1,11 +1,9 @@
-"""The watch of a rank: over its sampler, by the journal's growth, and over its fellows."""
+"""The watch of a rank over its sampler, by the journal's growth."""
 
 from __future__ import annotations
 
 import multiprocessing
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,14 +13,7 @@ from pathlib import Path
 import pytest
 
 from scalewatt.execution import watchdog as watch_module
-from scalewatt.execution.watchdog import (
-    Heartbeat,
-    Limits,
-    PeerWatch,
-    SamplerWatch,
-    Watchdog,
-    watched_nodes,
-)
+from scalewatt.execution.watchdog import Limits, SamplerWatch, Watchdog
 
 STEM = "segment-000"
 LIMITS = Limits(journal_start_s=60, journal_silence_s=30)
@@ -222,7 +213,7 @@ class Clock:
 def test_the_time_for_which_a_job_was_suspended_is_not_the_sampler_s_fault(
     tmp_path: Path, watch: SamplerWatch, sampler: BaseProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Watchdog(watch, PeerWatch([], pytest.fail))
+    one = Watchdog(watch)
     one.training_began()
     grow(tmp_path)
     monkeypatch.setattr(watch_module, "time", Clock(one.stop, rounds=10))
@@ -235,7 +226,7 @@ def test_the_time_for_which_a_job_was_suspended_is_not_the_sampler_s_fault(
 def test_after_the_training_the_sampler_may_end(
     watch: SamplerWatch, sampler: BaseProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Watchdog(watch, PeerWatch([], pytest.fail))
+    one = Watchdog(watch)
     one.training_began()
     monkeypatch.setattr(watch_module, "time", Clock(one.stop, rounds=10))
     one._watching.set()
@@ -249,13 +240,13 @@ def test_after_the_training_the_sampler_may_end(
 def test_a_loss_is_reported_when_the_training_ends(
     watch: SamplerWatch, sampler: BaseProcess, losses: list[str]
 ) -> None:
-    one = Watchdog(watch, PeerWatch([], pytest.fail))
+    one = Watchdog(watch)
     one.training_began()
     sampler.kill()
     sampler.join()
     assert one.training_ended() == losses[0] and "has ended" in losses[0]
     assert len(losses) == 1
-    assert Watchdog(None, PeerWatch([], pytest.fail)).training_ended() is None
+    assert Watchdog(None).training_ended() is None
 
 
 class Rounds:
@@ -273,75 +264,28 @@ class Rounds:
             self.watch.stop()
 
 
-def test_a_failing_check_is_reported_once_and_ends_neither_the_watchdog_nor_other_checks(
-    tmp_path: Path,
+def test_a_failing_check_is_reported_once_and_does_not_end_the_watchdog(
     watch: SamplerWatch,
     sampler: BaseProcess,
     losses: list[str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    class Broken(PeerWatch):
-        def check(self) -> None:
-            raise RuntimeError("no /proc")
+    rounds = 0
+    whole = watch.check
 
-    silent: list[str] = []
-    heart = Heartbeat(tmp_path, STEM, "n1", ["n2"], 20.0, lambda host, _: silent.append(host))
-    one = Watchdog(watch, Broken([], pytest.fail), heart)
+    def check(elapsed_s: float) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds <= 3:
+            raise RuntimeError("no /proc")
+        whole(elapsed_s)
+
+    monkeypatch.setattr(watch, "check", check)
+    one = Watchdog(watch)
     one.training_began()
     monkeypatch.setattr(watch_module, "time", Rounds(one, 70))
     one.start()
     one._thread.join(60)
     assert "no journal" in losses[0]
-    assert set(silent) == {"n2"}
     assert capsys.readouterr().err.count("no /proc") == 1
-
-
-def test_a_node_watches_the_first_rank_s_and_that_one_all_others() -> None:
-    hosts = ["n3", "n3", "n1", "n2", "n1"]
-    assert watched_nodes("n3", hosts) == ["n1", "n2"]
-    assert watched_nodes("n1", hosts) == watched_nodes("n2", hosts) == ["n3"]
-    assert watched_nodes("n3", ["n3", "n3"]) == []
-
-
-# --- fellow ranks -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def peer() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    yield process
-    process.kill()
-    process.wait()
-
-
-def test_a_dead_peer_is_reported_at_the_second_check(peer: subprocess.Popen[bytes]) -> None:
-    deaths: list[int] = []
-    peers = PeerWatch([peer.pid], deaths.append)
-    peers.check()
-    peer.kill()
-    peer.wait()
-    peers.check()
-    assert deaths == []
-    peers.check()
-    assert deaths == [peer.pid]
-
-
-def test_a_fellow_whose_parent_has_not_noticed_its_death_is_dead(
-    peer: subprocess.Popen[bytes],
-) -> None:
-    deaths: list[int] = []
-    peers = PeerWatch([peer.pid], deaths.append)
-    peer.kill()
-    until = time.monotonic() + 30
-    while not deaths and time.monotonic() < until:  # it is not waited for: a zombie
-        peers.check()
-    assert deaths == [peer.pid]
-
-
-def test_living_fellows_and_unknown_ones_are_no_deaths(peer: subprocess.Popen[bytes]) -> None:
-    unknown = subprocess.Popen([sys.executable, "-c", ""])
-    unknown.wait()
-    peers = PeerWatch([peer.pid, unknown.pid], pytest.fail)
-    for _ in range(5):
-        peers.check()

@@ -235,33 +235,29 @@ def test_a_sampler_lost_on_a_second_node_stops_all_ranks(on_two_nodes: Watched) 
     assert watched.outcomes() == ["monitor_lost", "finished"]
     wait_for(lambda: not watched.processes(), "end of all processes")
     assert len(watched.training.history()) == EPOCHS
-    assert not list(watched.training.work.glob("*.heartbeat"))
 
 
-@pytest.mark.parametrize(
-    "frozen",
-    [
-        pytest.param(0, id="first-node"),
-        pytest.param(1, id="second-node", marks=pytest.mark.nightly),
-    ],
-)
-def test_when_a_node_is_frozen_the_ranks_of_the_others_end(
-    on_two_nodes: Watched, frozen: int
+FROZEN_S = 130.0
+
+
+@pytest.mark.nightly
+def test_a_training_outlasts_minutes_in_which_a_node_does_nothing(
+    on_two_nodes: Watched,
 ) -> None:
     watched = on_two_nodes
-    watched.limits |= {"heartbeat_s": 6, "journal_silence_s": 600}
+    watched.limits |= {"journal_silence_s": 600}
     watched.start()
     watched.wait_for_checkpoint()
     ranks, samplers = watched.ranks_and_samplers()
-    name = f"segment-000.127.0.0.{frozen + 1}.journal"
-    (parent,) = [s.ppid() for s in samplers if has_open(s, name)]
+    (parent,) = [s.ppid() for s in samplers if has_open(s, "segment-000.127.0.0.2.journal")]
     (rank,) = [r for r in ranks if r.pid == parent]
-    rank.suspend()
+    rank.suspend()  # as a process that waits for a file system
+    time.sleep(FROZEN_S)
+    rank.resume()
     output = watched.output()
-    assert watched.process.returncode == 70, output
-    assert f"127.0.0.{frozen + 1} has had no heartbeat for" in output
-    assert watched.outcomes() == ["failed"]
-    wait_for(lambda: not watched.processes(), "end of all processes")
+    assert watched.process.returncode == 0, output
+    assert watched.outcomes() == ["finished"]
+    assert len(watched.training.history()) == EPOCHS
 
 
 def has_open(process: psutil.Process, name: str) -> bool:
@@ -288,12 +284,7 @@ def test_a_perun_that_does_not_close_costs_its_file_and_not_the_run(watched: Wat
     assert last_sample_s(journal) is not None
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("launcher", ["mpiexec", "mpiexec -disable-auto-cleanup"])
-def test_when_a_rank_dies_the_others_end_also_where_the_launcher_does_not_end_them(
-    watched: Watched, launcher: str
-) -> None:
-    watched.launcher = f"{launcher} -n {{gpus}}"
+def test_when_a_rank_dies_the_others_end(watched: Watched) -> None:
     watched.start()
     watched.wait_for_checkpoint()
     ranks, _ = watched.ranks_and_samplers()
