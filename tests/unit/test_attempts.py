@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -223,3 +227,42 @@ def test_positions_and_progress_are_read_as_they_were_written(tmp_path: Path) ->
     progress = Progress(0, 1, 4, 5, 12, 17, 48, None, "train", 1e9)
     note_progress(tmp_path, progress)
     assert read_progress(tmp_path) == progress
+
+
+def listed_folders(action: Callable[[], None]) -> Counter[str]:
+    """How often each folder is listed by what `action` does."""
+    found: Counter[str] = Counter()
+
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        if counting and event in ("os.listdir", "os.scandir"):
+            found[os.path.abspath(arguments[0])] += 1
+
+    counting = True
+    sys.addaudithook(note)  # cannot be taken away again
+    action()
+    counting = False
+    return found
+
+
+def test_a_look_at_each_of_many_runs_lists_their_folder_once(tmp_path: Path) -> None:
+    specs = [replace(SPEC, repeat=repeat) for repeat in range(1, 51)]
+    for spec in specs:
+        workdir = tmp_path / f"{spec.key}-dddddddd"
+        workdir.mkdir()
+        note_position(workdir, 12, 1, 0)
+    os.utime(tmp_path, (1e9, 1e9))
+    done: list[int] = []
+    found = listed_folders(lambda: done.extend(done_updates(tmp_path, spec) for spec in specs))
+    assert done == [12] * len(specs)
+    assert found[str(tmp_path)] == 1
+
+
+def test_a_run_that_has_begun_is_seen_by_the_next_look(tmp_path: Path) -> None:
+    for repeat in range(1, 101):
+        spec = replace(SPEC, repeat=repeat)
+        assert find_workdirs(tmp_path, spec) == []
+        workdir = tmp_path / f"{spec.key}-dddddddd"
+        workdir.mkdir()
+        assert find_workdirs(tmp_path, spec) == [workdir]
+        workdir.rmdir()
+        assert find_workdirs(tmp_path, spec) == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,32 @@ def find_workdirs(work: Path, spec: RunSpec) -> list[Path]:
 
     A run has one for each content of its dataset: in most cases one, or none before its first job.
     """
-    found = [path for path in work.glob(f"{spec.key}-*") if _is_folder(path)]
+    names = _names_by_run(work).get(spec.key, [])
+    found = [path for path in map(work.joinpath, names) if _is_folder(path)]
     return sorted(found, key=_last_used_s, reverse=True)
+
+
+_LISTED: dict[Path, tuple[int, dict[str, list[str]]]] = {}
+"""Campaigns' folders as they were listed: their time of change in ns, and the names in them by run."""
+_SETTLED_S = 2.0
+"""How long ago a folder must have changed for the next change to show in its time, on any file system."""
+
+
+def _names_by_run(work: Path) -> dict[str, list[str]]:
+    """Return the names in a campaign's folder by the key of their run; listed anew when it has changed."""
+    try:
+        changed_ns = work.stat().st_mtime_ns
+        known = _LISTED.get(work.absolute())
+        if known is not None and known[0] == changed_ns:
+            return known[1]
+        listed_s, names = time.time(), defaultdict(list)
+        for name in os.listdir(work):
+            names[name.rpartition("-")[0]].append(name)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return {}
+    if listed_s - changed_ns / 1e9 > _SETTLED_S:
+        _LISTED[work.absolute()] = changed_ns, names
+    return names
 
 
 def done_updates(work: Path, spec: RunSpec) -> int:

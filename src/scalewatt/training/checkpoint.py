@@ -6,6 +6,7 @@ folder could otherwise run code as whoever resumes the run.
 
 from __future__ import annotations
 
+import io
 import pickle
 import random
 import warnings
@@ -120,10 +121,11 @@ def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
         return None
     anew = f"delete the folder {path.parent} to train from the beginning"
     try:
-        _check_sums(path)
+        content = io.BytesIO(path.read_bytes())  # once: it may be large, and far away
+        _check_sums(content)
         with warnings.catch_warnings():  # of what torch thinks of a file that is refused anyway
             warnings.simplefilter("ignore")
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            state = torch.load(content, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InputError(
             f"{path}: has more in it than tensors and plain values, and is not read, because that "
@@ -142,6 +144,17 @@ def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
     return state
 
 
+def load_on_all(path: Path, spec_sha256: str, ranks: Ranks) -> dict[str, Any] | None:
+    """Load the checkpoint at `path` on rank 0, for all ranks, which must call this."""
+    state = load_checkpoint(path, spec_sha256) if ranks.rank == 0 else None
+    if ranks.size == 1:
+        return state
+    from mpi4py.util import pkl5  # of any size: a message of MPI may have 2 GiB
+
+    found: dict[str, Any] | None = pkl5.Intracomm(ranks.comm).bcast(state, root=0)
+    return found
+
+
 def load_weights(path: Path, network: torch.nn.Module) -> None:
     """Load what `save_to` wrote of a network's state; InputError if it is damaged or of another one."""
     try:
@@ -158,8 +171,9 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _check_sums(path: Path) -> None:
-    """Raise ValueError if a part of the file has a wrong checksum, which torch does not verify."""
-    with zipfile.ZipFile(path) as file:
+def _check_sums(content: io.BytesIO) -> None:
+    """Raise ValueError if a part of a file has a wrong checksum, which torch does not verify."""
+    with zipfile.ZipFile(content) as file:
         if damaged := file.testzip():
             raise ValueError(f"{damaged} has a wrong checksum")
+    content.seek(0)

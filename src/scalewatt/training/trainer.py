@@ -18,7 +18,7 @@ from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.work_directory import FINISHED, STOPPED, Job
 from scalewatt.training.checkpoint import (
-    load_checkpoint,
+    load_on_all,
     load_weights,
     random_state,
     restore_random_state,
@@ -59,7 +59,7 @@ class Trainer:
         self.precision = Precision.of(spec.settings["precision"], device)
         self.precision.set_flags()
         network = self.workload.model()
-        if job.initial_weights is not None:
+        if job.initial_weights is not None and ranks.rank == 0:  # DDP gives them to all
             load_weights(job.initial_weights, network)
         self.parameters = sum(p.numel() for p in network.parameters())
         as_authors = spec.protocol == "paper"
@@ -144,7 +144,7 @@ class Trainer:
     def resume(self) -> None:
         """Resume from the run's checkpoint, if there is one; InputError if it does not fit the run."""
         path = self.job.work / "checkpoint.pt"
-        state = load_checkpoint(path, self.job.spec_sha256)
+        state = load_on_all(path, self.job.spec_sha256, self.ranks)
         if state is None:
             return
         try:
