@@ -23,6 +23,7 @@ from scalewatt.campaign.registered_campaign import facility_cluster, registered_
 from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.imported_modules import modules_behind
+from scalewatt.common.python_variables import shell_setup
 from scalewatt.common.schema_validation import PACKAGE, shipped
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.run_files.run_inventory import set_aside_notes
@@ -108,7 +109,7 @@ RESULTS = f"results/{CAMPAIGN.name}"
 RUN = f"{RESULTS}/runs/{{configuration}}/{{repeat}}"
 WORK = f"{CLUSTER.work_root}/{CAMPAIGN.name}"
 CLUSTER_JSON = json.dumps(dict(config), sort_keys=True)
-SETUP = "".join(f"{command} && " for command in CLUSTER.setup)
+SETUP = shell_setup(CLUSTER.setup)
 
 # What is left out of the tables. A job on a cluster makes none: it does not read the list.
 EXCLUSIONS = [] if workflow.remote_exec else checked(read_exclusions, CAMPAIGN)

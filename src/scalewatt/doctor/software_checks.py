@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.python_variables import shell_setup
 from scalewatt.common.schema_validation import INSTALLED, PROJECT_ROOT
 from scalewatt.doctor.doctor_types import (
     LIMITED,
@@ -149,7 +150,7 @@ def check_mpi(machine: Machine, programs: Subprocesses, profile: Profile) -> lis
         return [Check("mpi", MISSING, found, "no run can be started", needed=True, ask=(where,))]
     command = [*launcher, *machine.probe("mpi")]
     if own and cluster.setup:
-        shell = " && ".join((*cluster.setup, 'exec "$@"'))
+        shell = f'{shell_setup(cluster.setup)} exec "$@"'
         command = ["bash", "-c", shell, "bash", *command]
     answer = programs.run(command, machine.limits.command_s, without=RANKS_VARIABLES)
     return [assess_mpi(f"mpi4py {installed}", launcher, own, answer, where)]

@@ -24,6 +24,7 @@ from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.file_locks import exists
 from scalewatt.common.files import write_json
 from scalewatt.common.processes import die_with
+from scalewatt.common.python_variables import callers_environment
 from scalewatt.common.redaction import Redaction, without_secrets
 from scalewatt.common.schema_validation import INSTALLED, PACKAGE
 from scalewatt.common.termination import StopRequest
@@ -265,10 +266,11 @@ def child_environment(
 ) -> dict[str, str]:
     """Return the environment of a rank's command: torchrun's variables (`place`), none of MPI's.
 
-    PATH is as it was where the run was started: the command may run in another Python environment. It
-    finds scalewatt.events in `package`.
+    PATH and Python's variables are as they were where the run was started: the command may run in
+    another Python environment. It finds scalewatt.events in `package`.
     """
-    kept = {k: v for k, v in environment.items() if not k.startswith(LAUNCHERS_VARIABLES)}
+    callers = callers_environment(environment)
+    kept = {k: v for k, v in callers.items() if not k.startswith(LAUNCHERS_VARIABLES)}
     kept.pop(FOLDER_VARIABLE, None)
     callers_path = kept.pop(CALLERS_PATH, None)
     if callers_path is not None:
