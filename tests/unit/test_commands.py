@@ -20,6 +20,7 @@ from scalewatt.campaign.external_command import (
     PLACEHOLDERS,
     check_commands,
     check_unchanged,
+    command_files,
     command_models,
     command_words,
     is_command_spec,
@@ -219,47 +220,47 @@ def test_every_placeholder_stands_for_a_field_of_the_spec() -> None:
     assert command_words(one) == [str(getattr(one, key)) for key in PLACEHOLDERS.values()]
 
 
-def test_a_changed_file_is_another_run(script: Path) -> None:
+def test_a_changed_file_is_the_same_run(script: Path) -> None:
     before = spec(own())
-    files = {"train.py": hashlib.sha256(b"print()\n").hexdigest()}
-    assert before.settings["files"] == files
-    check_unchanged(before)
     script.write_text("print(1)\n")
-    assert spec(own()).sha256 != before.sha256
-    with pytest.raises(InputError, match=r"^train\.py: has changed since mynet-local-n002"):
-        check_unchanged(before)
-    script.unlink()
-    with pytest.raises(InputError, match=r"^train\.py: is missing"):
-        check_unchanged(before)
+    assert spec(own()).sha256 == before.sha256
 
 
 @pytest.mark.parametrize("change", ["changed", "new", "gone"])
-def test_what_a_pattern_names_otherwise_than_planned_is_noticed(
+def test_files_that_change_after_the_start_of_a_run_are_noticed(
     change: str, script: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "tools.py"
     if change != "new":
         other.write_text("one = 1\n")
-    planned = spec(own({"files": ["*.py"]}))
-    check_unchanged(planned)
+    run = spec(own({"files": ["*.py"]}))
+    files = command_files(run)
+    assert files["train.py"] == hashlib.sha256(b"print()\n").hexdigest()
+    check_unchanged(run, files)
     other.write_text("two = 2\n") if change != "gone" else other.unlink()
-    words = {"changed": "has changed", "new": "was not there", "gone": "is missing"}[change]
-    with pytest.raises(InputError, match=rf"^tools\.py: {words}.*mynet-local-n002"):
-        check_unchanged(planned)
+    with pytest.raises(InputError, match=r"^tools\.py: has changed.*mynet-local-n002"):
+        check_unchanged(run, files)
+
+
+def test_a_missing_file_is_named(script: Path) -> None:
+    run = spec(own())
+    script.unlink()
+    with pytest.raises(InputError, match=r"^train\.py: is missing"):
+        command_files(run)
 
 
 def test_a_file_that_cannot_be_read_is_named(script: Path) -> None:
     script.unlink()
     script.symlink_to("/proc/self/mem")
     with pytest.raises(InputError, match=r"models\.mynet\.files: train\.py: cannot be read"):
-        own()
+        check_commands(own())
 
 
 def test_a_pattern_names_the_files_of_a_folder_and_no_caches(tmp_path: Path) -> None:
     for name in ("net/a.py", "net/deep/b.py", "net/deep/__pycache__/b.py", "net/data.bin"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
-    found = spec(own({"folder": "net", "files": ["**/*.py"]})).settings["files"]
+    found = command_files(spec(own({"folder": "net", "files": ["**/*.py"]})))
     assert list(found) == ["a.py", "deep/b.py"]
 
 

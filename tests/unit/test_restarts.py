@@ -275,7 +275,7 @@ def test_a_command_whose_files_change_while_it_trains_is_not_started_again(
     script = tmp_path / "train.py"
     script.write_text("one = 1\n")
     files = {"train.py": hashlib.sha256(script.read_bytes()).hexdigest()}
-    settings = {"folder": str(tmp_path), "patterns": ["*.py"], "files": files}
+    settings = {"folder": str(tmp_path), "files": ["*.py"]}
     command = {"dataset": {"name": "command", "format": "command"}, "settings": settings}
 
     def ranks(segment: launch._Segment) -> int:
@@ -286,7 +286,7 @@ def test_a_command_whose_files_change_while_it_trains_is_not_started_again(
 
     monkeypatch.setattr(launch._Segment, "run", ranks)
     options = launch.LaunchOptions(None, tmp_path, "mpiexec", "cpu", 1)
-    with open_workdir(tmp_path / "work", run_files.make_spec(**command), None) as work:
+    with open_workdir(tmp_path / "work", run_files.make_spec(**command), None, files) as work:
         with pytest.raises(InputError, match=r"train\.py: has changed since"):
             launch._train(work, options)
         assert [s["outcome"] for s in work.segments()] == ["monitor_lost"]

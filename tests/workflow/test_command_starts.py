@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import socket
 import venv
@@ -87,13 +88,31 @@ def test_a_command_that_is_not_there_is_named_and_nothing_is_made(
     assert not list(tmp_path.glob("work/*/spec.json"))
 
 
-def test_a_script_that_changed_since_it_was_planned_is_not_started(
+def test_a_script_that_changed_since_its_run_began_begins_afresh_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Direct(tmp_path, "waiting", monkeypatch)
-    (tmp_path / "scripts" / "waiting.py").write_text("print()\n")
-    process = run.start()
-    output, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert "scripts/waiting.py: has changed since waiting-local-n002-lbs0008-full" in output
-    assert not list(tmp_path.glob("work/*/spec.json"))
+    run = Direct(tmp_path, "stopped", monkeypatch)
+    script = tmp_path / "scripts" / "stopped.py"
+    text = script.read_text()
+
+    def start() -> tuple[int, str]:
+        process = run.start()
+        output, _ = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, output
+
+    code, output = start()
+    assert code == 75, output
+    (begun,) = tmp_path.glob("work/*/segments.json")
+    script.write_text(text + "# a comment\n")
+    code, output = start()
+    assert code == 75, output
+    assert "its files have changed since it began, so it begins afresh" in output
+    assert f"with the earlier files it goes on in work/{begun.parent.name}" in output
+    assert len(json.loads(begun.read_text())) == 1
+    script.write_text(text)
+    code, output = start()
+    assert code == 0, output
+    history = pq.read_table(tmp_path / "out/history.parquet").to_pylist()
+    assert [(row["epoch"], row["segment"]) for row in history] == [(0, 0), (1, 0), (2, 1), (3, 1)]
+    used = json.loads((tmp_path / "out/provenance.json").read_text())["files"]
+    assert used == {"stopped.py": hashlib.sha256(text.encode()).hexdigest()}

@@ -26,7 +26,7 @@ from scalewatt.common.imported_modules import modules_behind
 from scalewatt.common.python_variables import shell_setup
 from scalewatt.common.schema_validation import PACKAGE, shipped
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.run_files.run_inventory import set_aside_notes
+from scalewatt.run_files.run_inventory import missed_by_notes
 from scalewatt.scheduling.job_request import check_requests
 from scalewatt.targets.dry_run import remember
 from scalewatt.targets.obstacles import notices
@@ -120,7 +120,7 @@ RESULT_SET = ResultSet(
     DEVICES,
     RESULTS_ONLY,
     excluded_runs(EXCLUSIONS, Path(RESULTS), finished=RESULTS_ONLY),
-    set_aside_notes(Path(RESULTS)),
+    missed_by_notes(Path(RESULTS)),
 )
 ALL_RUNS = RESULT_SET.runs()
 

@@ -3,6 +3,7 @@
 #   out  the run folder: perun/ (one HDF5 per segment, journals), history, events, provenance, log
 # On Slurm a segment that stopped at a checkpoint, or crashed, is followed by another job: these are
 # the profile's `retries`, which all other rules overrule (docs/slurm.md).
+import atexit
 import shlex
 
 from scalewatt.campaign.external_command import command_models
@@ -10,6 +11,13 @@ from scalewatt.run_files.progress_files import done_updates
 from scalewatt.scheduling.preflight import check_before_submission
 from scalewatt.scheduling.job_request import training_request
 from scalewatt.tracking.budget import budgeted_submissions
+from scalewatt.tracking.changed_files import changed_files
+from scalewatt.tracking.remeasure import (
+    Place,
+    ToTrain,
+    set_replaced_aside,
+    trained_again,
+)
 from scalewatt.scaling.planning.forecast import energy_by
 
 # The executor asks it whether a run may be submitted, and is worth another job.
@@ -36,8 +44,56 @@ DEMANDING = (
 )
 
 
+PLACE = Place(CAMPAIGN, CLUSTER, Path(RESULTS), Path(WORK))
+
+if not workflow.remote_exec:
+    for sentence in checked(changed_files, CAMPAIGN, Path(RESULTS), Path(WORK)):
+        print(f"scalewatt: {sentence}", file=sys.stderr, flush=True)
+
+
+def trainings():
+    """Return the runs that this call trains."""
+    jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
+    prepared = {job.wildcards.dataset for job in jobs if job.rule.name == "dataset"}
+    settings = workflow.dag_settings
+    forced = {*settings.forcerun, *(settings.targets if settings.forcetargets else ())}
+    return [
+        ToTrain(
+            (job.wildcards.configuration, int(job.wildcards.repeat)),
+            job.rule in workflow.dag.forcerules or not forced.isdisjoint(job.output),
+            spec_of(job.wildcards).dataset["name"] in prepared,
+        )
+        for job in jobs
+        if job.rule.name in ("train", "train_command")
+    ]
+
+
+def say_replaced(trained, replaced):
+    """Say how many trainings replace finished runs, why, and where the earlier measurements are."""
+    if replaced:
+        print(
+            f"scalewatt: trainings that replace finished runs: {len(replaced)} of {len(trained)}"
+            f" ({', '.join(sorted({why for _, why in replaced}))}); what these have measured is kept"
+            f" in {RESULTS}/superseded",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+# With -n Snakemake calls no hook.
+@atexit.register
+def say_what_would_be_replaced():
+    """Say of a dry run which finished runs would be measured again."""
+    if workflow.dryrun and workflow.dag is not None and not workflow.remote_exec:
+        trained = trainings()
+        say_replaced(trained, trained_again(PLACE, trained))
+
+
 def check_before_jobs():
-    """Refuse what could not be submitted, written or measured, before the first job starts."""
+    """Refuse what could not be submitted, written or measured, before the first job starts.
+
+    Then set aside what finished runs have measured that are measured again: Snakemake would delete it.
+    """
     jobs = list(workflow.dag.needrun_jobs())
     scheduled = [
         (job.message or job.rule.name, job.resources)
@@ -55,6 +111,11 @@ def check_before_jobs():
     )
     if CLUSTER.scratch:
         checked(check_packed_images)
+    trained = trainings()
+    replaced = trained_again(PLACE, trained)
+    if not workflow.touch:
+        checked(set_replaced_aside, PLACE, replaced)
+        say_replaced(trained, replaced)
 
 
 def initial_weights(wildcards):

@@ -28,6 +28,8 @@ from scalewatt.common.tabular_files import Row, csv_rows
 
 EXCLUDE, REMEASURE = "exclude", "remeasure"
 ACTIONS = (EXCLUDE, REMEASURE)
+REPLACED = "replaced"
+"""In the note of a measurement that was set aside because Snakemake made another: no row of the table."""
 DIGITS = 12
 """Of the SHA-256 of a run's provenance.json: they name its measurement."""
 _MEASUREMENT = re.compile(rf"[0-9a-f]{{{DIGITS}}}")

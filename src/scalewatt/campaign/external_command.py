@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -88,13 +90,9 @@ class CommandExpansion(Expansion):
         settings, changed = super()._settings()
         where = f"{_file_of(self.where)}: models.{self.model}"
         _check_command(settings, f"{where}.command")
-        folder = Path(settings["folder"])
-        files = files_sha256(folder, settings["files"], f"{where}.files")
         # What is at its default stays out of the spec, as in those that are older than these keys.
         apart = {key for key in PASS_KEYS if settings[key] == 1}
-        own = {key: value for key, value in settings.items() if key not in apart}
-        # Both, so that a file that a pattern names only later is noticed before a start.
-        return {**own, "patterns": settings["files"], "files": files}, changed
+        return {key: value for key, value in settings.items() if key not in apart}, changed
 
     def _dataset(self) -> dict[str, Any]:
         return DATASET
@@ -206,18 +204,21 @@ def _sha256(path: Path, where: str) -> str:
 
 
 def check_commands(campaign: Campaign) -> None:
-    """Raise InputError if a file that a command depends on is missing."""
-    for configuration in campaign.configurations.values():
-        if configuration.dataset["format"] != COMMAND:
-            continue
-        settings = configuration.settings
-        where = f"{campaign.path}: models.{configuration.model}"
+    """Raise InputError if a file that a command depends on is missing, or cannot be read."""
+    of_models = {
+        one.model: one.settings
+        for one in campaign.configurations.values()
+        if one.dataset["format"] == COMMAND
+    }
+    for model, settings in of_models.items():
+        where = f"{campaign.path}: models.{model}"
         if not Path(settings["folder"]).is_dir():
             raise InputError(
                 f"{where}.folder: '{settings['folder']}' is no folder; allowed: one relative to "
                 f"{Path.cwd()}"
             )
-        for name, sha256 in settings["files"].items():
+        files = files_sha256(Path(settings["folder"]), settings["files"], f"{where}.files")
+        for name, sha256 in files.items():
             if sha256 is None:
                 raise InputError(
                     f"{where}.files: '{name}' names no file in {Path(settings['folder']).resolve()}"
@@ -264,23 +265,35 @@ def _is_absent_script(word: str, folder: Path) -> bool:
     return is_script and not set("{}=") & set(word) and not (folder / word).is_file()
 
 
-def check_unchanged(spec: RunSpec) -> None:
-    """Raise InputError if a run's files are not exactly those of its spec."""
-    settings, name = spec.settings, spec.configuration
-    folder, planned = Path(settings["folder"]), settings["files"]
-    found = files_sha256(folder, settings["patterns"], name)
-    for file, sha256 in planned.items():
-        if found.get(file) is None:
-            raise InputError(f"{folder / file}: is missing; {name} was planned with it")
-        if found[file] != sha256:
-            raise InputError(
-                f"{folder / file}: has changed since {name} was planned; start the workflow again"
-            )
-    for file in sorted(found.keys() - planned.keys()):
+def command_files(spec: RunSpec) -> dict[str, str]:
+    """Return the SHA-256 of each file that a run depends on, as it is now; InputError if one is missing."""
+    folder = Path(spec.settings["folder"])
+    files = files_sha256(folder, spec.settings["files"], spec.configuration)
+    for name, sha256 in files.items():
+        if sha256 is None:
+            raise InputError(f"{folder / name}: is missing; {spec.configuration} depends on it")
+    return {name: sha256 for name, sha256 in files.items() if sha256 is not None}
+
+
+def check_unchanged(spec: RunSpec, begun_with: Mapping[str, str]) -> None:
+    """Raise InputError if a run's files are not those that it has begun with."""
+    files = command_files(spec)
+    for name in differing_files(begun_with, files):
         raise InputError(
-            f"{folder / file}: was not there when {name} was planned, which depends on "
-            f"{', '.join(settings['patterns'])}; start the workflow again"
+            f"{Path(spec.settings['folder']) / name}: has changed since {spec.configuration} was started; "
+            "start the workflow again"
         )
+
+
+def differing_files(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the names of files that were changed, added or taken away."""
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+
+
+def digest_of_files(files: Mapping[str, str]) -> str:
+    """Return one SHA-256 over the names and the SHA-256 of a command's files."""
+    text = json.dumps(files, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def command_words(spec: RunSpec) -> list[str]:

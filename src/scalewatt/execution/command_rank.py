@@ -325,6 +325,5 @@ def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None
         "packages_of": "the recorder",  # the command may run in another Python environment
         "python": sys.version.split()[0],
         "command": _redacted(words, redaction, bool(job.spec.settings["shell"])),
-        "files": job.spec.settings["files"],
     }
     describe_segment(job, ranks, gpu, None, further)

@@ -19,7 +19,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from scalewatt.campaign.external_command import check_unchanged, command_words, is_command_spec
+from scalewatt.campaign.external_command import (
+    check_unchanged,
+    command_files,
+    command_words,
+    is_command_spec,
+)
 from scalewatt.campaign.operating_points import commands_of, launcher_options, require_ways
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
@@ -55,6 +60,7 @@ from scalewatt.execution.rank import MONITOR_LOST
 from scalewatt.execution.watchdog import Limits
 from scalewatt.provenance.versions import made_with
 from scalewatt.run_files.attempt_log import AttemptNote, current_job, one_line
+from scalewatt.run_files.progress_files import find_workdirs
 from scalewatt.run_files.work_directory import (
     COMPILED,
     FINISHED,
@@ -114,13 +120,13 @@ def run_training(
     require_launcher(options.launcher)
     asked = dict.fromkeys(spec.operating_point or {}, spec.configuration)
     require_ways(asked, options.levers, "of this run")
-    if is_command_spec(spec):
-        _check_command(spec, options.max_updates)
-    with open_workdir(options.work_root, spec, dataset_sha256) as work:
+    files = _checked_files(spec, options.max_updates) if is_command_spec(spec) else None
+    with open_workdir(options.work_root, spec, dataset_sha256, files) as work:
         if note is not None:
             note.begin()
         if already_published(out, work):
             return 0
+        _say_if_begun_with_other_files(work)
         try:
             return _continue_run(work, out, options, note)
         except OSError as error:
@@ -176,12 +182,12 @@ def _train(
 ) -> int:
     """Run a segment, and further ones as long as the energy of the one before was not recorded.
 
-    InputError if a command's files are no longer the spec's: waiting for the locks may take long.
+    InputError if a command's files are no longer those of the start: waiting for the locks may take long.
     """
     name = work.spec.configuration
     for start in range(MONITOR_RESTARTS + 1):
-        if is_command_spec(work.spec):
-            check_unchanged(work.spec)
+        if work.files is not None:
+            check_unchanged(work.spec, work.files)
         code = _Segment(work, options, locks).run()
         last = work.segments()[-1]
         if last["outcome"] != MONITOR_LOST:
@@ -210,11 +216,11 @@ def _check_packed(spec: RunSpec, options: LaunchOptions) -> None:
         check_packed(options.data_folder)
 
 
-def _check_command(spec: RunSpec, max_updates: int | None) -> None:
-    """Check, before anything is started, that a command and the files it depends on are there."""
+def _checked_files(spec: RunSpec, max_updates: int | None) -> dict[str, str]:
+    """Return the SHA-256 of a command's files, checked, before anything is started, that all is there."""
     if max_updates is not None:
         raise InputError("--max-updates: a command counts its own updates; allowed: without")
-    check_unchanged(spec)
+    files = command_files(spec)
     program = command_words(spec)[0]
     folder = Path(spec.settings["folder"])
     found = folder / program if "/" in program else program
@@ -222,6 +228,17 @@ def _check_command(spec: RunSpec, max_updates: int | None) -> None:
         raise InputError(
             f"{spec.configuration}: the command '{program}' is not found; allowed: a program "
             "of this machine, after the cluster file's `setup`"
+        )
+    return files
+
+
+def _say_if_begun_with_other_files(work: WorkDir) -> None:
+    """Tell that a command begins afresh, though it had begun: its files have changed since."""
+    others = [path for path in find_workdirs(work.path.parent, work.spec) if path != work.path]
+    if work.files is not None and others and not work.segments():
+        say(
+            f"{work.spec.configuration}: its files have changed since it began, so it begins afresh; with "
+            f"the earlier files it goes on in {others[0]}"
         )
 
 
@@ -252,6 +269,8 @@ class _Segment:
     ) -> None:
         self.work, self.options, self.locks = work, options, [work.lock, *locks]
         software = made_with()  # here, because it takes a moment that is not the training's
+        if work.files is not None:
+            software = {**software, "files": work.files}
         self.number = work.begin_segment()
         write_json(made_with_path(work.path, self.number), software)
         self.stop_file = work.path / "stop"

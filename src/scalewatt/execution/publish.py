@@ -81,6 +81,11 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
         "commit_clean": is_clean(commit),
         **{name: software.get(numbers[-1], {}).get(name) for name in _OF_PACKAGES},
         "claims_sha256": software.get(numbers[0], {}).get("claims_sha256"),
+        **(
+            {"files": software.get(numbers[-1], {}).get("files")}
+            if is_command_spec(work.spec)
+            else {}
+        ),
         **last,
         **joined_gpus(described),
         "nodes": joined(one.get("nodes") for one in described),

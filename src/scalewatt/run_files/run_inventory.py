@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scalewatt.campaign.exclusions import REPLACED
+from scalewatt.campaign.external_command import digest_of_files
 from scalewatt.common.files import read_content
 
 PROVENANCE = "provenance.json"
@@ -38,6 +40,10 @@ class Published:
     dataset_sha256: str | None
     mtime_ns: int
     """When it was published."""
+    files: dict[str, str] | None = None
+    """SHA-256 of the files of a command that it was trained with; None of other runs."""
+    began_s: float | None = None
+    """Start of its first segment, in Unix s: by it a measurement is known again."""
 
     @property
     def key(self) -> str:
@@ -47,7 +53,7 @@ class Published:
     @property
     def work_name(self) -> str:
         """Return the name of its working directory."""
-        return f"{self.key}-{(self.dataset_sha256 or 'nodata')[:8]}"
+        return work_name(self.key, self.dataset_sha256, self.files)
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,25 @@ def set_aside_notes(results: Path) -> dict[tuple[str, int], list[Path]]:
     return found
 
 
+def missed_by_notes(results: Path) -> dict[tuple[str, int], list[Path]]:
+    """Return the notes by which Snakemake sees that runs are to be made (again), by run.
+
+    Of what was set aside by Snakemake itself only as long as the run is missing: what it made of the next
+    measurement in the same call did not have the note among its inputs.
+    """
+    return {
+        run: kept
+        for run, notes in set_aside_notes(results).items()
+        if (kept := [note for note in notes if not _is_replaced(results, run, note)])
+    }
+
+
+def _is_replaced(results: Path, run: tuple[str, int], note: Path) -> bool:
+    """Return True if Snakemake itself set a measurement aside, and the next one is there."""
+    there = (results / "runs" / run[0] / str(run[1]) / PROVENANCE).exists()
+    return there and json_object(note).get("action") == REPLACED
+
+
 def _set_aside(results: Path) -> Iterator[tuple[tuple[str, int], Path]]:
     """Return the folders of what was set aside, each with its run."""
     for configuration in folders(results / SUPERSEDED):
@@ -113,7 +138,23 @@ def published_run(folder: Path, configuration: str, repeat: int) -> Published | 
     if not isinstance(spec, str):
         return None
     data = data if isinstance(data, str) else None
-    return Published(folder, configuration, repeat, spec, data, mtime_ns)
+    files = content.get("files")
+    files = files if isinstance(files, dict) else None
+    segments = content.get("segments")
+    return Published(folder, configuration, repeat, spec, data, mtime_ns, files, began_s(segments))
+
+
+def began_s(segments: Any) -> float | None:
+    """Return when the first of a run's segments began, in Unix s; None where that is not known."""
+    first = segments[0] if isinstance(segments, list) and segments else None
+    found = first.get("started_s") if isinstance(first, dict) else None
+    return found if isinstance(found, int | float) else None
+
+
+def work_name(key: str, dataset_sha256: str | None, files: Mapping[str, str] | None) -> str:
+    """Return the name of the working directory of a run with this key, these data and a command's files."""
+    data = digest_of_files(files) if files is not None else dataset_sha256 or "nodata"
+    return f"{key}-{data[:8]}"
 
 
 def work_folders(work: Path) -> dict[str, list[WorkFolder]]:

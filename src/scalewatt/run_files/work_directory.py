@@ -19,7 +19,8 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import exists
 from scalewatt.common.files import read_json, write_json, write_text
 from scalewatt.run_files.attempt_log import current_job
-from scalewatt.run_files.progress_files import read_position
+from scalewatt.run_files.progress_files import find_workdirs, read_position
+from scalewatt.run_files.run_inventory import work_name
 from scalewatt.run_files.run_lock import locked, node_target, require_lock, run_target
 
 COMPILED = "compiled"
@@ -39,6 +40,8 @@ class WorkDir:
     """File descriptor of the lock, for the processes that must hold it as well."""
     lock_token: str | None = None
     """Of the owner's record, for `require_lock`."""
+    files: dict[str, str] | None = None
+    """SHA-256 of the files that a command depends on, by name; None of other runs."""
 
     @property
     def perun(self) -> Path:
@@ -169,21 +172,28 @@ def node_lock(root: Path) -> Iterator[int]:
 
 
 @contextmanager
-def open_workdir(root: Path, spec: RunSpec, dataset_sha256: str | None) -> Iterator[WorkDir]:
+def open_workdir(
+    root: Path, spec: RunSpec, dataset_sha256: str | None, files: dict[str, str] | None = None
+) -> Iterator[WorkDir]:
     """Open and lock the working directory of `spec`, trained on this very dataset, under `root`.
+
+    That of a command is one with these very `files`, so that no run mixes two versions of a script; a run
+    that is trained to its end is published whatever its files have become.
 
     Held by another process of this machine, wait for it: it may be a training whose Snakemake was
     killed. Held by another machine's, or still held after a minute in a Slurm job (ten minutes where
     nobody can tell whether the owner lives), LockedError says by which. A dead owner's is taken over.
     """
     sha = spec.sha256
-    data = (dataset_sha256 or "nodata")[:8]
-    path = root / f"{spec.key}-{data}"
+    path = root / work_name(spec.key, dataset_sha256, files)
+    if files is not None:
+        trained = (folder for folder in find_workdirs(root, spec) if exists(folder / "result.json"))
+        path = next(trained, path)
     (path / "perun").mkdir(parents=True, exist_ok=True)
     with locked(run_target(path)) as hold:
         if not (path / "spec.json").exists():
             write_text(path / "spec.json", spec.text)
-        yield WorkDir(path, spec, sha, dataset_sha256, hold.lock, hold.token)
+        yield WorkDir(path, spec, sha, dataset_sha256, hold.lock, hold.token, files)
 
 
 FINISHED, STOPPED = "finished", "stopped"

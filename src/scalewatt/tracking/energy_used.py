@@ -36,6 +36,7 @@ from scalewatt.run_files.progress_files import read_segments
 from scalewatt.run_files.run_inventory import (
     Published,
     WorkFolder,
+    began_s,
     folders,
     json_object,
     published_runs,
@@ -144,6 +145,8 @@ def energy_used_kwh(
             runs[folder.key] = runs.get(folder.key, RunEnergy()) + energy_used
             names[folder.key] = f"{folder.configuration} repeat {folder.repeat}"
     for one in superseded_runs(results):
+        if _is_at_work(one, working):
+            continue  # counted with its working directory
         number = one.folder.parent.name
         runs[f"{one.key} superseded {number}"] = _of_superseded(one, rated)
         names[f"{one.key} superseded {number}"] = (
@@ -153,6 +156,14 @@ def energy_used_kwh(
     notes.save()
     current = _current_keys(campaign, published)
     return _total(runs, names, probes, current)
+
+
+def _is_at_work(run: Published, working: Mapping[str, Sequence[WorkFolder]]) -> bool:
+    """Return True if a superseded measurement still has its working directory."""
+    folders_ = (one for one in working.get(run.key, ()) if one.path.name == run.work_name)
+    return run.began_s is not None and any(
+        began_s(read_segments(one.path)) == run.began_s for one in folders_
+    )
 
 
 def _total(

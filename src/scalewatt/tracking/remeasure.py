@@ -1,9 +1,13 @@
-"""Setting a finished measurement aside, so that the next Snakemake measures the run again.
+"""Setting a finished measurement aside: so that the next Snakemake measures the run again, or before it does.
 
 Nothing is overwritten or deleted: what was measured moves by rename to
 `superseded/<configuration>/<repeat>/<k>/` below the campaign's results, and below its folder of working
 directories. The row in the table of exclusions is written first and the run folder moves last, in one
 rename: until then the run is finished, and the same command goes on with what was begun.
+
+Snakemake deletes a job's outputs before it starts: what it is going to train again (`trained_again`) is set
+aside before any job (`set_replaced_aside`), without a row in the table. The working directory of another
+spec, or of other data, stays: with the earlier setting the run is published from it once more.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +24,8 @@ from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import is_results_only
 from scalewatt.campaign.exclusions import (
     REMEASURE,
+    REPLACED,
+    Exclusion,
     changing,
     check_run,
     exclusion,
@@ -29,8 +35,9 @@ from scalewatt.campaign.exclusions import (
     read_exclusions,
     write_exclusions,
 )
-from scalewatt.campaign.run_spec import RunSpec, run_spec
+from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
+from scalewatt.common.file_locks import exists
 from scalewatt.common.files import atomic_path, write_json
 from scalewatt.run_files.attempt_log import read_attempt, read_submission
 from scalewatt.run_files.lock_owner import owner_is_alive, read_owner
@@ -39,12 +46,13 @@ from scalewatt.run_files.run_inventory import (
     RUN,
     SET_ASIDE,
     SUPERSEDED,
+    json_object,
     published_run,
     work_folders,
 )
 from scalewatt.slurm.job_queue import ask_queue
 
-WEIGHTS = "weights.pt"
+WEIGHTS, SPEC = "weights.pt", "spec.json"
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,9 @@ class Place:
     """The campaign's own folder of working directories."""
 
     def spec(self, run: tuple[str, int]) -> RunSpec:
-        """Return the spec of one of its runs."""
+        """Return the spec of one of its runs; of one that the campaign has no more, as it was written."""
+        if run[0] not in self.campaign.configurations:
+            return read_spec(self.folder(run) / SPEC)
         return run_spec(self.campaign, *run)
 
     def folder(self, run: tuple[str, int]) -> Path:
@@ -96,14 +106,65 @@ def remeasure(place: Place, run: tuple[str, int], reason: str | None) -> list[st
             _check_unused(place, one)
         _note(place, run, reason, measurement)
         number = _next_number(place, run)
-        try:
-            _set_aside(place, run, number)
-        except OSError as error:
-            raise InputError(
-                f"{error.filename or place.folder(run)}: cannot be moved ({error.strerror}); "
-                "the same command goes on with what was begun"
-            ) from error
+        _set_aside(place, run, number, latest(read_exclusions(place.campaign), run, REMEASURE))
         return _summary(place, run, number)
+
+
+@dataclass(frozen=True)
+class ToTrain:
+    """A run that Snakemake is going to train."""
+
+    run: tuple[str, int]
+    forced: bool = False
+    """A person asked for it (--forcerun): even if nothing has changed."""
+    new_data: bool = False
+    """Its dataset is prepared in the same call."""
+
+
+def trained_again(place: Place, jobs: Iterable[ToTrain]) -> list[tuple[ToTrain, str]]:
+    """Return which of these runs are finished and will be measured again, each with the reason.
+
+    Not those that are only published once more, from the working directory of the same measurement.
+    """
+    return [(job, why) for job in jobs if (why := _why_again(place, job)) is not None]
+
+
+def _why_again(place: Place, job: ToTrain) -> str | None:
+    published = published_run(place.folder(job.run), *job.run)
+    if published is None:
+        return None
+    if job.forced:
+        return "forced"
+    spec = place.spec(job.run)
+    if published.spec_sha256 != spec.sha256:
+        return "spec changed"
+    prepared = json_object(place.results / "datasets" / f"{spec.dataset['name']}.json")
+    if job.new_data or published.dataset_sha256 != prepared.get("content_sha256"):
+        return "dataset changed"
+    kept = exists(place.work / published.work_name / "result.json")
+    return None if kept else "results incomplete or out of date"
+
+
+def set_replaced_aside(place: Place, replaced: Iterable[tuple[ToTrain, str]]) -> None:
+    """Set aside what finished runs have measured that are going to be measured again.
+
+    InputError if one of them is in use, or cannot be moved.
+    """
+    with changing(place.results):
+        for job, why in replaced:
+            measurement = measurement_of(place.results, *job.run)
+            if measurement is not None:
+                _check_unused(place, job.run)
+                row = exclusion(job.run, REPLACED, why, measurement)
+                _set_aside(place, job.run, _next_number(place, job.run), row, job.forced)
+                _leave_spec(place, job.run)
+
+
+def _leave_spec(place: Place, run: tuple[str, int]) -> None:
+    """Leave spec.json where the training reads it: Snakemake has already decided whether to make it."""
+    kept = superseded(place.results, run, _next_number(place, run) - 1) / RUN / SPEC
+    with suppress(FileNotFoundError), atomic_path(place.folder(run) / SPEC) as temporary:
+        shutil.copy2(kept, temporary)
 
 
 def _check_trainable(place: Place, run: tuple[str, int]) -> None:
@@ -175,29 +236,36 @@ def superseded(folder: Path, run: tuple[str, int], number: int) -> Path:
     return folder / SUPERSEDED / run[0] / str(run[1]) / str(number)
 
 
-def _set_aside(place: Place, run: tuple[str, int], number: int) -> None:
-    """Move all that belongs to a measurement, the run folder last."""
+def _set_aside(
+    place: Place, run: tuple[str, int], number: int, row: Exclusion | None, with_work: bool = True
+) -> None:
+    """Move all that belongs to a measurement, the run folder last; InputError if that fails."""
     kept = superseded(place.results, run, number)
-    for source, name in _tables(place.results, run):
-        _move(source, kept / name)
-    kept_work, key = superseded(place.work, run, number), place.spec(run).key
+    try:
+        for source, name in _tables(place.results, run):
+            _move(source, kept / name)
+        if with_work:
+            _set_work_aside(place, run, number)
+        # Snakemake sees by it that the run is needed again: one that is missing alone does not make it
+        # train, as long as all tables are there. Its time makes each note another one.
+        note = {**(asdict(row) if row else {}), "set_aside_s": time.time()}
+        write_json(kept / SET_ASIDE, note)
+        _move(place.folder(run), kept / RUN)
+        _leave_weights(place, run, kept / RUN / WEIGHTS)
+    except OSError as error:
+        raise InputError(
+            f"{error.filename or place.folder(run)}: cannot be moved ({error.strerror}); "
+            "the same command goes on with what was begun"
+        ) from error
+
+
+def _set_work_aside(place: Place, run: tuple[str, int], number: int) -> None:
+    """Move a run's working directories and the notes of its attempts."""
+    kept, key = superseded(place.work, run, number), place.spec(run).key
     for folder in work_folders(place.work).get(key, ()):
-        _move(folder.path, kept_work / folder.path.name)
+        _move(folder.path, kept / folder.path.name)
     for note in sorted((place.work / "attempts").glob(f"{key}.*")):
-        _move(note, kept_work / "attempts" / note.name)
-    _note_set_aside(place, run, kept / SET_ASIDE)
-    _move(place.folder(run), kept / RUN)
-    _leave_weights(place, run, kept / RUN / WEIGHTS)
-
-
-def _note_set_aside(place: Place, run: tuple[str, int], path: Path) -> None:
-    """Write what Snakemake sees that the run is needed again by.
-
-    A run that is missing alone does not make it train, as long as all tables are there: they have this
-    note among their inputs. Its time makes each note another one, though it be written twice.
-    """
-    asked = latest(read_exclusions(place.campaign), run, REMEASURE)
-    write_json(path, {**(asdict(asked) if asked else {}), "set_aside_s": time.time()})
+        _move(note, kept / "attempts" / note.name)
 
 
 def _tables(results: Path, run: tuple[str, int]) -> Iterator[tuple[Path, str]]:

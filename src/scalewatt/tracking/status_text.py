@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from scalewatt.campaign.cluster import campaign_path, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.energies.integration.rated_power import FACTOR
 from scalewatt.recordings.series import ESTIMATED
+from scalewatt.tracking.changed_files import changed_files
 from scalewatt.tracking.run_state import STATES, State
 from scalewatt.tracking.status import CampaignStatus, RunStatus, campaign_status, updates_of
 
@@ -225,6 +227,8 @@ def remarks(status: CampaignStatus) -> list[str]:
             lines.append(f"{STATE_WORDS[state]}: {meaning}")
     lines += [f"not shown: {one}" for one in status.campaign.left_out]
     lines += _excluded(status)
+    for sentence in changed_files(status.campaign, status.results, status.work):
+        lines += textwrap.wrap(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     if status.queue_asked is False:
         lines.append("Slurm's queue gives no answer: jobs that have vanished count as queued")
     if energy_used.superseded_kwh:

@@ -61,7 +61,8 @@ def replaced_measurements(
                 str(record.get(name, "")) for name in ("reason", "date", "measurement")
             )
             one = Replaced(*own, reason, date, measurement, _energy_kwh(note.parent))
-            found[(*own, one.measurement)] = one
+            if measurement_of(results, *own) != measurement:  # else it is published once more
+                found[(*own, one.measurement)] = one
     kept = [one for one in found.values() if run in (None, (one.configuration, one.repeat))]
     return sorted(kept, key=lambda one: (one.configuration, one.repeat, one.date))
 
