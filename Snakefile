@@ -75,5 +75,5 @@ rule all:
         PREDICTED,
         rules.run_pages.input,
         IDLE_TABLE,
-        rules.report.output,
+        required(partial(all_obstacle, RESULT_SET, CLUSTER_FILE), rules.report.output),
         MANIFEST,

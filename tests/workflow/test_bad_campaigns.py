@@ -84,3 +84,24 @@ def test_a_time_of_day_in_a_cluster_file_is_refused_though_snakemake_takes_it_fo
     assert code == 1
     assert "profiles/local/cluster.yaml: line " in output and "1:30:00" in output
     assert "5400" in output and "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("asked", "parts"),
+    [
+        ((), ["has no device of config.yaml (a100, h100)", "a device of this one: local"]),
+        (("results_only=true",), ["trains nothing (results_only)"]),
+    ],
+)
+def test_nothing_to_train_and_nothing_to_draw_is_no_success(
+    tmp_path: Path, asked: tuple[str, ...], parts: list[str]
+) -> None:
+    workspace = Workspace.create(tmp_path / "project")
+    for target in (("all",), ("-n",)):
+        code, output = workspace.snakemake(*target, "--config", "campaign=config.yaml", *asked)
+        assert code == 1, "a report of no run at all is no success"
+        (error,) = (line for line in output.splitlines() if "scalewatt: error: " in line)
+        for part in (*parts, "none of the campaign's runs is finished", "give the profile"):
+            assert part in error
+        assert "Traceback" not in output
+    assert not (workspace.path / "results").exists()

@@ -29,7 +29,7 @@ from scalewatt.common.yaml_files import read_yaml
 from scalewatt.run_files.run_inventory import missed_by_notes
 from scalewatt.scheduling.job_request import check_requests
 from scalewatt.targets.dry_run import remember
-from scalewatt.targets.obstacles import notices
+from scalewatt.targets.obstacles import all_obstacle, notices
 from scalewatt.targets.result_set import ResultSet
 
 

@@ -52,6 +52,24 @@ def _example(campaign: Campaign, name: str) -> str:
     return f"{name}: {{points: [{{series: {series[0]}, gpus: {gpus}}}]}}"
 
 
+def all_obstacle(results: ResultSet, cluster_file: str) -> str | None:
+    """Return why there is nothing to train and nothing to draw: results without a run are none."""
+    campaign, cluster = results.campaign, results.cluster
+    if results.runs():
+        return None
+    path, devices = campaign.path, ", ".join(sorted(campaign.devices()))
+    if cluster.results_only:
+        why = f"{cluster_file}: trains nothing (results_only)"
+    else:
+        why = f"{cluster_file}: has no device of {path} ({devices})"
+    return (
+        f"{why}, and none of the campaign's runs is finished, so there is nothing to train or to draw; give"
+        f" the profile of the cluster that is to train it (its `devices` must name {devices}; not"
+        " results_only), or name in the series a device of this one:"
+        f" {', '.join(sorted(cluster.devices)) or 'it has none'}"
+    )
+
+
 def idle_obstacle(results: ResultSet) -> str | None:
     """Return why there is no table of idle powers."""
     if results.campaign.idle_probe is None:
