@@ -42,9 +42,6 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, repeat
 from typing import Any
 
-import snakemake_executor_plugin_slurm as parent
-from snakemake_executor_plugin_slurm import ExecutorSettings, common_settings
-from snakemake_executor_plugin_slurm.utils import get_job_wildcards
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
@@ -54,6 +51,18 @@ from scalewatt.slurm.job_queue import queued_jobs
 from scalewatt.slurm.slurm_commands import NoAnswerError, accounted_states
 from scalewatt.slurm.submit_limits import meaning
 from snakemake_executor_plugin_scalewatt_slurm.waiting_line import WAITS_S, Postponed, WaitingLine
+
+try:
+    import snakemake_executor_plugin_slurm as parent
+    from snakemake_executor_plugin_slurm import ExecutorSettings, common_settings
+    from snakemake_executor_plugin_slurm.utils import get_job_wildcards
+except ModuleNotFoundError:  # Snakemake imports this module at each call, whatever it is asked for
+    from snakemake_executor_plugin_scalewatt_slurm import absent_parent as parent
+    from snakemake_executor_plugin_scalewatt_slurm.absent_parent import (
+        ExecutorSettings,
+        common_settings,
+        get_job_wildcards,
+    )
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
 
@@ -428,7 +437,10 @@ def _require_versions() -> None:
         try:
             found = version(package)
         except PackageNotFoundError:
-            found = "without a version"
+            raise WorkflowError(
+                f"{package} is not installed: the executor scalewatt-slurm submits no job without it; "
+                "install it with `pip install 'scalewatt[workflow]'`, or choose another executor"
+            ) from None
         if found != expected and not found.startswith(f"{expected}."):
             raise WorkflowError(
                 f"{package} is {found}: the executor scalewatt-slurm is made for {expected}.x, and no job is "

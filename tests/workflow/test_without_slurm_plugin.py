@@ -1,0 +1,68 @@
+"""Snakemake in an environment that has scalewatt, and no snakemake-executor-plugin-slurm."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from workspace import PROJECT
+
+pytestmark = [pytest.mark.timeout(300)]
+
+OTHERS = """
+rule all:
+    output: "made.txt"
+    shell: "echo other > {output}"
+"""
+
+
+@pytest.fixture()
+def packages(tmp_path: Path) -> Path:
+    """All installed packages but the Slurm plugin, and scalewatt's."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith(("snakemake_executor_plugin_slurm", "__editable__")):
+            (folder / entry.name).symlink_to(entry)
+    for entry in (PROJECT / "src").iterdir():
+        if not (folder / entry.name).exists():
+            (folder / entry.name).symlink_to(entry)
+    return folder
+
+
+def snakemake(packages: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Snakemake on another workflow, with these packages alone."""
+    folder = packages.parent
+    (folder / "Snakefile").write_text(OTHERS)
+    return subprocess.run(
+        [sys.executable, "-S", "-m", "snakemake", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(packages)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_other_workflows_run(packages: Path) -> None:
+    done = snakemake(packages, "--version")
+    assert done.returncode == 0, done.stdout
+    done = snakemake(packages, "--cores", "1")
+    assert done.returncode == 0, done.stdout
+    assert (packages.parent / "made.txt").read_text() == "other\n"
+
+
+def test_the_executor_for_slurm_is_refused_in_one_sentence(packages: Path) -> None:
+    polls = "--scalewatt-slurm-init-seconds-before-status-checks=40"  # as the profiles have it
+    done = snakemake(packages, "--executor", "scalewatt-slurm", "--jobs", "1", polls)
+    assert done.returncode == 1, done.stdout
+    said = "snakemake-executor-plugin-slurm is not installed: the executor scalewatt-slurm submits no job"
+    assert said in done.stdout
+    assert "pip install 'scalewatt[workflow]'" in done.stdout
+    assert "Traceback" not in done.stdout
+    assert not (packages.parent / "made.txt").exists()
