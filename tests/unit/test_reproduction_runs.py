@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from run_files import NAME, WHOLE, make_run
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.files import write_json
+from scalewatt.provenance import versions
 from scalewatt.reproduction import provenance_check as provenance
 from scalewatt.reproduction.check_result import DIFFERS, NOT_CHECKED, SAME, Finding
 from scalewatt.reproduction.manifests import Manifest
@@ -46,12 +48,6 @@ def test_a_run_as_it_was_recorded_is_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "said", "shown"),
     [
-        ("commit", {"commit": "ba9876543210"}, "ba9876543210"),
-        (
-            "commit",
-            {"segments": [{"commit": COMMIT}, {"commit": "ba9876543210"}]},
-            f"{COMMIT}, ba9876543210",
-        ),
         ("data", {"dataset_sha256": "e" * 64}, "e" * 64),
         ("spec", {"spec_sha256": "e" * 64}, "e" * 64),
         ("lock", {"lock": SAID["lock"] | {"sha256": "e" * 64}}, "e" * 64),
@@ -67,7 +63,7 @@ def test_a_run_as_it_was_recorded_is_the_same(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_another_commit_data_spec_or_lock_is_a_difference(
+def test_other_data_another_spec_or_lock_is_a_difference(
     tmp_path: Path, what: str, said: dict[str, Any], shown: str
 ) -> None:
     (one,) = found(tmp_path, **said)
@@ -91,6 +87,58 @@ def test_packages_are_compared_with_the_lock_not_with_what_the_run_records_of_it
     )
 
 
+@pytest.fixture()
+def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A clone of three commits, by what each changed."""
+    clone = tmp_path / "clone"
+    monkeypatch.setattr(versions, "PROJECT_ROOT", clone)
+    (clone / "src").mkdir(parents=True)
+    (clone / "campaigns").mkdir()
+
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b")
+        done = ["git", "-C", str(clone), *who, *words]
+        return subprocess.run(done, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "--quiet")
+    found = {}
+    for name in ("src/train.py", "campaigns/own.exclusions.csv", "src/model.py"):
+        (clone / name).write_text("one\n")
+        git("add", "--all")
+        git("commit", "--quiet", "--message", name)
+        found[name] = git("rev-parse", "--short=12", "HEAD")
+    return found
+
+
+def test_a_commit_of_exclusions_is_no_other_code_and_one_of_the_code_is(
+    tmp_path: Path, commits: dict[str, str]
+) -> None:
+    first, exclusions, other = commits.values()
+    (one,) = found(tmp_path / "excluded", replace(MANIFEST, commit=exclusions), commit=first)
+    assert (one.what, one.outcome) == (RUN, SAME)
+    for said in (
+        {"commit": first},
+        {"commit": other, "segments": [{"commit": exclusions}, {"commit": other}]},
+    ):
+        folder = tmp_path / f"other-{len(said)}"
+        (one,) = found(folder, replace(MANIFEST, commit=other), **said)
+        assert (one.what, one.outcome, one.expected) == (f"{RUN}: commit", DIFFERS, other)
+        assert one.detail == "src, workflow, envs, Snakefile differ between the commits: other code"
+
+
+def test_where_the_clone_has_no_such_commits_the_code_is_not_checked(
+    tmp_path: Path, commits: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for said in ({"commit": "ba9876543210"}, {"commit": 7, "segments": "two"}):
+        (one,) = found(tmp_path / f"unknown-{len(said)}", **said)
+        assert (one.what, one.outcome) == (f"{RUN}: commit", NOT_CHECKED)
+        assert "does not have both commits" in (one.detail or "")
+    monkeypatch.setattr(versions, "PROJECT_ROOT", tmp_path)  # no clone at all
+    first, exclusions, _ = commits.values()
+    (one,) = found(tmp_path / "nowhere", replace(MANIFEST, commit=exclusions), commit=first)
+    assert one.outcome == NOT_CHECKED
+
+
 def test_changed_files_are_no_other_commit(tmp_path: Path) -> None:
     (one,) = found(tmp_path, replace(MANIFEST, commit=f"{COMMIT}-dirty"))
     assert one.outcome == SAME
@@ -108,7 +156,6 @@ def test_what_a_run_does_not_record_is_not_checked_and_named(tmp_path: Path) -> 
         {"lock": "none"},
         {"lock": SAID["lock"] | {"differences": [{"name": "torch"}]}},
         {"packages_installed": {"torch": 2}},
-        {"segments": "two", "commit": 7},
     ],
 )
 def test_a_provenance_with_other_types_is_a_difference_and_no_crash(
@@ -132,8 +179,12 @@ def outcomes(own: dict[str, Any], again: dict[str, Any]) -> dict[str, str]:
     return {one.what.split(": ")[1]: one.outcome for one in made_alike(RUN, own, again)}
 
 
-def test_a_repeat_of_other_data_or_code_is_a_difference() -> None:
+def test_a_repeat_of_other_data_or_code_is_a_difference(commits: dict[str, str]) -> None:
+    first, exclusions, other = commits.values()
     assert outcomes(SAID, SAID) == {"data": SAME, "commit": SAME}
-    assert outcomes(SAID, SAID | {"commit": "ba9876543210"})["commit"] == DIFFERS
+    own = SAID | {"commit": first}
+    assert outcomes(own, SAID | {"commit": exclusions})["commit"] == SAME
+    assert outcomes(own, SAID | {"commit": other})["commit"] == DIFFERS
+    assert outcomes(own, SAID)["commit"] == NOT_CHECKED
     assert outcomes(SAID, SAID | {"dataset_sha256": "e" * 64})["data"] == DIFFERS
     assert outcomes(SAID, {}) == {}

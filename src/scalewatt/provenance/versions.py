@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from typing import Any
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.provenance.package_lock import installed_versions, lock_note
 
+CODE = ("src", "workflow", "envs", "Snakefile")
+"""What of a clone a run's numbers come from; what the run is, its spec says."""
+_COMMIT = re.compile(r"[0-9A-Za-z][0-9A-Za-z._/-]*")
 PACKAGES = ("scalewatt", "torch", "torchvision", "perun", "mpi4py", "mpich", "numpy", "h5py")
 CLAIMS_TABLES = (
     "claims.csv",
@@ -53,6 +57,30 @@ def source_commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None if done.returncode == 0 else None
+
+
+def bare_commit(commit: str) -> str:
+    """Return a commit as `source_commit` says it without `-dirty`."""
+    return commit.removesuffix("-dirty")
+
+
+@cache
+def same_code(one: str, other: str) -> bool | None:
+    """Return True if the files that a run's numbers come from (CODE) are the same in two commits.
+
+    Commits of documents, campaigns or exclusions change none of them. None if the clone does not tell: it
+    has no history, or not these commits.
+    """
+    if one == other:
+        return True
+    if not (_COMMIT.fullmatch(one) and _COMMIT.fullmatch(other)):
+        return None
+    command = ["git", "-C", str(PROJECT_ROOT), "diff", "--quiet", one, other, "--", *CODE]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return {0: True, 1: False}.get(done.returncode)
 
 
 def is_clean(commit: str | None) -> bool | None:

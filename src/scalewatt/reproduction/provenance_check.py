@@ -19,9 +19,11 @@ from scalewatt.provenance.package_lock import (
     installed_versions,
     locked_versions,
 )
+from scalewatt.provenance.versions import CODE, bare_commit, same_code
 from scalewatt.reproduction.check_result import (
     DIFFERS,
     ENVIRONMENT,
+    NOT_CHECKED,
     PROVENANCE,
     SAME,
     Finding,
@@ -110,17 +112,24 @@ def run_findings(manifest: Manifest, results: Path) -> list[Finding]:
     return [one for folder in folders for one in _of_run(folder, against)]
 
 
-def commits_of(provenance: Mapping[str, Any]) -> str | None:
-    """Return the commits that published and trained a run, without `-dirty`; None: unknown."""
+def commits_of(provenance: Mapping[str, Any]) -> list[str]:
+    """Return the commits that published and trained a run, without `-dirty`; none: unknown."""
     segments = provenance.get("segments")
     of = [provenance, *(segments if isinstance(segments, list) else ())]
     named = [one.get("commit") for one in of if isinstance(one, Mapping)]
-    return ", ".join(dict.fromkeys(_bare(str(one)) for one in named if one)) or None
+    return list(dict.fromkeys(bare_commit(str(one)) for one in named if one))
 
 
-def _bare(commit: str) -> str:
-    """Return a commit without `-dirty`; the report shows whether files were changed."""
-    return commit.removesuffix("-dirty")
+def code_finding(check: str, what: str, expected: Iterable[str], found: Iterable[str]) -> Finding:
+    """Return whether the code of commits is that of others, of which each side has at least one."""
+    before, now = list(expected), list(found)
+    alike = {same_code(one, other) for one in before for other in now}
+    outcome = DIFFERS if False in alike else NOT_CHECKED if None in alike else SAME
+    why = {
+        DIFFERS: f"{', '.join(CODE)} differ between the commits: other code",
+        NOT_CHECKED: "this clone does not have both commits, so whether their code is the same is not known",
+    }
+    return Finding(check, what, outcome, ", ".join(before), ", ".join(now), why.get(outcome))
 
 
 def _of_run(folder: Path, against: _Against) -> list[Finding]:
@@ -135,7 +144,11 @@ def _of_run(folder: Path, against: _Against) -> list[Finding]:
         return [Finding(PROVENANCE, name, DIFFERS, detail=why)]
     known = {what: values for what, values in pairs.items() if values[1] is not None}
     found = [compared(PROVENANCE, f"{name}: {what}", *values) for what, values in known.items()]
-    rows = [one for one in found if one.outcome == DIFFERS]
+    commits, manifest = commits_of(provenance), against.manifest
+    if commits and manifest.commit is not None:
+        then = [bare_commit(manifest.commit)]
+        found.append(code_finding(PROVENANCE, f"{name}: commit", then, commits))
+    rows = [one for one in found if one.outcome != SAME]
     if unknown := [what for what in pairs if what not in known]:
         rows.append(not_checked(PROVENANCE, name, f"{FILE} does not record: {listed(unknown)}"))
     return rows or [Finding(PROVENANCE, name, SAME, detail=f"the same: {listed(pairs)}")]
@@ -156,8 +169,8 @@ def _pairs(
         why = "the run learnt from other data than the campaign's"
         yield "data", (data, provenance.get("dataset_sha256"), why)
     if manifest.commit is not None:
-        why = "the run was made at another commit than the manifest was recorded at"
-        yield "commit", (_bare(manifest.commit), commits_of(provenance), why)
+        # Whether it is recorded; what differs, `code_finding` says.
+        yield "commit", (True, True if commits_of(provenance) else None, "")
     lock = provenance.get("lock") or {}
     if manifest.lock_sha256 is not None:
         why = "the run was made with another list of packages than the manifest was recorded with"

@@ -26,7 +26,7 @@ from scalewatt.reproduction.check_result import (
     not_checked,
 )
 from scalewatt.reproduction.file_check import same_value
-from scalewatt.reproduction.provenance_check import commits_of
+from scalewatt.reproduction.provenance_check import code_finding, commits_of
 from scalewatt.reproduction.run_selection import Run, again_folder, run_folder
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.repeat_statistics import summarise
@@ -50,10 +50,7 @@ QUANTITIES = ("energy_kwh", *(f"{kind}_energy_kwh" for kind in DEVICE_KINDS))
 _AGAIN = "to measure once more, on an otherwise idle machine: -R run_again"
 _ALIKE = ("energy_origin", "energy_scope", "device_name")
 Row = Mapping[str, Any]
-_OTHER = {
-    "data": "the re-run used other data: what it learnt is not comparable",
-    "commit": "the re-run used other code: check out the first commit to compare",
-}
+_OTHER_DATA = "the re-run used other data: what it learnt is not comparable"
 
 
 @dataclass(frozen=True)
@@ -122,13 +119,12 @@ def _history(
 
 def made_alike(name: str, own: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield whether a re-run had the same data and code, where both record them."""
-    pairs = {
-        "data": (own.get("dataset_sha256"), again.get("dataset_sha256")),
-        "commit": (commits_of(own), commits_of(again)),
-    }
-    for what, (first, second) in pairs.items():
-        if first is not None and second is not None:
-            yield compared(HISTORY, f"{name}: {what}", first, second, _OTHER[what])
+    first, second = own.get("dataset_sha256"), again.get("dataset_sha256")
+    if first is not None and second is not None:
+        yield compared(HISTORY, f"{name}: data", first, second, _OTHER_DATA)
+    commits, others = commits_of(own), commits_of(again)
+    if commits and others:
+        yield code_finding(HISTORY, f"{name}: commit", commits, others)
 
 
 def _energy(name: str, run: Run, results: Path, campaign: Campaign) -> list[Finding]:
