@@ -8,6 +8,8 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +31,84 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+# --- the checkout's own results, work and campaigns -------------------------------------------------
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+OF_THE_USER = tuple(f"{CHECKOUT / name}" for name in ("results", "work", "campaigns"))
+_READS = ("open", "os.listdir", "os.scandir")
+_CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.utime")
+_touched: list[str] = []
+
+
+def _note_touched(event: str, arguments: tuple[Any, ...]) -> None:
+    """Note what this process reads or writes of the user's; the campaigns that ship may be read."""
+    if event == "subprocess.Popen":
+        _note_process(*arguments[1:3])
+    if event not in _READS and event not in _CHANGES:
+        return
+    if sys._getframe(1).f_globals.get("__name__") == "pkgutil":
+        return  # Snakemake looks for its plugins on sys.path, where the checkout may be
+    writes = event in _CHANGES
+    if event == "open":
+        writes = bool((arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+    # Relative to an open folder, as rmtree asks: os.open does not even say that it is.
+    in_folder = arguments[1] is None if event == "open" else writes and arguments[-1] != -1
+    for path in arguments[: 2 if event in ("os.rename", "os.link") else 1]:
+        if isinstance(path, str | bytes | os.PathLike):
+            if in_folder and not os.path.isabs(path):
+                continue
+            with suppress(OSError, ValueError):  # there may be no working directory
+                _note_path(os.path.abspath(os.fsdecode(path)), event, writes)
+
+
+def _note_process(arguments: Any, folder: Any) -> None:
+    """Note a workflow that is started in the checkout itself: it looks into all of these."""
+    words = [os.fsdecode(word) for word in arguments if isinstance(word, str | bytes | os.PathLike)]
+    runs = {"snakemake", "rules_of_workflow.py"} & {Path(word).name for word in words}
+    if runs and Path(os.fsdecode(folder or os.getcwd())).resolve() == CHECKOUT:
+        _touched.append(f"started {' '.join(words)}")
+
+
+def _note_path(path: str, event: str, writes: bool) -> None:
+    folder = next((one for one in OF_THE_USER if f"{path}/".startswith(f"{one}/")), None)
+    if folder is not None and (writes or folder != OF_THE_USER[2]):
+        _touched.append(f"{event} {os.path.relpath(path, CHECKOUT)}")
+
+
+sys.addaudithook(_note_touched)
+
+
+@pytest.fixture(autouse=True)
+def users_files_are_left_alone() -> Iterator[None]:
+    """Fail a test that reads or writes the checkout's own results: what it finds there is anybody's."""
+    yield
+    touched = list(dict.fromkeys(_touched))
+    _touched.clear()
+    assert not touched, f"a test uses the checkout's own files; take tmp_path: {touched[:5]}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def users_files_stay_as_they_are() -> Iterator[None]:
+    """Fail where a process that tests have started writes to the checkout's own results."""
+    before = _users_files()
+    _touched.clear()
+    yield
+    now = _users_files()
+    changed = sorted(path for path in before | now if before.get(path) != now.get(path))
+    _touched.clear()
+    assert not changed, f"the checkout's own files changed while tests ran: {changed[:5]}"
+
+
+def _users_files() -> dict[str, tuple[int, int]]:
+    paths = (path for folder in OF_THE_USER for path in [Path(folder), *Path(folder).rglob("*")])
+    found = {}
+    for path in paths:
+        with suppress(OSError):
+            state = path.stat()
+            found[str(path.relative_to(CHECKOUT))] = state.st_size, state.st_mtime_ns
+    return found
 
 
 @pytest.fixture(autouse=True)

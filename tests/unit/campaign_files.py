@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,21 @@ LOCAL = ROOT / "profiles" / "local" / "cluster.yaml"
 DELETE = object()
 Key = tuple[str, ...]
 Edits = Mapping[Key, Any]
+
+
+def workflow_in(folder: Path) -> Path:
+    """A copy of the workflow in a folder, without the checkout's results, work and exclusions."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("workflow", "profiles"):
+        shutil.copytree(ROOT / name, folder / name)
+    for name in ("Snakefile", "config.yaml"):
+        shutil.copy2(ROOT / name, folder / name)
+    (folder / "campaigns").mkdir()
+    for path in (ROOT / "campaigns").glob("*.yaml"):
+        shutil.copy2(path, folder / "campaigns" / path.name)
+    for name in ("src", "envs", "reference"):
+        (folder / name).symlink_to(ROOT / name)
+    return folder
 
 
 @cache

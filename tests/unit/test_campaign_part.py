@@ -203,8 +203,11 @@ def results(only: str) -> ResultSet:
     return ResultSet(load_campaign(DEMO, cluster), cluster, cluster.devices, False, [], {})
 
 
-def test_results_are_of_these_runs_and_no_probe_is_made() -> None:
+def test_results_are_of_these_runs_and_no_probe_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = results("resnet50-local-n001-lbs0016-full/1")
+    monkeypatch.chdir(tmp_path)  # where no probe has been made
     assert found.runs() == [["resnet50-local-n001-lbs0016-full", 1]]
     assert found.pages == {"resnet50-local-n001-lbs0016-full": [1]}
     assert found.probes == {} and "only" in str(idle_obstacle(found))
@@ -236,6 +239,7 @@ def test_runs_of_a_campaign_too_large_for_the_cluster_are_looked_at_and_kept_all
     text = HOREKA.read_text().replace("max_gpus: 256", "max_gpus: 16")
     (profile / "cluster.yaml").write_text(text)
     given = ["--profile", str(profile), "--results", str(tmp_path), "--campaign", str(PAPER)]
+    given += ["--work", str(tmp_path / "work")]
     assert main(["campaign", "--profile", str(profile), str(PAPER)]) == 1
     assert "32 is more than a100 has for one job" in capsys.readouterr().err
     assert main(["status", *given, "--json", "--max-gpus", "16"]) == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from campaign_files import DEMO, PAPER, ROOT
+from campaign_files import DEMO, PAPER, ROOT, workflow_in
 from claims_made import evidence, line, row
 from claims_resnet_made import resnet_world
 from claims_study import judged, study
@@ -515,16 +515,16 @@ def test_a_configuration_with_another_origin_than_its_runs_is_named(
 
 
 def test_a_campaign_is_found_by_the_folders_name(
-    results: Path, monkeypatch: pytest.MonkeyPatch
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(workflow_in(tmp_path / "project"))
     assert find_campaign(results, None).name == "demo"
 
 
 def test_a_folder_that_no_campaign_is_named_by_asks_for_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(ROOT)
+    monkeypatch.chdir(workflow_in(tmp_path / "project"))
     (tmp_path / "elsewhere" / "tables").mkdir(parents=True)
     assert main(["claims", "--results", str(tmp_path / "elsewhere")]) == 1
     said = capsys.readouterr().err

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from campaign_files import PAPER, ROOT
+from campaign_files import PAPER, ROOT, workflow_in
 from claims_cases import OF_FOURCASTNET, OF_POWER
 from claims_expected import YES, agree, expected
 from claims_made import changed, without
@@ -333,8 +333,11 @@ def test_measured_and_published_results_are_told_as_before() -> None:
         )
 
 
-def test_simulated_results_find_their_campaign_without_a_cluster() -> None:
-    results = ROOT / "results" / "paper-simulated"
+def test_simulated_results_find_their_campaign_without_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workflow_in(tmp_path))
+    results = Path("results", "paper-simulated")
     for given in (None, PAPER):
         assert find_campaign(results, given).name == "paper-simulated"
     with pytest.raises(Exception, match="no campaign is named else-simulated"):

@@ -11,12 +11,13 @@ import sys
 import tomllib
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import yaml
-from campaign_files import DEMO, PAPER, ROOT
+from campaign_files import DEMO, PAPER, ROOT, workflow_in
 from jinja2 import Template
 from jsonschema import Draft202012Validator
 from snakemake.cli import get_argument_parser, parse_config
@@ -297,13 +298,14 @@ def commands(program: str) -> list[list[str]]:
 def workflow_rules() -> dict[str, bool]:
     """The workflow's rules on all profiles, and whether they have outputs of their own."""
     clusters = [f"profiles/{name}/cluster.yaml" for name in ("local", "horeka", "simulate")]
-    done = subprocess.run(
-        [sys.executable, Path(__file__).with_name("rules_of_workflow.py"), *clusters],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    with TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, Path(__file__).with_name("rules_of_workflow.py"), *clusters],
+            cwd=workflow_in(Path(folder)),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     return {rule["name"]: rule["outputs"] > 0 for rule in json.loads(done.stdout)}
 
 

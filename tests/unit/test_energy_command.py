@@ -189,8 +189,9 @@ def test_several_perun_files_in_a_folder_are_named_one_by_one(
 
 
 def test_a_pattern_that_matches_nothing_is_named_as_such(
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main(["energy", "results/none/runs/*/1"]) == 1
     assert "results/none/runs/*/1: nothing matches" in capsys.readouterr().err
 

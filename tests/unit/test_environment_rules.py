@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from campaign_files import workflow_in
 from packaging.requirements import Requirement
 
 HERE = Path(__file__).parent
@@ -107,7 +108,8 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> list[Rule]:
     carbon = {"file": str(grid), "source": "a test"}
     (folder / "cluster.yaml").write_text(yaml.safe_dump({**cluster, "carbon_intensity": carbon}))
     cases = (*CASES, str(folder / "cluster.yaml"))
-    done = run(sys.executable, HERE / "rules_of_workflow.py", *cases)
+    project = workflow_in(folder / "project")
+    done = run(sys.executable, HERE / "rules_of_workflow.py", *cases, cwd=project)
     assert done.returncode == 0, done.stderr
     return [Rule(**rule) for rule in json.loads(done.stdout)]
 

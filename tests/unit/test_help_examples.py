@@ -123,7 +123,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).symlink_to(ROOT / name)
     # What examples write to, or write beside.
     (folder / "campaigns").mkdir()
-    for path in (ROOT / "campaigns").iterdir():
+    for path in (ROOT / "campaigns").glob("*.yaml"):
         (folder / "campaigns" / path.name).symlink_to(path)
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("images"))
     return folder
