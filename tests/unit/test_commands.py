@@ -148,7 +148,22 @@ def test_the_words_of_a_command_are_those_of_its_run() -> None:
     words = ["python", "train.py", "--batch-size", "32", f"{name} 4"]
     assert command_words(spec(own(), repeat=4)) == words
     shell = own({"command": "exec python train.py {gpus}; {{ true; }}", "shell": True})
-    assert command_words(spec(shell)) == ["sh", "-c", "exec python train.py 2; { true; }"]
+    assert command_words(spec(shell))[-1] == "exec python train.py 2; { true; }"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("sh -c 'exit 3' | cat", 3),
+        ("cd not-there; true", 1),
+        ("false\ntrue\n", 1),
+        ("echo $NOT_SET; true", 1),
+        ("false || true", 0),
+    ],
+)
+def test_a_shell_line_ends_as_the_first_command_that_fails(line: str, code: int) -> None:
+    words = command_words(spec(own({"command": line, "shell": True})))
+    assert subprocess.run(words, capture_output=True).returncode == code
 
 
 def test_batches_updates_and_passes_of_a_split_model_count_its_copies() -> None:

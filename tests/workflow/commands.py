@@ -86,6 +86,7 @@ if os.environ["RANK"] == "1":
     sys.exit("no such optimiser")
 time.sleep(600)
 """
+CRASHING = 'raise RuntimeError("CUDA out of memory")\n'
 WAITING = """
 import os, subprocess, time
 from pathlib import Path
@@ -130,6 +131,7 @@ SCRIPTS = {
     "marked": MARKED,
     "stopped": STOPPED,
     "failing": FAILING,
+    "crashing": CRASHING,
     "waiting": WAITING,
     "listening": LISTENING,
     "followed": FOLLOWED,
@@ -158,7 +160,7 @@ class Direct:
     """One run of a script, started as the workflow's rule does, in the folder `path`."""
 
     def __init__(
-        self, path: Path, name: str, monkeypatch: pytest.MonkeyPatch, **changes: str
+        self, path: Path, name: str, monkeypatch: pytest.MonkeyPatch, **changes: Any
     ) -> None:
         self.path = path
         monkeypatch.chdir(path)

@@ -26,6 +26,23 @@ def test_a_failing_rank_ends_the_run_with_its_exit_code_and_its_words(
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "python crashing.py 2>&1 | tee out.txt",
+        "cd not-there; python plain.py",
+        "python crashing.py\necho trained",
+    ],
+)
+def test_a_command_that_fails_before_the_last_of_a_shell_line_fails_the_run(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Direct(tmp_path, "crashing", monkeypatch, command=line, shell=True)
+    output, _ = run.start().communicate(timeout=PATIENCE_S)
+    assert "the command of rank" in output and "exit code 1" in output
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
     "victim",
     [
         "command",

@@ -41,6 +41,18 @@ def test_a_program_of_scalewatts_own_python_alone_is_not_found(
     assert "the command 'pytest' is not found" in output
 
 
+def test_a_shell_line_without_bash_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in ("sh", "env"):
+        (tmp_path / "bin" / name).symlink_to(f"/bin/{name}")
+    run = Direct(tmp_path, "waiting", monkeypatch, command="python waiting.py | cat", shell=True)
+    output, _ = run.start(PATH=str(tmp_path / "bin")).communicate(timeout=PATIENCE_S)
+    assert "`shell: true` needs bash, which is not found" in output
+    assert not list(tmp_path.glob("work/*/spec.json"))
+
+
 def test_a_run_that_is_asked_to_stop_before_its_commands_start_is_no_failed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

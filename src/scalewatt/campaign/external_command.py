@@ -40,6 +40,8 @@ PLACEHOLDERS = {
     "repeat": "repeat",
 }
 """What a command may name in braces, and the key of the spec that it stands for."""
+STRICT_SHELL = ("bash", "-euo", "pipefail", "-c")
+"""Runs a shell line as Snakemake does: the first command that fails ends it, also within a pipe."""
 _OVERRIDABLE = ("epochs", "samples", "precision", *PASS_KEYS)
 
 
@@ -302,4 +304,4 @@ def command_words(spec: RunSpec) -> list[str]:
     text = settings["command"].format(
         **{name: getattr(spec, key) for name, key in PLACEHOLDERS.items()}
     )
-    return ["sh", "-c", text] if settings["shell"] else shlex.split(text)
+    return [*STRICT_SHELL, text] if settings["shell"] else shlex.split(text)

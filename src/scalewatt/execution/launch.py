@@ -225,6 +225,11 @@ def _checked_files(spec: RunSpec, max_updates: int | None) -> dict[str, str]:
     folder = Path(spec.settings["folder"])
     found = folder / program if "/" in program else program
     if shutil.which(found) is None:
+        if spec.settings["shell"]:
+            raise InputError(
+                f"{spec.configuration}: `shell: true` needs bash, which is not found on this machine; "
+                "install it, or let the command call one program without a shell"
+            )
         raise InputError(
             f"{spec.configuration}: the command '{program}' is not found; allowed: a program "
             "of this machine, after the cluster file's `setup`"
