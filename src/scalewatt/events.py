@@ -24,21 +24,29 @@ FOLDER_VARIABLE = "SCALEWATT_MARKS"
 STOP_VARIABLE = "SCALEWATT_STOP"
 """File that is there once the run is asked to stop."""
 SEGMENT_VARIABLE = "SCALEWATT_SEGMENT"
+PLACE_VARIABLE = "SCALEWATT_PLACE"
+"""Variables that the run's launcher gave this rank, as JSON: another launcher below it changes them."""
+_RANKS_OF_MPI = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+"""Variables that the run's launcher does not hand on, so that another one has set them."""
 EVENTS_FILE, HISTORY_FILE = "script-events.jsonl", "script-history.jsonl"
 _LOOK_S = 0.5
 
 _asked = False
 _next_look_s: float | None = None
+_joined: bool | None = None
+"""Whether all ranks have been seen in one world; None where nothing tells."""
 
 
 def stage(name: str, epoch: int | None = None) -> None:
     """Begin a stage, which lasts until the next one begins; `epoch` counts from 0.
 
-    ValueError if `name` is none of scalewatt's stages. What cannot be written (a full disk) is
+    ValueError if `name` is none of scalewatt's stages; RuntimeError if this process is no rank of the
+    run, but of another launcher's. What cannot be written (a full disk) is
     said on stderr, and is no reason to end a training.
     """
     if name not in STAGES:
         raise ValueError(f"'{name}' is no stage; allowed: {', '.join(STAGES)}")
+    _look_at_world()
     mark = {"stage": name, "epoch": None if epoch is None else int(epoch), "start_s": time.time()}
     _append(EVENTS_FILE, mark)
 
@@ -58,8 +66,9 @@ def report(
     """Report the results of an epoch (from 0); of several reports, the last one counts.
 
     `samples` and `updates` are those of this epoch over all ranks, `train_s` is the time that it
-    trained. What is not a finite number is taken for unknown.
+    trained. What is not a finite number is noted as that. RuntimeError as of `stage`.
     """
+    _look_at_world()
     numbers = {
         "metric": metric,
         "train_loss": train_loss,
@@ -75,6 +84,8 @@ def report(
             "epoch": _count("epoch", epoch),
             **{name: _finite(value) for name, value in numbers.items()},
             **{k: None if v is None else _count(k, v) for k, v in counts.items()},
+            "not_finite": [name for name, value in numbers.items() if not _is_finite(value)],
+            "joined": _joined,
         },
     )
 
@@ -98,6 +109,37 @@ def stop_requested() -> bool:
     return _asked
 
 
+def _look_at_world() -> None:
+    """Note whether the ranks have formed one world; RuntimeError if this process is in another."""
+    global _joined
+    text = os.environ.get(PLACE_VARIABLE)
+    if text is None:
+        return
+    place = json.loads(text)
+    changed = [name for name, value in place.items() if os.environ.get(name) != value]
+    changed += [name for name in _RANKS_OF_MPI if name in os.environ]
+    rank, size = place["RANK"], place["WORLD_SIZE"]
+    if changed:
+        raise RuntimeError(
+            f"scalewatt: another launcher started this process: {', '.join(changed)} are not those of "
+            f"rank {rank} of {size}; start the script without torchrun, accelerate launch, mpiexec or "
+            "srun, because the ranks run already"
+        )
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None:
+        return
+    if not (distributed.is_available() and distributed.is_initialized()):
+        _joined = bool(_joined)
+        return
+    found = distributed.get_rank(), distributed.get_world_size()
+    if found != (int(rank), int(size)):
+        raise RuntimeError(
+            f"scalewatt: rank {rank} of {size} is rank {found[0]} of {found[1]} in torch.distributed; "
+            "call init_process_group without rank and world_size, in the process that is started"
+        )
+    _joined = True
+
+
 def _take_signals() -> None:
     for number in (signal.SIGUSR1, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_DFL:
@@ -117,8 +159,11 @@ def _count(name: str, value: int) -> int:
 
 
 def _finite(value: float | None) -> float | None:
-    number = None if value is None else float(value)
-    return number if number is not None and math.isfinite(number) else None
+    return None if value is None or not _is_finite(value) else float(value)
+
+
+def _is_finite(value: float | None) -> bool:
+    return value is None or math.isfinite(float(value))
 
 
 def _append(name: str, row: dict[str, Any]) -> None:

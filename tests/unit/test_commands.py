@@ -393,6 +393,54 @@ def test_a_campaign_of_commands_is_refused_for(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+LAUNCHED = [
+    ("torchrun train.py", False),
+    ("/opt/env/bin/torchrun --standalone --nproc_per_node={ranks_per_node} train.py", False),
+    ("python -m torch.distributed.run train.py", False),
+    ("python3.12 -u -m torch.distributed.launch train.py", False),
+    ("python /opt/env/bin/torchrun train.py", False),
+    ("accelerate launch train.py", False),
+    ("deepspeed --num_gpus 2 train.py", False),
+    ("mpirun -n {gpus} python train.py", False),
+    ("bash -c 'cd x && mpiexec -n 2 python train.py'", False),
+    ("conda run -n vit torchrun train.py", False),
+    ("cd data && srun python train.py", True),
+    ("export A=1\nNCCL_DEBUG=INFO exec torchrun train.py 2>&1 | tee log", True),
+    ("if true; then torchrun train.py; fi", True),
+    ("(timeout 100 env A=b python -m torch.distributed.run train.py)", True),
+]
+
+
+@pytest.mark.parametrize(("command", "shell"), LAUNCHED)
+def test_a_command_that_starts_ranks_itself_is_refused(
+    command: str, shell: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = {"command": command, "shell": shell}
+    write_yaml(tmp_path / "own.yaml", content(entry))
+    assert main(["campaign", "own.yaml"]) == 1
+    message = capsys.readouterr().err
+    assert "own.yaml: models.mynet.command: '" in message and "starts ranks" in message
+    assert "python train.py" in message, "the remedy"
+
+
+@pytest.mark.parametrize(
+    ("command", "shell"),
+    [
+        ("python train.py --strategy deepspeed --launcher srun", False),
+        ("python -m trainer --backend mpirun", False),
+        ("my-trainer --with torchrun", False),
+        ("echo 'no torchrun here'; python train.py # nor srun\ntrue", True),
+        ("pip show deepspeed && python torchrun.py", True),
+        ("accelerate env; python train.py", True),
+    ],
+)
+def test_a_command_that_only_names_a_launcher_is_accepted(
+    command: str, shell: bool, tmp_path: Path
+) -> None:
+    write_yaml(tmp_path / "own.yaml", content({"command": command, "shell": shell}))
+    assert main(["campaign", "own.yaml"]) == 0
+
+
 def test_a_missing_file_is_no_obstacle_to_drawing_finished_runs(script: Path) -> None:
     script.unlink()
     campaign = own()

@@ -77,11 +77,28 @@ def test_a_count_that_is_none_is_refused(count: Any, inside: Path) -> None:
     assert list(inside.iterdir()) == []
 
 
-def test_what_is_no_finite_number_is_unknown(inside: Path) -> None:
+def test_a_process_that_another_launcher_started_may_not_report(
+    inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = {"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "mynet-1-0"}
+    monkeypatch.setenv(events.PLACE_VARIABLE, json.dumps(place))
+    for name, value in place.items():
+        monkeypatch.setenv(name, value)
+    events.stage("startup")
+    for name, value in (("WORLD_SIZE", "4"), ("TORCHELASTIC_RUN_ID", "none"), ("PMI_RANK", "0")):
+        with monkeypatch.context() as changed:
+            changed.setenv(name, value)
+            with pytest.raises(RuntimeError, match=f"another launcher .* {name} .* rank 0 of 2"):
+                events.report(epoch=0)
+    assert not (inside / events.HISTORY_FILE).exists()
+
+
+def test_what_is_no_finite_number_is_noted_as_that(inside: Path) -> None:
     events.report(epoch=0, metric=float("nan"), train_loss=float("inf"), validation_loss=2)
     (row,) = read_json_lines(inside / events.HISTORY_FILE)
     assert row["metric"] is row["train_loss"] is row["samples"] is None
     assert (row["validation_loss"], row["segment"]) == (2.0, 1)
+    assert row["not_finite"] == ["metric", "train_loss"]
 
 
 def test_numbers_of_other_libraries_are_taken(inside: Path) -> None:

@@ -86,6 +86,21 @@ if os.environ["RANK"] == "1":
     sys.exit("no such optimiser")
 time.sleep(600)
 """
+SPAWNING = """
+import os, sys
+import torch.distributed as dist, torch.multiprocessing as mp
+from scalewatt.events import report
+
+def train(rank, size):
+    os.environ["MASTER_PORT"] = str(20000 + os.getppid() % 20000)
+    dist.init_process_group("gloo", rank=rank, world_size=size)
+    if rank == 0:
+        report(epoch=0, metric=1.0)
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.spawn(train, args=(3,), nprocs=3)
+"""
 CRASHING = 'raise RuntimeError("CUDA out of memory")\n'
 WAITING = """
 import os, subprocess, time
@@ -132,6 +147,7 @@ SCRIPTS = {
     "stopped": STOPPED,
     "failing": FAILING,
     "crashing": CRASHING,
+    "spawning": SPAWNING,
     "waiting": WAITING,
     "listening": LISTENING,
     "followed": FOLLOWED,

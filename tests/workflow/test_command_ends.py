@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -39,6 +40,24 @@ def test_a_command_that_fails_before_the_last_of_a_shell_line_fails_the_run(
     run = Direct(tmp_path, "crashing", monkeypatch, command=line, shell=True)
     output, _ = run.start().communicate(timeout=PATIENCE_S)
     assert "the command of rank" in output and "exit code 1" in output
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("way", ["launcher", "spawn"])
+def test_a_script_that_reports_from_a_world_of_its_own_fails(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "launcher":  # as hidden from the campaign's check as in a script
+        name, line = "whose", "$(which torchrun) --standalone --nproc_per_node=2 whose.py"
+    else:
+        name, line = "spawning", "python spawning.py"
+    run = Direct(tmp_path, name, monkeypatch, command=line, shell=True)
+    output, _ = run.start().communicate(timeout=PATIENCE_S)
+    words = {
+        "launcher": "another launcher started this process",
+        "spawn": "rank 0 of 2 is rank 0 of 3",
+    }
+    assert re.search(rf"training failed \(exit code 70\): {words[way]}", output)
     assert not (tmp_path / "out").exists()
 
 

@@ -15,6 +15,7 @@ from string import Formatter
 from typing import Any
 
 from scalewatt.campaign.campaign_types import PASS_KEYS, Campaign
+from scalewatt.campaign.command_launchers import launcher_in
 from scalewatt.campaign.model_registry import COMMAND
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.campaign.series_expansion import Expansion
@@ -206,7 +207,7 @@ def _sha256(path: Path, where: str) -> str:
 
 
 def check_commands(campaign: Campaign) -> None:
-    """Raise InputError if a file that a command depends on is missing, or cannot be read."""
+    """Raise InputError if a command starts ranks itself, or a file that it depends on is missing."""
     of_models = {
         one.model: one.settings
         for one in campaign.configurations.values()
@@ -214,6 +215,13 @@ def check_commands(campaign: Campaign) -> None:
     }
     for model, settings in of_models.items():
         where = f"{campaign.path}: models.{model}"
+        launcher = launcher_in(settings["command"], settings["shell"])
+        if launcher is not None:
+            raise InputError(
+                f"{where}.command: '{launcher}' starts ranks, but the command already runs once per "
+                "rank; allowed: the script alone, such as python train.py, which finds RANK, "
+                "WORLD_SIZE and MASTER_ADDR as under torchrun"
+            )
         if not Path(settings["folder"]).is_dir():
             raise InputError(
                 f"{where}.folder: '{settings['folder']}' is no folder; allowed: one relative to "

@@ -6,6 +6,7 @@ stopped at a checkpoint of its own, anything else failed.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -28,9 +29,9 @@ from scalewatt.common.python_variables import callers_environment
 from scalewatt.common.redaction import Redaction, without_secrets
 from scalewatt.common.schema_validation import INSTALLED, PACKAGE
 from scalewatt.common.termination import StopRequest
-from scalewatt.events import FOLDER_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
+from scalewatt.events import FOLDER_VARIABLE, PLACE_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
 from scalewatt.execution.launcher_process import CALLERS_PATH
-from scalewatt.execution.script_events import history_rows
+from scalewatt.execution.script_events import history_rows, report_summary
 from scalewatt.execution.segment_description import describe_segment
 from scalewatt.provenance.versions import Gpu, visible_gpu
 from scalewatt.recordings.stage_log import EventLog
@@ -280,16 +281,23 @@ def child_environment(
     paths = [path for path in (kept.get("PYTHONPATH"), str(package)) if path]
     spec = job.spec
     marks = {FOLDER_VARIABLE: str(job.work)} if place["RANK"] == "0" else {}
+    run_id = f"{spec.configuration}-{spec.repeat}-{job.segment}"
+    given = {
+        **{name: place[name] for name in ("RANK", "WORLD_SIZE")},
+        "TORCHELASTIC_RUN_ID": run_id,
+        **{name: kept[name] for name in ("SLURM_STEP_ID",) if name in kept},
+    }
     return {
         **kept,
         **place,
-        "TORCHELASTIC_RUN_ID": f"{spec.configuration}-{spec.repeat}-{job.segment}",
+        "TORCHELASTIC_RUN_ID": run_id,
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "PYTHONPATH": os.pathsep.join(paths),
         "SCALEWATT_WORK": str(job.work / "script"),
         "SCALEWATT_SPEC": str(job.work / "spec.json"),
         SEGMENT_VARIABLE: str(job.segment),
+        PLACE_VARIABLE: json.dumps(given),
         STOP_VARIABLE: str(stop_file),
         **marks,
     }
@@ -305,6 +313,7 @@ def _write_result(job: Job) -> None:
             "metric_goal": settings["metric_goal"],
             "parameters": None,
             "history": history_rows(job.work, job.spec, job.segment),
+            "reports": report_summary(job.work, job.spec),
         },
         job.require_lock,
     )

@@ -32,6 +32,10 @@ _CONSEQUENCE = re.compile(
 """How a rank reports the others' death, in an exception `_OF_RANKS`."""
 
 
+_OF_EVENTS = re.compile(r"RuntimeError: scalewatt: (.*)")
+"""What scalewatt.events says in a user's script, from which the rank learns an exit code alone."""
+
+
 @dataclass(frozen=True)
 class Failure:
     """The error of the first rank that failed."""
@@ -71,7 +75,8 @@ def most_informative_line(recorded: str | None, log: str) -> str | None:
     more than that the connection to the others broke.
     """
     lines = log.splitlines()
-    found = [recorded] if recorded else []
+    found = [match[1] for line in lines if (match := _OF_EVENTS.search(line))]
+    found += [recorded] if recorded else []
     found += [*_matches(_OURS, lines), *_matches(_EXCEPTION, lines)]
     causes = [one for one in found if not (_OF_RANKS.match(one) and _CONSEQUENCE.search(one))]
     killed = [f"a rank was killed ({line.strip('= ')})" for line in lines if _KILLED.search(line)]

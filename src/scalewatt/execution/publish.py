@@ -94,6 +94,7 @@ def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:
         "metric_goal": result.get("metric_goal", "min"),
         **{name: result["history"][-1].get(name) for name in _BASELINES},
         "parameters": result["parameters"],
+        **({"reports": result["reports"]} if "reports" in result else {}),
         "segments": [
             _impersonal(s)
             | {name: by_segment.get(s["segment"], {}).get(name) for name in _OF_PLACE}

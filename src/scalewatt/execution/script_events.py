@@ -47,6 +47,31 @@ def history_rows(work: Path, spec: RunSpec, segment: int) -> list[Row]:
     return [{**row, "throughput_samples_per_s": _throughput(row)} for row in rows]
 
 
+def report_summary(work: Path, spec: RunSpec) -> dict[str, Any]:
+    """Return what is known of the reports that `history_rows` takes, for the run's provenance.
+
+    `epochs`: how many were done, null without a report. `joined`: whether its ranks formed one world, null
+    where nothing tells. `declared`: what the campaign alone says. `not_finite`: epochs whose value was no
+    finite number, by the name of the value.
+    """
+    reports = _final_reports(read_json_lines(work / HISTORY_FILE))
+    seen = {report.get("joined") for report in reports}
+    counted = all(report["samples"] is not None for report in reports)
+    declared = [] if reports else ["epochs"]
+    if spec.dataset_samples is not None and not (reports and counted):
+        declared.append("samples")
+    not_finite: dict[str, list[int]] = {}
+    for report in reports:
+        for name in report.get("not_finite", ()):
+            not_finite.setdefault(name, []).append(report["epoch"])
+    return {
+        "epochs": reports[-1]["epoch"] + 1 if reports else None,
+        "joined": True if True in seen else False if False in seen else None,
+        "declared": declared,
+        "not_finite": not_finite,
+    }
+
+
 def _throughput(row: Row) -> float | None:
     """Return the samples per s of an epoch's training; None where either is unknown."""
     samples, train_s = row["samples"], row.get("train_s")
