@@ -56,6 +56,7 @@ def notes(
         *_simulated_notes(rows),
         *estimate_notes(rows),
         *_copy_notes(rows),
+        *_script_notes(rows),
         *(seed_notes(seeds or {}) if _shows_errors(definition.get("figure")) else []),
     ]
 
@@ -143,6 +144,22 @@ def _copy_notes(rows: Sequence[Row]) -> list[str]:
     return [
         f"In {len(copied)} of {len(counted)} runs recordings of several nodes or devices are the same to the "
         f"last sample: up to {100 * most:.0f} % of a run's energy rests on such copies{differs}."
+    ]
+
+
+def _script_notes(rows: Sequence[Row]) -> list[str]:
+    """Say what users' scripts did not report, and what they reported that is no number."""
+    counted = [row for row in rows if row["excluded"] is None]
+    runs: dict[str, list[str]] = {}
+    for row in counted:
+        for one in read_flags(row.get("flags")):
+            if one["code"] in ("declared", "world_unknown", "not_finite"):
+                run = f"{row['configuration']} repeat {row['repeat']}"
+                runs.setdefault(one["detail"], []).append(run)
+    return [
+        f"{detail[0].upper()}{detail[1:]}: {len(names)} of {len(counted)} runs"
+        f"{f' ({names[0]})' if len(names) == 1 < len(counted) else ''}."
+        for detail, names in runs.items()
     ]
 
 

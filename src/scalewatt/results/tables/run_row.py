@@ -42,6 +42,7 @@ from scalewatt.results.tables.estimates import estimate_bounds
 from scalewatt.results.tables.frames import column_of, frame_of, records
 from scalewatt.results.tables.idle import idle_energies_j
 from scalewatt.results.tables.read_table import check_metric, read_checked
+from scalewatt.results.tables.script_flags import script_flags
 from scalewatt.results.tables.table_schema import (
     ENERGY_QUANTITIES,
     ESTIMATE_BOUNDS,
@@ -50,7 +51,7 @@ from scalewatt.results.tables.table_schema import (
     RUNS,
     STEP_PHASES,
 )
-from scalewatt.results.text.flag_labels import not_held
+from scalewatt.results.text.flag_labels import left_out
 from scalewatt.training.history import HISTORY_SCHEMA
 
 GIB = 2**30
@@ -167,9 +168,9 @@ def run_record(
 ) -> dict[str, Any]:
     """Return what a run's files say of it: a record of which `runs_of` makes its row.
 
-    `excluded`: why the run is left out of everything else; so is one that did not have the clock or limit
-    it asked for. `over_time`: with its carbon over time. InputError if its files belong to another spec,
-    or one of its numbers is out of range.
+    `excluded`: why the run is left out of everything else; so is one that did not run as its spec says,
+    such as without the clock it asked for. `over_time`: with its carbon over time. InputError if its files
+    belong to another spec, or one of its numbers is out of range.
     """
     spec = read_spec(files.folder / "spec.json")
     provenance = read_provenance(files.folder / "provenance.json", _FROM_PROVENANCE)
@@ -187,6 +188,7 @@ def run_record(
     flags = [
         *flags_of_run(read_checked(files.flags, FLAGS_SCHEMA)),
         *shared_gpus(spec, provenance),
+        *script_flags(spec, provenance, history),
         *_simulation_flags(provenance),
         *carbon.flags,
     ]
@@ -208,11 +210,12 @@ def run_record(
         "flags": json.dumps(flags),
         "initial_weights": f"{start.configuration}/{start.repeat}" if start else None,
         "spec_sha256": provenance["spec_sha256"],
-        "excluded": excluded or not_held(flags),
+        "excluded": excluded or left_out(flags),
     }
     energies = _energies(energy)
     work = {
         **{key: _known_total(row[key] for row in history) for key in ("updates", "samples")},
+        "epochs_done": _epochs_done(provenance, history),
         "metric_last": metrics[-1],
         "metric_best": _best(metrics, goal),
         "train_loss": history[-1]["train_loss"],
@@ -272,6 +275,11 @@ def read_history(path: Path, metric_name: str | None = None) -> list[dict[str, A
     for number, row in enumerate(rows, 1):
         check_metric(f"{path}: row {number}: metric", row["metric"], metric_name or "")
     return rows
+
+
+def _epochs_done(provenance: dict[str, Any], history: list[dict[str, Any]]) -> int | None:
+    reports = provenance.get("reports")
+    return int(history[-1]["epoch"]) + 1 if reports is None else reports["epochs"]
 
 
 def _known_total(values: Iterable[float | None]) -> float | None:

@@ -105,7 +105,13 @@ SUMMARY = ("mean", "sd", "low", "high")
 PARTS = (*SUMMARY, "population_sd")
 """How a configuration's row sums up a quantity of its repeats."""
 
-LATEST = (*LEVERS, OVER_TIME, *(f"{OVER_TIME}_{part}" for part in PARTS), EPOCHS_COMBINED)
+LATEST = (
+    "epochs_done",
+    *LEVERS,
+    OVER_TIME,
+    *(f"{OVER_TIME}_{part}" for part in PARTS),
+    EPOCHS_COMBINED,
+)
 LATER = (*ESTIMATE_BOUNDS, *LATEST)
 """Columns of RUNS and CONFIGURATIONS that tables of earlier versions lack, LATEST those of the last."""
 
@@ -113,6 +119,7 @@ RUNS = pa.schema(
     [
         *IDENTITY,
         ("repeat", pa.int32()),
+        ("epochs_done", pa.int32()),
         ("updates", pa.int64()),
         ("samples", pa.int64()),
         ("passes", pa.int64()),

@@ -101,6 +101,11 @@ FLAG_WORDS = {
     "segment_killed": "a segment was killed, failed or refused its input",
     "gpu_remote": "ranks on CPUs of another NUMA node than their GPU's",
     "gpus_shared": "several ranks shared a GPU: n counts processes",
+    "contradicts_spec": "a script's reports contradict what was declared; left out of comparisons",
+    "ranks_apart": "ranks that formed no world of torch.distributed; left out of comparisons",
+    "world_unknown": "whether a script's ranks trained together is not known",
+    "declared": "samples or epochs as declared: the script did not report them",
+    "not_finite": "a reported metric or loss that is not a finite number",
     "cost_assumed": "simulated with a cost that was assumed",
     "extrapolated": "simulated far beyond what the scaling model was calibrated on",
     "carbon_unknown": "emitted at times that the file of carbon intensity does not cover",
@@ -109,7 +114,7 @@ FLAG_WORDS = {
     "no_power_sensors": "no sensor of power or energy",
 }
 
-NOT_HELD = ("clock_not_held", "limit_not_held")
+LEFT_OUT = ("clock_not_held", "limit_not_held", "contradicts_spec", "ranks_apart")
 """Those that leave a run out: it is none of its configuration."""
 NULL_ENERGY = (
     "coverage",
@@ -147,9 +152,9 @@ def details_of(row: Mapping[str, Any], code: str, where: str = "tables/runs.parq
     return [one["detail"] for one in read_flags(row["flags"], where) if one["code"] == code]
 
 
-def not_held(flags: Iterable[Flag]) -> str | None:
-    """Return why a run is left out that had not the clock or limit it asked for; None if it had."""
-    details = [one["detail"] for one in flags if one["code"] in NOT_HELD]
+def left_out(flags: Iterable[Flag]) -> str | None:
+    """Return why a run is left out by its flags: it did not run as its spec says. None if it did."""
+    details = [one["detail"] for one in flags if one["code"] in LEFT_OUT]
     return "; ".join(details) or None
 
 
