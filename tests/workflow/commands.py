@@ -101,6 +101,15 @@ def train(rank, size):
 if __name__ == "__main__":
     mp.spawn(train, args=(3,), nprocs=3)
 """
+LINGERING = """
+import os, time
+from scalewatt.events import report
+if os.environ["RANK"] == "0":
+    for epoch in range(int(os.environ.get("REPORTED", "4"))):
+        report(epoch=epoch, metric=1.0)
+if os.environ["RANK"] == os.environ.get("HANGS", "1"):
+    time.sleep(600)
+"""
 CRASHING = 'raise RuntimeError("CUDA out of memory")\n'
 WAITING = """
 import os, subprocess, time
@@ -147,6 +156,7 @@ SCRIPTS = {
     "stopped": STOPPED,
     "failing": FAILING,
     "crashing": CRASHING,
+    "lingering": LINGERING,
     "spawning": SPAWNING,
     "waiting": WAITING,
     "listening": LISTENING,

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 from commands import PATIENCE_S, Direct, wait_for
 
@@ -59,6 +60,52 @@ def test_a_script_that_reports_from_a_world_of_its_own_fails(
     }
     assert re.search(rf"training failed \(exit code 70\): {words[way]}", output)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("rank", ["1", "0"])
+def test_a_rank_that_never_ends_is_named_and_ended_and_the_trained_run_counts(
+    rank: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Direct(tmp_path, "lingering", monkeypatch)
+    run.cluster = {"closing_s": 8}
+    process = run.start(HANGS=rank)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, output
+    log = (tmp_path / "out" / "train.log").read_text()
+    said = rf"rank {rank} on \S+ still runs \d+ s after rank {1 - int(rank)} ended"
+    assert re.search(said, log), log
+    history = pq.read_table(tmp_path / "out" / "history.parquet").to_pylist()
+    assert len(history) == 4
+    reports = json.loads((tmp_path / "out" / "provenance.json").read_text())["reports"]
+    assert reports["ended"] == [int(rank)]
+
+
+def test_a_rank_that_never_ends_fails_a_run_that_did_not_report_all_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Direct(tmp_path, "lingering", monkeypatch)
+    run.cluster = {"closing_s": 8}
+    process = run.start(REPORTED="3")
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 70
+    assert "the command of rank 1 ran on after the others and was ended, and not all 4" in output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_request_to_stop_reaches_ranks_that_run_on_after_the_command_of_rank_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Direct(tmp_path, "lingering", monkeypatch).start()
+    try:
+        wait_for(lambda: list(tmp_path.glob("work/*/script-history.jsonl")))
+        wait_for(lambda: list(tmp_path.glob("work/*/*.ended")))
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, output
+    assert (tmp_path / "out" / "provenance.json").exists(), "its training had finished"
 
 
 @pytest.mark.parametrize(

@@ -28,15 +28,21 @@ from scalewatt.common.processes import die_with
 from scalewatt.common.python_variables import callers_environment
 from scalewatt.common.redaction import Redaction, without_secrets
 from scalewatt.common.schema_validation import INSTALLED, PACKAGE
-from scalewatt.common.termination import StopRequest
-from scalewatt.events import FOLDER_VARIABLE, PLACE_VARIABLE, SEGMENT_VARIABLE, STOP_VARIABLE
+from scalewatt.common.termination import StopRequest, say
+from scalewatt.events import (
+    EVENTS_FILE,
+    FOLDER_VARIABLE,
+    HISTORY_FILE,
+    PLACE_VARIABLE,
+    SEGMENT_VARIABLE,
+    STOP_VARIABLE,
+)
 from scalewatt.execution.launcher_process import CALLERS_PATH
 from scalewatt.execution.script_events import history_rows, report_summary
 from scalewatt.execution.segment_description import describe_segment
 from scalewatt.provenance.versions import Gpu, visible_gpu
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.work_directory import FINISHED, STOPPED, Job, segment_name
-from scalewatt.training.process_group import wait_for_ranks
 
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks
@@ -46,6 +52,13 @@ if TYPE_CHECKING:
 
 STOP_SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
 _POLL_S = 0.1
+LATE_S = 60.0
+"""A command that still runs so long after another has ended is named; after half of `closing_s` if that is
+sooner."""
+ENDED = -1000
+"""Stands for the exit code of a command that was ended because it ran on after others had ended."""
+_ENDED_TAG = 7301
+_MOST_NAMED = 4
 RANKS_VARIABLES = ("PMI_", "PMI2_", "PMIX_", "HYDI_", "SLURM_PMI")
 """Beginnings of the variables by which a launcher tells a process that it is a rank."""
 LAUNCHERS_VARIABLES = (
@@ -92,14 +105,23 @@ def how_ended(code: int) -> str:
     return f"was ended by signal {name}"
 
 
-def wait_for_child(command: subprocess.Popen[bytes], signals: Signals) -> int:
-    """Wait for the command's end, and end what it leaves of its process group."""
+def wait_for_child(command: subprocess.Popen[bytes], signals: Signals, ends: Ends) -> int:
+    """Wait for the command's end, and end what it leaves of its process group.
+
+    Returns its exit code, or ENDED where it would not end, or not without a signal, after others had.
+    """
     with _guarded_group(command.pid):
         while (code := command.poll()) is None:
             signals.pass_on(command)
+            ends.look()
+            if ends.is_over():
+                break
             with suppress(subprocess.TimeoutExpired):
                 command.wait(_POLL_S)
-        return code
+    if code is None:
+        command.wait()
+        return ENDED
+    return ENDED if -code in STOP_SIGNALS and ends.others_ended() else code
 
 
 @contextmanager
@@ -151,6 +173,10 @@ class Signals:
         self._previous[number](number, frame)
         self._got.append(number)
 
+    def look(self) -> None:
+        """Hand a request to stop on to the other ranks, where this one's command has ended."""
+        self._is_asked()
+
     def pass_on(self, command: subprocess.Popen[bytes]) -> None:
         """Give the command the signals that came, or USR1 where another rank was asked to stop."""
         asked = self._is_asked()
@@ -174,16 +200,126 @@ class Signals:
         return bool(exists(self.file))
 
 
+class Ends:
+    """When the ranks' commands have ended, and what becomes of those that run on: rank 0 decides.
+
+    A minute after others have ended they are named. `closing_s` after rank 0 they are ended; rank 0 itself
+    only where all others have ended and its script has reported all epochs, and nothing since.
+    """
+
+    def __init__(self, job: Job, ranks: Ranks, closing_s: float) -> None:
+        self.job, self.ranks, self.closing_s = job, ranks, closing_s
+        stem = segment_name(job.segment)
+        self._first, self._over = job.work / f"{stem}.ended", job.work / f"{stem}.over"
+        self._hosts = ranks.comm.allgather(ranks.host)
+        self._ended: list[int] = []
+        """Ranks whose commands have ended, as far as this rank knows."""
+        self._since_s = self._next_look_s = 0.0
+        self._named = False
+        self._marks: tuple[int, ...] = ()
+        self._note: Any = None
+
+    def add(self, code: int) -> None:
+        """Note that this rank's command has ended, other than in a failure."""
+        if self.ranks.rank == 0:
+            self._count(0)
+            if code != ENDED:
+                self._first.touch()
+        else:
+            self._note = self.ranks.comm.isend(self.ranks.rank, dest=0, tag=_ENDED_TAG)
+
+    def wait(self, signals: Signals) -> None:
+        """Wait asleep until the commands of all ranks have ended."""
+        request = self.ranks.comm.Ibarrier()
+        while not request.Test():
+            signals.look()
+            self.look()
+            time.sleep(_POLL_S)
+        if self._note is not None:
+            self._note.wait()
+        while self.ranks.rank == 0 and len(self._ended) < self.ranks.size:
+            self._count(self.ranks.comm.recv(tag=_ENDED_TAG))
+
+    def others_ended(self) -> bool:
+        """Return True if rank 0's command has ended, or of rank 0 all others' after its last epoch."""
+        if self.ranks.rank != 0:
+            return bool(exists(self._first))
+        self._receive()
+        return 0 < len(self._ended) == self.ranks.size - 1 and self.reported_all()
+
+    def reported_all(self) -> bool:
+        """Return True if the script has reported the last epoch."""
+        return report_summary(self.job.work, self.job.spec)["epochs"] == self.job.spec.epochs
+
+    def look(self) -> None:
+        """On rank 0: name the ranks that run on for long, and have them ended in time."""
+        now = time.monotonic()
+        if self.ranks.rank != 0 or now < self._next_look_s:
+            return
+        self._next_look_s = now + 5 * _POLL_S
+        self._receive()
+        running = [rank for rank in range(self.ranks.size) if rank not in self._ended]
+        if not self._ended or not running:
+            return
+        late_s = now - self._since_s
+        if not self._named and late_s >= min(LATE_S, self.closing_s / 2):
+            self._named = True
+            last = self._ended[-1]
+            say(f"scalewatt: {self._names(running)} {late_s:.0f} s after rank {last} ended")
+        if late_s >= self.closing_s and self._may_end(running) and not exists(self._over):
+            say(f"scalewatt: {self._names(running)} {late_s:.0f} s after the others, and is ended")
+            self._over.touch()
+
+    def is_over(self) -> bool:
+        """Return True if commands that still run are to be ended."""
+        if self.ranks.rank != 0:
+            now = time.monotonic()
+            if now < self._next_look_s:
+                return False
+            self._next_look_s = now + 5 * _POLL_S
+        return bool(self._ended or self.ranks.rank) and bool(exists(self._over))
+
+    def _may_end(self, running: list[int]) -> bool:
+        """Return True if what runs on has nothing more to do, as far as can be told."""
+        if 0 not in running:
+            return True
+        names = (EVENTS_FILE, HISTORY_FILE)
+        sizes = tuple(p.stat().st_size for n in names if (p := self.job.work / n).exists())
+        if sizes != self._marks:
+            self._marks, self._since_s = sizes, time.monotonic()
+            return False
+        return running == [0] and self.reported_all()
+
+    def _receive(self) -> None:
+        while self.ranks.comm.Iprobe(tag=_ENDED_TAG):
+            self._count(self.ranks.comm.recv(tag=_ENDED_TAG))
+
+    def _count(self, rank: int) -> None:
+        self._ended.append(rank)
+        self._since_s = time.monotonic()
+
+    def _names(self, ranks: list[int]) -> str:
+        named = [f"rank {rank} on {self._hosts[rank]}" for rank in ranks[:_MOST_NAMED]]
+        more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
+        return f"{', '.join(named)}{more} still {'runs' if len(ranks) == 1 else 'run'}"
+
+
 # --- the rank -------------------------------------------------------------------------------------
 
 
 def run_command(
-    job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_s: float
+    job: Job,
+    ranks: Ranks,
+    torch_device: str,
+    stop: StopRequest,
+    started_s: float,
+    closing_s: float,
 ) -> tuple[str, bool]:
     """Run this rank's command from start to end: what perun monitors.
 
     Returns FINISHED or STOPPED, and False; CommandFailed if this rank's command failed. No command
-    is started after a request to stop, because a starting program has no signal handlers yet.
+    is started after a request to stop, because a starting program has no signal handlers yet. Where a
+    command runs on for `closing_s` after the others, it is ended, and what was reported decides.
     """
     events = EventLog(
         job.work / "events.jsonl" if ranks.rank == 0 else None, job.segment, started_s
@@ -193,6 +329,7 @@ def run_command(
     _describe(job, ranks, visible_gpu(torch_device, ranks.local_rank), words)
     folder = job.work / "script"
     folder.mkdir(exist_ok=True)
+    ends = Ends(job, ranks, closing_s)
     with Signals(stop, job.work / f"{segment_name(job.segment)}.stop") as signals:
         package = package_folder(job.work, ranks.rank)
         environment = child_environment(dict(os.environ), place, job, signals.file, package)
@@ -201,17 +338,34 @@ def run_command(
         else:
             events.enter("train")
             command = start_child(words, Path(job.spec.settings["folder"]), environment)
-            code = wait_for_child(command, signals)
-    if code not in (ExitCode.FINISHED, ExitCode.STOPPED):
-        raise CommandFailed(f"the command of rank {ranks.rank} on {ranks.host} {how_ended(code)}")
-    wait_for_ranks(ranks)
+            code = wait_for_child(command, signals, ends)
+        if code not in (ExitCode.FINISHED, ExitCode.STOPPED, ENDED):
+            raise CommandFailed(
+                f"the command of rank {ranks.rank} on {ranks.host} {how_ended(code)}"
+            )
+        events.enter("shutdown")
+        ends.add(code)
+        ends.wait(signals)
     codes = ranks.comm.allgather(code)
-    events.enter("shutdown")
+    if ENDED in codes and ExitCode.STOPPED not in codes:
+        _require_all_epochs(ends, codes)
     outcome = STOPPED if ExitCode.STOPPED in codes else FINISHED
     if outcome == FINISHED and ranks.rank == 0:
-        _write_result(job)
+        _write_result(job, [rank for rank, code in enumerate(codes) if code == ENDED])
     events.end()
     return outcome, False
+
+
+def _require_all_epochs(ends: Ends, codes: list[int]) -> None:
+    """Raise CommandFailed, on all ranks, if commands did not end and not all epochs were reported."""
+    comm = ends.ranks.comm
+    if not comm.bcast(ends.reported_all() if ends.ranks.rank == 0 else None, root=0):
+        rank = codes.index(ENDED)
+        raise CommandFailed(
+            f"the command of rank {rank} ran on after the others and was ended, and not all "
+            f"{ends.job.spec.epochs} epochs were reported; it had {ends.closing_s:g} s (closing_s of the "
+            "cluster file)"
+        )
 
 
 def torchrun_variables(ranks: Ranks) -> dict[str, str]:
@@ -303,7 +457,8 @@ def child_environment(
     }
 
 
-def _write_result(job: Job) -> None:
+def _write_result(job: Job, ended: list[int]) -> None:
+    """Write the run's result; `ended` are the ranks whose commands would not end by themselves."""
     settings = job.spec.settings
     write_json(
         job.work / "result.json",
@@ -313,7 +468,7 @@ def _write_result(job: Job) -> None:
             "metric_goal": settings["metric_goal"],
             "parameters": None,
             "history": history_rows(job.work, job.spec, job.segment),
-            "reports": report_summary(job.work, job.spec),
+            "reports": report_summary(job.work, job.spec) | {"ended": ended},
         },
         job.require_lock,
     )

@@ -76,14 +76,19 @@ def outcome_of(trained: str, ends: Sequence[End]) -> dict[str, Any]:
 
 
 def train(
-    job: Job, ranks: Ranks, torch_device: str, stop: StopRequest, started_s: float
+    job: Job,
+    ranks: Ranks,
+    torch_device: str,
+    stop: StopRequest,
+    started_s: float,
+    closing_s: float,
 ) -> tuple[str, bool]:
     """Train the segment, from its imports to its last checkpoint: what perun monitors.
 
     Returns FINISHED or STOPPED, and whether the segment's updates were done.
     """
     if is_command_spec(job.spec):
-        return run_command(job, ranks, torch_device, stop, started_s)
+        return run_command(job, ranks, torch_device, stop, started_s, closing_s)
     from scalewatt.recordings.stage_log import EventLog
     from scalewatt.training.batch_limit import within_memory
     from scalewatt.training.process_group import choose_device, start_process_group
@@ -128,7 +133,7 @@ def guarded_train(
 
     try:
         watch.training_began()
-        trained, enough = train(job, ranks, torch_device, stop, started_s)
+        trained, enough = train(job, ranks, torch_device, stop, started_s, limits.closing_s)
         end_within(limits.closing_s)
         add_clock_offsets(job, ranks)
         end = End(ranks.host, stop.requested(), enough, watch.training_ended())

@@ -29,6 +29,10 @@ def script_flags(
     if spec.gpus > 1 and reports["joined"] is None:
         detail = f"whether its {spec.gpus} ranks trained together is not known"
         found.append(flag("world_unknown", None, detail))
+    if reports.get("ended"):
+        ranks = ", ".join(map(str, reports["ended"]))
+        detail = f"ranks {ranks} ran on after the others and were ended; energy until then counts"
+        found.append(flag("rank_ended", None, detail))
     if reports["declared"]:
         names = " and ".join(reports["declared"])
         found.append(flag("declared", None, f"{names} as declared, not reported"))

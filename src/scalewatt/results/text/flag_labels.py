@@ -104,6 +104,7 @@ FLAG_WORDS = {
     "contradicts_spec": "a script's reports contradict what was declared; left out of comparisons",
     "ranks_apart": "ranks that formed no world of torch.distributed; left out of comparisons",
     "world_unknown": "whether a script's ranks trained together is not known",
+    "rank_ended": "a rank that ran on after the others, and was ended",
     "declared": "samples or epochs as declared: the script did not report them",
     "not_finite": "a reported metric or loss that is not a finite number",
     "cost_assumed": "simulated with a cost that was assumed",
