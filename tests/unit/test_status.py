@@ -8,14 +8,17 @@ import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from energy_files import gpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from run_files import epochs
 from status_files import (
     ONE,
     Made,
+    begin_segment,
     epochs_of_14_s,
     everything,
     record,
@@ -23,7 +26,10 @@ from status_files import (
     submitted,
 )
 
+from scalewatt.common.files import write_table
+from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.tracking.status_text import WIDTH, status_json, status_text
+from scalewatt.training.history import history_table
 
 
 def test_the_queue_is_asked_once_and_only_about_jobs_of_unfinished_runs(
@@ -137,3 +143,59 @@ def test_it_needs_neither_torch_nor_perun() -> None:
     assert "'pyarrow'" in loaded
     for package in ("torch", "perun", "mpi4py", "snakemake"):
         assert f"'{package}'" not in loaded
+
+
+@pytest.fixture
+def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """A campaign of a script on one and two GPUs, 6 epochs of 50 and 25 updates."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print()\n")
+    entry = {"workload": "command", "command": "python train.py {local_batch_size}"}
+    model = {**entry, "files": ["train.py"], "epochs": 6, "samples": 500}
+    series = {"model": "net", "device": "a100", "gpus": [1, 2], "local_batch_size": 10}
+    figures = {"figure2": {"series": ["net"]}}
+    return Made.create(tmp_path, models={"net": model}, series={"net": series}, figures=figures)
+
+
+SCRIPT = "net-a100-n002-lbs0010-full"
+
+
+def reports(folder: Path, epochs: int, updates: int = 25) -> None:
+    rows = [{"segment": 0, "epoch": epoch, "updates": updates} for epoch in range(epochs)]
+    (folder / HISTORY_FILE).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    mark = {"segment": 0, "stage": "validate", "epoch": epochs, "start_s": 1.0}
+    (folder / EVENTS_FILE).write_text(json.dumps(mark) + "\n")
+
+
+def test_what_a_commands_script_reports_is_shown(scripted: Made) -> None:
+    folder = scripted.work_folder(SCRIPT)
+    begin_segment(folder)
+    scripted.held(folder)
+    status = scripted.status()
+    assert "segment 0: starts" in status_text(status)
+    reports(folder, 2)
+    status = scripted.status()
+    assert "2 of 6 epochs reported, 50 updates, validate" in status_text(status)
+    (run,) = (one for one in status_json(status)["runs"] if one["configuration"] == SCRIPT)
+    shown = [run[name] for name in ("epoch", "epochs", "updates", "updates_total", "stage")]
+    assert shown == [2, 6, 50, 150, "validate"]
+    (folder / HISTORY_FILE).write_text('{"epoch": "x"}\n[]\n')
+    assert "starts" in status_text(scripted.status()), "damaged"
+
+
+def test_a_finished_command_that_contradicts_its_spec_is_named_with_what_was_done(
+    scripted: Made,
+) -> None:
+    reports(scripted.work_folder(SCRIPT), 2)
+    folder = scripted.publish(SCRIPT)
+    summary = {"epochs": 2, "joined": None, "declared": [], "not_finite": {}}
+    provenance = json.loads((folder / "provenance.json").read_text()) | {"reports": summary}
+    (folder / "provenance.json").write_text(json.dumps(provenance))
+    write_table(
+        history_table(epochs([1.0, 2.0], updates=25, samples=500)), folder / "history.parquet"
+    )
+    text = status_text(scripted.status())
+    assert "1 run is excluded from tables and figures:" in text
+    assert f"{SCRIPT} repeat 1: 2 of 6 epochs were reported" in text
+    (run,) = (r for r in status_json(scripted.status())["runs"] if r["configuration"] == SCRIPT)
+    assert run["updates"] == 50

@@ -9,7 +9,7 @@ from typing import Any
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_text
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
-from scalewatt.recordings.stage_log import read_json_lines
+from scalewatt.recordings.stage_log import final_reports, read_json_lines
 
 Row = dict[str, Any]
 
@@ -36,7 +36,7 @@ def history_rows(work: Path, spec: RunSpec, segment: int) -> list[Row]:
     that epoch and of later ones is of an abandoned attempt. Samples that were not reported are those
     that the campaign declares, where epochs are whole.
     """
-    rows = _final_reports(read_json_lines(work / HISTORY_FILE))
+    rows = final_reports(work / HISTORY_FILE)
     declared = spec.dataset_samples
     if not rows:
         whole = None if declared is None else declared * spec.epochs
@@ -54,7 +54,7 @@ def report_summary(work: Path, spec: RunSpec) -> dict[str, Any]:
     where nothing tells. `declared`: what the campaign alone says. `not_finite`: epochs whose value was no
     finite number, by the name of the value.
     """
-    reports = _final_reports(read_json_lines(work / HISTORY_FILE))
+    reports = final_reports(work / HISTORY_FILE)
     seen = {report.get("joined") for report in reports}
     counted = all(report["samples"] is not None for report in reports)
     declared = [] if reports else ["epochs"]
@@ -76,13 +76,3 @@ def _throughput(row: Row) -> float | None:
     """Return the samples per s of an epoch's training; None where either is unknown."""
     samples, train_s = row["samples"], row.get("train_s")
     return samples / train_s if samples is not None and train_s else None
-
-
-def _final_reports(reports: list[Row]) -> list[Row]:
-    """Return the reports, given in order, that belong to the attempt that finished."""
-    kept: dict[int, Row] = {}
-    for report in reports:
-        epoch, segment = report["epoch"], report["segment"]
-        kept = {e: row for e, row in kept.items() if e < epoch or row["segment"] == segment}
-        kept[epoch] = report
-    return [kept[epoch] for epoch in sorted(kept)]

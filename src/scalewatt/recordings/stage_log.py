@@ -60,6 +60,20 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     return _json_lines(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
+def final_reports(path: Path) -> list[dict[str, Any]]:
+    """Return a script's reports of epochs, in order, that belong to the attempt that came furthest.
+
+    A segment that reports an epoch has trained from there anew: earlier segments' reports of it and of
+    later ones do not count.
+    """
+    kept: dict[int, dict[str, Any]] = {}
+    for report in read_json_lines(path):
+        epoch, segment = report["epoch"], report["segment"]
+        kept = {e: row for e, row in kept.items() if e < epoch or row["segment"] == segment}
+        kept[epoch] = report
+    return [kept[epoch] for epoch in sorted(kept)]
+
+
 def _json_lines(text: str) -> list[dict[str, Any]]:
     rows = []
     for line in text.splitlines():

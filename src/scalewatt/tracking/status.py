@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
+from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energies.accounting.run_inputs import Run
+from scalewatt.energies.accounting.run_inputs import Run, read_provenance
 from scalewatt.energies.views.running_total import last_power
+from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.recordings.series import nodes_by_name
-from scalewatt.recordings.stage_log import read_json_lines
+from scalewatt.recordings.stage_log import final_reports, read_json_lines
 from scalewatt.run_files.attempt_log import read_attempt, read_submission
 from scalewatt.run_files.lock_owner import read_owner
 from scalewatt.run_files.progress_files import Progress, read_progress, read_segments
@@ -70,6 +72,18 @@ class Power:
 
 
 @dataclass(frozen=True)
+class ScriptProgress:
+    """How far a command is, by its script's reports."""
+
+    epochs: int
+    """That were reported."""
+    updates: int | None
+    """Of these; None where an epoch's were not reported."""
+    stage: str | None
+    """Of a running one: the stage that the script began last."""
+
+
+@dataclass(frozen=True)
 class RunStatus:
     """One run."""
 
@@ -84,6 +98,10 @@ class RunStatus:
     segment: int | None = None
     progress: Progress | None = None
     """Of a running one, once its training has begun."""
+    epochs: int = 0
+    """That it is to do."""
+    script: ScriptProgress | None = None
+    """Of a command, once its script has reported an epoch or marked a stage."""
     power: Power | None = None
     left: TimeLeft | None = None
     """Training left after the note of progress."""
@@ -233,6 +251,7 @@ class _Look:
             "series": tuple(self.campaign.series_of(configuration)),
             "state": state,
             "updates_total": spec.updates,
+            "epochs": spec.epochs,
             "kwh": energy_used.kwh if energy_used and energy_used.joules else None,
             "kwh_bounds": energy_used.bounds_kwh
             if energy_used and energy_used.joules
@@ -241,13 +260,22 @@ class _Look:
             "excluded": self.excluded.get((configuration, repeat)),
             "superseded": self.superseded.get((configuration, repeat), 0),
         }
-        if state.state == "running" and state.folder is not None:
-            return RunStatus(**facts, **self._under_way(spec, state, state.folder))
         folder = state.folder
+        if is_command_spec(spec) and folder is not None:
+            facts["script"] = script_progress(folder)
+        if state.state == "running" and folder is not None:
+            under_way = self._under_way(spec, state, folder)
+            if facts.get("script"):
+                under_way["updates"] = facts["script"].updates
+            return RunStatus(**facts, **under_way)
         trained = state.state == "done" or (
             folder is not None and (folder / "result.json").exists()
         )
         updates = spec.updates if trained else checkpoint_updates(folder)
+        if facts.get("script"):
+            updates = facts["script"].updates
+        if state.state == "done" and published is not None and is_command_spec(spec):
+            facts["excluded"] = facts["excluded"] or _left_out(spec, published.folder)
         segments = read_segments(folder) if folder else []
         return RunStatus(**facts, updates=updates, segment=len(segments) - 1 if segments else None)
 
@@ -288,6 +316,36 @@ class _Look:
                 return float("inf")
             ends_s = began_s + 60 * limit_min
         return ends_s - self.cluster.stop_warning_s
+
+
+def script_progress(folder: Path) -> ScriptProgress | None:
+    """Return how far a command is, by its working directory; None where its script reports nothing."""
+    try:
+        reports = final_reports(folder / HISTORY_FILE)
+        marks = read_json_lines(folder / EVENTS_FILE)
+        if not reports and not marks:
+            return None
+        counts = [report["updates"] for report in reports]
+        return ScriptProgress(
+            int(reports[-1]["epoch"]) + 1 if reports else 0,
+            None if None in counts else sum(counts),
+            str(marks[-1]["stage"]) if marks else None,
+        )
+    except (OSError, KeyError, TypeError, ValueError):  # damaged
+        return None
+
+
+def _left_out(spec: RunSpec, folder: Path) -> str | None:
+    """Return why a finished command is in no comparison, by what its script reported; None if it is."""
+    from scalewatt.results.tables.run_row import read_history  # with pandas
+    from scalewatt.results.tables.script_flags import script_flags
+    from scalewatt.results.text.flag_labels import left_out
+
+    try:
+        provenance = read_provenance(folder / "provenance.json")
+        return left_out(script_flags(spec, provenance, read_history(folder / "history.parquet")))
+    except InputError:
+        return None
 
 
 def _marks(folder: Path) -> list[Any]:

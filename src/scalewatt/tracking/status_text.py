@@ -17,7 +17,13 @@ from scalewatt.energies.integration.rated_power import FACTOR
 from scalewatt.recordings.series import ESTIMATED
 from scalewatt.tracking.changed_files import changed_files
 from scalewatt.tracking.run_state import STATES, State
-from scalewatt.tracking.status import CampaignStatus, RunStatus, campaign_status, updates_of
+from scalewatt.tracking.status import (
+    CampaignStatus,
+    RunStatus,
+    ScriptProgress,
+    campaign_status,
+    updates_of,
+)
 
 WIDTH = 100
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
@@ -176,7 +182,9 @@ def _details(run: RunStatus, now_s: float) -> Iterator[str]:
 
 def _running(run: RunStatus, now_s: float) -> Iterator[str]:
     state, progress = run.state, run.progress
-    if progress is None:
+    if progress is None and run.script is not None:
+        yield ", ".join(_reported(run.script, run.epochs))
+    elif progress is None:
         yield "starts" if run.segment is None else f"segment {run.segment}: starts"
     else:
         parts = [
@@ -197,6 +205,14 @@ def _running(run: RunStatus, now_s: float) -> Iterator[str]:
     yield f"{where}{segment}{since}{left_text(run, now_s)}"
     if state.silent_s is not None:
         yield f"no sign of life for {duration(state.silent_s)}: its process or node may be dead"
+
+
+def _reported(script: ScriptProgress, epochs: int) -> Iterator[str]:
+    yield f"{script.epochs} of {epochs} epochs reported"
+    if script.updates:
+        yield f"{script.updates} updates"
+    if script.stage is not None:
+        yield script.stage
 
 
 def left_text(run: RunStatus, now_s: float) -> str:
@@ -323,6 +339,7 @@ def _run_json(run: RunStatus) -> dict[str, Any]:
             name: now[name] if now else None
             for name in ("epoch", "epochs", "step", "steps", "stage", "samples_per_s")
         },
+        **(_script_json(run.script, run.epochs) if run.script else {}),
         "progress_written_s": progress.written_s if progress else None,
         "power_w": run.power.watts if run.power else None,
         "power_origin": run.power.origin if run.power else None,
@@ -339,6 +356,10 @@ def _run_json(run: RunStatus) -> dict[str, Any]:
         "log": str(state.log) if state.log else None,
         "work_folder": str(state.folder) if state.folder else None,
     }
+
+
+def _script_json(script: ScriptProgress, epochs: int) -> dict[str, Any]:
+    return {"epoch": script.epochs, "epochs": epochs, "stage": script.stage}
 
 
 def bar(done: float, total: float) -> str:
