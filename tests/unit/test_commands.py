@@ -441,6 +441,45 @@ def test_a_command_that_only_names_a_launcher_is_accepted(
     assert main(["campaign", "own.yaml"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("series", "reason"),
+    [
+        ({"settings": {"epochs": 5}}, "series.one changes epochs, but {command} has no {{epochs}}"),
+        ({"dataset_fraction": "n/4"}, "the number of samples, but {command} has no {{samples}}"),
+        ({"settings": {"samples": 64}}, "the number of samples, but {command} has no {{samples}}"),
+        ({"seeds": "varied", "repeats": 3}, "the seed, but {command} has no {{seed}}"),
+        (
+            {"settings": {"gpus_per_replica": 2}, "gpus": [2, 4]},
+            "gpus_per_replica, but {command} has no {{gpus_per_replica}}",
+        ),
+        (
+            {"global_batch_size": 32},
+            "the local batch size, but {command} has no {{local_batch_size}}",
+        ),
+    ],
+)
+def test_a_series_that_changes_what_its_command_does_not_receive_is_refused(
+    series: dict[str, Any],
+    reason: str,
+    script: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def code(command: str) -> int:
+        written = content({"command": command, "samples": 1000}, **series)
+        if "global_batch_size" in series:
+            del written["series"]["one"]["local_batch_size"]
+        write_yaml(tmp_path / "own.yaml", written)
+        return main(["campaign", "own.yaml"])
+
+    assert code("python train.py --width 3") == 1
+    assert reason.format(command="models.mynet.command") in capsys.readouterr().err
+    assert code(f"python train.py {{{reason.split('{{')[1][:-2]}}}") == 0
+    assert code("python train.py {configuration} {repeat}") == 0
+    script.write_text("import os; os.environ['SCALEWATT_SPEC']\n")
+    assert code("python train.py") == 0, "it reads them from spec.json"
+
+
 def test_a_missing_file_is_no_obstacle_to_drawing_finished_runs(script: Path) -> None:
     script.unlink()
     campaign = own()

@@ -256,6 +256,20 @@ def test_a_campaign_of_commands_with_unknown_samples_is_refused(tmp_path: Path) 
     with pytest.raises(InputError, match="nothing of it can be calibrated") as caught:
         make_pilot(path)
     assert "its samples are not known; allowed: `samples` in models.mine" in str(caught.value)
-    content["models"]["mine"]["samples"] = 100
+    content["models"]["mine"]["samples"] = 10000
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(
+        InputError, match=r"changes epochs, but models.mine.command has no {epochs}"
+    ):
+        make_pilot(path)
+    content["models"]["mine"]["command"] = "python train.py {epochs}"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(InputError, match=r"local batch size, but .* has no {local_batch_size}"):
+        make_pilot(path)
+    content["models"]["mine"]["command"] = "python train.py {epochs} {local_batch_size}"
     path.write_text(yaml.safe_dump(content))
     assert make_pilot(path).runs == 6
+    assert "dataset_fraction" not in make_pilot(path).text, "it takes no {samples}"
+    content["models"]["mine"]["command"] += " {samples}"
+    path.write_text(yaml.safe_dump(content))
+    assert "dataset_fraction" in make_pilot(path).text

@@ -31,6 +31,7 @@ from torch.nn.parallel import DistributedDataParallel
 parser = argparse.ArgumentParser()
 parser.add_argument("--batch-size", type=int)
 parser.add_argument("--epochs", type=int)
+parser.add_argument("--samples", type=int)
 given = parser.parse_args()
 assert not [name for name in os.environ if name.startswith("PMI_")]
 dist.init_process_group("gloo")

@@ -23,7 +23,7 @@ sampling_period_s: 0.2
 models:
   plain:
     workload: command
-    command: python plain.py --batch-size {local_batch_size} --epochs {epochs}
+    command: python plain.py --batch-size {local_batch_size} --epochs {epochs} --samples {samples}
     folder: scripts
     files: [plain.py]
     samples: 1280
@@ -133,7 +133,7 @@ def test_what_a_command_does_not_say_is_null_in_the_tables(own: Workspace) -> No
 
 def test_the_provenance_says_what_was_run(own: Workspace) -> None:
     found = json.loads((run_folder(own, PLAIN_2) / "provenance.json").read_text())
-    words = ["python", "plain.py", "--batch-size", "32", "--epochs", "2"]
+    words = ["python", "plain.py", "--batch-size", "32", "--epochs", "2", "--samples", "640"]
     assert found["command"] == words
     assert list(found["files"]) == ["plain.py"]
     assert (found["dataset_sha256"], found["parameters"]) == (None, None)

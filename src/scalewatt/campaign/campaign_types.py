@@ -261,6 +261,8 @@ class Series:
     """Configuration id of each GPU count, ascending."""
     torch_device: str | None = None
     """As the cluster file has it: cuda, cpu, auto; None of registered runs."""
+    changed: tuple[str, ...] = ()
+    """Settings in which it departs from its model's."""
 
     @property
     def is_scaled(self) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
-from scalewatt.campaign.campaign_types import PASS_KEYS, Campaign
+from scalewatt.campaign.campaign_types import PASS_KEYS, VARIED, Campaign
 from scalewatt.campaign.command_launchers import launcher_in
 from scalewatt.campaign.model_registry import COMMAND
 from scalewatt.campaign.run_spec import RunSpec, read_spec
@@ -43,6 +43,9 @@ PLACEHOLDERS = {
 """What a command may name in braces, and the key of the spec that it stands for."""
 STRICT_SHELL = ("bash", "-euo", "pipefail", "-c")
 """Runs a shell line as Snakemake does: the first command that fails ends it, also within a pipe."""
+SPEC_VARIABLE = "SCALEWATT_SPEC"
+"""Names the file with all settings of a run in the environment of its command."""
+_SCRIPT_BYTES = 1_000_000
 _OVERRIDABLE = ("epochs", "samples", "precision", *PASS_KEYS)
 
 
@@ -207,7 +210,8 @@ def _sha256(path: Path, where: str) -> str:
 
 
 def check_commands(campaign: Campaign) -> None:
-    """Raise InputError if a command starts ranks itself, or a file that it depends on is missing."""
+    """Raise InputError if a command starts ranks itself, lacks a placeholder, or a file is missing."""
+    check_passed(campaign)
     of_models = {
         one.model: one.settings
         for one in campaign.configurations.values()
@@ -233,6 +237,56 @@ def check_commands(campaign: Campaign) -> None:
                 raise InputError(
                     f"{where}.files: '{name}' names no file in {Path(settings['folder']).resolve()}"
                 )
+
+
+def check_passed(campaign: Campaign) -> None:
+    """Raise InputError if a series changes what its command does not receive.
+
+    A command receives placeholders, or all by {configuration} or a script that reads SCALEWATT_SPEC.
+    """
+    sizes: dict[str, set[int]] = {}
+    for one in campaign.configurations.values():
+        sizes.setdefault(one.model, set()).add(one.local_batch_size)
+    for series in campaign.series.values():
+        points = [campaign.configurations[id_] for id_ in series.points.values()]
+        settings, where = points[0].settings, f"{campaign.path}: models.{series.model}"
+        if points[0].dataset["format"] != COMMAND or _receives_all(settings, where):
+            continue
+        changed = [(key, (key,)) for key in ("epochs", *PASS_KEYS) if key in series.changed]
+        if series.fraction_rule != "1" or "samples" in series.changed:
+            changed.append(("the number of samples", ("samples",)))
+        if any(point.seeds == VARIED for point in points) and series.repeats > 1:
+            changed.append(("the seed", ("seed", "repeat")))
+        if len(sizes[series.model]) > 1:
+            changed.append(("the local batch size", ("local_batch_size", "global_batch_size")))
+        for what, names in changed:
+            if placeholders(settings["command"]).isdisjoint(names):
+                raise InputError(
+                    f"{campaign.path}: series.{series.written} changes {what}, but "
+                    f"models.{series.model}.command has no {{{names[0]}}}; allowed: a command that "
+                    f"passes it on, such as --{names[0].replace('_', '-')} {{{names[0]}}}"
+                )
+
+
+def placeholders(command: str) -> set[str]:
+    """Return the names in braces of a command."""
+    return {name for _, name, _, _ in Formatter().parse(command) if name}
+
+
+def _receives_all(settings: Mapping[str, Any], where: str) -> bool:
+    command, folder = settings["command"], Path(settings["folder"])
+    if "configuration" in placeholders(command) or SPEC_VARIABLE in command:
+        return True
+    files = files_sha256(folder, settings["files"], f"{where}.files")
+    return any(_mentions_spec(folder / name) for name in files)
+
+
+def _mentions_spec(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return SPEC_VARIABLE.encode() in file.read(_SCRIPT_BYTES)
+    except OSError:
+        return False
 
 
 def told_secrets(campaign: Campaign) -> list[str]:

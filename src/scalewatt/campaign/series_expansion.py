@@ -349,6 +349,7 @@ class Expansion:
             repeats=self.entry.get("repeats", 1),
             points=points,
             torch_device=self.device.torch_device,
+            changed=tuple(self.overrides),
         )
 
 

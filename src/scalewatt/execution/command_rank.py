@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from scalewatt.campaign.external_command import command_words
+from scalewatt.campaign.external_command import SPEC_VARIABLE, command_words
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.file_locks import exists
 from scalewatt.common.files import write_json
@@ -449,7 +449,7 @@ def child_environment(
         "TORCHELASTIC_MAX_RESTARTS": "0",
         "PYTHONPATH": os.pathsep.join(paths),
         "SCALEWATT_WORK": str(job.work / "script"),
-        "SCALEWATT_SPEC": str(job.work / "spec.json"),
+        SPEC_VARIABLE: str(job.work / "spec.json"),
         SEGMENT_VARIABLE: str(job.segment),
         PLACE_VARIABLE: json.dumps(given),
         STOP_VARIABLE: str(stop_file),

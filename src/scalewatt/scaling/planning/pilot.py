@@ -13,7 +13,7 @@ import yaml
 
 from scalewatt.campaign.campaign_types import Campaign, Configuration, Device
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.campaign.external_command import is_command
+from scalewatt.campaign.external_command import check_passed, is_command, placeholders
 from scalewatt.campaign.load import expand, load_campaign
 from scalewatt.campaign.model_registry import model_key
 from scalewatt.campaign.operating_points import LEVERS, with_single_points
@@ -111,6 +111,7 @@ def make_pilot(path: Path) -> Pilot:
     }
     # The checks of any campaign: a mistake is found before anybody submits it.
     checked = expand(made, path.with_name(f"{path.stem}-pilot.yaml"), devices)
+    check_passed(checked)
     head = (
         f"# The short runs that calibrate the scaling model for {path}, by `scalewatt pilot`.\n"
         "# docs/scaling.md says what to do with their results.\n"
@@ -151,7 +152,9 @@ def _series_of(
     entry = content["series"][campaign.series_of(first.id)[0]]
     limit = devices[first.device].max_local_batch_size.get(kind.key)
     images = 0 if is_command(content, entry) else IMAGES
-    partial = not images or first.dataset["format"] == "imagenet"
+    partial = first.dataset["format"] == "imagenet" or (
+        not images and "samples" in placeholders(first.settings["command"])
+    )
     least = images if partial else None
     for trial in trials(kind, configurations, devices[first.device], limit, least):
         yield _entry(kind, entry, trial, list(kinds).index(kind))
