@@ -22,6 +22,8 @@ the prefix scalewatt-slurm. What differs, and why:
 - The account was checked before anything was submitted: it is neither asked for at every
   submission nor guessed. (`get_account_arg`)
 - The comment of a training's job says which campaign's it is, for other Snakemakes. (`get_account_arg`)
+- Variables by which a user formats or selects what squeue and sacct print (SQUEUE_STATES, say) are not
+  handed on: a job that they hide would be submitted a second time. (`__init__`)
 - Ctrl-C also cancels jobs that are just being submitted or asked about. (`cancel`, `cancel_jobs`)
 
 What the trainings are is asked of the workflow's objects SUBMISSIONS and, of a run made again,
@@ -31,6 +33,7 @@ SUBMISSIONS_AGAIN (scalewatt.scheduling.submissions); without them all jobs are 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shlex
 import threading
@@ -48,7 +51,7 @@ from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
 from scalewatt.common.errors import InputError
 from scalewatt.slurm.job_queue import queued_jobs
-from scalewatt.slurm.slurm_commands import NoAnswerError, accounted_states
+from scalewatt.slurm.slurm_commands import NoAnswerError, accounted_states, users_variables
 from scalewatt.slurm.submit_limits import meaning
 from snakemake_executor_plugin_scalewatt_slurm.waiting_line import WAITS_S, Postponed, WaitingLine
 
@@ -116,6 +119,8 @@ class Executor(parent.Executor):
     def __init__(self, workflow: Any, logger: Any) -> None:
         _require_versions()
         _require(parent.Executor, _USED)
+        for name in users_variables(os.environ):
+            del os.environ[name]
         # All before the parent's: it starts the thread that asks Slurm.
         self._excluded: frozenset[str] = frozenset()
         self._ends: dict[JobExecutorInterface, _End] = {}

@@ -216,6 +216,7 @@ def progress(folder: Path, updates: int, segment: int = 0, **changes: Any) -> Pr
 
 
 SQUEUE = """#!/bin/sh
+[ -n "$SQUEUE_STATES$SQUEUE_PARTITION$SLURM_TIME_FORMAT" ] && exit 0
 [ -n "$HANG" ] && exec sleep 60
 [ -n "$FAIL" ] && echo "$FAIL" >&2 && exit 1
 cat "$(dirname "$0")/answer"

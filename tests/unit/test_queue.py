@@ -8,10 +8,12 @@ import pytest
 from status_files import (
     Made,
     queue,
+    submitted,
 )
 
 from scalewatt.slurm import slurm_commands as slurm
 from scalewatt.slurm.job_queue import ask_queue
+from scalewatt.tracking.status_text import status_text
 
 
 def test_no_squeue_no_answer(made: Made) -> None:
@@ -48,6 +50,35 @@ def test_the_queue_says_state_end_nodes_and_reason(made: Made) -> None:
     assert (found.reason("7"), found.reason("8")) == (None, "QOSMaxJobs")
     assert found.ends_s("7") == time.mktime((2026, 11, 22, 10, 0, 0, 0, 0, -1))
     assert found.ends_s("8") is None is found.ends_s(None)
+
+
+@pytest.mark.parametrize("name", ["SQUEUE_STATES", "SQUEUE_PARTITION", "SLURM_TIME_FORMAT"])
+def test_what_a_user_has_squeue_print_for_people_hides_no_job(
+    name: str, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue(made, "8|PENDING|N/A||Priority")
+    submitted(made)
+    monkeypatch.setenv(name, "RUNNING")
+    assert made.run().state.state == "queued"
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        *((one, True) for one in ("JobHeldUser", "JobHeldAdmin", "DependencyNeverSatisfied")),
+        *((one, True) for one in ("PartitionTimeLimit", "QOSMaxWallDurationPerJobLimit")),
+        *((one, True) for one in ("AssocGrpCPUMinutesLimit", "launch failed requeued held")),
+        *((one, False) for one in ("Priority", "Resources", "QOSMaxJobsPerUserLimit", "None")),
+    ],
+)
+def test_a_job_that_never_starts_by_itself_is_shown_with_slurms_reason(
+    reason: str, shown: bool, made: Made
+) -> None:
+    queue(made, f"8|PENDING|N/A||{reason}")
+    submitted(made)
+    text = status_text(made.status())
+    assert (f"    job 8: {reason}" in text) is shown
+    assert ("not to start by itself" in text) is shown
 
 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])

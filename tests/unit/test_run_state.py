@@ -103,7 +103,10 @@ def test_a_requeued_job_is_queued(made: Made) -> None:
     submitted(made)
     queue(made, "8|PENDING|N/A||BeginTime")
     state = made.run().state
-    assert (state.state, state.reason) == ("queued", "its job was put back into the queue")
+    assert (state.state, state.reason) == (
+        "queued",
+        "its job was put back into the queue (BeginTime)",
+    )
 
 
 def test_a_requeued_job_that_had_stopped_at_its_checkpoint_is_queued(made: Made) -> None:
@@ -112,7 +115,10 @@ def test_a_requeued_job_that_had_stopped_at_its_checkpoint_is_queued(made: Made)
     submitted(made)
     queue(made, "8|PENDING|N/A||BeginTime")
     state = made.run().state
-    assert (state.state, state.reason) == ("queued", "its job was put back into the queue")
+    assert (state.state, state.reason) == (
+        "queued",
+        "its job was put back into the queue (BeginTime)",
+    )
     queue(made)
     assert made.run().state.state == "stopped"
 

@@ -97,7 +97,8 @@ class Project:
         return spec
 
     def start(self, *targets: str, jobs: int = 99, **config: Any) -> subprocess.Popen[str]:
-        """Start Snakemake on targets, as a profile would."""
+        """Start Snakemake on targets, as a profile would; with `variables` in its environment."""
+        variables = config.pop("variables", {})
         settings = [f"{key}={value}" for key, value in config.items()]
         command = [
             *(
@@ -117,7 +118,7 @@ class Project:
         return subprocess.Popen(
             command,
             cwd=self.folder,
-            env=self.slurm.environment(),
+            env=self.slurm.environment() | variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -637,3 +638,19 @@ def test_the_lock_has_the_versions_that_the_executor_was_made_for() -> None:
     lock = (Path(__file__).parents[2] / "envs" / "lock.txt").read_text()
     for package, expected in plugin.MADE_FOR.items():
         assert re.search(rf"(?m)^{package}=={re.escape(expected)}\.", lock), package
+
+
+def test_a_users_variables_for_squeue_and_sacct_hide_no_job(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    queue(project, project.run("queued"))
+    project.run("finishes")
+    project.slurm.plan({"rule_train_wildcards_finishes": RUNS["finishes"]})
+    variables = {
+        "SQUEUE_STATES": "RUNNING",
+        "SACCT_FORMAT": "JobID",
+        "SLURM_TIME_FORMAT": "relative",
+    }
+    process = project.start("queued/done", "finishes/done", variables=variables)
+    found = ended(process, project)
+    assert found.submitted == {"finishes": 1}, found.output
+    assert found.is_done("finishes"), "what sacct says of it reached the executor"

@@ -18,6 +18,8 @@ from typing import IO, Any
 
 import psutil
 
+from scalewatt.slurm.slurm_commands import users_variables
+
 _END_S = 1.0
 _ANSWER_BYTES = 1 << 22
 
@@ -52,7 +54,8 @@ class Subprocesses:
 
     def __init__(self, python: str, environment: Mapping[str, str]) -> None:
         path = [str(Path(python).parent), environment.get("PATH", os.defpath)]
-        self.environment = {**environment, "PATH": os.pathsep.join(path), "LC_ALL": "C"}
+        plain = {k: v for k, v in environment.items() if k not in users_variables(environment)}
+        self.environment = {**plain, "PATH": os.pathsep.join(path), "LC_ALL": "C"}
         self._lock = threading.Lock()
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._ended = False

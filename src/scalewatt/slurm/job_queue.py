@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import getpass
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from scalewatt.slurm.slurm_commands import NoAnswerError, ask
+
+_STUCK = re.compile(
+    r"(?i)held|NeverSatisfied|NotSatisfied|Partition(TimeLimit|NodeLimit|Down|Inactive)|PerJob|MaxWall"
+    r"|Minutes|NotAllowed|^Invalid|BadConstraints|ReservationDeleted|^DeadLine|LaunchFail"
+)
+"""Slurm's reasons for which a job waits until somebody changes it, or the cluster."""
 
 JobState = Literal["running", "waiting", "ending", "gone"]
 _STATES: dict[JobState, set[str]] = {
@@ -74,6 +81,11 @@ class Queue:
     def ends_s(self, job: str | None) -> float | None:
         """Return when a job's time limit ends it, in Unix s; None before it has begun."""
         return _unix_s(self.jobs[job].end) if job is not None and job in self.jobs else None
+
+
+def never_starts(reason: str | None) -> bool:
+    """Return True if a job that waits for this reason does not start by itself."""
+    return reason is not None and bool(_STUCK.search(reason))
 
 
 def queued_jobs() -> dict[str, QueuedJob]:

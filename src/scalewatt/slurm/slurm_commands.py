@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import getpass
+import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 
 TIMEOUT_S = 10.0
+_USERS_VARIABLES = ("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT")
+"""Beginnings of variables by which a user selects and formats what Slurm's commands print for people."""
 
 
 class NoAnswerError(Exception):
     """A command of Slurm is missing, fails or hangs; the message says which and how."""
+
+
+def users_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of the variables in an environment that would change Slurm's answers."""
+    return [name for name in environment if name.startswith(_USERS_VARIABLES)]
+
+
+def plain_environment() -> dict[str, str]:
+    """Return this process's environment without variables that change Slurm's answers."""
+    changing = set(users_variables(os.environ))
+    return {name: value for name, value in os.environ.items() if name not in changing}
 
 
 def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
@@ -26,6 +41,7 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
             errors="backslashreplace",  # a job's name or comment may be anything
             timeout=timeout_s,
             stdin=subprocess.DEVNULL,
+            env=plain_environment(),
         )
     except subprocess.TimeoutExpired as error:
         raise NoAnswerError(f"{command[0]} gave no answer in {timeout_s:g} s") from error

@@ -5,7 +5,6 @@ It comes from the plugin that the cluster chose (RAPL, IPMI, …) and counts who
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ from typing import Any
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.termination import say
+from scalewatt.slurm.slurm_commands import plain_environment
 
 TRIES_S = 30.0
 """For how long the accounting, which may lag, is asked again."""
@@ -103,7 +103,7 @@ def _ask(steps: Sequence[str]) -> list[dict[str, str]]:
             text=True,
             errors="backslashreplace",
             timeout=CALL_S,
-            env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
+            env={**plain_environment(), "SLURM_TIME_FORMAT": "%s"},
         )
     except subprocess.TimeoutExpired:
         return []

@@ -163,7 +163,9 @@ def _submitted(
     if own is not None:
         if state != "waiting":
             return None
-        reason, when = "its job was put back into the queue", own.ended_s or own.started_s
+        slurms = notes.queue.reason(submission.job) if notes.queue else None
+        reason = f"its job was put back into the queue{f' ({slurms})' if slurms else ''}"
+        when = own.ended_s or own.started_s
         return RunState("queued", when, None, submission.job, None, reason, log, folder)
     if state in ("running", "ending"):
         host = notes.queue.place(submission.job) if notes.queue else None

@@ -15,6 +15,7 @@ from scalewatt.campaign.cluster import campaign_path, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.energies.integration.rated_power import FACTOR
 from scalewatt.recordings.series import ESTIMATED
+from scalewatt.slurm.job_queue import never_starts
 from scalewatt.tracking.changed_files import changed_files
 from scalewatt.tracking.run_state import STATES, State
 from scalewatt.tracking.status import (
@@ -93,6 +94,10 @@ def status_text(status: CampaignStatus, every_run: bool = False) -> str:
         if found:
             lines = [line for run in found for line in _details(run, status.asked_s)]
             parts.append([f"{STATE_WORDS[state]}:", *lines])
+    stuck = [r for r in status.runs if r.state.state == "queued" and never_starts(r.state.reason)]
+    if stuck:
+        lines = [line for run in stuck for line in _details(run, status.asked_s)]
+        parts.append(["queued, and not to start by itself, by Slurm's reason:", *lines])
     parts.append(remarks(status))
     return "\n\n".join("\n".join(_cut(line) for line in part) for part in parts if part)
 
