@@ -18,7 +18,6 @@ from scalewatt.tracking.status import CampaignStatus, RunStatus
 
 _OVER: tuple[State, ...] = ("done", "failed", "refused")
 """States of runs that nothing more is expected of."""
-_GOING_ON: tuple[State, ...] = ("running", "queued")
 
 
 @dataclass(frozen=True)
@@ -63,11 +62,11 @@ def outlook(status: CampaignStatus, forecaster: Forecaster | None) -> Outlook:
         if forecaster is None:
             lack = "cannot be predicted: the cluster file names no scaling model"
         return Outlook(None, f"Not known: {missing} {lack}.")
-    if not any(run.state.state in _GOING_ON for run in left):
+    lanes = sum(run.state.state == "running" for run in left)
+    if not lanes:  # nobody knows how many of the queued runs will run at a time
         hours = number(sum(one.seconds for one in known) / 3600, 3)
         takes = f"one after the other, what is left takes {hours} h by the scaling model{apart}"
-        return Outlook(None, f"Not known, as no run is running or queued; {takes}.", kwh)
-    lanes = max(1, sum(run.state.state == "running" for run in left))
+        return Outlook(None, f"Not known, as no run is running; {takes}.", kwh)
     order = sorted(range(len(left)), key=lambda place: left[place].state.state != "running")
     ends_s = status.asked_s + _length_s([known[place].seconds for place in order], lanes)
     how = "one after the other" if lanes == 1 else f"{lanes} at a time, as now"
