@@ -182,6 +182,19 @@ def test_an_account_that_is_unknown_here_is_named(
     assert said not in project.said(project.path / "two.zip")
 
 
+@pytest.mark.parametrize("account", ["abc", "h1"])
+def test_an_account_of_few_letters_is_not_exported(project: Project, account: str) -> None:
+    file = project.path / "cluster.yaml"
+    file.write_text(file.read_text().replace(ACCOUNT, account))
+    path = project.results / "runs" / FOUR / "1" / "provenance.json"
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps({**said, "note": f"{account}s, x{account}"}))
+    assert project.export("words.zip").exists(), "only as a whole word"
+    path.write_text(json.dumps({**said, "note": f"-A {account}"}))
+    with pytest.raises(InputError, match=rf"provenance\.json \(the account: {account}\)"):
+        project.export()
+
+
 def test_an_archive_is_never_overwritten(project: Project) -> None:
     project.export().write_bytes(b"mine")
     with pytest.raises(InputError, match="exists already; allowed: another --out"):

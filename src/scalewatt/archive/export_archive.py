@@ -183,7 +183,7 @@ def _size(bytes_: float) -> str:
 
 _TEXTS = (".json", ".csv", ".md", ".tex", ".yaml", ".html", ".svg")
 _SHORTEST = 4
-"""Minimum length of a text that is searched for."""
+"""Minimum length of a folder that is searched for; of an account, any length is."""
 
 
 def private_words(cluster: Cluster) -> dict[str, str]:
@@ -200,7 +200,7 @@ def private_words(cluster: Cluster) -> dict[str, str]:
     return {
         word: what
         for word, what in found.items()
-        if len(word) >= _SHORTEST and (what == "the account" or word.startswith("/"))
+        if (word if what == "the account" else word.startswith("/") and len(word) >= _SHORTEST)
     }
 
 
