@@ -141,6 +141,20 @@ def test_a_table_older_than_the_results_is_not_theirs(made: Made) -> None:
     assert made.spent().kwh == pytest.approx(kwh(36_000))
 
 
+def test_a_copy_that_lost_the_times_says_what_the_original_says(made: Made) -> None:
+    made.publish()
+    os.utime(made.account(), (T0, T0))
+    spent = made.spent()
+    assert spent.kwh == pytest.approx(0.45)
+    assert (spent.gpu_hours, spent.unknown_runs) == (pytest.approx(2), ())
+
+
+def test_what_a_finished_run_used_is_unknown_without_table_and_journal(made: Made) -> None:
+    made.publish()
+    spent = made.spent()
+    assert (spent.kwh, spent.unknown_runs) == (0, (f"{TWO} repeat 1",))
+
+
 def test_results_without_table_and_working_directory_count_by_their_own_journals(
     made: Made,
 ) -> None:

@@ -132,7 +132,7 @@ def energy_used_kwh(
         name = f"energy/{one.configuration}/{one.repeat}.parquet"
         found = _of_table(one, results / name, name, notes)
         if found is None and not working.get(one.key):
-            found = _of_folder(one.folder, one.spec_sha256, rated, notes)
+            found = _without_new_table(one, results / name, name, rated, notes)
         if found is not None:
             counted |= {one.work_name, one.key}  # older versions did not name the data
             runs[one.key] = runs.get(one.key, RunEnergy()) + found
@@ -203,18 +203,34 @@ def _of_superseded(run: Published, powers: Powers) -> RunEnergy:
     notes = EnergyNotes(run.folder.parent / NOTES)
     found = _of_table(run, run.folder.parent / "energy.parquet", "energy", notes)
     if found is None:
-        found = _of_folder(run.folder, run.spec_sha256, powers, notes)
+        found = _without_new_table(
+            run, run.folder.parent / "energy.parquet", "energy", powers, notes
+        )
     notes.save()
     return found
 
 
-def _of_table(run: Published, path: Path, name: str, notes: EnergyNotes) -> RunEnergy | None:
-    """Return what a run's energy table says; None if there is none of these very results."""
+def _without_new_table(
+    run: Published, path: Path, name: str, powers: Powers, notes: EnergyNotes
+) -> RunEnergy:
+    """Return what a finished run used whose table, if there is any, seems older than its results."""
+    found = _of_folder(run.folder, run.spec_sha256, powers, notes)
+    if found.joules:
+        return found
+    # A copy may have lost the times of files, and other tools' recordings have no journal.
+    older = _of_table(run, path, name, notes, of_any_time=True)
+    return replace(found, known=False) if older is None else older
+
+
+def _of_table(
+    run: Published, path: Path, name: str, notes: EnergyNotes, of_any_time: bool = False
+) -> RunEnergy | None:
+    """Return what a run's energy table says; None if there is none as new as these results."""
     try:
         found = path.stat()
     except OSError:
         return None
-    if found.st_mtime_ns < run.mtime_ns:
+    if found.st_mtime_ns < run.mtime_ns and not of_any_time:
         return None
     of = f"{found.st_size} {found.st_mtime_ns} {run.spec_sha256}"
     noted = _from_note(notes.get(name, of))
