@@ -1,0 +1,174 @@
+"""Energies and samples of recordings: the tests' own, and real ones where variables name folders of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from golden_project import PROJECT
+from golden_tables import Golden
+
+import scalewatt
+
+VARIABLES = {
+    "perun": "SCALEWATT_RECORDINGS",
+    "others": "SCALEWATT_OTHERS",
+    "mlperf": "SCALEWATT_MLPERF",
+    "field": "SCALEWATT_FIELD",
+}
+"""What names the folders of recordings that are not in this repository."""
+FOLDERS = {"tests": PROJECT / "tests" / "unit" / "recordings"} | {
+    name: Path(os.environ[variable])
+    for name, variable in VARIABLES.items()
+    if os.environ.get(variable)
+}
+WANTED = {"mlperf": ("*/results/*/*/power/result_0/*.txt",)}
+"""Of the many only some: the first run of each benchmark."""
+ALL = ("*.hdf5", "*.csv", "*.json", "*.jsonl", "*.txt")
+NOT_RECORDED = ("truth.json", "truth", "workflow", "stand_ins", "expected.csv")
+SENSOR = ("segment", "node", "device_kind", "device_index", "uuid", "quantity", "energy_origin")
+FILE = ("file", "columns")
+
+
+def energies(name: str) -> Golden:
+    """The golden of the energies of a folder's recordings."""
+    return Golden(f"recordings/{name}-energies.csv", (*FILE, "device_kind"))
+
+
+def samples(name: str) -> Golden:
+    """The golden of what their readers read, one row a sensor."""
+    return Golden(f"recordings/{name}-samples.csv", (*FILE, *SENSOR))
+
+
+def made(_: Path | None = None) -> dict[Golden, pd.DataFrame]:
+    """The goldens of today's code, of the folders that are there."""
+    for name, variable in VARIABLES.items():
+        if name not in FOLDERS:
+            print(f"recordings of {name}: left as they are, as {variable} names no folder")
+    return {
+        golden(name): table(name)
+        for name in FOLDERS
+        for golden, table in ((energies, energies_of), (samples, samples_of))
+    }
+
+
+@contextmanager
+def _in_utc() -> Iterator[None]:
+    """Read local times, such as perun notes its start in, as UTC."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    try:
+        yield
+    finally:
+        del os.environ["TZ"]
+        os.environ |= {} if before is None else {"TZ": before}
+        time.tzset()
+
+
+def energies_of(name: str) -> pd.DataFrame:
+    """Energy by recording and device kind, and of all; a file that is refused has a row that says so."""
+    rows: list[dict[str, Any]] = []
+    for known, read in _recordings(name):
+        try:
+            table = read(scalewatt.energy)
+        except scalewatt.InputError:
+            rows.append({**known, "device_kind": "refused"})
+            continue
+        rows += [{**known, **row} for row in _kinds(table)]
+        rows.append({**known, "device_kind": "all", **_whole(table.attrs)})
+    return pd.DataFrame(rows)
+
+
+def samples_of(name: str) -> pd.DataFrame:
+    """How many samples each sensor of each recording has, from when to when, and their sum."""
+    rows: list[dict[str, Any]] = []
+    for known, read in _recordings(name):
+        try:
+            table = read(scalewatt.read_recording)
+        except scalewatt.InputError:
+            rows.append({**known, **dict.fromkeys(SENSOR), "node": "refused"})
+            continue
+        for key, part in table.groupby(list(SENSOR), dropna=False, observed=True):
+            seconds = part.time.to_numpy(dtype="datetime64[ns]").astype("int64") / 1e9
+            power = part.power_w.astype("float64")
+            rows.append(
+                {
+                    **known,
+                    **{n: "" if pd.isna(v) else str(v) for n, v in zip(SENSOR, key, strict=True)},
+                    "samples": len(part),
+                    "unknown": int(power.isna().sum()),
+                    "first_s": float(seconds[0]),
+                    "last_s": float(seconds[-1]),
+                    "sum_w": float(power.sum()),
+                    "most_w": float(power.max()),
+                    "flags": _joined(part.flag.dropna()),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _recordings(
+    name: str,
+) -> Iterator[tuple[dict[str, str], Callable[[Callable[..., pd.DataFrame]], pd.DataFrame]]]:
+    """Each recording of a folder, without and with each description of columns beside it."""
+    root = FOLDERS[name]
+    paths = {path for wanted in WANTED.get(name, ALL) for path in root.rglob(wanted)}
+    for path in sorted(paths):
+        if set(path.relative_to(root).parts) & set(NOT_RECORDED):
+            continue
+        for columns in (None, *sorted(path.parent.glob("*.yaml"))):
+            known = {
+                "file": str(path.relative_to(root)),
+                "columns": "" if columns is None else columns.name,
+            }
+            yield known, partial(_read, path, columns)
+
+
+def _read(path: Path, columns: Path | None, read: Callable[..., pd.DataFrame]) -> pd.DataFrame:
+    with _in_utc():
+        return read(path, columns=columns, time_zone="UTC", node="node")
+
+
+def _kinds(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    for kind, part in table.groupby("device_kind", dropna=False, observed=True):
+        totals = {
+            name: part[name].astype("float64").sum(skipna=False)
+            for name in ("energy_j", "energy_low_j", "energy_high_j", "recorded_j")
+        }
+        yield {
+            "device_kind": kind,
+            **totals,
+            "origin": _joined(part.energy_origin.dropna()),
+            "time_s": float(part.duration_s.astype("float64").max()),
+            "covered_s": float(part.covered_s.astype("float64").sum()),
+            "flags": _joined(code for one in part.flag_codes.dropna() for code in one.split(",")),
+        }
+
+
+def _joined(words: Iterable[str]) -> str:
+    return "+".join(sorted({word.strip() for word in words} - {""}))
+
+
+def _whole(said: dict[str, Any]) -> dict[str, Any]:
+    """What is said of the whole recording."""
+
+    def joules(name: str) -> float | None:
+        return None if said.get(name) is None else said[name] * 3.6e6
+
+    return {
+        "energy_j": joules("energy_kwh"),
+        "energy_low_j": joules("energy_low_kwh"),
+        "energy_high_j": joules("energy_high_kwh"),
+        "recorded_j": joules("recorded_energy_kwh"),
+        "origin": said.get("origin"),
+        "time_s": said.get("runtime_s"),
+        "coverage": said.get("coverage"),
+        "flags": _joined(flag["code"] for flag in said.get("flags", [])),
+    }
