@@ -1,0 +1,150 @@
+"""What is made of frozen runs: the paper's campaign in small, and small trainings, from run folders.
+
+The run folders are inputs that never change; all else is made by Snakemake, as a user makes it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+from golden_project import link_workflow, snakemake
+from golden_tables import FOLDER, Golden
+
+INPUTS = FOLDER / "paper"
+CAMPAIGN, TRAINED = "golden", "trained-corrected"
+TARGETS = ("tables", "figures", "table1", "claims", "prediction", "idle_probe")
+RUN = ("configuration", "repeat")
+PART = (*RUN, "device_kind", "stage")
+POINT = ("panel", "series", "gpus", "energy_origin", "y_name")
+FIGURES = {
+    "figure1": ("series", "gpus"),
+    **dict.fromkeys(("figure2", "figure3", "figure4", "figure6", "figure7"), POINT),
+    "figure5": ("panel", "configuration", "device_kind"),
+    "breakdown": ("series", "configuration", "device_kind", "stage"),
+    "learning": ("series", *RUN, "epoch"),
+    "pareto": ("panel", "series", "configuration", "energy_origin", "x_name", "y_name"),
+    "prediction": ("configuration", "quantity"),
+}
+"""Figures, and the columns that name a point."""
+TABLES = {
+    "runs": RUN,
+    "scaling": ("series", "configuration"),
+    "comparisons": ("configuration", "baseline", "quantity"),
+    "idle": ("device", "device_kind"),
+    "table1": ("device", "gpus", "local_batch_size"),
+    "claims": ("id",),
+}
+PROSE = ("flags", "warnings", "reason", "calibrated_on", "detail", "claim", "expected", "stands")
+"""Columns of sentences, which may be said otherwise."""
+STATISTICS = ("mean", "sd", "low", "high")
+JOULES = ("energy_j", "energy_low_j", "energy_high_j", "recorded_j", "discarded_j")
+
+
+def made(folder: Path) -> dict[Golden, pd.DataFrame]:
+    """The goldens of today's code, made in a new folder."""
+    return tables_of(make_results(folder))
+
+
+def goldens() -> dict[str, Golden]:
+    """All goldens of the frozen runs, by name."""
+    keys = {
+        "energies": PART,
+        "flags": (*RUN, "code"),
+        "configurations": ("configuration", "quantity"),
+        **TABLES,
+        **FIGURES,
+    }
+    return {name: Golden(f"paper/{name}.csv.xz", key) for name, key in keys.items()}
+
+
+def make_results(folder: Path) -> Path:
+    """Make the results of the frozen runs in a new folder; where they are."""
+    link_workflow(folder)
+    shutil.copy(INPUTS / "cluster.yaml", folder)
+    for path in (*INPUTS.glob("golden.*"), FOLDER / "trainings" / "corrected.yaml"):
+        shutil.copy(path, folder / "campaigns")
+    with tarfile.open(INPUTS / "runs.tar.xz") as archive:
+        archive.extractall(folder / "results", filter="data")
+    options = ("--configfile", "cluster.yaml", "--cores", "2", "--quiet", "all", "--config")
+    snakemake(folder, *options, "results_only=true", "--", *TARGETS)
+    snakemake(
+        folder, *options, "campaign=campaigns/corrected.yaml", "results_only=true", "--", "tables"
+    )
+    return folder / "results"
+
+
+def tables_of(results: Path) -> dict[Golden, pd.DataFrame]:
+    """The tables that are compared, from results on disk."""
+    known = goldens()
+    found = {
+        "energies": _of_both(results, _energies),
+        "flags": _of_both(results, _flags),
+        "configurations": _known(_csv(results / CAMPAIGN / "tables" / "configurations.csv")),
+        **{name: _csv(results / CAMPAIGN / "tables" / f"{name}.csv") for name in TABLES},
+        **{name: _csv(results / CAMPAIGN / "figures" / f"{name}.csv") for name in FIGURES},
+    }
+    found["runs"] = pd.concat([found["runs"], _csv(results / TRAINED / "tables" / "runs.csv")])
+    return {known[name]: table for name, table in found.items()}
+
+
+def _csv(path: Path) -> pd.DataFrame:
+    table = pd.read_csv(path)
+    return table.drop(columns=[name for name in PROSE if name in table])
+
+
+def _of_both(results: Path, read: Callable[[Path], pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat([read(results / name / "energy") for name in (CAMPAIGN, TRAINED)])
+
+
+def _of_runs(energy: Path, suffix: str) -> pd.DataFrame:
+    """A table of each run, with the run's name."""
+    parts = []
+    for path in sorted(energy.glob(f"*/*{suffix}")):
+        name = path.name.removesuffix(suffix)
+        if name.isdigit():
+            part = pq.read_table(path).to_pandas()
+            parts.append(part.assign(configuration=path.parent.name, repeat=int(name)))
+    return pd.concat(parts)
+
+
+def _energies(energy: Path) -> pd.DataFrame:
+    """Energy by run, device kind and stage: the sum over nodes and segments, null if one is."""
+    rows = _of_runs(energy, ".parquet")
+    rows["device_s"] = rows.devices * rows.duration_s
+    rows["covered_s"] = rows.device_s * rows.coverage
+    groups = rows.groupby(list(PART), dropna=False)
+    total = groups[[*JOULES, "device_s", "covered_s"]].agg(lambda part: part.sum(skipna=False))
+    total["origins"] = groups.energy_origin.agg(lambda part: "+".join(sorted(set(part.dropna()))))
+    total["rows"] = groups.size()
+    return total.reset_index()
+
+
+def _flags(energy: Path) -> pd.DataFrame:
+    """How often each flag is set."""
+    return (
+        _of_runs(energy, ".flags.parquet").groupby([*RUN, "code"]).size().rename("n").reset_index()
+    )
+
+
+def _known(wide: pd.DataFrame) -> pd.DataFrame:
+    """Configurations' means, one row a quantity; those that are known."""
+    rows = []
+    for row in wide.to_dict("records"):
+        for name in wide.columns:
+            quantity = name.removesuffix("_mean")
+            if quantity == name or pd.isna(row[name]):
+                continue
+            values = {one: row.get(f"{quantity}_{one}") for one in STATISTICS}
+            rows.append(
+                {
+                    **{k: row[k] for k in ("configuration", "n_repeats")},
+                    "quantity": quantity,
+                    **values,
+                }
+            )
+    return pd.DataFrame(rows)
