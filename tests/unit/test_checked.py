@@ -316,33 +316,16 @@ def test_a_row_that_does_not_say_what_it_is_about_is_named(tmp_path: Path, name:
 # --- origins --------------------------------------------------------------------------------------
 
 
-def test_a_series_of_several_origins_is_named_with_its_rows_and_a_remedy(tmp_path: Path) -> None:
-    origins = ["measured", "estimated", "measured", None]
-    rows = [point(configuration=f"c{i}", energy_origin=o) for i, o in enumerate(origins)]
-    path = written(tmp_path / "figure2.parquet", *rows, schema=POINTS)
-    said = refusal(path, POINTS, unique=POINT_KEY)
-    assert said.startswith(
-        "series line has energies of several origins: measured in rows 1, 3; estimated in row 2;"
-    )
-    assert "`scalewatt exclude`" in said
-
-
-def test_many_rows_of_an_origin_are_counted(tmp_path: Path) -> None:
-    rows = [point(configuration=f"c{i}") for i in range(9)]
-    rows.append(point(configuration="odd", energy_origin="mixed"))
-    path = written(tmp_path / "figure2.csv", *rows, schema=POINTS)
-    assert "measured in rows 1, 2, 3, 4, 5, 6, … (9 rows); mixed in row 10" in refusal(path, POINTS)
-
-
-def test_published_points_and_other_series_may_differ_in_origin(tmp_path: Path) -> None:
+def test_points_of_a_series_may_differ_in_origin(tmp_path: Path) -> None:
     rows = [
         point(),
         point(energy_origin="published"),
         point(energy_origin=None, configuration="c2"),
+        point(energy_origin="estimated", configuration="c3"),
         point(series="other", energy_origin="estimated"),
     ]
     path = written(tmp_path / "figure2.parquet", *rows, schema=POINTS)
-    assert len(read_checked(path, POINTS, unique=POINT_KEY)) == 4
+    assert len(read_checked(path, POINTS, unique=POINT_KEY)) == 5
 
 
 def impossible(column: str, value: float) -> pa.Table:

@@ -233,6 +233,15 @@ def test_an_energy_that_is_not_known_says_why() -> None:
     assert (row["mean_a"], row["mean_b"]) == (1.0, None)
 
 
+def test_energies_of_repeats_with_unlike_sensors_are_not_compared() -> None:
+    runs = [run(1), run(2, energy_origin="mixed")]
+    told = {runs[0][0].configuration: "repeats differ in origin (measured, mixed)"}
+    found = compared(source(repeats([1.0, 1.1])), source(runs, "results/other", no_energy=told))
+    row = row_of(found, "energy_kwh")
+    assert (row["verdict"], row["mean_b"]) == ("not_compared", None)
+    assert row["reason"] == "not known of B (repeats differ in origin (measured, mixed))"
+
+
 def test_totals_of_unlike_work_are_not_compared_and_energies_per_sample_are() -> None:
     a = [run(1, energy_per_sample_j=2.0)]
     b = [run(1, make_spec(epochs=8), energy_per_sample_j=1.0)]

@@ -237,18 +237,24 @@ def test_no_runs_make_no_configurations() -> None:
     assert configuration_rows([]) == []
 
 
-def test_measured_and_estimated_repeats_are_not_averaged(tmp_path: Path) -> None:
-    rows = runs(tmp_path, cpu(1.0), cpu(1.0), cpu(2.0, origin="estimated"))
-    with pytest.raises(InputError, match="energy_origin") as error:
-        configuration_rows(rows)
-    for word in (NAME, "repeats 1 and 3", "measured", "estimated"):
-        assert word in str(error.value)
+def test_measured_and_estimated_repeats_have_no_mean_energy_and_the_row_says_why(
+    tmp_path: Path,
+) -> None:
+    rows = runs(tmp_path, cpu(1.0), cpu(1.0), cpu(2.0, 1800, origin="estimated"))
+    (found,) = configuration_rows(rows)
+    assert found["energy_unlike"] == "repeats differ in origin (measured, estimated)"
+    assert {found[f"{name}_mean"] for name in ("energy_kwh", "cpu_energy_kwh", "p_gpuh_kw")} == {
+        None
+    }
+    assert found["energy_high_kwh"] is found["energy_origin"] is found["energy_scope"] is None
+    assert (found["runtime_h_mean"], found["n_repeats"]) == (pytest.approx(2.5 / 3), 3)
 
 
-def test_repeats_of_unequal_scope_are_not_averaged(tmp_path: Path) -> None:
+def test_repeats_of_unequal_scope_have_no_mean_energy_and_the_row_says_why(tmp_path: Path) -> None:
     rows = runs(tmp_path, cpu(1.0), [*cpu(2.0), part("gpu", "train", 3600, 5.0)])
-    with pytest.raises(InputError, match=r"energy_scope \(cpu, gpu\+cpu\)"):
-        configuration_rows(rows)
+    (found,) = configuration_rows(rows)
+    assert found["energy_unlike"] == "repeats differ in scope (cpu, gpu+cpu)"
+    assert found["energy_kwh_mean"] is None
 
 
 def test_repeats_on_cpu_and_gpu_are_not_averaged(tmp_path: Path) -> None:

@@ -143,9 +143,10 @@ def _sided(name: str, both: Sequence[Any]) -> Row:
 
 
 def _values(one: Training, quantity: Quantity) -> list[float]:
-    """Return the values of all repeats; none where one is not known."""
+    """Return the values of all repeats; none where one is not known, or their energies are not alike."""
     found = [row[quantity.name] for row in one.rows]
-    return [] if None in found else found
+    kinds = {(row["energy_origin"], row["energy_scope"]) for row in one.rows if quantity.energy}
+    return [] if None in found or len(kinds - {(None, None)}) > 1 else found
 
 
 def _adds_gpus(pair: Pair) -> bool:

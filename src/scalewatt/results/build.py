@@ -25,7 +25,7 @@ from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import frame_of, records, to_table, write_frame
 from scalewatt.results.tables.idle import without_baseline
 from scalewatt.results.tables.published import is_overlaid
-from scalewatt.results.tables.repeat_statistics import configurations_of
+from scalewatt.results.tables.repeat_statistics import configurations_of, unlike_energies
 from scalewatt.results.tables.run_row import RunFiles, run_record, runs_of
 from scalewatt.results.tables.scaling import scaling_of
 from scalewatt.results.tables.table_schema import (
@@ -157,7 +157,7 @@ def _metadata(
         ],
         "gpu_word": _gpu_word(definition, rows),
         "metric_name": _metric_name(rows),
-        "no_energy": _without_energy(rows),
+        "no_energy": _without_energy(rows) | unlike_energies(runs),
         **({"no_idle": no_idle} if idle else {}),
         **_of_figure5(definition, rows),
         # All that the table depends on besides its runs: whoever has those can make it again.

@@ -245,11 +245,12 @@ def _draw_points(
     """Draw points with their interval over repeats, and pale bars of estimates; a line breaks at `gaps`."""
     x = points[across if across in points else f"{across}_mean"].astype(float)
     y = points[f"{name}_mean"].astype(float)
-    origin = points["energy_origin"].iloc[0]
-    style_ = style.of_origin(look, origin)
-    style_ |= {} if joined else {"linestyle": "none"}
-    xy = data.with_gaps(pd.DataFrame({"x": x, "y": y}), gaps)
-    axes.plot(xy["x"], xy["y"], **style_, zorder=3, gid=f"points-{points['setting'].iloc[0]}")
+    xy = pd.DataFrame({"x": x, "y": y})
+    for origin, own in points.groupby("energy_origin", sort=False):
+        style_ = style.of_origin(look, str(origin))
+        style_ |= {} if joined else {"linestyle": "none"}
+        line = data.with_gaps(xy.loc[own.index], gaps)
+        axes.plot(line["x"], line["y"], **style_, zorder=3, gid=f"points-{own['setting'].iloc[0]}")
     low, high = (points[f"{name}_{end}"].astype(float) for end in ("low", "high"))
     axes.vlines(x, low.clip(lower=0), high, colors=look["color"], linewidth=0.9, zorder=2.5)
     open_low, open_high = (

@@ -167,9 +167,10 @@ def _draw_lever(
 def _draw_points(
     axes: Axes, points: pd.DataFrame, look: dict[str, Any], gaps: Sequence[float] = ()
 ) -> None:
-    looks = style.of_origin(look, points["energy_origin"].iloc[0])
-    xy = data.with_gaps(points, gaps)
-    axes.plot(xy["x"], xy["y"], **looks, zorder=3, gid=f"points-{points['line'].iloc[0]}")
+    for origin, own in points.groupby("energy_origin", sort=False):
+        looks = style.of_origin(look, str(origin))
+        xy = data.with_gaps(own, gaps)
+        axes.plot(xy["x"], xy["y"], **looks, zorder=3, gid=f"points-{own['line'].iloc[0]}")
 
 
 def _draw_bars(

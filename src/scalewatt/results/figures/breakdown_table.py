@@ -73,6 +73,9 @@ def breakdown(
     heads = chosen.drop(columns=list(_ENERGIES), errors="ignore")
     heads = heads.assign(figure=definition["figure"], **totals)
     found = heads.merge(means, on="configuration", how="left")
+    # Repeats of unlike origin or scope have no mean.
+    unlike = found["energy_unlike"].notna()
+    found = found.assign(**{n: found[n].mask(unlike) for n in (*_ENERGIES, "energy_share")})
     return to_frame(to_table(found[BREAKDOWN.names], BREAKDOWN))
 
 

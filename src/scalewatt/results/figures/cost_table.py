@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -157,16 +157,23 @@ def resolution(cost: RunCost, device_name: str | None) -> float | None:
 def _costs(own: Row, files: Sequence[RunFiles]) -> Row:
     kind = "gpu" if own["torch_device"] == "cuda" else "cpu"
     runs = [run_cost(one, kind) for one in files]
+    found: Row = {"energy_scope": kind}
+    origins = {run.origin for run in runs if run.energy[0] is not None}
+    total_origins = {run.total_origin for run in runs if run.total[0] is not None}
+    scopes = {run.total_scope for run in runs}
+    found["energy_origin"] = _only(origins)
+    found["total_origin"], found["total_scope"] = _only(total_origins), _only(scopes)
+    # Repeats of unlike origin or scope have no mean.
+    unknown = (None, None, None)
+    if len(origins) > 1:
+        runs = [replace(run, energy=unknown, startup_j=None) for run in runs]
+    if len(total_origins) > 1 or len(scopes) > 1:
+        runs = [replace(run, total=unknown) for run in runs]
     quantities = {
         "energy_per_sample_j": [_each(run.energy, run.samples) for run in runs],
         "power_w": [_each(run.energy, run.device_s) for run in runs],
         "total_per_sample_j": [_each(run.total, run.samples) for run in runs],
     }
-    found: Row = {"energy_scope": kind}
-    found["energy_origin"] = one_origin(run.origin for run in runs if run.energy[0] is not None)
-    found["total_origin"] = one_origin(r.total_origin for r in runs if r.total[0] is not None)
-    scopes = {run.total_scope for run in runs}
-    found["total_scope"] = scopes.pop() if len(scopes) == 1 else None
     rates = "throughput_samples_per_s"
     found |= {f"{rates}_{end}": own[f"{rates}_{end}"] for end in ("mean", "low", "high")}
     for name, values in quantities.items():
@@ -179,6 +186,11 @@ def _costs(own: Row, files: Sequence[RunFiles]) -> Row:
     found["startup_s"] = summarise([run.startup_s for run in runs]).mean
     found["startup_energy_j"] = summarise([run.startup_j for run in runs]).mean
     return found | _phases(own, found["energy_per_sample_j_mean"])
+
+
+def _only(texts: set[str | None]) -> str | None:
+    """Return the text that all have in common; None where they differ."""
+    return next(iter(texts)) if len(texts) == 1 else None
 
 
 def _each(

@@ -33,6 +33,7 @@ Row = dict[str, Any]
 
 _BEFORE = ("startup", "stage_data")
 """Stages outside of all epochs that come before a segment's epochs; the others come after."""
+_ENERGIES = ("energy_kwh", "energy_kwh_estimate_low", "energy_kwh_estimate_high")
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,12 @@ def learning(
         for repeat in repeats[own["configuration"]]
     ]
     files = [RunFiles(results, head["configuration"], head["repeat"]) for head in heads]
+    # A curve is the mean over repeats: energies of unlike origin or scope have none.
+    unlike = set(chosen["configuration"][chosen["energy_unlike"].notna()])
+    no_energy = dict.fromkeys(_ENERGIES)
     for head, epochs in zip(heads, mapped(run_epochs, files), strict=True):
-        rows += [head | epoch for epoch in epochs]
+        known = no_energy if head["configuration"] in unlike else {}
+        rows += [head | epoch | known for epoch in epochs]
     return frame_of(rows, LEARNING)
 
 

@@ -48,9 +48,8 @@ def read_checked(
     Columns that say where a row belongs must have a value in every row, but for those in `empty`.
 
     InputError, with file and row: a column is missing or of another type, `unique` columns repeat, a
-    number is NaN or infinite, an energy, a power or a duration is below 0 or beyond all bounds, a
-    metric is out of the range that its name allows, or a series has energies of several origins
-    (published ones beside the campaign's own are allowed).
+    number is NaN or infinite, an energy, a power or a duration is below 0 or beyond all bounds, or a
+    metric is out of the range that its name allows.
     """
     path = Path(path)
     if not path.is_file():
@@ -74,8 +73,6 @@ def check_table(
     _check_metrics(path, table)
     if unique:
         _check_unique(path, table, unique)
-    if {"series", "energy_origin"} <= set(table.column_names):
-        _check_origins(path, table)
 
 
 def read_columns(path: Path | str, columns: Sequence[str]) -> pa.Table:
@@ -325,25 +322,6 @@ def _check_unique(path: Path | str, table: pa.Table, unique: Sequence[str]) -> N
             text = ", ".join(f"{n} {v}" for n, v in zip(unique, key, strict=True))
             raise InputError(
                 f"{path}: row {row} stands for the same as row {before}: {text}; expected: each once"
-            )
-
-
-def _check_origins(path: Path | str, table: pa.Table) -> None:
-    """Raise InputError if a series has several origins: a line through them would mean nothing."""
-    found: dict[str, dict[str, list[int]]] = {}
-    pairs = zip(table["series"].to_pylist(), table["energy_origin"].to_pylist(), strict=True)
-    for row, (series, origin) in enumerate(pairs, 1):
-        if origin not in (None, PUBLISHED):
-            found.setdefault(series, {}).setdefault(origin, []).append(row)
-    for series, rows in found.items():
-        if len(rows) > 1:
-            text = "; ".join(
-                f"{origin} in row{_s(own)} {_listed(own)}" for origin, own in rows.items()
-            )
-            raise InputError(
-                f"{path}: series {series} has energies of several origins: {text}; expected: one "
-                "origin in a series (leave runs out by `scalewatt exclude`, or put them to a series "
-                "of their own)"
             )
 
 

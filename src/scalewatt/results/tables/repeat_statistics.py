@@ -12,6 +12,7 @@ from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.tables.table_schema import (
     CONFIGURATIONS,
     ESTIMATE_BOUNDS,
+    OF_ENERGY,
     PARTS,
     QUANTITIES,
     SUMMARY,
@@ -150,7 +151,8 @@ def _relative_columns(rows: pd.DataFrame, name: str) -> tuple[pd.Series, pd.Seri
 def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row per configuration from the table of runs; runs that are excluded do not count.
 
-    InputError if repeats differ in what they should share, such as the energy's origin.
+    Energies of repeats that differ in origin or scope have no mean, and neither is named (see
+    `unlike_energies`). InputError if repeats ran on different kinds of devices.
     """
     import pandas as pd
     import pyarrow as pa
@@ -158,12 +160,17 @@ def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     from scalewatt.results.tables.frames import column_of, values
 
     counted = runs[runs["excluded"].isna()]
-    # A run whose energy is unknown has no origin and scope to compare with the others'.
+    unlike = unlike_energies(counted)
+    without_mean = counted["configuration"].isin(unlike)
+    of_energy = [*OF_ENERGY, *ESTIMATE_BOUNDS, "energy_origin", "energy_scope"]
+    counted = counted.assign(**{name: counted[name].mask(without_mean) for name in of_energy})
+    # A run whose energy is unknown may have no origin and scope.
     by_energy = counted.sort_values("energy_kwh", key=lambda e: e.isna(), kind="stable")
     first = by_energy.drop_duplicates("configuration").set_index("configuration", drop=False)
-    _check_alike(counted, first)
+    _check_devices(counted, first)
     groups = counted.groupby("configuration", sort=False)
     first = first.loc[list(groups.groups)]
+    first["energy_unlike"] = column_of(map(unlike.get, first.index), pa.string(), first.index)
     for name in ("device_name", "precision_used"):
         unlike = groups[name].nunique(dropna=False) > 1
         first.loc[unlike[unlike].index, name] = "several"
@@ -190,18 +197,33 @@ def is_combined(flags: str | None) -> bool:
     return f'"{EPOCHS_COMBINED}"' in (flags or "")
 
 
-def _check_alike(runs: pd.DataFrame, first: pd.DataFrame) -> None:
+def unlike_energies(runs: pd.DataFrame) -> dict[str, str]:
+    """Return the configurations whose energies have no mean, and in what their repeats differ.
+
+    A sensor that one node lacks makes a repeat's energy `mixed` beside `measured` ones. Neither excluded
+    runs count, nor energies that are not known.
+    """
+    known = runs[runs["excluded"].isna() & runs["energy_kwh"].notna()]
+    found: dict[str, str] = {}
+    for name in ("energy_origin", "energy_scope"):
+        several = known.groupby("configuration", sort=False)[name].unique()
+        for configuration, texts in several[several.map(len) > 1].items():
+            words = (
+                f"repeats differ in {name.removeprefix('energy_')} ({', '.join(map(str, texts))})"
+            )
+            found[configuration] = "; ".join(filter(None, (found.get(configuration), words)))
+    return found
+
+
+def _check_devices(runs: pd.DataFrame, first: pd.DataFrame) -> None:
     from scalewatt.results.tables.frames import equal
 
     usual = first.loc[runs["configuration"]].set_axis(runs.index)
-    known = runs["energy_kwh"].notna() & usual["energy_kwh"].notna()
-    for name in ("energy_origin", "energy_scope", "torch_device"):
-        unlike = ~equal(runs[name], usual[name])
-        if name != "torch_device":
-            unlike &= known
-        if unlike.any():
-            run, other = runs[unlike].iloc[0], usual[unlike].iloc[0]
-            raise InputError(
-                f"{run['configuration']}: repeats {other['repeat']} and {run['repeat']} differ in "
-                f"{name} ({other[name]}, {run[name]}); they cannot be averaged"
-            )
+    unlike = ~equal(runs["torch_device"], usual["torch_device"])
+    if unlike.any():
+        run, other = runs[unlike].iloc[0], usual[unlike].iloc[0]
+        raise InputError(
+            f"{run['configuration']}: repeats {other['repeat']} and {run['repeat']} differ in "
+            f"torch_device ({other['torch_device']}, {run['torch_device']}); leave one out by "
+            "`scalewatt exclude`"
+        )

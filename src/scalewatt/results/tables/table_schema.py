@@ -101,6 +101,15 @@ QUANTITIES = (
 )
 """What is averaged over repeats."""
 
+OF_ENERGY = (
+    *ENERGY_QUANTITIES,
+    OVER_TIME,
+    "distinct_energy_kwh",
+    "idle_energy_kwh",
+    *(f"{NET}{name}" for name in ENERGY_QUANTITIES),
+)
+"""Those that have the origin and scope of `energy_kwh`."""
+
 SUMMARY = ("mean", "sd", "low", "high")
 PARTS = (*SUMMARY, "population_sd")
 """How a configuration's row sums up a quantity of its repeats."""
@@ -153,6 +162,7 @@ CONFIGURATIONS = pa.schema(
         ("torch_device", pa.string()),
         ("n_repeats", pa.int32()),
         (EPOCHS_COMBINED, pa.bool_()),
+        ("energy_unlike", pa.string()),
         *((name, pa.float64()) for name in ESTIMATE_BOUNDS),
         *((f"{name}_{part}", pa.float64()) for name in QUANTITIES for part in PARTS),
     ]
