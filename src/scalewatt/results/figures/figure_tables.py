@@ -52,12 +52,11 @@ def points(definition: dict[str, Any], configurations: pd.DataFrame) -> pd.DataF
 
 
 def _panel(panel: Panel, lines: pd.DataFrame) -> pd.DataFrame:
-    """Return a panel's points; a published speed-up takes run times of two n or more."""
+    """Return a panel's points."""
     if panel.y_name == "speedup":
-        timed = timed_alike(lines[lines["published"]])
-        several = timed[timed.groupby("place")["place"].transform("size") > 1]
-        lines = lines[~lines["published"] | lines.index.isin(several.index)]
-        y = speedups(lines, smallest_of(lines, ["place", "published"]))
+        lines = _based(lines)
+        # Published times are divided by the n₀ of our runs, which come first: equal times are equal points.
+        y = speedups(lines, smallest_of(lines, ["place"]))
         y["population_sd"] = column_of([None] * len(y), pa.float64(), y.index)
     else:
         y = lines[[f"{panel.y_name}_{part}" for part in PARTS]].set_axis(list(PARTS), axis=1)
@@ -68,6 +67,15 @@ def _panel(panel: Panel, lines: pd.DataFrame) -> pd.DataFrame:
     axes |= {f"y_estimate_{end}": open_[end] for end in open_}
     drawn = lines.assign(panel=panel.letter, **axes)
     return drawn[~drawn["published"] | (drawn["x"].notna() & drawn["y"].notna())]
+
+
+def _based(lines: pd.DataFrame) -> pd.DataFrame:
+    """Return the lines without published points that have no speed-up: those without a time, and without
+    runs of ours the only one of a line."""
+    timed = timed_alike(lines[lines["published"]])
+    several = timed.groupby("place")["place"].transform("size") > 1
+    ours = timed["place"].isin(lines["place"][~lines["published"]])
+    return lines[~lines["published"] | lines.index.isin(timed.index[ours | several])]
 
 
 def overview(definition: dict[str, Any]) -> pd.DataFrame:

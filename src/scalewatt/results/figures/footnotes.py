@@ -250,7 +250,8 @@ def _overlay_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
     if without:
         notes.append(f"Nothing is published of these trainings: {_listed(without)}.")
     if _has_speedup(definition):
-        notes += _published_speedups(definition["series"])
+        present = {row["configuration"] for row in rows if row["excluded"] is None}
+        notes += _published_speedups(definition["series"], present)
     protocols = sorted({row["protocol"] for row in rows} - {"paper"})
     if shown and protocols:
         notes.append(
@@ -291,22 +292,29 @@ def _places(configurations: Iterable[str]) -> list[str]:
     return known + [code for code in codes if code not in _SOURCES]
 
 
-def _published_speedups(lines: Sequence[Row]) -> list[str]:
-    """Return which series have no published speed-up, and which count it from a larger n than theirs."""
+def _published_speedups(lines: Sequence[Row], present: set[str]) -> list[str]:
+    """Return from what published speed-ups count: our time at n₀, or without runs the first published one.
+
+    `present`: the configurations with runs.
+    """
     timed = timed_alike(published_lines(points_of(lines)))
-    single, later = [], []
+    single, later, ours = [], [], False
     for place, (label, series) in enumerate(_labelled(lines)):
         if _is_growing(series):
             continue
         gpus = list(timed["gpus"][timed["place"] == place])
-        if len(gpus) == 1:
+        if present & {point["configuration"] for point in series["points"]}:
+            ours |= bool(gpus)
+        elif len(gpus) == 1:
             single.append(label)
         elif gpus and gpus[0] > min(p["gpus"] for p in series["points"]):
             later.append(f"{label} (n = {gpus[0]})")
     found = (
         [f"Only one run time is published, so no speed-up: {_listed(single)}."] if single else []
     )
-    start = "Published speed-ups count from the smallest n with a time"
+    if ours:
+        found.insert(0, "Published speed-ups count from this campaign's run time at n₀.")
+    start = "Published speed-ups count from the smallest n with a published time"
     return [*found, f"{start}: {_listed(later)}."] if later else found
 
 

@@ -131,6 +131,7 @@ def quotients(
     mean = factor * top[f"{name}_mean"]
     mean = ratio(mean, bottom[f"{name}_mean"])
     spread = (top["configuration"] != bottom["configuration"]).fillna(False)
+    spread |= (top["campaign"] != bottom["campaign"]).fillna(False)
     own, other = _relative_columns(top, name), _relative_columns(bottom, name)
     sd, half = (
         (mean.abs() * (one**2 + two**2) ** 0.5).where(spread)
