@@ -159,20 +159,31 @@ def test_what_a_short_stage_spent_is_unattributed_in_the_breakdown(tmp_path: Pat
         part("cpu", "train", 90, 5 * 3.6e6),
         part("cpu", "checkpoint", 1, 2 * 3.6e6, flags=short, discarded_j=3.6e6),
     ]
-    # Of the second the checkpoint was long enough: it is not set beside the first's.
-    second = [one | {"flags": "[]"} for one in first]
+    # Of the second the checkpoint was long enough.
+    second = [one | {"flags": (), "short": False} for one in first]
     rows = built(tmp_path, first, second)
     assert [(r["device_kind"], r["stage"], r["energy_kwh"], r["short_stages"]) for r in rows] == [
         ("gpu", "train", pytest.approx(8), None),
-        ("gpu", UNATTRIBUTED, pytest.approx(2), "checkpoint"),
+        ("gpu", "checkpoint", pytest.approx(0.5), None),
+        ("gpu", UNATTRIBUTED, pytest.approx(1.5), "checkpoint"),
         ("cpu", "train", pytest.approx(5), None),
-        ("cpu", UNATTRIBUTED, pytest.approx(2), "checkpoint"),
+        ("cpu", "checkpoint", pytest.approx(1), None),
+        ("cpu", UNATTRIBUTED, pytest.approx(1), "checkpoint"),
     ]
-    assert [r["discarded_energy_kwh"] for r in rows] == pytest.approx([1, 0, 0, 1])
+    assert [r["discarded_energy_kwh"] for r in rows] == pytest.approx([1, 0, 0, 0, 0.5, 0.5])
     assert sum(r["energy_share"] for r in rows) == pytest.approx(1)
     said = notes(rows)
     assert "stages shorter than 5 sampling periods, which cannot be told" in said
     assert "around them: checkpoint." in said
+
+
+def test_seconds_of_training_in_a_killed_segment_leave_the_rest_training(tmp_path: Path) -> None:
+    short = part("gpu", "train", 3, 0.0003 * 3.6e6, segment=1, flags=("stage_short",))
+    rows = built(tmp_path, [part("gpu", "train", 36000, 1000 * 3.6e6), short])
+    assert [(r["stage"], r["energy_kwh"], r["short_stages"]) for r in rows] == [
+        ("train", pytest.approx(1000), None),
+        (UNATTRIBUTED, pytest.approx(0.0003), "train"),
+    ]
 
 
 def notes(rows: list[dict[str, Any]]) -> str:

@@ -145,10 +145,10 @@ def _network_bounds(files: Iterable[RunFiles]) -> dict[str, list[float | None]]:
 def part_means(parts: pd.DataFrame, repeats: dict[str, int]) -> pd.DataFrame:
     """Return the mean energies of each configuration's parts, in the order of kinds and stages.
 
-    A stage that a run did not go through counts 0. One that is too short in one of the runs is
-    `unattributed` in all. `repeats`: how many runs each configuration has.
+    A stage that a run did not go through counts 0. Where it is too short, as in a segment that was soon
+    killed, what it used there is `unattributed`. `repeats`: how many runs each configuration has.
     """
-    short = parts.groupby(_OF_PART)["short"].transform("any")
+    short = parts["short"]
     parts = parts.assign(stage=parts["stage"].mask(short, UNATTRIBUTED), own_stage=parts["stage"])
     unknown = parts["energy_j"].isna().groupby(parts["configuration"]).any()
     recorded = parts.groupby("configuration")["repeat"].nunique()
