@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -90,3 +91,21 @@ def test_in_a_job_the_launcher_makes_a_world_of_two(slurm: MiniSlurm, folder: Pa
     assert found["slurm_job"]["outcome"] == "ok"
     assert found["mpi"]["facts"]["is_cluster_launcher"]
     assert [world["size"] for world in found["mpi"]["facts"]["worlds"]] == [2]
+
+
+def test_in_a_step_that_holds_the_node_mpiexec_makes_a_world_of_two(
+    slurm: MiniSlurm, folder: Path
+) -> None:
+    content = {**CLUSTER, "launcher": "mpiexec -n {gpus}"}
+    (folder / "profile" / "cluster.yaml").write_text(yaml.safe_dump(content))
+    step = ["srun", "--partition=cpuonly", "--nodes=1", "--ntasks=1", "bash", "-c"]
+    done = subprocess.run(
+        [*step, shlex.join(DOCTOR)],
+        cwd=folder,
+        env=environment(slurm, DOCTORS_ACCOUNT=ACCOUNT),
+        capture_output=True,
+        text=True,
+    )
+    found = checks(done.stdout)["mpi"]
+    assert found["outcome"] == "ok", found
+    assert found["facts"]["is_cluster_launcher"]

@@ -30,6 +30,7 @@ KILLED = """=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
 =   EXIT CODE: 9
 =   CLEANING UP REMAINING PROCESSES
 """
+SHARED = "/dev/shm may be full, the memory that processes share (df -h /dev/shm)"
 
 
 @pytest.mark.parametrize(
@@ -41,16 +42,46 @@ KILLED = """=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
         (None, TRACEBACK + "scalewatt: error: a: is wrong\nlast", "a: is wrong"),
         ("OSError: disk", TRACEBACK, "OSError: disk"),
         ("RuntimeError: Connection closed by peer", TRACEBACK, "ValueError: the loss is no number"),
-        ("RuntimeError: Connection closed by peer", KILLED, "a rank was killed (EXIT CODE: 9)"),
+        (
+            "RuntimeError: Connection closed by peer",
+            KILLED,
+            "a rank was ended by signal SIGKILL (EXIT CODE: 9)",
+        ),
         (
             None,
             BROKEN + "srun: error: n2: task 3: Killed\n",
-            "a rank was killed (srun: error: n2: task 3: Killed)",
+            "a rank was ended by signal SIGKILL (srun: error: n2: task 3: Killed)",
         ),
         (
             None,
             "slurmstepd: error: Detected 1 oom_kill event in StepId=3.0\n",
             "a rank was killed (slurmstepd: error: Detected 1 oom_kill event in StepId=3.0)",
+        ),
+        (
+            None,
+            f"Fatal Python error: Segmentation fault\n\nThread 0x1:\n{KILLED}",
+            "a rank was ended by signal SIGSEGV",
+        ),
+        (
+            None,
+            "srun: error: n1: task 0: Terminated\nsrun: error: n2: task 3: Bus error (core dumped)\n",
+            f"a rank was ended by signal SIGBUS: {SHARED}",
+        ),
+        (
+            None,
+            "mpirun noticed that process rank 1 with PID 0 on node n exited on signal 8 "
+            "(Floating point exception).\n",
+            "a rank was ended by signal SIGFPE",
+        ),
+        (
+            "the command of rank 1 on n1 was ended by signal SIGBUS",
+            "",
+            f"the command of rank 1 on n1 was ended by signal SIGBUS: {SHARED}",
+        ),
+        (
+            None,
+            "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.\n",
+            f"RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.: {SHARED}",
         ),
         (
             None,

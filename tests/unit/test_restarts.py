@@ -222,7 +222,11 @@ def test_a_segment_without_an_outcome_says_how_its_ranks_failed(
             record_failure(failure_path(work.path, 0), failure)
         assert segment._conclude(137) == code
         (noted,) = work.segments()
-    expected = failure.reason if failure else "a rank was killed (srun: error: n1: task 0: Killed)"
+    expected = (
+        failure.reason
+        if failure
+        else ("a rank was ended by signal SIGKILL (srun: error: n1: task 0: Killed)")
+    )
     assert (noted["outcome"], noted["code"], noted["detail"]) == (outcome, code, expected)
 
 

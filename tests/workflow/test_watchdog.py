@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -296,6 +297,47 @@ def test_when_a_rank_dies_the_others_end(watched: Watched) -> None:
     wait_for(lambda: not watched.processes(), "end of all processes")
     (journal,) = (watched.training.work / "perun").glob("*.journal")
     assert last_sample_s(journal) is not None
+
+
+def test_a_rank_that_a_signal_ends_is_named_by_the_signal(watched: Watched) -> None:
+    watched.start()
+    watched.wait_for_checkpoint()
+    ranks, _ = watched.ranks_and_samplers()
+    ranks[-1].send_signal(signal.SIGBUS)
+    output = watched.output()
+    assert watched.process.returncode == 70, output
+    assert "a rank was ended by signal SIGBUS: /dev/shm may be full" in output
+    (segment,) = read_json(watched.training.work / "segments.json")
+    assert "SIGBUS" in segment["detail"]
+
+
+def test_a_launcher_that_starts_no_rank_is_named_and_not_ended(watched: Watched) -> None:
+    watched.limits = {"begin_s": 2}
+    watched.training = Training.of(watched.training.folder / "short", watched.training.data, WAVES)
+    watched.launcher = "sh -c 'sleep 5; exec mpiexec -n {gpus} \"$@\"' sh"
+    watched.start()
+    output = watched.output()
+    assert watched.process.returncode == 0, output
+    assert output.count("no rank has begun for 2 s: `") == 1
+    assert "no rank has begun" in (watched.training.out / "train.log").read_text()
+
+
+def test_a_run_on_one_machine_begins_in_a_step_of_slurm_that_holds_all_of_it(
+    watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    srun = tmp_path / "bin" / "srun"
+    srun.parent.mkdir()
+    srun.write_text("#!/bin/sh\nexec sleep 600\n")  # as one does that waits for what is held
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{srun.parent}{os.pathsep}{os.environ['PATH']}")
+    step = {"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "0", "SLURM_NNODES": "1"}
+    places = dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST"), socket.gethostname())
+    for name, value in {**step, **places, "SLURM_TASKS_PER_NODE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    watched.training = Training.of(tmp_path / "short", watched.training.data, WAVES, epochs=1)
+    watched.start()
+    output = watched.output()
+    assert watched.process.returncode == 0, output
 
 
 def test_a_run_in_a_slurm_step_carries_slurm_s_own_energy(

@@ -32,6 +32,7 @@ from scalewatt.doctor.doctor_types import (
 )
 from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
 from scalewatt.execution.command_rank import LAUNCHERS_VARIABLES, RANKS_VARIABLES
+from scalewatt.execution.launcher_process import forking
 from scalewatt.provenance.package_lock import (
     LOCK,
     Difference,
@@ -152,7 +153,7 @@ def check_mpi(machine: Machine, programs: Subprocesses, profile: Profile) -> lis
     if own and cluster.setup:
         shell = f'{shell_setup(cluster.setup)} exec "$@"'
         command = ["bash", "-c", shell, "bash", *command]
-    answer = programs.run(command, machine.limits.command_s, without=RANKS_VARIABLES)
+    answer = programs.run(command, machine.limits.command_s, forking(1), RANKS_VARIABLES)
     return [assess_mpi(f"mpi4py {installed}", launcher, own, answer, where)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -17,9 +18,20 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TEXT = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
 _OURS = re.compile(r"^(?:\[\w+\]:? ?)?scalewatt: error: (.*)")
 _EXCEPTION = re.compile(r"^(?:\[rank\d+\]: ?)?((?:\w+\.)*\w*(?:Error|Exception|Failed)(?::.*|$))")
-_KILLED = re.compile(
-    r"(?i)oom.?kill|out of memory|killed by signal|: killed$|exit code: (?:9|137)\b"
+_SIGNALS = {signal.strsignal(one): one.name for one in signal.Signals}
+_SIGNALLED = re.compile(
+    r"(?:Fatal Python error|srun: error: \S+ tasks? [\d,-]+|exited on signal \d+):? \(?"
+    rf"({'|'.join(re.escape(text) for text in _SIGNALS if text)}|Floating-point exception)\b"
 )
+"""What Python's fault handler, srun and OpenMPI write of a process that a signal ended."""
+_ENDED = ("SIGKILL", "SIGTERM")
+"""Signals by which the other ranks are ended."""
+_BUS = re.compile(r"SIGBUS|Bus error", re.IGNORECASE)
+_SHARED_MEMORY = "/dev/shm may be full, the memory that processes share (df -h /dev/shm)"
+_KILLED = re.compile(
+    r"(?i)oom.?kill|out of memory|killed by signal|(: killed$|exit code: (?:9|137)\b)"
+)
+"""mpiexec says "EXIT CODE: 9" of whatever signal: it kills the other ranks."""
 _ABORTED = re.compile(r"^(Abort\(-?\d+\) on node [^:]*: (?!application called).*)")
 """MPI's own error; why the application aborted is in its other lines."""
 _SAID = re.compile(r"^scalewatt: (.*)")
@@ -79,11 +91,28 @@ def most_informative_line(recorded: str | None, log: str) -> str | None:
     found += [recorded] if recorded else []
     found += [*_matches(_OURS, lines), *_matches(_EXCEPTION, lines)]
     causes = [one for one in found if not (_OF_RANKS.match(one) and _CONSEQUENCE.search(one))]
-    killed = [f"a rank was killed ({line.strip('= ')})" for line in lines if _KILLED.search(line)]
+    crashed = [
+        f"a rank was ended by signal {name}"
+        for name in map(_signal_of, lines)
+        if name and name not in _ENDED
+    ]
+    killed = [
+        f"a rank was {'ended by signal SIGKILL' if match[1] else 'killed'} ({line.strip('= ')})"
+        for line in lines
+        if (match := _KILLED.search(line))
+    ]
     messages = [*_matches(_ABORTED, lines), *_matches(_SAID, lines)]
     rest = [line.strip() for line in lines if line.strip()][-1:]
-    best = next(iter([*causes, *killed, *messages, *found, *rest]), None)
+    best = next(iter([*causes, *crashed, *killed, *messages, *found, *rest]), None)
+    if best and _BUS.search(best):
+        best = f"{one_line(best)}: {_SHARED_MEMORY}"
     return one_line(best) if best else None
+
+
+def _signal_of(line: str) -> str | None:
+    """Return the signal that ended a process, if a line of the log says so."""
+    found = _SIGNALLED.search(line)
+    return _SIGNALS.get(found[1].replace("-", " ")) if found else None
 
 
 def reports_full_disk(text: str) -> bool:

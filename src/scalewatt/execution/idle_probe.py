@@ -29,6 +29,7 @@ from scalewatt.execution.launcher_process import (
     CLOSING_MARGIN_S,
     Arrival,
     RanksProcess,
+    forking,
     last_lines,
     require_launcher,
 )
@@ -136,7 +137,10 @@ class _Attempt:
 
     def run(self) -> int:
         """Start the ranks, wait for them, and report what went wrong if something did."""
-        with open(self.log, "wb") as log, RanksProcess(self.command, log, [self.lock]) as ranks:
+        with (
+            open(self.log, "wb") as log,
+            RanksProcess(self.command, log, [self.lock], forking(1)) as ranks,
+        ):
             code = ranks.wait(self._exceeded_limit)
         if is_recorded(self.work):
             return 0

@@ -8,12 +8,14 @@ ended themselves) or when a person asks twice; what it leaves behind is ended 10
 from __future__ import annotations
 
 import errno
+import math
 import shlex
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -51,6 +53,7 @@ from scalewatt.execution.launcher_process import (
     CLOSING_MARGIN_S,
     Arrival,
     RanksProcess,
+    forking,
     last_lines,
     log_text,
     require_launcher,
@@ -66,6 +69,7 @@ from scalewatt.run_files.work_directory import (
     FINISHED,
     STOPPED,
     WorkDir,
+    began_path,
     description_path,
     failure_path,
     made_with_path,
@@ -301,12 +305,15 @@ class _Segment:
         )
         self.times_asked_to_stop = 0
         self._outcome = Arrival(outcome_path(work.path, self.number))
+        self._began = Arrival(began_path(work.path, self.number))
+        self._says_none_began_s = math.inf
         self._log_start = 0
 
     def run(self) -> int:
         """Start the ranks, wait for them, record the outcome."""
         path = self.work.path / "train.log"
         self._log_start = path.stat().st_size if path.exists() else 0
+        self._says_none_began_s = time.monotonic() + self.options.limits.begin_s
         with (
             open(path, "ab") as log,
             RanksProcess(self._command(), log, self.locks, self._environment()) as ranks,
@@ -337,6 +344,7 @@ class _Segment:
     def _environment(self) -> dict[str, str]:
         threads = str(self.options.cpus_per_rank)
         return {
+            **forking(self.work.spec.nodes),
             "OMP_NUM_THREADS": threads,
             "MKL_NUM_THREADS": threads,
             # Each run compiles for itself, so that repeats are alike; its segments share the result.
@@ -358,10 +366,25 @@ class _Segment:
 
     def _must_end(self) -> bool:
         """Return True if the ranks were asked twice to end, or perun does not close."""
+        self._say_if_none_began()
         returned_s = self._outcome.seen_s()
         closing_s = self.options.limits.closing_s + CLOSING_MARGIN_S
         hangs = returned_s is not None and time.monotonic() - returned_s > closing_s
         return hangs or self.times_asked_to_stop > 1
+
+    def _say_if_none_began(self) -> None:
+        """Say once, also in the log, that the launcher has started no rank for long."""
+        if time.monotonic() < self._says_none_began_s or self._began.seen_s() is not None:
+            return
+        self._says_none_began_s = math.inf
+        text = (
+            f"scalewatt: {self.work.spec.configuration}: no rank has begun for "
+            f"{self.options.limits.begin_s:g} s: `{self.options.launcher.strip()}` waits, "
+            "perhaps for what another step of its job holds"
+        )
+        say(text)
+        with suppress(OSError), open(self.work.path / "train.log", "a", encoding="utf-8") as log:
+            log.write(text + "\n")
 
     def _conclude(self, code: int) -> int:
         outcome = outcome_path(self.work.path, self.number)

@@ -154,6 +154,15 @@ def command_path() -> str:
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
+def forking(nodes: int) -> dict[str, str]:
+    """Return the variables by which MPICH's mpiexec forks the ranks of a run on one node.
+
+    In a step of Slurm, such as an interactive one, it would ask srun, which waits for what the step holds.
+    """
+    is_asked = nodes == 1 and "SLURM_JOB_ID" in os.environ and "HYDRA_LAUNCHER" not in os.environ
+    return {"HYDRA_LAUNCHER": "fork"} if is_asked else {}
+
+
 def require_launcher(launcher: str) -> None:
     """Raise InputError if the launcher's program is not on this machine."""
     program = shlex.split(launcher)[0]

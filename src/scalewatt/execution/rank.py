@@ -6,6 +6,7 @@ Exit codes: 0 finished, 75 stopped at a checkpoint, 64 wrong input, 70 failure.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 import time
@@ -38,6 +39,7 @@ from scalewatt.run_files.work_directory import (
     FINISHED,
     STOPPED,
     Job,
+    began_path,
     failure_path,
     outcome_path,
     segment_name,
@@ -208,6 +210,9 @@ def report_loss(host: str, stop: StopRequest, reason: str) -> None:
     say(f"scalewatt: {host}: {reason}")
 
 
+_OPEN: list[Any] = []
+
+
 def main(argv: list[str]) -> NoReturn:
     """Run one rank of the segment that the order file describes."""
     started_s = time.time()
@@ -216,7 +221,12 @@ def main(argv: list[str]) -> NoReturn:
     note = None
     try:
         order = parse_json(plain_text(Path(argv[0])))
-        note = failure_path(Path(order["work"]), order["segment"])
+        work, segment = Path(order["work"]), order["segment"]
+        note = failure_path(work, segment)
+        began_path(work, segment).touch()
+        # Into the log itself: of a rank that dies, a launcher drops the last words.
+        _OPEN.append(open(work / "train.log", "ab"))  # noqa: SIM115 (open until the end)
+        faulthandler.enable(_OPEN[-1])
         _run(order, stop, started_s)
     except BaseException as error:
         fail(error, note)

@@ -46,6 +46,8 @@ class Limits:
     periods if that is longer."""
     journal_silence_s: float = 30.0
     """Without a new sample; ten sampling periods if that is longer."""
+    begin_s: float = 60.0
+    """Until the first rank begins; `launch` says so then, and ends nothing."""
     closing_s: float = 120.0
     """From the training's return to the end of the ranks; `closing_s` of the cluster file."""
 

@@ -138,6 +138,11 @@ def segment_name(segment: int) -> str:
     return f"segment-{segment:03d}"
 
 
+def began_path(work: Path, segment: int) -> Path:
+    """Return what the ranks of a segment make as they begin."""
+    return work / f"{segment_name(segment)}.began"
+
+
 def outcome_path(work: Path, segment: int) -> Path:
     """Return where rank 0 says how the training of a segment ended, before perun closes (`outcome_of`)."""
     return work / f"{segment_name(segment)}.outcome"
