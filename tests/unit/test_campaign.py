@@ -230,7 +230,7 @@ def ids_with(name: str = "resnet50-full-lbs16", **values: Any) -> list[str]:
 def test_an_id_shows_the_settings_that_depart_from_the_campaigns() -> None:
     settings = {"momentum": 0.8, "crop_scale": [0.25, 1.0], "horizontal_flip": True}
     assert ids_with(settings=settings)[0] == (
-        "resnet50-local-n001-lbs0016-full-crop_scale0.25x1.0-horizontal_fliptrue-momentum0.8"
+        "resnet50-local-n001-lbs0016-full-crop_scale0.25x1-horizontal_fliptrue-momentum0.8"
     )
 
 

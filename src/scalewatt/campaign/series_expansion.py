@@ -378,6 +378,7 @@ def _fraction_rule(entry: dict[str, Any]) -> str:
 
 
 def _id_value(value: Any) -> str:
+    value = _canonical(value, {})
     text = "x".join(map(str, value)) if isinstance(value, list) else str(value).lower()
     return "".join(c if c.isalnum() or c in "._" else "_" for c in text)
 
