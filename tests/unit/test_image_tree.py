@@ -107,6 +107,24 @@ def test_what_a_tree_lacks_is_named(
     assert not (tmp_path / "data" / "manifest.json").exists()
 
 
+def test_hidden_files_and_folders_of_a_tree_are_no_images_and_no_classes(
+    official: Official, tree: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(tree, tmp_path / "tree")
+    for split in SPLITS:
+        image = next((tmp_path / "tree" / split).rglob("*.JPEG"))
+        image.with_name(f"._{image.name}").write_bytes(b"\0\5\x16\7 of a Mac")
+        image.with_name(".DS_Store").write_bytes(b"\0")
+        image.with_name(f".{image.name}.x7Ab2c").write_bytes(b"of rsync")
+        (image.parents[1] / ".thumbnails").mkdir()
+        (image.parents[1] / ".thumbnails" / "0.JPEG").write_bytes(image.read_bytes())
+    given = prepare(official, tmp_path / "given", str(tree))
+    assert prepare(official, tmp_path / "found", str(tmp_path / "tree")) == given
+    for split in SPLITS:
+        found = ImageFolderIndex.load(tmp_path / "found", split)
+        assert found.paths == ImageFolderIndex.load(tmp_path / "given", split).paths
+
+
 def test_with_the_devkit_beside_it_a_trees_classes_are_checked_one_by_one(
     official: Official, tree: Path, tars: Path, tmp_path: Path
 ) -> None:

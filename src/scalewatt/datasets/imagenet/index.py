@@ -129,6 +129,7 @@ def build_index(folder: Path | str, split: str) -> ImageFolderIndex:
 def find_images(folder: Path | str, split: str) -> ImageFolderIndex:
     """Find all images of a split below `folder`, sorted by class and then name; nothing is written.
 
+    Hidden files and folders are neither: a Mac leaves `._name.JPEG` beside every image that it copies.
     InputError names a class without images or with an empty one, and a name that is no UTF-8.
     """
     source = Path(folder)
@@ -136,7 +137,7 @@ def find_images(folder: Path | str, split: str) -> ImageFolderIndex:
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; expected {split}/<class>/<image> below {source}")
     try:
-        classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
+        classes = sorted(entry.name for entry in _visible(root) if entry.is_dir())
         _check_names(root, classes)
         with ThreadPoolExecutor(_LISTING_THREADS) as threads:
             listed = list(threads.map(_images, [root / name for name in classes]))
@@ -152,11 +153,16 @@ def find_images(folder: Path | str, split: str) -> ImageFolderIndex:
     return ImageFolderIndex(source, paths, labels, classes, sizes)
 
 
+def _visible(folder: Path) -> list[os.DirEntry[str]]:
+    """Return the entries of a folder without hidden ones."""
+    return [entry for entry in os.scandir(folder) if not entry.name.startswith(".")]
+
+
 def _images(folder: Path) -> list[tuple[str, int]]:
     """Return name and size of every image of a class, sorted."""
     found = sorted(
         (entry.name, entry.stat().st_size)
-        for entry in os.scandir(folder)
+        for entry in _visible(folder)
         if entry.name.lower().endswith(SUFFIXES)
     )
     if not found:
