@@ -28,6 +28,8 @@ PLACE_VARIABLE = "SCALEWATT_PLACE"
 """Variables that the run's launcher gave this rank, as JSON: another launcher below it changes them."""
 _RANKS_OF_MPI = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 """Variables that the run's launcher does not hand on, so that another one has set them."""
+_OTHER_WAYS = ("jax", "tensorflow", "horovod", "mpi4py", "paddle")
+"""Modules by which ranks may train together without torch.distributed, though torch is loaded as well."""
 EVENTS_FILE, HISTORY_FILE = "script-events.jsonl", "script-history.jsonl"
 _LOOK_S = 0.5
 
@@ -129,7 +131,8 @@ def _look_at_world() -> None:
     if distributed is None:
         return
     if not (distributed.is_available() and distributed.is_initialized()):
-        _joined = bool(_joined)
+        if not any(name in sys.modules for name in _OTHER_WAYS):
+            _joined = bool(_joined)
         return
     found = distributed.get_rank(), distributed.get_world_size()
     if found != (int(rank), int(size)):

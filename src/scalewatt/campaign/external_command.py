@@ -252,6 +252,7 @@ def check_passed(campaign: Campaign) -> None:
         settings, where = points[0].settings, f"{campaign.path}: models.{series.model}"
         if points[0].dataset["format"] != COMMAND or _receives_all(settings, where):
             continue
+        changed: list[tuple[str, tuple[str, ...]]]
         changed = [(key, (key,)) for key in ("epochs", *PASS_KEYS) if key in series.changed]
         if series.fraction_rule != "1" or "samples" in series.changed:
             changed.append(("the number of samples", ("samples",)))

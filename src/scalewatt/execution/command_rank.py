@@ -223,7 +223,7 @@ class Ends:
         """Note that this rank's command has ended, other than in a failure."""
         if self.ranks.rank == 0:
             self._count(0)
-            if code != ENDED:
+            if code == ExitCode.FINISHED:
                 self._first.touch()
         else:
             self._note = self.ranks.comm.isend(self.ranks.rank, dest=0, tag=_ENDED_TAG)
@@ -261,13 +261,15 @@ class Ends:
         running = [rank for rank in range(self.ranks.size) if rank not in self._ended]
         if not self._ended or not running:
             return
+        if 0 in running:
+            self._look_at_marks(now)
         late_s = now - self._since_s
         if not self._named and late_s >= min(LATE_S, self.closing_s / 2):
             self._named = True
             last = self._ended[-1]
             say(f"scalewatt: {self._names(running)} {late_s:.0f} s after rank {last} ended")
         if late_s >= self.closing_s and self._may_end(running) and not exists(self._over):
-            say(f"scalewatt: {self._names(running)} {late_s:.0f} s after the others, and is ended")
+            say(f"scalewatt: {self._names(running)} {late_s:.0f} s after the others: ended")
             self._over.touch()
 
     def is_over(self) -> bool:
@@ -279,16 +281,16 @@ class Ends:
             self._next_look_s = now + 5 * _POLL_S
         return bool(self._ended or self.ranks.rank) and bool(exists(self._over))
 
+    def _look_at_marks(self, now: float) -> None:
+        """Count anew from what the script of rank 0 reports: it is at work."""
+        paths = [self.job.work / name for name in (EVENTS_FILE, HISTORY_FILE)]
+        sizes = tuple(path.stat().st_size for path in paths if path.exists())
+        if sizes != self._marks:
+            self._marks, self._since_s = sizes, now
+
     def _may_end(self, running: list[int]) -> bool:
         """Return True if what runs on has nothing more to do, as far as can be told."""
-        if 0 not in running:
-            return True
-        names = (EVENTS_FILE, HISTORY_FILE)
-        sizes = tuple(p.stat().st_size for n in names if (p := self.job.work / n).exists())
-        if sizes != self._marks:
-            self._marks, self._since_s = sizes, time.monotonic()
-            return False
-        return running == [0] and self.reported_all()
+        return 0 not in running or (running == [0] and self.reported_all())
 
     def _receive(self) -> None:
         while self.ranks.comm.Iprobe(tag=_ENDED_TAG):
@@ -347,25 +349,32 @@ def run_command(
         ends.add(code)
         ends.wait(signals)
     codes = ranks.comm.allgather(code)
-    if ENDED in codes and ExitCode.STOPPED not in codes:
-        _require_all_epochs(ends, codes)
-    outcome = STOPPED if ExitCode.STOPPED in codes else FINISHED
+    outcome = _outcome(ends, codes)
     if outcome == FINISHED and ranks.rank == 0:
         _write_result(job, [rank for rank, code in enumerate(codes) if code == ENDED])
     events.end()
     return outcome, False
 
 
-def _require_all_epochs(ends: Ends, codes: list[int]) -> None:
-    """Raise CommandFailed, on all ranks, if commands did not end and not all epochs were reported."""
+def _outcome(ends: Ends, codes: list[int]) -> str:
+    """Return the segment's outcome by the ranks' exit codes and, where others than rank 0 ran on, by reports.
+
+    CommandFailed, on all ranks, if commands had to be ended before all epochs were reported.
+    """
+    if codes[0] == ExitCode.STOPPED:
+        return STOPPED
+    if set(codes) == {ExitCode.FINISHED}:
+        return FINISHED
     comm = ends.ranks.comm
-    if not comm.bcast(ends.reported_all() if ends.ranks.rank == 0 else None, root=0):
-        rank = codes.index(ENDED)
-        raise CommandFailed(
-            f"the command of rank {rank} ran on after the others and was ended, and not all "
-            f"{ends.job.spec.epochs} epochs were reported; it had {ends.closing_s:g} s (closing_s of the "
-            "cluster file)"
-        )
+    if comm.bcast(ends.reported_all() if ends.ranks.rank == 0 else None, root=0):
+        return FINISHED
+    if ExitCode.STOPPED in codes:
+        return STOPPED
+    raise CommandFailed(
+        f"the command of rank {codes.index(ENDED)} ran on after the others and was ended, and not all "
+        f"{ends.job.spec.epochs} epochs were reported; it had {ends.closing_s:g} s (closing_s of the "
+        "cluster file)"
+    )
 
 
 def torchrun_variables(ranks: Ranks) -> dict[str, str]:

@@ -272,8 +272,9 @@ class _Look:
             folder is not None and (folder / "result.json").exists()
         )
         updates = spec.updates if trained else checkpoint_updates(folder)
-        if facts.get("script"):
-            updates = facts["script"].updates
+        script = facts.get("script")
+        if script is not None and (script.updates is not None or not trained):
+            updates = script.updates
         if state.state == "done" and published is not None and is_command_spec(spec):
             facts["excluded"] = facts["excluded"] or _left_out(spec, published.folder)
         segments = read_segments(folder) if folder else []
