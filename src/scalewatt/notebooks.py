@@ -100,7 +100,7 @@ def energy(
     `scalewatt energy --json` says of the whole recording, such as `energy_kwh` and `flags`.
 
     The options are those of `scalewatt energy`; `cluster`, a cluster file, has the rated powers to
-    estimate from. Raises InputError.
+    estimate from, if not those that a run was made with. Raises InputError.
     """
     _check_options(gpus_per_node, kind)
     found = accounts_of(

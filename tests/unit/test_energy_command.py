@@ -262,6 +262,23 @@ def test_a_run_folder_is_estimated_where_a_cluster_gives_the_rated_powers(
     assert f"{ends[0]:.6f} to {ends[1]:.6f} kWh" in capsys.readouterr().out
 
 
+def test_a_finished_run_is_estimated_from_the_rated_powers_that_it_was_made_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rated = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}
+    noted = {"torch_device": "cpu", "rated_powers": rated}
+    run = make_run(tmp_path, stages=[(0, "train", 0.0, 100.0)], **noted)
+    (run / "spec.json").write_text(make_spec(device="local").text)
+    node = {"CPU_BUSY": np.full(N, 50.0)}
+    write_journal(run / "perun" / "segment-000.n1.journal", "n1", node)
+    (said,) = printed(capsys, run)
+    assert (joules(said), said["origin"]) == (pytest.approx(2 * 100 * 61.05), "estimated")
+    profile = Path(__file__).parents[2] / "profiles" / "local"
+    for options in (["--cluster", profile / "cluster.yaml"], ["--profile", profile]):
+        (said,) = printed(capsys, *options, run)
+        assert joules(said) == pytest.approx(100 * 61.05)
+
+
 # --- the same as in the tables of the run -------------------------------------------------------
 
 

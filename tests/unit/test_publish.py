@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from run_files import epochs, make_spec
 
+from scalewatt.cli import main
 from scalewatt.common.files import read_json, write_json
 from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.execution import publish as publish_module
@@ -99,6 +100,32 @@ def work(tmp_path: Path) -> Iterator[WorkDir]:
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "results" / "runs" / "a" / "1"
+
+
+def test_a_training_notes_the_rated_powers_that_it_was_made_with(tmp_path: Path) -> None:
+    settings = {
+        "command": "true",
+        "shell": False,
+        "folder": str(tmp_path),
+        "patterns": [],
+        "files": {},
+    }
+    spec = make_spec(dataset={"name": "command", "format": "command"}, settings=settings)
+    path, out = tmp_path / "spec.json", tmp_path / "results/runs/a/1"
+    path.write_text(spec.text)
+    with open_workdir(tmp_path / "work", spec, None) as work:
+        work.begin_segment()
+        work.end_segment("finished")
+        (work.path / "events.jsonl").write_text(event(0, "train", 0, 0) + event(0, None, 9))
+        (work.path / "train.log").write_text("")
+        describe(work, 0)
+        result = {"metric_name": None, "parameters": None, "history": epochs([None])}
+        write_json(work.path / "result.json", result)
+    cluster = Path(__file__).parents[2] / "profiles/local/cluster.yaml"
+    options = ["--cluster", str(cluster), "--work", str(tmp_path / "work"), "--out", str(out)]
+    assert main(["train", str(path), *options]) == 0
+    rated = read_provenance(out / "provenance.json")["rated_powers"]
+    assert rated["cpu"] == {"sockets": 1, "idle_w": 50, "rated_w": 150}
 
 
 def test_every_output_is_there_and_nothing_else(work: WorkDir, out: Path) -> None:

@@ -102,7 +102,7 @@ def train(arguments: argparse.Namespace) -> int:
 
 
 def _train_noted(arguments: argparse.Namespace, spec: RunSpec, note: AttemptNote) -> int:
-    from scalewatt.campaign.cluster import cluster_of_run
+    from scalewatt.campaign.cluster import cluster_of_run, powers
     from scalewatt.campaign.external_command import is_command_spec
     from scalewatt.execution.launch import LaunchOptions, run_training
     from scalewatt.execution.watchdog import Limits
@@ -128,6 +128,7 @@ def _train_noted(arguments: argparse.Namespace, spec: RunSpec, note: AttemptNote
         initial_weights=arguments.initial_weights,
         max_updates=arguments.max_updates,
         levers=cluster.levers,
+        rated_powers=powers(device),
     )
     return run_training(arguments.spec, arguments.out, options, note)
 

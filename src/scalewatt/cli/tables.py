@@ -18,6 +18,7 @@ from scalewatt.cli.command import (
     json_of,
     output,
     print_error,
+    profile,
 )
 from scalewatt.common.errors import InputError
 from scalewatt.figures.draw_figure import FIGURES, NAMED
@@ -48,8 +49,11 @@ ONE_EACH: dict[str, Any] = {
         "--round", dest="round_id", metavar="ROUND", help="which round of a run; default: the last"
     ),
     argument(
-        "--cluster", type=Path, help="cluster file with rated powers, to estimate of run folders"
+        "--cluster",
+        type=Path,
+        help="cluster file with rated powers, to estimate from; default: those a run was made with",
     ),
+    profile("the same by its profile", default=None),
     argument("--node", help="name of the node, where a file of another tool has none"),
     argument(
         "--time-zone",
@@ -77,9 +81,12 @@ def energy(arguments: argparse.Namespace) -> int:
     from scalewatt.recordings.formats.format import Options
 
     options = Options(arguments.node, arguments.time_zone, arguments.columns, arguments.kind)
+    if arguments.profile and arguments.cluster:
+        raise InputError("energy: --profile and --cluster; allowed: one of them")
+    cluster = arguments.profile / "cluster.yaml" if arguments.profile else arguments.cluster
 
     def powers(device: str, run: str) -> dict[str, Any]:
-        return rated_powers(cluster_of_run(str(arguments.cluster), device, run)[1])
+        return rated_powers(cluster_of_run(str(cluster), device, run)[1])
 
     failed = 0
     for number, path in enumerate(arguments.paths):
@@ -90,7 +97,7 @@ def energy(arguments: argparse.Namespace) -> int:
                 arguments.round_id,
                 arguments.stages,
                 arguments.gpus_per_node,
-                powers if arguments.cluster else None,
+                powers if cluster else None,
                 options,
             )
         except InputError as error:

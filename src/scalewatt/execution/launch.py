@@ -103,6 +103,8 @@ class LaunchOptions:
     """Stop each segment after so many updates."""
     levers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """How the cluster sets clocks and power limits."""
+    rated_powers: Mapping[str, Any] = field(default_factory=dict)
+    """Powers of the device's parts in W, as the cluster file states them."""
 
 
 def run_training(
@@ -156,7 +158,7 @@ def _continue_run(
             return code
     work.close_segment()
     _note_slurm_energies(work)
-    publish(work, out)
+    publish(work, out, options.rated_powers)
     return 0
 
 

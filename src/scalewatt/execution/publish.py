@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,11 @@ def already_published(out: Path, work: WorkDir) -> bool:
     return all(found.get(name) == getattr(work, name) for name in ("spec_sha256", "dataset_sha256"))
 
 
-def publish(work: WorkDir, out: Path) -> None:
-    """Write a finished run's files to `out`. The working directory keeps them as well."""
+def publish(work: WorkDir, out: Path, rated_powers: Mapping[str, Any] | None = None) -> None:
+    """Write a finished run's files to `out`. The working directory keeps them as well.
+
+    `rated_powers` of its device in W are noted, for estimates of what was not measured.
+    """
     result = read_json(work.path / "result.json")
     command = is_command_spec(work.spec)
     marks = joined_events(work.path) if command else work.path / "events.jsonl"
@@ -50,7 +53,8 @@ def publish(work: WorkDir, out: Path) -> None:
         shutil.copyfile(work.path / "train.log", temporary)
     write_table(history_table(result["history"]), out / "history.parquet")
     write_table(pa.Table.from_pylist(events, EVENTS_SCHEMA), out / "events.parquet")
-    write_json(out / "provenance.json", _provenance(work, result))
+    provenance = _provenance(work, result) | {"rated_powers": rated_powers}
+    write_json(out / "provenance.json", provenance)
     (work.path / "checkpoint.pt").unlink(missing_ok=True)
     shutil.rmtree(work.path / COMPILED, ignore_errors=True)
 

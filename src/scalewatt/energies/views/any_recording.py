@@ -15,6 +15,7 @@ import h5py
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.rated_powers import check_rated_powers
 from scalewatt.energies.accounting.account import account, account_segment
 from scalewatt.energies.accounting.energy_schema import Accounts
 from scalewatt.energies.accounting.rows import EnergyRows
@@ -232,8 +233,13 @@ def _of_folder(
     """Account for all segments of a run folder, or of a folder with a segment's files in it."""
     path = folder / "spec.json"
     spec = read_planned_run(path) if path.exists() else PlannedRun()
-    rated = powers(spec.device, str(spec.configuration)) if powers and spec.device else {}
-    run = Run.of(folder, spec, rated)
+    run = Run.of(folder, spec, {})
+    rated = run.provenance.get("rated_powers") or {}
+    if powers and spec.device:
+        rated = powers(spec.device, str(spec.configuration))
+    else:
+        check_rated_powers(rated, f"{folder / 'provenance.json'}: rated_powers")
+    run = replace(run, powers=rated)
     if not segment_numbers(run.recordings):
         raise InputError(
             f"{folder}: holds no recording of a run; expected perun/segment-000.hdf5, "

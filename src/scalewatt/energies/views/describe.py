@@ -40,9 +40,9 @@ def describe(
     was recorded of it stands in `recorded_energy_kwh`. `runtime_s` is the longest of the hosts,
     summed over segments, `coverage` the smallest of a kind. `stages`: a file of stage events;
     `gpus_per_node`: how many GPUs each node must have recorded. Of a run folder all segments count,
-    with the run's own stages, and `powers` may give the rated powers of its spec's device, to
-    estimate from where nothing was measured. `options` say what another tool's file does not say of
-    itself; a folder of such files is one run. Raises InputError.
+    with the run's own stages. What was not measured is estimated from the rated powers that the run was
+    made with, or those that `powers` gives of its spec's device. `options` say what another tool's file
+    does not say of itself; a folder of such files is one run. Raises InputError.
     """
     return description(accounts_of(path, run_id, round_id, stages, gpus_per_node, powers, options))
 
