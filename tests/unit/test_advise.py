@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from campaign_files import DEMO, LOCAL, edited, write_yaml
+import scipy.stats
+from campaign_files import DEMO, LOCAL, PAPER, edited, write_yaml
 from operating_runs import CLOCKS, SERIES, campaign, energy_j, made, train_s
 
+from scalewatt.campaign.campaign_types import Cluster
+from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.build import write_tables
-from scalewatt.results.tables.table_schema import metadata, with_metadata
+from scalewatt.results.tables.repeat_statistics import summarise
+from scalewatt.results.tables.table_schema import SUMMARY, metadata, with_metadata
+from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.planning.advise import (
     Interval,
     Limits,
@@ -29,7 +37,9 @@ from scalewatt.scaling.planning.advise import (
     ratio_of,
     share_of,
 )
-from scalewatt.scaling.planning.advise_text import advice_text, without_energy
+from scalewatt.scaling.planning.advise_text import advice_text, settings_of, without_energy
+from scalewatt.scaling.planning.forecast import Forecaster
+from scalewatt.scaling.planning.plan_table import make_plan
 
 LINE = "resnet50-local-n001-lbs0016-full"
 
@@ -107,10 +117,53 @@ def test_settings_of_another_n_are_compared_only_where_any_may_be_taken(tmp_path
     assert all_.fastest.configuration.startswith("resnet50-local-n002")
 
 
-def test_a_ratio_without_an_interval_of_both_has_none() -> None:
-    assert ratio_of(Interval(2.0, 1.8, 2.2), Interval(1.0)) == Interval(2.0)
-    found = ratio_of(Interval(2.0, 1.8, 2.2), Interval(1.0, 0.9, 1.1))
-    assert found.low == pytest.approx(2 * (1 - 0.02**0.5))
+def one_setting(energies: list[float], **more: Any) -> Any:
+    """A setting with repeats of these energies in kWh; with `draws` a predicted one."""
+    found = summarise(energies)
+    row = {"runtime_h": found, "energy_kwh": found}
+    columns = {f"{n}_{part}": getattr(s, part) for n, s in row.items() for part in SUMMARY}
+    identity = {"configuration": f"c{next(NEW)}", "energy_origin": "measured", "device": "a100"}
+    (own,) = measured_settings([identity | columns | {"n_repeats": len(energies)}], ())
+    return replace(own, **more)
+
+
+NEW = itertools.count()
+
+
+def test_a_ratio_needs_repeats_of_both_and_is_never_below_0() -> None:
+    single = one_setting([1.0])
+    assert ratio_of(one_setting([1.8, 2.2]), single, "energy_kwh") == Interval(2.0)
+    one, other = one_setting([0.5, 3.5]), one_setting([1.0, 3.0])
+    found = ratio_of(one, other, "energy_kwh")
+    squares = [(np.std(v, ddof=1) / np.mean(v)) ** 2 / 2 for v in ([0.5, 3.5], [1.0, 3.0])]
+    freedom = sum(squares) ** 2 / sum(square**2 for square in squares)
+    half = scipy.stats.t.ppf(0.975, freedom) * sum(squares) ** 0.5
+    assert found.value == pytest.approx(1.0)
+    assert (found.low, found.high) == pytest.approx((np.exp(-half), np.exp(half)))
+
+
+def test_two_predictions_are_compared_within_the_models_draws_and_all_intervals_are_of_95() -> None:
+    campaign = load_campaign(PAPER)
+    model = PROJECT_ROOT / "reference" / "scaling_model.json"
+    forecaster = Forecaster(read_model(model))
+    plan = make_plan(campaign, Cluster(name="none", launcher="local", devices={}), forecaster)
+    found = settings_of(campaign, Path("nowhere"), plan, Path("profile"))
+    by_id = {one.configuration: one for one in found}
+    ids = [f"fourcastnet.pretrain-a100-n{n:03d}-lbs0001-full" for n in (16, 64)]
+    one, other = (by_id[id_] for id_ in ids)
+    draws = [plan.draws(id_)["energy_kwh"] for id_ in ids]
+    assert (one.energy_kwh.low, one.energy_kwh.high) == pytest.approx(
+        np.quantile(draws[0], (0.025, 0.975))
+    )
+    ratio = energy_ratio(one, other)
+    assert (ratio.low, ratio.high) == pytest.approx(
+        np.quantile(draws[0] / draws[1], (0.025, 0.975))
+    )
+    # Beside repeats a prediction's draws stand for its spread, at the same level.
+    measured = one_setting([0.99 * other.energy_kwh.value, 1.01 * other.energy_kwh.value])
+    beside = energy_ratio(one, measured)
+    low, high = one.energy_kwh.low, one.energy_kwh.high
+    assert beside.high / beside.low > high / low > 1
 
 
 def test_epochs_of_the_same_executions_have_no_interval_of_their_ratio(tmp_path: Path) -> None:

@@ -208,9 +208,8 @@ def test_the_speedups_sd_is_that_of_both_run_times() -> None:
         return 4 * t0 / t
 
     assert found["y_sd"] == pytest.approx(numeric_half(s, [3.0, 10.0], [0.2, 1.0]), rel=1e-6)
-    half = numeric_half(s, [3.0, 10.0], [0.3, 2.0])
-    assert found["y_high"] - found["y"] == pytest.approx(half, rel=1e-6)
-    assert found["y"] - found["y_low"] == pytest.approx(half, rel=1e-6)
+    assert found["y_low"] * found["y_high"] == pytest.approx(found["y"] ** 2)
+    assert 0 < found["y_low"] < found["y"]
 
 
 def test_the_first_points_speedup_is_exact() -> None:

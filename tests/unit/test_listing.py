@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
-from campaign_files import DEMO, LOCAL, PAPER, demo
+from campaign_files import DEMO, LOCAL, PAPER, demo, edited, write_yaml
 
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
@@ -75,6 +76,19 @@ def test_the_table_ends_with_the_sums() -> None:
     last = campaign_table(load_campaign(PAPER)).splitlines()[-1]
     assert "campaign 'paper', protocol paper" in last
     assert "13 series, 53 configurations, 175 runs, 1 to 256 GPUs" in last
+
+
+def test_the_listing_says_what_one_and_two_repeats_cannot_show(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = edited({("series", "fourcastnet-pretrain-gbs12", "repeats"): 2}, DEMO)
+    assert main(["campaign", str(write_yaml(tmp_path / "two.yaml", content))]) == 0
+    said = capsys.readouterr().out.splitlines()
+    (one,) = [line for line in said if line.startswith("repeats: 1 (")]
+    (two,) = [line for line in said if line.startswith("repeats: 2 (2 configurations)")]
+    assert "no error bars" in one and "1 degree of freedom" in two and "± 9 standard" in two
+    assert main(["campaign", str(DEMO)]) == 0
+    assert "repeats: 2" not in capsys.readouterr().out
 
 
 def test_the_listing_accepts_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:

@@ -383,7 +383,7 @@ def test_the_table_has_time_and_energy_of_each_point_and_its_lines_optima(tmp_pa
 def test_what_the_repeats_cannot_tell_apart_is_said_to_be_so(tmp_path: Path) -> None:
     of = campaign()
     made(tmp_path / "quiet", of, scatter=0.0005)
-    made(tmp_path / "loud", of, scatter=0.05)
+    made(tmp_path / "loud", of, scatter=0.075)
     quiet, loud = (table(tmp_path / name, of) for name in ("quiet", "loud"))
     rivals = quiet.least_energy == False  # noqa: E712
     assert quiet[rivals].told_apart.eq(True).all()
@@ -574,7 +574,7 @@ def test_the_figure_marks_what_the_table_says_and_names_what_is_tied(
         campaign(),
         figures={"operating_points": {"series": list(campaign().series), "width_mm": width_mm}},
     )
-    made(tmp_path, of, scatter=0.05)
+    made(tmp_path, of, scatter=0.075)
     rows = table(tmp_path, of)
     path = tmp_path / "tables" / "operating_points.parquet"
     files = draw_figure("operating_points", path, tmp_path / "figure")

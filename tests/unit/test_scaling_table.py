@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
+import scipy.stats
 
 from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.scaling import scaling_of
@@ -51,11 +53,30 @@ def test_speed_up_and_efficiency_are_those_of_the_smallest_n_that_has_runs() -> 
     assert [r["gpu_hours_ratio"] for r in rows] == pytest.approx([1.0, 1.25, 2.0])
 
 
-def test_uncertainty_is_propagated_from_both_ends_and_the_first_has_none() -> None:
+def welch(value: float, spreads: tuple[float, float], n: int) -> tuple[float, float]:
+    """The 95 % interval of a ratio by the logarithms of two means of n repeats."""
+    squares = [spread**2 / n for spread in spreads]
+    freedom = sum(squares) ** 2 / sum(square**2 / (n - 1) for square in squares)
+    half = scipy.stats.t.ppf(0.975, freedom) * math.sqrt(sum(squares))
+    return value * math.exp(-half), value * math.exp(half)
+
+
+def test_the_interval_of_a_ratio_is_welchs_on_logarithms_and_the_first_has_none() -> None:
     rows = scaling_rows([series(1, 4)], [row(1, 8.0, sd=0.03), row(4, 2.5, sd=0.04)])
     assert rows[0]["efficiency_sd"] is rows[0]["speedup_low"] is None
     assert rows[1]["efficiency_sd"] == pytest.approx(0.8 * 0.05)
-    assert rows[1]["speedup_high"] - rows[1]["speedup"] == pytest.approx(3.2 * 0.1)
+    for name, value in (("speedup", 3.2), ("efficiency", 0.8), ("energy_ratio", 1.0)):
+        ends = rows[1][f"{name}_low"], rows[1][f"{name}_high"]
+        assert ends == pytest.approx(welch(value, (0.03, 0.04), 3), rel=1e-9)
+
+
+def test_two_repeats_that_scatter_widely_have_no_speed_up_below_0() -> None:
+    both = [{**row(n, hours, sd=0.7), "n_repeats": 2} for n, hours in ((1, 1.0), (2, 1.6))]
+    (_, found) = scaling_rows([series(1, 2)], both)
+    assert 0 < found["speedup_low"] < found["speedup"] == pytest.approx(0.625)
+    assert (found["speedup_low"], found["speedup_high"]) == pytest.approx(
+        welch(0.625, (0.7, 0.7), 2), rel=1e-9
+    )
 
 
 def test_single_runs_have_no_interval() -> None:

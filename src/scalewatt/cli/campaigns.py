@@ -87,7 +87,8 @@ def campaign(arguments: argparse.Namespace) -> None:
         runs = [run for campaign in campaigns for run in runs_json(campaign)]
         print(json.dumps({"runs": runs}, indent=1))
     else:
-        print("\n\n".join(campaign_table(campaign) for campaign in campaigns))
+        tables = ["\n".join([campaign_table(one), *repeats_notes(one)]) for one in campaigns]
+        print("\n\n".join(tables))
 
 
 def runs_json(campaign: Campaign) -> list[dict[str, Any]]:
@@ -101,6 +102,23 @@ def runs_json(campaign: Campaign) -> list[dict[str, Any]]:
             "series": campaign.series_of(run.configuration.id),
         }
         for run in campaign.runs()
+    ]
+
+
+def repeats_notes(campaign: Campaign) -> list[str]:
+    """Return what one and two repeats cannot show, where configurations have so few."""
+    from scalewatt.results.text.number_format import count
+
+    shown = {
+        1: "no error bars, and no difference can be told from chance",
+        2: "the 95 % t interval of a mean has 1 degree of freedom and is ± 9 standard deviations; with 3 "
+        "repeats ± 2.5",
+    }
+    counts = {n: list(campaign.repeats.values()).count(n) for n in shown}
+    return [
+        f"repeats: {n} ({count(counts[n], 'configuration')}): {words}"
+        for n, words in shown.items()
+        if counts[n]
     ]
 
 

@@ -51,7 +51,7 @@ def variants(definition: Row, configurations: pd.DataFrame) -> pd.DataFrame:
 
 
 def ratios_of(own: pd.DataFrame, baselines: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return ratios of two means and their 95 % interval, by first-order propagation.
+    """Return ratios of two means and their 95 % interval (`quotients`).
 
     The interval needs repeats of both, which are independent. Null if a mean is not known, or
     where two energies are not comparable: of unequal origin or scope. A baseline divided by itself is
@@ -90,9 +90,11 @@ def markdown(built: pa.Table) -> str:
     rows = built.to_pylist()
     kinds = dict.fromkeys((row["model"], row["phase"]) for row in rows)
     parts = [_part([r for r in rows if (r["model"], r["phase"]) == kind]) for kind in kinds]
-    said = ["Means over repeats ± half of the 95 % interval."]
+    said = [
+        "Means over repeats ± half of the 95 % interval; ratios with theirs in square brackets."
+    ]
     if any(row["energy_kwh_estimate_low"] is not None for row in rows):
-        said.append("In brackets: between what the true value of an estimate lies.")
+        said.append("In round brackets: between what the true value of an estimate lies.")
     sentences = closing_sentences(built, *said)
     return "\n\n".join([*parts, " ".join(sentences)]) + "\n"
 
@@ -128,7 +130,11 @@ def _mean(row: Row, name: str, factor: float) -> str:
 
 
 def _ratio(row: Row, name: str) -> str:
-    return _with_half(row[name], row[f"{name}_high"], 1.0) + _open(row, name, 1.0)
+    if row[name] is None:
+        return "–"
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    interval = "" if low is None or high is None else f" [{low:.3g} to {high:.3g}]"
+    return f"{row[name]:.4g}{interval}{_open(row, name, 1.0)}"
 
 
 def _open(row: Row, name: str, factor: float) -> str:

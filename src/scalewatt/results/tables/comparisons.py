@@ -29,6 +29,7 @@ from scalewatt.results.tables.estimates import ORIGINS, left_open
 from scalewatt.results.tables.frames import column_of, frame_of, records, values
 from scalewatt.results.tables.published_spread import Spread, published_spread
 from scalewatt.results.tables.repeat_statistics import is_combined
+from scalewatt.results.tables.t_tests import LogMean
 from scalewatt.results.tables.table_schema import COMPARISONS
 
 Row = dict[str, Any]
@@ -192,22 +193,14 @@ def _needed(found: Equivalence, spread: Spread | None, present: int) -> int | No
 
 def equivalence(ones: Sequence[float], others: Sequence[float], margin: float) -> Equivalence:
     """Compare the means of positive values by their logarithms; single values cannot be resolved."""
-    (mean, square), (usual, other_square) = _logarithms(ones), _logarithms(others)
-    difference = mean - usual
-    if square is None or other_square is None:
-        return Equivalence(math.exp(difference), None, None, None, "unresolved")
-    error = math.sqrt(square + other_square)
-    if error == 0:
-        inside = abs(difference) < math.log1p(margin)
-        ratio = math.exp(difference)
-        return Equivalence(
-            ratio, ratio, ratio, float(not inside), _verdict(not inside, ratio, ratio)
-        )
-    freedom = error**4 / (square**2 / (len(ones) - 1) + other_square**2 / (len(others) - 1))
-    p = t_tests.below(abs(difference), math.log1p(margin), error, freedom)
-    half = t_tests.quantile(freedom) * error
-    low, high = math.exp(difference - half), math.exp(difference + half)
-    return Equivalence(math.exp(difference), low, high, p, _verdict(p, low, high))
+    top, bottom = LogMean.of_repeats(ones), LogMean.of_repeats(others)
+    if top is None or bottom is None:
+        ratio = math.exp(_mean_logarithm(ones) - _mean_logarithm(others))
+        return Equivalence(ratio, None, None, None, "unresolved")
+    found = t_tests.log_ratio(top, bottom)
+    p = t_tests.below(abs(found.value), math.log1p(margin), found.error, found.freedom)
+    low, high = found.ends
+    return Equivalence(math.exp(found.value), low, high, p, _verdict(p, low, high))
 
 
 def _verdict(p: float, low: float, high: float) -> str:
@@ -233,14 +226,8 @@ def repeats_needed(spread: float, margin: float, ratio: float = 1.0) -> int | No
     return t_tests.first_with_power(chance)
 
 
-def _logarithms(values: Sequence[float]) -> tuple[float, float | None]:
-    """Return the mean of the logarithms, and the square of its standard error."""
-    logs = [math.log(value) for value in values]
-    mean = math.fsum(logs) / len(logs)
-    if len(logs) == 1:
-        return mean, None
-    variance = math.fsum((one - mean) ** 2 for one in logs) / (len(logs) - 1)
-    return mean, variance / len(logs)
+def _mean_logarithm(values: Sequence[float]) -> float:
+    return math.fsum(math.log(value) for value in values) / len(values)
 
 
 def _spread(
@@ -252,11 +239,9 @@ def _spread(
     equal do not tell what another run would give.
     """
     for groups, source in ((own, "these runs"), (alike, "the campaign's repeats")):
-        repeated = [group for group in groups if len(group) > 1]
-        freedom = sum(len(group) - 1 for group in repeated)
-        squares = sum(
-            (len(group) - 1) * len(group) * (_logarithms(group)[1] or 0.0) for group in repeated
-        )
+        repeated = [one for one in map(LogMean.of_repeats, groups) if one is not None]
+        freedom = sum(round(one.freedom) for one in repeated)
+        squares = sum(one.freedom * (one.freedom + 1) * one.square for one in repeated)
         if squares:
             return Spread(math.sqrt(squares / freedom), freedom), source
     return published, None if published is None else "published repeats"

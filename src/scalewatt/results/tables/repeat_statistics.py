@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scalewatt.common.errors import InputError
@@ -20,6 +20,8 @@ from scalewatt.results.tables.table_schema import (
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from scalewatt.results.tables.t_tests import LogMean
 
 
 @dataclass(frozen=True)
@@ -118,35 +120,49 @@ def inverse(found: pd.DataFrame, top: pd.Series) -> pd.DataFrame:
 def quotients(
     top: pd.DataFrame, bottom: pd.DataFrame, name: str, factor: pd.Series | float = 1.0
 ) -> pd.DataFrame:
-    """Return factor · top / bottom of a quantity with sd and interval by first-order propagation.
+    """Return factor · top / bottom of a quantity, its sd to first order, its interval by `log_ratio`.
 
     `top` and `bottom` are rows of configurations with the same index; the columns of the result are
     SUMMARY. The spread needs repeats of both, which are independent; a configuration divided by
     itself has none. Null if a mean is, or the divisor is 0.
     """
     import pandas as pd
+    import pyarrow as pa
 
     from scalewatt.results.tables.derived_quantities import ratio
+    from scalewatt.results.tables.frames import column_of
 
-    mean = factor * top[f"{name}_mean"]
-    mean = ratio(mean, bottom[f"{name}_mean"])
-    spread = (top["configuration"] != bottom["configuration"]).fillna(False)
-    spread |= (top["campaign"] != bottom["campaign"]).fillna(False)
-    own, other = _relative_columns(top, name), _relative_columns(bottom, name)
-    sd, half = (
-        (mean.abs() * (one**2 + two**2) ** 0.5).where(spread)
-        for one, two in zip(own, other, strict=True)
+    mean = ratio(factor * top[f"{name}_mean"], bottom[f"{name}_mean"])
+    apart = (top["configuration"] != bottom["configuration"]).fillna(False)
+    apart |= (top["campaign"] != bottom["campaign"]).fillna(False)
+    pairs = zip(_log_means(top, name), _log_means(bottom, name), apart, strict=True)
+    ends = [_relative_ends(*pair) for pair in pairs]
+    low, high = (
+        mean * column_of((one and one[at] for one in ends), pa.float64(), mean.index)
+        for at in (0, 1)
     )
-    return pd.DataFrame({"mean": mean, "sd": sd, "low": mean - half, "high": mean + half})
+    own, other = (ratio(rows[f"{name}_sd"], rows[f"{name}_mean"]) for rows in (top, bottom))
+    sd = (mean.abs() * (own**2 + other**2) ** 0.5).where(low.notna())
+    return pd.DataFrame({"mean": mean, "sd": sd, "low": low, "high": high})
 
 
-def _relative_columns(rows: pd.DataFrame, name: str) -> tuple[pd.Series, pd.Series]:
-    """Return standard deviation and half the interval over the mean; both are null if one is."""
-    from scalewatt.results.tables.derived_quantities import ratio
+def _log_means(rows: pd.DataFrame, name: str) -> list[LogMean | None]:
+    from scalewatt.results.tables.frames import values
+    from scalewatt.results.tables.t_tests import LogMean
 
-    mean = rows[f"{name}_mean"]
-    sd, half = ratio(rows[f"{name}_sd"], mean), ratio(rows[f"{name}_high"] - mean, mean)
-    return sd.where(half.notna()), half.where(sd.notna())
+    columns = (rows[f"{name}_mean"], rows[f"{name}_sd"], rows["n_repeats"])
+    return [LogMean.of_mean(*one) for one in zip(*map(values, columns), strict=True)]
+
+
+def _relative_ends(
+    top: LogMean | None, bottom: LogMean | None, apart: bool
+) -> tuple[float, float] | None:
+    """Return the ends of a ratio's interval over the ratio; None without repeats of both."""
+    from scalewatt.results.tables.t_tests import log_ratio
+
+    if top is None or bottom is None or not apart:
+        return None
+    return log_ratio(replace(top, value=0.0), replace(bottom, value=0.0)).ends
 
 
 def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:

@@ -62,8 +62,7 @@ def smallest_of(lines: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 def speedups(lines: pd.DataFrame, smallest: pd.DataFrame) -> pd.DataFrame:
     """Return S(n) = n₀·T(n₀)/T(n) with sd and interval; n₀ is the smallest n of the line with runs.
 
-    Null if datasets differ. sd and interval follow from those of both times by first-order
-    propagation, and need repeats at both ends.
+    Null if datasets differ. sd and interval (`quotients`) need repeats at both ends.
     """
     found = quotients(smallest, lines, "runtime_h", factor=smallest["gpus"])
     return found[equal(lines["dataset_samples"], smallest["dataset_samples"])].reindex(lines.index)
@@ -73,7 +72,7 @@ def scaling_of(series: Iterable[Row], configurations: pd.DataFrame) -> pd.DataFr
     """Return one row per series and point that has runs, compared with the series' smallest such n.
 
     efficiency is speedup/n; the ratios are those of GPU hours and of energy to n₀'s. Their sd and 95 %
-    interval follow by first-order propagation, and need repeats of both.
+    interval (`quotients`) need repeats of both.
     """
     lines = lines_of(series, configurations)
     smallest = smallest_of(lines, ["place"])

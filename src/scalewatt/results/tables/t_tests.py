@@ -10,7 +10,8 @@ farther of which counts only where both are close.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -33,6 +34,60 @@ def quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
     from scipy.special import stdtrit  # scipy.stats takes a second to import
 
     return float(stdtrit(min(freedom, _MANY), (1 + confidence) / 2))
+
+
+@dataclass(frozen=True)
+class LogMean:
+    """The mean of a positive quantity as a logarithm, with the square of its standard error."""
+
+    value: float
+    square: float
+    freedom: float
+    """The degrees of freedom that tell the error."""
+
+    @classmethod
+    def of_repeats(cls, values: Sequence[float]) -> LogMean | None:
+        """Return the mean of the logarithms of repeats; None of a single one."""
+        n = len(values)
+        if n < 2:
+            return None
+        logs = [math.log(value) for value in values]
+        mean = math.fsum(logs) / n
+        return cls(mean, math.fsum((log - mean) ** 2 for log in logs) / (n - 1) / n, n - 1)
+
+    @classmethod
+    def of_mean(cls, mean: float | None, sd: float | None, n: int | None) -> LogMean | None:
+        """Return the logarithm of a mean over repeats, its error to first order; None without repeats."""
+        if mean is None or sd is None or n is None or n < 2 or mean <= 0:
+            return None
+        return cls(math.log(mean), (sd / mean) ** 2 / n, n - 1)
+
+
+@dataclass(frozen=True)
+class LogRatio:
+    """The ratio of two independent means, as a logarithm with its standard error."""
+
+    value: float
+    error: float
+    freedom: float
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Return the 95 % interval of the ratio, which is positive whatever the repeats."""
+        half = quantile(self.freedom) * self.error
+        return math.exp(self.value - half), math.exp(self.value + half)
+
+
+def log_ratio(top: LogMean, bottom: LogMean) -> LogRatio:
+    """Return the ratio of two means: the interval of every ratio in tables, figures and advice.
+
+    A t interval of the difference of logarithms: spreads may differ (Welch 1947), the degrees of freedom are
+    Satterthwaite's (1946).
+    """
+    square = top.square + bottom.square
+    parts = top.square**2 / top.freedom + bottom.square**2 / bottom.freedom
+    freedom = square**2 / parts if parts else math.inf
+    return LogRatio(top.value - bottom.value, math.sqrt(square), freedom)
 
 
 def below(value: float, bound: float, error: float, freedom: float) -> float:

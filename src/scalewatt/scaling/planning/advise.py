@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from scalewatt.campaign.operating_points import without_point
 from scalewatt.campaign.series_expansion import without_device
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import EPOCHS_COMBINED
+from scalewatt.results.tables import t_tests
 from scalewatt.results.tables.estimates import ORIGINS, energy_ratio_bounds
+from scalewatt.results.tables.t_tests import LogMean
+from scalewatt.scaling.model.cost_terms import Array
 
 MEASURED, PREDICTED = "measured", "predicted"
+_TIME, _ENERGY = "runtime_h", "energy_kwh"
 _SAME_WORK = ("model", "phase", "dataset_samples", "epochs", "protocol", "energy_scope")
 """What two settings have in common where either may be taken in place of the other, with `--any`."""
 Row = Mapping[str, Any]
@@ -22,18 +28,17 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its interval; the ends are None where that is not known."""
+    """A value with its 95 % interval; the ends are None where that is not known."""
 
     value: float
     low: float | None = None
     high: float | None = None
 
-    @property
-    def half(self) -> float | None:
-        """Return the wider half of the interval, over the value."""
-        if self.low is None or self.high is None or not self.value:
-            return None
-        return max(self.high - self.value, self.value - self.low) / self.value
+    @classmethod
+    def of_draws(cls, draws: Array) -> Interval:
+        """Return the median of a posterior's draws with its interval."""
+        low, value, high = np.quantile(draws, (t_tests.LEVEL, 0.5, 1 - t_tests.LEVEL)).tolist()
+        return cls(value, low, high)
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class Setting:
     energy_kwh: Interval
     carbon_kg: float | None
     row: Row = field(repr=False, compare=False)
+    draws: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
+    """Of time and energy of a predicted run, by the names of their columns."""
 
 
 @dataclass(frozen=True)
@@ -135,9 +142,15 @@ def measured_settings(rows: Iterable[Row], levers: Iterable[str]) -> list[Settin
 
 
 def predicted_settings(
-    rows: Iterable[Row], configurations: Mapping[str, Any], measured: Iterable[Setting]
+    rows: Iterable[Row],
+    configurations: Mapping[str, Any],
+    measured: Iterable[Setting],
+    draws_of: Callable[[str], Mapping[str, Array]],
 ) -> list[Setting]:
-    """Return those of a plan's points that were not measured; `configurations` are the campaign's by id."""
+    """Return those of a plan's points that were not measured.
+
+    `configurations` are the campaign's by id; `draws_of` returns what a run of one takes, in each draw.
+    """
     known = {one.configuration for one in measured}
     found = []
     for row in rows:
@@ -146,7 +159,11 @@ def predicted_settings(
             continue
         point = own.operating_point or {}
         whole = {**row, **point, "protocol": own.protocol}
-        found.append(_setting(whole, tuple(point), PREDICTED, ("", "_low", "_high"), None))
+        one = _setting(whole, tuple(point), PREDICTED, ("", "_low", "_high"), None)
+        draws = draws_of(row["configuration"])
+        # The plan's intervals are of 90 %, those of repeats of 95 %.
+        time_h, energy_kwh = (Interval.of_draws(draws[name]) for name in (_TIME, _ENERGY))
+        found.append(replace(one, time_h=time_h, energy_kwh=energy_kwh, draws=draws))
     return found
 
 
@@ -217,13 +234,29 @@ def _keeps(one: Setting, longest_h: float, carbon_kg: float | None) -> bool:
     return one.time_h.value <= longest_h and (carbon_kg is None or within)
 
 
-def ratio_of(top: Interval, bottom: Interval) -> Interval:
-    """Return a ratio with its interval by first-order propagation; without one where one is not known."""
-    value = top.value / bottom.value
-    if top.half is None or bottom.half is None:
+def ratio_of(top: Setting, bottom: Setting, name: str) -> Interval:
+    """Return the ratio of two times or energies, by the name of the column; without an interval where one has
+    none.
+
+    Predictions share the model's errors: theirs is the ratio within each draw.
+    """
+    if top.draws and bottom.draws:
+        return Interval.of_draws(top.draws[name] / bottom.draws[name])
+    one, other = (s.time_h if name == _TIME else s.energy_kwh for s in (top, bottom))
+    value = one.value / other.value
+    over, under = _log_mean(top, name), _log_mean(bottom, name)
+    if over is None or under is None:
         return Interval(value)
-    half = value * math.hypot(top.half, bottom.half)
-    return Interval(value, value - half, value + half)
+    return Interval(value, *t_tests.log_ratio(over, under).ends)
+
+
+def _log_mean(one: Setting, name: str) -> LogMean | None:
+    if one.draws:
+        if (one.draws[name] <= 0).any():
+            return None
+        logs = np.log(one.draws[name])
+        return LogMean(float(np.median(logs)), float(np.var(logs)), math.inf)
+    return LogMean.of_mean(one.row[f"{name}_mean"], one.row[f"{name}_sd"], one.repeats)
 
 
 def _of_repeats(one: Setting, other: Setting, ratio: Interval) -> Interval:
@@ -239,12 +272,12 @@ def _nameless(one: Setting) -> str:
 
 def time_ratio(one: Setting, other: Setting) -> Interval:
     """Return the ratio of two times."""
-    return _of_repeats(one, other, ratio_of(one.time_h, other.time_h))
+    return _of_repeats(one, other, ratio_of(one, other, _TIME))
 
 
 def energy_ratio(one: Setting, other: Setting) -> Interval:
     """Return the ratio of two energies, whose interval includes what estimates leave open."""
-    found = _of_repeats(one, other, ratio_of(one.energy_kwh, other.energy_kwh))
+    found = _of_repeats(one, other, ratio_of(one, other, _ENERGY))
     estimated = [s for s in (one, other) if s.row["energy_origin"] in ORIGINS]
     if not estimated or found.low is None or found.high is None:
         return found

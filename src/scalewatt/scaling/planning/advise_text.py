@@ -54,7 +54,7 @@ def settings_of(
     found = measured_settings(rows, LEVERS)
     if plan is not None:
         points = plan.of_level(POINT).to_dict("records")
-        found += predicted_settings(_known(points), campaign.configurations, found)
+        found += predicted_settings(_known(points), campaign.configurations, found, plan.draws)
     return found
 
 

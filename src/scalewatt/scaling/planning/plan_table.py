@@ -35,6 +35,7 @@ from scalewatt.scaling.planning.plan import (
     PREDICTED,
     QUANTITIES,
     RUN,
+    Amounts,
     PlannedRun,
     Planner,
     Row,
@@ -81,12 +82,18 @@ class Plan:
     """The assumptions and sources that it rests on."""
     steps: pd.DataFrame
     """What going from one chosen n to another buys and costs, by series: of the schema STEPS."""
+    planner: Planner
     starts: StartTimes | None = None
     """When to start for the least carbon, where that was asked."""
 
     def of_level(self, *levels: str) -> pd.DataFrame:
         """Return the rows of some levels."""
         return self.table[self.table["level"].isin(levels)]
+
+    def draws(self, configuration: str) -> Amounts:
+        """Return draws of what one run of a configuration takes; empty where it cannot be predicted."""
+        predicted = self.planner.point(configuration)
+        return {} if predicted is None else self.planner.amounts(configuration, predicted)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as `scalewatt plan --json` prints it."""
@@ -144,6 +151,7 @@ def make_plan(
         tuple(recommendations(planner, deadline_h, energy_kwh)),
         tuple(notes),
         _frame(steps(planner, *step) if step else [], marginal.STEPS),
+        planner,
         start_times(runs, *start) if start else None,
     )
 
