@@ -9,8 +9,8 @@ if [ ! -e envs/lock.txt ]; then
   exit 1
 fi
 if ! sha256sum --check --quiet >&2 <<'END'; then
-033e958d77ae5e485096a3de6ceb9ef56c8307371f5ee10991eb824312fc6265  envs/lock.txt
-3e42e512ea4e3554d7f0b8794771a871c662e04b1c541851cc125b1575b416a6  envs/analysis.in
+85395f34b24c984c1fddf30eace705fba1688777b5f4f59eacad05f7b1d34112  envs/lock.txt
+1be84b0a8f4cf5ddd40d672ae8cebd578de6c1b96879ec95093cd030977ed4e8  envs/analysis.in
 END
   echo "envs/analysis.post-deploy.sh: was made for other files; expected these sums; run envs/renew.sh" >&2
   exit 1

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -28,17 +27,14 @@ from scalewatt.common.files import write_table_with_csv
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import published_configurations
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, table
-from scalewatt.scaling import validate_again as validate_again_module
 from scalewatt.scaling.commands import calibrate_sources
-from scalewatt.scaling.model import cross_validate, posterior
-from scalewatt.scaling.model.calibrate import FOR_MEDIANS, calibrate
+from scalewatt.scaling.model.calibrate import calibrate
 from scalewatt.scaling.model.calibration_points import points_of
 from scalewatt.scaling.model.cost_terms import Load, TimeTerms, load_of_spec
-from scalewatt.scaling.model.cross_validate import HeldOut
-from scalewatt.scaling.model.kind_model import HALF_WIDTH, Point, assumed_finetuning, pretraining_of
+from scalewatt.scaling.model.kind_model import HALF_WIDTH, assumed_finetuning, pretraining_of
 from scalewatt.scaling.model.model_file import ScalingModel, read_model
 from scalewatt.scaling.model.posterior import DRAWS, SEED
-from scalewatt.scaling.model.predict import Estimate, estimate, predict
+from scalewatt.scaling.model.predict import estimate, predict
 from scalewatt.scaling.model.training_kind import Kind
 from scalewatt.scaling.planning.forecast import Forecaster
 
@@ -112,15 +108,6 @@ def test_a_run_of_a_batch_size_that_the_points_lack_has_no_forecast() -> None:
     assert one.upper_runtime_s(spec) is None
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither validation nor long chains, for tests in which no number matters."""
-    monkeypatch.setattr("scalewatt.scaling.commands.validate", lambda points: [])
-    for name, steps in (("_BURNT", 100), ("_STEPS", 4), ("_LONGEST", 0)):
-        monkeypatch.setattr(posterior, name, steps)
-
-
-@pytest.mark.usefixtures("quick")
 def test_a_kind_with_too_few_points_is_left_out_and_named(tmp_path: Path) -> None:
     def one_is_otherwise(rows: list[Row]) -> None:
         rows[5]["phase"] = "finetune"
@@ -134,7 +121,6 @@ def test_a_kind_with_too_few_points_is_left_out_and_named(tmp_path: Path) -> Non
     assert lack in " ".join(model.left_out)
 
 
-@pytest.mark.usefixtures("quick")
 def test_too_few_energies_are_none_with_the_reason(tmp_path: Path) -> None:
     """Of six run times and one energy nothing can be said of energies."""
 
@@ -258,7 +244,6 @@ def test_the_load_of_a_row_is_that_of_its_spec(tmp_path: Path) -> None:
     assert [one.load for one in points_of(folder)] == [one.load for one in with_specs]
 
 
-@pytest.mark.usefixtures("quick")
 def test_without_specs_every_prediction_names_the_assumption(tmp_path: Path) -> None:
     """A copied table of a small model would else pass for the paper's."""
     folder, out = campaign_results(tmp_path), tmp_path / "model.json"
@@ -271,7 +256,6 @@ def test_without_specs_every_prediction_names_the_assumption(tmp_path: Path) -> 
     assert assumed in " ".join(Forecaster(read_model(out)).warnings(spec))
 
 
-@pytest.mark.long
 def test_energies_by_device_kind_make_a_model_of_each(tmp_path: Path) -> None:
     def parts(rows: list[Row]) -> None:
         for row in rows:
@@ -287,7 +271,6 @@ def test_energies_by_device_kind_make_a_model_of_each(tmp_path: Path) -> None:
         assert part == pytest.approx(share * estimate(found.total_j[:, 0]).median, rel=0.1)
 
 
-@pytest.mark.usefixtures("quick")
 def test_where_one_point_lacks_a_device_kind_the_model_is_of_totals(tmp_path: Path) -> None:
     def parts(rows: list[Row]) -> None:
         for row in rows:
@@ -314,13 +297,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         del rows[4:]
 
     out = folder / "model.json"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cross_validate, "LONG", FOR_MEDIANS)  # no number matters
-        said = calibrate_sources([results(folder, four)], out)
-    return out, said
+    return out, calibrate_sources([results(folder, four)], out)
 
 
-@pytest.mark.long
 def test_a_model_is_written_with_its_points_its_validation_and_its_origin(
     written: tuple[Path, str],
 ) -> None:
@@ -335,7 +314,6 @@ def test_a_model_is_written_with_its_points_its_validation_and_its_origin(
             assert 0 <= term["low"] <= term["median"] <= term["high"] and term["unit"]
 
 
-@pytest.mark.long
 def test_the_command_prints_the_errors_beside_those_of_the_simple_rules(
     written: tuple[Path, str],
 ) -> None:
@@ -347,7 +325,6 @@ def test_the_command_prints_the_errors_beside_those_of_the_simple_rules(
     assert f"{written[0]}: written" in said
 
 
-@pytest.mark.long
 def test_a_model_that_is_read_predicts_as_the_one_that_was_written(
     written: tuple[Path, str],
 ) -> None:
@@ -358,13 +335,12 @@ def test_a_model_that_is_read_predicts_as_the_one_that_was_written(
     assert found == pytest.approx([point.runtime_s for point in one.points], rel=0.2)
 
 
-@pytest.mark.long
 def test_the_file_has_its_provenance(written: tuple[Path, str]) -> None:
     content = json.loads(written[0].read_text())
     said = content["provenance"]
     ((source, sha256),) = said["tables_sha256"].items()
     assert sha256 == hashlib.sha256(Path(source).read_bytes()).hexdigest()
-    assert set(said["versions"]) == {"python", "numpy", "scipy", "emcee"}
+    assert set(said["versions"]) == {"python", "numpy", "scipy"}
     assert said["seed"] == SEED and said["draws"] == DRAWS
     datetime.fromisoformat(said["made"])
     assert said["specs"] == 0
@@ -407,7 +383,6 @@ def _negative(kind: Row, draws: Row) -> None:
     draws["time"][0][0] = -1.0
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "damage",
     [_foo, _fewer, _knee, _no_points, _no_load, _device, _energy_term, _no_draws, _negative],
@@ -428,7 +403,7 @@ def test_a_damaged_file_is_refused_when_it_is_read(
 def test_reading_a_model_needs_no_reader_of_tables() -> None:
     """A login node parses the Snakefile with it."""
     code = "import sys, scalewatt.scaling.planning.forecast as _; "
-    code += "print(*{'pyarrow', 'scipy', 'emcee'} & {*sys.modules})"
+    code += "print(*{'pyarrow', 'scipy'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
 
@@ -511,35 +486,7 @@ def test_beyond_its_knee_input_takes_the_place_of_computing(
     assert found == pytest.approx(expected)
 
 
-# --- the validation of a file that is there -------------------------------------------------------
-
-
-def test_validating_a_file_again_leaves_its_costs_and_says_when(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So that plans do not change with the way that errors are stated."""
-    path = tmp_path / "model.json"
-    shutil.copyfile(MODEL, path)
-    asked = []
-
-    def validated(points: Sequence[Point]) -> list[HeldOut]:
-        asked.append(len(points))
-        known = Estimate(1.1, 1.0, 1.2)
-        return [HeldOut("point", "a", "a", 4, "time", 1.0, known, {"without first_batch": 1.5})]
-
-    monkeypatch.setattr(validate_again_module, "validate", validated)
-    validate_again_module.validate_again(path)
-    before, after = json.loads(MODEL.read_text()), json.loads(path.read_text())
-    assert asked == [17, 3, 6]
-    assert after["provenance"].pop("validated")["seed"] == SEED
-    before["provenance"].pop("validated", None)
-    for kind in after["kinds"]:
-        (score,) = kind.pop("validation")
-        assert score["mean_error"] == pytest.approx(0.1)
-        assert score["baseline_errors"] == {"without first_batch": 0.5}
-    for kind in before["kinds"]:
-        kind.pop("validation")
-    assert after == before
+# --- the validation of a file ----------------------------------------------------------------------
 
 
 def _error(kind: Row) -> None:

@@ -170,7 +170,6 @@ def played(campaign: Campaign, seed: int) -> list[Point]:
     return points
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (2, 3))]
 )

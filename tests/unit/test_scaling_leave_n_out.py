@@ -13,7 +13,6 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.frames import frame_of, write_frame
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
-from scalewatt.scaling import leave_n_out as leave_n_out_module
 from scalewatt.scaling.leave_n_out import LeftOut, leave_n_out, leave_n_out_text
 from scalewatt.scaling.model.calibration_points import points_of
 from scalewatt.scaling.model.scores import ENERGY, ENERGY_AT_TIME, TIME
@@ -23,12 +22,6 @@ PER_REPLICA = {8: 4, 64: 8, 512: 8}
 LBS = {8: 4, 64: 1, 512: 1}
 STEPS = {8: 4, 64: 1, 512: 1}
 """Llama 2 70B LoRA in MLPerf Training v4.0, by GPUs."""
-
-
-@pytest.fixture(autouse=True)
-def short_chains(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chains of a tenth of the length: medians differ by a few per cent."""
-    monkeypatch.setattr(leave_n_out_module, "LONG", 8)
 
 
 def row(gpus: int, hours: float, kwh: float | None, model: str = "llama", **given: Any) -> Any:
@@ -111,8 +104,6 @@ def test_a_training_with_two_numbers_of_gpus_says_what_is_missing(tmp_path: Path
     assert "n = 8, 64: 2 points of other n are needed" in leave_n_out_text([found])
 
 
-@pytest.mark.nightly
-@pytest.mark.long
 def test_the_command_writes_a_model_or_leaves_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,7 +115,7 @@ def test_the_command_writes_a_model_or_leaves_out(
 
 
 @pytest.fixture
-def measured(tmp_path: Path, short_chains: None) -> list[LeftOut]:
+def measured(tmp_path: Path) -> list[LeftOut]:
     """Llama's means in MLPerf Training v4.0, each n left out."""
     folder = os.environ.get("SCALEWATT_MLPERF")
     if folder is None:
@@ -142,8 +133,6 @@ def measured(tmp_path: Path, short_chains: None) -> list[LeftOut]:
     return leave_n_out([table(tmp_path, *(row(n, *mean) for n, mean in means.items()))])
 
 
-@pytest.mark.nightly
-@pytest.mark.long
 def test_real_trainings_on_512_gpus_lie_where_those_on_8_and_64_say(
     measured: list[LeftOut],
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from campaign_files import ROOT
 
 from scalewatt.scaling.model import cross_validate as validate_module
-from scalewatt.scaling.model import posterior, term_lists
+from scalewatt.scaling.model import term_lists
 from scalewatt.scaling.model.baselines import (
     CHOSEN,
     PER_GPUH,
@@ -53,8 +53,6 @@ from scalewatt.scaling.model.term_lists import (
 from scalewatt.scaling.model.training_kind import Kind
 
 Row = dict[str, Any]
-
-pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 
 def published(key: str, device: str, smallest: int = 1) -> list[Point]:
@@ -165,14 +163,12 @@ def test_the_model_that_ships_holds_as_many_of_its_own_points(shipped_scores: li
     assert covered[LARGEST, ENERGY_AT_TIME] == 0.5
 
 
-def test_fourcastnets_intervals_hold_but_where_three_points_are_all(
+def test_fourcastnets_intervals_hold(
     shipped_scores: list[Row],
 ) -> None:
     for one in shipped_scores:
-        if one["kind"] == "fourcastnet.pretrain on a100":
+        if one["kind"].startswith("fourcastnet"):
             assert one["covered"] >= 0.80
-        if (one["kind"], one["quantity"]) == ("fourcastnet.pretrain on h100", TIME):
-            assert one["covered"] == pytest.approx(2 / 3, abs=0.01)
 
 
 def test_times_far_from_all_points_lie_in_their_intervals(beyond: list[HeldOut]) -> None:
@@ -277,7 +273,7 @@ def test_a_regression_is_left_out_where_the_points_do_not_determine_it(
 def test_the_regression_is_as_good_as_the_model_at_a_known_time(
     shipped_scores: list[Row], resnet50: list[HeldOut]
 ) -> None:
-    """What docs/scaling.md says: no worse on 17 points, better on FourCastNet, without any draws."""
+    """What docs/scaling.md says: of points left out, without any draws."""
     score = by_quantity(resnet50)[ENERGY_AT_TIME]
     assert score.baseline_errors[REGRESSION] == pytest.approx(score.mean_error, abs=0.003)
     for one in shipped_scores:
@@ -288,7 +284,7 @@ def test_the_regression_is_as_good_as_the_model_at_a_known_time(
             assert errors[REGRESSION_NODES] == pytest.approx(one["mean_error"], abs=0.003)
             assert errors[REGRESSION] > 5 * one["mean_error"]
         if one["kind"] == "fourcastnet.pretrain on a100":
-            assert errors[REGRESSION] < one["mean_error"]
+            assert errors[REGRESSION] == pytest.approx(one["mean_error"], abs=0.003)
         if one["kind"] == "fourcastnet.pretrain on h100":
             assert not {REGRESSION, REGRESSION_NODES} & set(errors)
 
@@ -322,7 +318,7 @@ def test_what_is_left_out_has_no_part_in_the_choice_of_its_terms(
     points = published("fourcastnet.pretrain", "a100")
     small = [one for one in points if one.load.gpus <= 32]
     large = [one for one in points if one.load.gpus > 32]
-    (one, other) = times_by_list(small, large, tuple(LISTS), 8)
+    (one, other) = times_by_list(small, large, tuple(LISTS))
     assert set(one) == set(other) == set(LISTS)
     assert seen == 4 * [{4, 16, 32}]
 
@@ -529,7 +525,7 @@ def test_draws_are_widened_to_what_is_known_of_their_errors(least: float) -> Non
 
 
 def test_other_seeds_say_nearly_the_same_of_three_points() -> None:
-    """Chains are long enough: what is left is that 500 draws have few beyond the ends."""
+    """What is left is that 500 draws have few beyond the ends."""
     points = published("fourcastnet.pretrain", "h100")
     columns = EnergyTerms().columns(
         [p.load for p in points], np.array([p.runtime_s for p in points])
@@ -539,13 +535,6 @@ def test_other_seeds_say_nearly_the_same_of_three_points() -> None:
     for end, apart in (("low", 0.08), ("median", 0.02), ("high", 0.08)):
         ends = [getattr(one, end) for one in found]
         assert max(ends) / min(ends) < 1 + apart
-
-
-def test_a_chain_is_run_on_until_it_is_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths = iter([3.0, 24.9, 25.0])
-    monkeypatch.setattr(posterior, "_lengths", lambda sampler: next(lengths))
-    draw(np.array([[1.0], [2.0], [3.0]]), np.array([2.0, 4.1, 6.0]))
-    assert list(lengths) == []
 
 
 # --- far from all points --------------------------------------------------------------------------
@@ -602,7 +591,7 @@ def folds(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], set[str]]:
     found: dict[tuple[str, str], set[str]] = {}
     calibrated: list[set[str]] = []
 
-    def calibrate_on(kind: Kind, rest: list[Point], few: bool, lengths: int) -> set[str]:
+    def calibrate_on(kind: Kind, rest: list[Point], few: bool) -> set[str]:
         calibrated.append({point.configuration for point in rest})
         return calibrated[-1]
 
@@ -636,7 +625,7 @@ def test_each_point_each_series_the_upper_half_and_the_largest_n_are_left_out(
 
 def test_only_the_requested_schemes_are_validated(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(validate_module, "calibrate_kind", lambda *given, few, lengths: None)
+    monkeypatch.setattr(validate_module, "calibrate_kind", lambda *given, few: None)
     monkeypatch.setattr(
         validate_module, "held_out", lambda scheme, *others: asked.append(scheme) or []
     )

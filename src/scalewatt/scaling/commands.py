@@ -37,7 +37,7 @@ from scalewatt.scaling.planning.plan_text import plan_markdown
 from scalewatt.scaling.planning.prediction_table import prediction_table
 from scalewatt.scaling.planning.start_time import Request
 
-_PACKAGES = ("numpy", "scipy", "emcee")
+_PACKAGES = ("numpy", "scipy")
 """Packages whose versions are in a model's provenance."""
 
 
@@ -211,19 +211,6 @@ def provenance_of(sources: Sequence[Path], points: Iterable[Point]) -> dict[str,
     """Return when, with which versions and sampler settings, and from which tables and specs, as JSON."""
     specs = sorted({one.spec_sha256 for one in points if one.spec_sha256 is not None})
     return {
-        **sampler_provenance(),
-        "tables_sha256": {
-            str(source): hashlib.sha256(table_of(source).read_bytes()).hexdigest()
-            for source in sources
-        },
-        "specs": len(specs),
-        "specs_sha256": text_sha256("\n".join(specs)) if specs else None,
-    }
-
-
-def sampler_provenance() -> dict[str, Any]:
-    """Return when, with which versions and with which settings something was sampled."""
-    return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {
             "python": platform.python_version(),
@@ -231,4 +218,10 @@ def sampler_provenance() -> dict[str, Any]:
         },
         "seed": SEED,
         "draws": DRAWS,
+        "tables_sha256": {
+            str(source): hashlib.sha256(table_of(source).read_bytes()).hexdigest()
+            for source in sources
+        },
+        "specs": len(specs),
+        "specs_sha256": text_sha256("\n".join(specs)) if specs else None,
     }

@@ -13,7 +13,7 @@ from pathlib import Path
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.scaling.model.calibrate import calibrate_kind
 from scalewatt.scaling.model.calibration_points import by_kind, points_of
-from scalewatt.scaling.model.cross_validate import LONG, HeldOut, held_out
+from scalewatt.scaling.model.cross_validate import HeldOut, held_out
 from scalewatt.scaling.model.kind_model import Point
 from scalewatt.scaling.model.scores import ENERGY, ENERGY_AT_TIME, TIME
 
@@ -50,7 +50,7 @@ def _of_kind(points: Sequence[Point]) -> LeftOut:
     for n in counts:
         rest = [point for point in points if point.load.gpus != n]
         if len(rest) >= LEAST:
-            model = calibrate_kind(kind, rest, few=True, lengths=LONG)
+            model = calibrate_kind(kind, rest, few=True)
             for point in points:
                 if point.load.gpus == n:
                     found += held_out(LEFT_OUT, f"n = {n}", model, point)

@@ -72,7 +72,7 @@ function deviatesOf(seed, count) {
 
 // Samples of time in s, and of the energy in J by device kind, of one run of a configuration.
 function samplesOf(kind, load, id) {
-  const { deviations, seed, unseen, near } = DATA.rules;
+  const { deviations, seed, unseen, near, least_factor: least } = DATA.rules;
   const draws = kind.time.draws.length;
   const count = deviations * draws;
   const own = deviatesOf(seed + crc32(id), 2 * count);
@@ -86,14 +86,14 @@ function samplesOf(kind, load, id) {
   for (let place = 0; place < count; place++) {
     const draw = Math.floor(place / deviations);
     const costs = kind.time.draws[draw]; // the last number of a draw is its spread
-    const factor = Math.max(0, 1 + costs[columns.length] * own[place]);
+    const factor = Math.max(least, 1 + costs[columns.length] * own[place]);
     runtime[place] = dot(costs, columns) * factor * Math.exp(unseen * common[place] * beyond);
     const hours = runtime[place] / 3600;
     const ofEnergy = kind.energy_terms.map((name) => ENERGY_COLUMNS[name](load, hours));
     for (const [name, all] of Object.entries(kind.energy)) {
       const spread = all[draw][ofEnergy.length];
       energy[name][place] =
-        dot(all[draw], ofEnergy) * Math.max(0, 1 + spread * own[count + place]);
+        dot(all[draw], ofEnergy) * Math.max(least, 1 + spread * own[count + place]);
     }
   }
   return { runtime, energy };

@@ -23,7 +23,7 @@ from scalewatt.results.tables.derived_quantities import facility_of
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.scaling.model.cost_terms import load_of_spec
 from scalewatt.scaling.model.kind_model import DEVIATIONS, KindModel
-from scalewatt.scaling.model.posterior import Draws
+from scalewatt.scaling.model.posterior import LEAST_FACTOR, Draws
 from scalewatt.scaling.model.predict import FAR, INTERVAL, NEAR, TOTAL, UNSEEN
 from scalewatt.scaling.model.scores import stated_error
 from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
@@ -98,6 +98,7 @@ def planner_data(
             "seed": SEED,
             "unseen": UNSEEN,
             "near": NEAR,
+            "least_factor": LEAST_FACTOR,
             "far": FAR,
             "interval": INTERVAL,
             "sure": SURE,

@@ -13,14 +13,12 @@ from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.scaling.model.calibration_points import by_kind
 from scalewatt.scaling.model.cost_terms import Array, EnergyTerms, Load, TimeTerms
 from scalewatt.scaling.model.kind_model import KindModel, Point, assumed_of
-from scalewatt.scaling.model.posterior import LENGTHS, Draws, draw, left_out_error, widened
+from scalewatt.scaling.model.posterior import Draws, draw, left_out_error, widened
 from scalewatt.scaling.model.training_kind import Kind
 
 MIN_POINTS = 3
 SURE = 3
 """With fewer points beyond the number of terms, the fitted spread is too small (`_robust`)."""
-FOR_MEDIANS = 8
-"""Autocorrelation lengths of a chain of which only medians are used."""
 BASE = ("epoch", "sample", "update")
 OPTIONAL = ("startup", "first_batch", "straggler", "synchronisation")
 FIRST = tuple(name for name in OPTIONAL if name != "first_batch")
@@ -81,17 +79,12 @@ def lacking(points: Sequence[Point]) -> str | None:
     )
 
 
-def calibrate_kind(
-    kind: Kind, points: Sequence[Point], few: bool = False, lengths: int = LENGTHS
-) -> KindModel:
-    """Return the model of one kind's points.
-
-    For validation: `few`: accept fewer points with energies; `lengths`: of the chains, as LENGTHS.
-    """
-    terms, time = fit_time(points, lengths)
+def calibrate_kind(kind: Kind, points: Sequence[Point], few: bool = False) -> KindModel:
+    """Return the model of one kind's points; with `few`, for validation, also of fewer energies."""
+    terms, time = fit_time(points)
     known = [point for point in points if point.energy_j is not None]
     lack = None if few and known else lacking(known)
-    energies = {} if lack else fit_energy(known, lengths)
+    energies = {} if lack else fit_energy(known)
     return KindModel(
         kind=kind,
         points=tuple(points),
@@ -106,23 +99,23 @@ def calibrate_kind(
     )
 
 
-def fit_time(points: Sequence[Point], lengths: int = LENGTHS) -> tuple[TimeTerms, Draws]:
+def fit_time(points: Sequence[Point]) -> tuple[TimeTerms, Draws]:
     """Return the selected terms of the run time, and draws of their costs."""
     loads = [point.load for point in points]
     values = np.array([point.runtime_s for point in points])
     terms = choose_terms(loads, values)
-    return terms, _robust(terms.columns(loads), values, lengths)
+    return terms, _robust(terms.columns(loads), values)
 
 
-def fit_energy(points: Sequence[Point], lengths: int = LENGTHS) -> dict[str, Draws]:
+def fit_energy(points: Sequence[Point]) -> dict[str, Draws]:
     """Return draws of costs by device kind where every point has them, else of the total."""
     terms = EnergyTerms()
     columns = terms.columns([p.load for p in points], np.array([p.runtime_s for p in points]))
     energies = _energies(points).items()
-    return {name: _robust(columns, np.array(values), lengths) for name, values in energies}
+    return {name: _robust(columns, np.array(values)) for name, values in energies}
 
 
-def _robust(columns: Array, values: Array, lengths: int) -> Draws:
+def _robust(columns: Array, values: Array) -> Draws:
     """Return draws whose spread is at least the leave-one-out error, where the points are few.
 
     With hardly more points than terms any costs fit, and residuals are meaningless. Then the
@@ -130,7 +123,7 @@ def _robust(columns: Array, values: Array, lengths: int) -> Draws:
     times (points - 1) / points, because each fit lacks one of the points. It is a factor that all
     predictions of a draw share.
     """
-    found = draw(columns, values, lengths=lengths)
+    found = draw(columns, values)
     points, terms = columns.shape
     if points - terms >= SURE:
         return found
@@ -143,7 +136,7 @@ def _unseen_errors(columns: Array, values: Array) -> list[float]:
     errors = []
     for number, value in enumerate(values):
         others = np.arange(len(values)) != number
-        found = draw(columns[others], values[others], lengths=FOR_MEDIANS)
+        found = draw(columns[others], values[others])
         errors.append(float(np.median(found.means(columns[number : number + 1]))) / value - 1)
     return errors
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalewatt.scaling.model.baselines import baselines
-from scalewatt.scaling.model.calibrate import FOR_MEDIANS, MIN_POINTS, calibrate_kind
+from scalewatt.scaling.model.calibrate import MIN_POINTS, calibrate_kind
 from scalewatt.scaling.model.cost_terms import Array
 from scalewatt.scaling.model.kind_model import DEVIATIONS, KindModel, Point, repeated
-from scalewatt.scaling.model.posterior import LENGTHS
 from scalewatt.scaling.model.predict import Estimate, energies_at, estimate, predict
 from scalewatt.scaling.model.scores import (
     ENERGY,
@@ -27,9 +26,6 @@ from scalewatt.scaling.model.scores import (
 from scalewatt.scaling.model.term_lists import LISTS, times_by_list
 
 SERIES_POINTS = 3
-LONG = 100
-"""Autocorrelation lengths of chains where more than a point is left out: the rest may hardly separate
-terms, and shorter chains differ (25 to 46 % where GBS 256 is left out; long ones 29 to 39 %)."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +64,8 @@ def validate(
     for scheme, group, left_out in _folds(points):
         rest = [point for point in points if point not in left_out]
         if scheme in schemes and len(rest) >= MIN_POINTS - (scheme == POINT):
-            lengths, for_medians = (LENGTHS, FOR_MEDIANS) if scheme == POINT else (LONG, LONG)
-            model = calibrate_kind(points[0].kind, rest, few=True, lengths=lengths)
-            medians = times_by_list(rest, left_out, lists, for_medians)
+            model = calibrate_kind(points[0].kind, rest, few=True)
+            medians = times_by_list(rest, left_out, lists)
             for point, times in zip(left_out, medians, strict=True):
                 found += held_out(scheme, group, model, point, times)
     return found

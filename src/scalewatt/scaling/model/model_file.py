@@ -114,23 +114,7 @@ def write_model(
         "interval": list(INTERVAL),
         "kinds": [_described(one, model.scores.get(one.kind, ())) for one in model.kinds],
     }
-    _write(path, content, {str(n): _draws(one) for n, one in enumerate(model.kinds)})
-
-
-def replace_scores(
-    path: Path, scores: Mapping[Kind, Sequence[Score]], provenance: Mapping[str, Any]
-) -> None:
-    """Replace the scores in a model's file; its costs stay. `provenance`: of the validation."""
-    model = read_model(path)
-    content = parse_json(plain_text(path))
-    draws = content.pop("draws")
-    content["provenance"]["validated"] = dict(provenance)
-    for one, own in zip(content["kinds"], model.kinds, strict=True):
-        one["validation"] = [_score(score) for score in scores[own.kind]]
-    _write(path, content, draws)
-
-
-def _write(path: Path, content: Mapping[str, Any], draws: Mapping[str, Any]) -> None:
+    draws = {str(n): _draws(one) for n, one in enumerate(model.kinds)}
     text = json.dumps(content, indent=1, allow_nan=False)
     lines = ",\n".join(f'  "{n}": {json.dumps(own, allow_nan=False)}' for n, own in draws.items())
     write_text(path, f'{text[:-2]},\n "draws": {{\n{lines}\n }}\n}}\n')

@@ -2,9 +2,9 @@
 
 A value y is the sum of its terms, x · b with b ≥ 0, times 1 + e: its error is relative. The errors
 are normal with an unknown standard deviation, whose prior is worth `PRIOR_POINTS` points with the
-spread `PRIOR_SPREAD`; b has a flat prior where it is not negative. emcee (Foreman-Mackey et al. 2013,
-arXiv 1202.3665) samples it: terms that the points cannot separate stay uncertain, and what they
-determine together stays narrow.
+spread `PRIOR_SPREAD`; b has a flat prior where it is not negative. A Gibbs sampler draws from it, each
+draw by a chain of its own, so that draws are independent: terms that the points cannot separate stay
+uncertain, and what they determine together stays narrow.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 import zlib
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
@@ -27,13 +26,16 @@ MOST_SPREAD = 0.5
 """Without it the spread would be unbounded where there are as many terms as points."""
 MOST_UNSURE = 0.3
 """Relative standard deviation that `widened` gives at most: its nominal 90 % interval is ± 50 %."""
+LEAST_FACTOR = 0.1
+"""Of a deviation from a cost or a model: a normal one would make some runs take no time at all."""
 DRAWS = 500
-LENGTHS = 25
-"""A chain is continued until it has so many autocorrelation lengths of each parameter, per walker."""
-_BURNT, _STEPS, _LONGEST = 500, 80, 20000
-"""Steps: of the burn-in, for each length at first, and at most."""
+SWEEPS = 100
+"""Updates of everything in a chain, of which the last is the draw; after 50 nothing changes any more, also
+where points hardly separate terms."""
 SEED = 1
 _FACTORS_SEED = 3
+_LEAST_PRECISION, _RIDGE = 1e-9, 1e-6
+"""For directions of costs, scaled to 1, on which no value depends."""
 
 
 @dataclass(frozen=True)
@@ -71,50 +73,80 @@ def left_out_error(columns: Array, values: Array) -> float:
     return float(np.mean(errors))
 
 
-def draw(columns: Array, values: Array, seed: int = SEED, lengths: int = LENGTHS) -> Draws:
+def draw(columns: Array, values: Array, seed: int = SEED) -> Draws:
     """Draw costs for columns (points, terms) and measured values (points,).
 
-    `lengths`: of the chain, as LENGTHS; fewer are enough for medians.
     Draws for other values use another random stream, because sums of several models pair them.
     """
-    import emcee
-
-    seed += zlib.crc32(np.ascontiguousarray(values, dtype=float).tobytes()) % 2**31
+    digits = " ".join(f"{value:.9g}" for value in values)  # alike where sums are rounded otherwise
+    seed += zlib.crc32(digits.encode()) % 2**31
+    random = np.random.default_rng(seed)
     relative = columns / values[:, None]
     scale = _scale(relative)
     relative = relative / scale
-    points, terms = relative.shape
-    start = best(columns, values) * scale
-
-    def log_posterior(theta: Array) -> Array:
-        costs, log_spread = theta[:, :terms], theta[:, terms]
+    gram, sums = relative.T @ relative, relative.sum(axis=0)
+    costs = np.tile(best(columns, values) * scale, (DRAWS, 1))
+    spread = np.full(DRAWS, PRIOR_SPREAD)
+    ways = [(way, gram @ way, float(sums @ way)) for way in _ways(gram)]
+    for _ in range(SWEEPS):
+        for way, change, aim in ways:
+            # Along a way the squares are a parabola, so the density of the step is a normal one.
+            precision = max(float(way @ change), _LEAST_PRECISION)
+            middle = (aim - costs @ change) / precision
+            low, high = _room(costs, way)
+            steps = _normal_within(low, high, middle, spread / math.sqrt(precision), random)
+            costs = np.maximum(costs + np.outer(steps, way), 0.0)
         squares = ((costs @ relative.T - 1) ** 2).sum(axis=1) + PRIOR_POINTS * PRIOR_SPREAD**2
-        density = -(points + PRIOR_POINTS) * log_spread - squares / (2 * np.exp(2 * log_spread))
-        outside = (costs < 0).any(axis=1) | (log_spread > np.log(MOST_SPREAD))
-        return np.where(outside, -np.inf, density)
-
-    walkers = max(4 * (terms + 1), 32)
-    random = np.random.default_rng(seed)
-    first = np.column_stack(
-        [
-            np.abs(start + random.normal(0, PRIOR_SPREAD, (walkers, terms))),
-            np.log(PRIOR_SPREAD) + random.normal(0, 0.2, walkers),
-        ]
-    )
-    sampler = emcee.EnsembleSampler(walkers, terms + 1, log_posterior, vectorize=True)
-    state = emcee.State(first, random_state=np.random.RandomState(seed).get_state())
-    sampler.run_mcmc(state, _BURNT + lengths * _STEPS)
-    while _lengths(sampler) < lengths and sampler.iteration < _LONGEST:
-        sampler.run_mcmc(None, lengths * _STEPS)
-    chain = sampler.get_chain(discard=_BURNT, flat=True)
-    kept = chain[:: len(chain) // DRAWS][:DRAWS]
-    return Draws(kept[:, :terms] / scale, np.exp(kept[:, terms]))
+        spread = _spread(squares, len(values) + PRIOR_POINTS, random)
+    return Draws(costs / scale, spread)
 
 
-def _lengths(sampler: Any) -> float:
-    """Return how many autocorrelation lengths of its slowest parameter a chain has."""
-    slowest = sampler.get_autocorr_time(discard=_BURNT, tol=0).max()
-    return float((sampler.iteration - _BURNT) / slowest)
+def _ways(gram: Array) -> list[Array]:
+    """Return the directions in which costs are moved: each alone, and each with those before it.
+
+    In the latter these move so that the values change as little as they can (conjugate directions). Where
+    points hardly separate terms, or as GPU and node hours not at all, single costs would move by tiny
+    steps.
+    """
+    factor = np.linalg.cholesky(gram + _RIDGE * np.eye(len(gram)))
+    together = np.linalg.inv(factor)[1:]
+    together /= np.abs(together).max(axis=1, keepdims=True)
+    return [*np.eye(len(gram)), *together]
+
+
+def _room(costs: Array, way: Array) -> tuple[Array, Array]:
+    """Return how far each row of costs can go back and forth along a way until one of them is 0."""
+    up, down = way > _LEAST_PRECISION, way < -_LEAST_PRECISION
+    back = (-costs[:, up] / way[up]).max(axis=1, initial=-np.inf)
+    return back, (-costs[:, down] / way[down]).min(axis=1, initial=np.inf)
+
+
+def _normal_within(
+    low: Array, high: Array, middle: Array, deviation: Array, random: np.random.Generator
+) -> Array:
+    """Draw from normal distributions that are cut off below `low` and above `high`."""
+    from scipy.special import ndtr, ndtri
+
+    first, last = (low - middle) / deviation, (high - middle) / deviation
+    upper = first > 0  # mirrored: probabilities near 0 are exact, those near 1 are not
+    first, last = np.where(upper, -last, first), np.where(upper, -first, last)
+    below = ndtr(first)
+    part = below + (ndtr(last) - below) * random.random(len(low))
+    drawn = ndtri(np.clip(part, 1e-300, 1 - 1e-16))
+    return np.clip(middle + deviation * np.where(upper, -drawn, drawn), low, high)
+
+
+def _spread(squares: Array, weight: float, random: np.random.Generator) -> Array:
+    """Draw standard deviations, at most MOST_SPREAD, of `weight` errors with these sums of squares."""
+    from scipy.special import gammaincc, gammainccinv
+
+    half, least = weight / 2, squares / 2 / MOST_SPREAD**2
+    precisions = random.gamma(half, size=len(squares))
+    parts = random.random(len(squares))  # drawn for all, so that no rounding shifts what follows
+    outside = precisions < least
+    allowed = gammaincc(half, least[outside])
+    precisions[outside] = gammainccinv(half, parts[outside] * allowed)
+    return np.sqrt(squares / 2 / precisions)
 
 
 def widened(draws: Draws, least: float) -> Draws:
@@ -136,10 +168,10 @@ def widened(draws: Draws, least: float) -> Draws:
 
 
 def factors_around_one(count: int, deviation: float) -> Array:
-    """Return factors (count,): shuffled quantiles of a normal distribution around 1, none below 0.1."""
+    """Return factors (count,), at least LEAST_FACTOR: shuffled quantiles of a normal one around 1."""
     normal = NormalDist(1.0, deviation)
     quantiles = np.array([normal.inv_cdf((number + 0.5) / count) for number in range(count)])
-    return np.random.default_rng(_FACTORS_SEED).permutation(np.maximum(quantiles, 0.1))
+    return np.random.default_rng(_FACTORS_SEED).permutation(np.maximum(quantiles, LEAST_FACTOR))
 
 
 def _scale(relative: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 
 from scalewatt.scaling.model.cost_terms import Array, Load
 from scalewatt.scaling.model.kind_model import KindModel
-from scalewatt.scaling.model.posterior import Draws
+from scalewatt.scaling.model.posterior import LEAST_FACTOR, Draws
 
 INTERVAL = (0.05, 0.95)
 """Quantiles of the nominal 90 % intervals."""
@@ -77,7 +77,7 @@ def energies_at(
     columns = model.energy_terms.columns(loads, runtimes_s)
     factors = random.standard_normal((len(model.time.spread), len(loads)))
     return {
-        name: draws.means(columns) * _above_zero(1 + draws.spread[:, None] * factors)
+        name: draws.means(columns) * np.maximum(1 + draws.spread[:, None] * factors, LEAST_FACTOR)
         for name, draws in model.energy.items()
     }
 
@@ -108,7 +108,7 @@ def scattered(draws: Draws, columns: Array, random: np.random.Generator) -> Arra
     """Return draws of single runs around the model."""
     means = draws.means(columns)
     factors = 1 + draws.spread[:, None] * random.standard_normal(means.shape)
-    return means * _above_zero(factors)
+    return means * np.maximum(factors, LEAST_FACTOR)
 
 
 def warnings_of(model: KindModel, load: Load) -> list[str]:
@@ -129,7 +129,3 @@ def unseen_warnings(model: KindModel, load: Load) -> list[str]:
         "n or the batch differs by more than one doubling from every calibrated point: "
         "the interval of the time is wider"
     ]
-
-
-def _above_zero(factors: Array) -> Array:
-    return np.maximum(factors, 0.0)

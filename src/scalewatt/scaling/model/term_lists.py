@@ -30,11 +30,11 @@ LISTS: Mapping[str, TermList] = {
 
 
 def times_by_list(
-    points: Sequence[Point], left_out: Sequence[Point], lists: Sequence[str], lengths: int
+    points: Sequence[Point], left_out: Sequence[Point], lists: Sequence[str]
 ) -> list[dict[str, float]]:
     """Return medians of the run time of each point left out, in s, by the list chosen from.
 
-    Terms are chosen, and their costs drawn, on `points` alone. `lengths`: of the chains, as LENGTHS.
+    Terms are chosen, and their costs drawn, on `points` alone.
     """
     loads = [point.load for point in points]
     values = np.array([point.runtime_s for point in points])
@@ -42,7 +42,7 @@ def times_by_list(
     medians: dict[TimeTerms, Array] = {}
     chosen = {name: choose_terms(loads, values, LISTS[name]) for name in lists}
     for terms in dict.fromkeys(chosen.values()):
-        costs = draw(terms.columns(loads), values, lengths=lengths)
+        costs = draw(terms.columns(loads), values)
         medians[terms] = np.median(costs.means(terms.columns(wanted)), axis=0)
     return [
         {name: float(medians[terms][number]) for name, terms in chosen.items()}

@@ -1,0 +1,214 @@
+"""Draws of the scaling model's costs: independent, of the very posterior, and the same on every machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from campaign_files import ROOT
+from scipy import stats
+
+from scalewatt.scaling.model.calibrate import calibrate_kind, fit_time
+from scalewatt.scaling.model.calibration_points import by_kind, points_of
+from scalewatt.scaling.model.cost_terms import Array, EnergyTerms
+from scalewatt.scaling.model.kind_model import KindModel, Point, repeated
+from scalewatt.scaling.model.model_file import read_model
+from scalewatt.scaling.model.posterior import PRIOR_POINTS, PRIOR_SPREAD, Draws, draw
+from scalewatt.scaling.model.predict import predict
+
+MODEL = ROOT / "reference" / "scaling_model.json"
+
+
+@pytest.fixture(scope="module")
+def shipped() -> tuple[KindModel, ...]:
+    return read_model(MODEL).kinds
+
+
+def published(key: str, device: str) -> list[Point]:
+    kinds = by_kind(points_of(Path(ROOT / "reference")))
+    return next(own for kind, own in kinds.items() if (kind.key, kind.device) == (key, device))
+
+
+def at_points(model: KindModel) -> list[Array]:
+    """What each draw says of times and energies at the model's own points, (draws, points)."""
+    loads = [point.load for point in model.points]
+    times = np.array([point.runtime_s for point in model.points])
+    columns = model.energy_terms.columns(loads, times)
+    return [
+        model.time.means(model.time_terms.columns(loads)),
+        *(draws.means(columns) for draws in model.energy.values()),
+    ]
+
+
+def effective_size(values: Array) -> float:
+    """How many independent draws a series is worth (Geyer's initial positive sequence)."""
+    off = values - values.mean()
+    at = np.correlate(off, off, "full")[len(off) - 1 :] / (off @ off)
+    pairs = at[: len(at) // 2 * 2].reshape(-1, 2).sum(axis=1)
+    kept = pairs[: np.argmax(pairs < 0)] if (pairs < 0).any() else pairs
+    return len(values) / max(2 * kept.sum() - 1, 1e-9)
+
+
+def test_five_hundred_draws_of_the_shipped_model_are_worth_five_hundred(
+    shipped: tuple[KindModel, ...],
+) -> None:
+    sizes = [effective_size(one) for model in shipped for own in at_points(model) for one in own.T]
+    assert len(sizes) == 2 * (17 + 6 + 3)
+    assert min(sizes) > 300 and np.mean(sizes) > 450
+
+
+def test_neighbouring_draws_are_neither_alike_nor_correlated(
+    shipped: tuple[KindModel, ...],
+) -> None:
+    for model in shipped:
+        for own in at_points(model):
+            for one in own.T:
+                assert abs(np.corrcoef(one[1:], one[:-1])[0, 1]) < 0.2
+            assert len(np.unique(own, axis=0)) == len(own)
+
+
+# --- the posterior --------------------------------------------------------------------------------
+#
+# With the spread integrated out, that of costs of any sign is a multivariate t distribution around the
+# least squares. Those of its draws that have no negative cost are exact draws of ours, made otherwise.
+
+
+def exact(columns: Array, values: Array, count: int, seed: int = 5) -> Array:
+    """Costs (count, terms) by rejection."""
+    relative = columns / values[:, None]
+    scale = relative.max(axis=0)
+    relative = relative / scale
+    points, terms = relative.shape
+    gram = relative.T @ relative
+    middle = np.linalg.solve(gram, relative.sum(axis=0))
+    squares = ((relative @ middle - 1) ** 2).sum() + PRIOR_POINTS * PRIOR_SPREAD**2
+    freedom = points + PRIOR_POINTS - terms
+    each = stats.multivariate_t(middle, squares / freedom * np.linalg.inv(gram), freedom, seed=seed)
+    drawn = np.vstack([each.rvs(500_000) for _ in range(4)])
+    kept = drawn[(drawn >= 0).all(axis=1)][:count]
+    assert len(kept) == count
+    return kept / scale
+
+
+def agree(found: Array, reference: Array) -> None:
+    """Quantiles of 500 draws (draws, points) are those of exact ones, up to what 500 draws leave open."""
+    for one, other in zip(found.T, reference.T, strict=True):
+        assert stats.ks_2samp(one, other).pvalue > 0.005
+        low, median, high = np.quantile(other, [0.05, 0.5, 0.95])
+        own = np.quantile(one, [0.05, 0.5, 0.95])
+        assert abs(own[1] - median) < 0.06 * (high - low)
+        assert own[2] - own[0] == pytest.approx(high - low, rel=0.15)
+
+
+def time_of(points: list[Point]) -> tuple[Array, Array, Draws]:
+    terms, draws = fit_time(points)
+    values = np.array([point.runtime_s for point in points])
+    return terms.columns([point.load for point in points]), values, draws
+
+
+def energy_of(points: list[Point]) -> tuple[Array, Array, Draws]:
+    times = np.array([point.runtime_s for point in points])
+    columns = EnergyTerms().columns([point.load for point in points], times)
+    values = np.array([point.energy_j for point in points], float)
+    return columns, values, draw(columns, values)
+
+
+@pytest.mark.parametrize("quantity", [time_of, energy_of])
+def test_draws_for_resnet50_are_of_the_exact_posterior(quantity: object) -> None:
+    columns, values, draws = quantity(published("resnet50", "a100"))  # type: ignore[operator]
+    found, reference = draws.means(columns), exact(columns, values, 2000) @ columns.T
+    agree(found, reference)
+    medians = np.median(found, axis=0) / np.median(reference, axis=0)
+    assert medians == pytest.approx(1, abs=0.0025)
+
+
+def test_terms_that_points_do_not_separate_are_drawn_as_exactly() -> None:
+    """Where GBS 256 is left out, the other points have nearly one number of updates: epochs are samples.
+
+    A sum of both costs has as many ways to be divided as it is large, each as probable.
+    """
+    points = published("resnet50", "a100")
+    gone = [p for p in points if p.load.local_batch_size * p.load.gpus == 256]
+    assert len(gone) == 6
+    columns, values, draws = time_of([p for p in points if p not in gone])
+    per_sample = columns[0, 1] / columns[0, 0]
+    assert columns[:, 1] == pytest.approx(per_sample * columns[:, 0], rel=1e-3)
+    merged = exact(columns[:, [0, 2, 3, 4]], values, 4000)
+    random = np.random.default_rng(1)
+    merged = merged[random.random(4000) < merged[:, 0] / merged[:, 0].max()]
+    part = random.random(len(merged))
+    divided = np.column_stack([merged[:, 0] * part, merged[:, 0] * (1 - part) / per_sample])
+    agree(draws.terms, np.column_stack([divided, merged[:, 1:]]))
+
+
+def test_a_single_cost_has_students_distribution() -> None:
+    values = np.array([1.0, 1.02, 0.97, 1.01])
+    columns = np.ones((4, 1))
+    draws = draw(columns, values)
+    relative = 1 / values
+    mean = relative.sum() / (relative @ relative)
+    squares = ((relative * mean - 1) ** 2).sum() + PRIOR_POINTS * PRIOR_SPREAD**2
+    freedom = 4 + PRIOR_POINTS - 1
+    scale = np.sqrt(squares / freedom / (relative @ relative))
+    assert stats.kstest((draws.terms[:, 0] - mean) / scale, stats.t(freedom).cdf).pvalue > 0.01
+
+
+def test_terms_that_no_point_separates_share_their_sum_in_every_way() -> None:
+    """As node hours and GPU hours do on whole nodes: any part from none to all is as probable."""
+    hours = np.array([1.0, 2.0, 4.0, 8.0])
+    draws = draw(np.column_stack([hours, 4 * hours]), 5 * hours)
+    sums = draws.terms @ [1.0, 4.0]
+    assert np.median(sums) == pytest.approx(5, rel=0.01)
+    assert stats.kstest(draws.terms[:, 0] / sums, "uniform").pvalue > 0.01
+
+
+def test_no_run_of_any_draw_takes_no_time(shipped: tuple[KindModel, ...]) -> None:
+    """Else a plan divides by it."""
+    for model in shipped:
+        found = predict(repeated(model, 20), [point.load for point in model.points])
+        assert found.total_j is not None
+        assert found.runtime_s.min() > 0 and found.total_j.min() > 0
+
+
+# --- the same everywhere --------------------------------------------------------------------------
+
+
+def test_the_shipped_draws_are_made_again_from_the_published_points(
+    shipped: tuple[KindModel, ...],
+) -> None:
+    """To the digits of the file: a plan follows from the points alone."""
+    for kept in shipped:
+        again = calibrate_kind(kept.kind, published(kept.kind.key, kept.kind.device))
+        assert again.time_terms == kept.time_terms
+        assert again.time.terms == pytest.approx(kept.time.terms, rel=1e-4, abs=1e-9)
+        assert again.time.spread == pytest.approx(kept.time.spread, rel=1e-4)
+        for name, draws in kept.energy.items():
+            assert again.energy[name].terms == pytest.approx(draws.terms, rel=1e-4, abs=1e-9)
+
+
+DRAWN = """
+import numpy as np
+from scalewatt.scaling.model.posterior import draw
+n = np.tile([1.0, 2.0, 4.0, 8.0], 3)
+columns = np.column_stack([n, 1 / n, np.repeat([16.0, 32.0, 64.0], 4) / n, np.log2(2 * n), 4 * n])
+values = columns @ [0.1, 30.0, 0.2, 1.0, 0.02] * (1 + 0.02 * np.sin(np.arange(12)))
+draws = draw(columns, values)
+print(*np.column_stack([draws.terms, draws.spread]).ravel().tolist())
+"""
+
+
+def test_other_processors_draw_the_same() -> None:
+    """Each has its kernels of linear algebra, whose roundings differ."""
+    found = []
+    for kernels in ("Prescott", "Haswell"):
+        environment = {**os.environ, "OPENBLAS_CORETYPE": kernels, "OPENBLAS_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", DRAWN], env=environment, capture_output=True, check=True
+        )
+        found.append(np.array(done.stdout.split(), float))
+    assert len(found[0]) == 500 * 6
+    assert found[0] == pytest.approx(found[1], rel=1e-6, abs=1e-9)
