@@ -152,6 +152,18 @@ def test_files_that_reveal_the_machine_are_refused_by_name(project: Project, tol
     assert project.export(allow_private=True).exists()
 
 
+def test_a_key_is_exported_by_no_option(project: Project) -> None:
+    path = project.results / "runs" / FOUR / "1" / "provenance.json"
+    said = json.loads(path.read_text())
+    key = "hf_" + "a" * 34
+    path.write_text(json.dumps({**said, "note": key}))
+    with pytest.raises(
+        InputError, match=r"whoever has it could use it: .*provenance\.json: line"
+    ) as told:
+        project.export(allow_private=True)
+    assert key not in str(told.value) and not list(project.path.glob("*.zip"))
+
+
 def test_folders_of_the_system_are_not_private(project: Project) -> None:
     path = project.results / "runs" / FOUR / "1" / "provenance.json"
     said = json.loads(path.read_text())

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from energy_files import gpu
 from holder_records import on_this_machine
 from hypothesis import given
 from hypothesis import strategies as st
-from status_files import CAMPAIGN, CLUSTER, ONE, TWO, Made, queue, submitted
+from status_files import CAMPAIGN, CLUSTER, ONE, TWO, Made, queue, record, submitted
 
 from scalewatt.campaign.exclusions import (
     EXCLUDE,
@@ -490,6 +491,7 @@ def test_without_its_energy_table_what_was_set_aside_is_counted_from_its_journal
     place: Made, command: Command
 ) -> None:
     (place.results / "energy" / TWO / "1.parquet").unlink()
+    record(place.results / "runs" / TWO / "1", {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9)})
     assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
     assert not any("superseded measurement 1" in name for name in unknown(place))
     (place.results / "superseded" / TWO / "1" / "1" / "run" / "spec.json").unlink()

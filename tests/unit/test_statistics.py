@@ -233,6 +233,12 @@ def test_configurations_are_grouped_in_their_order(tmp_path: Path) -> None:
     assert [(r["configuration"], r["n_repeats"]) for r in found] == [(NAME, 2), ("another", 1)]
 
 
+def test_an_excluded_run_is_in_no_mean(tmp_path: Path) -> None:
+    one, other = runs(tmp_path, cpu(3.6e6), cpu(7.2e6))
+    (row,) = configuration_rows([one, {**other, "excluded": "a test"}])
+    assert (row["n_repeats"], row["energy_kwh_mean"]) == (1, pytest.approx(1))
+
+
 def test_no_runs_make_no_configurations() -> None:
     assert configuration_rows([]) == []
 
