@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from energy_tables import write_tables
 from injected_faults import Fault, simulate_with_faults
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
@@ -16,7 +17,6 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.energies.accounting.account import write_energy
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.scaling.model.model_file import read_model
@@ -92,7 +92,7 @@ class Simulated:
         """Its row of runs.parquet, accounted for as a training's."""
         path = self.folder / "spec.json"
         rated = powers((on or cluster()).devices[read_spec(path).device])
-        write_energy(self.folder, path, rated, self.files.traces, self.files.energy)
+        write_tables(self.folder, rated, self.files.traces, self.files.energy)
         return run_row(self.files, "paper-simulated", Facility())
 
 

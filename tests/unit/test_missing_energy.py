@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from energy_files import T0
+from energy_files import T0, make_run, write_journal
+from run_files import make_spec
 
 import scalewatt
 from scalewatt.cli import main
@@ -159,3 +160,31 @@ def test_the_command_shows_the_energies_of_the_other_nodes_where_one_is_not_know
     said = json.loads(capsys.readouterr().out)
     energies = {one["node"]: one["energy_j"] for one in said["devices"]}
     assert energies == {"n1": pytest.approx(59 * 100.5, rel=0.01), "n2": None}
+
+
+def test_what_a_run_did_outside_of_its_recording_is_in_the_interval(tmp_path: Path) -> None:
+    stages = [(0, "startup", 0.0, 20.0), (0, "train", 20.0, 200.0)]
+    run = make_run(tmp_path, stages=stages, gpus={"n1": [0]})
+    (run / "spec.json").write_text(make_spec(ranks_per_node=1).text)
+    power = swinging(196)  # until 195 s
+    sensors = {"CUDA:0_POWER": 1000 * power}
+    write_journal(run / "perun" / "segment-000.n1.journal", "n1", sensors)
+    found = scalewatt.energy(run)
+    gpus = found[found.device_kind == "gpu"].set_index("stage")
+    width_j = gpus.energy_high_j - gpus.energy_j
+    assert width_j.to_dict() == {
+        **{"startup": 0.0, "train": 0.0, "unattributed": pytest.approx(5 * power.max(), rel=1e-3)}
+    }
+    low, energy, high = said_of(
+        found, "gpu_energy_low_kwh", "gpu_energy_kwh", "gpu_energy_high_kwh"
+    )
+    assert low == energy < float(np.trapezoid(swinging(201))) / 3.6e6 < high
+
+
+def test_what_a_gpu_without_a_sensor_can_have_used_is_in_the_interval(tmp_path: Path) -> None:
+    path, columns = write_powers(tmp_path, {("n1", i): swinging(101) for i in range(31)})
+    found = scalewatt.energy(path, columns=columns, gpus_per_node=32)
+    low, energy, high = said_of(found, *INTERVAL)
+    each_kwh = float(np.trapezoid(swinging(101))) / 3.6e6
+    assert low == energy == pytest.approx(31 * each_kwh)
+    assert 32 * each_kwh < high

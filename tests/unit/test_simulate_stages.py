@@ -14,14 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from energy_tables import EnergyTables
 from simulated_runs import MODEL, Simulated, cluster, simulate, spec_of
 
 from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energies.accounting.account import account
-from scalewatt.energies.accounting.run_inputs import Run
-from scalewatt.energies.accounting.totals import EnergyTotals, flags_of_run
-from scalewatt.energies.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation.simulated_run import Simulation, simulation
@@ -37,6 +34,8 @@ OF_A_STAGE, OF_A_LONG_STAGE, LONG = 0.05, 0.01, 50
 """How near an energy by stage is at 1 s where it is stated, and where pieces last so many periods. What comes
 once in a run may be further off: by half a period's worth of the difference in power at its one end."""
 
+LEAST_PERIODS = 5
+"""A stage in shorter pieces is not stated (docs/energy.md)."""
 OF_A_RUN = 0.03
 """How near the energy of GPUs is, whose samples are not scaled: at up to 1 s with epochs of 15 s, at up to
 10 s with epochs of minutes."""
@@ -47,19 +46,15 @@ class Found:
     """A simulated run with what the accounting says of it."""
 
     run: Simulated
-    totals: EnergyTotals
-    flags: list[dict[str, Any]]
+    totals: EnergyTables
 
     def stages_j(self, kind: str) -> dict[str, float]:
         """Energies by stage, also of those that are too short."""
-        found: dict[str, float] = {}
-        for row in self.totals.of_kind(kind):
-            found[row["stage"]] = found.get(row["stage"], 0.0) + row["energy_j"]
-        return found
+        return self.totals.stages_j(kind)
 
     def short(self, kind: str) -> set[str]:
         """The stages whose energies are not stated."""
-        return {r["stage"] for r in self.totals.of_kind(kind) if r["short"]}
+        return self.totals.short(kind)
 
 
 @contextmanager
@@ -71,8 +66,7 @@ def accounted(
     chosen = spec_of(name, **({"epochs": RUNS[name]} | spec))
     run = simulate(folder, chosen, on, is_scaled=is_scaled)
     rated = powers(on.devices[chosen.device])
-    tables = account(Run.of(run.folder, chosen, rated))
-    yield Found(run, EnergyTotals(tables.energy, False), flags_of_run(tables.flags))
+    yield Found(run, EnergyTables.of(run.folder, rated))
 
 
 def pieces_s(run: Simulated) -> dict[str, float]:
@@ -138,8 +132,7 @@ def test_at_ten_seconds_nothing_is_stated_of_epochs_of_fifteen(tmp_path: Path) -
         for kind in ("gpu", "cpu"):
             assert found.short(kind) == set(found.run.true_stage_j(kind))
             assert found.totals.joules(kind) == pytest.approx(found.run.true_j(kind), rel=EXACT)
-        codes = {one["code"] for one in found.flags}
-        assert codes == set()
+        assert found.totals.codes == set()
     with accounted(tmp_path / "long", WHOLE, 10.0) as found:
         assert not {"train", "evaluate_train"} & found.short("gpu")
 

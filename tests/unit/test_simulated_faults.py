@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from energy_tables import EnergyTables
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from injected_faults import CounterWrap, Fault, NodeLoss, SensorLoss, TimeLimit
@@ -22,15 +23,14 @@ from simulated_runs import Simulated, cluster, simulate, spec_of
 from scalewatt.campaign.cluster import powers
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
-from scalewatt.energies.accounting.account import account
-from scalewatt.energies.accounting.node_energy import MAX_UNCOVERED
-from scalewatt.energies.accounting.run_inputs import Run
-from scalewatt.energies.accounting.totals import EnergyTotals, flags_of_run
-from scalewatt.energies.integration.sample_checks import BRIDGE_S, GAP_PERIODS
-from scalewatt.recordings.series import PLAUSIBLE_W
 from scalewatt.scaling.simulation.assumptions import counter_range_uj
 
 EXACT = 2e-6
+MAX_UNCOVERED = 0.05
+"""The part of the device seconds of a kind that may be uncovered (docs/energy.md)."""
+BRIDGED_S, BRIDGED_PERIODS = 30.0, 3.0
+PLAUSIBLE_W = {"cpu": 2000.0, "ram": 1000.0}
+"""No device draws more (docs/simulate.md)."""
 ON_TWO_NODES = "resnet50-a100-n008-lbs0256-s0040036"
 ON_ONE_GPU = "resnet50-a100-n001-lbs0256-s0005004"
 ON_H100 = "fourcastnet.pretrain-h100-n016-lbs0001-full"
@@ -47,13 +47,16 @@ class Found:
     """A simulated run with what the accounting says of it."""
 
     run: Simulated
-    totals: EnergyTotals
-    flags: list[dict[str, Any]]
+    totals: EnergyTables
     device: str
 
     @property
+    def flags(self) -> list[dict[str, Any]]:
+        return self.totals.flags
+
+    @property
     def codes(self) -> set[str]:
-        return {one["code"] for one in self.flags}
+        return self.totals.codes
 
     def is_exact(self, kind: str) -> bool:
         """Whether a kind's energy is the true one."""
@@ -67,9 +70,7 @@ def accounted(spec: RunSpec, faults: Sequence[Fault], period_s: float = 2.0) -> 
     with tempfile.TemporaryDirectory() as folder:
         run = simulate(Path(folder), spec, on, faults)
         rated = powers(on.devices[spec.device])
-        tables = account(Run.of(run.folder, spec, rated))
-        totals = EnergyTotals(tables.energy, with_staging=False)
-        yield Found(run, totals, flags_of_run(tables.flags), spec.device)
+        yield Found(run, EnergyTables.of(run.folder, rated), spec.device)
 
 
 def counted_j(found: Found, kind: str) -> float:
@@ -121,14 +122,18 @@ def assert_short_by_what_is_uncovered(found: Found, kind: str) -> None:
     if stated is None:
         assert found.totals.total_j is None
         return
-    uncovered = 1 - coverage_of(found, kind)
+    uncovered = 1 - found.totals.coverage_of(kind)
     assert uncovered <= MAX_UNCOVERED
     device_s = found.totals.device_seconds(kind)
     assert true - stated <= most_w(found, kind) * uncovered * device_s + EXACT * true
+    assert_in_interval(found, kind)
 
 
-def coverage_of(found: Found, kind: str) -> float:
-    return min(row["coverage"] for row in found.totals.of_kind(kind))
+def assert_in_interval(found: Found, kind: str) -> None:
+    """The truth lies in the interval of what is stated."""
+    (low, high), true = found.totals.bounds_j(kind), found.run.true_j(kind)
+    assert low == found.totals.joules(kind)
+    assert low <= true * (1 + EXACT) and true * (1 - EXACT) <= high
 
 
 def assert_discards_are_true(found: Found, period_s: float) -> None:
@@ -315,7 +320,7 @@ def test_a_lost_sensor_never_makes_a_wrong_number(
             # Up to three periods are bridged in silence, or at an end said by the coverage alone.
             assert lost_s <= 5.2 * period_s
         uncovered_s = (1 - found.totals.coverage) * devices * runtime_s
-        bridged_s = max(BRIDGE_S, GAP_PERIODS * period_s)
+        bridged_s = max(BRIDGED_S, BRIDGED_PERIODS * period_s)
         if kind == "gpu" and lost_s - 2.1 * period_s > bridged_s + 2.1 * period_s:
             assert uncovered_s >= lost_s - 4.2 * period_s
 
@@ -355,6 +360,7 @@ def test_a_gpu_lost_for_a_short_part_of_a_long_run_is_stated_with_its_coverage()
     with accounted(spec, [SensorLoss("gpu", 2, 1, at=0.9, reads="nothing")], 1.0) as found:
         stated, true = found.totals.joules("gpu"), found.run.true_j("gpu")
         assert 0.98 * true < stated < 0.995 * true
+        assert_in_interval(found, "gpu")
         assert found.totals.coverage == pytest.approx(1 - 0.1 / 8, abs=2e-3)
         assert found.codes == {"sensor_short"}
 
@@ -426,7 +432,7 @@ def assert_never_wrong(data: st.DataObject, spec: RunSpec, period_s: float) -> N
                 if stated is None:
                     assert_null_is_needed(found, spec, kind, faults, period_s)
                     continue
-                ambiguous = (1 - coverage_of(found, kind)) * found.totals.device_seconds(kind)
+                ambiguous = (1 - found.totals.coverage_of(kind)) * found.totals.device_seconds(kind)
                 off = most_w(found, kind) * (lost_s + ambiguous)
                 assert abs(stated - true) <= off + EXACT * true
                 if not found.is_exact(kind) and not found.codes - {"absent"}:
@@ -442,7 +448,7 @@ def assert_null_is_needed(
     if found.codes & {"missing_host", "segment_unrecorded"}:
         assert any(isinstance(one, NodeLoss) for one in faults)
         return
-    assert coverage_of(found, kind) < 1 - MAX_UNCOVERED
+    assert found.totals.coverage_of(kind) < 1 - MAX_UNCOVERED
     if kind != "gpu" and "counter_ambiguous" in found.codes:
         return
     runtime_s = found.run.truth["runtime_s"]

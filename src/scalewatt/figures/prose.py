@@ -163,12 +163,10 @@ def true_value(low_kwh: float | None, high_kwh: float | None) -> str:
     )
 
 
-def open_interval(row: Mapping[str, Any]) -> str:
-    """Return `true_value` of a run's energy, or of a sum, if it is estimated or its uncovered time shows."""
-    low, high = row["energy_low_kwh"], row["energy_high_kwh"]
-    estimated = row["energy_origin"] in ORIGINS
-    shows = with_unit(low, "kWh") != with_unit(high, "kWh")
-    return true_value(low, high) if estimated or shows else ""
+def open_interval(origin: str | None, low_kwh: float | None, high_kwh: float | None) -> str:
+    """Return `true_value` of an energy that is estimated, or whose uncovered time shows; else nothing."""
+    shows = with_unit(low_kwh, "kWh") != with_unit(high_kwh, "kWh")
+    return true_value(low_kwh, high_kwh) if origin in ORIGINS or shows else ""
 
 
 def opening(points: pd.DataFrame) -> str:

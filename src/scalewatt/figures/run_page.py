@@ -133,7 +133,8 @@ def energy_words(row: Mapping[str, Any]) -> str:
         recorded = with_unit(row["recorded_energy_kwh"] or 0.0, "kWh")
         return f"Energy not known ({recorded} recorded of {scope}{covered})"
     phrase = prose.origin_phrase(row["energy_origin"], scope)
-    if lies := prose.open_interval(row):
+    ends = row["energy_low_kwh"], row["energy_high_kwh"]
+    if lies := prose.open_interval(row["energy_origin"], *ends):
         phrase += f" ({lies})"
     return f"Energy {with_unit(row['energy_kwh'], 'kWh')} {phrase}, scope {scope}{covered}"
 

@@ -139,8 +139,10 @@ def _energies(runs: pd.DataFrame) -> list[Fact]:
 
 def _open_ends(runs: pd.DataFrame) -> str:
     """Return within what the true sum of one origin lies: errors of estimates do not average out."""
-    ends = runs[["energy_low_kwh", "energy_high_kwh"]].astype(float).sum(skipna=False)
-    return prose.open_interval({**ends.to_dict(), "energy_origin": runs["energy_origin"].iloc[0]})
+    low, high = (
+        runs[f"energy_{end}_kwh"].astype(float).sum(skipna=False) for end in ("low", "high")
+    )
+    return prose.open_interval(runs["energy_origin"].iloc[0], low, high)
 
 
 def _hours(runs: pd.DataFrame, hours: str) -> list[Fact]:

@@ -77,11 +77,12 @@ class StageIntervals:
 
     def with_outside(self) -> StageIntervals:
         """Return the intervals after one without length, `unattributed`, for what lies outside of them."""
+        outside = StageIntervals.of_window((self.start_s[0], self.start_s[0]))
         return StageIntervals(
-            np.concatenate(([UNATTRIBUTED], self.stage)),
-            np.concatenate(([None], self.epoch)),
-            np.concatenate((self.start_s[:1], self.start_s)),
-            np.concatenate((self.start_s[:1], self.end_s)),
+            np.concatenate((outside.stage, self.stage)),
+            np.concatenate((outside.epoch, self.epoch)),
+            np.concatenate((outside.start_s, self.start_s)),
+            np.concatenate((outside.end_s, self.end_s)),
         )
 
     @cached_property

@@ -205,8 +205,7 @@ def _estimate(name: str, values: Sequence[tuple[float | None, float | None, floa
     if name not in COST_OPEN:
         return {}
     energy, low, high = (summarise([value[at] for value in values]).mean for at in range(3))
-    known = energy and low is not None and high is not None
-    if not known or left_open(energy, low, high) == (1.0, 1.0):
+    if not energy or low is None or high is None or left_open(energy, low, high) == (1.0, 1.0):
         low = high = None
     return {f"{name}_estimate_low": low, f"{name}_estimate_high": high}
 

@@ -205,14 +205,16 @@ def scaled(
 ) -> Floats:
     """Return samples (devices, n) in W, scaled so that their integral over time is `joules` (devices,).
 
-    That is the trapezoid over them; of means over the `over_s` before them, over the middles of these times,
-    and the last holds to the end.
+    That is the trapezoid over them. Means over the `over_s` before them are the powers in the middle of these
+    times: half of one is left out at the beginning, and the last one holds to the end.
     """
     found = np.trapezoid(samples, time_s, axis=1)
-    if over_s and time_s[-1] - time_s[0] > over_s / 2:
-        begin_s = time_s[0] + over_s / 2
-        first = int(np.searchsorted(time_s, begin_s))
-        times = np.append(time_s[:first], begin_s)
-        heads = [np.interp(times, time_s[: first + 1], own[: first + 1]) for own in samples]
-        found += over_s / 2 * samples[:, -1] - np.trapezoid(heads, times, axis=1)
+    begin_s = time_s[0] + over_s / 2
+    if over_s and time_s[-1] > begin_s:
+        whole = int(np.searchsorted(time_s, begin_s, side="right")) - 1
+        left_out = np.trapezoid(samples[:, : whole + 1], time_s[: whole + 1], axis=1)
+        step = slice(whole, whole + 2)
+        part = (begin_s - time_s[whole]) / (time_s[whole + 1] - time_s[whole])
+        left_out += part * np.trapezoid(samples[:, step], time_s[step], axis=1)
+        found += over_s / 2 * samples[:, -1] - left_out
     return samples * (joules / found)[:, None]

@@ -180,8 +180,7 @@ class Nodes:
         if idle:
             constant = np.full(idle, self._idle_w(course) * time_s[-1])
             steady = noise((idle, time_s.size), assumptions.UNUSED_NOISE, random)
-            steady = scaled(steady, time_s, constant, sensor.over_s)
-            watts = np.concatenate((watts, steady))
+            watts = np.concatenate((watts, scaled(steady, time_s, constant, sensor.over_s)))
             joules["unused_gpu"] = float(constant.sum())
         limit_w = max((self.device.gpu or {"rated_w": 0.0})["rated_w"], float(watts.max()))
         milliwatts = np.rint(watts * 1000).astype(np.uint32)
