@@ -403,6 +403,7 @@ def test_carbon_and_cost_follow_from_the_cluster_file() -> None:
             assert row[f"carbon_kg{end}"] == pytest.approx(1.5 * kwh * 0.4)
             assert row[f"cost{end}"] == pytest.approx(1.5 * kwh * 0.2)
     text = plan_text(plan)
+    assert plan_markdown(plan).count(" EUR ") == 1 and " EUR" in text
     assert "EUR" in text and "PUE 1.5: a test" in text and "Carbon 400 g/kWh: a test" in text
 
 

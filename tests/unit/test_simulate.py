@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -51,6 +52,20 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     return simulate(tmp_path_factory.mktemp("long"), spec_of(LONG))
+
+
+def test_a_recording_is_the_same_in_every_time_zone(
+    tmp_path: Path, short: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        again = simulate(tmp_path, spec_of(SHORT))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    for one in sorted(short.folder.rglob("*.hdf5")):
+        assert (again.folder / one.relative_to(short.folder)).read_bytes() == one.read_bytes()
 
 
 def assert_true(one: Simulated, row: dict[str, object]) -> None:

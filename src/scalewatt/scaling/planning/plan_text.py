@@ -98,7 +98,9 @@ def plan_markdown(plan: Plan) -> str:
     sums = ["| | runs | " + " | ".join(words for words, _, _ in _SUM_COLUMNS) + " |"]
     sums.append("| --- |" + " --: |" * (len(_SUM_COLUMNS) + 1))
     for row in _sums(plan):
-        cells = [_with_interval(row, name, unit) for _, name, unit in _SUM_COLUMNS]
+        cells = [
+            _with_interval(row, name, _unit(plan, name, unit)) for _, name, unit in _SUM_COLUMNS
+        ]
         sums.append("| " + " | ".join([_sum_name(row), str(row["runs"]), *cells]) + " |")
     sentences = [
         *step_sentences(plan),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ class Recorder:
 
     def _groups(self, file: h5py.File, name: str) -> h5py.Group:
         """Create the groups down to the hosts, as perun nests them; return the parent of the hosts."""
-        started = datetime.fromtimestamp(self.started_s).isoformat()
+        started = datetime.fromtimestamp(self.started_s, UTC).replace(tzinfo=None).isoformat()
         app = _node(file, name, {"type": 1, "creation_dt": started, "last_execution_dt": started})
         run = _node(
             app["nodes"],
