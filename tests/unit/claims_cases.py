@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from claims_made import changed, evidence, row, runs_of, without
+from claims_made import changed, evidence, row, runs_of, stat, without
 from claims_resnet_made import (
     DOUBLING,
     Change,
@@ -22,6 +22,7 @@ from claims_resnet_made import times as scaled
 from claims_study import Case, Cases, edited, select, short, study, times, trace
 
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point, Trace
+from scalewatt.claims.load_evidence import with_points
 
 # --- ResNet50: sections A to F --------------------------------------------------------------------
 
@@ -206,6 +207,33 @@ def like_a100(factor: float, single: bool = False) -> Case:
     return edited(H100, single=single, energy_kwh=energy)
 
 
+def with_columns(world: Evidence, of_point: Callable[[Point], Mapping[str, Any]]) -> Evidence:
+    """The study with other columns at its points."""
+
+    def one(point: Point) -> Point:
+        return replace(point, row={**point.row, **of_point(point)})
+
+    lines = (replace(ln, points=tuple(map(one, ln.points))) for ln in world.lines)
+    return with_points(replace(world, lines=tuple(lines)))
+
+
+def in_parts(case: Case, memory: float = 0.0) -> Case:
+    """A case with energy by device kind, of memory (the A100's alone) a share."""
+
+    def parts(point: Point) -> dict[str, Any]:
+        total = point.mean("energy_kwh") or 0.0
+        ram = memory * total if point.device == "a100" else None
+        own, runs = total - (ram or 0.0), point.row["n_repeats"]
+        found = {
+            **stat("gpu_energy_kwh", 0.7 * own, runs),
+            **stat("cpu_energy_kwh", 0.3 * own, runs),
+        }
+        none = {"ram_energy_kwh_mean": None}
+        return found | (none if ram is None else stat("ram_energy_kwh", ram, runs))
+
+    return lambda: with_columns(case(), parts)
+
+
 def sizes_of(point: Point) -> tuple[int, ...]:
     return point.gpus, point.lbs, point.gbs
 
@@ -256,7 +284,11 @@ OF_FOURCASTNET: dict[str, Cases] = {
     "H15": Cases(
         study, edited(GBS, metric_last=lambda p: 700.0 * (1 + p.gpus / 64)), short(GBS, 2)
     ),
-    "H16": Cases(study, edited(H100, energy_kwh=times("gpu_hours", 0.1)), short(H100, 1)),
+    "H16": Cases(
+        in_parts(study),
+        in_parts(edited(H100, energy_kwh=times("gpu_hours", 0.1))),
+        in_parts(short(H100, 1)),
+    ),
     "H17": _row("a100", 16, 4, 64),
     "H18": _row("a100", 64, 1, 64),
     "H19": Cases(
@@ -275,11 +307,15 @@ OF_FOURCASTNET: dict[str, Cases] = {
         edited(H100, gpu_hours=times("gpu_hours", 0.5)),
         edited(H100, single=True, gpu_hours=times("gpu_hours", 0.88)),
     ),
-    "T8": Cases(like_a100(1.01), like_a100(1.4), like_a100(1.0, single=True)),
+    "T8": Cases(
+        in_parts(like_a100(1.01)),
+        in_parts(like_a100(1.4)),
+        in_parts(like_a100(1.047)),
+    ),
     "T9": Cases(
-        study,
-        edited(H100, p_gpuh_kw=times("p_gpuh_kw", 0.7)),
-        edited(H100, single=True, p_gpuh_kw=times("p_gpuh_kw", 0.78)),
+        in_parts(study),
+        in_parts(edited(H100, p_gpuh_kw=times("p_gpuh_kw", 0.7))),
+        in_parts(edited(H100, single=True, p_gpuh_kw=times("p_gpuh_kw", 0.78))),
     ),
 }
 

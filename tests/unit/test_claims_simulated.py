@@ -152,7 +152,8 @@ def test_what_was_assumed_is_not_testable_though_the_same_measured_numbers_decid
 
 
 @pytest.mark.parametrize(
-    "id_", sorted({*CASES, *ids("ABDEF", CHECKED_KINDS)} - set(ABOUT_ASSUMPTIONS))
+    "id_",
+    sorted({*CASES, *ids("ABDEF", CHECKED_KINDS)} - set(ABOUT_ASSUMPTIONS) - {"H16", "T8", "T9"}),
 )
 def test_what_the_model_or_a_spec_says_is_decided(id_: str) -> None:
     found = judged(id_, as_simulated(satisfied(id_)))
@@ -300,9 +301,9 @@ def test_claims_on_another_model_are_not_blamed_on_simulations() -> None:
     assert found.verdict == NOT_TESTABLE and "by hand" not in found.detail
 
 
-def test_energies_are_compared_in_whole_as_parts_are_by_hand() -> None:
+def test_energies_of_unequal_scope_are_not_compared_as_parts_are_by_hand() -> None:
     found = judged("T9", as_simulated(study()))
-    assert "parts are not known" in found.detail
+    assert found.verdict == NOT_TESTABLE and "of unequal scope" in found.detail
 
 
 # --- what is said -------------------------------------------------------------------------------

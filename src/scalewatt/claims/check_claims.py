@@ -58,14 +58,17 @@ def check_claims(
     claims = listed_claims()
     found = verdicts(evidence, claims)
     if out is not None:
-        write_claims(evidence, out)
+        _write(found, evidence, out)
     return as_text(found, claims, evidence), json.dumps(as_json(found), indent=1, allow_nan=False)
 
 
 def write_claims(evidence: Evidence, out: Path) -> None:
     """Write what the evidence says of all claims to `out`.{parquet,csv,md,json}."""
+    _write(verdicts(evidence), evidence, out)
+
+
+def _write(found: Sequence[Verdict], evidence: Evidence, out: Path) -> None:
     claims = listed_claims()
-    found = verdicts(evidence, claims)
     write_table_with_csv(as_table(found, claims, evidence), with_ending(out, ".parquet"))
     write_text(with_ending(out, ".md"), as_markdown(found, claims, evidence))
     write_json(with_ending(out, ".json"), as_json(found))
@@ -213,6 +216,11 @@ def counts(found: Sequence[Verdict]) -> str:
         return ", ".join(f"{each[v]} {PLAIN[v]}" for v in verdicts if each[v])
 
     tested = sum(each[verdict] for verdict in TESTED)
+    again = {claim.id for claim in listed_claims() if claim.same_points_as}
+    repeated = sum(one.verdict in TESTED and one.id in again for one in found)
+    apart = (
+        f" ({tested - repeated} independently, {repeated} on the same points)" if repeated else ""
+    )
     rest = of([verdict for verdict in VERDICTS if verdict not in TESTED])
     stand = ", ".join(one.id for one in found if one.stands)
     family = (
@@ -221,7 +229,7 @@ def counts(found: Sequence[Verdict]) -> str:
         else ""
     )
     return (
-        f"{sum(each.values())} claims, of which {tested} were tested"
+        f"{sum(each.values())} claims, of which {tested} were tested{apart}"
         f"{f': {of(TESTED)}' if tested else ''}.{family} No tests: {rest or 'none'}. {FURTHER_WORDS}: "
         f"{len(found) - sum(each.values())}."
     )

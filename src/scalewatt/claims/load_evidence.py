@@ -112,13 +112,18 @@ def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = N
             )
         return campaign
     files = [Path("config.yaml"), *sorted(Path("campaigns").glob("*.yaml"))]
+    unread = ""
     for path in filter(Path.exists, files):
-        imported = read_imported(path)
-        its = read_yaml(path).get("name") if imported is None else imported.name
+        try:
+            imported = read_imported(path)
+            its = read_yaml(path).get("name") if imported is None else imported.name
+        except InputError as error:  # somebody may be writing it
+            unread += f" (not read: {error})"
+            continue
         if its in (name, name.removesuffix(SIMULATED)):
             return _load(path, name, cluster)
     raise InputError(
-        f"--results {results}: no campaign is named {name} in {', '.join(map(str, files))}; "
+        f"--results {results}: no campaign is named {name} in {', '.join(map(str, files))}{unread}; "
         "give its file with --campaign"
     )
 

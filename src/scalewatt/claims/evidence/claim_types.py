@@ -67,6 +67,8 @@ class Claim:
     """That, in a noun phrase."""
     assumed_where: str
     """The configurations that this is about: `finetune`, `gbs<=8192`, `gbs=65536`, or all."""
+    same_points_as: str
+    """Claims, separated by semicolons, that are tested on the same numbers; empty: none before it."""
 
 
 @dataclass(frozen=True)

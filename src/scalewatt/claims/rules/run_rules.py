@@ -175,7 +175,7 @@ def _sum_of_powers(evidence: Evidence, check: Check) -> Outcome:
         abs(off[place]) <= check.high,
         float(off[place]),
         f"The mean powers of a GPU and its part of CPU and RAM add up to P within {off[place]:+.2%} at "
-        f"most ({where}; {len(known)} runs), expected 1 %.{left}",
+        f"most ({where}; {len(known)} runs), expected {100 * check.high:g} %.{left}",
     )
 
 

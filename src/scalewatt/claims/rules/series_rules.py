@@ -146,8 +146,10 @@ def _is_the(measure: Measure) -> SeriesRule:
     def rule(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
         label, own = measure(check, points)
         if evidence.published and check.stated_in:
-            same = f"{label} is {shown(own.value)} {check.unit}: the number that is claimed itself."
-            return Outcome(BY_CONSTRUCTION, own.value, " ".join(same.split()))
+            same = f"{label} is {shown(own.value)} {check.unit}".rstrip()
+            return Outcome(
+                BY_CONSTRUCTION, own.value, f"{same}: the claimed number is of the same runs."
+            )
         return compared(check, evidence, label, own)
 
     return rule
@@ -288,7 +290,9 @@ def _stagnates(check: Check, evidence: Evidence, line: Line, points: Points) -> 
     x, numbers = _doublings_of_samples(points), values(points, "metric_last")
     start, end = slice(BENDS[0]), slice(-BENDS[1], None)
     first, last = (slope(x[side], numbers[side]) for side in (start, end))
-    what = f"slope in the last two doublings ({shown(last.value)} pp) less half the first"
+    what = (
+        f"slope in the last two doublings ({shown(last.value)} pp) less {check.most:g} of the first"
+    )
     less = slope_change(x, numbers, start, end, check.most)
     return all_of(
         [

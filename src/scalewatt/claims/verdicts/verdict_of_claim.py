@@ -84,6 +84,9 @@ def _told(claim: Claim, evidence: Evidence, outcome: Outcome, seen: LookedAt) ->
     notes = [outcome.note]
     if outcome.verdict in TESTED and seen.origins:
         notes.append(_copies(claim, evidence, outcome, seen))
+    if outcome.verdict in TESTED and claim.same_points_as:
+        others = claim.same_points_as.replace(";", ", ")
+        notes.append(f"Same points as {others}: no independent test.")
     if is_foreign(evidence):
         if claim.id in portable_checks() and outcome.verdict in TESTED:
             notes.append(setting_of(claim.id, evidence, seen))
