@@ -10,6 +10,8 @@ from scalewatt.results.figures.cost_table import with_compiling, with_front
 from scalewatt.results.figures.figure_schema import COST_PER_SAMPLE, COST_PHASES
 from scalewatt.results.tables.frames import frame_of
 
+DEPARTURES = ("precision", "channels_last", "compile", "loader")
+"""Settings that are named in an id."""
 SHARES = {"data": 0.02, "copy": 0.03, "forward": 0.3, "backward": 0.55, "optimizer": 0.1}
 
 
@@ -18,7 +20,11 @@ def row(
 ) -> dict[str, Any]:
     """A point: samples/s `rate` at `power_w`; `setting` overrides identification and anything else."""
     joules = power_w / rate
-    name = "-".join([*map(str, setting.values()), str(batch)])
+    departs = {k: v for k, v in setting.items() if k in DEPARTURES}
+    extra = "".join(f"-{key}{value}".lower() for key, value in sorted(departs.items()))
+    model = setting.get("model", "resnet50") + "." * ("phase" in setting) + setting.get("phase", "")
+    device, n = setting.get("device", "h100"), setting.get("gpus", 1)
+    name = f"{model}-{device}-n{n:03d}-lbs{batch:04d}-full{extra}"
     found: dict[str, Any] = dict.fromkeys(COST_PER_SAMPLE.names)
     found |= {
         "figure": "cost_per_sample", "series": name, "label": name, "configuration": name,

@@ -352,6 +352,14 @@ def test_an_error_bar_that_would_squeeze_the_bars_is_cut_and_named() -> None:
     assert "beyond the axis: resnet50-a100-n256-lbs0256-full" in texts(figure)[-1]
 
 
+def test_a_bar_that_is_cut_is_named_by_its_id_whatever_words_this_has() -> None:
+    parts = drawable(to_frame(breakdown_table()))
+    bars, _ = figure_module.bars_of(parts, "interval")
+    name = "pointnet-a100-n004-lbs0001-full"
+    said = figure_module.note_sentences(parts, bars, "interval", [name])
+    assert any(f"beyond the axis: {name}" in one for one in said)
+
+
 def test_idle_energy_is_hatched_in_white_on_dark_shades_and_in_grey_on_pale_ones() -> None:
     def mostly_idle(row: Row) -> Row:
         return row | {"idle_energy_kwh": 0.99 * row["energy_kwh"]}

@@ -92,6 +92,15 @@ def test_the_resolution_follows_the_sensors_period_window_and_the_power_beside_t
     assert one["energy_resolution"] == pytest.approx(expected)
 
 
+def test_counters_of_cpus_average_over_no_window(tmp_path: Path) -> None:
+    own = [
+        part("cpu", kind, s, j) for kind, s, j in (("startup", 10, 500.0), ("train", 16, 1600.0))
+    ]
+    name = "AMD EPYC 7402"
+    (one,) = built(tmp_path, [run_of(tmp_path, energy=own, torch_device="cpu", device_name=name)])
+    assert one["energy_resolution"] == pytest.approx(2 * 0.1 / 16 * (1 - 50 / 100))
+
+
 def test_repeats_have_a_mean_and_an_interval(tmp_path: Path) -> None:
     files = [run_of(tmp_path, n, energies(train_j)) for n, train_j in ((1, 4000), (2, 4200))]
     (one,) = built(tmp_path, files)
@@ -213,6 +222,26 @@ def test_what_differs_in_more_than_compiling_is_no_pair() -> None:
     plain = row({"channels_last": True}, 256, 1000, 500)
     _, one = with_compiling([plain, row({"compile": True}, 256, 1600, 640)])
     assert one["uncompiled"] is None
+
+
+def test_compiling_pays_back_beside_the_training_with_the_same_settings() -> None:
+    """Two uncompiled trainings differ in their loader's workers, which no column has."""
+    one, other = row({}, 256, 1000, 2000), row({}, 256, 1000, 9000)
+    other["configuration"] += "-loader_workers8"
+    _, _, compiled = with_compiling([one, other, row({"compile": True}, 256, 1000, 1900, 9000)])
+    assert compiled["uncompiled"] == one["configuration"]
+    assert compiled["compile_saving_per_sample_j"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("changes", [{"device": "a100"}, {"gpus": 4}])
+def test_points_of_another_device_or_n_have_a_line_and_legend_entry_of_their_own(
+    changes: Row,
+) -> None:
+    rows = [row(own, batch, 10.0 * batch, 300) for own in ({}, changes) for batch in (32, 64)]
+    settings = worded(drawable(frame(rows)))["setting"]
+    assert settings[0] == settings[1] != settings[2] == settings[3]
+    rows[2]["configuration"] = rows[0]["configuration"] + "-optimizeradam"
+    assert "optimizeradam" in worded(drawable(frame(rows[:1] + rows[2:3])))["setting"][1]
 
 
 # --- the figure -----------------------------------------------------------------------------------

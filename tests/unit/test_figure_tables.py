@@ -22,9 +22,10 @@ from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_requests import table_definition
 from scalewatt.cli import main
+from scalewatt.common.files import read_json, write_json
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.results.build import write_figure_table
+from scalewatt.results.build import write_figure_table, write_runs
 from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS
 from scalewatt.results.figures.figure_tables import overview, points
 from scalewatt.results.figures.footnotes import SCATTER, notes, seed_notes
@@ -430,6 +431,28 @@ def test_why_energies_are_not_known_is_stored_by_configuration(tmp_path: Path) -
     write_figure_table(made, tmp_path, tmp_path / "figure2.parquet")
     said = metadata_of(tmp_path / "figure2.parquet")["no_energy"]
     assert said == {runs[0][0]: "other runs measured on the node at the same time"}
+
+
+def test_of_how_many_repeats_the_energy_is_unknown_is_said(tmp_path: Path) -> None:
+    made, runs = finished_demo_runs(tmp_path, "figure4")
+    id_ = next(id_ for id_, repeat in runs if repeat == 3)
+    unknown = [part("cpu", "train", 3600, None, flags=("node_shared",))]
+    write_energy(RunFiles(tmp_path, id_, 2).energy, unknown)
+    write_figure_table(made, tmp_path, tmp_path / "figure4.parquet")
+    said = metadata_of(tmp_path / "figure4.parquet")["no_energy"]
+    assert said == {id_: "other runs measured on the node at the same time in 1 of 3 runs"}
+    write_runs(made | {"missing": []}, tmp_path, tmp_path / "tables")
+    rows = pq.read_table(tmp_path / "tables" / "configurations.parquet").to_pylist()
+    (row,) = [row for row in rows if row["configuration"] == id_]
+    assert (row["n_repeats"], row["n_energies"], row["n_metrics"]) == (3, 2, 3)
+
+
+def test_runs_on_cpus_and_on_gpus_count_ranks(tmp_path: Path) -> None:
+    made, runs = finished_demo_runs(tmp_path, "figure2")
+    files = RunFiles(tmp_path, *runs[0]).folder / "provenance.json"
+    write_json(files, read_json(files) | {"torch_device": "cuda"})
+    write_figure_table(made, tmp_path, tmp_path / "figure2.parquet")
+    assert metadata_of(tmp_path / "figure2.parquet")["gpu_word"] == "ranks"
 
 
 def test_how_a_figure_is_to_be_drawn_is_stored_with_its_table(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from figure_tables import draw, legend_of, plotted, texts
 from hypothesis import given
 from hypothesis import strategies as st
-from paper_rows import learning_table, with_metadata
+from paper_rows import learning_table, pareto_table, with_metadata
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
 from scalewatt.common.errors import InputError
@@ -19,9 +19,10 @@ from scalewatt.common.files import write_table
 from scalewatt.energies.accounting.energy_schema import EPOCHS_SCHEMA
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
-from scalewatt.figures.figure_data import drawable
+from scalewatt.figures.figure_data import drawable, series_labels
 from scalewatt.figures.output.save_figure import save
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
+from scalewatt.report.charts.figure_charts import chart_of
 from scalewatt.results.figures.learning_table import (
     LEARNING,
     Usage,
@@ -315,12 +316,32 @@ def test_markers_of_the_legend_are_filled_by_origin_and_sized_as_those_of_the_cu
         assert handle.get_markersize() == look["markersize"]
 
 
-def test_each_model_begins_with_the_first_colour_and_has_its_own_legend() -> None:
-    figure = draw("learning", learning_table(epochs=2))
-    for block in range(3):
-        handles = legend_of(figure, block)
-        colours = [h.get_color() for label, h in handles.items() if label != "n in between"]
-        assert colours == list(style.COLOURS[: len(colours)])
+def test_curves_are_in_the_order_of_the_table() -> None:
+    rows = [
+        {"configuration": name, "series": "s", "gpus": 1, "drawn_origin": "measured"}
+        | {"epoch": epoch, "repeat": 1, "x": 1.0 + epoch, "y": 1.0}
+        for name in "za"
+        for epoch in (0, 1)
+    ]
+    assert list(figure_module.means(pd.DataFrame(rows))["configuration"]) == ["z", "z", "a", "a"]
+
+
+def test_a_series_has_the_colour_of_its_place_in_the_campaign_in_every_figure_and_chart() -> None:
+    learned, chosen = learning_table(epochs=2), pareto_table()
+    names = list(dict.fromkeys(learned["series"].to_pylist()))
+    # Of a campaign with three series before these, which are in no figure.
+    made = {"series": [{"name": name, "place": at} for at, name in enumerate(names, 3)]}
+    places = {name: style.COLOURS[(3 + at) % len(style.COLOURS)] for at, name in enumerate(names)}
+    for figure, table in (("learning", learned), ("pareto", chosen)):
+        told = with_metadata(table, {"figure": figure, "campaign": "paper"}, definition=made)
+        frame = to_frame(told)
+        labels = {label: name for name, label in series_labels(drawable(frame)).items()}
+        drawn = draw(figure, told)
+        handles = [pair for block in range(3) for pair in legend_of(drawn, block).items()]
+        found = {labels[text]: h.get_color() for text, h in handles if text in labels}
+        assert found == places
+        chart = chart_of(figure, frame)
+        assert chart and {one.id: one.light for one in chart.series} == places
 
 
 def test_of_many_curves_only_the_smallest_and_largest_n_of_each_series_are_coloured() -> None:

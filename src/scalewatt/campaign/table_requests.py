@@ -111,6 +111,7 @@ def _series(campaign: Campaign, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "label": series.label,
+        "place": list(campaign.series).index(name),
         "model": series.model,
         "phase": series.phase,
         "device": series.device,

@@ -355,7 +355,7 @@ def _spread_sentence(bars: pd.DataFrame, kind: str, cut: Sequence[str]) -> str:
         details += "; not known for some totals"
     if cut:
         details += f"; beyond the axis: {prose.named(cut)}"
-    return prose.bar_sentence(kind, len(known), singles, barred, details).replace("point", "total")
+    return prose.bar_sentence(kind, len(known), singles, barred, details, "total")
 
 
 def _open_sentence(bars: pd.DataFrame) -> str:

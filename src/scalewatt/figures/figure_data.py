@@ -224,6 +224,14 @@ def series_labels(points: pd.DataFrame) -> dict[str, str]:
     }
 
 
+def series_places(points: pd.DataFrame) -> dict[str, int]:
+    """Return each series' place in the campaign, by which it has its colour in every figure; without a
+    definition that in the table."""
+    series = points.attrs.get("definition", {}).get("series", [])
+    known = {one["name"]: one["place"] for one in series if "place" in one}
+    return {name: known.get(name, at) for at, name in enumerate(series_labels(points))}
+
+
 def _apart(series: str, names: Sequence[str]) -> str:
     """Return the parts of a series' name that not all of `names` have, or the name where that is unclear."""
     shared = set.intersection(*(set(name.split("-")) for name in names))

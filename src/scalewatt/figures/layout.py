@@ -213,9 +213,9 @@ def entry(label: str, **look: Any) -> Line2D:
 
 
 def looks_of(points: pd.DataFrame, width_mm: float) -> dict[str, dict[str, Any]]:
-    """Return the look of each series, in table order."""
-    names = data.series_labels(points)
-    return {series: style.series_style(index, width_mm) for index, series in enumerate(names)}
+    """Return the look of each series, which is the same in every figure of a campaign."""
+    places = data.series_places(points)
+    return {series: style.series_style(place, width_mm) for series, place in places.items()}
 
 
 def series_entries(points: pd.DataFrame, looks: Looks, **more: Any) -> list[Line2D]:

@@ -32,7 +32,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     word = data.gpu_word(frame)
     sentences = _note_sentences(points)
     blocks = data.blocks_of(points)
-    looks = {name: look for own in blocks for name, look in _looks(own, width).items()}
+    bases = layout.looks_of(points, width)
+    looks = {name: look for own in blocks for name, look in _looks(own, bases).items()}
 
     def draw_panel(block: layout.Block, index: int, axes: Axes, panels: layout.Panels) -> None:
         style.panel_letter(axes, panel_letter(index))
@@ -41,7 +42,7 @@ def draw(frame: pd.DataFrame) -> Figure:
 
     with style.applied(width):
         return layout.draw_blocks(
-            [layout.Block(own, _handles(own, width, looks)) for own in blocks],
+            [layout.Block(own, _handles(own, width, looks, bases)) for own in blocks],
             width,
             lambda: sentences,
             draw_panel,
@@ -79,9 +80,8 @@ def means(places: pd.DataFrame) -> pd.DataFrame:
     complete = found["known"] == found["configuration"].map(runs)
     found = found[complete.groupby(found["configuration"]).cummin()]
     order = {name: place for place, name in enumerate(places["configuration"].unique())}
-    return found.sort_values(
-        ["configuration", "epoch"], key=lambda own: own.map(order) if own.dtype == object else own
-    )
+    place = found["configuration"].map(order)
+    return found.assign(place=place).sort_values(["place", "epoch"]).drop(columns="place")
 
 
 def with_intervals(ends: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
@@ -94,14 +94,15 @@ def with_intervals(ends: pd.DataFrame, places: pd.DataFrame) -> pd.DataFrame:
     return ends.join(found, on=keys)
 
 
-def _looks(points: pd.DataFrame, width: float) -> dict[str, dict[str, Any] | None]:
+def _looks(points: pd.DataFrame, bases: layout.Looks) -> dict[str, dict[str, Any] | None]:
     """Return by configuration of a block the series' marker and line, and its colour, paler the smaller n.
 
     None for those between a series' smallest and largest n where there are many curves.
     """
     crowded = points["configuration"].nunique() > MOST_STRONG
     looks: dict[str, dict[str, Any] | None] = {}
-    for series, base in layout.looks_of(points, width).items():
+    for series in data.series_labels(points):
+        base = bases[series]
         own = points.loc[points["series"] == series, ["gpus", "configuration"]].drop_duplicates()
         last = len(own) - 1
         for place, name in enumerate(own.sort_values(["gpus", "configuration"])["configuration"]):
@@ -201,10 +202,13 @@ def _why_empty(points: pd.DataFrame, cost: str) -> str:
 
 
 def _handles(
-    points: pd.DataFrame, width: float, looks: dict[str, dict[str, Any] | None]
+    points: pd.DataFrame,
+    width: float,
+    looks: dict[str, dict[str, Any] | None],
+    bases: layout.Looks,
 ) -> list[Line2D]:
     """Return the series of a block, with the marker of their energies' origin."""
-    found = layout.series_entries(points, layout.looks_of(points, width))
+    found = layout.series_entries(points, bases)
     if any(looks[name] is None for name in points["configuration"].unique()):
         found.append(layout.entry("n in between", **BETWEEN))
     return found + layout.origin_entries(points, width)

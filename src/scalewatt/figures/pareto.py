@@ -33,7 +33,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     points = data.points_of(frame, "xy")
     width = data.options(frame).width_mm
     blocks = data.blocks_of(points)
-    looks = {s: look for own in blocks for s, look in layout.looks_of(own, width).items()}
+    looks = layout.looks_of(points, width)
     cut: list[str] = []
 
     def draw_panel(block: layout.Block, index: int, axes: Axes, panels: layout.Panels) -> None:

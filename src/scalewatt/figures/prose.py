@@ -291,7 +291,9 @@ def accuracy_sentence(rows: pd.DataFrame, quantities: Mapping[str, str]) -> str:
     return f"{(text := '; '.join(parts))[0].upper()}{text[1:]}." if parts else ""
 
 
-def bar_sentence(kind: str, points: int, singles: int, barred: int, details: str = "") -> str:
+def bar_sentence(
+    kind: str, points: int, singles: int, barred: int, details: str = "", what: str = "point"
+) -> str:
     """Return which error bars are drawn, and why some or all points have none.
 
     Counts: all points, single runs, and points with a bar; `details` is inserted before the full stop.
@@ -299,7 +301,7 @@ def bar_sentence(kind: str, points: int, singles: int, barred: int, details: str
     if not points:
         return ""
     if singles == points:
-        return "No error bars: each point is a single run."
+        return f"No error bars: each {what} is a single run."
     if kind == "none":
         return "Error bars are not drawn."
     if not barred:

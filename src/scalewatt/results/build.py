@@ -196,12 +196,20 @@ def _gpu_word(definition: dict[str, Any], rows: list[dict[str, Any]]) -> str:
         words = {"cpu": "processes", "cuda": "GPUs"}
         names = {words.get(device, "ranks") for device in definition["torch_devices"]}
         return names.pop() if len(names) == 1 else "ranks"
-    return "processes" if any(map(counts_processes, rows)) else "GPUs"
+    names = {"processes" if counts_processes(row) else "GPUs" for row in rows}
+    return "ranks" if len(names) > 1 else next(iter(names), "GPUs")
 
 
 def _without_energy(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Return why the energy of a configuration is not known, by the flags of its runs that count."""
+    """Return why the energy of a configuration is not known, by the flags of its runs that count, and of how
+    many of these."""
     found: dict[str, dict[str, None]] = {}
+    counted = [row["configuration"] for row in rows if row["excluded"] is None]
+    unknown = [
+        row["configuration"]
+        for row in rows
+        if row["energy_kwh"] is None and row["excluded"] is None
+    ]
     for row in rows:
         if row["energy_kwh"] is None and row["excluded"] is None:
             codes = [flag["code"] for flag in read_flags(row["flags"])]
@@ -210,7 +218,12 @@ def _without_energy(rows: list[dict[str, Any]]) -> dict[str, str]:
             found.setdefault(row["configuration"], {}).update(
                 dict.fromkeys(words or [FLAG_WORDS[nothing]])
             )
-    return {configuration: "; ".join(words) for configuration, words in found.items()}
+    of = {
+        id_: f" in {unknown.count(id_)} of {counted.count(id_)} runs"
+        for id_ in found
+        if counted.count(id_) > unknown.count(id_)
+    }
+    return {id_: "; ".join(words) + of.get(id_, "") for id_, words in found.items()}
 
 
 def _metric_name(rows: list[dict[str, Any]]) -> str | None:

@@ -21,11 +21,30 @@ PRECISIONS = {"tf32": "TF32", "tf32_convolutions": "TF32 conv."}
 LOADERS = {"pil": "Pillow", "nvjpeg": "nvJPEG"}
 NO_LOADER = "synthetic"
 _BATCH = re.compile(r"-lbs(\d+)")
+_OF_POINT = re.compile(r"-(lbs\d+|full|s\d{7,}|epochs\d+)(?=-|$)")
+"""In what the ids of one setting may differ: the batch, and how many samples were trained on."""
 
 
 def worded(points: pd.DataFrame) -> pd.DataFrame:
-    """Add `setting`: what a point is but for its batch."""
-    worded = points.assign(setting=[setting_words(row) for row in data.each(points)])
+    """Add `setting`: what a point is but for its batch.
+
+    Trainings that differ in something else, as device, n or optimiser, have the parts of their ids that not
+    all of them share.
+    """
+    words = [setting_words(row) for row in data.each(points)]
+    parts = [_OF_POINT.sub("", id_).split("-") for id_ in points["configuration"]]
+    alike = list(zip(points["model"], words, strict=True))
+    shared = {
+        key: set.intersection(
+            *(set(part) for other, part in zip(alike, parts, strict=True) if other == key)
+        )
+        for key in set(alike)
+    }
+    settings = [
+        ", ".join(filter(None, [word, *(name for name in part if name not in shared[model, word])]))
+        for (model, word), part in zip(alike, parts, strict=True)
+    ]
+    worded = points.assign(setting=pd.Series(settings, points.index, dtype=object))
     worded.attrs = points.attrs
     return worded
 

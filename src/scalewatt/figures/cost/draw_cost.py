@@ -49,13 +49,14 @@ def draw(frame: pd.DataFrame) -> Figure:
     width = data.options(frame).width_mm
     known = plotted(points)
     absent = data.not_drawn(points, known)
-    blocks = [_block(own, width, absent) for _, own in known.groupby("model", sort=False)]
+    looks = _looks(known, width)
+    blocks = [_block(own, looks, absent) for _, own in known.groupby("model", sort=False)]
     nothing = prose.nothing_sentence(data.stored(frame))
     return draw_blocks(blocks, note_sentences(points, known), width, nothing)
 
 
-def _block(own: pd.DataFrame, width_mm: float, absent: Sequence[str]) -> Block:
-    looks = _looks(own, width_mm)
+def _block(own: pd.DataFrame, looks: Looks, absent: Sequence[str]) -> Block:
+    looks = {setting: looks[setting] for setting in own["setting"].unique()}
     model = own["model"].iloc[0]
     title = layout.MODEL_WORDS.get(model, model)
     return Block(own, parts_of(own, absent), looks, _handles(own, looks), title)

@@ -51,7 +51,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     width = data.options(frame).width_mm
     word = data.gpu_word(frame)
     absent = data.not_drawn(points, known)
-    blocks = [_block(own, width, word, absent) for _, own in known.groupby(_BLOCK, sort=False)]
+    looks = {line: style.series_style(at, width) for at, line in enumerate(ordered_lines(known))}
+    blocks = [_block(own, looks, word, absent) for _, own in known.groupby(_BLOCK, sort=False)]
     nothing = (
         "No configuration has both a time and an energy."
         if len(points)
@@ -65,8 +66,8 @@ def plotted(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["energy_j_mean"].notna() & frame["time_s_mean"].notna()]
 
 
-def _block(own: pd.DataFrame, width_mm: float, word: str, absent: Sequence[str]) -> Block:
-    looks = {line: style.series_style(at, width_mm) for at, line in enumerate(ordered_lines(own))}
+def _block(own: pd.DataFrame, looks: Looks, word: str, absent: Sequence[str]) -> Block:
+    looks = {line: looks[line] for line in ordered_lines(own)}
     units = _Units.of(own)
     parts = [Part(partial(_draw_plane, units=units), WIDE_MM, wide=True)]
     for lever in LEVERS:

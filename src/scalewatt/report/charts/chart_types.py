@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,8 +94,11 @@ def _in_sentence(title: str) -> str:
     return title if first.isupper() else title[:1].lower() + title[1:]
 
 
-def series_of(labels: dict[str, str]) -> tuple[Series, ...]:
-    """Return series in the looks that the figure gives them, by their labels."""
+def series_of(
+    labels: Mapping[str, str], places: Mapping[str, int] | None = None
+) -> tuple[Series, ...]:
+    """Return series in the looks that the figure gives them, by their labels; `places`: by which they have
+    these, else those of the labels."""
     return tuple(
         Series(
             id_,
@@ -105,7 +108,8 @@ def series_of(labels: dict[str, str]) -> tuple[Series, ...]:
             _SHAPES[at % len(_SHAPES)],
             _DASHES[at % len(_DASHES)],
         )
-        for at, (id_, label) in enumerate(labels.items())
+        for place, (id_, label) in enumerate(labels.items())
+        for at in [place if places is None else places[id_]]
     )
 
 

@@ -50,9 +50,10 @@ def scaling_chart(frame: pd.DataFrame) -> Chart | None:
     lone, unlike = data.lone_speedups(points), data.unlike_metrics(points)
     points = points[~lone & ~unlike].sort_values(["gpus", "x"], kind="stable")
     shown = [one for one in PANELS[frame["figure"].iloc[0]] if _rows(points, one).shape[0]]
-    labels = data.series_labels(data.drawable(frame))
+    everything = data.drawable(frame)
+    looks = series_of(data.series_labels(everything), data.series_places(everything))
     panels = tuple(_panel(one, points, frame) for one in shown)
-    return Chart(series_of(labels), panels, bar_words(frame)) if panels else None
+    return Chart(looks, panels, bar_words(frame)) if panels else None
 
 
 def bar_words(frame: pd.DataFrame) -> str:
@@ -133,4 +134,5 @@ def procedures_chart(frame: pd.DataFrame) -> Chart | None:
         title = words.replace("GPU", prose.singular(word))
         x_axis, y_axis = fitted(x.label, x.scale, places["x"]), fitted(title, "log", places["y"])
         panels.append(Panel(panel_letter(len(panels)), x_axis, y_axis, places))
-    return Chart(series_of(data.series_labels(rows)), tuple(panels)) if panels else None
+    looks = series_of(data.series_labels(rows), data.series_places(rows))
+    return Chart(looks, tuple(panels)) if panels else None

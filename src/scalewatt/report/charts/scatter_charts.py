@@ -11,7 +11,14 @@ import pandas as pd
 from scalewatt.campaign.operating_points import label_of
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose
-from scalewatt.figures.cost.cost_points import ENERGY, RATE, asked_of, batches_between, worded
+from scalewatt.figures.cost.cost_points import (
+    ENERGY,
+    RATE,
+    asked_of,
+    batches_between,
+    ordered_lines,
+    worded,
+)
 from scalewatt.report.charts.chart_types import (
     CURVES,
     POINTS,
@@ -57,8 +64,8 @@ def pareto_chart(frame: pd.DataFrame) -> Chart | None:
         against = "energy" if of_energy else "run time"
         title = f"{training_of(rows)}: {axes[1].title} against {against}"
         panels.append(Panel(letter, *axes, places, POINTS, title))
-    labels = data.series_labels(points)
-    return Chart(series_of(labels), tuple(panels), bar_words(frame)) if panels else None
+    looks = series_of(data.series_labels(points), data.series_places(points))
+    return Chart(looks, tuple(panels), bar_words(frame)) if panels else None
 
 
 def _places(rows: pd.DataFrame) -> pd.DataFrame:
@@ -129,7 +136,7 @@ def operating_chart(frame: pd.DataFrame) -> Chart | None:
     points = data.drawable(frame)
     points = points[points["energy_j_mean"].notna() & points["time_s_mean"].notna()]
     points = points.assign(series=points["line"])
-    labels = {str(one): str(one) for one in points["line"].unique()}
+    labels = {one: one for one in ordered_lines(points)}
     panels: list[Panel] = []
     for (model, phase, basis), rows in points.groupby(["model", "phase", "basis"], sort=False):
         per = "training" if basis == TRAINING else "sample"

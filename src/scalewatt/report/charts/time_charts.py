@@ -59,7 +59,8 @@ def learning_chart(frame: pd.DataFrame) -> Chart | None:
                     f"{training_of(rows)}: {metric} against {words}",
                 )
             )
-    return Chart(series_of(data.series_labels(points)), tuple(panels)) if panels else None
+    looks = series_of(data.series_labels(points), data.series_places(points))
+    return Chart(looks, tuple(panels)) if panels else None
 
 
 def _open_at_the_end(rows: pd.DataFrame, cost: str, factor: float) -> dict[str, pd.Series]:

@@ -7,7 +7,8 @@ kernels and compiling, evaluation and checkpoints are apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,13 +41,16 @@ _SAME = (
     *("model", "phase", "device", "gpus", "local_batch_size", "protocol", "loader"),
     *("precision", "channels_last", *LEVERS),
 )
-"""What a compiled training has in common with the one that it is compared with."""
+_OF_ID = re.compile(r"-(compile(true|false)|full|s\d{7,}|epochs\d+)(?=-|$)")
+"""In what their ids may differ: compiling, and how many samples were trained on."""
 
 
 @dataclass(frozen=True)
 class RunCost:
     """What one run tells of its training; energies in J, None where not known."""
 
+    kind: str
+    """Of the devices that compute: gpu or cpu."""
     samples: float | None
     train_s: float | None
     energy: tuple[float | None, float | None, float | None]
@@ -97,6 +101,7 @@ def run_cost(files: RunFiles, kind: str) -> RunCost:
     other_j = known_sum(row["energy_j"] for row in others) if others else None
     startup = _of_stage(own, STARTUP)
     return RunCost(
+        kind=kind,
         samples=known_sum(row["samples"] for row in history),
         train_s=known_sum(row["train_s"] for row in history),
         energy=_joules(train, known),
@@ -145,7 +150,8 @@ def resolution(cost: RunCost, device_name: str | None) -> float | None:
     energy_j = cost.energy[0]
     if not energy_j or not cost.train_s or cost.origin == ESTIMATED or cost.other_power_w is None:
         return None
-    averaged = gpu_quantity(device_name or "") != INSTANTANEOUS
+    is_gpu = cost.kind == "gpu"  # counters of CPUs average over no window
+    averaged = is_gpu and gpu_quantity(device_name or "") != INSTANTANEOUS
     edge_s = cost.sampling_period_s + (MEAN_OVER_S / 2 if averaged else 0.0)
     contrast = abs(1 - cost.other_power_w * cost.device_s / energy_j)
     return cost.trainings * edge_s / cost.train_s * contrast
@@ -188,8 +194,9 @@ def _costs(own: Row, files: Sequence[RunFiles]) -> Row:
     return found | _phases(own, found["energy_per_sample_j_mean"])
 
 
-def _only(texts: set[str | None]) -> str | None:
+def _only(texts: Iterable[str | None]) -> str | None:
     """Return the text that all have in common; None where they differ."""
+    texts = set(texts)
     return next(iter(texts)) if len(texts) == 1 else None
 
 
@@ -269,13 +276,18 @@ def _differs(row: Row, other: Row) -> bool:
 
 def with_compiling(rows: Sequence[Row]) -> list[Row]:
     """Add what compiling costs and saves, beside the same training without; samples may differ."""
-    plain = {tuple(row[key] for key in _SAME): row for row in rows if row["compile"] is False}
+    plain = {_training(row): row for row in rows if row["compile"] is False}
     return [
-        row | _compiling(row, plain.get(tuple(row[key] for key in _SAME)))
-        if row["compile"]
-        else row
-        for row in rows
+        row | _compiling(row, plain.get(_training(row))) if row["compile"] else row for row in rows
     ]
+
+
+def _training(row: Row) -> tuple[Any, ...]:
+    """Return what a compiled training has in common with the one that it is compared with.
+
+    Settings without a column count as well: the configuration's id names what departs from the campaign's.
+    """
+    return (*(row[key] for key in _SAME), _OF_ID.sub("", row["configuration"]))
 
 
 def _compiling(row: Row, plain: Row | None) -> Row:

@@ -189,9 +189,13 @@ def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     first = first.loc[list(groups.groups)]
     first["energy_unlike"] = column_of(map(unlike.get, first.index), pa.string(), first.index)
     for name in ("device_name", "precision_used"):
-        unlike = groups[name].nunique(dropna=False) > 1
-        first.loc[unlike[unlike].index, name] = "several"
+        several = groups[name].nunique(dropna=False) > 1
+        first.loc[several[several].index, name] = "several"
     first["n_repeats"] = column_of(groups.size(), pa.int32(), first.index)
+    for count, name in (("n_energies", "energy_kwh"), ("n_metrics", "metric_last")):
+        # Before those of unlike origin were left out.
+        known = runs.loc[counted.index, name].notna().groupby(counted["configuration"]).sum()
+        first[count] = column_of(known.loc[first.index], pa.int32(), first.index)
     repeats = {name: [values(own) for _, own in groups[name]] for name in QUANTITIES}
     columns = [
         summary_columns(name, map(summarise, found), first.index) for name, found in repeats.items()
@@ -223,8 +227,10 @@ def unlike_energies(runs: pd.DataFrame) -> dict[str, str]:
     known = runs[runs["excluded"].isna() & runs["energy_kwh"].notna()]
     found: dict[str, str] = {}
     for name in ("energy_origin", "energy_scope"):
-        several = known.groupby("configuration", sort=False)[name].unique()
-        for configuration, texts in several[several.map(len) > 1].items():
+        for key, own in known.groupby("configuration", sort=False)[name]:
+            texts, configuration = own.unique(), str(key)
+            if len(texts) < 2:
+                continue
             words = (
                 f"repeats differ in {name.removeprefix('energy_')} ({', '.join(map(str, texts))})"
             )

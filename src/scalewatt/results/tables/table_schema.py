@@ -161,6 +161,8 @@ CONFIGURATIONS = pa.schema(
         ("metric_climatology", pa.float64()),
         ("torch_device", pa.string()),
         ("n_repeats", pa.int32()),
+        ("n_energies", pa.int32()),
+        ("n_metrics", pa.int32()),
         (EPOCHS_COMBINED, pa.bool_()),
         ("energy_unlike", pa.string()),
         *((name, pa.float64()) for name in ESTIMATE_BOUNDS),
