@@ -19,12 +19,14 @@ adjacent valid samples. The bounds count only covered time; all else must be unc
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from energy_files import codes
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from judged import judged
 from true_power import (
     NOISE_W,
     UNIX,
@@ -40,11 +42,9 @@ from true_power import (
     rng,
     sampling_times,
     stretches,
-    total_j,
     true_powers,
 )
 
-from scalewatt.energies.accounting.node_energy import node_kinds, node_window
 from scalewatt.energies.integration.counter_series import LAG_S
 from scalewatt.energies.integration.integrate import validate
 from scalewatt.energies.integration.sample_checks import BRIDGE_S, SAMPLE_FLAGS
@@ -69,25 +69,25 @@ def trapezoid_bound(step_s: np.ndarray, slope: float) -> float:
 def test_power_is_within_the_trapezoids_bound_whatever_samples_are_lost(
     data: st.DataObject, truth: TruePower
 ) -> None:
-    time, period = data.draw(sampling_times(truth.seconds))
+    time, _ = data.draw(sampling_times(truth.seconds))
     power = read_power(truth, time, rng(data.draw))
     lost = np.zeros(time.size, dtype=bool)
     for bad_w in (0.0, np.nan, 1e6, -5.0):
         where = data.draw(stretches(time.size, most=2))
         power[where] = bad_w
         lost |= where
-    validated = validate(gpu(UNIX + time, power), period)
+    assume((~lost).any())
+    found = judged(gpu(UNIX + time, power))
     # What is true and how far apart is known here, without asking the code under test.
     step = np.diff(time[~lost])
-    covered = step[step <= BRIDGE_S - 1e-6]
-    if not np.any(np.abs(step - BRIDGE_S) < 1e-6):
-        assert covered_s(validated) == pytest.approx(covered.sum(), abs=1e-3)
-    assert compare(validated.curve, truth).error_j <= trapezoid_bound(covered, truth.slope)
-    assert np.array_equal(np.isnan(validated.power_w), lost)
-    assert np.array_equal(
-        (validated.sample_flags > 0) & (validated.sample_flags != SAMPLE_FLAGS.index("gap")), lost
-    )
-    assert bool(codes(validated.flags) - {"gap"}) == bool(lost.any())
+    assume(not np.any(np.abs(step - BRIDGE_S) < 1e-3))
+    covered = step < BRIDGE_S
+    true = np.diff(truth.energy_until(time[~lost]))[covered].sum()
+    assert found.covered_s == pytest.approx(step[covered].sum(), abs=1e-3)
+    assert abs(found.total_j - true) <= trapezoid_bound(step[covered], truth.slope)
+    assert np.array_equal(np.isnan(found.power_w), lost)
+    assert np.array_equal(np.isin(found.flagged, ("", "gap")), ~lost)
+    assert bool(found.codes - {"gap"}) == bool(lost.any())
 
 
 @quick
@@ -188,18 +188,18 @@ def test_a_slow_counter_read_often_is_exact_from_its_first_change_to_its_last(
     content = np.floor(time / update_s + phase)
     updated = np.clip((content - phase) * update_s, 0.0, None)
     counter = (200e3 + truth.energy_until(updated)) % 262e3
-    validated = validate(cpu(UNIX + time, counter, 262e3), period)
-    assert validated.flags == []
     changes = np.flatnonzero(np.diff(counter)) + 1
     assume(changes.size > 4)
     ends = UNIX + time[changes[[1, -1]]]
+    found = judged(cpu(UNIX + time, counter, 262e3), spans=[(ends[0], ends[1])])
+    assert found.codes == set()
     true = float(np.diff(truth.energy_until(ends - UNIX))[0])
     most = float(truth.power_w.max())
     # A change is seen within a step of its happening, at both ends.
     step = float(np.diff(time).max())
-    assert abs(float(validated.curve.between(*ends)) - true) <= 2 * most * step + ROUNDING_J
+    assert abs(found.span_j(0) - true) <= 2 * most * step + ROUNDING_J
     # Before the first and after the last change its lag is bridged.
-    assert covered_s(validated) == pytest.approx(time[-1] - time[0], abs=1e-3)
+    assert found.covered_s == pytest.approx(time[-1] - time[0], abs=1e-3)
 
 
 @quick
@@ -338,41 +338,39 @@ def faulty_series(draw: st.DrawFn) -> SensorSeries:
 
 
 @quick
-@given(faulty_series(), st.lists(st.floats(-0.1, 1.1), min_size=1, max_size=8))
+@given(faulty_series(), st.lists(st.floats(0.0, 1.0), min_size=1, max_size=5))
 def test_energy_and_covered_time_are_additive_over_any_split(
     series: SensorSeries, places: list[float]
 ) -> None:
-    curve = validate(series, 1.0).curve
-    span = series.time_s[-1] - series.time_s[0]
-    cuts = np.sort(np.concatenate(([-0.2], places, [1.2]))) * span + series.time_s[0]
-    for part in (curve.between, curve.covered_s):
-        parts = part(cuts[:-1], cuts[1:])
-        assert np.all(parts >= 0)
-        assert parts.sum() == pytest.approx(float(part(-np.inf, np.inf)), abs=1e-5)
+    begin, end = float(series.time_s[0]), float(series.time_s[-1])
+    cuts = [begin, *sorted(begin + place * (end - begin) for place in places), end]
+    spans = [pair for pair in pairwise(cuts) if pair[1] - pair[0] > 1e-3]
+    whole, parts = judged(series), judged(series, spans=spans)
+    for name in ("recorded_j", "covered_s"):
+        assert (parts.rows[name] >= 0).all()
+        assert parts.rows[name].sum() == pytest.approx(whole.rows[name].sum(), abs=1e-5)
 
 
 @quick
 @given(faulty_series(), st.integers(-(2**30), 2**30))
 def test_energy_does_not_depend_on_when_it_was_used(series: SensorSeries, shift_s: int) -> None:
-    validated = validate(series, 1.0)
-    shifted = validate(replace(series, time_s=series.time_s + shift_s), 1.0)
-    assert codes(shifted.flags) == codes(validated.flags)
-    assert total_j(shifted) == pytest.approx(total_j(validated), rel=1e-5, abs=1e-2)
+    found = judged(series)
+    shifted = judged(replace(series, time_s=series.time_s + shift_s))
+    assert shifted.codes == found.codes
+    assert shifted.total_j == pytest.approx(found.total_j, rel=1e-5, abs=1e-2)
 
 
 @quick
 @given(faulty_series(), st.floats(0.6, 1.6))
-def test_twice_the_power_is_twice_thetotal_j(series: SensorSeries, factor: float) -> None:
+def test_twice_the_power_is_twice_the_energy(series: SensorSeries, factor: float) -> None:
     top = series.valid_max
     scaled = replace(
         series, values=series.values * factor, valid_max=None if top is None else top * factor
     )
-    validated, other = validate(series, 1.0), validate(scaled, 1.0)
+    found, other = judged(series), judged(scaled)
     # A counter's limit does not scale: only what is known of both can be compared.
-    assume(
-        codes(validated.flags) == codes(other.flags) and covered_s(validated) == covered_s(other)
-    )
-    assert total_j(other) == pytest.approx(factor * total_j(validated), rel=1e-9, abs=1e-6)
+    assume(found.codes == other.codes and found.covered_s == other.covered_s)
+    assert other.total_j == pytest.approx(factor * found.total_j, rel=1e-9, abs=1e-6)
 
 
 @quick
@@ -388,13 +386,7 @@ def test_the_order_of_hosts_and_sensors_changes_nothing(
     random.shuffle(shuffled)  # type: ignore[attr-defined]
 
     def energies(ordered: list[SensorSeries]) -> dict[tuple[str, str], float]:
-        result = {}
-        for node in dict.fromkeys(one.node for one in ordered):
-            own = [one for one in ordered if one.node == node]
-            window = node_window(own)
-            assert window is not None
-            for kind in node_kinds(node, own, powers={}, period_s=1.0):
-                result[node, kind.device_kind] = kind.recorded_j(window)
-        return result
+        rows = judged(*ordered).rows.dropna(subset="sensor")
+        return dict(rows.groupby(["node", "device_kind"])["recorded_j"].sum())
 
     assert energies(shuffled) == pytest.approx(energies(series), rel=1e-12)

@@ -1,0 +1,110 @@
+"""What scalewatt says of series that are written to a file: total, coverage, flags, samples and intervals."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import scalewatt
+from scalewatt.recordings.series import SensorSeries
+
+SPANS = ("startup", "train", "evaluate_train", "validate", "checkpoint", "shutdown")
+"""Names that spans of a recording are asked for by; six at most."""
+OF_SAMPLES = {
+    *("clock_backwards", "missing_samples", "zero_power", "over_limit", "counter_zero", "frozen"),
+    *("counter_reset", "counter_ambiguous", "constant", "gap", "low_power"),
+}
+"""The flags of samples (docs/tables/flags.md)."""
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is said of a recording of one or several series."""
+
+    rows: pd.DataFrame
+    """As `scalewatt.energy` gives them."""
+    samples: pd.DataFrame
+    """As `scalewatt.read_recording` gives them."""
+
+    @property
+    def total_j(self) -> float:
+        """Return what was recorded, whether or not that is enough to be stated."""
+        return float(self.rows["recorded_j"].sum())
+
+    @property
+    def covered_s(self) -> float:
+        return float(self.rows["covered_s"].sum())
+
+    @property
+    def codes(self) -> set[str]:
+        """Return the flags of samples."""
+        return {one["code"] for one in self.rows.attrs["flags"]} & OF_SAMPLES
+
+    def span_j(self, place: int) -> float:
+        """Return what was recorded in one of the spans that were asked for."""
+        return float(self.rows[self.rows["stage"] == SPANS[place]]["recorded_j"].sum())
+
+    def span_covered_s(self, place: int) -> float:
+        return float(self.rows[self.rows["stage"] == SPANS[place]]["covered_s"].sum())
+
+    @property
+    def power_w(self) -> np.ndarray:
+        """Return the power of each sample, NaN where it is not known."""
+        return self.samples["power_w"].astype(float).fillna(np.nan).to_numpy()
+
+    @property
+    def flagged(self) -> np.ndarray:
+        """Return the flag of each sample, or an empty text."""
+        return self.samples["flag"].astype(str).to_numpy()
+
+
+def judged(*series: SensorSeries, spans: Sequence[Span] = ()) -> Judged:
+    """Write series with a sample each second or so to a table, and read it as any user does."""
+    assert len(spans) <= len(SPANS)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "columns.yaml").write_text(json.dumps(_columns(series)))
+        _samples(series).to_csv(folder / "samples.csv", index=False)
+        stages = folder / "stages.csv" if spans else None
+        if stages:
+            rows = [
+                {"stage": stage, "start_s": start, "end_s": end}
+                for stage, (start, end) in zip(SPANS, sorted(spans), strict=False)
+            ]
+            pd.DataFrame(rows).to_csv(stages, index=False)
+        given = {"stages": stages, "columns": folder / "columns.yaml"}
+        path = folder / "samples.csv"
+        return Judged(scalewatt.energy(path, **given), scalewatt.read_recording(path, **given))
+
+
+def _samples(series: Sequence[SensorSeries]) -> pd.DataFrame:
+    """Return a row for each sample; floats are written with all of their digits."""
+    parts = [
+        pd.DataFrame({"t": s.time_s, "w": s.values}).assign(sensor=f"s{place}", node=s.node)
+        for place, s in enumerate(series)
+    ]
+    found = pd.concat(parts)
+    return found.assign(t=[repr(float(t)) for t in found["t"]])
+
+
+def _columns(series: Sequence[SensorSeries]) -> dict[str, object]:
+    return {
+        "time": {"column": "t", "unit": "s"},
+        "sensors": [
+            {
+                **{"column": "w", "kind": s.device_kind, "index": s.device_index},
+                **{"unit": "J" if s.quantity == "counter" else "W", "quantity": s.quantity},
+                **{"where": {"sensor": f"s{place}"}, "name": s.sensor, "node_column": "node"},
+                **({"valid_max": s.valid_max} if s.valid_max else {}),
+                **({"limit_w": s.limit_w} if s.limit_w else {}),
+            }
+            for place, s in enumerate(series)
+        ],
+    }
