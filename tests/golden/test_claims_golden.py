@@ -1,0 +1,147 @@
+"""Verdict, value and p of every claim: on the published rows, on drawn campaigns and on MLPerf's runs.
+
+`python tests/golden/test_claims_golden.py` writes the files anew, after a change that is meant to change one.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GOLDEN = Path(__file__).parent
+ROOT = GOLDEN.parents[1]
+sys.path += [str(ROOT / "benchmarks"), str(ROOT / "tests" / "workflow")]
+
+MLPERF = os.environ.get("SCALEWATT_MLPERF")
+CAMPAIGNS, SEED = 50, 36
+COLUMNS = ("campaign", "id", "verdict", "value", "p")
+TESTED = ("supported", "contradicted", "undecided")
+Row = dict[str, str]
+
+
+def row(campaign: str, verdict: Mapping[str, Any]) -> Row:
+    """What is held of a verdict, as it is written."""
+    numbers = {name: number(verdict[name]) for name in ("value", "p")}
+    return {"campaign": campaign, "id": verdict["id"], "verdict": verdict["verdict"], **numbers}
+
+
+def number(value: float | str | None) -> str:
+    """A number with 12 significant digits, a text as it is, and nothing where there is none."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return f"{float(value):.12g}"
+
+
+def published(folder: Path) -> list[Row]:
+    """The verdicts of `scalewatt claims --results reference`."""
+    return [row("reference", one) for one in claims("reference", ROOT)]
+
+
+def mlperf(folder: Path) -> list[Row]:
+    """The verdicts on MLPerf's runs, made as docs/real-measurements.md does."""
+    from workspace import Workspace
+
+    place = folder / "project"
+    Workspace.create(place)
+    data = place / "training_results_v4.0" / "smc-dc-power"
+    shutil.copytree(Path(str(MLPERF)) / data.name, data)
+    run("scalewatt", "register", "mlperf-v4", "training_results_v4.0/smc-dc-power", cwd=place)
+    campaign = "campaign=campaigns/mlperf-v4.yaml"
+    run("snakemake", "--profile", "profiles/local", "tables", "--config", campaign, cwd=place)
+    return [row("mlperf-v4", one) for one in claims("results/mlperf-v4", place)]
+
+
+def drawn(folder: Path) -> list[Row]:
+    """The tests of claims on campaigns that are drawn from the paper's numbers."""
+    from claims_bounds import claims_on_results
+    from claims_worlds import Study, paper_world
+
+    from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
+
+    rows = []
+    for count, evidence in enumerate(Study().campaigns(paper_world(), CAMPAIGNS, SEED)):
+        found = (verdict_of(claim, evidence) for claim in claims_on_results().values())
+        rows += [row(f"{count:02}", vars(one)) for one in found if one.verdict in TESTED]
+    return rows
+
+
+def claims(results: str, place: Path) -> list[dict[str, Any]]:
+    done = run("scalewatt", "claims", "--results", results, "--json", cwd=place)
+    return json.loads(done)
+
+
+def run(*command: str, cwd: Path) -> str:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+MADE = {"published": published, "drawn": drawn, "mlperf": mlperf}
+
+
+def file_of(name: str) -> Path:
+    return GOLDEN / f"claims_{name}.csv"
+
+
+def write(name: str, rows: Iterable[Row]) -> None:
+    with open(file_of(name), "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(sorted(rows, key=lambda one: (one["campaign"], one["id"])))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "published",
+        pytest.param("drawn", marks=pytest.mark.long),
+        pytest.param(
+            "mlperf",
+            marks=[
+                pytest.mark.long,
+                pytest.mark.skipif(
+                    MLPERF is None,
+                    reason="SCALEWATT_MLPERF names no folder with MLPerf's power logs",
+                ),
+            ],
+        ),
+    ],
+)
+def test_every_claim_has_the_verdict_that_it_had(name: str, tmp_path: Path) -> None:
+    found = {(one["campaign"], one["id"]): one for one in MADE[name](tmp_path)}
+    with open(file_of(name), newline="", encoding="utf-8") as file:
+        held = {(one["campaign"], one["id"]): one for one in csv.DictReader(file)}
+    assert found.keys() == held.keys()
+    off = [
+        (held[key], one)
+        for key, one in found.items()
+        if one["verdict"] != held[key]["verdict"]
+        or not all(alike(one[part], held[key][part]) for part in ("value", "p"))
+    ]
+    assert off == []
+
+
+def alike(one: str, other: str) -> bool:
+    try:
+        return float(one) == pytest.approx(float(other), rel=1e-9, abs=1e-300)
+    except ValueError:
+        return one == other
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:] or [one for one in MADE if one != "mlperf" or MLPERF]:
+        with tempfile.TemporaryDirectory() as made:
+            write(wanted, MADE[wanted](Path(made)))
