@@ -119,8 +119,9 @@ def _recordings(
 ) -> Iterator[tuple[dict[str, str], Callable[[Callable[..., pd.DataFrame]], pd.DataFrame]]]:
     """Each recording of a folder, without and with each description of columns beside it."""
     root = FOLDERS[name]
-    paths = {path for wanted in WANTED.get(name, ALL) for path in root.rglob(wanted)}
-    for path in sorted(paths):
+    files = {path for wanted in WANTED.get(name, ALL) for path in root.rglob(wanted)}
+    folders = {path.parent for path in files} - {root}  # several nodes, or damage of one
+    for path in sorted(files | folders):
         if set(path.relative_to(root).parts) & set(NOT_RECORDED):
             continue
         for columns in (None, *sorted(path.parent.glob("*.yaml"))):
@@ -133,7 +134,8 @@ def _recordings(
 
 def _read(path: Path, columns: Path | None, read: Callable[..., pd.DataFrame]) -> pd.DataFrame:
     with _in_utc():
-        return read(path, columns=columns, time_zone="UTC", node="node")
+        node = None if path.is_dir() else "node"  # files of a folder may be of several
+        return read(path, columns=columns, time_zone="UTC", node=node)
 
 
 def _kinds(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
