@@ -359,11 +359,11 @@ def test_what_is_typed_is_answered_at_once(page: Browser) -> None:
     begin(page)
     put(page, "gpus", 16)
     put(page, "local_batch_size", 256)
-    assert "5.11 h" in text(page, "#facts [data-of=runtime_h]")
+    assert "5.12 h" in text(page, "#facts [data-of=runtime_h]")
     assert text(page, "#facts [data-of=cost]").endswith("–")
     put(page, "pue", 1.5)
     put(page, "price_per_kwh", 0.2)
-    assert "7.91" in text(page, "#facts [data-of=cost]")
+    assert "7.92" in text(page, "#facts [data-of=cost]")
     put(page, "deadline_h", 24)
     assert text(page, "#limits li") == "Ends within 24 h with 100 % probability."
     assert text(page, "#recommended li") == (
