@@ -20,8 +20,8 @@ import pandas as pd
 
 FOLDER = Path(__file__).parent
 REL, ABS = 1e-9, 1e-12
-SHOWN = 12
-"""Differences of a table that are shown one by one."""
+SHOWN = 3
+"""Differences of a column, and rows, that are shown one by one."""
 
 
 @dataclass(frozen=True)
