@@ -177,7 +177,11 @@ class Measured(Mapping[str, Any]):
     """A row of `configurations` whose repeats are summed up when they are looked at."""
 
     def __init__(self, identity: Mapping[str, Any], runs: Mapping[str, list[float]]):
-        self._found = {**identity, "n_repeats": len(runs["runtime_h"]) if runs else 1}
+        repeats = len(runs["runtime_h"]) if runs else 1
+        self._found = {**identity, "n_repeats": repeats}
+        for known, name in (("n_energies", "energy_kwh"), ("n_metrics", "metric_last")):
+            values = runs.get(name, ())
+            self._found[known] = sum(value is not None for value in values)
         self.runs = runs
 
     def __getitem__(self, column: str) -> Any:

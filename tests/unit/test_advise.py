@@ -162,8 +162,14 @@ def test_two_predictions_are_compared_within_the_models_draws_and_all_intervals_
     # Beside repeats a prediction's draws stand for its spread, at the same level.
     measured = one_setting([0.99 * other.energy_kwh.value, 1.01 * other.energy_kwh.value])
     beside = energy_ratio(one, measured)
-    low, high = one.energy_kwh.low, one.energy_kwh.high
-    assert beside.high / beside.low > high / low > 1
+    of_draws = float(np.var(np.log(draws[0])))
+    of_repeats = 0.01**2  # (sd / mean)² / 2, with one degree of freedom
+    freedom = (of_draws + of_repeats) ** 2 / of_repeats**2
+    half = scipy.stats.t.ppf(0.975, freedom) * (of_draws + of_repeats) ** 0.5
+    assert (beside.low, beside.high) == pytest.approx(
+        np.array([np.exp(-half), np.exp(half)])
+        * np.exp(np.median(np.log(draws[0] / other.energy_kwh.value)))
+    )
 
 
 def test_epochs_of_the_same_executions_have_no_interval_of_their_ratio(tmp_path: Path) -> None:

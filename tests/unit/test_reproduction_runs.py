@@ -134,6 +134,7 @@ def test_where_the_clone_has_no_such_commits_the_code_is_not_checked(
         assert (one.what, one.outcome) == (f"{RUN}: commit", NOT_CHECKED)
         assert "does not have both commits" in (one.detail or "")
     monkeypatch.setattr(versions, "PROJECT_ROOT", tmp_path)  # no clone at all
+    versions.same_code.cache_clear()
     first, exclusions, _ = commits.values()
     (one,) = found(tmp_path / "nowhere", replace(MANIFEST, commit=exclusions), commit=first)
     assert one.outcome == NOT_CHECKED

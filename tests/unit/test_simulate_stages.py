@@ -28,7 +28,7 @@ ON_TWO_NODES = "resnet50-a100-n008-lbs0256-s0040036"
 ON_ONE_GPU = "resnet50-a100-n001-lbs0256-s0005004"
 WHOLE = "resnet50-a100-n004-lbs0256-full"
 ON_H100 = "fourcastnet.pretrain-h100-n016-lbs0001-full"
-RUNS = {ON_TWO_NODES: 100, ON_ONE_GPU: 100, WHOLE: 3, ON_H100: 2}
+RUNS = {ON_TWO_NODES: 100, ON_ONE_GPU: 100, WHOLE: 24, ON_H100: 2}
 """Epochs of each; the first two have epochs of 15 s."""
 OF_A_STAGE, OF_A_LONG_STAGE, LONG = 0.05, 0.01, 50
 """How near an energy by stage is at 1 s where it is stated, and where pieces last so many periods. What comes

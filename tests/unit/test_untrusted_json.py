@@ -189,6 +189,7 @@ def test_nothing_else_in_the_package_reads_json() -> None:
         "datasets/prepare.py": "a text that it has made",
         "doctor/probe_child.py": "what the doctor asks of its child",
         "doctor/subprocess_runner.py": "what its child has written",
+        "events.py": "what the launcher tells its ranks",
         "recordings/journal.py": "lines, each of which is left out if it is none",
         "recordings/stage_files.py": "cells, each of which is refused by row and key",
     }
