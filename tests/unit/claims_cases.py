@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from claims_made import changed, evidence, row, runs_of, stat, without
+from claims_made import changed, evidence, row, runs_of, stat, without, without_spreads
 from claims_resnet_made import (
     DOUBLING,
     Change,
@@ -310,7 +310,7 @@ OF_FOURCASTNET: dict[str, Cases] = {
     "T8": Cases(
         in_parts(like_a100(1.01)),
         in_parts(like_a100(1.4)),
-        in_parts(like_a100(1.047)),
+        lambda: without_spreads(in_parts(like_a100(1.0, single=True))()),
     ),
     "T9": Cases(
         in_parts(study),
