@@ -59,7 +59,7 @@ try:
     import snakemake_executor_plugin_slurm as parent
     from snakemake_executor_plugin_slurm import ExecutorSettings, common_settings
     from snakemake_executor_plugin_slurm.utils import get_job_wildcards
-except ModuleNotFoundError:  # Snakemake imports this module at each call, whatever it is asked for
+except ImportError:  # Snakemake imports this module at each call, whatever it is asked for
     from snakemake_executor_plugin_scalewatt_slurm import absent_parent as parent
     from snakemake_executor_plugin_scalewatt_slurm.absent_parent import (
         ExecutorSettings,

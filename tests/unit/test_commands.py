@@ -408,6 +408,8 @@ LAUNCHED = [
     ("export A=1\nNCCL_DEBUG=INFO exec torchrun train.py 2>&1 | tee log", True),
     ("if true; then torchrun train.py; fi", True),
     ("(timeout 100 env A=b python -m torch.distributed.run train.py)", True),
+    ("python -W ignore -m torch.distributed.run train.py", False),
+    ("echo 'a # b'; torchrun train.py", True),
 ]
 
 

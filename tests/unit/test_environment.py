@@ -16,7 +16,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.redaction import SECRET, Redaction, without_secrets
+from scalewatt.common.redaction import HIDDEN, SECRET, Redaction, without_secrets
 from scalewatt.execution import segment_description
 from scalewatt.execution.segment_description import (
     cudnn_version,
@@ -249,6 +249,25 @@ def test_a_users_name_that_is_a_systems_is_kept_where_it_means_the_system(
 )  # fmt: skip
 def test_what_a_secrets_name_is_given_is_not_told(words: str, shown: str) -> None:
     assert " ".join(without_secrets(shlex.split(words))) == shown
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "secretKey",
+        "userToken",
+        "GITHUB_TOKEN_RO",
+        "PRIVATE_KEY_PEM",
+        "passwordFile",
+        "slurm_user_name",
+    ],
+)
+def test_names_of_secrets_in_any_spelling_are_hidden(name: str) -> None:
+    assert without_secrets([f"--{name}", "abc", f"{name}=abc"]) == [
+        f"--{name}",
+        HIDDEN,
+        f"{name}={HIDDEN}",
+    ]
 
 
 @pytest.mark.parametrize(

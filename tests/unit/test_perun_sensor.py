@@ -221,6 +221,20 @@ def test_power_by_any_backend_counts_for_its_device(tmp_path: Path, name: str) -
     assert told["device"] == name and "source: a model of ours" in told["detail"]
 
 
+def test_perun_reads_a_device_and_another_backends_sensor_of_it_is_not_added(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9, 300)}})
+    with changed(path, "gpu/nodes") as sensors:
+        sensors.copy("CUDA:0_POWER", "A_MODEL_GPU1_POWER")
+    said = describe(path)
+    assert [one["device"] for one in said["devices"]] == ["CUDA:0_POWER", "CUDA:1_POWER"]
+    assert said["gpu_energy_j"] == pytest.approx(8 * 400) and "second_sensor" in codes(
+        said["flags"]
+    )
+
+
 OF_MODEL = {
     "gpu": ("MODEL_GPU{}_POWER", "W", "uint32"),
     "cpu": ("MODEL_CPU{}_POWER", "W", "float32"),

@@ -100,7 +100,7 @@ def test_a_command_that_is_not_there_is_named_and_nothing_is_made(
     assert not list(tmp_path.glob("work/*/spec.json"))
 
 
-def test_a_script_that_changed_since_its_run_began_begins_afresh_and_loses_nothing(
+def test_a_script_that_changed_since_its_run_stopped_is_refused_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Direct(tmp_path, "stopped", monkeypatch)
@@ -117,10 +117,15 @@ def test_a_script_that_changed_since_its_run_began_begins_afresh_and_loses_nothi
     (begun,) = tmp_path.glob("work/*/segments.json")
     script.write_text(text + "# a comment\n")
     code, output = start()
-    assert code == 75, output
-    assert "its files have changed since it began, so it begins afresh" in output
-    assert f"with the earlier files it goes on in work/{begun.parent.name}" in output
-    assert len(json.loads(begun.read_text())) == 1
+    assert code == 1, output
+    assert (
+        "its files have changed since it stopped at a checkpoint; restore them to go on" in output
+    )
+    assert f"or remove work/{begun.parent.name} to begin afresh" in output
+    assert (
+        len(json.loads(begun.read_text())) == 1
+        and len(list(tmp_path.glob("work/*/spec.json"))) == 1
+    )
     script.write_text(text)
     code, output = start()
     assert code == 0, output

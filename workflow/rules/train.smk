@@ -8,6 +8,7 @@ import shlex
 
 from scalewatt.campaign.external_command import command_models
 from scalewatt.run_files.progress_files import done_updates
+from scalewatt.run_files.run_inventory import published_run
 from scalewatt.scheduling.preflight import check_before_submission
 from scalewatt.scheduling.job_request import training_request
 from scalewatt.tracking.budget import budgeted_submissions
@@ -56,7 +57,8 @@ def trainings():
     jobs = list(workflow.dag.needrun_jobs(exclude_finished=False))
     prepared = {job.wildcards.dataset for job in jobs if job.rule.name == "dataset"}
     settings = workflow.dag_settings
-    forced = {*settings.forcerun, *(settings.targets if settings.forcetargets else ())}
+    targets = settings.targets if settings.forcetargets else ()
+    forced = {os.path.normpath(target) for target in (*settings.forcerun, *targets)}
     return [
         ToTrain(
             (job.wildcards.configuration, int(job.wildcards.repeat)),
@@ -118,6 +120,14 @@ def check_before_jobs():
         say_replaced(trained, replaced)
 
 
+def own_spec(wildcards):
+    """Return a run's spec.json. Its time alone, as of a copy, never re-trains a finished run of this spec."""
+    path = Path(RUN.format(**wildcards), "spec.json")
+    found = published_run(path.parent, wildcards.configuration, int(wildcards.repeat))
+    is_same = found is not None and found.spec_sha256 == spec_of(wildcards).sha256
+    return ancient(str(path)) if is_same else str(path)
+
+
 def initial_weights(wildcards):
     """Return the weights that a run starts from.
 
@@ -150,7 +160,7 @@ COMMANDS = f"(?:{'|'.join(sorted(COMMANDS)) or '-'})-"
 
 rule train:
     input:
-        spec=f"{RUN}/spec.json",
+        spec=own_spec,
         dataset=lambda wildcards: f"{RESULTS}/datasets/{spec_of(wildcards).dataset['name']}.json",
         weights=initial_weights,
     output:
@@ -181,7 +191,7 @@ rule train:
 # Always there: a job that waited in a cluster's queue names it, whatever the campaign has become.
 use rule train as train_command with:
     input:
-        spec=f"{RUN}/spec.json",
+        spec=own_spec,
     output:
         history=f"{RUN}/history.parquet",
         events=f"{RUN}/events.parquet",

@@ -29,7 +29,11 @@ _WRAPPERS = {
 _KEYWORDS = {"if", "then", "elif", "else", "while", "until", "do", "!", "{", "}"}
 _SHELLS = {"sh", "bash", "dash", "zsh", "ksh"}
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_COMMENT = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?:(?<=\s)|^)#.*$""", re.MULTILINE)
+"""A comment, or what is quoted (in a group): there a # begins none."""
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
+_OPTIONS_WITH_VALUE = {"-W", "-X"}
+"""Options of Python's own before its script or module."""
 _SEPARATORS = "();<>|&\n"
 
 
@@ -44,7 +48,7 @@ def launcher_in(command: str, shell: bool) -> str | None:
 
 def _commands_of_line(line: str) -> list[list[str]]:
     """Return the words of each command of a shell line."""
-    line = re.sub(r"(^|\s)#.*$", r"\1", line.replace("\\\n", " "), flags=re.MULTILINE)
+    line = _COMMENT.sub(lambda match: match[1] or "", line.replace("\\\n", " "))
     words = shlex.shlex(line.replace("`", ";"), posix=True, punctuation_chars=_SEPARATORS)
     words.whitespace_split, words.commenters, words.whitespace = True, "", " \t\r"
     parts = groupby(words, key=lambda word: bool(word) and set(word) <= set(_SEPARATORS))
@@ -76,13 +80,15 @@ def _launcher(words: list[str]) -> str | None:
         )
     if name in _WRAPPERS:
         rests = (others[place:] for place, word in enumerate(others) if _starts_another(word))
-        return next(filter(None, map(_launcher, rests)), None)
+        return next(map(_launcher, rests), None)
     return None
 
 
 def _launcher_of_python(program: str, others: list[str]) -> str | None:
     """Return the launcher that Python runs, as a module or by the path of its program."""
     for place, word in enumerate(others):
+        if place and others[place - 1] in _OPTIONS_WITH_VALUE:
+            continue
         module = re.fullmatch(r"-[A-Za-z]*m(.*)", word)
         if module:
             name = module[1] or next(iter(others[place + 1 :]), "")

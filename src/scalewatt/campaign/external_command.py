@@ -254,6 +254,8 @@ def check_passed(campaign: Campaign) -> None:
             continue
         changed: list[tuple[str, tuple[str, ...]]]
         changed = [(key, (key,)) for key in ("epochs", *PASS_KEYS) if key in series.changed]
+        if "precision" in series.changed:  # a label without a placeholder of its own
+            changed.append(("precision", ("configuration",)))
         if series.fraction_rule != "1" or "samples" in series.changed:
             changed.append(("the number of samples", ("samples",)))
         if any(point.seeds == VARIED for point in points) and series.repeats > 1:

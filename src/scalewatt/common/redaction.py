@@ -17,16 +17,22 @@ SECRET = (
 )
 """A variable, option or assignment whose name ends with one of these words may be one."""
 SECRET_WITHIN = (
-    *("PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "SECRET", "SECRETS"),
     r"(?:API|ACCESS|AUTH|PRIVATE|SESSION|HF|WANDB)[-_]?(?:KEYS?|TOKENS?)",
+    r"(?-i:(?<=[a-z])(?:Token|Key|User|Mail|Account))",
 )
-"""The same of what a name may end with within a word, as PGPASSWORD."""
+"""The same of what a name may end with within a word, as WANDBKEY and userToken."""
+SECRET_ANYWHERE = (
+    *("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "USER[-_]?NAME", "PRIVATE[-_]?KEY"),
+    r"(?:API|ACCESS|AUTH|HF|WANDB|GITHUB|GITLAB)[-_]?TOKEN",
+)
+"""The same of what a name may have anywhere, as PGPASSWORD and GITHUB_TOKEN_RO."""
 HIDDEN = "<secret>"
 """What stands in place of a value."""
 _IN_NAME = r"[\w.+/@\[\]-]"
 _IS_SECRET = (
-    rf"(?={_IN_NAME}*?(?:(?<![A-Za-z0-9])(?:{'|'.join(SECRET)})|{'|'.join(SECRET_WITHIN)})"
-    rf"(?:[-_.]?(?:ID|\d{{1,3}}))?(?:\[[\w.+/@-]*\])*\]*(?!{_IN_NAME}))"
+    rf"(?={_IN_NAME}*?(?:{'|'.join(SECRET_ANYWHERE)}"
+    rf"|(?:(?<![A-Za-z0-9])(?:{'|'.join(SECRET)})|{'|'.join(SECRET_WITHIN)})"
+    rf"(?:[-_.]?(?:ID|\d{{1,3}}))?(?:\[[\w.+/@-]*\])*\]*(?!{_IN_NAME})))"
 )
 _VALUE = r"""(?:"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)|\\.|[^\s"'\\;&|<>])+"""
 # Each begins where a name does and gives nothing of it back (++): linear in the text's length.
@@ -42,7 +48,7 @@ _SECRET_NAME = re.compile(_IS_SECRET, re.IGNORECASE)
 
 
 def is_secret(name: str) -> bool:
-    """Return True if a name ends with a word of SECRET, as `HF_TOKEN`, `api-key` and `AWS_ACCESS_KEY_ID`."""
+    """Return True if a name ends with a secret's word, as `AWS_ACCESS_KEY_ID`, or has a plain one."""
     return _SECRET_NAME.match(name) is not None
 
 

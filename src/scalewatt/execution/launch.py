@@ -63,7 +63,8 @@ from scalewatt.execution.rank import MONITOR_LOST
 from scalewatt.execution.watchdog import Limits
 from scalewatt.provenance.versions import made_with
 from scalewatt.run_files.attempt_log import AttemptNote, current_job, one_line
-from scalewatt.run_files.progress_files import find_workdirs
+from scalewatt.run_files.progress_files import find_workdirs, read_segments
+from scalewatt.run_files.run_inventory import work_name
 from scalewatt.run_files.work_directory import (
     COMPILED,
     FINISHED,
@@ -127,12 +128,13 @@ def run_training(
     asked = dict.fromkeys(spec.operating_point or {}, spec.configuration)
     require_ways(asked, options.levers, "of this run")
     files = _checked_files(spec, options.max_updates) if is_command_spec(spec) else None
+    if files is not None:
+        _check_begun_with_files(options.work_root, spec, files)
     with open_workdir(options.work_root, spec, dataset_sha256, files) as work:
         if note is not None:
             note.begin()
         if already_published(out, work):
             return 0
-        _say_if_begun_with_other_files(work)
         try:
             return _continue_run(work, out, options, note)
         except OSError as error:
@@ -243,14 +245,20 @@ def _checked_files(spec: RunSpec, max_updates: int | None) -> dict[str, str]:
     return files
 
 
-def _say_if_begun_with_other_files(work: WorkDir) -> None:
-    """Tell that a command begins afresh, though it had begun: its files have changed since."""
-    others = [path for path in find_workdirs(work.path.parent, work.spec) if path != work.path]
-    if work.files is not None and others and not work.segments():
-        say(
-            f"{work.spec.configuration}: its files have changed since it began, so it begins afresh; with "
-            f"the earlier files it goes on in {others[0]}"
-        )
+def _check_begun_with_files(work_root: Path, spec: RunSpec, files: Mapping[str, str]) -> None:
+    """Raise InputError if a command waits at a checkpoint that it reached with other files.
+
+    One that failed begins afresh: its script may have been mended.
+    """
+    if exists(work_root / work_name(spec.key, None, files)):
+        return
+    for path in find_workdirs(work_root, spec):
+        segments = read_segments(path)
+        if segments and segments[-1]["outcome"] == STOPPED and not exists(path / "result.json"):
+            raise InputError(
+                f"{spec.configuration}: its files have changed since it stopped at a checkpoint; restore "
+                f"them to go on, or remove {path} to begin afresh"
+            )
 
 
 def _check_initial_weights(spec: RunSpec, spec_path: Path, weights: Path | None) -> None:

@@ -13,7 +13,7 @@ from scalewatt.slurm.slurm_commands import NoAnswerError, ask
 
 _STUCK = re.compile(
     r"(?i)held|NeverSatisfied|NotSatisfied|Partition(TimeLimit|NodeLimit|Down|Inactive)|PerJob|MaxWall"
-    r"|Minutes|NotAllowed|^Invalid|BadConstraints|ReservationDeleted|^DeadLine|LaunchFail"
+    r"|(?<!Run)Minutes|NotAllowed|^Invalid|BadConstraints|ReservationDeleted|^DeadLine|LaunchFail"
 )
 """Slurm's reasons for which a job waits until somebody changes it, or the cluster."""
 

@@ -60,7 +60,8 @@ def _of_model(specs: list[RunSpec], results: Path, work: Path) -> Iterator[str]:
     if unfinished:
         yield (
             f"the files differ from those that {_count(unfinished, 'unfinished run')} began with; with the "
-            "earlier files they go on, with these they begin afresh"
+            "earlier files they go on; those that stopped at a checkpoint begin afresh when their folders "
+            f"in {work} are removed"
         )
 
 

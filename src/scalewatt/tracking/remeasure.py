@@ -53,6 +53,7 @@ from scalewatt.run_files.run_inventory import (
 from scalewatt.slurm.job_queue import ask_queue
 
 WEIGHTS, SPEC = "weights.pt", "spec.json"
+_INCOMPLETE = "results incomplete or out of date"
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,13 @@ def _why_again(place: Place, job: ToTrain) -> str | None:
     prepared = json_object(place.results / "datasets" / f"{spec.dataset['name']}.json")
     if job.new_data or published.dataset_sha256 != prepared.get("content_sha256"):
         return "dataset changed"
-    kept = exists(place.work / published.work_name / "result.json")
-    return None if kept else "results incomplete or out of date"
+    kept = place.work / published.work_name
+    measured = [
+        WEIGHTS,
+        *(f"perun/{path.name}" for path in (published.folder / "perun").glob("[!.]*")),
+    ]
+    needed = ["result.json", *(name for name in measured if exists(published.folder / name))]
+    return None if all(exists(kept / name) for name in needed) else _INCOMPLETE
 
 
 def set_replaced_aside(place: Place, replaced: Iterable[tuple[ToTrain, str]]) -> None:
@@ -156,7 +162,9 @@ def set_replaced_aside(place: Place, replaced: Iterable[tuple[ToTrain, str]]) ->
             if measurement is not None:
                 _check_unused(place, job.run)
                 row = exclusion(job.run, REPLACED, why, measurement)
-                _set_aside(place, job.run, _next_number(place, job.run), row, job.forced)
+                # Of an incomplete working directory the run could not be published again.
+                with_work = job.forced or why == _INCOMPLETE
+                _set_aside(place, job.run, _next_number(place, job.run), row, with_work)
                 _leave_spec(place, job.run)
 
 

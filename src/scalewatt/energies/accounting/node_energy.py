@@ -312,15 +312,20 @@ def _energy_series(
     of_kind = [s for s in series if s.device_kind == kind]
     best: dict[int, SensorSeries] = {}
     flags: list[Flag] = []
-    for one in sorted((s for s in of_kind if s.quantity != "utilisation"), key=_preference):
+    measured = (s for s in of_kind if s.quantity != "utilisation")
+    for one in sorted(measured, key=lambda s: (_is_of_unknown_backend(s), _preference(s))):
         if one.device_index in best:
-            first = best[one.device_index].sensor
-            flags.append(flag("second_sensor", one.sensor, f"not added: {first} is counted"))
+            first = best[one.device_index]
+            flags.append(flag("second_sensor", one.sensor, f"not added: {first.sensor} is counted"))
         else:
             best[one.device_index] = one
     if best:
         return [best[index] for index in sorted(best)], flags
     return _estimated(kind, series, powers)
+
+
+def _is_of_unknown_backend(series: SensorSeries) -> bool:
+    return any(one["code"] == UNKNOWN_BACKEND for one in series.flags)
 
 
 def _preference(series: SensorSeries) -> tuple[bool, bool, bool, str]:

@@ -164,7 +164,7 @@ def _kinds(
         window=window,
     )
     shared_s = node.shared_s(window)
-    found = shared_kinds(found, shared_s, own_gpus=held is not None) if shared_s > 0 else found
+    found = shared_kinds(found, shared_s) if shared_s > 0 else found
     return [kind for kind in found if kind.coverage is not None]
 
 
