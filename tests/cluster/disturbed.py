@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 import torch
 import yaml
 from mini_node import Node, wait_for
-from mini_project import DEVICES, HERE, MiniProject, slow_updates
+from mini_project import DEVICES, HERE, MiniProject
 from minislurm import MiniSlurm
+from training import slowed
 
 from scalewatt.energies.accounting.node_energy import MAX_UNCOVERED
 
@@ -35,7 +36,8 @@ def prepared(slurm: MiniSlurm, path: Path) -> MiniProject:
     """A project whose dataset is prepared, for copies."""
     project = MiniProject.on(slurm, path, KILLS)
     low = {**DEVICES["a100"], "partition": "low"}
-    project.change("cluster", devices={**DEVICES, "a100-low": low}, setup=slow_updates(UPDATE_S))
+    project.change("cluster", devices={**DEVICES, "a100-low": low})
+    project.variables.update(slowed(UPDATE_S))
     code, output = project.snakemake("results/mini/datasets/waves.json")
     assert code == 0, output
     return project
@@ -44,7 +46,7 @@ def prepared(slurm: MiniSlurm, path: Path) -> MiniProject:
 def copied(project: MiniProject, path: Path) -> MiniProject:
     """Another project in the same state."""
     shutil.copytree(project.path, path, symlinks=True)
-    return MiniProject(path, slurm=project.slurm)
+    return MiniProject(path, slurm=project.slurm, variables=project.variables)
 
 
 @dataclass(frozen=True)

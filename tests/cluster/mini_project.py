@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import yaml
 from minislurm import MiniSlurm
 
 sys.path.append(str(Path(__file__).parents[1] / "workflow"))
-from training import NOT_LEARNT, slowed
+from training import NOT_LEARNT
 from workspace import Workspace, environment
 
 HERE = Path(__file__).parent
@@ -38,21 +37,13 @@ DEVICES = {
 }
 
 
-def slow_updates(update_s: float) -> list[str]:
-    """What jobs do first so that each update of their training waits so long (key `setup`)."""
-    return exported(slowed(update_s))
-
-
-def exported(environment: dict[str, str]) -> list[str]:
-    """What jobs do first so that their ranks have further variables (key `setup`)."""
-    return [f"export {shlex.join(f'{k}={v}' for k, v in environment.items())}"]
-
-
 @dataclass(frozen=True)
 class MiniProject(Workspace):
     """A working copy at `path`, whose user is on the login node of `slurm`."""
 
     slurm: MiniSlurm = field(kw_only=True)
+    variables: dict[str, str] = field(default_factory=dict, kw_only=True)
+    """Further variables of the user's shell, which sbatch and srun pass on."""
 
     @classmethod
     def on(cls, slurm: MiniSlurm, path: Path, campaign: Path = CAMPAIGN) -> MiniProject:
@@ -97,7 +88,7 @@ class MiniProject(Workspace):
         return subprocess.Popen(
             [sys.executable, "-m", "snakemake", *chosen, *arguments],
             cwd=self.path,
-            env={**self.slurm.environment, "PATH": environment()["PATH"]},
+            env={**self.slurm.environment, "PATH": environment()["PATH"], **self.variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

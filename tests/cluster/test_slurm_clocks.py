@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -21,8 +20,7 @@ def test_stages_are_corrected_by_a_nodes_wrong_clock_and_its_run_is_flagged(
 ) -> None:
     slurm.cancel_all()
     project = MiniProject.on(slurm, tmp_path / "project")
-    variables = shlex.join(f"{key}={value}" for key, value in wrong_clock("a2").items())
-    project.change("cluster", setup=[f"export {variables}"])
+    project.variables.update(wrong_clock("a2"))
     project.done(f"results/mini/energy/{APART}/1.parquet")
     (segment,) = project.provenance(APART)["segments"]
     assert [rank["host"] for rank in segment["ranks"]] == ["a1", "a2"]

@@ -14,7 +14,7 @@ import pytest
 from disturbed import PATIENCE_S
 from governed import LEVERS, SCRIPT, UPDATES, environment_of, power_w, training_s
 from mini_node import wait_for
-from mini_project import DEVICES, HERE, MiniProject, exported
+from mini_project import DEVICES, HERE, MiniProject
 from minislurm import MiniSlurm
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1200)]
@@ -40,9 +40,9 @@ def project_on(slurm: MiniSlurm, folder: Path) -> MiniProject:
     project.change(
         "cluster",
         levers=LEVERS,
-        setup=exported(environment_of(folder / "settings", 4)),
         devices={name: {**device, "torch_device": "cuda"} for name, device in DEVICES.items()},
     )
+    project.variables.update(environment_of(folder / "settings", 4))
     return project
 
 

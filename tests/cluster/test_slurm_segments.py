@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from mini_project import DEVICES, HERE, MiniProject, slow_updates
+from mini_project import DEVICES, HERE, MiniProject
 from minislurm import MiniSlurm, wait_for
+from training import slowed
 
 from scalewatt.campaign.run_spec import read_spec
 
@@ -38,9 +39,8 @@ def project(slurm: MiniSlurm, tmp_path_factory: pytest.TempPathFactory) -> MiniP
     project = MiniProject.on(slurm, tmp_path_factory.mktemp("segments") / "project", campaign)
     short = {**DEVICES["a100-apart"], "time_limit_min": LIMIT_MIN}
     devices = {**DEVICES, "a100-apart": short}
-    project.change(
-        "cluster", devices=devices, stop_warning_s=WARNING_S, setup=slow_updates(UPDATE_S)
-    )
+    project.change("cluster", devices=devices, stop_warning_s=WARNING_S)
+    project.variables.update(slowed(UPDATE_S))
     snakemake = project.start("all")
     try:
         warn(project, WARNED)

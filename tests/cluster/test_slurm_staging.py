@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from mini_project import HERE, MiniProject, exported
+from mini_project import HERE, MiniProject
 from minislurm import MiniSlurm
 from training import slow_removal
 
@@ -23,8 +23,8 @@ def test_a_removal_longer_than_the_time_for_closing_costs_no_job_and_no_file_of_
     project = MiniProject.on(slurm, tmp_path / "project", HERE / "staged.yaml")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    setup = exported(slow_removal(REMOVAL_S))
-    project.change("cluster", scratch=str(scratch), closing_s=CLOSING_S, setup=setup)
+    project.change("cluster", scratch=str(scratch), closing_s=CLOSING_S)
+    project.variables.update(slow_removal(REMOVAL_S))
     project.done(f"results/mini/runs/{IMAGES}/1/provenance.json")
     assert list(scratch.iterdir()) == []
     (segment,) = project.provenance(IMAGES)["segments"]
