@@ -10,7 +10,10 @@ import pytest
 from golden_tables import Golden
 from golden_trainings import HISTORIES, WEIGHTS
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [
+    *(pytest.mark.slow, pytest.mark.long, pytest.mark.nightly),
+    pytest.mark.timeout(1800),
+]
 
 
 @pytest.fixture(scope="module")
