@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from python_path import first_on_path
+from workspace import first_on_path
 
 _PRELOADED = """
 #define _GNU_SOURCE

@@ -19,7 +19,7 @@ from scalewatt.tracking import energy_used as spent
 from scalewatt.tracking.budget import budgeted_submissions, check_budget
 from scalewatt.tracking.energy_used import EnergyUsed
 
-TINY = Path(__file__).parents[1] / "workflow" / "tiny.yaml"
+TINY = Path(__file__).parents[1] / "factories" / "tiny.yaml"
 LOCAL = str(Path(__file__).parents[2] / "profiles" / "local" / "cluster.yaml")
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from doctor_files import counters, one_of, profile
-from python_path import first_on_path
+from workspace import first_on_path
 
 from scalewatt.cli import main
 from scalewatt.doctor import examine as module

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from python_path import first_on_path
+from workspace import first_on_path
 
 from scalewatt.monitoring import sampler as module
 from scalewatt.monitoring.sampler import JournalWriter, describe_sensors

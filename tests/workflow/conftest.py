@@ -1,21 +1,13 @@
-"""One finished tiny campaign, shared by the tests that only look at it or copy it."""
+"""What tests of the workflow share: prepared data, and a finished campaign to be changed."""
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from training import prepare
-from workspace import COPIED, PROJECT, TINY, Workspace
-
-from scalewatt.common.files import file_sha256
-from scalewatt.provenance.package_lock import installed_versions
-from scalewatt.provenance.versions import source_commit
+from workspace import Workspace
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,35 +26,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def project_hash() -> str:
-    """What the finished campaign depends on: the files, as they are copied, the commit and the packages."""
-    total = hashlib.sha256(f"{source_commit()} {sys.version} {installed_versions()}".encode())
-    for file in sorted(
-        f for name in COPIED for f in [PROJECT / name, *(PROJECT / name).rglob("*")]
-    ):
-        if file.is_file() and not {"__pycache__", "scalewatt.egg-info"} & set(file.parts):
-            total.update(f"{file.relative_to(PROJECT)} {file_sha256(file)}".encode())
-    total.update(TINY.read_bytes())
-    return total.hexdigest()
-
-
 @pytest.fixture(scope="session")
-def finished(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The tiny campaign, run to its end by one snakemake, once for a state of the project; a copy of it."""
-    shared = Path(pytestconfig.cache.mkdir("finished"))
-    with open(shared / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        original = shared / project_hash()
-        if not original.exists():
-            for other in shared.glob("*/"):
-                shutil.rmtree(other)
-            made = Workspace.create(shared / "unfinished")
-            made.done("all")
-            made.path.rename(original)
-        return Workspace(original).copy(tmp_path_factory.mktemp("finished") / "project")
+def finished(finished_workspace: Workspace) -> Workspace:
+    """The finished campaign, read only."""
+    return finished_workspace
 
 
 @pytest.fixture()
-def again(finished: Workspace, tmp_path: Path) -> Workspace:
+def again(finished_workspace: Workspace, tmp_path: Path) -> Workspace:
     """A copy of the finished campaign, to be changed."""
-    return finished.copy(tmp_path / "project")
+    return finished_workspace.copy(tmp_path / "project")

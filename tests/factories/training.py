@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from workspace import TINY, environment, first_on_path
+from workspace import PROJECT, TINY, environment, first_on_path
 
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
@@ -29,8 +29,8 @@ CLUSTER = {
         }
     },
 }
-SLOW_UPDATES = Path(__file__).parent / "slow_updates"
-SLOW_REMOVAL = Path(__file__).parent / "slow_removal"
+SLOW_UPDATES = PROJECT / "tests" / "workflow" / "slow_updates"
+SLOW_REMOVAL = PROJECT / "tests" / "workflow" / "slow_removal"
 UPDATE_S = 0.05
 """How long each update of a training waits to which something is to happen meanwhile."""
 NOT_LEARNT = ("segment", "peak_memory_bytes")
@@ -56,7 +56,7 @@ def launcher_in(environment: dict[str, str], launcher: str) -> str:
     return f"env {shlex.join(f'{k}={v}' for k, v in environment.items())} {launcher}"
 
 
-WRONG_CLOCK = Path(__file__).parent / "wrong_clock"
+WRONG_CLOCK = PROJECT / "tests" / "workflow" / "wrong_clock"
 AHEAD_S = 2.0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -11,6 +13,10 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from scalewatt.common.files import file_sha256
+from scalewatt.provenance.package_lock import installed_versions
+from scalewatt.provenance.versions import source_commit
 
 PROJECT = Path(__file__).parents[2]
 COPIED = (
@@ -34,6 +40,18 @@ def environment() -> dict[str, str]:
 def first_on_path(folder: Path) -> str:
     """PYTHONPATH with a folder before what is on it, where the project itself may be."""
     return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+
+
+def project_hash() -> str:
+    """What a finished campaign depends on: the files, as they are copied, the commit and the packages."""
+    total = hashlib.sha256(f"{source_commit()} {sys.version} {installed_versions()}".encode())
+    for file in sorted(
+        f for name in COPIED for f in [PROJECT / name, *(PROJECT / name).rglob("*")]
+    ):
+        if file.is_file() and not {"__pycache__", "scalewatt.egg-info"} & set(file.parts):
+            total.update(f"{file.relative_to(PROJECT)} {file_sha256(file)}".encode())
+    total.update(TINY.read_bytes())
+    return total.hexdigest()
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -68,6 +86,20 @@ class Workspace:
         workspace = cls(path)
         workspace.edit("profiles/local/cluster.yaml", "campaigns/demo.yaml", "campaigns/tiny.yaml")
         return workspace
+
+    @classmethod
+    def finished(cls, shared: Path) -> Workspace:
+        """The tiny campaign run by one snakemake, once for a state of the project, kept in `shared`."""
+        with open(shared / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            original = shared / project_hash()
+            if not original.exists():
+                for other in shared.glob("*/"):
+                    shutil.rmtree(other)
+                made = cls.create(shared / "unfinished")
+                made.done("all")
+                made.path.rename(original)
+            return cls(original)
 
     def copy(self, path: Path) -> Workspace:
         """A second workspace with the same results, times included."""
