@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 import textwrap
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from scalewatt import __version__
 from scalewatt.cli import (  # noqa: F401 (they add to COMMANDS)
@@ -24,6 +24,7 @@ from scalewatt.cli import (  # noqa: F401 (they add to COMMANDS)
     tables,
 )
 from scalewatt.cli.command import COMMANDS, install_hint, print_error
+from scalewatt.cli.removed import removed
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of
 
@@ -47,8 +48,18 @@ _DRAWING = ("figure", "run-pages", "report", "reproduce")
 class _Parser(argparse.ArgumentParser):
     """A parser that suggests the word which was probably meant."""
 
+    _words: tuple[str, ...] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Keep the words for `error`, and parse them."""
+        self._words = tuple(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
-        """Exit with the message; for a choice, with what is allowed and the nearest spelling."""
+        """Exit with the message: of what is removed, or of a choice with the nearest spelling."""
+        sentence = removed([*self.prog.split()[1:], *self._words])
+        if sentence:
+            super().error(sentence)
         found = re.fullmatch(r"(.*)invalid choice: '(.*)' \(choose from (.*)\)", message)
         if found:
             allowed = one_of(found[2], re.findall(r"'([^']+)'", found[3]))

@@ -1,0 +1,30 @@
+"""Commands and options that are gone, each with what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+REMOVED = {
+    "boamps": "was removed; scalewatt export writes an archive with every run's energy and settings",
+    "calibrate --leave-n-out": "was removed; docs/scaling.md says how far the model's predictions are off",
+    "completion": "was removed; shtab --shell=bash scalewatt.cli.command_line prints what a shell sources",
+    "gpu-check": "was removed; pytest -m gpu checks training and measuring on a GPU, in a checkout",
+    "gpu-study": "was removed; scalewatt plan --campaign campaigns/one-gpu.yaml predicts that campaign, and "
+    "snakemake --profile profiles/local --config campaign=campaigns/one-gpu.yaml all runs it",
+    "init": "was removed; clone the repository, or snakedeploy deploy-workflow, to begin a project",
+    "keys": "was removed; docs/your-campaign.md and docs/your-cluster.md list all keys",
+    "plan --at-once": "was removed with --start-between; carbon_intensity in the cluster file sets the carbon of a plan",
+    "plan --finish-by": "was removed with --start-between; carbon_intensity in the cluster file sets the carbon of a plan",
+    "plan --start-between": "was removed; carbon_intensity in the cluster file sets the carbon of a plan",
+    "probe --load": "was removed; load_w in the cluster file takes powers from a datasheet or a meter",
+    "status --html": "was removed; scalewatt status prints it, --json gives all runs to a program",
+}
+"""What to do instead of a command, or of an option of a command that stays."""
+
+
+def removed(words: Sequence[str]) -> str | None:
+    """Return the sentence for a removed command, or option, among the words typed; else None."""
+    if not words:
+        return None
+    typed = (words[0], *(f"{words[0]} {word.partition('=')[0]}" for word in words[1:]))
+    return next((f"{name} {REMOVED[name]}" for name in typed if name in REMOVED), None)
