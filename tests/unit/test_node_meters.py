@@ -35,7 +35,7 @@ PARTS = {
     "ram_0_dram": counter(N, RAM_W),
 }
 ALL_W = GPU_W + CPU_W + RAM_W
-JOULES = "node_energy_cray"
+METER = "node_power_hwmon"
 
 
 def write_meters(run: Path, values: dict[str, Any], node: str = "n1") -> None:
@@ -83,33 +83,17 @@ def checks(found: Accounted) -> list[dict[str, Any]]:
     return list(found.tables.cross_checks.to_pylist())
 
 
-def joules(watts: float) -> Any:
-    return 1_234_567 + np.round(watts * TIMES)
-
-
 # --- a scope of its own -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("quantity", "values", "source"),
-    [
-        ("node_power_hwmon", 300.0, "hwmon"),
-        ("node_power_ipmi", 300.0, "ipmi"),
-        ("node_power_redfish", 300.0, "redfish"),
-        ("node_power_cray", 300.0, "cray_pm_counters"),
-        (JOULES, joules(300), "cray_pm_counters"),
-    ],
-)
-def test_a_meter_is_a_scope_beside_the_parts_and_never_added_to_them(
-    tmp_path: Path, quantity: str, values: Any, source: str
-) -> None:
-    found = measured(tmp_path, {quantity: values})
+def test_a_meter_is_a_scope_beside_the_parts_and_never_added_to_them(tmp_path: Path) -> None:
+    found = measured(tmp_path, {METER: 300.0})
     assert found.totals.joules("node") == pytest.approx(600 * 300, rel=1e-6)
     assert found.totals.scope == ["gpu", "cpu", "ram"]
     assert found.totals.total_j == pytest.approx(600 * ALL_W, rel=1e-3)
     (row,) = checks(found)
     assert (row["source"], row["device_kind"], row["recorded_scope"]) == (
-        source,
+        "hwmon",
         "node",
         "gpu+cpu+ram",
     )
@@ -125,7 +109,7 @@ def test_a_meter_is_a_scope_beside_the_parts_and_never_added_to_them(
 def test_a_meter_below_the_parts_or_far_above_them_is_flagged(
     tmp_path: Path, watts: float, flagged: bool
 ) -> None:
-    found = measured(tmp_path, {JOULES: joules(watts)})
+    found = measured(tmp_path, {METER: watts})
     assert ("cross_check_differs" in found.codes()) == flagged
 
 
@@ -140,7 +124,7 @@ def test_a_meter_below_the_parts_or_far_above_them_is_flagged(
 def test_parts_of_a_node_are_never_judged_by_the_meter_of_all_of_it(
     tmp_path: Path, parts: tuple[str, ...], scope: str, rest_w: float
 ) -> None:
-    found = measured(tmp_path, {JOULES: joules(800)}, parts)
+    found = measured(tmp_path, {METER: 800}, parts)
     (row,) = checks(found)
     assert row["recorded_scope"] == scope
     assert row["extra_w"] == pytest.approx(rest_w, abs=0.1)
@@ -150,7 +134,7 @@ def test_parts_of_a_node_are_never_judged_by_the_meter_of_all_of_it(
 def test_a_node_that_draws_less_than_its_gpu_is_flagged_whatever_else_is_recorded(
     tmp_path: Path,
 ) -> None:
-    found = measured(tmp_path, {JOULES: joules(90)}, ("CUDA:0_POWER",))
+    found = measured(tmp_path, {METER: 90}, ("CUDA:0_POWER",))
     assert "cross_check_differs" in found.codes()
 
 
@@ -158,7 +142,7 @@ def test_estimated_parts_are_not_compared_with_a_meter(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, gpus={"n1": [0]})
     busy = {"CUDA:0_POWER": PARTS["CUDA:0_POWER"], "CPU_BUSY": np.full(N, 50.0)}
     write_journal(run / "perun" / "segment-000.n1.journal", "n1", busy)
-    write_meters(run, {JOULES: joules(300)})
+    write_meters(run, {METER: 300})
     powers = NO_POWERS | {"cpu": {"sockets": 1, "rated_w": 200}, "ram": {"power_w": 20}}
     found = accounted(run, make_spec(ranks_per_node=1), powers)
     (row,) = checks(found)
@@ -172,55 +156,31 @@ def faulty(values: Any, begin_s: float, end_s: float) -> Any:
     return np.where((begin_s < TIMES) & (end_s > TIMES), np.nan, values)
 
 
-@pytest.mark.parametrize("quantity", [JOULES, "node_power_redfish"])
-def test_a_power_that_is_missing_for_long_leaves_the_meters_energy_unknown(
-    tmp_path: Path, quantity: str
-) -> None:
-    values = joules(300) if quantity == JOULES else 300.0 + TIMES % 7
-    short = measured(tmp_path / "short", {quantity: faulty(values, 100, 120)})
+def test_a_power_that_is_missing_for_long_leaves_the_meters_energy_unknown(tmp_path: Path) -> None:
+    values = 300.0 + TIMES % 7
+    short = measured(tmp_path / "short", {METER: faulty(values, 100, 120)})
     assert short.totals.joules("node") == pytest.approx(600 * 302, rel=0.02)
     assert checks(short)[0]["energy_j"] is not None
-    found = measured(tmp_path / "long", {quantity: faulty(values, 100, 400)})
-    if quantity == JOULES:  # what a counter gained over the gap is exact
-        assert found.totals.joules("node") == pytest.approx(600 * 300, rel=1e-3)
-    else:
-        assert found.totals.joules("node") is None
-        (row,) = checks(found)
-        assert row["energy_j"] is None and row["extra_w"] is None
+    found = measured(tmp_path / "long", {METER: faulty(values, 100, 400)})
+    assert found.totals.joules("node") is None
+    (row,) = checks(found)
+    assert row["energy_j"] is None and row["extra_w"] is None
 
 
 @pytest.mark.parametrize(("begin_s", "end_s"), [(-1, 200), (300, 1000)])
 def test_a_meter_that_begins_late_or_stops_has_no_energy(
     tmp_path: Path, begin_s: float, end_s: float
 ) -> None:
-    found = measured(tmp_path, {JOULES: faulty(joules(300), begin_s, end_s)})
+    found = measured(tmp_path, {METER: faulty(300, begin_s, end_s)})
     assert found.totals.joules("node") is None
     (row,) = checks(found)
     assert row["energy_j"] is None and row["difference"] is None
 
 
-def test_a_counter_that_starts_anew_costs_one_step_and_no_energy_below_0(tmp_path: Path) -> None:
-    values = joules(300)
-    values[60:] = 10 + 300 * (TIMES[60:] - TIMES[60])
-    found = measured(tmp_path, {JOULES: values})
-    assert "counter_reset" in found.codes()
-    assert found.totals.joules("node") == pytest.approx(600 * 300, rel=1e-3)
-    (row,) = checks(found)
-    assert row["energy_j"] == pytest.approx(600 * 300, rel=1e-3)
-
-
-def test_a_counter_of_32_bits_may_wrap(tmp_path: Path) -> None:
-    values = (2**32 - 90_000 + 300 * TIMES) % 2**32
-    found = measured(tmp_path, {JOULES: values})
-    assert found.totals.joules("node") == pytest.approx(600 * 300, rel=1e-6)
-    more = measured(tmp_path / "more", {JOULES: 2**32 - 90_000 + 300 * TIMES})
-    assert more.totals.joules("node") == pytest.approx(600 * 300, rel=1e-6)
-
-
 def test_a_meter_on_some_nodes_only_leaves_the_runs_node_energy_unknown(tmp_path: Path) -> None:
-    both = measured(tmp_path / "both", {JOULES: joules(300)}, nodes=2, metered=2)
+    both = measured(tmp_path / "both", {METER: 300}, nodes=2, metered=2)
     assert both.totals.joules("node") == pytest.approx(2 * 600 * 300, rel=1e-6)
-    found = measured(tmp_path / "one", {JOULES: joules(300)}, nodes=2, metered=1)
+    found = measured(tmp_path / "one", {METER: 300}, nodes=2, metered=1)
     assert found.totals.joules("node") is None
     assert found.totals.total_j == pytest.approx(2 * 600 * ALL_W, rel=1e-3)
     assert found.totals.bounds_j("node") == (None, None)
@@ -237,7 +197,7 @@ def meters_only(folder: Path, watts: dict[str, Any]) -> Path:
         path = run / "perun" / f"segment-000.{host}.journal"
         write_journal(path, host, {"CPU_BUSY": np.full(N, 50.0)})
         if values is not None:
-            write_meters(run, {"node_power_redfish": values}, host)
+            write_meters(run, {METER: values}, host)
     return run
 
 
@@ -286,43 +246,17 @@ def test_a_meter_with_gaps_takes_nothing_from_the_comparison_with_slurms_energy(
 ) -> None:
     run = make_run(tmp_path, stages=STAGES, gpus={"n1": [0]})
     write_journal(run / "perun" / "segment-000.n1.journal", "n1", PARTS)
-    write_meters(run, {"node_power_redfish": faulty(300.0 + TIMES % 7, 100, 400)})
+    write_meters(run, {METER: faulty(300.0 + TIMES % 7, 100, 400)})
     row = of_slurm(run, 180_000)
     assert row["recorded_j"] == pytest.approx(600 * ALL_W, rel=0.02)
     assert row["difference"] == pytest.approx(180_000 / (600 * ALL_W) - 1, abs=0.02)
-
-
-# --- accelerators -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("watts", "flagged"), [(102, False), (110, True), (90, True)])
-def test_crays_counters_of_accelerators_are_compared_with_the_gpus(
-    tmp_path: Path, watts: float, flagged: bool
-) -> None:
-    found = measured(tmp_path, {"accelerator_energy_cray": [joules(watts)]})
-    (row,) = checks(found)
-    assert (row["source"], row["device_kind"], row["device_index"]) == (
-        "cray_accelerators",
-        "gpu",
-        None,
-    )
-    assert row["energy_j"] == pytest.approx(600 * watts, rel=1e-3)
-    assert row["recorded_j"] == pytest.approx(600 * GPU_W, rel=1e-3)
-    assert ("cross_check_differs" in found.codes()) == flagged
-
-
-def test_other_than_as_many_accelerators_as_gpus_are_not_compared(tmp_path: Path) -> None:
-    found = measured(tmp_path, {"accelerator_energy_cray": [joules(100), joules(90)]})
-    (row,) = checks(found)
-    assert row["recorded_j"] is None and row["energy_j"] == pytest.approx(600 * 190, rel=1e-3)
-    assert "cross_check_differs" not in found.codes()
 
 
 # --- summed over nodes --------------------------------------------------------------------------
 
 
 def row(node: str, energy_j: float | None = 3e6, **others: Any) -> dict[str, Any]:
-    made = {"segment": 0, "node": node, "source": "redfish", "duration_s": 1000.0}
+    made = {"segment": 0, "node": node, "source": "hwmon", "duration_s": 1000.0}
     return (
         made | {"energy_j": energy_j, "recorded_j": 2e6, "recorded_scope": "gpu+cpu+ram"} | others
     )
@@ -339,7 +273,6 @@ def test_the_sum_over_nodes_states_what_the_parts_miss() -> None:
     ("rows", "nodes", "segments"),
     [
         ([row("n1")], 2, {0}),
-        ([row("n1", source="ipmi")], 2, {0}),
         ([row("n1", source="node_meter")], 2, {0}),
         ([row("n1"), row("n2", None)], 2, {0}),
         ([row("n1"), row("n2")], 2, {0, 1}),
@@ -365,9 +298,8 @@ def reported(*made: tuple[int, str, float | None], counted: tuple[int, ...] = (1
     rows = []
     for repeat, source, energy_j in made:
         sums = sums_of([row("n1", source=source), row("n2", energy_j, source=source)], 2, {0})
-        kind = "gpu" if source == "cray_accelerators" else "node"
         rows.append(
-            {**run, **sizes, "repeat": repeat, "source": source, "device_kind": kind, **sums}
+            {**run, **sizes, "repeat": repeat, "source": source, "device_kind": "node", **sums}
         )
     runs = pd.DataFrame({"configuration": "a", "repeat": counted})
     return _other_sources(drawable(frame_of(rows, CROSS_CHECKS)), runs)
@@ -380,21 +312,16 @@ def cells(parts: list[Part]) -> list[list[str]]:
 
 
 def test_the_report_says_what_a_meter_has_beyond_the_parts() -> None:
-    (found,) = cells(reported((1, "redfish", 4e6)))
+    (found,) = cells(reported((1, "hwmon", 4e6)))
     assert found[-2].endswith("of gpu+cpu+ram") and found[-1] == "+75.0 %, +1500 W a node"
 
 
-def test_the_report_names_crays_counters_of_accelerators_as_such() -> None:
-    (found,) = cells(reported((1, "cray_accelerators", 4e6)))
-    assert found[1] == "Cray's counters of accelerators (cray_accelerators)"
-
-
 def test_the_report_has_no_section_of_sources_that_differ_in_nothing_known() -> None:
-    assert reported((1, "redfish", None)) == []
+    assert reported((1, "hwmon", None)) == []
 
 
 def test_an_excluded_run_is_in_no_mean_of_other_sources() -> None:
-    runs = (1, "redfish", 4e6), (2, "redfish", 9e6)
+    runs = (1, "hwmon", 4e6), (2, "hwmon", 9e6)
     both, one = cells(reported(*runs)), cells(reported(*runs, counted=(1,)))
     assert (both[0][3], one[0][3]) == ("2", "1")
     assert one == cells(reported(runs[0])) and one != both

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,10 +26,8 @@ from scalewatt.recordings.telemetry import (
     telemetry_files,
 )
 from scalewatt.recordings.telemetry_sources import (
-    IpmiPower,
     Source,
     hwmon_sources,
-    ipmi_sources,
     working_sources,
 )
 
@@ -57,7 +51,6 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine without NVML or power meters."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setattr(sources_module, "HWMON", tmp_path / "none")
-    monkeypatch.setattr(sources_module, "IPMI_DEVICES", ())
 
 
 class Clock:
@@ -67,7 +60,6 @@ class Clock:
         self.now, self.cost_s = 1000.0, cost_s
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(module.time, "time", lambda: T0 + self.now)
-        monkeypatch.setattr(module, "_children_s", lambda: 0.0)
 
     def read(self) -> tuple[float]:
         """One reading of the temperature."""
@@ -247,114 +239,6 @@ def test_the_nodes_power_meter_is_found_by_its_chip(
     assert [source.read() for source in found] == (
         [] if watts is None else [(pytest.approx(watts, abs=0.6),)]
     )
-
-
-def answers(ipmi: IpmiPower, number: int) -> list[float | None]:
-    """Ask until `number` questions have been answered or refused."""
-    found: list[float | None] = []
-    while len(found) < number:
-        asked = ipmi._asked
-        if asked is not None:
-            asked.wait()
-        found.append(*ipmi())
-    return found
-
-
-def test_the_management_controllers_answer_comes_with_the_next_question() -> None:
-    text = "    Instantaneous power reading:                   214 Watts"
-    ipmi = IpmiPower([sys.executable, "-c", f"print({text!r})"])
-    assert answers(ipmi, 3) == [None, 214, 214]
-
-
-def test_a_controller_that_fails_is_soon_left_alone() -> None:
-    ipmi = IpmiPower([sys.executable, "-c", "print('DCMI request failed'); raise SystemExit(1)"])
-    assert answers(ipmi, 5) == [None] * 5
-    assert ipmi._asked is None
-    assert answers(IpmiPower(["/nonexistent/ipmitool"]), 2) == [None, None]
-
-
-def test_a_controller_that_hangs_is_not_waited_for_and_ended() -> None:
-    ipmi = IpmiPower([sys.executable, "-c", "import time; time.sleep(600)"], limit_s=0.0)
-    assert list(ipmi()) == [None]
-    asked = ipmi._asked
-    assert asked is not None and asked.poll() is None
-    while asked.returncode is None:
-        assert list(ipmi()) == [None]
-    assert asked.returncode == -9
-
-
-# A sampler that ignores what stops a training, and asks one who never answers.
-ASKING = """
-import sys, time
-from scalewatt.recordings.telemetry_sources import IpmiPower
-from scalewatt.common.processes import ignore_stop_signals
-ignore_stop_signals()
-ipmi = IpmiPower([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"])
-ipmi()
-ipmi._asked.stdout.readline()
-print(ipmi._asked.pid, flush=True)
-time.sleep(600)
-"""
-
-
-@pytest.fixture()
-def asked() -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A sampler, and the process id of whom it asks."""
-    sampler = subprocess.Popen([sys.executable, "-c", ASKING], stdout=subprocess.PIPE, text=True)
-    assert sampler.stdout is not None
-    pid = int(sampler.stdout.readline())
-    try:
-        yield sampler, pid
-    finally:
-        sampler.kill()
-        sampler.communicate()
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs, and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def test_a_question_in_flight_ends_with_its_sampler(
-    asked: tuple[subprocess.Popen[str], int],
-) -> None:
-    sampler, pid = asked
-    sampler.kill()
-    sampler.wait()
-    while is_alive(pid):
-        time.sleep(0.02)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_a_question_in_flight_bears_no_signal_that_its_sampler_ignores(
-    asked: tuple[subprocess.Popen[str], int], number: int
-) -> None:
-    sampler, pid = asked
-    for each in (sampler.pid, pid):
-        os.kill(each, number)
-    while is_alive(pid):
-        time.sleep(0.02)
-    assert sampler.poll() is None
-
-
-def test_the_controller_is_asked_only_where_this_user_may(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "ipmitool").write_text("#!/bin/sh\n")
-    (tmp_path / "ipmitool").chmod(0o755)
-    device = tmp_path / "ipmi0"
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert ipmi_sources([str(device)]) == []
-    device.write_text("")
-    (source,) = ipmi_sources([str(device)])
-    assert source.quantities == ("node_power_ipmi",)
-    monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    assert ipmi_sources([str(device)]) == []
 
 
 def test_telemetry_of_several_hosts_and_files_is_joined(tmp_path: Path) -> None:

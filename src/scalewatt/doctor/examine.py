@@ -110,7 +110,7 @@ def planned_checks(
     return {
         ("gpus", "torch"): lambda: check_gpus(machine, programs, needs_gpu),
         ("rapl",): lambda: check_counters(machine),
-        ("node_meters",): lambda: check_meters(machine, programs),
+        ("node_meters",): lambda: check_meters(machine),
         ("perun",): lambda: check_perun(machine, programs, powers(device)),
         ("python",): lambda: [check_python()],
         ("packages",): lambda: [check_packages()],

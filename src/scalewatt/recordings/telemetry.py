@@ -8,7 +8,6 @@ file is one of records (`records`); its fields are quantities, with one value fo
 
 from __future__ import annotations
 
-import resource
 import statistics
 import time
 from collections import deque
@@ -55,18 +54,12 @@ QUANTITIES = {
     "power_average": _Kind("gpu", "W", 0.1, "<u2"),
     "cpu_clock": _Kind("node", "MHz", 1.0, "<u2"),
     "node_power_hwmon": _Kind("node", "W", 1.0, "<u2"),
-    "node_power_ipmi": _Kind("node", "W", 1.0, "<u2"),
-    "node_power_redfish": _Kind("node", "W", 1.0, "<u2"),
-    "node_power_cray": _Kind("node", "W", 1.0, "<u2"),
-    "node_energy_cray": _Kind("node", "J", 1.0, "<u8"),
-    "accelerator_energy_cray": _Kind("gpu", "J", 1.0, "<u8"),
     "concurrent_samplers": _Kind("node", "", 1.0, "<u1"),
 }
 """Quantity -> whose, unit, and how it is stored. `throttle_reasons` is NVML's bit mask, `power_limit` the
 one in force, `cpu_clock` that of the fastest CPU that the sampler may use.
 
 `concurrent_samplers` is always recorded, and missing where others could not have been seen.
-`accelerator_energy_cray` counts accelerators in an order of Cray's own, which need not be NVML's.
 """
 
 
@@ -133,11 +126,10 @@ class TelemetryWriter:
         if started - self._last_s < self._interval_s():
             return True
         self._last_s = started
-        before = _children_s()
         readings = self._read()
         values = [readings.get((q, d)) for q, devices in self._devices.items() for d in devices]
         written = self._writer.append(time.time(), time.monotonic(), values)
-        self._costs.append(time.monotonic() - started + _children_s() - before)
+        self._costs.append(time.monotonic() - started)
         return written
 
     def _read(self) -> dict[tuple[str, int], float]:
@@ -151,11 +143,6 @@ class TelemetryWriter:
             except Exception:  # whatever a driver's binding raises: missing this time
                 continue
         return found
-
-
-def _children_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def telemetry_files(folder: Path, stem: str) -> list[Path]:

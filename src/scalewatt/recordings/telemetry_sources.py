@@ -1,4 +1,4 @@
-"""Where telemetry comes from: NVML, the node's power meters, and the other samplers of the node.
+"""Where telemetry comes from: NVML, the node's power meter, and the other samplers of the node.
 
 A source that does not work when it is first asked is left out, but for the other samplers: where they
 could not be seen, a quality flag says so.
@@ -7,38 +7,15 @@ could not be seen, a quality flag says so.
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from scalewatt.common.errors import InputError
-from scalewatt.common.processes import die_with
-from scalewatt.recordings.meters.cray_counters import (
-    PM_COUNTERS,
-    CrayCounters,
-    accelerator_files,
-    node_file,
-)
-from scalewatt.recordings.meters.redfish import RedfishPower, redfish_settings
-
 HWMON = Path("/sys/class/hwmon")
 CPUS = Path("/sys/devices/system/cpu")
 POWER_METERS = {"power_meter", "acpi_power_meter", "power_meter-acpi"}
-IPMI_DEVICES = ("/dev/ipmi0", "/dev/ipmi/0", "/dev/ipmidev/0")
-IPMI_COMMAND = ("ipmitool", "dcmi", "power", "reading")
-IPMI_ANSWER = r"Instantaneous power reading:\s*(\d+)\s*Watts"
-IPMI_LIMIT_S = 20.0
-_IPMI_ATTEMPTS = 3
-_IGNORED_HERE = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 
 _POWER_AVERAGE, _POWER_INSTANT = 185, 186
 _CLOCK_SM, _CLOCK_MEMORY = 1, 2
@@ -60,14 +37,12 @@ class Source:
 def working_sources(count_others: Callable[[], float | None]) -> list[Source]:
     """Return the sources that work on this node, and the number of concurrent samplers in any case."""
     others = Source(("concurrent_samplers",), 0, lambda: (count_others(),))
-    read_at_once = (
+    found = (
         *_nvml_sources(),
         *cpu_clock_sources(CPUS, os.sched_getaffinity(0)),
         *hwmon_sources(HWMON),
-        *cray_sources(PM_COUNTERS),
     )
-    asked = *ipmi_sources(IPMI_DEVICES), *redfish_sources(os.environ, socket.gethostname())
-    return [*filter(_works, read_at_once), *asked, others]
+    return [*filter(_works, found), others]
 
 
 def _works(source: Source) -> bool:
@@ -179,91 +154,3 @@ def hwmon_sources(root: Path) -> list[Source]:
 
 def _microwatts(file: Path) -> Reading:
     return (int(file.read_text()) * 1e-6,)
-
-
-def cray_sources(folder: Path) -> list[Source]:
-    """Return the counters of a Cray node and of its accelerators; the node's power if it has no counter."""
-    found = []
-    if (name := node_file(folder)) is not None:
-        found.append(Source((f"node_{name}_cray",), 0, CrayCounters(folder, (name,))))
-    for index, file in accelerator_files(folder).items():
-        reader = CrayCounters(folder, (file,))
-        found.append(Source(("accelerator_energy_cray",), index, reader))
-    return found
-
-
-def redfish_sources(environment: Mapping[str, str], host: str) -> list[Source]:
-    """Return the node's power by Redfish, where SCALEWATT_REDFISH_URL says whom to ask.
-
-    Settings that cannot be used are told on stderr, and nothing is asked.
-    """
-    try:
-        settings = redfish_settings(environment, host)
-    except InputError as error:
-        print(f"scalewatt: {host}: Redfish is not asked: {error}", file=sys.stderr, flush=True)
-        return []
-    if settings is None:
-        return []
-    return [Source(("node_power_redfish",), 0, RedfishPower(settings))]
-
-
-def ipmi_sources(devices: Sequence[str]) -> list[Source]:
-    """Return the node's power by its management controller, where this user may ask."""
-    if shutil.which(IPMI_COMMAND[0]) and any(os.access(d, os.R_OK | os.W_OK) for d in devices):
-        return [Source(("node_power_ipmi",), 0, IpmiPower())]
-    return []
-
-
-class IpmiPower:
-    """Ask in a process of its own, and return what was answered since the last call, in W.
-
-    An answer is up to one interval old. It never waits: a process that takes over 20 s is ended, and after
-    three failures in a row none is started. The process ends with this one.
-    """
-
-    def __init__(
-        self, command: Sequence[str] = IPMI_COMMAND, limit_s: float = IPMI_LIMIT_S
-    ) -> None:
-        self._command, self._limit_s = list(command), limit_s
-        self._asked: subprocess.Popen[bytes] | None = None
-        self._asked_s = 0.0
-        self._failures = 0
-
-    def __call__(self) -> Reading:
-        if self._asked is not None and self._asked.poll() is None:
-            if time.monotonic() - self._asked_s > self._limit_s:
-                self._asked.kill()
-            return (None,)
-        watts = self._collect() if self._asked is not None else None
-        self._asked = None
-        if self._failures < _IPMI_ATTEMPTS:
-            self._ask()
-        return (watts,)
-
-    def _ask(self) -> None:
-        self._asked_s = time.monotonic()
-        try:
-            self._asked = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                preexec_fn=partial(_become_asked, os.getpid()),
-            )
-        except (OSError, subprocess.SubprocessError):
-            self._failures += 1
-
-    def _collect(self) -> float | None:
-        assert self._asked is not None and self._asked.stdout is not None
-        with self._asked.stdout as answer:
-            text = answer.read(1 << 14).decode(errors="replace")
-        found = re.search(IPMI_ANSWER, text)
-        self._failures = 0 if found else self._failures + 1
-        return float(found[1]) if found else None
-
-
-def _become_asked(sampler: int) -> None:
-    """Make the new process end with the sampler, and reset the signals that the sampler ignores."""
-    die_with(sampler)
-    for number in _IGNORED_HERE:
-        signal.signal(number, signal.SIG_DFL)

@@ -136,7 +136,6 @@ _SOURCES = {
     "nvml_power_instant": "the GPU's instantaneous power",
     "nvml_power_average": "the GPU's averaged power",
     "slurm_consumed_energy": "Slurm's ConsumedEnergy",
-    "cray_accelerators": "Cray's counters of accelerators",
 }
 _OF_WHOLE_NODES = "the node's own meter, with fans, boards and losses"
 

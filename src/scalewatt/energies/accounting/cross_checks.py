@@ -42,13 +42,7 @@ SOURCES = {
 }
 LOG_RULE = "mlperf_rule"
 """MLCommons' rule for power logs of MLPerf Training (mlperf_logging's result_summarizer)."""
-METERS = {
-    "node_power_hwmon": "hwmon",
-    "node_power_ipmi": "ipmi",
-    "node_power_redfish": "redfish",
-    "node_power_cray": "cray_pm_counters",
-    "node_energy_cray": "cray_pm_counters",
-}
+METERS = {"node_power_hwmon": "hwmon"}
 """Telemetry of a whole node, and the source that it is."""
 NODE_METER = "node_meter"
 """The same of a recording by another tool."""

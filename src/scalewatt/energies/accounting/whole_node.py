@@ -50,35 +50,27 @@ from scalewatt.recordings.series import (
 )
 from scalewatt.recordings.telemetry import TelemetrySeries
 
-ACCELERATORS = "accelerator_energy_cray"
-"""Telemetry of the accelerators of a Cray node."""
-
 
 def meter_series(recording: NodeRecording) -> list[SensorSeries]:
-    """Return the readings of the node's meters that our sampler recorded, as series of kind `node`.
+    """Return the readings of the node's meter that our sampler recorded, as series of kind `node`.
 
     A reading that failed is none; how long it is missing shows in the times between the others.
     """
     metered = (one for one in recording.telemetry if one.quantity in METERS)
-    found = [_series(recording.node, one, NODE) for one in metered]
+    found = [_series(recording.node, one) for one in metered]
     return [one for one in found if one.time_s.size]
 
 
-def _series(node: str, one: TelemetrySeries, kind: str) -> SensorSeries:
+def _series(node: str, one: TelemetrySeries) -> SensorSeries:
     known = np.isfinite(one.values)
-    values = one.values[known]
     return SensorSeries(
         node=node,
         sensor=one.quantity,
-        device_kind=kind,
+        device_kind=NODE,
         device_index=one.device_index,
-        quantity="counter" if one.unit == "J" else "power",
+        quantity="power",
         time_s=one.time_s[known],
-        values=values,
-        # Nothing documents where they wrap; 2³² J last a node of 1 kW for 50 days.
-        valid_max=2.0 ** (32 if values.max(initial=0.0) < 2**32 else 64)
-        if one.unit == "J"
-        else None,
+        values=one.values[known],
     )
 
 
@@ -97,14 +89,14 @@ def meter_checks(
         energy_j = own.recorded_j(window) if own.known else None
         place = (recording.node, NODE, None, NODE_METER, window[1] - window[0])
         found = [CrossCheck(*place, energy_j, parts_j, MAX_DIFFERENCE, scope)] if scope else []
-    return [*found, *_accelerator_checks(recording, kinds, window)]
+    return found
 
 
 def _meter_check(meter: SensorSeries, kinds: Sequence[KindEnergy], window: Window) -> CrossCheck:
     span, energy_j = _between_readings(meter, window)
     scope, parts_j = _parts(kinds, span)
     tolerance = MAX_DIFFERENCE
-    if meter.quantity == "power" and meter.values.size > 1:
+    if meter.values.size > 1:
         tolerance = tolerance_of(meter.values)
     place = (meter.node, NODE, 0, METERS[meter.sensor], span[1] - span[0])
     return CrossCheck(*place, energy_j, parts_j, tolerance, scope)
@@ -141,35 +133,6 @@ def _parts(kinds: Sequence[KindEnergy], span: Window) -> tuple[str | None, float
     if not scope:
         return None, None
     return scope, sum(known[k].recorded_j(span) for k in (*DEVICE_KINDS, UNUSED_GPU) if k in known)
-
-
-def _accelerator_checks(
-    recording: NodeRecording, kinds: Sequence[KindEnergy], window: Window
-) -> list[CrossCheck]:
-    """Compare Cray's counters of all accelerators of a node with all of its GPUs.
-
-    Their order need not be that of the GPUs, and one may be a module with two GPUs: they are compared
-    only where there are as many.
-    """
-    counters = [
-        _series(recording.node, one, "gpu")
-        for one in recording.telemetry
-        if one.quantity == ACCELERATORS
-    ]
-    if not counters:
-        return []
-    found = [_between_readings(one, window) for one in counters]
-    span = max(begin for (begin, _), _ in found), min(end for (_, end), _ in found)
-    known = all(energy_j is not None for _, energy_j in found)
-    energies = [float(validate(one, None).curve.between(*span)) for one in counters]
-    gpus = [kind for kind in kinds if kind.device_kind in ("gpu", UNUSED_GPU)]
-    count = sum(len(kind.series) for kind in gpus)
-    same = count == len(counters) and all(
-        k.origin == MEASURED and k.known for k in gpus if k.series
-    )
-    recorded_j = sum(kind.recorded_j(span) for kind in gpus) if same else None
-    place = (recording.node, "gpu", None, "cray_accelerators", span[1] - span[0])
-    return [CrossCheck(*place, sum(energies) if known else None, recorded_j, MAX_DIFFERENCE)]
 
 
 def _switch_energy(series: SensorSeries, window: Window) -> KindEnergy:

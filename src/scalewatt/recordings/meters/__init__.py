@@ -1,1 +1,0 @@
-"""Meters of whole nodes that other hosts or machines of one maker have."""
