@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc
@@ -24,9 +23,7 @@ import yaml
 from energy_files import (
     T0,
     counter,
-    recordings,
     write_journal,
-    write_perun,
     write_record_journal,
 )
 
@@ -100,27 +97,6 @@ def mean_power_is_known(true: dict[str, Any], found: dict[str, Any]) -> bool:
     # A journal may end anywhere, in what its `runtime_s` says: few samples have another mean.
     tolerance = 0.01 if found["runtime_s"] > 0.9 * true["runtime_s"] else 0.1
     return bool(abs(power / expected - 1) < tolerance) or found["runtime_s"] < 20
-
-
-def perun_file(folder: Path) -> Path:
-    """Write a perun file with perun's own totals in it."""
-    path = folder / "a.hdf5"
-    write_perun(path, {"n1": NODE})
-    said = describe(path)
-    with h5py.File(path, "a") as file:
-        host = file["app/nodes/run/nodes/0/nodes/n1"]
-        for kind, name in (("gpu", "GPU"), ("cpu", "CPU"), ("ram", "DRAM")):
-            metric = host.require_group(f"metrics/{name}_ENERGY")
-            metric.attrs.update({"value": np.float32(said[f"{kind}_energy_j"]), "mag": 1.0})
-    assert describe(path)["flags"] == []
-    return path
-
-
-def real_file(folder: Path) -> Path:
-    """Copy the real recording."""
-    path = folder / "real.hdf5"
-    path.write_bytes((recordings() / "kit_a100_resnet50_2gpus.hdf5").read_bytes())
-    return path
 
 
 def json_journal(folder: Path) -> Path:
@@ -235,7 +211,6 @@ def same(true: Any, found: Any) -> bool:
 
 
 READERS = {
-    "perun": Reader(perun_file, energy, mean_power_is_known),
     "journal": Reader(
         lambda folder: write_record_journal(folder / "a.journal", "n1", NODE, version=3),
         journal,
@@ -286,11 +261,6 @@ def fuzz(reader: Reader, folder: Path, seed: int, count: int) -> None:
         assert time.monotonic() - began < SLOWEST_S, how
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scalewatt.recordings.perun_file._CPU_S", 0.1)
-
-
 @pytest.mark.parametrize("name", READERS)
 def test_a_damaged_file_is_refused_in_one_line_or_read_as_far_as_it_can_prove(
     name: str, tmp_path: Path
@@ -305,9 +275,3 @@ def test_many_damaged_files_are_refused_in_one_line_or_read_as_far_as_they_can_p
     name: str, tmp_path: Path
 ) -> None:
     fuzz(READERS[name], tmp_path, seed=2, count=MANY)
-
-
-@pytest.mark.long
-@pytest.mark.nightly
-def test_the_real_recording_damaged_is_refused_or_right(tmp_path: Path) -> None:
-    fuzz(Reader(real_file, energy, mean_power_is_known), tmp_path, seed=3, count=MANY)

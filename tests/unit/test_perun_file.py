@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +15,7 @@ import pytest
 from energy_files import codes, counter, gpu, recordings, write_perun
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.limited_calls import Limits, call_limited
 from scalewatt.energies.views.describe import describe
-from scalewatt.recordings import perun_file
 from scalewatt.recordings.perun_file import list_runs, open_perun_file, read_perun_file
 from scalewatt.recordings.perun_layout import RunInfo
 
@@ -46,30 +43,6 @@ def test_of_several_rounds_the_last_numbered_one_is_read_and_flagged(tmp_path: P
     recording = read_perun_file(path)
     assert recording.series[0].values[0] == 100
     assert codes(recording.problems) == {"several_rounds", "failed_round"}
-
-
-def test_an_interrupt_does_not_wait_for_a_host_that_is_read_ahead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "a.hdf5"
-    write_perun(path, {host: {"CUDA:0_POWER": gpu(5)} for host in ("n1", "n2", "n3")})
-    read = perun_file._Hosts._read
-
-    def slow(hosts: Any, host: str) -> Any:
-        if host == "n3":
-            call_limited(time.sleep, 600, limits=Limits(1, 600, 1 << 30))
-        return read(hosts, host)
-
-    monkeypatch.setattr(perun_file._Hosts, "_read", slow)
-    began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), open_perun_file(path) as recording:
-        for host in ("n1", "n2"):
-            recording.nodes[host]
-        time.sleep(0.5)  # the next one is at it
-        raise KeyboardInterrupt
-    assert time.monotonic() - began < 60
-    monkeypatch.undo()
-    assert read_perun_file(path).hosts == ("n1", "n2", "n3")
 
 
 def test_a_hosts_series_are_read_when_they_are_asked_for(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from energy_files import codes, counter, gpu, write_perun
 
-from scalewatt.common.errors import InputError
 from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.perun_file import read_perun_file
 
@@ -270,42 +269,6 @@ def test_memory_in_joules_is_not_taken_for_energy(tmp_path: Path) -> None:
         raw["values"].attrs["unit"] = "J"
     said = describe(path)
     assert said["gpu_energy_j"] in (None, pytest.approx(800)) and said["flags"]
-
-
-MOVES = {
-    "a kind that perun does not know": ("cpu", "cqu"),
-    "a kind of others": ("cpu", "net"),
-    "sensors under another name": ("cpu/nodes", "cpu/oodes"),
-    "kinds under another name": ("../n1/nodes", "../n1/nodew"),
-    "samples under another name": (
-        "cpu/nodes/cpu_0_package-0/raw_data",
-        "cpu/nodes/cpu_0_package-0/raw_dada",
-    ),
-    "a sensor of another kind": (
-        "cpu/nodes/cpu_0_package-0",
-        "gpu/nodes/cpu_0_package-0",
-    ),
-}
-
-
-@pytest.mark.parametrize(("old", "new"), MOVES.values(), ids=MOVES)
-def test_power_where_perun_does_not_put_it_never_leaves_the_total_in_silence(
-    tmp_path: Path, old: str, new: str
-) -> None:
-    path = tmp_path / "a.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "cpu_0_package-0": counter(9, 100)}})
-    with h5py.File(path, "a") as handle:
-        host = handle["app/nodes/run/nodes/0/nodes/n1"]
-        if old.startswith("../n1"):
-            host.move(old.removeprefix("../n1/"), new.removeprefix("../n1/"))
-        else:
-            host["nodes"].move(old, new)
-    try:
-        said = describe(path)
-    except InputError as error:
-        assert str(error).startswith(f"{path}: host n1 holds power or energy under '")
-    else:
-        assert said["energy_kwh"] is None and "unreadable_sensor" in codes(said["flags"])
 
 
 def note_totals(path: Path, **totals: float) -> None:

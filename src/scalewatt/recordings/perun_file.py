@@ -1,41 +1,51 @@
 """Reading perun's HDF5 files, versions 0.3.2 to 1.0.0, by what is in them.
 
 What a series is follows from its unit and magnitude, never from the version (perun_sensor.py). A
-host is read when it is asked for, and the next one ahead of it, so that a file of any size needs the
-memory of two hosts. HDF5 may loop for ever over a damaged file, or end its process: a child process
-reads it (perun_content.py).
+host is read when it is asked for, so that a file of any size needs the memory of one host.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import BinaryIO
+
+import h5py
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.limited_calls import CallFailed, Limits, call_limited, interrupt_call
-from scalewatt.recordings import perun_content
-from scalewatt.recordings.perun_layout import EXPECTED, RunInfo
-from scalewatt.recordings.series import Recording, SensorSeries
+from scalewatt.recordings.perun_layout import (
+    EXPECTED,
+    RunInfo,
+    children,
+    choose_round,
+    choose_run,
+    run_info,
+    runs_of,
+    sampling_period_s,
+)
+from scalewatt.recordings.perun_sensor import SensorReader, lost_kind, stated_totals
+from scalewatt.recordings.series import (
+    DEVICE_KINDS,
+    MEASURED,
+    NODE,
+    Flag,
+    Recording,
+    SensorSeries,
+    flag,
+    number_devices,
+    origin_stated,
+)
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_Result = TypeVar("_Result")
-
-# Reading 541 MB took 0.7 s. Time in which a slow file system is waited for is no time of computing.
-_CPU_S, _CPU_BYTES_A_S = 5.0, 2e7
-_WALL_S, _WALL_BYTES_A_S = 120.0, 1e6
-# Four bytes of a file may become eight, held several times; more where a file was compressed.
-_MEMORY_BYTES, _MEMORY_TIMES = 1 << 31, 24
+# What h5py raises for damaged files, whatever the damage is.
+DAMAGE = (OSError, LookupError, ValueError, TypeError, RuntimeError, MemoryError, RecursionError)
 
 
 def list_runs(path: Path | str) -> list[RunInfo]:
     """Return the runs of a perun file in the order of their start; InputError as on reading."""
-    _require_hdf5(Path(path))
-    runs = _call(path, perun_content.list_runs, os.path.abspath(path))
+    runs = _runs(Path(path))
     if not runs:
         raise InputError(f"{path}: holds no run; {EXPECTED}")
     return runs
@@ -43,8 +53,15 @@ def list_runs(path: Path | str) -> list[RunInfo]:
 
 def holds_runs(path: Path | str) -> bool:
     """Return True if there is a run of perun in an HDF5 file; InputError if it is damaged or none."""
-    _require_hdf5(Path(path))
-    return bool(_call(path, perun_content.list_runs, os.path.abspath(path)))
+    return bool(_runs(Path(path)))
+
+
+def _runs(path: Path) -> list[RunInfo]:
+    _require_hdf5(path)
+    with reading(path):
+        handle, _ = _opened(path)
+        with handle:
+            return [run_info(run) for run in runs_of(handle)]
 
 
 def read_perun_file(
@@ -66,124 +83,114 @@ def open_perun_file(
     one name are told apart as `<app>/<run_id>`. Times are seconds from each host's first sample.
     Raises InputError for a file that is missing, empty, damaged or not perun's.
     """
-    _require_hdf5(Path(path))
-    key = os.path.abspath(path), run_id, round_id
-    found = _call(path, perun_content.open_round, key)
-    hosts = _Hosts(path, key, found.hosts)
+    path = Path(path)
+    _require_hdf5(path)
+    with reading(path):
+        handle, locked = _opened(path)
     try:
-        yield Recording(
-            nodes=hosts,
-            t0_known=False,
-            sampling_period_s=found.sampling_period_s,
-            source=str(path),
-            problems=found.problems,
-            execution_dt=found.execution_dt,
-            run_id=found.run_id,
-            round_id=found.round_id,
-        )
-    except BaseException:
-        hosts.abandon()
-        raise
-    hosts.close()
+        with reading(path):
+            run, several_runs = choose_run(runs_of(handle), run_id)
+            name, hosts, flags = choose_round(run, round_id)
+            recording = Recording(
+                nodes=_Hosts(path, handle, hosts, origin_stated(run.group.attrs)),
+                t0_known=False,
+                sampling_period_s=sampling_period_s(run.group),
+                source=str(path),
+                problems=(*locked, *several_runs, *flags),
+                execution_dt=run.execution_dt,
+                run_id=run.run_id,
+                round_id=name,
+            )
+        yield recording
+    finally:
+        with suppress(*DAMAGE):
+            handle.close()
 
 
 def keep_round(path: Path, part: tuple[str, str, str]) -> None:
     """Leave one round (application, run, round) in a perun file, with all its metadata."""
     whole = path.with_name(path.name + ".whole")
     path.rename(whole)
-    _call(whole, perun_content.keep_round, *map(os.path.abspath, (whole, path)), part)
+    app, run, round_ = part
+    with reading(whole), h5py.File(whole, "r") as source, h5py.File(path, "w") as copy:
+        copy.attrs.update(source.attrs)
+        group, into = source, copy
+        for name in (app, run):
+            group, into = group[name], into.create_group(name)
+            into.attrs.update(group.attrs)
+            for other in set(group) - {"nodes"}:
+                source.copy(group[other], into, other)
+            group, into = group["nodes"], into.create_group("nodes")
+            into.attrs.update(group.attrs)
+        source.copy(group[round_], into, round_)
     whole.unlink()
 
 
 class _Hosts(Mapping[str, tuple[SensorSeries, ...]]):
-    """The series of each host, read anew at each access.
+    """The series of each host, read anew at each access."""
 
-    Of hosts that are taken in their order the next is read while the one before is worked on.
-    """
-
-    def __init__(self, path: Path | str, key: perun_content.Key, hosts: tuple[str, ...]) -> None:
-        self._path, self._key, self._names = path, key, hosts
-        self._is_open = True
-        self._fatal: InputError | None = None
-        self._reader = ThreadPoolExecutor(max_workers=1)
-        self._before: str | None = None
-        self._ahead: dict[str, Future[tuple[SensorSeries, ...]]] = {}
+    def __init__(
+        self, path: Path, handle: h5py.File, groups: Mapping[str, h5py.Group], origin: str
+    ) -> None:
+        self._path, self._handle, self._origin = path, handle, origin
+        self._groups = {host: groups[host] for host in sorted(groups)}
 
     def __getitem__(self, host: str) -> tuple[SensorSeries, ...]:
-        if host not in self._names:
-            raise KeyError(host)
-        if not self._is_open:
+        group = self._groups[host]
+        if not self._handle:
             raise ValueError(f"{self._path}: is closed; read its hosts while it is open")
-        if self._fatal is not None:
-            raise self._fatal
-        ahead = self._ahead.pop(host, None)
-        try:
-            found = self._read(host) if ahead is None else ahead.result()
-        except InputError as error:
-            if isinstance(error.__cause__, CallFailed):
-                self._fatal = error  # each further host would cost as much as this one
-            raise
-        before, self._before = self._before, host
-        if self._next(before) == host and (following := self._next(host)) is not None:
-            self._ahead = {following: self._reader.submit(self._read, following)}
-        return found
-
-    def _read(self, host: str) -> tuple[SensorSeries, ...]:
-        return _call(self._path, perun_content.read_host, self._key, host)
-
-    def _next(self, host: str | None) -> str | None:
-        """Return the host after one; None after the last, and after none."""
-        place = self._names.index(host) + 1 if host is not None else len(self._names)
-        return self._names[place] if place < len(self._names) else None
+        with reading(self._path):
+            series = _read_host(host, group)
+        if self._origin == MEASURED:
+            return series
+        return tuple(replace(one, origin=self._origin) for one in series)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._groups)
 
     def __len__(self) -> int:
-        return len(self._names)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._stop_reading()
-        if self._fatal is None:
-            with suppress(InputError):
-                _call(self._path, perun_content.close_round, self._key)
-
-    def abandon(self) -> None:
-        """Close the file at once: a host that is being read ahead may take minutes."""
-        if all(ahead.done() for ahead in self._ahead.values()):
-            self.close()
-        else:
-            interrupt_call()
-            self._stop_reading()
-
-    def _stop_reading(self) -> None:
-        self._is_open = False
-        self._reader.shutdown(cancel_futures=True)
-        self._ahead.clear()
+        return len(self._groups)
 
 
-def _call(path: Path | str, function: Callable[..., _Result], *args: Any) -> _Result:
-    """Call a function of `perun_content` in the child process; its errors get the file's path."""
+def _read_host(host: str, group: h5py.Group) -> tuple[SensorSeries, ...]:
+    kinds = children(group)
+    reader = SensorReader(host, wholes=children(kinds["socket"]) if "socket" in kinds else ())
+    series = [
+        found
+        for kind in (*DEVICE_KINDS, NODE)
+        if kind in kinds
+        for name, sensor in children(kinds[kind]).items()
+        if (found := reader.read(kind, name, sensor)) is not None
+    ]
+    totals = stated_totals(group)
+    held = {one.device_kind for one in series if one.quantity != "utilisation"}
+    lost = [lost_kind(host, kind, total) for kind, total in totals.items() if kind not in held]
+    with_totals = (replace(one, perun_kind_j=totals.get(one.device_kind)) for one in series)
+    return number_devices([*with_totals, *lost])
+
+
+def _opened(path: Path) -> tuple[h5py.File, list[Flag]]:
+    """Open a file for reading; a flag where another process holds it locked."""
     try:
-        return call_limited(function, *args, limits=limits_of(path))
+        return h5py.File(path, "r", locking="best-effort"), []
+    except BlockingIOError:
+        problem = flag("file_locked", None, "another program may be writing the file")
+    try:
+        return h5py.File(path, "r", locking=False), [problem]
+    except DAMAGE as error:
+        raise InputError(f"is being written by another program ({error}); {EXPECTED}") from error
+
+
+@contextmanager
+def reading(path: Path, expected: str = EXPECTED) -> Iterator[None]:
+    """Make InputErrors of one line, with the file's path, of what h5py raises for it."""
+    try:
+        yield
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    except CallFailed as error:
-        raise InputError(f"{path}: cannot be read ({error}); {EXPECTED}") from error
-
-
-def limits_of(path: Path | str) -> Limits:
-    """Return what reading an HDF5 file may take, by its size."""
-    try:
-        size = os.path.getsize(path)
-    except OSError:
-        size = 0
-    return Limits(
-        cpu_s=_CPU_S + size / _CPU_BYTES_A_S,
-        wall_s=_WALL_S + size / _WALL_BYTES_A_S,
-        memory_bytes=_MEMORY_BYTES + _MEMORY_TIMES * size,
-    )
+    except DAMAGE as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path}: cannot be read ({reason}); {expected}") from error
 
 
 def _require_hdf5(path: Path) -> None:

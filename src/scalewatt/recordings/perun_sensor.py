@@ -19,8 +19,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from scalewatt.common.errors import InputError
-from scalewatt.recordings.perun_layout import EXPECTED, children, text
+from scalewatt.recordings.perun_layout import text
 from scalewatt.recordings.series import (
     LATEST_S,
     MAGNITUDES,
@@ -58,15 +57,13 @@ _POWER_NAMES = {
 }
 _NO_POWER = re.compile(r"(?:CUDA|ROCM):.*|CPU_(?:USAGE|FREQ).*|RAM_USAGE")
 """Other names of theirs: power or energy under one of them is damage."""
-OTHER_KINDS = ("rack", "node", "socket", "sysio", "disk", "net", "fan", "other")
-"""Device kinds of perun that are no parts of a node."""
+
+
 UNKNOWN_BACKEND = "unknown_backend"
 """Flag of a sensor that no backend of perun has: what it is of, its kind and unit alone say."""
 _TOTALS = {"gpu": "GPU_ENERGY", "cpu": "CPU_ENERGY", "ram": "DRAM_ENERGY"}
 
 
-# What perun puts into its groups, beside which nothing may hold power.
-_MEMBERS = {"nodes", "metrics", "regions", "raw_data"}
 _OF_POWER = ("power", "counter")
 
 
@@ -182,49 +179,6 @@ def _of_unknown_backend(series: SensorSeries, group: h5py.Group) -> SensorSeries
     detail = f"counted as a {kind}: of no backend that perun ships (source: {source[:100]})"
     return replace(
         series, device_index=index, flags=(flag(UNKNOWN_BACKEND, series.sensor, detail),)
-    )
-
-
-def refuse_unknown(host: str, group: h5py.Group) -> None:
-    """Raise InputError if a host's power or energy lies where perun does not put it.
-
-    One damaged letter in a name would take a device, or all of a kind, out of the total.
-    """
-    kinds = children(group)
-    for kind, of_kind in kinds.items():
-        sensors = children(of_kind)
-        if kind not in (*_POWER_NAMES, *OTHER_KINDS) and _holds_power(of_kind):
-            raise InputError(_elsewhere(host, kind))
-        for name, sensor in sensors.items():
-            others = (p for other, p in _POWER_NAMES.items() if other != kind)
-            if any(pattern.fullmatch(name) for pattern in others):
-                raise InputError(_elsewhere(host, f"{kind}/{name}"))
-            _refuse_members(host, f"{kind}/{name}", sensor)
-        _refuse_members(host, kind, of_kind)
-    _refuse_members(host, "", group)
-
-
-def _refuse_members(host: str, place: str, group: h5py.Group) -> None:
-    for name in set(group) - _MEMBERS:
-        if _holds_power(group[name]):
-            raise InputError(_elsewhere(host, f"{place}/{name}".strip("/")))
-
-
-def _elsewhere(host: str, place: str) -> str:
-    return f"host {host} holds power or energy under {place!r}; {EXPECTED}"
-
-
-def _holds_power(found: Any) -> bool:
-    """Return True if a dataset in W or J is there or anywhere below."""
-    if isinstance(found, h5py.Dataset):
-        return _unit(found) in (None, "W", "J")
-    return bool(
-        isinstance(found, h5py.Group)
-        and found.visititems(
-            lambda _, one: (
-                (isinstance(one, h5py.Dataset) and _unit(one) in (None, "W", "J")) or None
-            )
-        )
     )
 
 

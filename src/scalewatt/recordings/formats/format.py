@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.limited_calls import CallFailed, call_limited
-from scalewatt.recordings.perun_file import limits_of
+from scalewatt.recordings.perun_file import reading
 from scalewatt.recordings.series import Flag, Recording, SensorSeries, flag
 
 _Result = TypeVar("_Result")
@@ -156,16 +155,9 @@ def missing_times(where: str, timed: NDArray[np.bool_]) -> list[Flag]:
 
 
 def call_on_hdf5(path: Path, function: Callable[..., _Result], *args: Any) -> _Result:
-    """Call a function with the path of an HDF5 file in a process with limits.
-
-    Raises InputError, with the file's path, where the function does or does not return.
-    """
-    try:
-        return call_limited(function, os.path.abspath(path), *args, limits=limits_of(path))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    except CallFailed as error:
-        raise InputError(f"{path}: cannot be read ({error})") from error
+    """Call a function with the path of an HDF5 file; InputError, with the path, if it is damaged."""
+    with reading(path, "expected a whole HDF5 file"):
+        return function(os.path.abspath(path), *args)
 
 
 def _groups(path: str) -> tuple[str, ...]:
