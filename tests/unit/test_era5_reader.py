@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,11 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import year_times
 from scalewatt.datasets.era5.era5_dataset import Era5Dataset, SyntheticEra5
-from scalewatt.datasets.era5.shared_buffers import SharedBuffers
 from scalewatt.datasets.era5.year_layout import check_years
 
 ROWS, COLUMNS, STEPS = 4, 8, 8
@@ -115,26 +114,14 @@ def test_a_missing_or_damaged_year_is_named(tmp_path: Path) -> None:
 
 # --- batches ------------------------------------------------------------------------------------
 
-BATCH_BYTES = 4 * 2 * 3 * 20 * ROWS * COLUMNS  # two samples of three steps
 
-
-def two_years(folder: Path, buffers: SharedBuffers | None = None) -> Era5Dataset:
-    return Era5Dataset(folder, [1999, 2000], lead_steps=2, samples_per_year=6, buffers=buffers)
+def two_years(folder: Path) -> Era5Dataset:
+    return Era5Dataset(folder, [1999, 2000], lead_steps=2, samples_per_year=6)
 
 
 def batches(seed: int = 0, number: int = 20) -> list[list[tuple[int, int]]]:
     random = np.random.default_rng(seed)
     return [[(0, int(p)) for p in random.integers(0, 12, 2)] for _ in range(number)]
-
-
-def loader(data: Era5Dataset, keys: list[list[tuple[int, int]]], workers: int) -> DataLoader[Any]:
-    return DataLoader(
-        data,
-        batch_sampler=keys,
-        num_workers=workers,
-        collate_fn=data.collate,
-        persistent_workers=workers > 0,
-    )
 
 
 def expected(folder: Path, keys: list[tuple[int, int]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -150,76 +137,11 @@ def same(found: Any, wanted: Any) -> bool:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("slots", [0, 3])
-def test_batches_that_are_kept_keep_their_values(folder: Path, workers: int, slots: int) -> None:
-    buffers = SharedBuffers(slots, BATCH_BYTES) if slots else None
-    kept = list(loader(two_years(folder, buffers), batches(), workers))  # more than there are slots
+def test_batches_that_are_kept_keep_their_values(folder: Path, workers: int) -> None:
+    data = two_years(folder)
+    kept = list(DataLoader(data, batch_sampler=batches(), num_workers=workers))
     for keys, batch in zip(batches(), kept, strict=True):
         assert same(batch, expected(folder, keys))
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_buffers_of_dropped_batches_are_reused(folder: Path, workers: int) -> None:
-    buffers = SharedBuffers(6, BATCH_BYTES)
-    where = set()
-    keys = batches(number=40)
-    one = loader(two_years(folder, buffers), keys, workers)
-    for _ in range(2):
-        for batch, own in zip(one, keys, strict=True):
-            assert same(batch, expected(folder, own))
-            where.add(batch[0].data_ptr())
-    assert len(where) <= 6
-
-
-def test_a_view_alone_keeps_the_buffer(folder: Path) -> None:
-    buffers = SharedBuffers(1, BATCH_BYTES)
-    data = two_years(folder, buffers)
-    view = next(iter(loader(data, batches(), 0)))[1][0, 0, 3]
-    gc.collect()
-    value = view.clone()
-    others = [data.__getitems__(keys).batch for keys in batches(1)]
-    assert torch.equal(view, value)
-    assert all(part.data_ptr() != view.data_ptr() for part, _ in others)
-    del view
-    assert buffers.acquire([(1,)]) is not None
-
-
-def test_a_forked_process_gives_back_nothing_that_it_inherited() -> None:
-    buffers = SharedBuffers(1, BATCH_BYTES)
-    lease = buffers.acquire([(4,)])
-    assert lease is not None
-    tensors = [buffers.tensors(lease)]
-    process = os.fork()
-    if process == 0:
-        tensors.clear()
-        gc.collect()
-        os._exit(0)
-    assert os.waitpid(process, 0)[1] == 0
-    assert buffers.acquire([(4,)]) is None
-    tensors.clear()
-    gc.collect()
-    assert buffers.acquire([(4,)]) is not None
-
-
-def test_a_lease_is_released_once() -> None:
-    buffers = SharedBuffers(1, BATCH_BYTES)
-    first = buffers.acquire([(4,)])
-    assert first is not None
-    buffers.release(first)
-    assert buffers.acquire([(4,)]) is not None
-    buffers.release(first)
-    assert buffers.acquire([(4,)]) is None
-
-
-def test_a_batch_that_does_not_fit_a_buffer_is_read_all_the_same(folder: Path) -> None:
-    data = two_years(folder, SharedBuffers(2, BATCH_BYTES - 4))
-    assert same(data.__getitems__(batches()[0]).batch, expected(folder, batches()[0]))
-
-
-def test_a_loader_of_single_items_gives_the_same(folder: Path) -> None:
-    keys = [(0, position) for position in (11, 0, 5)]
-    one = DataLoader(two_years(folder), batch_size=3, sampler=keys)
-    assert same(next(iter(one)), expected(folder, keys))
 
 
 def open_files(folder: Path) -> list[str]:
@@ -232,8 +154,8 @@ def test_each_year_is_opened_once(folder: Path) -> None:
     before = len(open_files(folder))
     data = two_years(folder)
     assert len(open_files(folder)) == before
-    for keys in batches():
-        data.__getitems__(keys)
+    for key in chain.from_iterable(batches()):
+        data[key]
     assert len(open_files(folder)) == before + 2
 
 
@@ -278,7 +200,7 @@ def test_every_form_of_file_gives_the_same_samples(form: str, tmp_path: Path) ->
     data = two_years(tmp_path)
     assert data.shape == (20, ROWS, COLUMNS)
     for keys, want in zip(batches(), wanted, strict=True):
-        assert same(data.__getitems__(keys).batch, want)
+        assert same(default_collate([data[key] for key in keys]), want)
 
 
 def test_a_grid_with_21_channels_is_accepted_and_one_with_19_is_not(tmp_path: Path) -> None:

@@ -245,8 +245,7 @@ def evaluated(one: FourCastNetWorkload, name: str, ranks: int) -> np.ndarray:
     sums = []
     for rank in range(ranks):
         keys = EvaluationBatches(evaluation.positions, rank, ranks, 5, evaluation.whole)
-        data = evaluation.dataset
-        loader = DataLoader(data, batch_sampler=keys, collate_fn=data.collate)  # type: ignore[attr-defined]
+        loader = DataLoader(evaluation.dataset, batch_sampler=keys)
         parts = [one.evaluate(name, Damped(one.lead_steps), part) for part in loader]
         sums.append(torch.stack(parts).sum(dim=0).numpy())
     return np.stack(sums)

@@ -10,7 +10,6 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.datasets.era5.channels import CHANNELS, Z500, all_years, part_years
 from scalewatt.datasets.era5.era5_dataset import Era5Dataset, SyntheticEra5
-from scalewatt.datasets.era5.shared_buffers import SharedBuffers
 from scalewatt.datasets.era5.statistics import load_climatology, load_statistics
 from scalewatt.workloads.afno import FourCastNet, Rollout
 from scalewatt.workloads.interface import Batch, Evaluation, Schedule, Workload
@@ -34,7 +33,6 @@ class FourCastNetWorkload(Workload):
         super().__init__(spec, data_folder, device)
         self.lead_steps = 2 if spec.phase == "finetune" else 1
         self.synthetic = self.settings["loader"] == "synthetic"
-        self._buffers = None if self.synthetic else self._shared_buffers()
         rows, columns = spec.dataset["grid"]
         if self.synthetic:
             mean, sd = np.zeros(len(CHANNELS), np.float32), np.ones(len(CHANNELS), np.float32)
@@ -53,16 +51,6 @@ class FourCastNetWorkload(Workload):
         field = np.full((rows + 1, columns), np.nan) if climatology is None else climatology
         normal = (field[:-1] - mean[Z500]) / sd[Z500]
         self.climatology = torch.as_tensor(normal, dtype=torch.float32, device=device)
-
-    def _shared_buffers(self) -> SharedBuffers | None:
-        """Return buffers for the batches that loaders prefetch, two a worker, and for those in use."""
-        count = 2 * self.settings["loader_workers"] + 2
-        fields = self.spec.local_batch_size * (1 + self.lead_steps) * len(CHANNELS)
-        rows, columns = self.spec.dataset["grid"]
-        try:
-            return SharedBuffers(count, 4 * fields * rows * columns)
-        except OSError:  # a system that does not overcommit memory
-            return None
 
     def _random_sample(self, rows: int, columns: int) -> torch.Tensor:
         """Return state and targets, standard normal, float32 (1 + lead_steps, channels, H, W)."""
@@ -113,7 +101,6 @@ class FourCastNetWorkload(Workload):
             lead_steps=self.lead_steps,
             samples_per_year=dataset["samples_per_year"],
             require_targets=part == "train",
-            buffers=self._buffers,
             known_years=all_years(dataset),
         )
 

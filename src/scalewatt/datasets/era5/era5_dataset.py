@@ -10,24 +10,13 @@ from typing import Any
 import h5py
 import numpy as np
 import torch
-from torch.utils.data import Dataset, get_worker_info
+from torch.utils.data import Dataset
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import CHANNELS, STEP_H
-from scalewatt.datasets.era5.shared_buffers import Lease, SharedBuffers
 from scalewatt.datasets.era5.year_layout import StepReader, YearFile
 
 Key = tuple[int, int]
-
-
-class Fetched(list[tuple[torch.Tensor, ...]]):
-    """Items of a batch, and the batch that they are views of."""
-
-    def __init__(
-        self, parts: Sequence[torch.Tensor], batch: tuple[torch.Tensor, ...] | Lease
-    ) -> None:
-        super().__init__(zip(*parts, strict=True))
-        self.batch = batch
 
 
 class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
@@ -40,8 +29,7 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
     folder. A sample whose targets are not there is an error that names the year
     (InputError), or left out if `require_targets` is false.
 
-    A loader fetches whole batches, which are read into their final place: a shared buffer of
-    `buffers` while one is free. Each process opens a year once.
+    Each process opens a year once.
     """
 
     def __init__(
@@ -51,11 +39,9 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
         lead_steps: int,
         samples_per_year: int,
         require_targets: bool = True,
-        buffers: SharedBuffers | None = None,
         known_years: Iterable[int] | None = None,
     ) -> None:
         self.lead_steps = lead_steps
-        self.buffers = buffers
         self._files: list[YearFile] = []
         self._samples: list[tuple[int, int]] = []  # (file, time in it)
         folder, years = Path(folder), list(years)
@@ -99,50 +85,21 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
         return len(self._samples)
 
     def __getitem__(self, key: Key) -> tuple[torch.Tensor, ...]:
-        return self.__getitems__([key])[0]
-
-    def __getitems__(self, keys: Sequence[Key]) -> Fetched:
-        """Return the items of a batch, next to each other in memory; `collate` gives the batch."""
-        shapes = [(len(keys), *self.shape), (len(keys), self.lead_steps, *self.shape)]
-        lease = None if self.buffers is None else self.buffers.acquire(shapes)
-        if self.buffers is None or lease is None:
-            fresh = tuple(torch.empty(shape) for shape in shapes)
-            self._fill(keys, *(part.numpy() for part in fresh))
-            return Fetched(fresh, fresh)
-        arrays = self.buffers.arrays(lease)
-        try:
-            self._fill(keys, *arrays)
-        except BaseException:
-            self.buffers.release(lease)
-            raise
-        if get_worker_info() is None:
-            tensors = self.buffers.tensors(lease)
-            return Fetched(tensors, tensors)
-        return Fetched([torch.from_numpy(part) for part in arrays], lease)
-
-    @staticmethod
-    def collate(items: Fetched) -> tuple[torch.Tensor, ...] | Lease:
-        """Return x (n, channels, H, W) and targets (n, lead_steps, channels, H, W), not copied.
-
-        In a loader worker possibly a `Lease`, which is these tensors where it arrives.
-        """
-        return items.batch
+        _, position = key
+        fields = torch.empty(1 + self.lead_steps, *self.shape)
+        file, step = self._samples[position]
+        for field in fields.numpy():
+            if step >= self._files[file].steps:  # the next year's
+                file, step = file + 1, step - self._files[file].steps
+            self._reader(self._files[file]).read(step, field)
+            step += 1
+        return fields[0], fields[1:]
 
     @property
     def latitude(self) -> np.ndarray:
         """Degrees north of the rows used, float64 (H,)."""
         with h5py.File(self._files[0].path, "r") as file:
             return file["latitude"][:-1]
-
-    def _fill(self, keys: Sequence[Key], x: np.ndarray, targets: np.ndarray) -> None:
-        for (_, position), state, following in zip(keys, x, targets, strict=True):
-            at, step = self._samples[position]
-            for field in (state, *following):
-                here, own = (at, step) if step < self._files[at].steps else (
-                    at + 1, step - self._files[at].steps
-                )  # fmt: skip
-                self._reader(self._files[here]).read(own, field)
-                step += 1
 
     def _reader(self, file: YearFile) -> StepReader:
         # HDF5 handles do not survive a fork: each process opens its own, once.
@@ -153,7 +110,7 @@ class Era5Dataset(Dataset[tuple[torch.Tensor, ...]]):
         return self._readers[file.path]
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_readers": {}, "buffers": None}
+        return self.__dict__ | {"_readers": {}}
 
 
 class SyntheticEra5(Dataset[torch.Tensor]):
