@@ -25,6 +25,7 @@ from scalewatt.claims.check_claims import (
     counts,
     frozen,
     p_text,
+    together,
     verdicts,
 )
 from scalewatt.claims.evidence.check_table import Check, read_checks, tolerances
@@ -44,7 +45,6 @@ from scalewatt.claims.load_evidence import published_evidence
 from scalewatt.claims.numbers.decisions import band
 from scalewatt.claims.numbers.trends import elasticity
 from scalewatt.claims.numbers.uncertain_number import line_fit, number
-from scalewatt.claims.simulated import together
 from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 from scalewatt.provenance.versions import claims_hash
 from scalewatt.report.claims_section import claims_of

@@ -379,7 +379,6 @@ def test_provenance_names_the_model_and_what_is_assumed(short: Simulated) -> Non
     assert said["assumed"] is None
     assert (said["sampling_period_s"], said["spec_sampling_period_s"]) == (10, 1)
     assert said["metric"]["source"] == ASSUMED
-    assert {"device_shares", "power_profile", "metric"} <= set(said["by_hand"])
 
 
 def test_provenance_says_whether_the_model_was_calibrated_on_this_training(
@@ -403,7 +402,7 @@ def test_a_fine_tuning_of_the_load_of_a_calibrated_pretraining_was_not_calibrate
     assert not simulation(spec, cluster(), model).calibrated
 
 
-def test_energies_that_the_model_has_by_device_kind_are_not_assumed(
+def test_energies_that_the_model_has_by_device_kind_are_the_models(
     tmp_path: Path,
 ) -> None:
     spec, shipped = spec_of(SHORT), read_model(MODEL)
@@ -412,8 +411,6 @@ def test_energies_that_the_model_has_by_device_kind_are_not_assumed(
     path = tmp_path / "model.json"
     write_model(path, replace(shipped, kinds=(kinds,)), {})
     one = simulate(tmp_path, spec, model=path)
-    by_hand = one.provenance["simulated"]["by_hand"]
-    assert "device_shares" not in by_hand and "power_profile" in by_hand
     assert one.true_j("cpu") == pytest.approx(one.true_j("ram"))
 
 

@@ -6,7 +6,7 @@ import json
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,14 @@ from scalewatt.claims.evidence.claim_types import (
 )
 from scalewatt.claims.evidence.evidence import Evidence
 from scalewatt.claims.load_evidence import campaign_evidence, find_campaign, published_evidence
-from scalewatt.claims.numbers.decisions import OFF
+from scalewatt.claims.numbers.decisions import OFF, holm
 from scalewatt.claims.numbers.uncertain_number import shown
 from scalewatt.claims.rules.run_checks import checks_of_claims
-from scalewatt.claims.simulated import basis_of_simulated, verdicts_on
+from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import with_ending, write_json, write_table_with_csv, write_text
 from scalewatt.provenance.versions import claims_hash
+from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.tables.table_schema import with_metadata
 
 
@@ -133,6 +134,7 @@ PLAIN = {name: words.split(",")[0].lower() for name, words in WORDS.items()} | {
     INCONSISTENCY: "inconsistencies of the paper"
 }
 """The verdicts in words, in a sentence."""
+OF_SIMULATED = " Simulated: verdicts only show that the engine runs."
 FURTHER_WORDS = "Inconsistencies without a row among the claims"
 
 
@@ -148,7 +150,19 @@ def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[
             f"reference/claims.csv: lacks the row of claim {', '.join(missing)}; expected: all claims "
             "that have a check or a reading"
         )
-    return verdicts_on(evidence, claims)
+    return together([verdict_of(claim, evidence) for claim in claims])
+
+
+def together(found: Sequence[Verdict]) -> list[Verdict]:
+    """Return the verdicts, of which contradictions say whether they stand among all that was tested."""
+    tested = [one for one in found if one.verdict in TESTED and one.p is not None]
+    stands = dict(
+        zip((one.id for one in tested), holm([one.p or 0.0 for one in tested]), strict=True)
+    )
+    return [
+        replace(one, stands=stands.get(one.id, True)) if one.verdict == CONTRADICTED else one
+        for one in found
+    ]
 
 
 def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
@@ -203,8 +217,14 @@ def basis(evidence: Evidence) -> str:
         f"Checked on {len(evidence.points)} configurations of campaign {evidence.source}"
         f"{f' (protocol {evidence.campaign.protocol})' if evidence.campaign else ''}; "
         f"configurations by the origin of their energy: {origins or 'none with energy'}."
-        f"{basis_of_simulated(evidence)}{left_out}"
+        f"{OF_SIMULATED if is_simulated(evidence) else ''}{left_out}"
     )
+
+
+def is_simulated(evidence: Evidence) -> bool:
+    """Return True if results are simulated."""
+    stated = any(provenance.get("simulated") for provenance in evidence.provenance.values())
+    return stated or any(point.origin == SIMULATED for point in evidence.points)
 
 
 def counts(found: Sequence[Verdict]) -> str:

@@ -218,14 +218,3 @@ def cpu_name() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
-
-
-SIMULATION_SUBJECTS = {
-    "device_shares": "how the energy divides among GPUs, CPUs and memory",
-    "power_profile": "how power varies in time: stages, loading dips, noise, what sensors average",
-    "stage_shares": "how the time of an epoch divides among stages",
-    "metric": "learning curves, where no value is published",
-    "repeat_scatter": "how much repeats of one configuration vary",
-    "restarts": "what a further segment costs",
-}
-"""What is assumed of each subject. A run's provenance lists those that its scaling model does not know."""

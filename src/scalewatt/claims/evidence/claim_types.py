@@ -61,12 +61,6 @@ class Claim:
     unit: str
     portable: str
     note: str
-    assumed: str
-    """What simulated runs assume that the claim is about: a key of `assumptions`, or empty."""
-    assumed_about: str
-    """That, in a noun phrase."""
-    assumed_where: str
-    """The configurations that this is about: `finetune`, `gbs<=8192`, `gbs=65536`, or all."""
     same_points_as: str
     """Claims, separated by semicolons, that are tested on the same numbers; empty: none before it."""
 

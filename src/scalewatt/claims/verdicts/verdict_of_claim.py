@@ -48,11 +48,6 @@ def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
     The detail says of which origin the energies are that the check looked at, unless they are measured
     or the paper's.
     """
-    return verdict_and_basis(claim, evidence)[0]
-
-
-def verdict_and_basis(claim: Claim, evidence: Evidence) -> tuple[Verdict, set[str]]:
-    """Return the verdict on a claim, and the configurations whose quantities it rests on."""
     with looking() as seen:
         outcome = _classed(claim, _outcome(claim, evidence))
     outcome = _told(claim, evidence, outcome, seen)
@@ -61,7 +56,7 @@ def verdict_and_basis(claim: Claim, evidence: Evidence) -> tuple[Verdict, set[st
     detail = " ".join(filter(None, (_sentence(outcome.detail, names), outcome.note)))
     if odd := sorted(seen.origins - {"measured", "published"}):
         detail += f" Origin of the energy: {', '.join(odd)}."
-    found = Verdict(
+    return Verdict(
         claim.id,
         outcome.verdict,
         outcome.value,
@@ -71,7 +66,6 @@ def verdict_and_basis(claim: Claim, evidence: Evidence) -> tuple[Verdict, set[st
         chances=outcome.chances,
         off=outcome.off,
     )
-    return found, seen.configurations
 
 
 def _expected(claim: Claim, evidence: Evidence) -> str:

@@ -1,8 +1,7 @@
 """Assumptions of simulated recordings, where the scaling model states nothing.
 
 Each number has its source. None of them changes a run's time or its whole energy, which are the
-model's: they divide it among devices and over time. A claim about one of
-`provenance.versions.SIMULATION_SUBJECTS` cannot be tested on simulated runs.
+model's: they divide it among devices and over time.
 """
 
 from __future__ import annotations

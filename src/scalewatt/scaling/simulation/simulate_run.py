@@ -19,17 +19,16 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
 from scalewatt.common.schema_validation import project_path
-from scalewatt.provenance.versions import SIMULATION_SUBJECTS, made_with
+from scalewatt.provenance.versions import made_with
 from scalewatt.recordings.record_file import read_header
 from scalewatt.recordings.series import SIMULATED, origin_stated
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.scaling.model.cost_terms import load_of_spec
-from scalewatt.scaling.model.kind_model import KindModel
 from scalewatt.scaling.model.model_file import read_model
-from scalewatt.scaling.model.predict import TOTAL, warnings_of
+from scalewatt.scaling.model.predict import warnings_of
 from scalewatt.scaling.model.training_kind import kind_of_spec
-from scalewatt.scaling.simulation.learning_curves import PUBLISHED, curve, final_metric
+from scalewatt.scaling.simulation.learning_curves import curve, final_metric
 from scalewatt.scaling.simulation.sensors import NodeSamples, joules_between
 from scalewatt.scaling.simulation.simulated_run import Simulation, simulation
 from scalewatt.scaling.simulation.stage_schedule import Segment
@@ -241,15 +240,8 @@ def _provenance(one: Simulation, model_path: Path) -> dict[str, Any]:
             "fine_start_s": nodes.periods.until_s,
             "spec_sampling_period_s": spec.sampling_period_s,
             "metric": final.as_json(),
-            "by_hand": _assumed(one.model, final.source),
         },
     }
-
-
-def _assumed(model: KindModel, metric_source: str) -> dict[str, str]:
-    """Return what is assumed of a run: neither given by the model nor a published error."""
-    known = {"device_shares": TOTAL not in model.energy, "metric": metric_source == PUBLISHED}
-    return {name: text for name, text in SIMULATION_SUBJECTS.items() if not known.get(name)}
 
 
 def _segment(one: Simulation, segment: Segment) -> dict[str, Any]:
