@@ -38,8 +38,8 @@ from claims_bounds import (
 from claims_intervals import Covered, covered_in, simulated_intervals
 from claims_numbers import (
     FAMILY,
+    OFF,
     cases,
-    chances_with_true_error,
     failing,
     families,
     supported_when_off,
@@ -48,7 +48,6 @@ from claims_numbers import (
 from claims_worlds import Study, leave_out_what_does_not_decide, paper_world
 
 from scalewatt.claims.evidence.claim_types import CONTRADICTED, SUPPORTED, UNDECIDED
-from scalewatt.claims.numbers.decisions import OFF
 from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 
 STATED = 0.025
@@ -387,14 +386,10 @@ def told(found: Found, campaigns: int, seed: int) -> str:
 
 
 def _number_row(name: str, one: NumberFound) -> list[str]:
-    """Return the wrong verdicts on the bound, and the chance to be supported: simulated, and as stated."""
+    """Return the wrong verdicts on the bound, and the share supported by how far off the truth is."""
     wrong = (Share(one.on_bound[v], one.on_bound.total()) for v in (SUPPORTED, CONTRADICTED))
-    stated = chances_with_true_error(next(case for case in cases() if case.name == name))
-    chance = (
-        f"{_share([counts], SUPPORTED)}; stated {told:.1%}"
-        for (_, counts), told in zip(sorted(one.off.items()), stated, strict=True)
-    )
-    return [name, *map(str, wrong), *chance]
+    off = (str(_share([counts], SUPPORTED)) for _, counts in sorted(one.off.items()))
+    return [name, *map(str, wrong), *off]
 
 
 def _bound_row(found: Found, name: str, by: Mapping[float, Counter[str]]) -> list[str]:

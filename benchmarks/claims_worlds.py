@@ -82,9 +82,8 @@ def published_scatter() -> dict[str, Scatter]:
 
 
 def leave_out_what_does_not_decide() -> None:
-    """Count no repeats and state no chances in this process: that takes most of the time."""
+    """Count no repeats in this process: that takes most of the time."""
     decisions.repeats_to_tell = lambda *_: None
-    decisions.chances_of = lambda *_: (None, None)
     trends._gaps = _of_last_call(trends._gaps)
 
 

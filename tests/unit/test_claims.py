@@ -352,7 +352,7 @@ def test_an_estimated_energy_is_said_in_the_verdict() -> None:
 
 def test_the_json_has_the_verdict_and_what_the_test_could_tell(of_published: list[Verdict]) -> None:
     found = json.loads(json.dumps(as_json(of_published), allow_nan=False))
-    keys = ("id", "verdict", "value", "expected", "detail", "p", "chances", "off", "stands")
+    keys = ("id", "verdict", "value", "expected", "detail", "p", "stands")
     assert {tuple(one) for one in found} == {keys}
 
 

@@ -45,7 +45,6 @@ ON_BOUNDS = {
 def _verdicts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes time and does not decide is left out."""
     monkeypatch.setattr(decisions, "repeats_to_tell", lambda *_: None)
-    monkeypatch.setattr(decisions, "chances_of", lambda *_: (None, None))
 
 
 # --- the campaigns are like real ones -------------------------------------------------------------
@@ -103,7 +102,6 @@ def test_what_the_study_leaves_out_decides_nothing(
     (evidence,) = Study().campaigns(paper_world(), 1, SEED, concerned(id_))
     whole = verdict_of(claims_on_results()[id_], evidence)
     monkeypatch.setattr(decisions, "repeats_to_tell", lambda *_: None)
-    monkeypatch.setattr(decisions, "chances_of", lambda *_: (None, None))
     assert verdict_of(claims_on_results()[id_], evidence).verdict == whole.verdict
 
 

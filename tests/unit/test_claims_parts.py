@@ -71,7 +71,6 @@ def test_five_efficiencies_on_the_bound_are_contradicted_as_seldom_as_stated(
 ) -> None:
     """Five repeats each, that scatter by 1 %; the lowest, picked and tested alone, was in 7 %."""
     monkeypatch.setattr(decisions, "repeats_to_tell", lambda *_: None)
-    monkeypatch.setattr(decisions, "chances_of", lambda *_: (None, None))
     hours = {n: {"gpu_hours": 88 if n == 1 else 88 / 0.9} for n in (1, 2, 4, 8, 16, 32)}
     on_bound = evidence([line("resnet50", "train", "a100", "fd_lbs", 256, hours)])
     random, wrong, trials = np.random.default_rng(3), 0, 600
@@ -199,15 +198,6 @@ def test_a_part_of_the_hours_that_is_saved_is_compared_by_the_ratio_of_hours(
     assert found.verdict == verdict, found.detail
     assert f"({interval}; by FourCastNet's published repeats)" in found.detail
     assert found.value == pytest.approx(1 - hours / 391)
-
-
-def test_two_readings_of_one_share_state_no_chance_to_be_supported() -> None:
-    """With RAM at 0 and at 6 %: each alone is supported for a truth of 0.49, both in 6 % at most."""
-    two = judged("D13", published_evidence())
-    assert "RAM 0%" in two.detail and "RAM 6%" in two.detail
-    assert two.p is not None and two.chances is None and two.off is None
-    one = judged("D13", resnet_world())
-    assert "RAM" not in one.detail and one.chances is not None
 
 
 # --- the part that decides is told ----------------------------------------------------------------

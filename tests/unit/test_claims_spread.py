@@ -126,10 +126,3 @@ def test_an_order_of_numbers_of_unknown_spread_is_no_test() -> None:
         "x", [1, 2, 3], [unknown(v, "unknown") for v in (3.0, 2.0, 1.0)], True, 0.9
     )
     assert found.verdict == "undecided" and found.p is None
-
-
-def test_an_order_by_steps_says_how_probable_its_support_was() -> None:
-    numbers = [own_repeats(str(v), v, 0.01 * v, 5) for v in (1.0, 2.0, 4.0)]
-    found = trends.monotone("x", numbers, True, 0.02)
-    assert found.off == "beyond the bound" and found.chances is not None
-    assert found.chances[0] == pytest.approx(0.025, abs=0.001) and found.chances[-1] > 0.99

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from campaign_files import ROOT
 from claims_expected import OF_FEW_RUNS
-from claims_resnet_made import resnet_world
 from claims_study import judged, study
 
 from scalewatt.claims.check_claims import (
@@ -21,7 +20,6 @@ from scalewatt.claims.check_claims import (
     as_markdown,
     as_table,
     as_text,
-    chances_text,
     counts,
     frozen,
     p_text,
@@ -147,18 +145,6 @@ def test_text_and_markdown_show_p_and_whether_it_stands_beside_every_test(
     assert p_text(0.02, False) == "p = 0.02, does not stand"
 
 
-def test_a_chance_that_is_not_0_is_never_shown_as_0(published: dict[str, Verdict]) -> None:
-    assert chances_text((1.0, 0.02, 0.0049, 1e-30, 0.0)) == "100, 2, <1, <1, 0 %"
-    tiny = [one for one in published.values() if any(0 < c < 0.005 for c in one.chances or ())]
-    assert tiny
-    table = as_table(
-        tiny, [c for c in listed_claims() if c.id in {o.id for o in tiny}], published_evidence()
-    )
-    for part in claims_of(frame_of(table.to_pylist(), table.schema)):
-        assert part.grid is not None
-        assert all("<1" in row[4].text for row in part.grid.rows)
-
-
 def test_a_contradiction_that_does_not_stand_says_so_in_the_report(
     published: dict[str, Verdict],
 ) -> None:
@@ -177,7 +163,7 @@ def test_the_json_has_the_keys_that_its_document_names(published: dict[str, Verd
     assert re.findall(r"`(\w+)`", said) == list(first)
 
 
-def test_the_report_has_each_verdict_apart_with_the_chances_of_its_tests(
+def test_the_report_has_each_verdict_apart_with_the_p_of_its_tests(
     published: dict[str, Verdict],
 ) -> None:
     table = as_table(list(published.values()), listed_claims(), published_evidence())
@@ -185,9 +171,7 @@ def test_the_report_has_each_verdict_apart_with_the_chances_of_its_tests(
     assert [*parts][:5] == [*TESTED, BY_CONSTRUCTION, SET_UP]
     for name, part in parts.items():
         assert part.grid is not None
-        assert ("chance to be supported, truth 0, 5, 10, 15 % off" in part.grid.headings) == (
-            name in TESTED
-        )
+        assert ("p" in part.grid.headings) == (name in TESTED)
     assert "No test" in parts[SET_UP].says and "No test" in parts[BY_CONSTRUCTION].says
 
 
@@ -361,16 +345,6 @@ def test_real_energies_that_a_coefficient_of_determination_calls_a_line_are_not_
     assert fit.r2 > 0.998 and power[-1] / power[0] < 0.75
     exponent = band("the exponent", elasticity(hours, energies), *bounds("proportional"))
     assert exponent.verdict == CONTRADICTED, exponent.detail
-
-
-def test_the_text_states_the_chances_of_every_test_with_a_size() -> None:
-    given = resnet_world()
-    found = verdicts(given)
-    text = " ".join(as_text(found, listed_claims(), given).split())
-    sized = [one for one in found if one.chances is not None and one.verdict in TESTED]
-    assert (
-        text.count("Chance to be supported, at most, for a truth 0, 5, 10, 15 %") >= len(sized) > 20
-    )
 
 
 def test_the_long_run_and_the_probe_agree_within_the_interval_of_a_single_run() -> None:

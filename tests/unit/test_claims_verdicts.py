@@ -196,7 +196,6 @@ def test_details_on_the_published_rows_name_numbers_and_scopes(
 @pytest.mark.parametrize("id_", sorted(OF_FEW_RUNS))
 def test_a_published_single_run_cannot_be_met_to_ten_percent(id_: str) -> None:
     found = judged(id_, ALL[id_].satisfied())
-    assert found.chances is not None and found.chances[0] < 0.5
     assert "if any number does" in found.detail
 
 

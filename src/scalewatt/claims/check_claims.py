@@ -14,10 +14,8 @@ import pyarrow as pa
 
 from scalewatt.campaign.cluster import given_cluster
 from scalewatt.claims.evidence.claim_types import (
-    BEYOND_BOUND,
     BY_CONSTRUCTION,
     CONTRADICTED,
-    FROM_VALUE,
     INCONSISTENCY,
     NOT_TESTABLE,
     REFERENCE,
@@ -36,7 +34,7 @@ from scalewatt.claims.evidence.claim_types import (
 )
 from scalewatt.claims.evidence.evidence import Evidence
 from scalewatt.claims.load_evidence import campaign_evidence, find_campaign, published_evidence
-from scalewatt.claims.numbers.decisions import OFF, holm
+from scalewatt.claims.numbers.decisions import holm
 from scalewatt.claims.numbers.uncertain_number import shown
 from scalewatt.claims.rules.run_checks import checks_of_claims
 from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
@@ -88,25 +86,15 @@ def _evidence(results: Path, campaign: Path | None, cluster: str | None) -> Evid
     return campaign_evidence(find_campaign(results, campaign, given), tables)
 
 
-CHANCES = [f"chance_{100 * off:.0f}" for off in OFF]
-"""The columns of the probability to be supported, were the truth so many per cent off."""
-OFF_WORDS = {
-    FROM_VALUE: "off the middle of what is accepted",
-    BEYOND_BOUND: "beyond the bound, on its right side",
-}
-"""What the chances are off, in words."""
 LEGEND = (
     "p is the probability of data as far outside of what is claimed, or further, were it true: that of the "
-    "least probable part times the number of comparisons (Bonferroni), at most 1. Chances to be supported "
-    f"are for a truth {OFF_WORDS[FROM_VALUE]}, or {OFF_WORDS[BEYOND_BOUND]}; of several parts the least."
+    "least probable part times the number of comparisons (Bonferroni), at most 1."
 )
 TABLE = pa.schema(
     [
         *((name, pa.string()) for name in ("id", "verdict", "value", "expected", "detail")),
         *((name, pa.string()) for name in ("section", "figure", "kind", "model", "claim")),
         ("p", pa.float64()),
-        *((name, pa.float64()) for name in CHANCES),
-        ("off", pa.string()),
         ("stands", pa.bool_()),
     ]
 )
@@ -168,8 +156,8 @@ def together(found: Sequence[Verdict]) -> list[Verdict]:
 def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
     """Return a list of objects, one for each row of reference/claims.csv.
 
-    Of each id, verdict, value, expected, detail, p, chances, off and stands (docs/claims.md); of what was not
-    tested the last four are null.
+    Of each id, verdict, value, expected, detail, p and stands (docs/claims.md); of what was not
+    tested the last two are null.
     """
     further = unlisted_inconsistencies()
     return [asdict(one) for one in found if one.id not in further]
@@ -182,7 +170,6 @@ def as_table(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Eviden
             {**asdict(one), "value": value_text(one.value)}
             | {"section": claim.section, "figure": claim.figure, "kind": claim.kind}
             | {"model": claim.model, "claim": claim.text}
-            | dict(zip(CHANCES, one.chances or (None,) * len(OFF), strict=True))
             for one, claim in zip(found, claims, strict=True)
         ],
         schema=TABLE,
@@ -289,10 +276,9 @@ def as_text(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evidenc
     for words, meaning, chosen in _by_verdict(found):
         lines += ["", f"{words} ({len(chosen)}). {meaning}".rstrip()]
         for one in chosen:
-            detail = " ".join([one.detail, *power_text(one)])
             expected = [f"     Expected: {one.expected}."] if one.verdict in TESTED else []
             p = f" [{said}]" if (said := p_text(one.p, one.stands)) else ""
-            for text in (f"{one.id:<4} {of_id[one.id].text}{p}", *expected, f"     {detail}"):
+            for text in (f"{one.id:<4} {of_id[one.id].text}{p}", *expected, f"     {one.detail}"):
                 lines += textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent=" " * 7)
     return "\n".join(lines)
 
@@ -317,7 +303,7 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
                     *(v.id, of_id[v.id].text),
                     *([p_text(v.p, v.stands) or "–"] if is_test else []),
                     *(value_text(v.value) or "–", v.expected),
-                    " ".join([v.detail, *power_text(v)]),
+                    v.detail,
                 ]
                 for v in chosen
             ]
@@ -338,23 +324,6 @@ def p_text(p: float | None, stands: bool | None) -> str:
 def stands_text(stands: bool) -> str:
     """Return whether a contradiction stands, in words."""
     return "stands" if stands else "does not stand"
-
-
-def chances_text(chances: Sequence[float]) -> str:
-    """Return chances in whole per cent; one that would round to 0 and is none is told as below 1."""
-    each = ("<1" if 0 < one < 0.005 else f"{100 * one:.0f}" for one in chances)
-    return f"{', '.join(each)} %"
-
-
-def power_text(one: Verdict) -> list[str]:
-    """Return in a sentence how probable it is that the check supports the claim, by how far the truth is."""
-    if one.chances is None or one.off is None:
-        return []
-    offs = ", ".join(f"{100 * off:.0f}" for off in OFF)
-    return [
-        f"Chance to be supported, at most, for a truth {offs} % {OFF_WORDS[one.off]}: "
-        f"{chances_text(one.chances)}."
-    ]
 
 
 def _by_verdict(found: Sequence[Verdict]) -> list[tuple[str, str, list[Verdict]]]:

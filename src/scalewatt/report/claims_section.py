@@ -8,17 +8,12 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.claims.check_claims import (
-    CHANCES,
     FURTHER_WORDS,
     MEANINGS,
-    OFF,
     WORDS,
-    chances_text,
     stands_text,
 )
 from scalewatt.claims.evidence.claim_types import (
-    BEYOND_BOUND,
-    FROM_VALUE,
     TESTED,
     unlisted_inconsistencies,
 )
@@ -28,8 +23,6 @@ from scalewatt.results.text.number_format import count
 
 Row = dict[str, Any]
 _FURTHER = "further"
-_CHANCE = f"chance to be supported, truth {', '.join(f'{100 * off:.0f}' for off in OFF)} % off"
-_SHORT = {FROM_VALUE: "off the middle", BEYOND_BOUND: "beyond the bound"}
 
 
 def claims_of(frame: pd.DataFrame) -> list[Part]:
@@ -49,33 +42,28 @@ def _part(verdict: str, rows: Sequence[Row]) -> Part:
     heading = FURTHER_WORDS if verdict == _FURTHER else WORDS.get(verdict, verdict)
     kind = ("inconsistency", "inconsistencies") if verdict == _FURTHER else ("claim", "claims")
     is_test = verdict in TESTED
-    of_test = ["p", _CHANCE] if is_test else []
-    headings = ["claim", "in words", "found", *of_test, "expected", "detail"]
-    cells = [_cells(row, _of_test(row) if is_test else []) for row in rows]
+    p = ["p"] if is_test else []
+    headings = ["claim", "in words", "found", *p, "expected", "detail"]
+    cells = [_cells(row, [_p(row)] if is_test else []) for row in rows]
     grid = texts(f"claims-{verdict}", f"Claims, {heading.lower()}", headings, cells)
     meaning = MEANINGS.get(verdict, "")
     says = f"{count(len(rows), *kind)}. {meaning}" if meaning else count(len(rows), *kind)
     return Part(heading, says, grid, verdict, folded=not is_test)
 
 
-def _cells(row: Row, of_test: Sequence[Cell | None]) -> list[Any]:
+def _cells(row: Row, p: Sequence[Cell | None]) -> list[Any]:
     return [
         *(row["id"], row["claim"], _found(row["value"])),
-        *of_test,
+        *p,
         *(row["expected"], row["detail"]),
     ]
 
 
-def _of_test(row: Row) -> list[Cell | None]:
-    """Return the probability of such data were the claim true, and those to be supported by the truth."""
+def _p(row: Row) -> Cell | None:
+    """Return the probability of such data were the claim true, and whether a contradiction stands."""
     p = row["p"]
     stands = "" if row["stands"] is None else f" ({stands_text(row['stands'])})"
-    first = None if p is None else Cell(f"{p:.2g}{stands}", p)
-    if row["off"] is None:
-        return [first, None]
-    chances = [row[name] for name in CHANCES]
-    what = _SHORT.get(row["off"], row["off"])
-    return [first, Cell(f"{chances_text(chances)} ({what})", chances[0])]
+    return None if p is None else Cell(f"{p:.2g}{stands}", p)
 
 
 def _found(value: str | None) -> Cell | None:

@@ -39,7 +39,7 @@ _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
     **{name: (columns, KEYS.get(name, ())) for name, columns in SCHEMAS.items()},
 }
 _LATER = {
-    "claims": ("p", *check_claims.CHANCES, "off", "stands"),
+    "claims": ("p", "stands"),
     "comparisons": ("spread_freedom",),
     "cross_checks": tuple(BESIDE_METERS),
     **dict.fromkeys(("runs", "configurations"), table_schema.LATEST),

@@ -22,8 +22,6 @@ CONTRADICTED = "contradicted"
 UNDECIDED = "undecided"
 NOT_TESTABLE = "not_testable"
 INCONSISTENCY = "inconsistency_of_the_paper"
-FROM_VALUE, BEYOND_BOUND = "from the value", "beyond the bound"
-"""What chances are told of: a truth off the middle of what is accepted, or beyond the bound."""
 NOTHING = "nothing: an inconsistency"
 """What is expected of an inconsistency."""
 TESTED = (SUPPORTED, CONTRADICTED, UNDECIDED)
@@ -98,10 +96,6 @@ class Outcome:
     p: float | None = None
     """The probability of such data, or any further off, were the claim true: of several parts that of the
     least probable one times their number, at most 1. Null where nothing was tested, or exact numbers were."""
-    chances: tuple[float, ...] | None = None
-    """The probability to be supported, at most, were the truth 0, 5, 10 and 15 % off (`decisions.OFF`)."""
-    off: str | None = None
-    """What these are off: FROM_VALUE or BEYOND_BOUND."""
     tests: int = 1
     """How many numbers were compared with bounds."""
     margin: float | None = None
@@ -113,7 +107,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on one claim; `p` and `chances` as of its outcome."""
+    """The verdict on one claim; `p` as of its outcome."""
 
     id: str
     verdict: str
@@ -121,8 +115,6 @@ class Verdict:
     expected: str
     detail: str
     p: float | None = None
-    chances: tuple[float, ...] | None = None
-    off: str | None = None
     stands: bool | None = None
     """Of a contradiction: True if it is one too when all tested claims are taken together (Holm)."""
 

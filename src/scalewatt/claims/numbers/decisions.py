@@ -1,8 +1,7 @@
 """The one rule of all checks: where a number's whole 95 % interval lies (docs/statistics.md).
 
 Within the claimed bounds: supported. Outside of them: contradicted. Else: undecided, with the repeats that
-would tell. Each outcome says how probable such data were if the claim were true, and how probable it was
-that the check would support the claim, were the truth 0, 5, 10 or 15 % off.
+would tell. Each outcome says how probable such data were if the claim were true.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from scalewatt.claims.evidence.claim_types import (
-    BEYOND_BOUND,
     BY_CONSTRUCTION,
     CONTRADICTED,
-    FROM_VALUE,
     NOT_TESTABLE,
     SUPPORTED,
     UNDECIDED,
@@ -36,8 +33,6 @@ from scalewatt.results.tables.t_tests import (
 )
 
 MINIMUM_POINTS = 3
-OFF = (0.0, 0.05, 0.1, 0.15)
-"""How far off the truth may be, as parts, for the chances that an outcome states."""
 
 
 def band(
@@ -48,12 +43,11 @@ def band(
     unit: str = "",
     shows: str | None = None,
     value: Value = None,
-    size: float | None = None,
 ) -> Outcome:
     """Decide whether a number lies within bounds, these included; null: no bound on that side.
 
-    `shows` is its sentence in place of the usual one, `value` what is told as its value, `size` what
-    chances are parts of where the bounds do not say. A number of unknown spread decides nothing.
+    `shows` is its sentence in place of the usual one, `value` what is told as its value.
+    A number of unknown spread decides nothing.
     """
     told = text(own, unit, [end for end in (low, high) if end is not None])
     sentence = shows or f"{what} is {told}, expected {bounds_text(low, high, unit)}"
@@ -61,7 +55,6 @@ def band(
     value = own.value if value is None else value
     if math.isinf(own.error):
         return Outcome(UNDECIDED, value, f"{sentence}; {needed(own, *ends)}.", margin=0.0)
-    chances, off = chances_of(own, *ends, size)
     verdict, more = UNDECIDED, ""
     if ends[0] <= own.low and own.high <= ends[1]:
         verdict = SUPPORTED
@@ -74,8 +67,6 @@ def band(
         value,
         f"{sentence}{more}.",
         p=against(own, *ends),
-        chances=chances,
-        off=off,
         margin=_margin(own, *ends),
     )
 
@@ -126,38 +117,6 @@ def _on_scale(own: Number, value: float) -> float:
     if not own.is_ratio:
         return value
     return math.log(value) if value > 0 else -math.inf
-
-
-def chances_of(
-    own: Number, low: float, high: float, size: float | None = None
-) -> tuple[tuple[float, ...] | None, str | None]:
-    """Return the probability to be supported if the truth is OFF, for this number's error, and off what.
-
-    Between two bounds: off their middle, the mean of both sides. With one bound: beyond it on its right
-    side. In parts of `size`, by default the middle or the bound; null where that is 0, as of a sign.
-    """
-    if math.isinf(low) or math.isinf(high):
-        bound, side = (high, -1) if math.isinf(low) else (low, 1)
-        truths, kind = [[bound + side * off * abs(size or bound)] for off in OFF], BEYOND_BOUND
-        size = size or abs(bound)
-    else:
-        middle = (low + high) / 2
-        size, kind = abs(size or middle), FROM_VALUE
-        truths = [[middle - off * size, middle + off * size] for off in OFF]
-    if not size or (math.isinf(low) and math.isinf(high)):
-        return None, None
-    return tuple(
-        math.fsum(_chance(own, truth, low, high, own.error, own.freedom) for truth in each)
-        / len(each)
-        for each in truths
-    ), kind
-
-
-def _chance(
-    own: Number, truth: float, low: float, high: float, error: float, freedom: float
-) -> float:
-    truth, low, high = (_on_scale(own, one) for one in (truth, low, high))
-    return chance_inside(truth, low, high, error, freedom)
 
 
 def needed(own: Number, low: float, high: float) -> str:
@@ -280,14 +239,11 @@ def _deciding(
     if any(verdict_of(one) != one.verdict for _, one in parts):
         chance = f"Of {count} comparisons one may lie so far outside by chance (p = {p:.2g})."
         note = f"{note} {chance}".strip()
-    chances, off = least_chances([one for _, one in parts if one.verdict != NOT_TESTABLE])
     return Outcome(
         verdict_of(decides),
         decides.value,
         " ".join(_named(name, one, len(told)) for name, one in told),
         p=None if p is None else min(1.0, p),
-        chances=chances,
-        off=off,
         tests=max(count, 1),
         margin=decides.margin,
         note=note,
@@ -299,16 +255,6 @@ def _named(name: str, one: Outcome, parts: int) -> str:
     if not name or parts == 1 or one.detail.casefold().startswith(name.casefold()):
         return one.detail
     return f"{name}: {one.detail}"
-
-
-def least_chances(
-    parts: Sequence[Outcome],
-) -> tuple[tuple[float, ...] | None, str | None]:
-    """Return the least chance of any part, that of all at most; null if they are off different things."""
-    chances, kinds = [one.chances for one in parts], {one.off for one in parts}
-    if len(kinds) != 1 or None in chances:
-        return None, None
-    return tuple(map(min, zip(*(one for one in chances if one), strict=True))), kinds.pop()
 
 
 def attempt(name: str, run: Callable[..., Outcome], *arguments: object) -> tuple[str, Outcome]:

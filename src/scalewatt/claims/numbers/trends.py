@@ -24,7 +24,6 @@ from scalewatt.claims.numbers.decisions import (
     LEVEL,
     all_of,
     band,
-    least_chances,
     needed,
     positive,
     told,
@@ -81,10 +80,8 @@ def monotone(what: str, numbers: Sequence[Number], rises: bool, most: float) -> 
     steps = [b / a if rises else a / b for a, b in pairwise(numbers)]
     whole = slope(range(len(numbers)), numbers) * (1 if rises else -1)
     parts = [positive("the slope", whole)]
-    parts += [band("a step", step, 1 / (1 + most), None, size=1.0) for step in steps]
-    # The slope against 0 has no size that its chances could be parts of.
-    chances, off = least_chances(parts[1:])
-    found = replace(all_of(("", part) for part in parts), chances=chances, off=off)
+    parts += [band("a step", step, 1 / (1 + most), None) for step in steps]
+    found = all_of(("", part) for part in parts)
     back = min((b - a if rises else a - b for a, b in pairwise(numbers)), key=lambda one: one.value)
     way = "rising" if rises else "falling"
     sentence = f"{what} go {', '.join(shown(one.value) for one in numbers)}"
@@ -196,8 +193,7 @@ def constant(
         f"drifts by {_change(drift, unit)} in all, and is furthest from its {mean} by "
         f"{_change(furthest, unit)}; expected {margin}"
     )
-    size = math.fsum(values) / len(values) if unit else 1.0
-    return _all_within(sentence, parts, low, high, drift if unit else _expm1(drift), size)
+    return _all_within(sentence, parts, low, high, drift if unit else _expm1(drift))
 
 
 def _all_within(
@@ -206,13 +202,9 @@ def _all_within(
     low: float,
     high: float,
     tells: Number,
-    size: float = 1.0,
 ) -> Outcome:
-    """Return whether all of several numbers are within bounds, in one sentence; the value is of `tells`.
-
-    Chances are off by parts of `size`.
-    """
-    found = all_of(("", band(name, one, low, high, size=size)) for name, one in parts)
+    """Return whether all of several numbers are within bounds, in one sentence; the value is of `tells`."""
+    found = all_of(("", band(name, one, low, high)) for name, one in parts)
     if found.verdict != UNDECIDED:
         return replace(found, value=tells.value, detail=f"{sentence}.")
     open_ = max((one for _, one in parts), key=lambda one: max(low - one.low, one.high - high))

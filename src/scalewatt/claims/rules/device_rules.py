@@ -137,8 +137,7 @@ def _saved_on_h100(evidence: Evidence, check: Check) -> Outcome:
         between = f" {ends_text(left, shown(low), shown(high))}" if left.error else ""
         bounds = bounds_text(least, most, check.unit)
         shows = f"{check.text} is {shown(saved)}{between}, expected {bounds}"
-        size = (least + most) / 2
-        return band(check.text, left, 1 - most, 1 - least, shows=shows, value=saved, size=size)
+        return band(check.text, left, 1 - most, 1 - least, shows=shows, value=saved)
 
     return _each_pair(evidence, compare)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from scalewatt.claims.evidence.check_table import Check
 from scalewatt.claims.evidence.claim_types import Outcome
@@ -43,8 +42,7 @@ def compared(check: Check, evidence: Evidence, label: str, own: Number) -> Outco
         beside = f"less the paper's {text(paper, check.unit)}: {text(ratio, check.unit)}"
         expected = f"{low:g} to {high:g}"
     shows = f"{label} is {text(own, check.unit)}, {beside}, expected {expected}"
-    size = None if target.is_relative else target.value
-    return band(label, ratio, low, high, check.unit, shows, own.value, size)
+    return band(label, ratio, low, high, check.unit, shows, own.value)
 
 
 def share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Sequence[Point]) -> Outcome:
@@ -62,5 +60,4 @@ def share_of_cpu(check: Check, evidence: Evidence, line: Line, points: Sequence[
         own = single_run(share * (1 - ram), spread, "share", cpu.assumed, point.n_repeats)
         what = f"{check.label(n=point.gpus)}, were that of RAM {ram:.0%},"
         parts.append(("", compared(check, evidence, what, own)))
-    # Both readings are of one number: the chance of both together is far below the least of each.
-    return replace(all_of(parts), chances=None, off=None)
+    return all_of(parts)

@@ -239,9 +239,8 @@ def one_at_least(numbers: Sequence[tuple[str, Number]], low: float) -> Outcome:
     count = len(numbers)
     parts = [(band(what, own, low, None), _above(own, low)) for what, own in numbers]
     nearest, least = min(parts, key=lambda part: (part[1], -(part[0].p or 0.0)))
-    chances = nearest.chances if count == 1 else None
     p = max(1.0 if one.p is None else one.p for one, _ in parts)
-    found = replace(nearest, p=p, chances=chances, off=nearest.off if chances else None)
+    found = replace(nearest, p=p)
     if nearest.verdict == SUPPORTED and least * count <= LEVEL:
         return found
     if all(one.verdict == CONTRADICTED for one, _ in parts):

@@ -63,8 +63,6 @@ def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
         expected,
         detail,
         p=outcome.p,
-        chances=outcome.chances,
-        off=outcome.off,
     )
 
 
@@ -116,7 +114,7 @@ def _classed(claim: Claim, outcome: Outcome) -> Outcome:
     if outcome.verdict == UNDECIDED and outcome.p is None:
         outcome = replace(outcome, verdict=NOT_TESTABLE)
     if outcome.verdict not in TESTED:
-        return replace(outcome, p=None, chances=None, off=None)
+        return replace(outcome, p=None)
     return outcome
 
 
