@@ -89,7 +89,7 @@ def test_a_campaign_is_refused_for_a_row_that_is_cut_off(refused: Refused) -> No
     grid.write_text(CUT_OFF)
     own = profile(refused.folder, grid)
     message = refused.message(DEMO, "--cluster", own / "cluster.yaml")
-    assert f"{grid}: line 3: has 1 cell" in message
+    assert f"{grid}: line 3: cells: 1" in message
     grid.write_text(GOOD)
     assert main(["campaign", str(DEMO), "--cluster", str(own / "cluster.yaml")]) == 0
 
@@ -101,7 +101,7 @@ def test_a_plan_without_start_times_is_refused_for_a_row_that_is_cut_off(
     grid.write_text(CUT_OFF)
     own = profile(tmp_path, grid, SIMULATE)
     assert main(["plan", "--profile", str(own), "--campaign", str(PAPER)]) == 1
-    assert f"{grid}: line 3: has 1 cell" in capsys.readouterr().err
+    assert f"{grid}: line 3: cells: 1" in capsys.readouterr().err
 
 
 def test_a_job_that_has_the_content_of_the_cluster_file_needs_no_file_of_carbon() -> None:

@@ -148,7 +148,7 @@ def account(arguments: argparse.Namespace) -> None:
         type=Path,
         required=True,
         metavar="CSV",
-        help="g CO2e per kWh over time: columns time and g_per_kwh, or ElectricityMaps' or ENTSO-E's",
+        help="g CO2e per kWh over time: a CSV file with the columns time and g_per_kwh",
     ),
     argument("--source", default="", metavar="TEXT", help="where that file comes from"),
     output("the table"),
