@@ -22,21 +22,10 @@ from scalewatt.report.charts import vega_bundle
 from scalewatt.report.charts.chart_types import Axis, Chart, Panel, fitted, series_of
 from scalewatt.report.charts.figure_charts import chart_of, charts_json, values_grid
 from scalewatt.report.charts.vega_specs import spec_of
-from scalewatt.results.figures.figure_schema import OPERATING_POINTS, PREDICTION, VARIANTS
+from scalewatt.results.figures.figure_schema import OPERATING_POINTS, PREDICTION
 from scalewatt.results.tables.frames import frame_of, to_frame
 
 Row = dict[str, Any]
-
-
-def variants() -> pd.DataFrame:
-    rows = []
-    for name, ratio in (("a", 1.0), ("b", 0.5), ("c", 2.0)):
-        row = dict.fromkeys(VARIANTS.names) | {"configuration": name, "differs": name}
-        row |= {"model": "m", "phase": "train", "baseline": "a", "energy_origin": "measured"}
-        row |= {"energy_per_sample_ratio": ratio, "energy_ratio": ratio}
-        row |= {"energy_ratio_low": 0.9 * ratio, "energy_ratio_high": 1.2 * ratio}
-        rows.append(row)
-    return to_frame(pa.Table.from_pylist(rows, schema=VARIANTS))
 
 
 def operating_points() -> pd.DataFrame:
@@ -71,7 +60,6 @@ def tables() -> dict[str, pd.DataFrame]:
         "breakdown": to_frame(breakdown_table()),
         "cost_per_sample": cost_frame(h100_rows()),
         "operating_points": operating_points(),
-        "variants": variants(),
         "prediction": prediction(),
     }
 
@@ -83,7 +71,7 @@ def chart(name: str) -> Chart:
 
 
 NAMES = [*(f"figure{n}" for n in range(1, 8)), "pareto", "learning", "breakdown"]
-NAMES += ["cost_per_sample", "operating_points", "variants", "prediction"]
+NAMES += ["cost_per_sample", "operating_points", "prediction"]
 
 
 # --- what is in them ------------------------------------------------------------------------------

@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Any
 
-import matplotlib.text
-import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 import scipy.stats
 from campaign_files import ROOT, workflow_in
-from figure_tables import draw, plotted
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from run_files import epochs, make_run, make_spec, part
 
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand, load_campaign
 from scalewatt.campaign.table_requests import (
-    BASELINE,
-    GROUPS,
-    SEVERAL,
     _departure,
     table_definition,
 )
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import schema
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.figures import style
-from scalewatt.figures import variants as figure_module
-from scalewatt.figures.draw_figure import draw_figure
-from scalewatt.report.build_report import write_report
-from scalewatt.report.report_request import Definition
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import VARIANTS as VARIANTS_SCHEMA
-from scalewatt.results.figures.figure_schema import panel_letter
 from scalewatt.results.figures.variants_table import markdown, ratios_of
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.table_schema import CONFIGURATIONS
@@ -354,7 +339,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
             runs.append([one.id, repeat])
     out = results / "tables" / "variants.parquet"
     write_figure_table(definition_of(made, runs), results, out)
-    draw_figure("variants", out, results / "figures" / "variants")
     return results
 
 
@@ -450,187 +434,12 @@ def test_estimates_have_their_interval_in_markdown_and_nothing_else_has() -> Non
     assert " to " not in said and "In round brackets" not in said
 
 
-def test_a_metric_without_a_name_is_not_named() -> None:
-    said = markdown(made_table("mine"))
-    assert said.startswith("**mine**\n") and "None" not in said
-    assert "| Metric, last | Metric, best |" in said
-
-
 def test_a_campaign_without_finished_runs_has_an_empty_table(tmp_path: Path) -> None:
     out = tmp_path / "tables" / "variants.parquet"
     write_figure_table(definition_of(load_campaign(VARIANTS), []), tmp_path, out)
     assert len(pq.read_table(out)) == 0
     said = markdown(pq.read_table(out))
     assert said.startswith("No finished run of resnet50-local-n001-lbs0032-full,")
-    draw_figure("variants", out, tmp_path / "figures" / "variants")
-    assert "No run of these variants" in (tmp_path / "figures" / "variants.svg").read_text()
-
-
-# --- the figure -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def figure(table: Any) -> Any:
-    made = draw("variants", table)
-    made.draw_without_rendering()
-    return made
-
-
-def words(figure: Any) -> str:
-    found = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
-    return " ".join(" ".join(found).split())
-
-
-def dots(figure: Any) -> dict[str, float]:
-    return {
-        line.get_gid().removeprefix("points-"): line.get_xdata()[0]
-        for axes in figure.axes
-        for line in axes.lines
-        if (line.get_gid() or "").startswith("points-")
-    }
-
-
-def test_each_model_has_six_panels(figure: Any) -> None:
-    assert [axes.get_xlabel() for axes in figure.axes] == [
-        "Run time (s)", "Energy (Wh)", "Energy per sample (J)", "Power per GPU (W)",
-        "Waiting for data (%)", "Top-1 error (%)",
-        "Run time (s)", "Energy (Wh)", "Energy per sample (J)", "Power per GPU (W)",
-        "Waiting for data (%)", "Z500 RMSE (m²/s²)",
-    ]  # fmt: skip
-
-
-def test_the_dots_are_the_means_in_the_unit_of_the_axis(figure: Any) -> None:
-    shown, base = dots(figure), "resnet50-local-n001-lbs0032-full"
-    assert shown[f"A-{base}"] == pytest.approx(42)
-    assert shown[f"B-{base}"] == pytest.approx(42 * 300 / 3600)
-    assert shown[f"D-{base}-loadersynthetic"] == pytest.approx(300)
-    assert shown[f"E-{base}"] == pytest.approx(50)
-    assert len(shown) == 6 * len(RUNS) - 1  # random data have no error
-
-
-def test_a_variant_without_error_says_why(figure: Any) -> None:
-    (error,) = [axes for axes in figure.axes if axes.get_xlabel() == "Top-1 error (%)"]
-    assert [text.get_text() for text in error.texts if "data" in text.get_text()] == [
-        "none: random data"
-    ]
-
-
-def test_variants_stand_under_their_groups(figure: Any) -> None:
-    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert labels == [
-        "baseline", "Protocol", "protocol corrected", "Loader", "loader synthetic",
-        "Precision", "precision fp16 (in tf32 convolutions)",
-    ]  # fmt: skip
-
-
-def test_every_group_of_a_campaign_has_a_colour_of_its_own() -> None:
-    groups = {BASELINE, SEVERAL, *GROUPS.values()}
-    assert set(figure_module.COLOURS) == groups
-    assert len(set(figure_module.COLOURS.values())) == len(groups)
-
-
-def test_the_baseline_is_a_line_through_every_panel(figure: Any) -> None:
-    for axes in figure.axes:
-        (line,) = [line for line in axes.lines if line.get_linestyle() == "--"]
-        assert line.get_xdata()[0] in dots(figure).values()
-
-
-def test_the_figure_names_origin_repeats_and_missing_variants(figure: Any) -> None:
-    said = words(figure)
-    assert "measured by the devices' sensors; scope: gpu+cpu" in said
-    assert "over 3 runs" in said
-    assert "No finished run, so no point:" in said
-    assert "resnet50-local-n001-lbs0032-full-precisiontf32 and 8 more." in said
-
-
-def test_no_text_of_the_figure_leaves_the_page_or_covers_another(table: Any) -> None:
-    figure = draw("variants", table)
-    canvas = FigureCanvasAgg(figure)
-    with style.applied():
-        canvas.draw()
-    width, height = figure.bbox.width, figure.bbox.height
-    texts = [text for axes in figure.axes for text in axes.texts] + figure.texts
-    texts += [label for axes in figure.axes[::3] for label in axes.get_yticklabels()]
-    texts += [axes.xaxis.label for axes in figure.axes]
-    boxes = [text.get_window_extent(canvas.get_renderer()) for text in texts if text.get_text()]
-    for box in boxes:
-        assert box.x0 > -1 and box.x1 < width + 1
-        assert box.y0 > -1 and box.y1 < height + 1
-    for first, second in itertools.combinations([box.padded(-1) for box in boxes], 2):
-        assert not first.overlaps(second)
-
-
-def test_the_csv_holds_the_plotted_points(results: Path, figure: Any) -> None:
-    rows = pc.read_csv(results / "figures" / "variants.csv").to_pylist()
-    assert {f"{row['panel']}-{row['configuration']}" for row in rows} == set(dots(figure))
-    (row,) = [r for r in rows if r["panel"] == "A" and r["differs"] == "loader synthetic"]
-    assert (row["quantity"], row["mean"]) == ("runtime_h", pytest.approx(12 / 3600))
-
-
-def test_panels_beyond_the_alphabet_have_two_letters_and_lose_no_point() -> None:
-    table = made_table(*(f"m{number}" for number in range(5)))
-    points = plotted("variants", table).to_pylist()
-    assert [point["panel"] for point in points] == [*ascii_uppercase, "AA", "AB", "AC", "AD"]
-    drawn = dots(draw("variants", table))
-    assert set(drawn) == {f"{point['panel']}-{point['configuration']}" for point in points}
-
-
-@given(st.integers(0, 10**5))
-def test_the_letters_of_panels_count_like_numbers(index: int) -> None:
-    number = 0
-    for letter in panel_letter(index):
-        number = 26 * number + ascii_uppercase.index(letter) + 1
-    assert number == index + 1
-
-
-@pytest.mark.parametrize(("goal", "said"), [("max", True), ("min", False)])
-def test_the_figure_says_where_larger_is_better(goal: str, said: bool) -> None:
-    figure = draw("variants", made_table("mine", metric_name="hits_percent", metric_goal=goal))
-    assert ("Larger is better: Hits (%) of mine." in words(figure)) == said
-    assert figure.axes[5].get_xlabel() == "Hits (%)"
-
-
-def pale_bars(figure: Any) -> dict[str, list[float]]:
-    return {
-        one.get_gid().removeprefix("estimates-"): one.get_segments()[0][:, 0].tolist()
-        for axes in figure.axes
-        for one in axes.collections
-        if str(one.get_gid()).startswith("estimates-")
-    }
-
-
-def test_estimates_have_a_pale_bar_from_end_to_end_of_their_interval() -> None:
-    figure = draw("variants", made_table("mine", **open_by(1.5)))
-    assert pale_bars(figure) == {"B": pytest.approx([1 / 1.5, 1.5])}
-    assert "Broad pale bars" in words(figure) and "beyond the axis" not in words(figure)
-    assert figure.axes[1].get_xlim()[1] > 1.5
-    points = plotted("variants", made_table("mine", **open_by(1.5))).to_pylist()
-    (point,) = [point for point in points if point["panel"] == "B"]
-    assert (point["estimate_low"], point["estimate_high"]) == pytest.approx((1 / 1.5, 1.5))
-    measured = draw("variants", made_table("mine"))
-    assert pale_bars(measured) == {} and "pale" not in words(measured)
-
-
-def test_a_pale_bar_that_would_squeeze_the_dots_is_cut_and_its_panel_is_named() -> None:
-    figure = draw("variants", made_table("mine", **open_by(5.4)))
-    assert figure.axes[1].get_xlim()[1] < 2.5
-    assert "Some reach beyond the axis in B." in words(figure)
-
-
-def test_a_table_that_lacks_a_column_is_named(results: Path, tmp_path: Path, table: Any) -> None:
-    path = tmp_path / "variants.parquet"
-    pq.write_table(table.drop_columns(["differs"]), path)
-    with pytest.raises(InputError, match=r"variants.*: lacks the column differs"):
-        draw_figure("variants", path, tmp_path / "variants")
-
-
-def test_the_report_shows_variants_where_there_are_some(results: Path, tmp_path: Path) -> None:
-    for folder, figures in ((results, ("variants",)), (tmp_path, ())):
-        out, shown = tmp_path / "report.html", bool(figures)
-        write_report(folder, out, Definition("variants", figures=figures))
-        page = out.read_text()
-        assert ('id="variants"' in page) == shown
-        assert ("loader synthetic" in page) == shown
 
 
 # --- the target -----------------------------------------------------------------------------------
@@ -647,10 +456,3 @@ def test_a_campaign_without_variants_is_told_how_to_get_them(tmp_path: Path) -> 
     assert code == 1
     assert "campaigns/demo.yaml: has no key 'figures.variants'" in said
     assert "campaigns/variants.yaml" in said
-
-
-def test_all_of_the_shipped_campaign_makes_its_variants(tmp_path: Path) -> None:
-    code, said = dry_run(tmp_path, "all", "--config", "campaign=campaigns/variants.yaml")
-    assert code == 0, said
-    for job in ("table of variants", "draw variants"):
-        assert said.count(f": {job}\n") == 1

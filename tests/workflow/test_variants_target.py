@@ -1,8 +1,7 @@
-"""Target `variants` on real trainings: from a campaign to a table and a figure."""
+"""Target `variants` on real trainings: from a campaign to a table."""
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -44,12 +43,11 @@ def results(workspace: Workspace) -> Path:
 
 def test_all_of_a_campaign_with_variants_makes_them(planned: Workspace) -> None:
     jobs = planned.jobs("all")
-    assert (jobs["variants_table"], jobs["draw_figure"], jobs["train"]) == (1, 1, 3)
-    assert planned.jobs("figures")["draw_figure"] == 1
+    assert (jobs["variants_table"], jobs["train"]) == (1, 3)
 
 
 @pytest.mark.long
-def test_variants_are_trained_compared_and_drawn(planned: Workspace) -> None:
+def test_variants_are_trained_and_compared(planned: Workspace) -> None:
     planned.done("variants")
     rows = pq.read_table(results(planned) / "tables" / "variants.parquet").to_pylist()
     assert [(row["series"], row["group"], row["differs"]) for row in rows] == [
@@ -72,19 +70,7 @@ def test_variants_are_trained_compared_and_drawn(planned: Workspace) -> None:
         assert 0 <= row["step_data_share_mean"] <= 1
     assert nothing["metric_last_mean"] is None and 0 < longer["metric_last_mean"] <= 100
     assert nothing["step_data_share_mean"] < usual["step_data_share_mean"]
-
-
-@pytest.mark.long
-def test_the_figure_and_the_readable_table_say_what_the_rows_say(planned: Workspace) -> None:
-    planned.done("variants")
     said = (results(planned) / "tables" / "variants.md").read_text()
     assert "**resnet50** (metric: top-1 error in %, smaller is better)" in said
     assert "| epochs 2 | fp32 | 1 |" in said and "estimated (cpu)" in said
-    for suffix in ("pdf", "png", "svg"):
-        assert (results(planned) / "figures" / f"variants.{suffix}").stat().st_size > 0
-    text = (results(planned) / "figures" / "variants.svg").read_text()
-    assert all(words in text for words in ("epochs 2", "loader synthetic", "none: random data"))
-    with open(results(planned) / "figures" / "variants.csv", newline="") as file:
-        points = list(csv.DictReader(file))
-    assert len(points) == 6 * 3 - 1  # random data have no error
     assert planned.jobs("variants") == {}

@@ -31,7 +31,7 @@ rule draw_figure:
             *(suffix for suffix in SUFFIXES if suffix != ".svg"),
         ),
     wildcard_constraints:
-        figure="|".join(sorted({*FIGURES, "prediction"} - {"table1"})),
+        figure="|".join(sorted({*FIGURES, "prediction"} - {"table1", "variants"})),
     priority: 60
     retries: 0
     conda:

@@ -21,7 +21,6 @@ MODULES = {
     "figure5": "figure5",
     "figure6": "curves",
     "figure7": "curves",
-    "variants": "variants",
     "breakdown": "breakdown",
     "learning": "learning",
     "pareto": "pareto",

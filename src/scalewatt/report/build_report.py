@@ -34,7 +34,6 @@ _ORDER = (
     "pareto",
     "cost_per_sample",
     "operating_points",
-    "variants",
 )
 WITHOUT_CHARTS = (
     "scalewatt: report: vl-convert is not installed, so the figures are pictures only; "

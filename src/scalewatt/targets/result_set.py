@@ -168,10 +168,10 @@ class ResultSet:
         return [f"{self.folder}/tables/{name}{suffix}" for suffix in suffixes]
 
     def figure_files(self, figure: str) -> list[str]:
-        """Return the files that the target of a figure asks for; of table1 those of the table."""
-        tables = self.table_files(figure) if figure in _TABLE_SUFFIXES else []
-        suffixes = () if figure == "table1" else SUFFIXES
-        return tables + [f"{self.folder}/figures/{figure}{suffix}" for suffix in suffixes]
+        """Return the files that the target of a figure asks for; of table1 and variants the table."""
+        if figure in _TABLE_SUFFIXES:
+            return self.table_files(figure)
+        return [f"{self.folder}/figures/{figure}{suffix}" for suffix in SUFFIXES]
 
     # --- idle probes ------------------------------------------------------------------------------
 

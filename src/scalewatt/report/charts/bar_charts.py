@@ -1,4 +1,4 @@
-"""Charts beside words: where the energy went, and variants beside their baseline."""
+"""Charts beside words: where the energy went."""
 
 from __future__ import annotations
 
@@ -8,27 +8,18 @@ from scalewatt.figures import breakdown, prose
 from scalewatt.figures import figure_data as data
 from scalewatt.report.charts.chart_types import (
     BARS,
-    SLOTS,
     Axis,
     Chart,
     Panel,
     Series,
     configuration_target,
-    ends_of,
-    fitted,
-    series_of,
 )
-from scalewatt.report.charts.curve_charts import OF_BARS, bar_words, point_names, training_of
+from scalewatt.report.charts.curve_charts import OF_BARS, bar_words, point_names
 from scalewatt.results.figures.figure_schema import panel_letter
 
 _DARK_KINDS = {"gpu": "#a9c8f7", "cpu": "#f58a72", "ram": "#52d0b7", "node": "#7fa8d8"}
 _PALE = 0.8
 """How far shades go towards the page, which may be dark, where those of the figure go to white."""
-_RATIOS = {
-    "runtime_ratio": "run time",
-    "energy_ratio": "energy",
-    "energy_per_sample_ratio": "energy per sample",
-}
 
 
 def breakdown_chart(frame: pd.DataFrame) -> Chart | None:
@@ -101,45 +92,6 @@ def _bars(rows: pd.DataFrame, factor: float, whites: dict[str, float]) -> pd.Dat
             "opacity": [
                 round(1 - _PALE * whites[breakdown.STAGES[stage]], 2) for stage in rows["stage"]
             ],
-            "origin": rows["energy_origin"],
-            "runs": rows["n_repeats"],
-            "target": configuration_target(rows["configuration"]),
-        }
-    )
-
-
-def variants_chart(frame: pd.DataFrame) -> Chart | None:
-    """Return times and energies of variants relative to their baseline; None without any."""
-    rows = data.drawable(frame)
-    rows = rows[rows["configuration"] != rows["baseline"]]
-    panels: list[Panel] = []
-    for own in data.blocks_of(rows):
-        places = pd.concat([_ratios(own, column) for column in _RATIOS], ignore_index=True)
-        places = places[places["x"].notna()]
-        if places.empty:
-            continue
-        x = fitted("÷ that of the baseline", "linear", [*ends_of(places, "x"), 1.0])
-        title = f"{training_of(own)}: beside the baseline"
-        panels.append(
-            Panel(panel_letter(len(panels)), x, Axis(""), places, SLOTS, title, line_at=1.0)
-        )
-    return Chart(series_of(dict(_RATIOS)), tuple(panels)) if panels else None
-
-
-def _ratios(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    open_ = {
-        f"x_open_{end}": rows[f"{column}_estimate_{end}"].astype(float)
-        for end in OF_BARS
-        if f"{column}_estimate_{end}" in rows
-    }
-    return pd.DataFrame(
-        {
-            "series": column,
-            "name": rows["differs"].fillna("as the baseline"),
-            "x": rows[column].astype(float),
-            **{f"x_{end}": rows[f"{column}_{end}"].astype(float) for end in OF_BARS},
-            **open_,
-            "y": None,
             "origin": rows["energy_origin"],
             "runs": rows["n_repeats"],
             "target": configuration_target(rows["configuration"]),

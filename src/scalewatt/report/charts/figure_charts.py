@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from scalewatt.report.charts.bar_charts import breakdown_chart, variants_chart
+from scalewatt.report.charts.bar_charts import breakdown_chart
 from scalewatt.report.charts.chart_types import BARS, DEFINED, ORIGIN, SLOTS, Chart, Panel
 from scalewatt.report.charts.curve_charts import procedures_chart, scaling_chart
 from scalewatt.report.charts.scatter_charts import (
@@ -33,7 +33,6 @@ _CHARTS: dict[str, Callable[[pd.DataFrame], Chart | None]] = {
     "pareto": pareto_chart,
     "cost_per_sample": cost_chart,
     "operating_points": operating_chart,
-    "variants": variants_chart,
     "prediction": prediction_chart,
 }
 MOST_ROWS = 700
