@@ -77,3 +77,5 @@ rule all:
         IDLE_TABLE,
         required(partial(all_obstacle, RESULT_SET, CLUSTER_FILE), rules.report.output),
         MANIFEST,
+    message:
+        "all results"

@@ -111,7 +111,7 @@ class Project:
                 str(jobs),
             ),
             *("--scalewatt-slurm-init-seconds-before-status-checks", "1", "--retries", "50"),
-            *("--keep-going", "--logger", "scalewatt", "--latency-wait", "0", "--nolock"),
+            *("--keep-going", "--latency-wait", "0", "--nolock"),
             *(["--config", *settings] if settings else []),
             *("--", *targets),
         ]
@@ -268,7 +268,7 @@ def test_a_run_that_finishes_is_submitted_once_and_its_submission_noted(campaign
 
 def test_snakemake_fails_in_the_end_and_says_little(campaign: Ended) -> None:
     assert campaign.code == 1
-    noise = ("No job memory", "guess", "sbatch call", "Error in rule", "Traceback", "=====")
+    noise = ("No job memory", "guess", "sbatch call", "Error in rule", "Traceback")
     assert not [word for word in noise if word in campaign.output], campaign.output
 
 

@@ -167,23 +167,6 @@ def test_the_profile_to_copy_plans_the_paper_as_it_is(tmp_path: Path) -> None:
     assert len(JOB.findall(output)) == 175
 
 
-def test_a_dry_run_is_a_table_by_series_that_fits_a_screen(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path / "project")
-    code, output = workspace.snakemake("-n", "all", profile="horeka")
-    assert code == 0, output
-    assert len(output.splitlines()) <= 60
-    table = output.rsplit("Would train:\n", 1)[1].splitlines()
-    assert table[0].split() == ["series", "runs", "n", "nodes", "partition", "hours", "kWh"]
-    end = next(n for n, line in enumerate(table) if line.startswith("in all"))
-    series = yaml.safe_load((workspace.path / "config.yaml").read_text())["series"]
-    assert [line.split()[0] for line in table[1:end]] == [
-        name for name in series if f"\n{name} " in output
-    ]
-    assert sum(int(line.split()[1]) for line in table[1:end]) == 175
-    assert re.match(r"in all +175 +1 to 256 +1 to 64 +accelerated, accelerated-h100 ", table[end])
-    assert output.count("Job stats:") == 1 and "Job 1" not in output
-
-
 def test_the_first_cheap_point_goes_to_the_partition_for_short_tries(tmp_path: Path) -> None:
     """By the campaign and the command that docs/horeka.md shows."""
     workspace = Workspace.create(tmp_path / "project")

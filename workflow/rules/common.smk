@@ -28,7 +28,6 @@ from scalewatt.common.schema_validation import PACKAGE, shipped
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.run_files.run_inventory import missed_by_notes
 from scalewatt.scheduling.job_request import check_requests
-from scalewatt.targets.dry_run import remember
 from scalewatt.targets.obstacles import all_obstacle, notices
 from scalewatt.targets.result_set import ResultSet
 
@@ -82,9 +81,6 @@ def forecaster():
     from scalewatt.scaling.planning.forecast import forecaster_of
 
     return checked(forecaster_of, CLUSTER.scaling_model)
-
-
-remember(CAMPAIGN, forecaster, CLUSTER.name)
 
 
 def scaling_model(wildcards):

@@ -13,9 +13,9 @@ REMOVED = {
     "snakemake --profile profiles/local --config campaign=campaigns/one-gpu.yaml all runs it",
     "init": "was removed; clone the repository, or snakedeploy deploy-workflow, to begin a project",
     "keys": "was removed; docs/your-campaign.md and docs/your-cluster.md list all keys",
-    "plan --at-once": "was removed with --start-between; carbon_intensity in the cluster file sets the carbon of a plan",
-    "plan --finish-by": "was removed with --start-between; carbon_intensity in the cluster file sets the carbon of a plan",
-    "plan --start-between": "was removed; carbon_intensity in the cluster file sets the carbon of a plan",
+    "plan --at-once": "was removed with --start-between; a plan's carbon is by carbon_intensity",
+    "plan --finish-by": "was removed with --start-between; a plan's carbon is by carbon_intensity",
+    "plan --start-between": "was removed; a plan's carbon is by carbon_intensity in the cluster file",
     "probe --load": "was removed; load_w in the cluster file takes powers from a datasheet or a meter",
     "status --html": "was removed; scalewatt status prints it, --json gives all runs to a program",
 }
