@@ -213,6 +213,41 @@ def test_samples_alone_are_one_epoch(place: Place) -> None:
     assert place.row(id_)["samples"] == 5000
 
 
+def test_a_training_to_a_target_states_samples_and_data(place: Place) -> None:
+    values = {"protocol": "target", "epochs": None, "samples": 2500, "seeds": "varied"}
+    place.done(place.describe(place.perun("a.hdf5"), **values))
+    id_ = "resnet50-h100-n001-lbs0256-s0001000-target"
+    row = place.row(id_)
+    assert (row["samples"], row["updates"]) == (2500, round(2500 / 256))
+    assert load_campaign(place.campaign).configurations[id_].seeds == "varied"
+
+
+def test_samples_to_a_target_may_be_unknown(place: Place) -> None:
+    place.done(place.describe(place.perun("a.hdf5"), protocol="target", epochs=None))
+    row = place.row("resnet50-h100-n001-lbs0256-s0001000-target")
+    assert (row["samples"], row["updates"]) == (None, None)
+
+
+def test_only_the_runs_own_window_counts(place: Place) -> None:
+    window = {"start_s": T0 + 10, "end_s": T0 + 60}
+    place.done(place.describe(place.journal("a.jsonl"), window=window))
+    row = place.row(ONE)
+    assert row["runtime_s"] == pytest.approx(50)
+    assert row["recorded_energy_kwh"] * 3.6e6 == pytest.approx((SECONDS - 1 - 10) * 420, rel=1e-6)
+    assert row["coverage"] == pytest.approx((SECONDS - 1 - 10) / 50)
+
+
+def test_a_further_line_goes_through_the_points_of_several_series(place: Place) -> None:
+    lines = {"weak": "LBS 256"}
+    for gpus in (1, 2):
+        path = place.perun(f"{gpus}.hdf5", gpus=gpus)
+        place.done(place.describe(path, gpus=gpus, series=f"on{gpus}", lines=lines))
+    campaign = load_campaign(place.campaign)
+    assert campaign.series["weak"].label == "LBS 256"
+    assert list(campaign.series["weak"].points) == [1, 2]
+    assert list(campaign.series["on1"].points) == [1]
+
+
 def test_a_run_without_a_metric_has_none(place: Place) -> None:
     place.done(place.describe(place.perun("a.hdf5"), model="mymodel", metric=None))
     row = place.row(ONE.replace("resnet50", "mymodel"))
@@ -805,6 +840,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"device": "H 100"}, ["device", "lower-case"]),
     ({"epochs": None}, ["dataset_samples given", "allowed: dataset_samples and epochs, or samples"]),
     ({"samples": 5}, ["dataset_samples and epochs and samples given"]),
+    ({"window": {"start_s": 2, "end_s": 1}}, ["window", "end_s after start_s"]),
     ({"local_batch_size": None}, ["no batch size given", "global_batch_size"]),
     ({"global_batch_size": 300}, ["global_batch_size: 300", "allowed: 256"]),
     ({"local_batch_size": None, "global_batch_size": 3, "gpus": 2}, ["3", "multiple of 2"]),

@@ -140,6 +140,8 @@ def _register(
     for line in lines_of:
         own = [(one.description.entry, point_of(one.description, one.nodes)) for one in line.runs]
         content = campaign_file.with_line(content, line.name, line.label, own)
+    for name, (label, own) in _further_lines(wanted).items():
+        content = campaign_file.with_line(content, name, label, own)
     content = campaign_file.with_figures(content, before)
     campaign = expand(content, path, {})
     lines = []
@@ -167,6 +169,16 @@ def _register(
     command = f"snakemake --profile profiles/local all --config campaign={path}"
     where = "" if Path("Snakefile").is_file() else ", in a project (scalewatt init FOLDER)"
     return [*lines, *_notes(folder, content), f"now{where}: {command}"]
+
+
+def _further_lines(wanted: list[_Wanted]) -> dict[str, tuple[str, list[tuple[Any, Any]]]]:
+    """Return lines that runs have beside their series: label, and series keys and point of each run."""
+    lines: dict[str, tuple[str, list[tuple[Any, Any]]]] = {}
+    for run in wanted:
+        for name, label in run.one.given.get("lines", {}).items():
+            _, points = lines.setdefault(name, (label, []))
+            points.append((run.one.entry, point_of(run.one, run.nodes)))
+    return lines
 
 
 @contextmanager

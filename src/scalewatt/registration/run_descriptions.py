@@ -12,7 +12,7 @@ from typing import Any
 from scalewatt.campaign.campaign_types import PASS_KEYS, check_accumulation, check_replicas
 from scalewatt.campaign.model_registry import PHASES
 from scalewatt.campaign.operating_points import LEVERS
-from scalewatt.campaign.registered_campaign import OTHER_PROTOCOL, Point
+from scalewatt.campaign.registered_campaign import OTHER_PROTOCOL, TARGET_PROTOCOL, Point
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, one_of, schema
 from scalewatt.common.tabular_files import Row, Rows, csv_rows, parquet_rows
@@ -25,7 +25,7 @@ from scalewatt.results.text.number_format import count
 
 _POINT_KEYS = ("gpus", *PASS_KEYS, "precision", "variant", *LEVERS)
 _LONGEST = 10**20
-_KEPT = ("series", "label", "repeat", "run", "round", "gpu_indices", "nodes")
+_KEPT = ("series", "label", "lines", "repeat", "run", "round", "gpu_indices", "nodes", "window")
 _SAID = ("device_name", "metric_goal")
 
 
@@ -37,7 +37,7 @@ class Description:
     """File and row, for messages."""
     path: Path
     entry: dict[str, Any]
-    """model, phase, device, metric_name: what describes its series."""
+    """model, phase, device, metric_name, seeds: what describes its series."""
     point: Point
     """What describes its point in the series, without nodes."""
     constant: str
@@ -110,7 +110,7 @@ def _description(where: str, base: Path, path: Path, values: dict[str, Any]) -> 
     check(values, root, where, root)
     local, constant = _batch_size(values, where)
     check_accumulation(local, values.get("gradient_accumulation_steps", 1), where)
-    dataset_samples, epochs = _work(values, where)
+    dataset_samples, epochs, samples = _work(values, where)
     point = {
         **{key: values[key] for key in _POINT_KEYS if key in values},
         "local_batch_size": local,
@@ -126,11 +126,11 @@ def _description(where: str, base: Path, path: Path, values: dict[str, Any]) -> 
         entry=_entry(values, where),
         point=point,
         constant=constant,
-        samples=dataset_samples * epochs,
+        samples=samples,
         metric=float(values["metric"]) if "metric" in values else None,
         torch_device=values.get("torch_device", "cuda"),
         events=base / events if events else None,
-        given={key: values[key] for key in (*_KEPT, *_SAID) if key in values},
+        given=_given(values, point, samples, where),
         options=Options(
             node=values.get("host"),
             time_zone=values.get("time_zone"),
@@ -138,6 +138,18 @@ def _description(where: str, base: Path, path: Path, values: dict[str, Any]) -> 
             run=values.get("run"),
         ),
     )
+
+
+def _given(values: dict[str, Any], point: Point, samples: int | None, where: str) -> dict[str, Any]:
+    given = {key: values[key] for key in (*_KEPT, *_SAID) if key in values}
+    window = given.get("window")
+    if window is not None and not window["start_s"] < window["end_s"]:
+        raise InputError(f"{where}: window: {window}; allowed: an end_s after start_s")
+    if samples != point["dataset_samples"] * point["epochs"]:
+        replicas = point["gpus"] // point.get("gpus_per_replica", 1)
+        batch = point["local_batch_size"] * replicas
+        given["updates"] = None if samples is None else round(samples / batch)
+    return given
 
 
 def _as_text(value: Any) -> Any:
@@ -166,6 +178,8 @@ def _entry(values: dict[str, Any], where: str) -> dict[str, Any]:
         entry["phase"] = phase
     if metric_name is not None:
         entry["metric_name"] = metric_name
+    if "seeds" in values:
+        entry["seeds"] = values["seeds"]
     return entry
 
 
@@ -202,17 +216,24 @@ def _batch_size(values: dict[str, Any], where: str) -> tuple[int, str]:
     return total // replicas, "local_batch_size" if local is not None else "global_batch_size"
 
 
-def _work(values: dict[str, Any], where: str) -> tuple[int, int]:
-    """Return the samples of the training set, and epochs; `samples` alone are one epoch."""
+def _work(values: dict[str, Any], where: str) -> tuple[int, int, int | None]:
+    """Return the samples of the training set, epochs, and samples trained on (None: not known).
+
+    `samples` alone are one epoch. A training to a target has one epoch by convention.
+    """
     given = [key for key in ("dataset_samples", "epochs", "samples") if key in values]
     if given == ["samples"]:
-        return values["samples"], 1
-    if given != ["dataset_samples", "epochs"]:
-        raise InputError(
-            f"{where}: {' and '.join(given) or 'neither samples nor epochs'} given; allowed: "
-            "dataset_samples and epochs, or samples (trained on in the whole run)"
-        )
-    return values["dataset_samples"], values["epochs"]
+        return values["samples"], 1, values["samples"]
+    if given == ["dataset_samples", "epochs"]:
+        return values["dataset_samples"], values["epochs"], values[given[0]] * values["epochs"]
+    if values.get("protocol") == TARGET_PROTOCOL and given[:1] == ["dataset_samples"]:
+        if "epochs" not in given:
+            return values["dataset_samples"], 1, values.get("samples")
+    raise InputError(
+        f"{where}: {' and '.join(given) or 'neither samples nor epochs'} given; allowed: "
+        "dataset_samples and epochs, or samples (trained on in the whole run); of a training to a "
+        "target dataset_samples, and samples where they are known"
+    )
 
 
 # --- tables of descriptions: CSV, YAML or Parquet, one row per run --------------------------------
