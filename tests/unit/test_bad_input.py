@@ -71,7 +71,7 @@ FILES = {
     ),
     "no YAML": ("name: [demo\nprotocol: paper\n", ["mine.yaml"]),
     "a tab": ("name: demo\n\tprotocol: paper\n", ["mine.yaml"]),
-    "an unknown alias": (DEMO.read_text().replace("*small", "*smal"), ["smal"]),
+    "an unknown alias": (DEMO.read_text().replace("*small", "*smal"), ["line", "alias"]),
     "a Python object": ("name: !!python/object/apply:os.getcwd []\n", ["python"]),
     "nothing": ("", ["YAML mapping"]),
     "only comments": ("# nothing yet\n", ["YAML mapping"]),

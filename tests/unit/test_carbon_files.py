@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -163,12 +162,6 @@ def test_it_is_refused_with_the_line_and_what_is_allowed(
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.csv: does not exist; expected a CSV"):
         read_intensity(tmp_path / "none.csv")
-
-
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "grid.csv")
-    with pytest.raises(InputError, match=r"grid\.csv: cannot be read \(it is no plain file\)"):
-        read_intensity(tmp_path / "grid.csv")
 
 
 def test_the_bounds_are_those_of_one_value(tmp_path: Path) -> None:

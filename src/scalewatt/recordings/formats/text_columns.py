@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +26,6 @@ from scalewatt.recordings.text_times import (
     zone_named,
 )
 
-MOST_BYTES = 1 << 30
 MOST_COLUMNS = 10_000
 MOST_DEVICES = 4096
 """Of one node: an index beyond is none."""
@@ -73,18 +70,11 @@ class TextFile:
 
 
 def read_text(path: Path) -> str:
-    """Read a whole text. Raises InputError where that cannot be done, or if it is too long."""
+    """Read a whole text. Raises InputError where that cannot be done."""
     try:
-        # Opening a pipe would wait for its writer.
-        with open(path, "rb", opener=lambda name, f: os.open(name, f | os.O_NONBLOCK)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InputError(f"{path}: is no plain file; expected a recording")
-            content = file.read(MOST_BYTES + 1)
+        return decoded(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    if len(content) > MOST_BYTES:
-        raise InputError(f"{path}: has more than {MOST_BYTES} bytes; allowed: at most so many")
-    return decoded(content)
 
 
 def read_lines(path: Path, skip: int = 0) -> TextFile:
