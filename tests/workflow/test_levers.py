@@ -17,8 +17,7 @@ from commands import PATIENCE_S, SCRIPTS, Direct, wait_for
 from governed import LEVERS, SCRIPT, command, environment_of
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.execution import lever_guard
-from scalewatt.execution.lever_guard import FOLDER, undo_left_behind
+from scalewatt.execution.node_levers import gpus_of_ranks
 
 HOST = socket.gethostname()
 POINT = {"gpu_clock_mhz": 1200.0, "gpu_power_limit_w": 250.0}
@@ -61,22 +60,11 @@ class Governed(Direct):
                     found.append(process)
         return [one for one in found if one.pid != os.getpid()]
 
-    def guards(self) -> list[psutil.Process]:
+    def shells(self) -> list[psutil.Process]:
+        """Those that reset what was set."""
         return [
-            one for one in self.processes() if "scalewatt.execution.lever_guard" in one.cmdline()
+            one for one in self.processes() if one.name() == "sh" and "-rgc" in one.cmdline()[-1]
         ]
-
-    def killed_with_its_guard(self) -> None:
-        """Start it, and kill all of it once it trains."""
-        process = self.start()
-        wait_for(lambda: list(self.path.glob("work/*/script/epoch")))
-        kill(self.guards())
-        self.kill_all_but_guards()
-        process.communicate(timeout=PATIENCE_S)
-
-    def kill_all_but_guards(self) -> None:
-        guards = {one.pid for one in self.guards()}
-        kill([one for one in self.processes() if one.pid not in guards])
 
 
 def kill(processes: list[psutil.Process]) -> None:
@@ -100,13 +88,12 @@ def test_they_are_set_while_a_run_trains_and_undone_when_it_has_ended(run: Gover
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, output
     assert run.is_undone
-    assert not list(run.path.glob(f"work/{FOLDER}/*"))
-    assert not run.guards()
+    assert not run.shells()
     told = json.loads((run.path / "out" / "provenance.json").read_text())
     assert told["spec_sha256"] == read_spec(run.path / "spec.json").sha256
 
 
-def test_they_are_undone_when_all_processes_of_a_run_are_killed(
+def test_they_are_undone_when_all_other_processes_of_a_run_are_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Governed(tmp_path, monkeypatch, epochs=500)
@@ -114,40 +101,11 @@ def test_they_are_undone_when_all_processes_of_a_run_are_killed(
     try:
         wait_for(lambda: list(run.path.glob("work/*/script/epoch")))
         assert run.is_set
-        run.kill_all_but_guards()
+        shells = {one.pid for one in run.shells()}
+        assert len(shells) == 1
+        kill([one for one in run.processes() if one.pid not in shells])
         process.communicate(timeout=PATIENCE_S)
-        wait_for(lambda: run.is_undone)
-        wait_for(lambda: not run.guards())
-    finally:
-        kill(run.processes())
-
-
-def test_what_a_killed_guard_left_set_is_undone_by_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Governed(tmp_path, monkeypatch, epochs=500)
-    try:
-        run.killed_with_its_guard()
-        assert run.is_set
-        (record,) = run.path.glob(f"work/{FOLDER}/*.json")
-        undo_left_behind(record.parent)
-        assert run.is_undone and not record.exists()
-    finally:
-        kill(run.processes())
-
-
-def test_a_run_that_asks_for_nothing_has_what_a_killed_one_left_set_undone_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Governed(tmp_path, monkeypatch, epochs=500)
-    try:
-        run.killed_with_its_guard()
-        assert run.is_set
-        plain = replace(read_spec(run.path / "spec.json"), operating_point=None, epochs=501)
-        (run.path / "spec.json").write_text(plain.text)
-        run.start()
-        wait_for(lambda: len(list(run.path.glob("work/*/script/epoch"))) == 2)
-        assert run.is_undone
+        wait_for(lambda: run.is_undone and not run.shells())
     finally:
         kill(run.processes())
 
@@ -184,4 +142,4 @@ def test_without_a_way_to_set_them_a_run_is_refused(run: Governed) -> None:
     ],
 )
 def test_the_gpus_are_those_that_the_ranks_take(visible: list[str | None], gpus: str) -> None:
-    assert lever_guard._gpus([("n1", rank, one) for rank, one in enumerate(visible)]) == gpus
+    assert gpus_of_ranks([("n1", rank, one) for rank, one in enumerate(visible)]) == gpus

@@ -310,7 +310,6 @@ class _Segment:
                 "lock_token": work.lock_token,
                 "limits": asdict(options.limits),
                 "lever_commands": commands_of(work.spec.operating_point, options.levers),
-                "work_root": str(options.work_root.resolve()),
             },
         )
         self.times_asked_to_stop = 0

@@ -32,7 +32,7 @@ from scalewatt.common.termination import (
 from scalewatt.common.untrusted_text import parse_json, plain_text
 from scalewatt.execution.command_rank import CommandFailed, run_command
 from scalewatt.execution.failure_reason import Failure, is_full, record_failure
-from scalewatt.execution.lever_guard import release_own, set_levers
+from scalewatt.execution.node_levers import reset_levers, set_levers
 from scalewatt.execution.watchdog import Limits, Watchdog, watch_rank
 from scalewatt.run_files.attempt_log import one_line
 from scalewatt.run_files.work_directory import (
@@ -160,7 +160,7 @@ def leave(watch: Watchdog, ranks: Ranks, code: int) -> NoReturn:
     from mpi4py import MPI
 
     watch.stop()
-    release_own()
+    reset_levers()
     ranks.comm.Barrier()
     MPI.Finalize()
     for stream in (sys.stdout, sys.stderr):
@@ -180,7 +180,7 @@ def fail(error: BaseException, note: Path | None = None, rank: int | None = None
         text = "".join(traceback.format_exception(error))
     if is_full(error) and note is not None:
         reason = text = f"{full_text(note.parent)} ({error})"
-    release_own(ABORT_S / 2)  # a scheduler may end all of a job at once
+    reset_levers(ABORT_S / 2)  # a scheduler may end all of a job at once
     if note is not None:
         record_failure(note, Failure(code, rank, one_line(reason)))
     abort(code, text if text.startswith("Traceback") else f"scalewatt: error: {text}")
@@ -268,7 +268,7 @@ def _run(order: dict[str, Any], stop: StopRequest, started_s: float) -> NoReturn
         max_updates=order["max_updates"],
         lock_token=order["lock_token"],
     )
-    set_levers(order["lever_commands"], Path(order["work_root"]), ranks)
+    set_levers(order["lever_commands"], ranks)
     limits = Limits(**order["limits"])
     stem, period_s = segment_name(job.segment), spec.sampling_period_s
     on_loss = partial(report_loss, ranks.host, stop)
