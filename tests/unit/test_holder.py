@@ -31,7 +31,7 @@ from scalewatt.run_files.lock_owner import (
     read_owner,
     silence_s,
 )
-from scalewatt.run_files.run_lock import locked, node_target, run_target
+from scalewatt.run_files.run_lock import locked, run_target
 from scalewatt.slurm.slurm_commands import ask
 
 pytestmark = pytest.mark.usefixtures("outside_of_slurm")
@@ -301,20 +301,7 @@ def test_a_dead_process_of_a_running_job_may_have_left_ranks_on_other_nodes(
     assert owner_is_alive(dead, tmp_path) is False
 
 
-def test_a_job_that_finds_its_node_in_use_is_refused_and_says_by_whom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    with locked(node_target(tmp_path)):
-        monkeypatch.setenv("SLURM_JOB_ID", "8")
-        monkeypatch.setattr(hold, "PATIENCE_S", 0.1)
-        named = r"runs on this node: job 7 .* or scancel 7"
-        with pytest.raises(LockedError, match=named) as error, locked(node_target(tmp_path)):
-            pass
-    assert "exclusive" in str(error.value)
-
-
-def test_a_requeued_job_is_no_sign_of_life_of_what_held_a_run_or_a_node_before(
+def test_a_requeued_job_is_no_sign_of_life_of_what_held_a_run_before(
     tmp_path: Path, squeue: Path
 ) -> None:
     squeue.write_text("case $* in *%S*) echo 2026-01-02T03:04:05;; *) echo RUNNING;; esac")

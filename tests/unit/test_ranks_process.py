@@ -33,7 +33,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], RanksProcess]]:
 
         def run(script: str) -> RanksProcess:
             command = ["sh", "-c", script]
-            one = RanksProcess(command, log, [lock.fileno()], {"PY": sys.executable})
+            one = RanksProcess(command, log, lock.fileno(), {"PY": sys.executable})
             started.append(one)
             return one
 

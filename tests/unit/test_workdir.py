@@ -20,7 +20,7 @@ from scalewatt.run_files import lock_owner
 from scalewatt.run_files import work_directory as workdir
 from scalewatt.run_files.lock_owner import LockedError, read_owner
 from scalewatt.run_files.progress_files import note_position
-from scalewatt.run_files.work_directory import node_lock, open_workdir, outcome_path
+from scalewatt.run_files.work_directory import open_workdir, outcome_path
 
 SPEC = make_spec()
 DATA = "d" * 64
@@ -229,22 +229,3 @@ def test_a_segment_says_why_its_sampler_was_lost(tmp_path: Path) -> None:
     first, second = work.segments()
     assert (first["outcome"], first["detail"]) == ("monitor_lost", "n1: the sampler has ended")
     assert "detail" not in second
-
-
-def test_a_training_waits_for_another_one_on_its_node(tmp_path: Path) -> None:
-    code = (
-        "import sys\nfrom pathlib import Path\nfrom scalewatt.run_files.work_directory import node_lock\n"
-        "with node_lock(Path(sys.argv[1])):\n    print('held', flush=True)\n"
-    )
-    with node_lock(tmp_path):
-        waiting = subprocess.Popen(
-            [sys.executable, "-c", code, str(tmp_path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert waiting.stderr is not None
-        assert "another training runs on this node" in waiting.stderr.readline()
-        assert waiting.poll() is None
-    output, _ = waiting.communicate(timeout=60)
-    assert (waiting.returncode, output) == (0, "held\n")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import socket
 import venv
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from commands import PATIENCE_S, Direct
+
+from scalewatt.campaign.external_command import command_files
+from scalewatt.campaign.run_spec import read_spec
+from scalewatt.run_files.run_inventory import work_name
+from scalewatt.run_files.run_lock import locked, run_target
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -73,12 +76,14 @@ def test_a_run_that_is_asked_to_stop_before_its_commands_start_is_no_failed_one(
     assert [row["stage"] for row in events if row["segment"] == 0] == ["startup", "shutdown"]
 
 
-def test_a_script_that_changes_while_its_run_waits_for_the_node_is_not_started(
+def test_a_script_that_changes_while_its_run_waits_for_another_is_not_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Direct(tmp_path, "whose", monkeypatch)
-    with open(tmp_path / f".training-{socket.gethostname()}.lock", "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    spec = read_spec(tmp_path / "spec.json")
+    work = tmp_path / "work" / work_name(spec.key, None, command_files(spec))
+    work.mkdir(parents=True)
+    with locked(run_target(work)):
         process = run.start()
         assert process.stdout is not None
         assert any("waiting" in line for line in process.stdout)

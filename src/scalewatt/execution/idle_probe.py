@@ -139,7 +139,7 @@ class _Attempt:
         """Start the ranks, wait for them, and report what went wrong if something did."""
         with (
             open(self.log, "wb") as log,
-            RanksProcess(self.command, log, [self.lock], forking(1)) as ranks,
+            RanksProcess(self.command, log, self.lock, forking(1)) as ranks,
         ):
             code = ranks.wait(self._exceeded_limit)
         if is_recorded(self.work):

@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -74,7 +74,6 @@ from scalewatt.run_files.work_directory import (
     description_path,
     failure_path,
     made_with_path,
-    node_lock,
     open_workdir,
     outcome_path,
     segment_name,
@@ -152,8 +151,7 @@ def _continue_run(
     """Train a segment of a locked run unless it is finished; publish the run if it is then."""
     if not work.finished:
         _check_packed(work.spec, options)
-        with node_lock(options.work_root.parent) as node:
-            code = _train(work, options, [node])
+        code = _train(work, options)
         if not work.finished:
             if note is not None:
                 note.reason = work.segments()[-1].get("detail")
@@ -183,20 +181,16 @@ def _note_slurm_energies(work: WorkDir) -> None:
     )
 
 
-def _train(
-    work: WorkDir,
-    options: LaunchOptions,
-    locks: Sequence[int] = (),
-) -> int:
+def _train(work: WorkDir, options: LaunchOptions) -> int:
     """Run a segment, and further ones as long as the energy of the one before was not recorded.
 
-    InputError if a command's files are no longer those of the start: waiting for the locks may take long.
+    InputError if a command's files are no longer those of the start: waiting for the lock may take long.
     """
     name = work.spec.configuration
     for start in range(MONITOR_RESTARTS + 1):
         if work.files is not None:
             check_unchanged(work.spec, work.files)
-        code = _Segment(work, options, locks).run()
+        code = _Segment(work, options).run()
         last = work.segments()[-1]
         if last["outcome"] != MONITOR_LOST:
             return code
@@ -280,13 +274,8 @@ def _check_initial_weights(spec: RunSpec, spec_path: Path, weights: Path | None)
 class _Segment:
     """One start of the ranks."""
 
-    def __init__(
-        self,
-        work: WorkDir,
-        options: LaunchOptions,
-        locks: Sequence[int] = (),
-    ) -> None:
-        self.work, self.options, self.locks = work, options, [work.lock, *locks]
+    def __init__(self, work: WorkDir, options: LaunchOptions) -> None:
+        self.work, self.options = work, options
         software = made_with()  # here, because it takes a moment that is not the training's
         if work.files is not None:
             software = {**software, "files": work.files}
@@ -325,7 +314,7 @@ class _Segment:
         self._says_none_began_s = time.monotonic() + self.options.limits.begin_s
         with (
             open(path, "ab") as log,
-            RanksProcess(self._command(), log, self.locks, self._environment()) as ranks,
+            RanksProcess(self._command(), log, self.work.lock, self._environment()) as ranks,
         ):
             asking = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
             previous = {number: signal.signal(number, self._on_signal) for number in asking}

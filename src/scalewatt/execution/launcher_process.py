@@ -44,14 +44,14 @@ CALLERS_PATH = "SCALEWATT_CALLERS_PATH"
 class RanksProcess:
     """A running launcher. Leaving the context ends it and all that it started here.
 
-    It gets USR1 when this process dies. `locks` are file descriptors that all hold until they end.
+    It gets USR1 when this process dies. `lock` is a file descriptor that all hold until they end.
     """
 
     def __init__(
         self,
         command: Sequence[str],
         log: BinaryIO,
-        locks: Sequence[int],
+        lock: int,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.mark = uuid.uuid4().hex
@@ -70,7 +70,7 @@ class RanksProcess:
                 MARK: self.mark,
             },
             start_new_session=True,  # a terminal's Ctrl-C reaches this process only
-            pass_fds=tuple(locks),
+            pass_fds=(lock,),
             # When this process dies, no rank trains on unwatched: mpiexec and srun forward USR1 to the
             # ranks, which stop at a checkpoint. On TERM srun would end them at once.
             preexec_fn=partial(signal_at_parents_death, signal.SIGUSR1),

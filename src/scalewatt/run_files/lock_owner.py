@@ -67,7 +67,7 @@ class LockOwner:
 
 
 class LockedError(InputError):
-    """The run, or the node, is held by a process that lives."""
+    """The run is held by a process that lives."""
 
     code = ExitCode.HELD
     """Of an attempt that ends by it."""

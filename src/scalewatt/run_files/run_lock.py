@@ -1,4 +1,4 @@
-"""Taking, keeping and giving back a run's working directory, or a node (see `lock_owner`)."""
+"""Taking, keeping and giving back a run's working directory (see `lock_owner`)."""
 
 from __future__ import annotations
 
@@ -49,8 +49,6 @@ class Target:
     """The beginning of the message; the owner's name follows."""
     advice: str
     """What to do besides ending the owner."""
-    name_dead: bool = True
-    """Say that it was taken over from a dead owner."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +68,6 @@ def run_target(workdir: Path) -> Target:
         workdir / LOCK,
         f"{workdir}: the run is being trained by",
         "wait for it and start Snakemake again",
-    )
-
-
-def node_target(root: Path) -> Target:
-    """This node as something to hold, noted in the folder `root` that its users share."""
-    host = socket.gethostname()
-    return Target(
-        root / f".training-{host}.json",
-        root / f".training-{host}.lock",
-        f"{root / f'.training-{host}.lock'}: another training runs on this node:",
-        "wait for it and start Snakemake again (one measured run a node: jobs must be exclusive)",
-        name_dead=False,
     )
 
 
@@ -197,8 +183,7 @@ def _taken_from_dead(target: Target, owner: LockOwner, mine: Path) -> bool:
     """Remove the record of an owner that is dead, and say so; False if that is another's to do."""
     if not _removed(target, owner.token, mine):
         return False
-    if target.name_dead:
-        _say(f"{target.record.parent}: taken over from {owner}, which has ended")
+    _say(f"{target.record.parent}: taken over from {owner}, which has ended")
     return True
 
 

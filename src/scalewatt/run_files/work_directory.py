@@ -21,7 +21,7 @@ from scalewatt.common.files import read_json, write_json, write_text
 from scalewatt.run_files.attempt_log import current_job
 from scalewatt.run_files.progress_files import find_workdirs, read_position
 from scalewatt.run_files.run_inventory import work_name
-from scalewatt.run_files.run_lock import locked, node_target, require_lock, run_target
+from scalewatt.run_files.run_lock import locked, require_lock, run_target
 
 COMPILED = "compiled"
 """Folder of what torch.compile makes."""
@@ -161,19 +161,6 @@ def description_path(work: Path, segment: int) -> Path:
 def made_with_path(work: Path, segment: int) -> Path:
     """Return where the launching process says with what code and packages a segment was started."""
     return work / f"{segment_name(segment)}.made-with.json"
-
-
-@contextmanager
-def node_lock(root: Path) -> Iterator[int]:
-    """Lease this node against other trainings of this project: their energy could not be told apart.
-
-    Yields the lock's file descriptor, for the processes that must hold it as well. Waits for a
-    training that goes on, as one does whose Snakemake was killed; a Slurm job waits a minute at
-    most if that lives, then LockedError says by which job its node is used.
-    """
-    root.mkdir(parents=True, exist_ok=True)
-    with locked(node_target(root)) as hold:
-        yield hold.lock
 
 
 @contextmanager
