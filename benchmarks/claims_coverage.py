@@ -45,7 +45,7 @@ from claims_numbers import (
     supported_when_off,
     verdicts,
 )
-from claims_worlds import Study, leave_out_what_does_not_decide, paper_world
+from claims_worlds import Study, paper_world
 
 from scalewatt.claims.evidence.claim_types import CONTRADICTED, SUPPORTED, UNDECIDED
 from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
@@ -435,7 +435,7 @@ def simulated(
     found = Found()
     found.covered.update(simulated_intervals(campaigns, seed))
     found.failing.update(failing(campaigns, seed))
-    with multiprocessing.Pool(processes, leave_out_what_does_not_decide) as pool:
+    with multiprocessing.Pool(processes) as pool:
         bounds = bounds_by_class(pool.imap, ids)
         print(f"{sum(map(len, bounds.values()))} bounds", file=sys.stderr)
         todo = list(tasks(whole, campaigns, seed, bounds))

@@ -8,7 +8,7 @@ Means, deviations and intervals of repeats are made by the code that makes those
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -22,7 +22,6 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.claims.evidence.evidence import Evidence, Key, Line, Point, Row, key_of, no_runs
 from scalewatt.claims.load_evidence import lines_of
-from scalewatt.claims.numbers import decisions, trends
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.recordings.series import DEVICE_KINDS, EPOCHS_COMBINED, J_PER_KWH, Floats
 from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
@@ -79,26 +78,6 @@ def published_scatter() -> dict[str, Scatter]:
             pooled("energy_popstd_kwh", "energy_kwh"), pooled("gpu_hours_popstd", "gpu_hours")
         )
     return found
-
-
-def leave_out_what_does_not_decide() -> None:
-    """Count no repeats in this process: that takes most of the time."""
-    decisions.repeats_to_tell = lambda *_: None
-    trends._gaps = _of_last_call(trends._gaps)
-
-
-def _of_last_call(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that knows what it last returned, and for which very objects."""
-    last: list[Any] = [(), None]
-
-    def remembered(*given: Any) -> Any:
-        if len(given) != len(last[0]) or any(
-            a is not b for a, b in zip(given, last[0], strict=True)
-        ):
-            last[:] = [given, function(*given)]
-        return last[1]
-
-    return remembered
 
 
 # --- the truth ----------------------------------------------------------------------------------

@@ -18,11 +18,9 @@ from claims_numbers import Case, cases, families, supported_when_off, verdicts
 from claims_worlds import Study, paper_world, published_scatter
 
 from scalewatt.claims.evidence.claim_types import CONTRADICTED, SUPPORTED
-from scalewatt.claims.evidence.evidence import Point, pooled_spreads
-from scalewatt.claims.numbers import decisions, uncertain_number
+from scalewatt.claims.evidence.evidence import pooled_spreads
 from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 from scalewatt.results.tables.frames import frame_of, records
-from scalewatt.results.tables.published_spread import Spread
 from scalewatt.results.tables.repeat_statistics import configurations_of
 from scalewatt.results.tables.table_schema import PARTS, QUANTITIES, RUNS
 
@@ -39,12 +37,6 @@ ON_BOUNDS = {
     "pairs of devices": ("T7", Move("hours", "h100", "fourcastnet")),
 }
 """Of each class of checks a claim, and a move of the paper's world that takes it to its bound."""
-
-
-@pytest.fixture
-def _verdicts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes time and does not decide is left out."""
-    monkeypatch.setattr(decisions, "repeats_to_tell", lambda *_: None)
 
 
 # --- the campaigns are like real ones -------------------------------------------------------------
@@ -95,16 +87,6 @@ def test_spreads_that_are_pooled_when_asked_for_are_the_evidences_own() -> None:
     assert {name for name, *_ in pooled} <= set(QUANTITIES) and len(PARTS) == 5
 
 
-@pytest.mark.parametrize("id_", ["E05", "F20", "H03", "K01"])
-def test_what_the_study_leaves_out_decides_nothing(
-    id_: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (evidence,) = Study().campaigns(paper_world(), 1, SEED, concerned(id_))
-    whole = verdict_of(claims_on_results()[id_], evidence)
-    monkeypatch.setattr(decisions, "repeats_to_tell", lambda *_: None)
-    assert verdict_of(claims_on_results()[id_], evidence).verdict == whole.verdict
-
-
 # --- intervals --------------------------------------------------------------------------------------
 
 
@@ -132,7 +114,6 @@ def test_two_standard_deviations_and_a_spread_pooled_over_models_fail_that(words
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
-@pytest.mark.usefixtures("_verdicts_alone")
 def test_numbers_on_a_bound_are_decided_wrongly_as_seldom_as_stated(case: Case) -> None:
     for truth in case.bounds:
         counts = verdicts(case, truth, 1000, SEED)
@@ -141,14 +122,12 @@ def test_numbers_on_a_bound_are_decided_wrongly_as_seldom_as_stated(case: Case) 
             assert not is_more_than(counts[verdict], 1000, STATED), counts
 
 
-@pytest.mark.usefixtures("_verdicts_alone")
 def test_numbers_beyond_a_bound_are_supported_more_seldom_still() -> None:
     for case in (one for one in cases() if len(one.bounds) == 2):
         shares = [supported_when_off(case, off, 400, SEED)[SUPPORTED] / 400 for off in (0.0, 0.15)]
         assert shares[1] <= 0.01 < shares[0], case.name
 
 
-@pytest.mark.usefixtures("_verdicts_alone")
 def test_contradictions_that_stand_by_holm_are_all_right_in_95_percent_of_families() -> None:
     found = families(100, SEED)
     stands = found["one that stands by Holm is wrong"]
@@ -157,7 +136,7 @@ def test_contradictions_that_stand_by_holm_are_all_right_in_95_percent_of_famili
     assert is_more_than(alone.hits, alone.trials, 0.05)  # why a family needs it
 
 
-def wrong_on_bound(name: str, campaigns: int = CAMPAIGNS) -> tuple[str, dict[str, int]]:
+def wrong_on_bound(name: str) -> tuple[str, dict[str, int]]:
     """The verdicts of campaigns in which the claim of a class is on its bound."""
     id_, move = ON_BOUNDS[name]
     assert class_of(id_) == name
@@ -165,34 +144,13 @@ def wrong_on_bound(name: str, campaigns: int = CAMPAIGNS) -> tuple[str, dict[str
     claim, keep = claims_on_results()[id_], concerned(id_)
     found = Counter(
         verdict_of(claim, evidence).verdict
-        for evidence in Study().campaigns(bound.world(0.0), campaigns, SEED, keep)
+        for evidence in Study().campaigns(bound.world(0.0), CAMPAIGNS, SEED, keep)
     )
     return id_, found
 
 
 @pytest.mark.parametrize("name", ON_BOUNDS)
-@pytest.mark.usefixtures("_verdicts_alone")
 def test_claims_on_their_bounds_are_decided_wrongly_as_seldom_as_stated(name: str) -> None:
     id_, found = wrong_on_bound(name)
     for verdict in (SUPPORTED, CONTRADICTED):
         assert not is_more_than(found[verdict], CAMPAIGNS, STATED), (id_, found)
-
-
-@pytest.mark.usefixtures("_verdicts_alone")
-def test_two_standard_deviations_of_single_runs_would_be_found_too_few(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(uncertain_number, "quantile", lambda freedom: 2.0)
-    _, found = wrong_on_bound("inequality, sign", 500)
-    assert is_more_than(max(found[SUPPORTED], found[CONTRADICTED]), 500, STATED)
-
-
-@pytest.mark.usefixtures("_verdicts_alone")
-def test_a_spread_pooled_over_models_would_be_found_too_small(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    resnet = Spread(published_scatter()["resnet50"].time, 68)
-    monkeypatch.setattr(Point, "spread", lambda point, name: resnet)
-    _, found = wrong_on_bound("inequality, sign")
-    assert is_more_than(found[SUPPORTED], CAMPAIGNS, STATED)
-    assert is_more_than(found[CONTRADICTED], CAMPAIGNS, STATED)
