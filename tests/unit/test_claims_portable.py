@@ -1,4 +1,4 @@
-"""The paper's claims on campaigns of other models, energies that rest on copies, and work in replicas."""
+"""The paper's claims on campaigns of other models, and work in replicas."""
 
 from __future__ import annotations
 
@@ -142,54 +142,6 @@ def test_portable_rows_are_of_checked_claims_and_keep_their_bounds() -> None:
         bounds = {one.expects for one in own[id_]} | {"", "..1", "1..", "0.."}
         assert {one.expects for one in checks} <= bounds, id_
         assert stand_ins()[id_].endswith("."), id_
-
-
-# --- copies --------------------------------------------------------------------------------------
-
-
-def with_copies(given: Evidence, distinct: float) -> Evidence:
-    """The same, with runs of which the energy at 64 GPUs rests on copies: distinct nodes say a part of it."""
-    rows = [
-        {
-            "configuration": point.id,
-            "repeat": repeat,
-            "model": point.model,
-            "device": point.device,
-            "gpus": point.gpus,
-            "energy_kwh": kwh,
-            "p_gpuh_kw": kwh / point.mean("gpu_hours"),
-            "distinct_energy_kwh": kwh * (distinct if point.gpus == 64 else 1),
-            "duplicate_share": 0.5 if point.gpus == 64 else 0.0,
-            "energy_origin": "measured",
-            "energy_scope": "node",
-        }
-        for point in given.points
-        for repeat in range(1, 6)
-        for kwh in [point.mean("energy_kwh") * (1 + 0.002 * (repeat - 3))]
-    ]
-    return replace(given, runs=runs_of(rows))
-
-
-def test_the_verdict_without_copies_stands_beside_the_one_with_them() -> None:
-    same = verdict("E09", with_copies(foreign(), 0.99))
-    assert same.verdict == SUPPORTED
-    assert "10 runs of 2 configurations 50 % rests on recordings that are copies" in same.detail
-    assert "without these the verdict is the same (1.23" in same.detail
-    other = verdict("E09", with_copies(foreign(), 0.7))
-    assert other.verdict == SUPPORTED
-    assert "without these the verdict is contradicted: " in other.detail
-    assert "0.875" in other.detail
-
-
-def test_a_claim_on_times_says_nothing_of_copies() -> None:
-    assert "copies" not in verdict("E05", with_copies(foreign(), 0.7)).detail
-
-
-def test_a_campaign_of_the_papers_models_tells_its_copies_too() -> None:
-    values = {n: {"runtime_h": 1.0 / n, "energy_kwh": 5.0 + n} for n in (4, 8, 16, 64)}
-    own = evidence([line("resnet50", "train", "a100", "fd_lbs", 256, values)])
-    assert "copies of others" in verdict("D05", with_copies(own, 0.99)).detail
-    assert "copies of others" not in verdict("D05", own).detail
 
 
 # --- work ----------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ PRECISION = {"resnet50": "torch_default", "fourcastnet": "fp16"}
 RUN_COLUMNS = [
     *("configuration", "repeat", "model", "phase", "device", "gpus", "nodes"),
     *("gpus_per_replica", "local_batch_size", "global_batch_size", "dataset_samples", "epochs"),
-    *("protocol", "updates", "samples", "duplicate_share", "distinct_energy_kwh"),
+    *("protocol", "updates", "samples"),
     *("runtime_h", "gpu_hours", "p_gpuh_kw", "energy_origin", "energy_scope", "energy_kwh"),
     *("gpu_energy_kwh", "cpu_energy_kwh", "ram_energy_kwh"),
     *("mean_gpu_power_w", "mean_cpu_socket_power_w", "mean_ram_power_w"),

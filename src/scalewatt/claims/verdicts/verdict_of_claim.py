@@ -32,7 +32,6 @@ from scalewatt.claims.rules.run_checks import (
     check_claim,
     checks_of_claims,
 )
-from scalewatt.claims.verdicts.copies import about_copies, without_copies
 from scalewatt.claims.verdicts.portable import (
     bound_to_paper,
     is_foreign,
@@ -72,10 +71,8 @@ def _expected(claim: Claim, evidence: Evidence) -> str:
 
 
 def _told(claim: Claim, evidence: Evidence, outcome: Outcome, seen: LookedAt) -> Outcome:
-    """Return the outcome with what stands beside it: another setting, and energies that rest on copies."""
+    """Return the outcome with what stands beside it: the same points elsewhere, and another setting."""
     notes = [outcome.note]
-    if outcome.verdict in TESTED and seen.origins:
-        notes.append(_copies(claim, evidence, outcome, seen))
     if outcome.verdict in TESTED and claim.same_points_as:
         others = claim.same_points_as.replace(";", ", ")
         notes.append(f"Same points as {others}: no independent test.")
@@ -85,15 +82,6 @@ def _told(claim: Claim, evidence: Evidence, outcome: Outcome, seen: LookedAt) ->
         elif outcome.verdict == NOT_TESTABLE:
             notes.append(bound_to_paper(claim))
     return replace(outcome, note=" ".join(filter(None, notes)))
-
-
-def _copies(claim: Claim, evidence: Evidence, outcome: Outcome, seen: LookedAt) -> str:
-    bare = without_copies(evidence, seen.configurations)
-    if bare is None:
-        return ""
-    with looking():
-        again = _classed(claim, _outcome(claim, bare))
-    return about_copies(evidence, seen.configurations, outcome, again)
 
 
 def _classed(claim: Claim, outcome: Outcome) -> Outcome:
