@@ -94,7 +94,7 @@ def test_a_campaign_is_refused_for_a_row_that_is_cut_off(refused: Refused) -> No
     assert main(["campaign", str(DEMO), "--cluster", str(own / "cluster.yaml")]) == 0
 
 
-def test_a_plan_without_start_times_is_refused_for_a_row_that_is_cut_off(
+def test_a_plan_is_refused_for_a_row_that_is_cut_off(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     grid = tmp_path / "grid.csv"

@@ -192,18 +192,6 @@ def campaign_table(campaign: Campaign) -> str:
         metavar="E",
         help="fastest n of each series for a run of E kWh",
     ),
-    argument(
-        "--start-between",
-        nargs=2,
-        metavar=("A", "B"),
-        help="dates with a zone: when the campaign would emit least, by the cluster file's carbon file",
-    ),
-    argument("--finish-by", metavar="T", help="with --start-between: its deadline"),
-    argument(
-        "--at-once",
-        action="store_true",
-        help="with --start-between: all runs begin together; default: one after the other",
-    ),
     as_json("one JSON object, with every run"),
     argument("--out", type=Path, metavar="STEM", help="also write .parquet, .csv and .md"),
     argument(
@@ -216,33 +204,27 @@ def campaign_table(campaign: Campaign) -> str:
         "scalewatt plan --profile profiles/horeka",
         "scalewatt plan --profile profiles/horeka --max-gpus 16",
         "scalewatt plan --profile profiles/horeka --from 16 --to 64",
-        "scalewatt plan --profile profiles/mine --start-between 2026-02-01T00:00Z 2026-02-08T00:00Z",
         "scalewatt plan --profile profiles/horeka --html plan.html",
     ),
 )
 def plan(arguments: argparse.Namespace) -> int:
-    """Predict time, energy and cost of a campaign before it is submitted.
-
-    Return 1 if it was asked for the best start, and that cannot be told.
-    """
+    """Predict time, energy and cost of a campaign before it is submitted."""
     if arguments.html is not None:
         _write_planner(arguments)
         return 0
     from scalewatt.scaling.commands import plan_campaign, write_plan
     from scalewatt.scaling.planning.plan_text import plan_text
-    from scalewatt.scaling.planning.start_time import read_request
 
     cluster = arguments.cluster or str(arguments.profile / "cluster.yaml")
     files = cluster, arguments.campaign, arguments.model, arguments.results
     step = arguments.smaller, arguments.larger
-    start = read_request(arguments.start_between, arguments.finish_by, arguments.at_once)
     limits = arguments.deadline_h, arguments.energy_kwh
-    plan = plan_campaign(*files, *limits, step, start, arguments.max_gpus)
+    plan = plan_campaign(*files, *limits, step, arguments.max_gpus)
     if arguments.out is not None:
         write_plan(plan, arguments.out)
     as_json = arguments.json
     print(json.dumps(plan.as_json(), indent=1, allow_nan=False) if as_json else plan_text(plan))
-    return 1 if plan.starts is not None and plan.starts.best is None else 0
+    return 0
 
 
 def _write_planner(arguments: argparse.Namespace) -> None:
@@ -253,9 +235,6 @@ def _write_planner(arguments: argparse.Namespace) -> None:
         "--results": arguments.results,
         "--from": arguments.smaller,
         "--to": arguments.larger,
-        "--start-between": arguments.start_between,
-        "--finish-by": arguments.finish_by,
-        "--at-once": arguments.at_once,
         "--json": arguments.json,
         "--out": arguments.out,
     }

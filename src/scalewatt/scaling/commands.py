@@ -16,7 +16,6 @@ from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object, with_ending, write_text
-from scalewatt.results.carbon.intensity import CarbonIntensity
 from scalewatt.results.carbon.intensity_files import intensity_of
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.derived_quantities import Facility
@@ -35,7 +34,6 @@ from scalewatt.scaling.planning.forecast import Forecaster, forecaster_of, no_mo
 from scalewatt.scaling.planning.plan_table import PLAN, Plan, make_plan
 from scalewatt.scaling.planning.plan_text import plan_markdown
 from scalewatt.scaling.planning.prediction_table import prediction_table
-from scalewatt.scaling.planning.start_time import Request
 
 _PACKAGES = ("numpy", "scipy")
 """Packages whose versions are in a model's provenance."""
@@ -75,44 +73,26 @@ def plan_campaign(
     deadline_h: float | None = None,
     energy_kwh: float | None = None,
     step: tuple[int | None, int | None] = (None, None),
-    start: Request | None = None,
     max_gpus: int | None = None,
 ) -> Plan:
     """Return the plan of a campaign on a cluster; by default the campaign and model that it names.
 
     `given`: the cluster file, or its content as JSON. `results`: the campaign's folder with finished
-    runs; None: all is predicted. `step`: two n to compare; `start`: when it may start; `max_gpus`: points of
+    runs; None: all is predicted. `step`: two n to compare; `max_gpus`: points of
     more GPUs are left out, by default the cluster's. InputError if the
-    files or n are wrong, there is no scaling model, or nothing can be predicted; of a start also if the
-    cluster file has no file of carbon intensity or no PUE.
+    files or n are wrong, there is no scaling model, or nothing can be predicted.
     """
     smaller, larger = step
     if (smaller is None) != (larger is None):
         raise InputError("--from, --to: expected both, or none")
     cluster, where = _cluster(given)
-    intensity = intensity_of(cluster)  # a wrong file is said now, not when runs are made
+    intensity_of(cluster)  # a wrong file is said now, not when runs are made
     found = load_campaign(campaign or campaign_path(cluster), cluster, max_gpus)
     check_devices(found, cluster)
     forecaster = forecaster_for(found, cluster, model, where)
     used = None if results is None else used_by(found, results)
     both = None if smaller is None or larger is None else (smaller, larger)
-    by_carbon = None if start is None else (_needed(intensity, cluster, where), start)
-    return make_plan(found, cluster, forecaster, used, deadline_h, energy_kwh, both, by_carbon)
-
-
-def _needed(intensity: CarbonIntensity | None, cluster: Cluster, where: str) -> CarbonIntensity:
-    """Return a cluster's carbon intensity; InputError without one, or without a PUE."""
-    if intensity is None:
-        raise InputError(
-            f"{where}: --start-between: has no key 'carbon_intensity.file'; expected a CSV file of g CO2e "
-            "per kWh over time (docs/energy.md)"
-        )
-    if cluster.pue is None:
-        raise InputError(
-            f"{where}: --start-between: has no key 'pue', so what is emitted is not known; expected its "
-            "value and source"
-        )
-    return intensity
+    return make_plan(found, cluster, forecaster, used, deadline_h, energy_kwh, both)
 
 
 def forecaster_for(

@@ -14,7 +14,6 @@ from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import basis
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.energies.integration.rated_power import FACTOR
-from scalewatt.results.carbon.intensity import CarbonIntensity
 from scalewatt.results.tables.derived_quantities import facility_of
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import frame_of, records
@@ -47,7 +46,6 @@ from scalewatt.scaling.planning.plan import (
 )
 from scalewatt.scaling.planning.plan_numbers import short
 from scalewatt.scaling.planning.recommend import Recommendation, recommendations
-from scalewatt.scaling.planning.start_time import Request, StartTimes, start_times
 
 PLAN = pa.schema(
     [
@@ -83,8 +81,6 @@ class Plan:
     steps: pd.DataFrame
     """What going from one chosen n to another buys and costs, by series: of the schema STEPS."""
     planner: Planner
-    starts: StartTimes | None = None
-    """When to start for the least carbon, where that was asked."""
 
     def of_level(self, *levels: str) -> pd.DataFrame:
         """Return the rows of some levels."""
@@ -104,7 +100,6 @@ class Plan:
             "sums": _without_nulls(self.of_level(DEVICE, CAMPAIGN)),
             "steps": _without_nulls(self.steps),
             "recommended": [asdict(one) for one in self.recommended],
-            **({} if self.starts is None else {"start": self.starts.as_json()}),
         }
 
 
@@ -125,11 +120,8 @@ def make_plan(
     deadline_h: float | None = None,
     energy_kwh: float | None = None,
     step: tuple[int, int] | None = None,
-    start: tuple[CarbonIntensity, Request] | None = None,
 ) -> Plan:
     """Plan a campaign on a cluster; `step`: two n to compare, the smaller first.
-
-    `start`: between which times it may start, and the carbon intensity that decides.
 
     InputError if nothing of it can be predicted, or no series has both n.
     """
@@ -152,7 +144,6 @@ def make_plan(
         tuple(notes),
         _frame(steps(planner, *step) if step else [], marginal.STEPS),
         planner,
-        start_times(runs, *start) if start else None,
     )
 
 

@@ -14,7 +14,6 @@ from scalewatt.scaling.planning.plan import CAMPAIGN, DEVICE, POINT, Row
 from scalewatt.scaling.planning.plan_numbers import short, with_interval
 from scalewatt.scaling.planning.plan_table import Plan
 from scalewatt.scaling.planning.recommend import BY_GPU_HOURS, DEADLINE, Recommendation
-from scalewatt.scaling.planning.start_time import start_sentences
 
 WIDTH = 100
 
@@ -52,8 +51,6 @@ _SUM_COLUMNS = (
     ("cost", "cost", ""),
     ("jobs", "segments", ""),
 )
-_START = "When to start"
-"""The heading of what a file of carbon intensity says of start times."""
 
 
 def plan_text(plan: Plan) -> str:
@@ -78,9 +75,6 @@ def plan_text(plan: Plan) -> str:
         blocks.append("\n".join(_wrapped(one, "  ") for one in step_sentences(plan)))
     if plan.recommended:
         blocks.append("\n".join(_wrapped(one, "  ") for one in recommended_sentences(plan)))
-    if plan.starts is not None:
-        told = (_wrapped(one, "  ") for one in start_sentences(plan.starts))
-        blocks.append("\n".join([_START, *told]))
     blocks.append("\n".join(_wrapped(one) for one in [*plan.notes, *point_sentences(points)]))
     return "\n\n".join(blocks)
 
@@ -117,7 +111,6 @@ def plan_markdown(plan: Plan) -> str:
         "## In sum",
         "\n".join(sums),
         *sentences,
-        *([f"## {_START}", *start_sentences(plan.starts)] if plan.starts is not None else ()),
     ]
     return "\n\n".join(paragraphs) + "\n"
 
