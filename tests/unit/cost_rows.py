@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from scalewatt.results.figures.cost_table import with_compiling, with_front
+from scalewatt.results.figures.cost_table import with_front
 from scalewatt.results.figures.figure_schema import COST_PER_SAMPLE, COST_PHASES
 from scalewatt.results.tables.frames import frame_of
 
@@ -35,7 +35,7 @@ def row(
         "channels_last": False, "compile": False, "n_repeats": 1, "energy_origin": "measured",
         "energy_scope": "gpu", "total_origin": "mixed", "total_scope": "gpu+cpu",
         "throughput_samples_per_s_mean": rate, "energy_per_sample_j_mean": joules,
-        "power_w_mean": power_w, "train_s": 20.0, "energy_resolution": 0.025, "startup_s": 8.0,
+        "power_w_mean": power_w, "train_s": 20.0, "startup_s": 8.0,
         "startup_energy_j": startup_j,
         **{f"{phase}_per_sample_j": joules * share for phase, share in SHARES.items()},
         **{f"step_{phase}_s": batch / rate * SHARES[phase] for phase in COST_PHASES},
@@ -46,7 +46,7 @@ def row(
 
 def frame(rows: list[dict[str, Any]], **options: Any) -> pd.DataFrame:
     """The table of rows, with its metadata."""
-    made = frame_of(with_compiling(with_front(rows)), COST_PER_SAMPLE)
+    made = frame_of(with_front(rows), COST_PER_SAMPLE)
     made.attrs = {"figure": "cost_per_sample", "campaign": "one-gpu", "missing": [], "excluded": [],
                   "options": options, "notes": [], "gpu_word": "GPUs"}  # fmt: skip
     return made

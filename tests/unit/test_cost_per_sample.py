@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
 from scalewatt.figures.cost import draw_cost
-from scalewatt.figures.cost.cost_points import compiled_pairs, usual_batch, worded
+from scalewatt.figures.cost.cost_points import usual_batch, worded
 from scalewatt.figures.figure_data import drawable
 from scalewatt.figures.output.save_figure import save
 from scalewatt.figures.style import LOG_SCALE
-from scalewatt.results.figures.cost_table import cost_per_sample, with_compiling, with_front
+from scalewatt.results.figures.cost_table import cost_per_sample, with_front
 from scalewatt.results.figures.figure_schema import COST_PER_SAMPLE, COST_PHASES
 from scalewatt.results.tables.frames import records, to_table
 from scalewatt.results.tables.repeat_statistics import configurations_of
@@ -79,28 +79,6 @@ def test_phases_share_the_energy_of_a_sample_by_their_time(tmp_path: Path) -> No
     assert parts[0] / parts[3] == pytest.approx(0.1 / 0.15)
 
 
-@pytest.mark.parametrize(
-    ("name", "window_s"),
-    [("NVIDIA H100 80GB HBM3", 1.0), ("NVIDIA A100-SXM4-40GB", 0.0), ("?", 1.0)],
-)
-def test_the_resolution_follows_the_sensors_period_window_and_the_power_beside_training(
-    tmp_path: Path, name: str, window_s: float
-) -> None:
-    (one,) = built(tmp_path, [run_of(tmp_path, device_name=name)])
-    inside_w, outside_w, entered = 4000 / 16, (600 + 400) / 14, 2
-    expected = entered * (0.1 + window_s / 2) / 16 * (1 - outside_w / inside_w)
-    assert one["energy_resolution"] == pytest.approx(expected)
-
-
-def test_counters_of_cpus_average_over_no_window(tmp_path: Path) -> None:
-    own = [
-        part("cpu", kind, s, j) for kind, s, j in (("startup", 10, 500.0), ("train", 16, 1600.0))
-    ]
-    name = "AMD EPYC 7402"
-    (one,) = built(tmp_path, [run_of(tmp_path, energy=own, torch_device="cpu", device_name=name)])
-    assert one["energy_resolution"] == pytest.approx(2 * 0.1 / 16 * (1 - 50 / 100))
-
-
 def test_repeats_have_a_mean_and_an_interval(tmp_path: Path) -> None:
     files = [run_of(tmp_path, n, energies(train_j)) for n, train_j in ((1, 4000), (2, 4200))]
     (one,) = built(tmp_path, files)
@@ -131,7 +109,7 @@ def test_an_energy_that_is_not_known_is_null_and_never_0(tmp_path: Path, what: s
     if what == "short":
         energy[1] = part("gpu", "train", 16, 4000, flags=("stage_short",))
     (one,) = built(tmp_path, [run_of(tmp_path, energy=energy)])
-    for name in ("energy_per_sample_j_mean", "power_w_mean", "pareto_optimal", "energy_resolution"):
+    for name in ("energy_per_sample_j_mean", "power_w_mean", "pareto_optimal"):
         assert one[name] is None
     assert one["throughput_samples_per_s_mean"] is not None
 
@@ -147,7 +125,6 @@ def test_on_a_cpu_the_cpus_energy_counts_with_its_interval(tmp_path: Path) -> No
     assert one["energy_per_sample_j_mean"] == pytest.approx(1600 / 2872)
     assert one["energy_per_sample_j_estimate_high"] == pytest.approx(5 * 1600 / 2872)
     assert one["power_w_mean"] == pytest.approx(1600 / 16 / 2), "of one socket"
-    assert one["energy_resolution"] is None
 
 
 def test_uncovered_time_makes_no_estimate_of_what_was_measured(tmp_path: Path) -> None:
@@ -190,49 +167,6 @@ def test_estimates_leave_the_front_open_where_their_intervals_overlap() -> None:
     assert found == {"slow": None, "fast": True, "dear": False}
 
 
-def test_compiling_pays_back_after_its_extra_energy_over_its_saving() -> None:
-    plain = row({"precision": "bf16"}, 256, 1000, 500, startup_j=1000)  # 0.5 J
-    other = {"compile": True, "dataset_samples": 7, "epochs": 3}
-    compiled = row({"precision": "bf16"} | other, 256, 1600, 640, startup_j=9000)  # 0.4 J
-    _, one = with_compiling([plain, compiled])
-    assert one["uncompiled"] == plain["configuration"], "however many samples either had"
-    assert one["compile_extra_energy_j"] == 8000
-    assert one["compile_saving_per_sample_j"] == pytest.approx(0.1)
-    assert one["payback_samples"] == pytest.approx(80_000)
-    half = math.hypot(0.5 * 0.025, 0.4 * 0.025)
-    assert one["payback_samples_low"] == pytest.approx(8000 / (0.1 + half))
-    assert one["payback_samples_high"] == pytest.approx(8000 / (0.1 - half))
-
-
-@pytest.mark.parametrize(
-    ("changes", "saving"),
-    [({"energy_per_sample_j_mean": 0.495}, 0.005), ({"energy_per_sample_j_mean": 0.6}, -0.1),
-     ({"energy_resolution": None}, 0.1), ({"startup_energy_j": 500.0}, 0.1)],
-)  # fmt: skip
-def test_no_payback_is_stated_that_the_uncertainty_or_the_start_does_not_carry(
-    changes: Row, saving: float
-) -> None:
-    plain = row({}, 256, 1000, 500, startup_j=1000)
-    _, one = with_compiling([plain, row({"compile": True} | changes, 256, 1600, 640, 9000)])
-    assert one["compile_saving_per_sample_j"] == pytest.approx(saving)
-    assert one.get("payback_samples") is None
-
-
-def test_what_differs_in_more_than_compiling_is_no_pair() -> None:
-    plain = row({"channels_last": True}, 256, 1000, 500)
-    _, one = with_compiling([plain, row({"compile": True}, 256, 1600, 640)])
-    assert one["uncompiled"] is None
-
-
-def test_compiling_pays_back_beside_the_training_with_the_same_settings() -> None:
-    """Two uncompiled trainings differ in their loader's workers, which no column has."""
-    one, other = row({}, 256, 1000, 2000), row({}, 256, 1000, 9000)
-    other["configuration"] += "-loader_workers8"
-    _, _, compiled = with_compiling([one, other, row({"compile": True}, 256, 1000, 1900, 9000)])
-    assert compiled["uncompiled"] == one["configuration"]
-    assert compiled["compile_saving_per_sample_j"] == pytest.approx(0.1)
-
-
 @pytest.mark.parametrize("changes", [{"device": "a100"}, {"gpus": 4}])
 def test_points_of_another_device_or_n_have_a_line_and_legend_entry_of_their_own(
     changes: Row,
@@ -269,7 +203,6 @@ def test_each_model_has_its_panels_at_both_widths(tmp_path: Path, width: int) ->
     labels = [axes.get_xlabel() for axes in panels(figure)]
     assert labels.count(RATE_LABEL) == 2
     assert labels.count("Local batch size") == 4
-    assert labels.count("Samples since the start") == 2
     assert sum(label.startswith("Energy per sample (J)") for label in labels) == 2
     assert len(save(figure, tmp_path / "cost")) == 3
 
@@ -302,20 +235,10 @@ def test_bars_of_phases_add_up_to_the_energy_of_a_sample() -> None:
     assert sorted(widths.values()) == pytest.approx([0.3, 0.6])
 
 
-def test_the_lines_of_compiling_cross_where_it_has_paid_back() -> None:
-    rows = [row({}, 256, 1000, 500, 1000), row({"compile": True}, 256, 1600, 640, 9000)]
-    figure = drawn(rows)
-    (mark,) = by_gid(figure, "payback")
-    assert mark.get_xdata()[0] == pytest.approx(80_000)
-    assert mark.get_ydata()[0] == pytest.approx((1000 + 0.5 * 80_000) / 1000)
-    assert "80" in texts(figure) and "Compiling (dashed) has paid back" in texts(figure)
-
-
-def test_without_compiled_points_or_second_batches_those_panels_are_left_out() -> None:
+def test_without_second_batches_their_panels_are_left_out() -> None:
     figure = drawn([row({"precision": p}, 256, 1000, 500) for p in ("fp32", "bf16")])
     labels = [axes.get_xlabel() for axes in panels(figure)]
     assert labels == [RATE_LABEL, "Energy per sample (J), LBS 256"]
-    assert "Compiling" not in texts(figure)
 
 
 def test_lines_over_batch_sizes_break_where_a_planned_one_is_missing() -> None:
@@ -348,11 +271,10 @@ def test_without_any_run_the_figure_says_so() -> None:
 
 def test_estimates_are_told_from_error_bars() -> None:
     ends = {"energy_per_sample_j_estimate_low": 0.1, "energy_per_sample_j_estimate_high": 2.5}
-    own = {"energy_origin": "estimated", "energy_scope": "cpu", "energy_resolution": None, **ends}
+    own = {"energy_origin": "estimated", "energy_scope": "cpu", **ends}
     figure = drawn([row({"precision": p} | own, 8, 20, 10) for p in ("fp32", "bf16")])
     said = texts(figure)
     assert "Broad pale bars" in said and "Single runs: no error bars" in said
-    assert "an energy of training is known to" not in said
 
 
 def test_settings_are_named_in_the_fields_words() -> None:
@@ -362,4 +284,3 @@ def test_settings_are_named_in_the_fields_words() -> None:
     )
     own = points[points["model"] == "fourcastnet"]
     assert usual_batch(own) == {"pretrain": 4, "finetune": 4}
-    assert len(compiled_pairs(own)) == 2

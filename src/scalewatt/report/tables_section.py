@@ -215,13 +215,13 @@ _KINDS = (
         "cost_per_sample",
         "Cost per sample",
         "Training alone, with half the width of the 95 % interval: energy and power of the devices that "
-        "compute, start-up apart. A compiled training has paid back its start-up after so many samples.",
+        "compute, start-up apart.",
         (
             *("label", "local_batch_size", "precision_used", "channels_last", "compile", "loader"),
             *("n_repeats", "throughput_samples_per_s", "energy_per_sample_j"),
             *("energy_per_sample_j_estimate_low", "energy_per_sample_j_estimate_high"),
             *("total_per_sample_j", "total_scope", "power_w", "startup_energy_j", "pareto_optimal"),
-            *("payback_samples", "energy_origin", "energy_scope"),
+            *("energy_origin", "energy_scope"),
         ),
         headings={
             "label": "series",
@@ -233,7 +233,6 @@ _KINDS = (
             "power_w": "power (W)",
             "startup_energy_j": "start-up (J)",
             "pareto_optimal": "Pareto-optimal",
-            "payback_samples": "paid back after (samples)",
             "channels_last": "channels last",
         },
     ),

@@ -1,4 +1,4 @@
-"""What figure `cost_per_sample` shows: points by setting, pairs with and without compiling, and notes."""
+"""What figure `cost_per_sample` shows: points by setting, and notes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from scalewatt.figures import layout, prose
 from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.figures.figure_schema import COST_PHASES
 from scalewatt.results.tables.estimates import ORIGINS
-from scalewatt.results.text.number_format import count, number
 
 ENERGY, RATE, POWER = "energy_per_sample_j", "throughput_samples_per_s", "power_w"
 PRECISIONS = {"tf32": "TF32", "tf32_convolutions": "TF32 conv."}
@@ -109,17 +108,6 @@ def of_usual_batch(points: pd.DataFrame) -> pd.DataFrame:
     return points[shown & points[f"{COST_PHASES[0]}_per_sample_j"].notna()]
 
 
-def compiled_pairs(points: pd.DataFrame) -> list[tuple[Any, Any]]:
-    """Return each compiled point with the one that it is compared with, where both start-ups are known."""
-    by_id = {row.configuration: row for row in data.each(points)}
-    pairs = [(row, by_id.get(row.uncompiled)) for row in by_id.values() if row.uncompiled]
-    return [
-        (row, plain)
-        for row, plain in pairs
-        if plain is not None and all(one.startup_energy_j > 0 for one in (row, plain))
-    ]
-
-
 # --- notes ----------------------------------------------------------------------------------------
 
 
@@ -131,12 +119,10 @@ def note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
         prose.opening(points),
         "Training alone: start-up, evaluations and checkpoints are apart. Numbers at points are local"
         " batch sizes. Energies are compared within one model, phase, origin and scope.",
-        _resolution_sentence(known),
         bar_sentence(known),
         _estimate_sentence(known),
         "Phases: the time of each on the device, as if the power were the same in all.",
         _abbreviations(points),
-        _payback_sentence(known),
         f"No throughput, or no energy of training, as it is not known or training is shorter than five"
         f" sampling periods in a segment: {named}."
         if len(lacking)
@@ -156,16 +142,6 @@ def _abbreviations(points: pd.DataFrame) -> str:
         if any(word in setting for setting in points["setting"])
     ]
     return f"{'; '.join(shown)}." if shown else ""
-
-
-def _resolution_sentence(points: pd.DataFrame) -> str:
-    found = points["energy_resolution"].dropna()
-    if found.empty:
-        return ""
-    return (
-        "By the sensor's period and window an energy of training is known to "
-        f"{number(100 * found.max(), 2)} % or better."
-    )
 
 
 def bar_sentence(points: pd.DataFrame) -> str:
@@ -203,17 +179,4 @@ def _estimate_sentence(points: pd.DataFrame) -> str:
     return (
         "Broad pale bars: where the true value of an estimate lies; runs on one device share most of that"
         f" error.{rest}"
-    )
-
-
-def _payback_sentence(points: pd.DataFrame) -> str:
-    compiled = points[points["compile"] == True]  # noqa: E712
-    if compiled.empty:
-        return ""
-    open_ = compiled[compiled["payback_samples"].isna()]
-    if open_.empty:
-        return "Compiling (dashed) has paid back its start-up's energy where the lines cross."
-    return (
-        f"When compiling pays back is not told for {len(open_)} of {count(len(compiled), 'point')}: no "
-        "start-up to compare with, or a saving within the uncertainty."
     )

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
@@ -21,7 +20,6 @@ from scalewatt.figures.cost.cost_points import (
     POWER,
     RATE,
     batches_between,
-    compiled_pairs,
     lines_of,
     note_sentences,
     of_usual_batch,
@@ -44,7 +42,7 @@ _PER_SAMPLE = "Energy per sample (J)"
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """Draw a block of panels for each model: cost against speed, batch sizes, phases, compiling."""
+    """Draw a block of panels for each model: cost against speed, batch sizes, phases."""
     points = worded(data.drawable(frame))
     width = data.options(frame).width_mm
     known = plotted(points)
@@ -79,8 +77,6 @@ def parts_of(points: pd.DataFrame, absent: Sequence[str] = ()) -> list[Part]:
     if lines_of(points):
         drawings = (_draw_energy_of_batch, _draw_power_of_batch)
         parts += [Part(partial(draw, absent=absent), PANEL_MM) for draw in drawings]
-    if compiled_pairs(points):
-        parts.append(Part(_draw_payback, PANEL_MM))
     if bars := len(of_usual_batch(points)):
         parts.append(Part(_draw_phases, 20 + BAR_MM * max(4, bars), wide=True))
     return parts
@@ -206,32 +202,6 @@ def _draw_phases(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
         columns = 1 + preset.columns
         place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.3), "ncols": columns}
     axes.legend(handles=handles, handlelength=1.2, **place)
-
-
-def _draw_payback(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
-    """Draw the energy used since the start against the samples trained on, compiled and not."""
-    pairs = compiled_pairs(points)
-    known = [row.payback_samples for row, _ in pairs if row.payback_samples == row.payback_samples]
-    far = 2.0 * max(known) if known else max(row.dataset_samples * row.epochs for row, _ in pairs)
-    samples = np.linspace(0.0, far, 3)
-    for row, plain in pairs:
-        for one in (plain, row):
-            used_kj = (one.startup_energy_j + one.energy_per_sample_j_mean * samples) / 1000
-            line: Any = (0, (4, 1.5)) if one.compile else "-"
-            colour = looks[plain.setting]["color"]
-            axes.plot(samples, used_kj, color=colour, linestyle=line, gid="used")
-        if row.payback_samples == row.payback_samples:
-            at = row.payback_samples
-            used = (row.startup_energy_j + row.energy_per_sample_j_mean * at) / 1000
-            axes.plot([at], [used], "o", color=style.INK, markersize=3.5, gid="payback")
-            text = f"{style.three_digits(at)} samples"
-            layout.write_beside(axes, at, used, text, on_white=True, va="top")
-    axes.set_xlim(0, far)
-    axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=3))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: style.plain_number(value)))
-    axes.set_xlabel("Samples since the start")
-    axes.set_ylabel("Energy since the start (kJ)")
 
 
 def _draw_points(

@@ -1,4 +1,4 @@
-"""What a sample costs at each setting: energy, power and time of training alone, and of compiling.
+"""What a sample costs at each setting: energy, power and time of training alone, and of start-up.
 
 The energy is that of the devices that compute: GPUs, or on a CPU the sockets. Start-up, with the choice of
 kernels and compiling, evaluation and checkpoints are apart.
@@ -6,8 +6,6 @@ kernels and compiling, evaluation and checkpoints are apart.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.accounting.energy_schema import BOUNDS
 from scalewatt.energies.accounting.totals import EnergyTotals, known_sum, one_origin
-from scalewatt.recordings.series import ESTIMATED, INSTANTANEOUS, MEAN_OVER_S, gpu_quantity
 from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import (
     COST_IDENTITY,
@@ -37,20 +33,12 @@ Row = dict[str, Any]
 TRAIN, STARTUP = "train", "startup"
 MOST_SHORT = 0.05
 """Of a stage's time, in segments where it is too short to be resolved: as for each segment by itself."""
-_SAME = (
-    *("model", "phase", "device", "gpus", "local_batch_size", "protocol", "loader"),
-    *("precision", "channels_last", *LEVERS),
-)
-_OF_ID = re.compile(r"-(compile(true|false)|full|s\d{7,}|epochs\d+)(?=-|$)")
-"""In what their ids may differ: compiling, and how many samples were trained on."""
 
 
 @dataclass(frozen=True)
 class RunCost:
     """What one run tells of its training; energies in J, None where not known."""
 
-    kind: str
-    """Of the devices that compute: gpu or cpu."""
     samples: float | None
     train_s: float | None
     energy: tuple[float | None, float | None, float | None]
@@ -59,16 +47,11 @@ class RunCost:
     """Of these devices in training, summed over them."""
     total: tuple[float | None, float | None, float | None]
     """Of all device kinds in scope."""
-    other_power_w: float | None
-    """Mean power of one of these devices outside of training."""
     startup_s: float
     startup_j: float | None
     origin: str | None
     total_origin: str | None
     total_scope: str
-    sampling_period_s: float
-    trainings: int
-    """Times that the stage was entered."""
 
 
 def cost_per_sample(definition: Row, configurations: pd.DataFrame, results: Path) -> pd.DataFrame:
@@ -81,7 +64,7 @@ def cost_per_sample(definition: Row, configurations: pd.DataFrame, results: Path
         head = {name: own[name] for name in ("series", "label", *COST_IDENTITY)}
         empty = dict.fromkeys(COST_PER_SAMPLE.names)
         rows.append(empty | {"figure": definition["figure"], **head, **_costs(own, files)})
-    return frame_of(with_compiling(with_front(rows)), COST_PER_SAMPLE)
+    return frame_of(with_front(rows), COST_PER_SAMPLE)
 
 
 # --- one run --------------------------------------------------------------------------------------
@@ -95,26 +78,19 @@ def run_cost(files: RunFiles, kind: str) -> RunCost:
     own = energy.of_kind(kind)
     train = _of_stage(own, TRAIN)
     counted = [row for row in energy.rows if row["device_kind"] in energy.scope]
-    others = [row for row in own if row["stage"] != TRAIN]
     known = energy.joules(kind) is not None
-    other_s = sum(row["duration_s"] * (row["devices"] or 0) for row in others)
-    other_j = known_sum(row["energy_j"] for row in others) if others else None
     startup = _of_stage(own, STARTUP)
     return RunCost(
-        kind=kind,
         samples=known_sum(row["samples"] for row in history),
         train_s=known_sum(row["train_s"] for row in history),
         energy=_joules(train, known),
         device_s=sum(row["duration_s"] * (row["devices"] or 0) for row in train),
         total=_joules(_of_stage(counted, TRAIN), energy.total_j is not None),
-        other_power_w=other_j / other_s if other_j is not None and other_s else None,
         startup_s=sum(row["duration_s"] for row in startup),
         startup_j=_joules(startup, known)[0],
         origin=one_origin(row["energy_origin"] for row in train),
         total_origin=energy.origin,
         total_scope="+".join(energy.scope),
-        sampling_period_s=float(spec.sampling_period_s or 1.0),
-        trainings=max(len(history), len({row["segment"] for row in train})),
     )
 
 
@@ -139,22 +115,6 @@ def _joules(rows: Sequence[Row], known: bool) -> tuple[float | None, float | Non
         return None, None, None
     ends = [known_sum(row[name] for row in rows) for name in ("energy_j", *BOUNDS)]
     return ends[0], ends[1], ends[2]
-
-
-def resolution(cost: RunCost, device_name: str | None) -> float | None:
-    """Return to which share the energy of training is known, by the sensor's semantics; None of an estimate.
-
-    Half a sampling period at either end, and at its beginning half of the window over which the sensor
-    averages: so long the power outside may stand for the one inside.
-    """
-    energy_j = cost.energy[0]
-    if not energy_j or not cost.train_s or cost.origin == ESTIMATED or cost.other_power_w is None:
-        return None
-    is_gpu = cost.kind == "gpu"  # counters of CPUs average over no window
-    averaged = is_gpu and gpu_quantity(device_name or "") != INSTANTANEOUS
-    edge_s = cost.sampling_period_s + (MEAN_OVER_S / 2 if averaged else 0.0)
-    contrast = abs(1 - cost.other_power_w * cost.device_s / energy_j)
-    return cost.trainings * edge_s / cost.train_s * contrast
 
 
 # --- one configuration ----------------------------------------------------------------------------
@@ -187,8 +147,6 @@ def _costs(own: Row, files: Sequence[RunFiles]) -> Row:
         found |= {f"{name}_{end}": getattr(summary, end) for end in ("mean", "low", "high")}
         found |= _estimate(name, values)
     found["train_s"] = summarise([run.train_s for run in runs]).mean
-    # The errors of repeats have one sign: they do not average out.
-    found["energy_resolution"] = summarise([resolution(r, own["device_name"]) for r in runs]).mean
     found["startup_s"] = summarise([run.startup_s for run in runs]).mean
     found["startup_energy_j"] = summarise([run.startup_j for run in runs]).mean
     return found | _phases(own, found["energy_per_sample_j_mean"])
@@ -272,62 +230,3 @@ def _open_ends(row: Row) -> tuple[float, float]:
 def _differs(row: Row, other: Row) -> bool:
     names = ("energy_per_sample_j_mean", "throughput_samples_per_s_mean")
     return any(row[name] != other[name] for name in names)
-
-
-def with_compiling(rows: Sequence[Row]) -> list[Row]:
-    """Add what compiling costs and saves, beside the same training without; samples may differ."""
-    plain = {_training(row): row for row in rows if row["compile"] is False}
-    return [
-        row | _compiling(row, plain.get(_training(row))) if row["compile"] else row for row in rows
-    ]
-
-
-def _training(row: Row) -> tuple[Any, ...]:
-    """Return what a compiled training has in common with the one that it is compared with.
-
-    Settings without a column count as well: the configuration's id names what departs from the campaign's.
-    """
-    return (*(row[key] for key in _SAME), _OF_ID.sub("", row["configuration"]))
-
-
-def _compiling(row: Row, plain: Row | None) -> Row:
-    if plain is None:
-        return {}
-    found: Row = {"uncompiled": plain["configuration"]}
-    found["compile_extra_s"] = _difference(row["startup_s"], plain["startup_s"])
-    extra_j = _difference(row["startup_energy_j"], plain["startup_energy_j"])
-    found["compile_extra_energy_j"] = extra_j
-    name = "energy_per_sample_j_mean"
-    saving = _difference(plain[name], row[name])
-    found["compile_saving_per_sample_j"] = saving
-    half = _half_width(row, plain)
-    if saving is None or half is None:
-        return found
-    found["compile_saving_per_sample_j_low"] = saving - half
-    found["compile_saving_per_sample_j_high"] = saving + half
-    if extra_j is None or extra_j <= 0 or saving - half <= 0:
-        return found
-    return found | {
-        "payback_samples": extra_j / saving,
-        "payback_samples_low": extra_j / (saving + half),
-        "payback_samples_high": extra_j / (saving - half),
-    }
-
-
-def _difference(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one - other
-
-
-def _half_width(row: Row, plain: Row) -> float | None:
-    """Return half of the interval of a difference of two energies a sample; None of estimates.
-
-    Of each the wider one of its repeats' interval and its resolution.
-    """
-    halves = []
-    for one in (row, plain):
-        mean, resolved = one["energy_per_sample_j_mean"], one["energy_resolution"]
-        if mean is None or resolved is None:
-            return None
-        high = one["energy_per_sample_j_high"]
-        halves.append(max(mean * resolved, 0.0 if high is None else high - mean))
-    return math.hypot(*halves)

@@ -243,14 +243,10 @@ COST_PER_SAMPLE = pa.schema(
             *(f"{name}_{end}" for name in COST_QUANTITIES for end in ("mean", "low", "high"))
         ),
         *_numbers(*(f"{name}_estimate_{end}" for name in COST_OPEN for end in ("low", "high"))),
-        *_numbers("train_s", "energy_resolution", "startup_s", "startup_energy_j"),
+        *_numbers("train_s", "startup_s", "startup_energy_j"),
         *_numbers(*(f"step_{phase}_s" for phase in COST_PHASES)),
         *_numbers(*(f"{phase}_per_sample_j" for phase in COST_PHASES)),
         ("pareto_optimal", pa.bool_()),
-        *_texts("uncompiled"),
-        *_numbers("compile_extra_s", "compile_extra_energy_j"),
-        *_numbers(*(f"compile_saving_per_sample_j{end}" for end in ("", "_low", "_high"))),
-        *_numbers(*(f"payback_samples{end}" for end in ("", "_low", "_high"))),
     ]
 )
 
