@@ -366,49 +366,35 @@ def test_the_table_has_time_and_energy_of_each_point_and_its_lines_optima(tmp_pa
         assert row.energy_j_mean == pytest.approx(law[0] / SAMPLES)
         assert row.time_s_mean == pytest.approx(law[1] / SAMPLES, rel=1e-4)
         assert row.time_s_low < row.time_s_mean < row.time_s_high
-    for line, own in rows.groupby("line"):
+    for _, own in rows.groupby("line"):
         best = min(CLOCKS, key=lambda clock: energy_j(clock, 1))
-        delayed = min(CLOCKS, key=lambda clock: energy_j(clock, 1) * train_s(clock, 1))
-        assert list(own[own.least_energy == True].gpu_clock_mhz) == [best], line  # noqa: E712
-        assert list(own[own.least_energy_delay == True].gpu_clock_mhz) == [delayed]  # noqa: E712
-        assert own.least_cost.isna().all(), "there is no price"
+        assert own.cost.isna().all(), "there is no price"
         fastest = own[own.gpu_clock_mhz == 1410].iloc[0]
         assert fastest.time_ratio == 1 == fastest.energy_ratio
         frugal = own[own.gpu_clock_mhz == best].iloc[0]
         assert frugal.energy_ratio == pytest.approx(energy_j(best, 1) / energy_j(1410, 1), rel=1e-4)
         assert frugal.energy_ratio_low < frugal.energy_ratio < frugal.energy_ratio_high
-        assert frugal.told_apart is None
 
 
-def test_what_the_repeats_cannot_tell_apart_is_said_to_be_so(tmp_path: Path) -> None:
-    of = campaign()
-    made(tmp_path / "quiet", of, scatter=0.0005)
-    made(tmp_path / "loud", of, scatter=0.075)
-    quiet, loud = (table(tmp_path / name, of) for name in ("quiet", "loud"))
-    rivals = quiet.least_energy == False  # noqa: E712
-    assert quiet[rivals].told_apart.eq(True).all()
-    told = loud.set_index("gpu_clock_mhz").told_apart
-    assert told[930].eq(False).all() and told[1410].eq(True).all()
-
-
-def test_where_there_is_a_price_the_cheapest_point_is_marked(tmp_path: Path) -> None:
+def test_cost_is_that_of_energy_with_pue_and_of_gpu_hours(tmp_path: Path) -> None:
     of = campaign()
     made(tmp_path, of)
-    rows = table(tmp_path, of, pue=1.1, price_per_kwh=0.3)
-    assert rows.least_cost.eq(rows.least_energy).all()
-    row = rows.iloc[0]
-    assert row.cost == pytest.approx(row.energy_j_mean * 1.1 * 0.3 / 3.6e6)
-
-
-def test_gpu_hours_with_a_price_may_make_a_faster_point_the_cheapest(tmp_path: Path) -> None:
-    of = campaign()
-    made(tmp_path, of)
-    rows = table(tmp_path, of, pue=1.0, price_per_kwh=0.3, price_per_gpu_hour=2.0)
-    cheapest = rows[rows.least_cost.eq(True)]
-    assert set(cheapest.gpu_clock_mhz) == {1410.0}
-    row = cheapest.iloc[0]
-    energy = row.energy_j_mean * 0.3 / 3.6e6
+    row = table(tmp_path, of, pue=1.1, price_per_kwh=0.3, price_per_gpu_hour=2.0).iloc[-1]
+    energy = row.energy_j_mean * 1.1 * 0.3 / 3.6e6
     assert row.cost == pytest.approx(energy + row.time_s_mean / 3600 * row.gpus * 2.0)
+
+
+@pytest.mark.parametrize("width_mm", [88, 180])
+def test_the_figure_has_every_point_and_the_front(tmp_path: Path, width_mm: int) -> None:
+    series = {"series": list(campaign().series), "width_mm": width_mm}
+    of = replace(campaign(), figures={"operating_points": series})
+    made(tmp_path, of, scatter=0.075)
+    rows = table(tmp_path, of)
+    path = tmp_path / "tables" / "operating_points.parquet"
+    files = draw_figure("operating_points", path, tmp_path / "figure")
+    assert [file.name for file in files] == [f"figure{suffix}" for suffix in SUFFIXES]
+    svg = (tmp_path / "figure.svg").read_text()
+    assert 'id="front' in svg and svg.count('id="points-') >= 3 * rows.line.nunique()
 
 
 def test_points_of_another_scope_are_in_no_ratio(tmp_path: Path) -> None:
@@ -418,7 +404,6 @@ def test_points_of_another_scope_are_in_no_ratio(tmp_path: Path) -> None:
     one = rows[rows.gpus == 1].set_index("gpu_clock_mhz")
     assert set(one.energy_scope) == {"gpu", "gpu+cpu"}
     assert one.energy_ratio[1410] == 1 and one.time_ratio[1155] == 1
-    assert one.least_energy[1410] is None, "it has nothing to be compared with"
 
 
 @pytest.mark.parametrize("figure", ["breakdown", "cost_per_sample"])
@@ -481,8 +466,8 @@ def test_a_ratio_of_single_epochs_has_no_interval_from_their_executions(tmp_path
     made(tmp_path, of, scatter=0.05, flags=dict.fromkeys(names, EPOCHS_COMBINED))
     rows = table(tmp_path, of)
     assert rows["epochs_combined"].all() and (rows["n_repeats"] == 3).all()
-    assert rows["energy_j_low"].notna().all() and rows["energy_over_least"].notna().all()
-    for name in ("time_ratio_low", "energy_ratio_high", "energy_over_least_low", "told_apart"):
+    assert rows["energy_j_low"].notna().all() and rows["energy_ratio"].notna().all()
+    for name in ("time_ratio_low", "energy_ratio_high"):
         assert rows[name].isna().all()
     path = tmp_path / "tables" / "operating_points.parquet"
     draw_figure("operating_points", path, tmp_path / "figure")
@@ -564,24 +549,3 @@ def test_lines_of_the_figure_are_in_the_order_of_their_numbers() -> None:
     ordered = points.set_index("line").loc[ordered_lines(points)]
     found = list(zip(ordered["device"], ordered["gpus"], ordered["local_batch_size"], strict=True))
     assert found == [(d, n, size) for d in ("v100", "a40") for n, size in sorted(sizes)]
-
-
-@pytest.mark.parametrize("width_mm", [88, 180])
-def test_the_figure_marks_what_the_table_says_and_names_what_is_tied(
-    tmp_path: Path, width_mm: int
-) -> None:
-    of = replace(
-        campaign(),
-        figures={"operating_points": {"series": list(campaign().series), "width_mm": width_mm}},
-    )
-    made(tmp_path, of, scatter=0.075)
-    rows = table(tmp_path, of)
-    path = tmp_path / "tables" / "operating_points.parquet"
-    files = draw_figure("operating_points", path, tmp_path / "figure")
-    assert [file.name for file in files] == [f"figure{suffix}" for suffix in SUFFIXES]
-    svg = (tmp_path / "figure.svg").read_text()
-    for name in ("least_energy", "least_energy_delay", "front"):
-        assert f'id="{name}' in svg
-    assert svg.count('id="points-') >= 3 * rows.line.nunique()
-    assert "cannot be told apart" in svg
-    assert 'id="least_cost' not in svg or "least cost" not in svg

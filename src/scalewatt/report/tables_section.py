@@ -16,7 +16,6 @@ from scalewatt.report.html_tables import Column, Part, grid
 from scalewatt.report.report_inputs import Results
 from scalewatt.report.report_request import Definition
 from scalewatt.report.table_columns import COLUMNS, COMPARED, PREDICTED, metric_text, words_of
-from scalewatt.results.figures.figure_schema import LEAST
 from scalewatt.results.figures.footnotes import SCATTER
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
@@ -241,13 +240,11 @@ _KINDS = (
         "operating_points",
         "Clocks and power limits",
         "Whole runs, with half the width of the 95 % interval: time and energy per sample, or of trainings "
-        "to a target per training; both beside the fastest point of the same line, and the energy beside "
-        "the least one.",
+        "to a target per training; both beside the fastest point of the same line.",
         (
             *("label", "gpus", "local_batch_size", *LEVERS, "n_repeats", "time_s", "energy_j"),
             *("energy_j_estimate_low", "energy_j_estimate_high", "time_ratio", "energy_ratio"),
-            *("energy_over_least", "told_apart", "pareto_optimal", *LEAST),
-            *("energy_origin", "energy_scope"),
+            *("pareto_optimal", "energy_origin", "energy_scope"),
         ),
         headings={
             "label": "series",
@@ -260,12 +257,7 @@ _KINDS = (
             "energy_j_estimate_high": "estimated: at most (J)",
             "time_ratio": "time ÷ fastest",
             "energy_ratio": "energy ÷ fastest",
-            "energy_over_least": "energy ÷ least",
-            "told_apart": "told apart from the least",
             "pareto_optimal": "Pareto-optimal",
-            "least_energy": "least energy",
-            "least_energy_delay": "least energy × time",
-            "least_cost": "least cost",
         },
     ),
     _Kind(

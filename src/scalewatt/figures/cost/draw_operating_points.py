@@ -22,7 +22,6 @@ from scalewatt.figures.cost.cost_points import (
     whole_sentence,
 )
 from scalewatt.figures.cost.panel_rows import Block, Looks, Part, draw_blocks
-from scalewatt.results.figures.figure_schema import LEAST
 from scalewatt.results.figures.operating_points_table import TRAINING
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.number_format import count
@@ -33,15 +32,10 @@ LOG_FROM = 6.0
 MOST_OF_BARS = 1.0
 """How far bars widen an axis beyond its points, over the span of these."""
 MOST_LABELLED = 60
-"""Points of a block whose levers are written beside them."""
+"""Points of a block whose levers are written beside them; of more, those of the Pareto-optimal ones."""
 _TOLD = re.compile(r"(n|lbs|s|e)\d+|full")
 _BLOCK = ["model", "phase", "basis"]
 FRONT: Any = {"color": style.INK, "linewidth": 6.0, "alpha": 0.25, "zorder": 1}
-_MARKS: dict[str, tuple[str, float, str]] = {
-    "least_energy": ("o", 9.0, "least energy"),
-    "least_energy_delay": ("s", 11.0, "least energy × time"),
-    "least_cost": ("D", 13.0, "least cost"),
-}
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -110,18 +104,12 @@ class _Units:
 
 
 def _draw_plane(axes: Axes, points: pd.DataFrame, looks: Looks, units: _Units) -> None:
-    """Draw energy against time; points are labelled with their levers, the best ones are marked."""
+    """Draw energy against time; points are labelled with their levers."""
     place = points.assign(x=units.scaled(points, "time"), y=units.scaled(points, "energy"))
     for line, own in place.groupby("line", sort=False):
         ordered = own.sort_values("x", kind="stable")
         _draw_points(axes, ordered, looks[str(line)])
         _draw_bars(axes, ordered, looks[str(line)], units, across=True)
-    for name, (marker, size, _) in _MARKS.items():
-        own = place[place[name] == True]  # noqa: E712
-        axes.plot(
-            own["x"], own["y"], marker, markersize=size, markerfacecolor="none",
-            markeredgecolor=style.INK, markeredgewidth=0.7, linestyle="none", zorder=4, gid=name,
-        )  # fmt: skip
     fronts = []
     for _, own in place.groupby(["energy_origin", "energy_scope"], sort=False, dropna=False):
         front = own[own["pareto_optimal"] == True].sort_values("x", kind="stable")  # noqa: E712
@@ -133,7 +121,7 @@ def _draw_plane(axes: Axes, points: pd.DataFrame, looks: Looks, units: _Units) -
     _scaled_axis(axes, "x", units, place, "time")
     _scaled_axis(axes, "y", units, place, "energy")
     if len(place) > MOST_LABELLED:
-        place = place[place[list(LEAST)].eq(True).any(axis=1)]
+        place = place[place["pareto_optimal"].eq(True)]
     labels = [
         layout.Label(row.x, row.y, _short(row), style.legible(looks[row.line]["color"]))
         for row in data.each(place)
@@ -252,14 +240,6 @@ def _handles(points: pd.DataFrame, looks: Looks, word: str) -> list[Line2D]:
     ]
     if (points["pareto_optimal"] == True).sum() > 1:  # noqa: E712
         handles.append(layout.entry("Pareto-optimal", **FRONT))
-    for name, (marker, size, words) in _MARKS.items():
-        if (points[name] == True).any():  # noqa: E712
-            handles.append(
-                layout.entry(
-                    words, marker=marker, markersize=0.7 * size, markerfacecolor="none", color=style.INK,
-                    linestyle="none",
-                )
-            )  # fmt: skip
     return handles
 
 
@@ -308,8 +288,7 @@ def _note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
     sentences = [
         prose.opening(points),
         whole_sentence(known) + (f" Numbers at points: {', '.join(numbers)}." if numbers else ""),
-        "Pareto-optimal by means, within one origin and scope; marks are each line's own.",
-        _apart_sentence(known),
+        "Pareto-optimal by means, within one origin and scope.",
         bar_sentence(known),
         _cut_sentence(known),
         "Broad pale bars: where the true value of an estimate lies."
@@ -325,22 +304,3 @@ def _cut_sentence(points: pd.DataFrame) -> str:
     blocks = points.groupby(_BLOCK, sort=False)
     cut = sum(cut_bars(own) for _, own in blocks)
     return f"Error bars of {count(cut, 'point')} go on beyond the panels." if cut else ""
-
-
-def _apart_sentence(points: pd.DataFrame) -> str:
-    """Return which points cannot be told apart from their line's point of least energy."""
-    tied = points[points["told_apart"] == False]  # noqa: E712
-    rivals = points["energy_over_least"].notna() & (points["least_energy"] == False)  # noqa: E712
-    unknown = int((rivals & points["told_apart"].isna()).sum())
-    parts = []
-    if len(tied):
-        parts.append(
-            "Their energy cannot be told apart from the least of their line (95 %): "
-            f"{prose.named(list(tied['configuration']))}."
-        )
-    if unknown:
-        parts.append(
-            f"Whether {count(unknown, 'point')} can be told apart from the least energy of their line is not"
-            " known: of one or both a single run, or epoch, was measured."
-        )
-    return " ".join(parts)

@@ -41,25 +41,24 @@ def cost(rows: pd.DataFrame, _word: str) -> list[str]:
 def operating_points(rows: pd.DataFrame, _word: str) -> list[str]:
     """Return where each line has its least energy, and what that saves and costs beside its fastest point."""
     parts = [whole_sentence(rows)]
-    best = rows[rows["least_energy"] == True]  # noqa: E712
-    parts += [_least(row, rows) for row in data.each(best.head(_MOST_LINES))]
+    known = rows[rows["energy_j_mean"].notna()].sort_values("energy_j_mean", kind="stable")
+    best = known.drop_duplicates("line").sort_index()
+    parts += [_least(row) for row in data.each(best.head(_MOST_LINES))]
     if len(best) > _MOST_LINES:
         parts.append(f"{count(len(best) - _MOST_LINES, 'further line')}: in the table.")
     return parts
 
 
-def _least(row: Any, rows: pd.DataFrame) -> str:
+def _least(row: Any) -> str:
     words = [model_words({"model": row.model, "phase": row.phase}), row.device]
     words += [f"n = {row.gpus}", f"LBS {row.local_batch_size}"]
     at = label_of(asked_of(row)) or "the node's default"
-    own = rows[(rows["line"] == row.line) & (rows["told_apart"] == False)]  # noqa: E712
-    tied = f"; {count(len(own), 'other point')} cannot be told apart from it" if len(own) else ""
     if not row.time_ratio > 1:
-        return f"{', '.join(words)}: least energy at {at}, its fastest point{tied}."
+        return f"{', '.join(words)}: least energy at {at}, its fastest point."
     saved, slower = (
         _percent(row, name, sign) for name, sign in (("energy_ratio", -1), ("time_ratio", 1))
     )
-    return f"{', '.join(words)}: least energy at {at}, {saved} less for {slower} more time{tied}."
+    return f"{', '.join(words)}: least energy at {at}, {saved} less for {slower} more time."
 
 
 def _percent(row: Any, name: str, sign: int) -> str:

@@ -257,8 +257,6 @@ OPERATING_IDENTITY = (
 )
 """What a row of table operating_points takes over from its configuration's."""
 
-LEAST = ("least_energy", "least_energy_delay", "least_cost")
-"""Columns that mark a line's points of least energy, energy × delay and cost."""
 
 OPERATING_POINTS = pa.schema(
     [
@@ -269,11 +267,11 @@ OPERATING_POINTS = pa.schema(
         *_numbers(
             *(
                 f"{name}{end}"
-                for name in ("time_ratio", "energy_ratio", "energy_over_least")
+                for name in ("time_ratio", "energy_ratio")
                 for end in ("", "_low", "_high")
             )
         ),
-        *((name, pa.bool_()) for name in ("told_apart", "pareto_optimal", *LEAST)),
+        ("pareto_optimal", pa.bool_()),
     ]
 )
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 from scalewatt.campaign.operating_points import without_point
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.recordings.series import EPOCHS_COMBINED, J_PER_KWH
-from scalewatt.results.figures.figure_schema import LEAST, OPERATING_POINTS
+from scalewatt.results.figures.figure_schema import OPERATING_POINTS
 from scalewatt.results.figures.pareto_table import is_on_front
-from scalewatt.results.tables.estimates import ORIGINS, quantity_bounds, ratio_bounds
+from scalewatt.results.tables.estimates import quantity_bounds
 from scalewatt.results.tables.frames import column_of, to_frame, to_table, values
 from scalewatt.results.tables.repeat_statistics import inverse, quotients
 from scalewatt.results.tables.scaling import lines_of
@@ -60,9 +60,7 @@ def _rows(own: pd.DataFrame, basis: str, price_per_gpu_hour: float) -> pd.DataFr
         + time["mean"] / 3600 * own["gpus"] * price_per_gpu_hour,
         comparable=_comparable(own),
     )
-    rows = _with_least(rows)
-    rows = _with_ratios(rows, name)
-    return _with_front(rows)
+    return _with_front(_with_ratios(rows, name))
 
 
 def _comparable(own: pd.DataFrame) -> pd.Series:
@@ -79,44 +77,21 @@ def _times(own: pd.DataFrame, basis: str) -> pd.DataFrame:
     return inverse(rate.mul(own["gpus"], axis=0), pd.Series(3600.0, own.index))
 
 
-def _with_least(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add which point of its line has the least energy, energy × delay and cost, by means.
-
-    Here and for ratios a line is only those of its points whose energies compare (`comparable`).
-    """
-    measures = rows["energy_j_mean"], rows["energy_delay"], rows["cost"]
-    found = {}
-    for name, measure in zip(LEAST, measures, strict=True):
-        least = measure.groupby(rows["comparable"]).transform("min")
-        several = measure.notna().groupby(rows["comparable"]).transform("sum") > 1
-        found[name] = (measure == least).where(several & measure.notna())
-    return rows.assign(**found)
-
-
 def _with_ratios(rows: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Add time and energy over those of the line's fastest point, and the energy over the line's least.
+    """Add time and energy over those of the line's fastest point.
 
-    `told_apart`: whether the interval of the latter leaves out 1; null without repeats of both. Energies
-    of epochs combined with the same executions (EPOCHS_COMBINED) are ratios of single epochs, without one.
+    A line is only those of its points whose energies compare (`comparable`). Energies of epochs combined
+    with the same executions (EPOCHS_COMBINED) are ratios of single epochs, without an interval.
     """
     time = "samples_per_gpuh" if name == _ENERGY[SAMPLE][0] else "runtime_h"
-    fastest = _chosen(rows, rows["time_s_mean"])
-    frugal = _chosen(rows, rows["energy_j_mean"])
+    fastest = _fastest(rows)
     top, bottom = (rows, fastest) if time == "runtime_h" else (fastest, rows)
     slower = _of_repeats(quotients(top, bottom, time), rows)
-    saved, over = (_of_repeats(quotients(rows, one, name), rows) for one in (fastest, frugal))
-    open_ = ratio_bounds(rows, frugal)
-    low = pd.concat([over["low"], open_["low"]], axis=1).min(axis=1).where(over["low"].notna())
-    high = pd.concat([over["high"], open_["high"]], axis=1).max(axis=1).where(over["high"].notna())
-    own = rows["configuration"] == frugal["configuration"]
-    closed = ~rows["energy_origin"].isin(ORIGINS).fillna(False) | open_["low"].notna()
-    apart = ((low > 1) | (high < 1)).where(low.notna() & ~own & closed)
+    saved = _of_repeats(quotients(rows, fastest, name), rows)
     ends = {"": "mean", "_low": "low", "_high": "high"}
     return rows.assign(
         **{f"time_ratio{end}": slower[part] for end, part in ends.items()},
         **{f"energy_ratio{end}": saved[part] for end, part in ends.items()},
-        **{f"energy_over_least{end}": over[part] for end, part in ends.items()},
-        told_apart=apart,
     )
 
 
@@ -127,10 +102,10 @@ def _of_repeats(ratios: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return ratios.assign(**ends)
 
 
-def _chosen(rows: pd.DataFrame, measure: pd.Series) -> pd.DataFrame:
-    """Return for each row the one of its line with the smallest value; itself where none is known."""
+def _fastest(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return for each row the fastest one of its line; itself where no time is known."""
     places = pd.Series(range(len(rows)), index=rows.index)
-    known = measure.astype("float64").fillna(float("inf"))
+    known = rows["time_s_mean"].astype("float64").fillna(float("inf"))
     order = known.sort_values(kind="stable").index
     first = places.loc[order].groupby(rows["comparable"].loc[order], sort=False).transform("first")
     return rows.iloc[first.reindex(rows.index)].set_axis(rows.index)
