@@ -246,9 +246,6 @@ def test_runs_of_a_campaign_too_large_for_the_cluster_are_looked_at_and_kept_all
     assert len(json.loads(capsys.readouterr().out)["runs"]) == 102
     for command in (["status", *given], ["exclude", *given]):
         assert main(command) == 0, command
-    page = tmp_path / "status.html"
-    assert main(["status", *given, "--html", str(page), "--max-gpus", "16"]) == 0
-    assert "102" in page.read_text()
     assert main(["export", *given[:4], str(PAPER)]) == 1
     assert "has no finished run of" in capsys.readouterr().err
 

@@ -68,10 +68,6 @@ ELSEWHERE = {
     ),
     # It goes on until Ctrl-C.
     "scalewatt status --profile profiles/horeka --all --watch 60": STATUS,
-    # With a small campaign, until its runs are done.
-    "scalewatt status --profile profiles/horeka --html status.html --watch 30": (
-        "tests/unit/test_status_page.py::test_it_is_written_again_until_all_runs_are_done"
-    ),
     # With the tiny campaign.
     "scalewatt export config.yaml --profile profiles/horeka": ARCHIVES,
     "scalewatt boamps config.yaml --profile profiles/horeka --out reports": (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from scalewatt.cli.command import MAX_GPUS, PLACE, Amount, argument, as_json, command
 from scalewatt.common.errors import InputError
@@ -20,17 +19,10 @@ from scalewatt.common.errors import InputError
         metavar="SECONDS",
         help="show it again every SECONDS, until Ctrl-C",
     ),
-    argument(
-        "--html",
-        type=Path,
-        metavar="FILE",
-        help="write a page instead; with --watch it is written again until all runs are done",
-    ),
     examples=(
         "scalewatt status",
         "scalewatt status --profile profiles/horeka --watch 60",
         "scalewatt status --max-gpus 16",
-        "scalewatt status --html status.html --watch 30",
     ),
 )
 def status(arguments: argparse.Namespace) -> int:
@@ -41,13 +33,6 @@ def status(arguments: argparse.Namespace) -> int:
         raise InputError(f"--watch: {arguments.watch:g}; allowed: 1 to 86400 seconds")
     folders = arguments.campaign, arguments.results, arguments.work
     most = arguments.max_gpus
-    if arguments.html is not None:
-        from scalewatt.report.status.watch_page import follow_campaign
-
-        if arguments.all or arguments.json:
-            raise InputError("--html: is a page of all runs; allowed: without --all and --json")
-        follow_campaign(arguments.html, arguments.profile, *folders, arguments.watch, most)
-        return 0
     return show_status(
         arguments.profile, *folders, arguments.all, arguments.json, arguments.watch, most
     )

@@ -112,27 +112,12 @@ _WHOLE_KEY = re.compile(
         if kind != _PASSWORD  # Redaction takes out the whole address
     )
 )
-_CUT_KEY = re.compile(r"\A(?:(?!-----BEGIN )[\s\S])*?-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----")
 _MAIL = re.compile(r"(?<![\w.+-])(?!git@)[\w.+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}\b")
 
 
 def known_keys(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line, from 1, and the kind of each key or password of a known form, never the key itself."""
     yield from _found(text, _KEY, tuple(_KEYS))
-
-
-def lines_with_keys(text: str) -> set[int]:
-    """Return each line, from 1, that a key or password of a known form has a part in.
-
-    Of a private key (PEM) whose first lines are cut off, all lines up to its end.
-    """
-    patterns = (_KEY, _WHOLE_KEY, _CUT_KEY)
-    spans = [found.span() for one in patterns for found in one.finditer(text)]
-    return {
-        line
-        for start, end in spans
-        for line in range(text.count("\n", 0, start) + 1, text.count("\n", 0, end) + 2)
-    }
 
 
 def mail_addresses(text: str) -> Iterator[tuple[int, str]]:

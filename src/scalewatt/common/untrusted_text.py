@@ -23,14 +23,6 @@ def plain_text(path: Path | str) -> str:
     return _decoded(Path(path).read_bytes())
 
 
-def plain_tail(path: Path | str, most: int) -> str:
-    """Return the last `most` bytes of a file as text; what is no UTF-8 in it is replaced. OSError."""
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - most))
-        return file.read(most).decode(errors="replace")
-
-
 def unreadable(path: Path | str) -> str | None:
     """Return why a file cannot be read, such as "does not exist"; None where it can be."""
     if os.path.isdir(path):

@@ -98,7 +98,7 @@ def status_text(status: CampaignStatus, every_run: bool = False) -> str:
     if stuck:
         lines = [line for run in stuck for line in _details(run, status.asked_s)]
         parts.append(["queued, and not to start by itself, by Slurm's reason:", *lines])
-    parts.append(remarks(status))
+    parts.append(_remarks(status))
     return "\n\n".join("\n".join(_cut(line) for line in part) for part in parts if part)
 
 
@@ -115,14 +115,14 @@ def _head(status: CampaignStatus) -> list[str]:
     ]
     if total:
         lines.append(f"updates  {bar(updates, total)}  {updates:,} of {total:,}".replace(",", " "))
-    energy, *bounds = energy_sentences(status)
+    energy, *bounds = _energy_sentences(status)
     lines += [f"         {states}", f"energy   {energy}", *(f"         {one}" for one in bounds)]
     if status.ends_s is not None:
         lines.append(f"ends     about {clock(status.ends_s, status.asked_s)}")
     return lines
 
 
-def energy_sentences(status: CampaignStatus) -> list[str]:
+def _energy_sentences(status: CampaignStatus) -> list[str]:
     """Return what was used so far, by origin and beside the budget; then within what estimates leave it."""
     budget, energy_used = status.campaign.energy_budget_kwh, status.energy_used
     origins = ", ".join(
@@ -207,7 +207,7 @@ def _running(run: RunStatus, now_s: float) -> Iterator[str]:
     where += f" on {state.host}" if state.host else ""
     segment = f", segment {run.segment}" if run.segment is not None else ""
     since = f" since {clock(state.since_s, now_s)}" if state.since_s is not None else ""
-    yield f"{where}{segment}{since}{left_text(run, now_s)}"
+    yield f"{where}{segment}{since}{_left_text(run, now_s)}"
     if state.silent_s is not None:
         yield f"no sign of life for {duration(state.silent_s)}: its process or node may be dead"
 
@@ -220,7 +220,7 @@ def _reported(script: ScriptProgress, epochs: int) -> Iterator[str]:
         yield script.stage
 
 
-def left_text(run: RunStatus, now_s: float) -> str:
+def _left_text(run: RunStatus, now_s: float) -> str:
     """Return when a running one ends, or what is left of it, after a semicolon; empty if unknown."""
     if run.ends_s is not None:
         return f"; ends about {clock(run.ends_s, now_s)} (in {duration(run.ends_s - now_s)})"
@@ -240,7 +240,7 @@ def _ended(run: RunStatus, now_s: float) -> Iterator[str]:
         yield f"log: {state.log}"
 
 
-def remarks(status: CampaignStatus) -> list[str]:
+def _remarks(status: CampaignStatus) -> list[str]:
     """Return what else there is to say: meanings of states, exclusions, energies of no current run."""
     energy_used, lines = status.energy_used, []
     for state, meaning in _MEANING.items():
