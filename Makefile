@@ -5,8 +5,7 @@
 # make test-versions   the tests of make test on other Pythons with the newest packages: PYTHONS="python3.13"
 # make paper-simulated   the paper's campaign, simulated with the scaling model, to all figures, in minutes
 # make gpu-study   what a sample costs on this machine's GPU, by batch size, precision, loader, …; make
-#                  gpu-check   whether all that uses a GPU works; make gpu-speed   speed and energy beside
-#                  others' code. Each takes ARGS=--rehearse, which tries it on the CPU (docs/one-gpu.md)
+#                  gpu-speed   speed and energy beside others' code. Each takes ARGS=--rehearse, which tries it on the CPU (docs/one-gpu.md)
 # make docs   the documentation as a site, in site/
 # make setup  only the environment, .venv     make clean  remove results, never data or .venv
 
@@ -18,7 +17,7 @@ export PATH := $(BIN):$(PATH)
 # Some containers set it; then every command would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo paper-simulated gpu-study gpu-check gpu-speed test test-cluster test-nightly test-versions lint docs clean lock
+.PHONY: setup demo paper-simulated gpu-study gpu-speed test test-cluster test-nightly test-versions lint docs clean lock
 
 setup: $(READY)
 
@@ -57,9 +56,6 @@ paper-simulated: $(READY)
 # ARGS="--config minutes=10" for a shorter study, ARGS=--rehearse for one on the CPU.
 gpu-study: $(READY)
 	@scalewatt gpu-study $(ARGS)
-
-gpu-check: $(READY)
-	@scalewatt gpu-check $(ARGS)
 
 gpu-speed: $(READY)
 	@python benchmarks/one_gpu_speed.py $(ARGS)

@@ -81,6 +81,7 @@ class Training:
     launcher: str = CLUSTER["launcher"]  # type: ignore[assignment]
     scratch: Path | None = None
     closing_s: float | None = None
+    torch_device: str = "cpu"
 
     @classmethod
     def of(cls, folder: Path, data: Path, configuration: str, **changes: Any) -> Training:
@@ -97,6 +98,9 @@ class Training:
         cluster = {
             **CLUSTER,
             "launcher": self.launcher,
+            "devices": {
+                "local": {**CLUSTER["devices"]["local"], "torch_device": self.torch_device}
+            },  # type: ignore[index]
             **({"scratch": str(self.scratch)} if self.scratch else {}),
             **({"closing_s": self.closing_s} if self.closing_s else {}),
             "data_roots": {name: str(self.data / name) for name in ("scans", "waves")},

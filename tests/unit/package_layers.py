@@ -29,7 +29,7 @@ LAYERS = (
     ("reproduction",),
     ("archive",),
     ("doctor", "comparison"),
-    ("gpu_checks", "gpu_study"),
+    ("gpu_study",),
     ("cli",),
 )
 """From the lowest to the highest. A folder imports from lower layers only.

@@ -34,7 +34,7 @@ _GROUPS = {
     "while it runs": ("status", "exclude", "remeasure"),
     "recordings and results": ("energy", "register", "compare", "claims"),
     "share and reproduce": ("export", "import", "boamps", "manifest", "reproduce"),
-    "one GPU": ("gpu-study", "gpu-check"),
+    "one GPU": ("gpu-study",),
     "steps that the workflow runs": (
         *("prepare", "probe", "train", "simulate", "account", "carbon", "idle", "table", "figure"),
         *("run-pages", "prediction", "report"),

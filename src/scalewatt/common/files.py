@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -83,18 +82,6 @@ def with_ending(stem: Path, ending: str) -> Path:
     if not stem.name:
         raise NoFolderError(f"{stem}: is a folder; expected a path without suffix")
     return stem.with_name(f"{stem.name}{ending}")
-
-
-def numbered_folder(first: Path) -> Path:
-    """Make and return a new folder: `first`, or where it is taken the next one with a number."""
-    first.parent.mkdir(parents=True, exist_ok=True)
-    for path in chain([first], (first.with_name(f"{first.name}-{n}") for n in count(2))):
-        try:
-            path.mkdir()
-        except FileExistsError:
-            continue
-        return path
-    raise AssertionError("numbers do not end")
 
 
 def write_text(path: Path | str, text: str, check: Check | None = None) -> None:

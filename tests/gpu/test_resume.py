@@ -1,0 +1,115 @@
+"""Trainings on a GPU in several segments: stopped or killed, and resumed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from small_trainings import (
+    FOURCASTNET,
+    RESNET50,
+    differences,
+    distance,
+    energies_of,
+    prepared,
+    run_updates,
+    small_spec,
+)
+from training import Training
+
+from scalewatt.campaign.run_spec import RunSpec
+from scalewatt.run_files.progress_files import read_progress, read_segments
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
+
+BY_SPEED = 0.1
+"""How far weights may be apart, relative to their way since the stop, where kernels are chosen by speed."""
+INTO_EPOCH_S = 0.4
+
+
+@pytest.mark.parametrize(
+    ("spec", "deterministic"),
+    [
+        pytest.param(lambda: small_spec(RESNET50, protocol="paper"), True, id="resnet50-paper"),
+        pytest.param(lambda: small_spec(RESNET50), False, id="resnet50-corrected"),
+        pytest.param(lambda: small_spec(FOURCASTNET), None, id="fourcastnet"),
+        pytest.param(
+            lambda: small_spec(FOURCASTNET, settings={"precision": "fp16"}),
+            None,
+            id="fourcastnet-fp16",
+        ),
+    ],
+)
+def test_a_resumed_training_equals_an_uninterrupted_one_in_every_bit(
+    tmp_path: Path, spec: Callable[[], RunSpec], deterministic: bool | None
+) -> None:
+    made = spec()
+    steps = made.updates_per_epoch or 0
+    first, total = steps // 2, steps + steps // 3
+    cut = prepared(tmp_path / "cut", made)
+    stopped = run_updates(cut, first)
+    resumed = run_updates(cut, total - first)
+    whole = run_updates(prepared(tmp_path / "whole", made), total)
+    for state in (whole, resumed):
+        assert state["epoch"] * steps + state["step"] == total
+        assert all(bool(torch.isfinite(part).all()) for part in state["model"].values())
+    if made.settings["precision"] == "fp16":
+        assert "scale" in whole["scaler"], "gradients were not scaled"
+    apart = differences(whole, resumed)
+    if not apart:
+        return
+    assert deterministic is not True, apart
+    if deterministic is None:  # unless kernels are not: then two uninterrupted trainings differ too
+        assert differences(whole, run_updates(prepared(tmp_path / "again", made), total)), apart
+    way = distance(whole["model"], stopped["model"])
+    assert distance(whole["model"], resumed["model"]) <= BY_SPEED * way, apart
+
+
+def test_after_a_killed_rank_the_next_start_resumes_and_lost_energy_is_known(
+    tmp_path: Path,
+) -> None:
+    training = prepared(tmp_path / "killed", small_spec(FOURCASTNET, dataset_samples=960, epochs=3))
+    process = training.start()
+    while not is_within_second_epoch(training):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    rank_of(training).send_signal(signal.SIGKILL)
+    output, _ = process.communicate()
+    assert process.returncode not in (0, 75), output
+    (killed,) = read_segments(training.work)
+    assert killed["outcome"] in ("failed", "killed")
+    code, output = training.run()
+    assert code == 0, output
+    resumed = read_segments(training.work)[-1]
+    assert resumed["from_updates"] == killed["to_updates"] > 0
+    lost_j = energies_of(training).discarded_j("gpu")
+    assert lost_j is not None and lost_j > 0
+
+
+def is_within_second_epoch(training: Training) -> bool:
+    """Return True once work of the second epoch is done that no checkpoint has yet."""
+    if not list((training.folder / "work").glob("*/position.json")):
+        return False
+    progress = read_progress(training.work)
+    if progress is None or progress.stage != "train" or progress.epoch < 1:
+        return False
+    return time.time() - (training.work / "position.json").stat().st_mtime > INTO_EPOCH_S
+
+
+def rank_of(training: Training) -> psutil.Process:
+    """Return the process of a training's rank; its sampler has the same command, and it as its parent."""
+    order = str((training.work / "order.json").resolve())
+    for process in psutil.process_iter():
+        try:
+            words, parent = process.cmdline(), process.parent()
+            is_sampler = parent is not None and parent.cmdline() == words
+        except psutil.Error:
+            continue
+        if words[1:] == ["-m", "scalewatt.execution.rank", order] and not is_sampler:
+            return process
+    raise AssertionError("the training was over before it could be killed")
