@@ -4,8 +4,6 @@
 # make test-nightly   what takes hours more, of which the others have samples: every kill, every command of every page
 # make test-versions   the tests of make test on other Pythons with the newest packages: PYTHONS="python3.13"
 # make paper-simulated   the paper's campaign, simulated with the scaling model, to all figures, in minutes
-# make gpu-study   what a sample costs on this machine's GPU, by batch size, precision, loader, …;
-#                  ARGS=--rehearse tries it on the CPU (docs/one-gpu.md)
 # make docs   the documentation as a site, in site/
 # make setup  only the environment, .venv     make clean  remove results, never data or .venv
 
@@ -17,7 +15,7 @@ export PATH := $(BIN):$(PATH)
 # Some containers set it; then every command would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo paper-simulated gpu-study test test-cluster test-nightly test-versions lint docs clean lock
+.PHONY: setup demo paper-simulated test test-cluster test-nightly test-versions lint docs clean lock
 
 setup: $(READY)
 
@@ -52,10 +50,6 @@ demo: $(READY)
 paper-simulated: $(READY)
 	@snakemake --profile profiles/simulate all
 	@echo "Report:  results/paper-simulated/report.html (all of it is simulated)"
-
-# ARGS="--config minutes=10" for a shorter study, ARGS=--rehearse for one on the CPU.
-gpu-study: $(READY)
-	@scalewatt gpu-study $(ARGS)
 
 $(DEMO)/snakemake-report.html: $(DEMO)/report.html
 	@snakemake --profile profiles/local --report $@.tmp.html all >$@.log 2>&1 || { cat $@.log; exit 1; }

@@ -29,7 +29,6 @@ LAYERS = (
     ("reproduction",),
     ("archive",),
     ("doctor", "comparison"),
-    ("gpu_study",),
     ("cli",),
 )
 """From the lowest to the highest. A folder imports from lower layers only.

@@ -107,10 +107,7 @@ _MINE = (
     "vit-study",
     "vit-study-pilot",
 )
-MADE_BY_THE_USER = (
-    *(f"campaigns/{name}.yaml" for name in (*_MINE, *_ZEUS)),
-    "results/one-gpu-h100/campaign.yaml",
-)
+MADE_BY_THE_USER = tuple(f"campaigns/{name}.yaml" for name in (*_MINE, *_ZEUS))
 
 
 def text(path: Path) -> str:
@@ -336,8 +333,7 @@ def test_a_snakemake_command_is_right(words: list[str]) -> None:
     arguments = get_argument_parser().parse_args(words)
     rules = workflow_rules()
     (profile,) = (ROOT / path for path in arguments.profile)
-    # What docs/your-cluster.md copies, and what `scalewatt gpu-study` writes after profiles/local.
-    copied = {"mine": "slurm", "one-gpu-h100": "local"}
+    copied = {"mine": "slurm"}  # by docs/your-cluster.md
     profile = profile.with_name(copied.get(profile.name, profile.name))
     assert (profile / "profile.yaml").exists()
     forced = set(arguments.forcerun or ())

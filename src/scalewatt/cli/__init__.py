@@ -20,7 +20,6 @@ from scalewatt.cli import (  # noqa: F401 (they add to COMMANDS)
     projects,
     reproducing,
     runs,
-    single_gpu,
     tables,
 )
 from scalewatt.cli.command import COMMANDS, install_hint, print_error
@@ -34,7 +33,6 @@ _GROUPS = {
     "while it runs": ("status", "exclude", "remeasure"),
     "recordings and results": ("energy", "register", "compare", "claims"),
     "share and reproduce": ("export", "import", "boamps", "manifest", "reproduce"),
-    "one GPU": ("gpu-study",),
     "steps that the workflow runs": (
         *("prepare", "probe", "train", "simulate", "account", "carbon", "idle", "table", "figure"),
         *("run-pages", "prediction", "report"),
