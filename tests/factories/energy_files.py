@@ -21,7 +21,7 @@ from scalewatt.energies.accounting.energy_schema import Accounts
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.totals import EnergyTotals
 from scalewatt.energies.traces.trace_writer import TraceWriter
-from scalewatt.recordings.record_file import Field, RecordWriter
+from scalewatt.recordings.record_file import Field, RecordWriter, write_records
 
 T0 = 1_795_000_000.0
 
@@ -88,16 +88,19 @@ def write_perun(
 
 
 def write_journal(
-    path: Path, host: str, sensors: dict[str, Any], *, start: float = T0, header: bool = True
+    path: Path, host: str, sensors: dict[str, Any], *, start: float = T0, version: int = 3
 ) -> None:
-    """Write one sample a second."""
+    """Write one sample a second of sensors that are known by their names alone; NaN is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps({"journal": 1, "host": host, "sampling_period_s": 1.0})] if header else []
-    for i in range(len(next(iter(sensors.values())))):
-        sample = {"t": start + i, "mono": 100.0 + i}
-        sample |= {f"{host}_{sensor}": float(values[i]) for sensor, values in sensors.items()}
-        lines.append(json.dumps(sample))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.unlink(missing_ok=True)
+    columns = [np.asarray(values, dtype=np.float64) for values in sensors.values()]
+    seconds = np.arange(len(columns[0]))
+    write_records(
+        path,
+        {"journal": version, "host": host, "sampling_period_s": 1.0, "sensors": {}},
+        [Field(name, "<f8") for name in sensors],
+        [start + seconds, 100.0 + seconds, *columns],
+    )
 
 
 def write_record_journal(
@@ -107,7 +110,6 @@ def write_record_journal(
     *,
     start: float = T0,
     facts: dict[str, Any] | None = None,
-    version: int = 2,
 ) -> Path:
     """Write one sample a second as the sampler does; NaN is a missing value.
 
@@ -119,7 +121,7 @@ def write_record_journal(
             name: {"device_kind": kind, "unit": unit, "mag": mag, "valid_max": top}
             for name, (kind, unit, mag, top, _) in known
         }
-    text = {"journal": version, "host": host, "sampling_period_s": 1.0, "sensors": facts}
+    text = {"journal": 3, "host": host, "sampling_period_s": 1.0, "sensors": facts}
     fields = [Field(name, np.dtype(SENSORS[name][4]).str) for name in sensors]
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = RecordWriter(path.parent, path.stem, path.suffix.removeprefix("."), text, fields)

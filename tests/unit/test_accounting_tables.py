@@ -61,7 +61,7 @@ def write_telemetry(folder: Path, values: dict[str, Any], node: str = "n1") -> N
         for quantity in values
     }
     fields = [Field(quantity, QUANTITIES[quantity].dtype) for quantity in values]
-    header = {"telemetry": 1, "host": node, "sampling_period_s": 1.0, "started_s": T0}
+    header = {"telemetry": 2, "host": node, "sampling_period_s": 1.0, "started_s": T0}
     stem = f"segment-000.{node}"
     (folder / "perun").mkdir(parents=True, exist_ok=True)
     writer = RecordWriter(

@@ -23,7 +23,6 @@ from scalewatt.recordings.concurrent_samplers import (
     ConcurrentSamplers,
     note_samplers,
     read_samplers,
-    sampler_files,
     shared_folder,
 )
 
@@ -281,10 +280,3 @@ def test_notes_that_cannot_be_read_are_left_out(tmp_path: Path) -> None:
     bad = (b"\n", b"[]\n", b"\xff\n", b'{"t": 1}\n', b'{"t": "x", "run": 1}\n', whole[:-9])
     path.write_bytes(b"".join(bad[:-1]) + whole + bad[-1])
     assert [one["run"] for one in read_samplers([path])] == ["b"]
-
-
-def test_files_of_samplers_are_found_under_their_earlier_name_too(tmp_path: Path) -> None:
-    names = ["segment-000.n1.neighbours.jsonl", "segment-000.n2.samplers.jsonl"]
-    for name in [*names, "segment-001.n1.samplers.jsonl"]:
-        (tmp_path / name).write_text("")
-    assert [path.name for path in sampler_files(tmp_path, "segment-000.*")] == names

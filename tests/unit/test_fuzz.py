@@ -23,7 +23,6 @@ import yaml
 from energy_files import (
     T0,
     counter,
-    write_journal,
     write_record_journal,
 )
 
@@ -97,12 +96,6 @@ def mean_power_is_known(true: dict[str, Any], found: dict[str, Any]) -> bool:
     # A journal may end anywhere, in what its `runtime_s` says: few samples have another mean.
     tolerance = 0.01 if found["runtime_s"] > 0.9 * true["runtime_s"] else 0.1
     return bool(abs(power / expected - 1) < tolerance) or found["runtime_s"] < 20
-
-
-def json_journal(folder: Path) -> Path:
-    """Write a journal of JSON lines."""
-    write_journal(folder / "a.journal", "n1", NODE)
-    return folder / "a.journal"
 
 
 def journal(path: Path) -> dict[str, Any]:
@@ -212,11 +205,10 @@ def same(true: Any, found: Any) -> bool:
 
 READERS = {
     "journal": Reader(
-        lambda folder: write_record_journal(folder / "a.journal", "n1", NODE, version=3),
+        lambda folder: write_record_journal(folder / "a.journal", "n1", NODE),
         journal,
         mean_power_is_known,
     ),
-    "journal of JSON lines": Reader(json_journal, journal),
     "telemetry": Reader(telemetry, lambda path: read_telemetry([path])),
     "samplers": Reader(
         text("a.samplers.jsonl", '{"run": "a/1", "host": "n1", "pid": 7}\n' * 3),

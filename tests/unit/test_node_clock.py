@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from run_files import make_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.account import write_energy
 from scalewatt.energies.accounting.node_clock import NodeClock
+from scalewatt.recordings.record_file import Field, read_records, write_records
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 STAGES = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 30.0), (0, "shutdown", 30.0, 40.0)]
@@ -88,11 +88,13 @@ def test_a_clock_that_was_set_during_the_run_is_flagged_and_corrects_nothing(
 ) -> None:
     run = two_nodes(tmp_path, 0.0, [offset(0.0), offset(-2.0, at_s=40.0)])
     journal = run / "perun" / "segment-000.n2.journal"
-    header, *lines = journal.read_text().splitlines()
-    samples = [json.loads(line) for line in lines]
-    for sample in samples[30:]:
-        sample["t"] -= 2.0
-    journal.write_text("\n".join([header, *map(json.dumps, samples)]) + "\n")
+    records = read_records(journal)
+    t, mono, power = (records.column(name) for name in records.rows.dtype.names[:3])
+    t[30:] -= 2.0
+    journal.unlink()
+    fields = [Field(records.rows.dtype.names[2], "<f8")]
+    header = {"journal": 3, "host": "n2", "sampling_period_s": 1.0, "sensors": {}}
+    write_records(journal, header, fields, [t, mono, power])
     found = account_of(run)
     joules = training_j(found)
     assert joules["n2"] == pytest.approx(joules["n1"], rel=1e-6)

@@ -7,7 +7,7 @@ from pathlib import Path
 import h5py
 import pytest
 from campaign_files import DEMO
-from energy_files import counter, gpu, write_journal, write_perun
+from energy_files import counter, gpu, write_perun
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
@@ -30,16 +30,6 @@ def test_a_host_of_a_perun_file_cannot_steer_the_terminal(
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\nenergy" not in out
     assert "n1\\x1b[2J\\nenergy" in out
-
-
-def test_a_host_of_a_journal_cannot_steer_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "a.journal"
-    write_journal(path, EVIL, {"CUDA:0_POWER": gpu(20)})
-    main(["energy", str(path)])
-    out, err = capsys.readouterr()
-    assert "\x1b" not in out + err and "\nenergy  0" not in out + err
 
 
 def test_a_message_is_one_line_whatever_a_key_holds(

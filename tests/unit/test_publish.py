@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from run_files import epochs, make_spec
@@ -18,8 +19,8 @@ from scalewatt.common.files import read_json, write_json
 from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.execution import publish as publish_module
 from scalewatt.execution.publish import already_published, publish
-from scalewatt.monitoring.sampler import JOURNAL_VERSION
-from scalewatt.recordings.record_file import Field, RecordWriter
+from scalewatt.recordings.journal import JOURNAL_VERSION
+from scalewatt.recordings.record_file import Field, RecordWriter, write_records
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.run_files.work_directory import (
     WorkDir,
@@ -42,10 +43,13 @@ T0 = 1_795_000_000.0
 
 
 def journal(work: WorkDir, segment: int, host: str, seconds: list[float], torn: str = "") -> None:
-    lines = [json.dumps({"journal": 1, "host": host, "sampling_period_s": 1.0})]
-    lines += [json.dumps({"t": T0 + s, "mono": s, f"{host}_CPU_USAGE": 50.0}) for s in seconds]
+    header = {"journal": JOURNAL_VERSION, "host": host, "sampling_period_s": 1.0, "sensors": {}}
+    times = np.array(seconds)
     path = work.perun / f"{segment_name(segment)}.{host}.journal"
-    path.write_text("\n".join(lines) + "\n" + torn)
+    path.unlink(missing_ok=True)
+    columns = [T0 + times, times, np.full(times.size, 50.0)]
+    write_records(path, header, [Field("CPU_USAGE", "<f8")], columns)
+    path.write_bytes(path.read_bytes() + torn.encode())
 
 
 def event(segment: int, stage: str | None, second: float, epoch: int | None = None) -> str:

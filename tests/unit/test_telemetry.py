@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from energy_files import T0, codes
+from energy_files import T0
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +23,6 @@ from scalewatt.recordings.telemetry import (
     TelemetrySeries,
     TelemetryWriter,
     read_telemetry,
-    telemetry_files,
 )
 from scalewatt.recordings.telemetry_sources import (
     Source,
@@ -244,7 +243,7 @@ def test_the_nodes_power_meter_is_found_by_its_chip(
 def test_telemetry_of_several_hosts_and_files_is_joined(tmp_path: Path) -> None:
     for host, start in [("n2", T0), ("n1", T0 + 10), ("n1", T0)]:
         facts = {"device_kind": "gpu", "device_index": [0, 3], "unit": "°C", "mag": 1.0}
-        header = {"telemetry": 1, "host": host, "sensors": {"temperature": facts}}
+        header = {"telemetry": 2, "host": host, "sensors": {"temperature": facts}}
         fields = [Field("temperature", "<u1", 2)]
         writer = RecordWriter(tmp_path, f"s.{host}", "telemetry", header, fields)
         for i in range(2):
@@ -256,17 +255,6 @@ def test_telemetry_of_several_hosts_and_files_is_joined(tmp_path: Path) -> None:
     assert first.time_s == pytest.approx([T0, T0 + 5, T0 + 10, T0 + 15])
     assert first.values.tolist() == [40, 41, 50, 51]
     assert np.isnan(series[1].values).all() and series[1].device_index == 3
-
-
-def test_telemetry_recorded_under_its_earlier_names_is_read(tmp_path: Path) -> None:
-    facts = {"device_kind": "node", "device_index": [0], "unit": "", "mag": 1.0}
-    header = {"conditions": 1, "host": "n1", "sensors": {"neighbours": facts}}
-    fields = [Field("neighbours", "<u1", 1)]
-    writer = RecordWriter(tmp_path, "segment-000.n1", "conditions", header, fields)
-    writer.append(T0, 0, [2])
-    files = telemetry_files(tmp_path, "segment-000.*")
-    (series,), flags = read_telemetry(files)
-    assert (series.quantity, series.values.tolist(), flags) == ("concurrent_samplers", [2], [])
 
 
 def test_damage_and_foreign_files_are_flagged_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -284,17 +272,3 @@ def test_damage_and_foreign_files_are_flagged_and_the_rest_is_read(tmp_path: Pat
     (series,), flags = read_telemetry([path, foreign, tmp_path / "j.telemetry", tmp_path / "none"])
     assert series.values.tolist() == [40, 40]
     assert [one["code"] for one in flags] == ["telemetry_damaged"] + 3 * ["telemetry_unreadable"]
-
-
-def test_a_header_that_does_not_describe_its_fields_is_flagged(tmp_path: Path) -> None:
-    for name, sensors in {
-        "a": None,
-        "b": {"x": {}},
-        "c": {"temperature": {"device_index": 3}},
-    }.items():
-        header = {"telemetry": 1, "host": "n1", "sensors": sensors}
-        RecordWriter(tmp_path, name, "telemetry", header, [Field("temperature", "<u1")]).append(
-            1, 1, [40]
-        )
-    series, flags = read_telemetry(sorted(tmp_path.iterdir()))
-    assert series == [] and codes(flags) == {"telemetry_unreadable"} and len(flags) == 3

@@ -9,9 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from workspace import Workspace, environment
+
+from scalewatt.recordings.journal import JOURNAL_VERSION
+from scalewatt.recordings.record_file import Field, write_records
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -41,24 +45,23 @@ def scalewatt(folder: Path, *arguments: str) -> str:
 
 
 def write_journal(path: Path, host: str, gpus: int, watts: float, start: float) -> None:
-    """One sample a second of `gpus` GPUs and one package of 100 W, as perun's callback gives it."""
-    lines = []
-    for second in range(SECONDS):
-        sample = {"t": start + second, "mono": float(second)}
-        sample |= {f"{host}_CUDA:{i}_POWER": 1000 * watts for i in range(gpus)}
-        sample[f"{host}_cpu_0_package-0"] = 1e6 * (500 + 100 * second)
-        lines.append(json.dumps(sample))
+    """One sample a second of `gpus` GPUs and one package of 100 W, as our sampler writes them."""
+    seconds = np.arange(SECONDS)
+    sensors = {f"CUDA:{i}_POWER": np.full(SECONDS, 1000.0 * watts) for i in range(gpus)}
+    sensors["cpu_0_package-0"] = 1e6 * (500.0 + 100.0 * seconds)
+    header = {"journal": JOURNAL_VERSION, "host": host, "sensors": {}}
+    fields = [Field(name, "<f8") for name in sensors]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n")
+    write_records(path, header, fields, [start + seconds, 1.0 * seconds, *sensors.values()])
 
 
 def make_recordings(folder: Path) -> Path:
     """The recordings, and the table that describes them."""
     rows: list[dict[str, Any]] = []
     for name, (hosts, gpus, watts, offset) in RECORDINGS.items():
-        path = f"{name}.jsonl" if len(hosts) == 1 else name
+        path = f"{name}.journal" if len(hosts) == 1 else name
         for host in hosts:
-            file = path if len(hosts) == 1 else f"{path}/{host}.jsonl"
+            file = path if len(hosts) == 1 else f"{path}/{host}.journal"
             write_journal(folder / file, host, gpus, watts, T0 + offset)
         rows.append({"path": path, "gpus": gpus * len(hosts), "metric": 20 + len(rows)})
     common = {
@@ -76,7 +79,7 @@ def make_recordings(folder: Path) -> Path:
         writer = csv.DictWriter(handle, [*rows[0], *common, "events"])
         writer.writeheader()
         writer.writerows(
-            {**row, **common, "events": "stages.csv" if row["path"] == "two.jsonl" else ""}
+            {**row, **common, "events": "stages.csv" if row["path"] == "two.journal" else ""}
             for row in rows
         )
     return folder / "runs.csv"
@@ -126,7 +129,7 @@ def test_energies_are_those_of_scalewatt_energy(registered: Workspace) -> None:
         assert row["energy_kwh"] == pytest.approx(truth, rel=1e-9)
         assert (row["energy_origin"], row["energy_scope"]) == ("measured", "gpu+cpu")
         if len(hosts) == 1:
-            path = str(printed / f"{name}.jsonl")
+            path = str(printed / f"{name}.journal")
             found = json.loads(scalewatt(registered.path, "energy", "--json", path))
             assert row["energy_kwh"] == pytest.approx(found["energy_kwh"], rel=1e-12)
             assert row["gpu_energy_kwh"] == pytest.approx(found["gpu_energy_kwh"], rel=1e-12)
@@ -172,11 +175,13 @@ def test_a_further_recording_is_the_only_one_accounted(
 ) -> None:
     workspace = registered.copy(tmp_path / "project")
     make_recordings(tmp_path / "recordings")
-    write_journal(tmp_path / "recordings" / "new.jsonl", "n1", 2, 290.0, T0 + 400)
+    write_journal(tmp_path / "recordings" / "new.journal", "n1", 2, 290.0, T0 + 400)
     (tmp_path / "recordings" / "new.yaml").write_text(
         "{model: vit, device: gpu9000, gpus: 2, local_batch_size: 32, dataset_samples: 960, "
         "epochs: 2, metric: 22.5, metric_name: top5_error_percent}"
     )
-    out = scalewatt(workspace.path, "register", "mine", str(tmp_path / "recordings" / "new.jsonl"))
+    out = scalewatt(
+        workspace.path, "register", "mine", str(tmp_path / "recordings" / "new.journal")
+    )
     assert "-n002-lbs0032-s0000960-e002 repeat 2" in out
     assert workspace.jobs("all", *CAMPAIGN)["energy"] == 1

@@ -11,7 +11,7 @@ from scalewatt.campaign.exclusions import read_exclusions
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.energies.accounting.energy_schema import BOUNDS, ENERGY_SCHEMA, FLAGS_SCHEMA
+from scalewatt.energies.accounting.energy_schema import ENERGY_SCHEMA, FLAGS_SCHEMA
 from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.reproduction.manifests import MANIFEST, read_manifest
 from scalewatt.results.carbon.carbon_table import CARBON, PLACE
@@ -70,7 +70,7 @@ def _check_table(path: Path, relative: Path) -> None:
     if (check := _TABLES.get(relative.as_posix())) is not None:
         check(path)
     elif relative.parts[0] == "energy" and path.stem.isdigit():
-        read_checked(path, ENERGY_SCHEMA, optional=BOUNDS)
+        read_checked(path, ENERGY_SCHEMA)
     elif relative.parts[0] == "energy" and path.stem.endswith(".flags"):
         read_checked(path, FLAGS_SCHEMA)
     elif relative.parts[0] == "energy" and path.stem.endswith(".carbon"):

@@ -18,12 +18,11 @@ import numpy as np
 
 from scalewatt.common.processes import die_with, ignore_stop_signals
 from scalewatt.recordings.concurrent_samplers import ConcurrentSamplers, note_samplers
+from scalewatt.recordings.journal import JOURNAL_VERSION
 from scalewatt.recordings.record_file import Field, RecordWriter, is_packable
 from scalewatt.recordings.series import DEVICE_KINDS, NO_INDEX, QUANTITIES, index_in_name
 from scalewatt.recordings.telemetry import TelemetryWriter
 from scalewatt.recordings.telemetry_sources import working_sources
-
-JOURNAL_VERSION = 3
 
 
 def describe_sensors(backends: Iterable[Any]) -> dict[str, dict[str, Any]]:

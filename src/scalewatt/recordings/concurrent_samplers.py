@@ -210,9 +210,8 @@ def note_samplers(path: Path, met: Iterable[dict[str, Any]]) -> None:
 
 
 def sampler_files(folder: Path, stem: str) -> list[Path]:
-    """Return the files of samplers that were met, under their present or earlier name."""
-    names = ("samplers", "neighbours")
-    return sorted(path for name in names for path in folder.glob(f"{stem}.{name}.jsonl"))
+    """Return the files of samplers that were met."""
+    return sorted(folder.glob(f"{stem}.samplers.jsonl"))
 
 
 def read_samplers(paths: Iterable[Path]) -> list[dict[str, Any]]:

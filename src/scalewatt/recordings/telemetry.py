@@ -26,8 +26,6 @@ from scalewatt.recordings.telemetry_sources import Source
 TELEMETRY_PERIOD_S = 5.0
 TELEMETRY_PERIOD_LIMIT_S = 60.0
 TELEMETRY_VERSION = 2
-ENDINGS = ("telemetry", "conditions")
-"""Of files of telemetry, and what their header begins with: as written now, and as written before."""
 _COST_SHARE = 1e-3
 
 
@@ -61,10 +59,6 @@ one in force, `cpu_clock` that of the fastest CPU that the sampler may use.
 
 `concurrent_samplers` is always recorded, and missing where others could not have been seen.
 """
-
-
-_EARLIER_NAMES = {"neighbours": "concurrent_samplers"}
-"""Quantities as recordings made before the name changed call them; their files end in `.conditions`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +140,8 @@ class TelemetryWriter:
 
 
 def telemetry_files(folder: Path, stem: str) -> list[Path]:
-    """Return the files of telemetry whose names begin with `stem`, under their present or earlier ending."""
-    return sorted(path for end in ENDINGS for path in folder.glob(f"{stem}.{end}"))
+    """Return the files of telemetry whose names begin with `stem`."""
+    return sorted(folder.glob(f"{stem}.telemetry"))
 
 
 def read_telemetry(
@@ -178,35 +172,24 @@ def read_telemetry(
 
 def _read_file(path: Path) -> tuple[list[TelemetrySeries], int]:
     records = read_records(path)
-    host, sensors = records.header.get("host"), records.header.get("sensors")
-    if not any(word in records.header for word in ENDINGS) or not isinstance(host, str):
-        raise InputError(f'{path}: holds no telemetry; expected a header {{"telemetry": …}}')
-    version = next(records.header[word] for word in ENDINGS if word in records.header)
-    if version not in range(1, TELEMETRY_VERSION + 1):
-        raise InputError(
-            f"{path}: is telemetry of format {version!r}; expected 1 to {TELEMETRY_VERSION}"
-        )
+    header = records.header
+    if header.get("telemetry") != TELEMETRY_VERSION:
+        raise InputError(f"{path}: is no telemetry of format {TELEMETRY_VERSION}")
     time_s, _ = even_clock(records.column("t"), records.column("mono"))
     series = []
-    try:
-        for quantity, facts in dict(sensors).items():  # type: ignore[arg-type]
-            devices, mag = facts["device_index"], float(facts["mag"])
-            values = records.column(quantity).reshape(time_s.size, len(devices)) * mag
-            series += [
-                TelemetrySeries(
-                    host,
-                    facts["device_kind"],
-                    int(d),
-                    _EARLIER_NAMES.get(quantity, quantity),
-                    facts["unit"],
-                    time_s,
-                    values[:, i],
-                )
-                for i, d in enumerate(devices)
-            ]
-    except (TypeError, ValueError, KeyError) as error:
-        raise InputError(
-            f"{path}: its header does not describe its fields ({error}); expected "
-            '"sensors": {quantity: {"device_kind", "device_index": […], "unit", "mag"}}'
-        ) from error
+    for quantity, facts in header["sensors"].items():
+        devices = facts["device_index"]
+        values = records.column(quantity).reshape(time_s.size, len(devices)) * facts["mag"]
+        series += [
+            TelemetrySeries(
+                header["host"],
+                facts["device_kind"],
+                device,
+                quantity,
+                facts["unit"],
+                time_s,
+                values[:, i],
+            )
+            for i, device in enumerate(devices)
+        ]
     return series, records.damaged

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.claims import check_claims
-from scalewatt.energies.accounting.energy_schema import BESIDE_METERS
 from scalewatt.figures import figure_data as data
 from scalewatt.report.pictures.embed_fonts import with_fonts
 from scalewatt.results.figures.figure_schema import KEYS, LATER, SCHEMAS
@@ -41,7 +40,6 @@ _SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
 _LATER = {
     "claims": ("p", "stands"),
     "comparisons": ("spread_freedom",),
-    "cross_checks": tuple(BESIDE_METERS),
     **dict.fromkeys(("runs", "configurations"), table_schema.LATEST),
     **LATER,
 }

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.energies.accounting.cross_checks import METERS, NODE_METER
-from scalewatt.energies.accounting.energy_schema import BESIDE_METERS, CROSS_CHECKS_SCHEMA
+from scalewatt.energies.accounting.energy_schema import CROSS_CHECKS_SCHEMA
 from scalewatt.energies.accounting.totals import known_sum
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.results.tables.frames import frame_of, records
@@ -29,7 +29,8 @@ CROSS_CHECKS = pa.schema(
         ("energy_kwh", pa.float64()),
         ("recorded_kwh", pa.float64()),
         ("difference", pa.float64()),
-        *((name, kind) for name, kind in BESIDE_METERS.items()),
+        ("recorded_scope", pa.string()),
+        ("extra_w", pa.float64()),
     ]
 )
 """One row per run, source and device kind."""
@@ -46,8 +47,7 @@ def cross_checks_of(runs: pd.DataFrame, files: Iterable[RunFiles]) -> pd.DataFra
     for one in files:
         path = one.energy.with_name(f"{one.repeat}.cross-checks.parquet")
         if path.is_file():
-            later = tuple(BESIDE_METERS)
-            rows += read_checked(path, CROSS_CHECKS_SCHEMA, optional=later).to_pylist()
+            rows += read_checked(path, CROSS_CHECKS_SCHEMA).to_pylist()
     named = {(run["configuration"], run["repeat"]): run for run in records(runs[list(_RUN)])}
     groups: dict[tuple[Any, ...], list[Row]] = {}
     segments: dict[tuple[Any, ...], set[int]] = {}

@@ -35,8 +35,7 @@ a `moving_mean` over the second before; null if that is not known, and of estima
 
 _RUN = [("configuration", pa.string()), ("repeat", pa.int32())]
 BOUNDS = ("energy_low_j", "energy_high_j")
-"""The interval of an energy, by what is estimated and what uncovered time can have cost. Earlier versions
-wrote none."""
+"""The interval of an energy, by what is estimated and what uncovered time can have cost."""
 _ENERGY = [(name, pa.float64()) for name in ("energy_j", *BOUNDS)]
 ENERGY_SCHEMA = pa.schema(
     [
@@ -128,8 +127,6 @@ TELEMETRY_SCHEMA = pa.schema(
 )
 """One row per reading of anything but power; null: it could not be read."""
 
-BESIDE_METERS = {"recorded_scope": pa.string(), "extra_w": pa.float64()}
-"""Columns of meters of whole nodes; earlier versions wrote none."""
 CROSS_CHECKS_SCHEMA = pa.schema(
     [
         *_RUN,
@@ -143,7 +140,8 @@ CROSS_CHECKS_SCHEMA = pa.schema(
         ("recorded_j", pa.float64()),
         ("difference", pa.float64()),
         ("tolerance", pa.float64()),
-        *((name, kind) for name, kind in BESIDE_METERS.items()),
+        ("recorded_scope", pa.string()),
+        ("extra_w", pa.float64()),
     ]
 )
 """One row per other source of the same energy, over the time that it covers."""

@@ -214,8 +214,8 @@ def _of_node(
 
 
 def concurrent_runs(provenance: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the runs recorded at the same time on the nodes, under the present or the earlier key."""
-    return provenance.get("concurrent_runs") or provenance.get("neighbours") or []
+    """Return the runs recorded at the same time on the nodes."""
+    return provenance.get("concurrent_runs") or []
 
 
 def read_provenance(path: Path, required: Sequence[str] = ()) -> dict[str, Any]:

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.energies.accounting.energy_schema import BOUNDS
-from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, NETWORK, NODE, Flag, flag
+from scalewatt.recordings.series import DEVICE_KINDS, NETWORK, NODE, Flag, flag
 
 
 class EnergyTotals:
     """Sums of a table of ENERGY_SCHEMA. Under the paper's protocol staging does not count."""
 
     def __init__(self, table: pa.Table, with_staging: bool) -> None:
-        rows = [with_bounds(row) for row in table.to_pylist()]
+        rows = table.to_pylist()
         self.rows = [r for r in rows if with_staging or r["stage"] != "stage_data"]
         self.staging = [r for r in rows if r["stage"] == "stage_data"]
         self.scope = [
@@ -112,13 +112,6 @@ class EnergyTotals:
         """Return the least of the device kinds that count and have sensors."""
         found = [r["coverage"] for kind in self.scope for r in self.of_kind(kind)]
         return min((c for c in found if c is not None), default=None)
-
-
-def with_bounds(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of an earlier version with the interval of what is not estimated."""
-    if row["energy_low_j"] is not None or row["energy_origin"] == ESTIMATED:
-        return row
-    return {**row, **dict.fromkeys(BOUNDS, row["energy_j"])}
 
 
 def known_sum(values: Iterable[float | None]) -> float | None:

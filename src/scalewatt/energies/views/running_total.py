@@ -24,7 +24,6 @@ from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.segment_recordings import NodeRecording
 from scalewatt.energies.accounting.throttling import gpu_utilisation
 from scalewatt.recordings.journal import read_journal
-from scalewatt.recordings.record_file import read_header
 from scalewatt.recordings.series import DEVICE_KINDS, Recording, SensorSeries
 from scalewatt.recordings.telemetry import read_telemetry, telemetry_files
 
@@ -169,7 +168,7 @@ def read_so_far(path: Path, run: Run, before: JournalNote | None) -> JournalNote
     series = [one for one in recording.series if one.time_s.size]
     if not series:
         return note
-    counted = _records_to_count(path, recording, series)
+    counted = _records_to_count(recording, series)
     if counted:
         closed = _sum_of(path, run, recording, [_cut(s, 0, counted + 1) for s in series])
         done = _joined(done, closed)
@@ -191,19 +190,14 @@ def last_power(path: Path, run: Run, records: int) -> tuple[JournalSum, float] |
     return found, found.recorded_j / found.length_s
 
 
-def _records_to_count(path: Path, recording: Recording, series: Sequence[SensorSeries]) -> int:
+def _records_to_count(recording: Recording, series: Sequence[SensorSeries]) -> int:
     """Return how many of the records read are followed by PART or more, in whole parts.
 
     0 for a journal whose records cannot be identified by their number.
     """
-    lengths = {one.time_s.size for one in series}
-    if recording.problems or len(lengths) > 1:
+    if recording.problems:
         return 0
-    try:
-        read_header(path)
-    except InputError:  # JSON lines
-        return 0
-    return max((lengths.pop() - 1) // PART - 1, 0) * PART
+    return max((series[0].time_s.size - 1) // PART - 1, 0) * PART
 
 
 def _sum_of(

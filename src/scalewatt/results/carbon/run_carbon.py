@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.common.files import file_sha256, write_table
-from scalewatt.energies.accounting.energy_schema import BOUNDS, ENERGY_SCHEMA, METADATA_KEY
+from scalewatt.energies.accounting.energy_schema import ENERGY_SCHEMA, METADATA_KEY
 from scalewatt.energies.accounting.node_energy import Window
 from scalewatt.energies.accounting.run_inputs import Run, read_planned_run
 from scalewatt.energies.integration.sample_checks import (
@@ -63,7 +63,7 @@ def write_carbon(
     """
     intensity = read_intensity(file)
     run = Run.of(folder, read_planned_run(folder / "spec.json"), {})
-    rows = read_checked(energy, ENERGY_SCHEMA, optional=BOUNDS).to_pylist()
+    rows = read_checked(energy, ENERGY_SCHEMA).to_pylist()
     found = carbon_rows(run, rows, traces, intensity)
     begin, end = intensity.cover_s
     told = {

@@ -18,7 +18,7 @@ import pandas as pd
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.processes import mapped
 from scalewatt.energies.accounting.energy_schema import BOUNDS, EPOCHS_SCHEMA
-from scalewatt.energies.accounting.totals import EnergyTotals, known_sum, with_bounds
+from scalewatt.energies.accounting.totals import EnergyTotals, known_sum
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.breakdown_table import counted_repeats
@@ -78,8 +78,8 @@ def run_epochs(files: RunFiles) -> list[Row]:
     history = read_history(files.folder / "history.parquet")
     scope = totals.scope
     parts = [
-        with_bounds(row)
-        for row in read_checked(files.epochs, EPOCHS_SCHEMA, optional=BOUNDS).to_pylist()
+        row
+        for row in read_checked(files.epochs, EPOCHS_SCHEMA).to_pylist()
         if row["device_kind"] in scope and (with_staging or row["stage"] != "stage_data")
     ]
     times = _times(totals, parts, spec.nodes)

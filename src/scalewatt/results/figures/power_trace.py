@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from scalewatt.energies.accounting.energy_schema import BOUNDS, DEVICES_SCHEMA
+from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA
 from scalewatt.energies.integration.sample_checks import EnergyCurve, bridge_s, sampling_period
 from scalewatt.energies.integration.trace_curve import power_curve
 from scalewatt.recordings.series import MEAN, NODE, Floats
@@ -105,7 +105,7 @@ def _points(files: RunFiles, window_s: float | None, on_cpus: bool) -> list[Row]
     kind = first["device_kind"]
     if own is None:
         return [unknown | {"time_s": None if begun.empty else 0.0, "device_kind": kind}]
-    devices = read_checked(files.devices, DEVICES_SCHEMA, optional=BOUNDS).to_pandas()
+    devices = read_checked(files.devices, DEVICES_SCHEMA).to_pandas()
     of_kind = devices[devices["device_kind"] == kind]
     place = (of_kind["node"] == first["node"]) & (of_kind["device_index"] == first["device_index"])
     fixed = {

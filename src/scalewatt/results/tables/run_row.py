@@ -18,7 +18,6 @@ from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.duplicates import copies_by_kind
 from scalewatt.energies.accounting.energy_schema import (
-    BOUNDS,
     DEVICES_SCHEMA,
     ENERGY_SCHEMA,
     FLAGS_SCHEMA,
@@ -233,7 +232,7 @@ def read_energy(files: RunFiles) -> pa.Table:
             "run the target again and Snakemake accounts for the energy anew; of an imported campaign: "
             "export it again with this version and import that"
         )
-    return read_checked(files.energy, ENERGY_SCHEMA, optional=BOUNDS)
+    return read_checked(files.energy, ENERGY_SCHEMA)
 
 
 def read_provenances(
@@ -356,16 +355,14 @@ def _energies(energy: EnergyTotals) -> dict[str, Any]:
 
 def _copies(files: RunFiles, energy: EnergyTotals) -> dict[str, Any]:
     """Return the share of a run's energy that rests on recordings that repeat others, and its energy by
-    the others alone, in J; null without an energy, or of a table from before copies were looked for."""
+    the others alone, in J; null without an energy."""
     names = ("segment", "node", "device_kind", "sensor", "recorded_j", "copy_of")
     if not files.devices.is_file():
         return {"duplicate_share": None, "distinct_j": None}
     counted = {row["stage"] for row in energy.rows}
     rows = [
         row
-        for row in read_checked(
-            files.devices, DEVICES_SCHEMA, optional=(*names[-1:], *BOUNDS)
-        ).to_pylist()
+        for row in read_checked(files.devices, DEVICES_SCHEMA).to_pylist()
         if row["device_kind"] in energy.scope and row["stage"] in counted
     ]
     found = copies_by_kind(rows).values()

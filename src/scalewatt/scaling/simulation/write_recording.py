@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from scalewatt.common.files import atomic_path
 from scalewatt.energies.integration.counter_series import differences
-from scalewatt.monitoring.sampler import JOURNAL_VERSION
+from scalewatt.recordings.journal import JOURNAL_VERSION
 from scalewatt.recordings.record_file import Field, missing, write_records
 from scalewatt.recordings.series import SIMULATED_KEY
 from scalewatt.run_files.work_directory import segment_name
