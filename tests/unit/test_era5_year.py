@@ -1,4 +1,4 @@
-"""A year of ERA5 is made month by month: killed anywhere, it goes on and never looks complete."""
+"""A year of ERA5 is made all or nothing, with its moments."""
 
 from __future__ import annotations
 
@@ -30,23 +30,22 @@ from scalewatt.datasets.era5.statistics import (
     stored_moments,
 )
 from scalewatt.datasets.era5_preparation import write_year as era5_year
-from scalewatt.datasets.era5_preparation.partial_file import Progress
+from scalewatt.datasets.era5_preparation.field_checks import check_field
 from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
 from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_years
 
 STEPS = 260  # to the beginning of March
 SLOW = """
 import sys, time
-import numpy as np
-from scalewatt.datasets.era5_preparation import write_year as era5_year
+from scalewatt.datasets.era5_preparation import write_year
 from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
 from scalewatt.datasets.era5.channels import year_times
 
-count = era5_year._count
+check = write_year.check_field
 def slowly(*arguments):
     time.sleep(1e-4)
-    count(*arguments)
-era5_year._count = slowly
+    check(*arguments)
+write_year.check_field = slowly
 prepare_year(sys.argv[1], 2000, sys.argv[2], times=year_times(2000)[:int(sys.argv[3])])
 """
 
@@ -55,27 +54,6 @@ prepare_year(sys.argv[1], 2000, sys.argv[2], times=year_times(2000)[:int(sys.arg
 def url(tmp_path_factory):
     store = marked_store(years=(2000,), steps=STEPS)
     return write(store, tmp_path_factory.mktemp("store") / "era5.zarr")
-
-
-@pytest.fixture(scope="module")
-def killed(url, tmp_path_factory):
-    """A folder in which a year was killed after its first month."""
-    path = tmp_path_factory.mktemp("killed") / "2000.h5"
-    process = start(url, path)
-    try:
-        wait_for(lambda: months_done(path) >= 1, process)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert not path.exists() and path.with_name(".2000.h5.partial").exists()
-    return path.parent
-
-
-@pytest.fixture
-def resumed(killed, tmp_path):
-    """A copy of that folder's year."""
-    shutil.copytree(killed, tmp_path / "copy")
-    return tmp_path / "copy" / "2000.h5"
 
 
 @pytest.fixture(scope="module")
@@ -95,32 +73,18 @@ def wait_for(condition, process):
         time.sleep(0.01)
 
 
-def months_done(path):
-    progress = path.with_name(".2000.progress.npz")
-    if not progress.exists():
-        return 0
-    with np.load(progress) as noted:
-        return int(noted["months"])
-
-
-def test_a_killed_year_resumes_at_the_month_and_is_the_same(resumed, url, whole, monkeypatch):
-    done, counted = months_done(resumed), []
-    count = era5_year._count
-
-    def counting(values, channel, when, *rest):
-        counted.append(when)
-        count(values, channel, when, *rest)
-
-    monkeypatch.setattr(era5_year, "_count", counting)
-    prepare_year(url, 2000, resumed, times=year_times(2000)[:STEPS])
-    assert min(counted) == np.datetime64("2000-01-01") + np.timedelta64([0, 31, 60][done], "D")
-    assert resumed.read_bytes() == whole.read_bytes()
-    assert sorted(p.name for p in resumed.parent.iterdir()) == [".2000.lock", "2000.h5"]
-
-
-def test_months_recorded_before_the_kill_are_on_the_disk(killed, whole):
-    with h5py.File(killed / ".2000.h5.partial") as file:
-        np.testing.assert_array_equal(file["fields"][:124], fields(whole)[:124])
+def test_a_killed_year_never_looks_complete_and_is_made_again(tmp_path, url, whole):
+    path = tmp_path / "2000.h5"
+    process = start(url, path)
+    try:
+        wait_for(lambda: path.with_name(".2000.h5.partial").exists(), process)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not path.exists()
+    prepare_year(url, 2000, path, times=year_times(2000)[:STEPS])
+    assert path.read_bytes() == whole.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".2000.lock", "2000.h5"]
 
 
 def test_two_processes_make_a_year_once(tmp_path, url, whole):
@@ -134,138 +98,20 @@ def test_two_processes_make_a_year_once(tmp_path, url, whole):
     assert path.read_bytes() == whole.read_bytes()
 
 
-def test_an_unfinished_file_of_other_data_is_not_resumed(resumed, url, whole):
-    prepare_year(url, 2000, resumed, times=year_times(2000)[:150])
-    np.testing.assert_array_equal(fields(resumed), fields(whole)[:150])
-
-
-def torn(path):
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-
-
-@pytest.mark.parametrize("name", [".2000.progress.npz", ".2000.h5.partial"])
-@pytest.mark.parametrize("damage", [os.remove, torn, lambda path: path.write_bytes(b"PK torn")])
-def test_a_damaged_or_lost_record_or_file_restarts_the_year(resumed, url, whole, name, damage):
-    damage(resumed.parent / name)
-    prepare_year(url, 2000, resumed, times=year_times(2000)[:STEPS])
-    assert resumed.read_bytes() == whole.read_bytes()
-
-
-def killed_in_january(url, path):
-    """Start the year, and kill it once its file was begun."""
-    partial = path.with_name(".2000.h5.partial")
-    before = partial.stat().st_ino if partial.exists() else None
-    process = start(url, path)
-    try:
-        wait_for(lambda: partial.exists() and partial.stat().st_ino != before, process)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert not path.exists()
-
-
-def finish(url, path):
-    prepare_year(url, 2000, path, times=year_times(2000)[:STEPS])
-
-
-def test_a_year_whose_file_was_lost_and_is_killed_again_has_all_its_months(resumed, url, whole):
-    resumed.with_name(".2000.h5.partial").unlink()
-    killed_in_january(url, resumed)
-    assert months_done(resumed) == 0
-    finish(url, resumed)
-    assert resumed.read_bytes() == whole.read_bytes()
-
-
-def test_another_source_between_two_starts_leaves_no_hole(resumed, url, whole, tmp_path):
-    store = marked_store(years=(2000,), steps=STEPS)
-    store["2m_temperature"][3] = 20.0
-    with pytest.raises(InputError, match="2m_temperature reaches from 20 to 20"):
-        finish(write(store, tmp_path / "celsius.zarr"), resumed)
-    finish(url, resumed)
-    assert resumed.read_bytes() == whole.read_bytes()
-
-
-def test_a_record_applies_to_no_other_file(resumed, url, whole):
-    note = resumed.with_name(".2000.progress.npz").read_bytes()
-    resumed.with_name(".2000.h5.partial").unlink()
-    killed_in_january(url, resumed)
-    resumed.with_name(".2000.progress.npz").write_bytes(note)
-    finish(url, resumed)
-    assert resumed.read_bytes() == whole.read_bytes()
-
-
-def zeroed(partial, step):
-    with h5py.File(partial) as file:
-        at, size = file["fields"].id.get_offset(), 4 * int(np.prod(file["fields"].shape[1:]))
-    with partial.open("r+b") as file:
-        file.seek(at + step * size)
-        file.write(bytes(size))
-
-
-def test_months_that_lost_their_values_are_repeated(resumed, url, whole):
-    zeroed(resumed.with_name(".2000.h5.partial"), 123)  # the last step of January
-    finish(url, resumed)
-    assert resumed.read_bytes() == whole.read_bytes()
-
-
-def test_values_lost_before_the_end_are_not_published(tmp_path, url, whole, monkeypatch):
-    path, save = tmp_path / "2000.h5", Progress.save
-
-    def losing(progress, note):
-        save(progress, note)
-        zeroed(tmp_path / ".2000.h5.partial", 123)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Progress, "save", losing)
-        with pytest.raises(InputError, match=r"partial: does not contain what was written to it"):
-            finish(url, path)
-    assert not path.exists()
-    finish(url, path)
-    assert path.read_bytes() == whole.read_bytes()
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_after(months, monkeypatch):
-    """Let the next year end after so many months."""
-    save = Progress.save
-
-    def stopping(progress, note):
-        save(progress, note)
-        if progress.months == months:
-            monkeypatch.setattr(Progress, "save", save)
-            raise Stopped
-
-    monkeypatch.setattr(Progress, "save", stopping)
-
-
-def test_a_rewritten_local_store_is_not_resumed(tmp_path, monkeypatch):
-    store, path = marked_store(years=(2000,), steps=STEPS), tmp_path / "new" / "2000.h5"
-    stop_after(1, monkeypatch)
-    with pytest.raises(Stopped):
-        finish(write(store, tmp_path / "era5.zarr"), path)
-    store["2m_temperature"] += 1
-    finish(write(store, tmp_path / "era5.zarr"), path)
-    expected = expected_fields(store, year_times(2000)[:STEPS])
-    np.testing.assert_array_equal(fields(path), expected)
-
-
 def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     store, path = marked_store(years=(2000,), steps=40), tmp_path / "new" / "2000.h5"
-    url, times, save = write(store, tmp_path / "era5.zarr"), year_times(2000)[:40], Progress.save
+    url, times, check = write(store, tmp_path / "era5.zarr"), year_times(2000)[:40], check_field
 
-    def rewriting(progress, note):
-        save(progress, note)
-        write(store, tmp_path / "era5.zarr")
+    def rewriting(channel, low, high, time, source):
+        check(channel, low, high, time, source)
+        if (channel, time) == (0, times[-1]):
+            write(store, tmp_path / "era5.zarr")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Progress, "save", rewriting)
+        patch.setattr(era5_year, "check_field", rewriting)
         with pytest.raises(InputError, match=r"era5\.zarr: was changed while 2000\.h5 was made"):
             prepare_year(url, 2000, path, times=times)
-    assert not path.exists()
+    assert not list(path.parent.glob("*.h5*"))
     prepare_year(url, 2000, path, times=times)
     np.testing.assert_array_equal(fields(path), expected_fields(store, times))
 

@@ -17,7 +17,6 @@ from scalewatt.datasets.era5.statistics import (
     stored_moments,
 )
 from scalewatt.datasets.era5.year_layout import YearFile
-from scalewatt.datasets.era5_preparation.partial_file import Progress
 from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
 from scalewatt.datasets.prepare import prepare_dataset
 
@@ -141,26 +140,8 @@ def test_missing_doubled_and_torn_files_are_named(tmp_path):
         prepare(tmp_path)
 
 
-def test_an_original_replaced_between_two_starts_is_read_again(tmp_path, monkeypatch):
-    class Stopped(Exception):
-        pass
-
-    def stopping(progress, note):
-        save(progress, note)
-        raise Stopped
-
-    original, save = tmp_path / "originals" / "2000.h5", Progress.save
-    write(original, steps=260)
-    monkeypatch.setattr(Progress, "save", stopping)
-    with pytest.raises(Stopped):
-        prepare(tmp_path, samples=258)
-    monkeypatch.setattr(Progress, "save", save)
-
-    def warmer(values):
-        values[:, 2] += 5
-        return values
-
-    write(original, steps=260, change=warmer)
+def test_the_moments_are_those_of_the_file_that_is_linked(tmp_path):
+    write(tmp_path / "originals" / "2000.h5", steps=260)
     prepare(tmp_path, samples=258)
     stored = stored_moments(tmp_path / "new" / "2000.h5", 260)
     with h5py.File(tmp_path / "new" / "2000.h5") as file:

@@ -252,7 +252,7 @@ def _clear(folder: Path, manifest: dict | None, definition: dict) -> None:
             f"{folder}: contains {leftovers[0].name}, which is not from an embedded dataset; "
             f"name another folder for dataset {definition['name']}, or remove it"
         )
-    unfinished = (".building-*", ".waves.zarr.*.tmp", ".[0-9]*.h5.partial", ".[0-9]*.progress.npz")
+    unfinished = (".building-*", ".waves.zarr.*.tmp", ".[0-9]*.h5.partial")
     for path in [*leftovers, *(path for name in unfinished for path in folder.glob(name))]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 

@@ -51,9 +51,8 @@ def prepare(
 ) -> None:
     """Make the yearly files that `definition` needs and their statistics in `folder`.
 
-    Finished years are kept, and an unfinished one is resumed. `source` is recorded
-    as the data's origin instead of `store`. InputError names what the store lacks, or the years
-    that are missing where there is no store.
+    Finished years are kept. `source` is recorded as the data's origin instead of `store`. InputError
+    names what the store lacks, or the years that are missing where there is no store.
     """
     folder = Path(folder)
     require_source(definition, folder, store, all_years(definition))

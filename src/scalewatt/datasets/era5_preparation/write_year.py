@@ -1,9 +1,4 @@
-"""One year of a source, and writing it month by month: it can be stopped anywhere and never looks complete.
-
-The values go to `.<year>.h5.partial`. Finished months, with their moments, are recorded in
-`.<year>.progress.npz` once the values are on the disk (`partial_file`). At the end the year is
-checked and renamed.
-"""
+"""One year of a source, and writing it to a partial file that is renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +17,12 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
-from scalewatt.common.files import atomic_path
+from scalewatt.common.files import require_space
 from scalewatt.datasets.era5.channels import CHANNELS, Z500
 from scalewatt.datasets.era5.statistics import Moments, store_moments
 from scalewatt.datasets.era5_preparation.field_checks import check_field
-from scalewatt.datasets.era5_preparation.partial_file import (
-    FieldWriter,
-    Layout,
-    Progress,
-    check_space,
-    checksum,
-    create_partial,
-    describe,
-    is_intact,
-    store_at_offsets,
-)
 
+SPARE_BYTES = 64 * 2**20
 BLOCK_BYTES = 16 * 2**20
 """Decoded at once. The C library reuses allocations up to this size; larger ones are zeroed anew."""
 
@@ -95,7 +81,7 @@ BLOCKS_AHEAD = 3
 def write_year(
     path: Path, times: np.ndarray, open_reader: Callable[[], YearReader], source: str | None = None
 ) -> None:
-    """Write the prepared file `path` of a source's `times`, atomically, resuming unfinished work.
+    """Write the prepared file `path` of a source's `times`, all or nothing.
 
     Waits for another process that makes the same year. `source` replaces the reader's name in the
     file. InputError for values that are missing or implausible, by name and date, for a source that
@@ -109,70 +95,71 @@ def write_year(
     with waiting_lock(path.with_name(f".{path.stem}.lock"), waiting):
         if path.exists():
             return
-        attributes = {"source": source or reader.name, "channels": list(CHANNELS)}
-        described = {**reader.attributes, **attributes}
-        layout = Layout(times, *reader.grid, described, reader.link, reader.state)
-        record = path.with_name(f".{path.stem}.progress.npz")
-        partial = path.with_name(f".{path.name}.partial") if layout.link is None else None
-        progress = _begin(partial, record, layout)
+        before = reader.state
+        partial = path.with_name(f".{path.name}.partial")
+        partial.unlink(missing_ok=True)  # of a job that was killed
         try:
-            _fill(partial, record, layout, progress, reader)
+            _write(partial, times, reader, source or reader.name)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise InputError(f"{path}: the disk is full or the quota used up") from error
             raise
-        _check_end(path, partial, record, layout, progress, reader)
-        _publish(path, partial, layout, progress.moments)
-        record.unlink(missing_ok=True)
+        if reader.state != before:
+            partial.unlink()
+            raise InputError(f"{reader.name}: was changed while {path.name} was made from it")
+        os.replace(partial, path)
 
 
-def _begin(partial: Path | None, record: Path, layout: Layout) -> Progress:
-    """Return the progress of the year, and create the partial file if there is to be one."""
-    progress = Progress.load(record, layout.identity)
-    if partial is None:
-        return progress
-    if not (progress.months and is_intact(partial, layout, progress)):
-        record.unlink(missing_ok=True)
-        progress = Progress(layout.identity)
-        create_partial(partial, layout, progress.token)
-    check_space(partial, layout)
-    return progress
+def _write(partial: Path, times: np.ndarray, reader: YearReader, source: str) -> None:
+    latitude, longitude = reader.grid
+    shape = (len(times), len(CHANNELS), len(latitude), len(longitude))
+    if reader.link is None:
+        needed = 4 * int(np.prod(shape)) + SPARE_BYTES
+        require_space(partial.parent, needed, str(partial.parent), "this year's fields")
+    with h5py.File(partial, "w") as file:
+        steps = times
+        if reader.link is not None:  # the file linked to may have more times than what is used
+            steps = times[0] + np.arange(reader.link[1]) * np.timedelta64(6, "h")
+        file["time"] = steps.astype("datetime64[s]").astype(np.int64)
+        file["latitude"], file["longitude"] = latitude, longitude
+        for key, value in {**reader.attributes, "source": source, "channels": CHANNELS}.items():
+            file.attrs[key] = value
+        if reader.link is None:
+            fields = file.create_dataset("fields", shape, np.float32)
+        else:
+            fields = None
+            file["fields"] = h5py.ExternalLink(str(reader.link[0]), "/fields")
+        moments = _write_fields(fields, times, reader)
+        assert (moments.count == shape[0] * shape[2] * shape[3]).all()
+        store_moments(file, moments, len(times))
+    with open(partial, "rb") as written:
+        os.fsync(written)
 
 
-def _fill(
-    partial: Path | None, record: Path, layout: Layout, progress: Progress, reader: YearReader
-) -> None:
-    """Process the months that are not finished."""
-    target = None if partial is None else FieldWriter(partial)
-    try:
-        for month in layout.months[progress.months :]:
-            last = [0] * len(CHANNELS)
-            for first, fields in _ahead(reader.blocks(layout.times[month])):
-                for channel, block in fields.items():
-                    for step, values in enumerate(block, month.start + first):
-                        values = np.ascontiguousarray(values)
-                        _count(values, channel, layout.times[step], reader, progress.moments)
-                        if target is not None:
-                            target.write(values, step, channel)
-                        if step == month.stop - 1:
-                            last[channel] = checksum(values)
-            if target is not None:
-                target.flush()
-            progress.months += 1
-            progress.checksums.append(last)
-            progress.save(record)
-    finally:
-        if target is not None:
-            target.close()
+def _write_fields(fields: h5py.Dataset | None, times: np.ndarray, reader: YearReader) -> Moments:
+    """Check all fields and write them, month by month; return their moments."""
+    moments = Moments()
+    for month in _months(times):
+        for first, block in _ahead(reader.blocks(times[month])):
+            for channel, steps in block.items():
+                for step, values in enumerate(
+                    map(np.ascontiguousarray, steps), month.start + first
+                ):
+                    low, high = float(values.min()), float(values.max())
+                    check_field(channel, low, high, times[step], reader.name)
+                    moments.add_field(channel, values)
+                    if channel == Z500:
+                        moments.add_z500(values)
+                    if fields is not None:
+                        fields[step, channel] = values
+    return moments
 
 
-def _count(
-    values: np.ndarray, channel: int, time: np.datetime64, reader: YearReader, moments: Moments
-) -> None:
-    check_field(channel, float(values.min()), float(values.max()), time, reader.name)
-    moments.add_field(channel, values)
-    if channel == Z500:
-        moments.add_z500(values)
+def _months(times: np.ndarray) -> Iterator[slice]:
+    """Yield the steps of every month."""
+    month = times.astype("datetime64[M]")
+    starts = [0, *(np.flatnonzero(month[1:] != month[:-1]) + 1).tolist(), len(month)]
+    yield from (slice(first, last) for first, last in pairwise(starts))
 
 
 def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
@@ -185,41 +172,3 @@ def _ahead(blocks: Iterator[Block]) -> Iterator[Block]:
             yield block
     finally:
         reading.shutdown(cancel_futures=True)
-
-
-# --- the end --------------------------------------------------------------------------------------
-
-
-def _check_end(
-    path: Path,
-    partial: Path | None,
-    record: Path,
-    layout: Layout,
-    progress: Progress,
-    reader: YearReader,
-) -> None:
-    """Raise InputError, and discard all progress, if the source or the partial file has changed."""
-    problem = None
-    if reader.state != layout.state:
-        problem = f"{reader.name}: was changed while {path.name} was made from it"
-    elif partial is not None and not is_intact(partial, layout, progress):
-        problem = f"{partial}: does not contain what was written to it"
-    if problem:
-        record.unlink(missing_ok=True)
-        raise InputError(f"{problem}; the next start prepares the year from the beginning")
-    right = layout.shape[0] * layout.shape[2] * layout.shape[3]
-    if (progress.moments.count != right).any():
-        record.unlink(missing_ok=True)
-        raise AssertionError(f"{path}: {progress.moments.count} values a channel, not {right}")
-
-
-def _publish(path: Path, partial: Path | None, layout: Layout, moments: Moments) -> None:
-    if partial is not None:
-        store_at_offsets(partial, moments)
-        os.replace(partial, path)
-        return
-    assert layout.link is not None
-    with atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
-        describe(file, layout)
-        file["fields"] = h5py.ExternalLink(str(layout.link[0]), "/fields")
-        store_moments(file, moments, len(layout.times))
