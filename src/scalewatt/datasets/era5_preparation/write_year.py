@@ -17,7 +17,7 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
-from scalewatt.common.files import require_space
+from scalewatt.common.files import require_space, write_at
 from scalewatt.datasets.era5.channels import CHANNELS, Z500
 from scalewatt.datasets.era5.statistics import Moments, store_moments
 from scalewatt.datasets.era5_preparation.field_checks import check_field
@@ -124,20 +124,33 @@ def _write(partial: Path, times: np.ndarray, reader: YearReader, source: str) ->
         file["latitude"], file["longitude"] = latitude, longitude
         for key, value in {**reader.attributes, "source": source, "channels": CHANNELS}.items():
             file.attrs[key] = value
+        start = None
         if reader.link is None:
-            fields = file.create_dataset("fields", shape, np.float32)
+            start = _allocate(file, shape)
         else:
-            fields = None
             file["fields"] = h5py.ExternalLink(str(reader.link[0]), "/fields")
-        moments = _write_fields(fields, times, reader)
+    with open(partial, "r+b", buffering=0) as target:
+        moments = _write_fields(target.fileno(), start, times, reader)
         assert (moments.count == shape[0] * shape[2] * shape[3]).all()
+        os.fsync(target)
+    with h5py.File(partial, "r+") as file:
         store_moments(file, moments, len(times))
-    with open(partial, "rb") as written:
-        os.fsync(written)
 
 
-def _write_fields(fields: h5py.Dataset | None, times: np.ndarray, reader: YearReader) -> Moments:
-    """Check all fields and write them, month by month; return their moments."""
+def _allocate(file: h5py.File, shape: tuple[int, ...]) -> int:
+    """Allocate the fields; return their offset, where they are written past HDF5.
+
+    HDF5 itself crashes where the disk is full.
+    """
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    offset: int = file.create_dataset("fields", shape, np.float32, dcpl=creation).id.get_offset()
+    return offset
+
+
+def _write_fields(target: int, start: int | None, times: np.ndarray, reader: YearReader) -> Moments:
+    """Check all fields and write them from `start` on, month by month; return their moments."""
     moments = Moments()
     for month in _months(times):
         for first, block in _ahead(reader.blocks(times[month])):
@@ -150,8 +163,9 @@ def _write_fields(fields: h5py.Dataset | None, times: np.ndarray, reader: YearRe
                     moments.add_field(channel, values)
                     if channel == Z500:
                         moments.add_z500(values)
-                    if fields is not None:
-                        fields[step, channel] = values
+                    if start is not None:
+                        at = start + (step * len(CHANNELS) + channel) * values.nbytes
+                        write_at(target, values, at)
     return moments
 
 
