@@ -100,13 +100,13 @@ def write_year(
         partial.unlink(missing_ok=True)  # of a job that was killed
         try:
             _write(partial, times, reader, source or reader.name)
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if reader.state != before:
+                raise InputError(f"{reader.name}: was changed while {path.name} was made from it")
+        except BaseException as error:
+            partial.unlink(missing_ok=True)
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise InputError(f"{path}: the disk is full or the quota used up") from error
             raise
-        if reader.state != before:
-            partial.unlink()
-            raise InputError(f"{reader.name}: was changed while {path.name} was made from it")
         os.replace(partial, path)
 
 
