@@ -462,6 +462,13 @@ def test_other_trainings_are_assumed_of_nothing(shipped: ScalingModel) -> None:
         shipped.of(Kind(tuned.key, "a100", "corrected", tuned.settings))
 
 
+def test_a_clock_that_was_not_calibrated_is_refused(shipped: ScalingModel) -> None:
+    kind = shipped.kinds[0].kind
+    slow = json.dumps(json.loads(kind.settings) | {"gpu_clock_mhz": 800.0}, sort_keys=True)
+    with pytest.raises(InputError, match="is not calibrated for resnet50 on a100, gpu_clock_mhz"):
+        shipped.of(replace(kind, settings=slow))
+
+
 # --- terms ----------------------------------------------------------------------------------------
 
 

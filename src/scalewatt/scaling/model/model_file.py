@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from scalewatt import __version__
-from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import project_path
@@ -31,7 +30,6 @@ from scalewatt.scaling.model.kind_model import (
     assumed_of,
     pretraining_of,
 )
-from scalewatt.scaling.model.lever_law import at_operating_point
 from scalewatt.scaling.model.posterior import Draws
 from scalewatt.scaling.model.predict import INTERVAL, TOTAL, estimate
 from scalewatt.scaling.model.scores import Score
@@ -71,8 +69,7 @@ class ScalingModel:
     def of(self, kind: Kind) -> KindModel:
         """Return the model of a kind; InputError, with what would make it possible, where it has none.
 
-        A fine-tuning that was not calibrated is assumed to be like its pre-training; a clock or power limit
-        between calibrated ones follows a law, where leaving one out says that it does.
+        A fine-tuning that was not calibrated is assumed to be like its pre-training.
         """
         calibrated = {one.kind: one for one in self.kinds}
         if kind in calibrated:
@@ -80,23 +77,11 @@ class ScalingModel:
         before = pretraining_of(kind)
         if before in calibrated:
             return assumed_finetuning(kind, calibrated[before])
-        between = at_operating_point(kind, self.kinds)
-        if isinstance(between, KindModel):
-            return between
-        near = [
-            one.kind
-            for one in self.kinds
-            if (one.kind.key, one.kind.device) == (kind.key, kind.device)
-        ]
         has = "; ".join(one.kind.name for one in self.kinds)
         lacks = "".join(f"; {one}" for one in self.left_out if one.startswith(f"{kind.name}: "))
-        nearest = min(near, key=lambda one: len(_differing(one, kind)), default=None)
-        differs = f"; it {_difference_words(nearest, kind)}" if nearest else ""
-        differs += f"; {between}" if between else ""
         raise InputError(
-            f"{self.name}: is not calibrated for {kind.name}{differs}{lacks} (it has: "
-            f"{has}); to make it possible run what `scalewatt pilot CAMPAIGN` writes, then "
-            "`scalewatt calibrate` on the results"
+            f"{self.name}: is not calibrated for {kind.name}{lacks} (it has: {has}); to make it possible "
+            "run what `scalewatt pilot CAMPAIGN` writes, then `scalewatt calibrate` on the results"
         )
 
 
@@ -348,29 +333,3 @@ def _is_number(value: Any) -> bool:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value != ""
-
-
-def _differing(one: Kind, other: Kind) -> dict[str, tuple[Any, Any]]:
-    """Return both values of what two kinds differ in; None where one says nothing of it."""
-    first, second = one.as_json(), other.as_json()
-    named = {**first.pop("settings"), **first}, {**second.pop("settings"), **second}
-    pairs = {name: (named[0].get(name), named[1].get(name)) for name in {**named[0], **named[1]}}
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def _difference_words(one: Kind, other: Kind) -> str:
-    """Return in what a calibrated kind differs from another one, as "it" can be followed by."""
-    differing = _differing(one, other)
-    settings = [
-        f"{name} ({own}, not {wanted})"
-        for name, (own, wanted) in differing.items()
-        if name not in LEVERS
-    ]
-    points = [
-        f"{lever.at(differing[name][0])}, not {lever.at(differing[name][1], alone=True)}"
-        for name, lever in LEVERS.items()
-        if name in differing
-    ]
-    parts = [f"differs in {', '.join(settings)}"] if settings else []
-    parts += [f"was calibrated {', and '.join(points)}"] if points else []
-    return ", and ".join(parts)
