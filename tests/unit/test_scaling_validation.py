@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,19 +13,12 @@ import numpy as np
 import pytest
 from campaign_files import ROOT
 
-from scalewatt.scaling.model import cross_validate as validate_module
-from scalewatt.scaling.model import term_lists
-from scalewatt.scaling.model.baselines import (
-    CHOSEN,
-    PER_GPUH,
-    PER_SAMPLE,
-    REGRESSION,
-    REGRESSION_NODES,
-    baselines,
-)
-from scalewatt.scaling.model.calibrate import TermList, calibrate_kind, choose_terms
+from scalewatt.common.errors import InputError
+from scalewatt.results.tables.frames import frame_of, write_frame
+from scalewatt.results.tables.table_schema import CONFIGURATIONS
+from scalewatt.scaling.model.calibrate import calibrate_kind
 from scalewatt.scaling.model.calibration_points import by_kind, points_of
-from scalewatt.scaling.model.cost_terms import EnergyTerms, Load, TimeTerms, load_of
+from scalewatt.scaling.model.cost_terms import EnergyTerms, load_of
 from scalewatt.scaling.model.cross_validate import (
     ENERGY,
     ENERGY_AT_TIME,
@@ -41,15 +36,7 @@ from scalewatt.scaling.model.kind_model import KindModel, Point
 from scalewatt.scaling.model.model_file import ScalingModel, read_model
 from scalewatt.scaling.model.posterior import MOST_SPREAD, MOST_UNSURE, Draws, draw, widened
 from scalewatt.scaling.model.predict import NEAR, UNSEEN, doublings_apart, estimate, predict, unseen
-from scalewatt.scaling.model.scores import Score, score_tables, stated_error
-from scalewatt.scaling.model.term_lists import (
-    FREE,
-    FREE_NO_KNEE,
-    LISTS,
-    NO_FIRST_BATCH,
-    NO_KNEE,
-    times_by_list,
-)
+from scalewatt.scaling.model.scores import Score
 from scalewatt.scaling.model.training_kind import Kind
 
 Row = dict[str, Any]
@@ -87,7 +74,7 @@ def beyond() -> list[HeldOut]:
 @pytest.fixture(scope="module")
 def fourcastnet() -> list[HeldOut]:
     """Each of the six points on A100, predicted from the other five."""
-    return validate(published("fourcastnet.pretrain", "a100"), [POINT], lists=())
+    return validate(published("fourcastnet.pretrain", "a100"), [POINT])
 
 
 MODEL = ROOT / "reference" / "scaling_model.json"
@@ -119,22 +106,6 @@ def test_resnet50_on_up_to_256_gpus_is_predicted_from_up_to_16(beyond: list[Held
     found = by_quantity(beyond)
     assert found[ENERGY].mean_error <= 0.05
     assert found[ENERGY_AT_TIME].mean_error <= 0.05
-
-
-@pytest.mark.parametrize("rule", [PER_GPUH, PER_SAMPLE])
-def test_both_simple_rules_are_worse_on_the_same_points(
-    rule: str, resnet50: list[HeldOut], beyond: list[HeldOut]
-) -> None:
-    for found in (by_quantity(resnet50), by_quantity(beyond)):
-        score = found[ENERGY_AT_TIME]
-        assert score.mean_error < score.baseline_errors[rule]
-        assert found[ENERGY].mean_error < score.baseline_errors[rule]
-
-
-def test_the_simple_rules_have_the_expected_errors(beyond: list[HeldOut]) -> None:
-    errors = by_quantity(beyond)[ENERGY_AT_TIME].baseline_errors
-    assert errors[PER_GPUH] == pytest.approx(0.050, abs=0.01)
-    assert errors[PER_SAMPLE] == pytest.approx(0.027, abs=0.01)
 
 
 def test_ninety_per_cent_intervals_hold_eighty_to_ninety_eight_per_cent(
@@ -231,175 +202,6 @@ def _median(model: KindModel, point: Point) -> tuple[float, float]:
     )
 
 
-# --- baselines of the energy at a known time ------------------------------------------------------
-
-
-def test_the_regression_baseline_is_least_squares_of_the_energy_per_gpu_hour_on_both_rates() -> (
-    None
-):
-    """Recomputed with other code from the table that the claims are checked on (A03: 1.7 % and 0.9 %)."""
-    points = published("resnet50", "a100", 4)
-    hours = [one.load.gpus * one.runtime_s / 3600 for one in points]
-    rates = [
-        (1.0, p.load.samples / h, p.load.passes / h) for p, h in zip(points, hours, strict=True)
-    ]
-    power = [one.energy_j / h for one, h in zip(points, hours, strict=True) if one.energy_j]
-    for number, point in enumerate(points):
-        others = [*range(number), *range(number + 1, len(points))]
-        gram = np.array(rates)[others].T @ np.array(rates)[others]
-        costs = np.linalg.solve(gram, np.array(rates)[others].T @ np.array(power)[others])
-        found = baselines([points[other] for other in others], point)[REGRESSION]
-        assert found == pytest.approx(hours[number] * (costs @ rates[number]), rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("key", "device", "smallest", "rules"),
-    [
-        ("resnet50", "a100", 1, {REGRESSION, REGRESSION_NODES}),
-        ("resnet50", "a100", 4, {REGRESSION}),
-        ("fourcastnet.pretrain", "a100", 1, {REGRESSION}),
-        ("fourcastnet.pretrain", "h100", 1, set()),
-    ],
-)
-def test_a_regression_is_left_out_where_the_points_do_not_determine_it(
-    key: str, device: str, smallest: int, rules: set[str]
-) -> None:
-    """On whole nodes node hours are GPU hours over four; of three points one left out leaves two."""
-    points = published(key, device, smallest)
-    found = baselines(points[1:], points[0])
-    assert set(found) - {CHOSEN} == {PER_GPUH, PER_SAMPLE} | rules
-
-
-def test_the_regression_is_as_good_as_the_model_at_a_known_time(
-    shipped_scores: list[Row], resnet50: list[HeldOut]
-) -> None:
-    """What docs/scaling.md says: of points left out, without any draws."""
-    score = by_quantity(resnet50)[ENERGY_AT_TIME]
-    assert score.baseline_errors[REGRESSION] == pytest.approx(score.mean_error, abs=0.003)
-    for one in shipped_scores:
-        if (one["left_out"], one["quantity"]) != (POINT, ENERGY_AT_TIME):
-            continue
-        errors = one["baseline_errors"]
-        if one["kind"] == "resnet50 on a100":
-            assert errors[REGRESSION_NODES] == pytest.approx(one["mean_error"], abs=0.003)
-            assert errors[REGRESSION] > 5 * one["mean_error"]
-        if one["kind"] == "fourcastnet.pretrain on a100":
-            assert errors[REGRESSION] == pytest.approx(one["mean_error"], abs=0.003)
-        if one["kind"] == "fourcastnet.pretrain on h100":
-            assert not {REGRESSION, REGRESSION_NODES} & set(errors)
-
-
-# --- what the stated error owes to the list of terms ----------------------------------------------
-
-
-def test_the_error_of_a_time_is_stated_beside_that_without_the_terms_added_for_these_points(
-    resnet50: list[HeldOut],
-) -> None:
-    """Referee's computation with other code: 1.9 % with `first_batch`, 6.8 % with the list before it."""
-    score = by_quantity(resnet50)[TIME]
-    assert score.mean_error == pytest.approx(0.019, abs=0.002)
-    assert set(score.baseline_errors) == set(LISTS)
-    assert score.baseline_errors[NO_FIRST_BATCH] == pytest.approx(0.028, abs=0.003)
-    assert score.baseline_errors[NO_KNEE] == pytest.approx(0.048, abs=0.003)
-    assert score.baseline_errors[FREE_NO_KNEE] == pytest.approx(0.068, abs=0.003)
-
-
-def test_what_is_left_out_has_no_part_in_the_choice_of_its_terms(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: list[set[int]] = []
-    choose = term_lists.choose_terms
-
-    def spy(loads: list[Load], values: Any, among: TermList) -> TimeTerms:
-        seen.append({load.gpus for load in loads})
-        return choose(loads, values, among)
-
-    monkeypatch.setattr(term_lists, "choose_terms", spy)
-    points = published("fourcastnet.pretrain", "a100")
-    small = [one for one in points if one.load.gpus <= 32]
-    large = [one for one in points if one.load.gpus > 32]
-    (one, other) = times_by_list(small, large, tuple(LISTS))
-    assert set(one) == set(other) == set(LISTS)
-    assert seen == 4 * [{4, 16, 32}]
-
-
-def test_a_list_without_a_term_never_chooses_it() -> None:
-    points = published("resnet50", "a100", 4)
-    loads = [one.load for one in points]
-    values = np.array([one.runtime_s for one in points])
-    chosen = {name: choose_terms(loads, values, among) for name, among in LISTS.items()}
-    assert "first_batch" in choose_terms(loads, values).names
-    for name in (NO_FIRST_BATCH, NO_KNEE, FREE_NO_KNEE):
-        assert "first_batch" not in chosen[name].names
-    assert chosen[NO_KNEE].knee is None and chosen[FREE_NO_KNEE].knee is None
-    assert chosen[NO_FIRST_BATCH].knee is not None
-    assert "update" not in chosen[FREE_NO_KNEE].names
-
-
-def test_leaving_out_a_global_batch_size_errs_by_tens_of_per_cent(
-    shipped_scores: list[Row],
-) -> None:
-    """Whether `first_batch` is in the list or not; of the file that ships."""
-    (score,) = (one for one in shipped_scores if one["left_out"] == f"{SERIES} GBS 256")
-    assert score["quantity"] == TIME
-    assert score["mean_error"] > 0.2 and score["baseline_errors"][NO_FIRST_BATCH] > 0.2
-
-
-def test_a_choice_that_may_drop_every_term_is_better_for_resnet50_and_far_worse_for_fourcastnet(
-    shipped_scores: list[Row],
-) -> None:
-    """Why `epoch`, `sample` and `update` are always included; each by the outer error."""
-    errors = {
-        (one["kind"], one["left_out"]): (one["mean_error"], one["baseline_errors"][FREE])
-        for one in shipped_scores
-        if one["quantity"] == TIME
-    }
-    of_all, of_free = errors["resnet50 on a100", f"{SERIES} GBS 256"]
-    assert of_free < 0.5 * of_all
-    for scheme in (SERIES, UPPER, LARGEST):
-        of_all, of_free = errors["fourcastnet.pretrain on a100", scheme]
-        assert of_free > 1.5 * of_all
-
-
-def test_choosing_the_energys_terms_is_no_better(shipped_scores: list[Row]) -> None:
-    for one in shipped_scores:
-        if one["quantity"] == ENERGY_AT_TIME and one["left_out"] in (SERIES, UPPER):
-            assert one["baseline_errors"][CHOSEN] >= 0.9 * one["mean_error"]
-
-
-@pytest.fixture
-def two_scores() -> list[Score]:
-    others = {NO_FIRST_BATCH: 0.2, FREE: 0.3}
-    return [
-        Score(POINT, TIME, 5, 0.021, 0.06, 0.8, 0.04, others),
-        Score(f"{SERIES} GBS 256", TIME, 3, 0.35, 0.5, 0.7, 0.3, others),
-    ]
-
-
-def test_the_errors_of_other_lists_stand_beside_the_models_in_what_is_printed(
-    two_scores: list[Score],
-) -> None:
-    lines = score_tables(two_scores)
-    assert "in nominal 90 %" in lines[0]
-    tables = lines[lines.index("") + 1 :]
-    assert "run time, mean error, by the list of terms" in tables[0]
-    assert tables[1].split() == ["point", "series", "GBS", "256"]
-    rows = [line.split("   ") for line in tables[2:]]
-    assert [row[0].strip() for row in rows] == ["the model", NO_FIRST_BATCH, FREE]
-    assert [row[-1].strip() for row in rows] == ["35.0%", "20.0%", "30.0%"]
-    assert len({len(line) for line in tables[1:]}) == 1
-
-
-def test_what_a_plan_says_of_its_model_names_the_error_of_one_point_and_of_the_worst_series(
-    two_scores: list[Score],
-) -> None:
-    said = stated_error({"resnet50 on a100": two_scores})
-    assert "nominal" in said and "no real run has confirmed" in said
-    one, several = "one point left out; 30 % by another list of terms", "series GBS 256 left out"
-    assert f"resnet50 on a100 2.1 % ({one}), 35 % ({several})" in said
-    assert stated_error({}).endswith("no real run has confirmed them.")
-
-
 # --- what the document says -----------------------------------------------------------------------
 
 NAMES = {
@@ -412,26 +214,10 @@ SCHEME_OF = {
     "each series": SERIES,
     "upper half": UPPER,
     "largest n": LARGEST,
-    "GBS 256": f"{SERIES} GBS 256",
 }
-COMPUTED = "ResNet50 with n ≥ 4, each of 13 points"
 
 
-def document_tables() -> list[tuple[list[str], list[list[str]]]]:
-    """Head and rows of each table of errors in docs/scaling.md."""
-    found: list[tuple[list[str], list[list[str]]]] = []
-    for line in (ROOT / "docs" / "scaling.md").read_text().splitlines():
-        cells = [one.strip() for one in line.strip("|").split("|")]
-        if line.startswith("| left out"):
-            found.append((cells, []))
-        elif found and line.startswith("|") and not line.startswith("| ---"):
-            found[-1][1].append(cells)
-    return found
-
-
-def percent(part: float | None) -> str:
-    if part is None:
-        return "–"
+def percent(part: float) -> str:
     return f"{100 * part:.1f} %" if part < 0.0995 else f"{100 * part:.0f} %"
 
 
@@ -439,54 +225,22 @@ def test_the_errors_in_the_document_are_those_in_the_file_that_ships(
     shipped_scores: list[Row],
 ) -> None:
     known = {(one["kind"], one["left_out"], one["quantity"]): one for one in shipped_scores}
-    errors, *compared = document_tables()
-    rows = 0
-    for quantity, (head, body) in zip(
-        (None, TIME, ENERGY_AT_TIME), (errors, *compared), strict=True
-    ):
-        for label, *cells in body:
-            if label == COMPUTED:
-                continue
-            rows += 1
-            name, _, left_out = label.rpartition(", ")
-            (scheme,) = (own for start, own in SCHEME_OF.items() if left_out.startswith(start))
-            own = {
-                q: known[NAMES[name], scheme, q]
-                for q in (TIME, ENERGY, ENERGY_AT_TIME)
-                if quantity in (None, q)
-            }
-            if quantity is None:
-                assert str(own[TIME]["points"]) in left_out
-                expected = [
-                    cell
-                    for one in own.values()
-                    for cell in (
-                        f"{percent(one['mean_error'])}, up to {percent(one['largest_error'])}",
-                        percent(one["covered"]),
-                    )
-                ]
-            else:
-                one = own[quantity]
-                others = [percent(one["baseline_errors"].get(name)) for name in head[2:]]
-                assert set(one["baseline_errors"]) <= set(head)
-                expected = [percent(one["mean_error"]), *others]
-            assert cells == expected, label
-    assert rows == 9 + 7 + 7
-
-
-@pytest.mark.parametrize(("number", "quantity"), [(1, TIME), (2, ENERGY_AT_TIME)])
-def test_the_errors_of_thirteen_points_in_the_document_are_those_computed(
-    number: int, quantity: str, resnet50: list[HeldOut]
-) -> None:
-    head, body = document_tables()[number]
-    (cells,) = (cells for label, *cells in body if label == COMPUTED)
-    score = by_quantity(resnet50)[quantity]
-    errors = {"the model": score.mean_error, **score.baseline_errors}
-    for name, cell in zip(head[1:], cells, strict=True):
-        if cell == "–":
-            assert name not in errors
-        else:
-            assert float(cell.removesuffix(" %")) == pytest.approx(100 * errors[name], abs=0.3)
+    lines = (ROOT / "docs" / "scaling.md").read_text().split("| left out |")[1].splitlines()
+    body = [line.strip("|").split("|") for line in lines[2:] if line.startswith("|")]
+    assert len(body) == 9
+    for label, *cells in ([cell.strip() for cell in line] for line in body):
+        name, _, left_out = label.rpartition(", ")
+        (scheme,) = (own for start, own in SCHEME_OF.items() if left_out.startswith(start))
+        own = [known[NAMES[name], scheme, q] for q in (TIME, ENERGY, ENERGY_AT_TIME)]
+        assert str(own[0]["points"]) in left_out
+        expected = [
+            (
+                f"{percent(one['mean_error'])}, up to {percent(one['largest_error'])}",
+                percent(one["covered"]),
+            )
+            for one in own
+        ]
+        assert cells == [cell for pair in expected for cell in pair], label
 
 
 # --- draws ----------------------------------------------------------------------------------------
@@ -582,52 +336,115 @@ def test_runs_of_one_draw_are_wrong_together(shipped: ScalingModel) -> None:
 # --- what is left out -----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def folds(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], set[str]]:
-    """What is left out of nine points, by scheme and group; that the rest is what is calibrated on."""
-    points = [made(n, lbs) for n in (1, 4, 16) for lbs in (16, 64, 256)]
-    points.append(made(64, 256))
-    every = {point.configuration for point in points}
-    found: dict[tuple[str, str], set[str]] = {}
-    calibrated: list[set[str]] = []
-
-    def calibrate_on(kind: Kind, rest: list[Point], few: bool) -> set[str]:
-        calibrated.append({point.configuration for point in rest})
-        return calibrated[-1]
-
-    def hold(scheme: str, group: str, rest: set[str], point: Point, times: Any) -> list[HeldOut]:
-        assert point.configuration not in rest
-        own = found.setdefault((scheme, group), set())
-        own.add(point.configuration)
-        assert rest <= every
-        return []
-
-    monkeypatch.setattr(validate_module, "calibrate_kind", calibrate_on)
-    monkeypatch.setattr(validate_module, "held_out", hold)
-    validate(points, lists=())
-    assert [every - own for own in calibrated] == list(found.values())
-    return found
-
-
-def test_each_point_each_series_the_upper_half_and_the_largest_n_are_left_out(
-    folds: dict[tuple[str, str], set[str]],
-) -> None:
-    schemes = {scheme: [own for s, own in folds if s == scheme] for scheme, _ in folds}
+def test_each_point_each_series_the_upper_half_and_the_largest_n_are_left_out() -> None:
+    points = [made(n, lbs, 1e3 * lbs / n) for n in (1, 4, 16) for lbs in (16, 64, 256)]
+    points.append(made(64, 256, 1e4))
+    left_out: dict[tuple[str, str], set[str]] = {}
+    for one in validate(points):
+        left_out.setdefault((one.scheme, one.group), set()).add(one.configuration)
+    schemes = {scheme: [own for s, own in left_out if s == scheme] for scheme, _ in left_out}
     assert len(schemes[POINT]) == 10
-    assert all(own == {group} for (scheme, group), own in folds.items() if scheme == POINT)
+    assert all(own == {group} for (scheme, group), own in left_out.items() if scheme == POINT)
     assert set(schemes[SERIES]) == {"LBS 16", "LBS 64", "LBS 256", "GBS 256"}
-    assert folds[SERIES, "LBS 64"] == {"n1-lbs64", "n4-lbs64", "n16-lbs64"}
-    assert folds[SERIES, "GBS 256"] == {"n1-lbs256", "n4-lbs64", "n16-lbs16"}
+    assert left_out[SERIES, "LBS 64"] == {"n1-lbs64", "n4-lbs64", "n16-lbs64"}
+    assert left_out[SERIES, "GBS 256"] == {"n1-lbs256", "n4-lbs64", "n16-lbs16"}
     assert schemes[UPPER] == ["n > 8"]
-    assert folds[UPPER, "n > 8"] == {"n16-lbs16", "n16-lbs64", "n16-lbs256", "n64-lbs256"}
-    assert folds[LARGEST, "n = 64"] == {"n64-lbs256"}
+    assert left_out[UPPER, "n > 8"] == {"n16-lbs16", "n16-lbs64", "n16-lbs256", "n64-lbs256"}
+    assert left_out[LARGEST, "n = 64"] == {"n64-lbs256"}
 
 
-def test_only_the_requested_schemes_are_validated(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(validate_module, "calibrate_kind", lambda *given, few: None)
-    monkeypatch.setattr(
-        validate_module, "held_out", lambda scheme, *others: asked.append(scheme) or []
-    )
-    validate([made(n, 16) for n in (1, 2, 4, 64, 128)], [UPPER], lists=())
-    assert asked == [UPPER, UPPER]
+# --- trainings to a target, of models that are split over GPUs -------------------------------------
+
+UPDATES = {8: 384, 64: 384, 512: 108}
+PER_REPLICA = {8: 4, 64: 8, 512: 8}
+LBS = {8: 4, 64: 1, 512: 1}
+STEPS = {8: 4, 64: 1, 512: 1}
+"""Llama 2 70B LoRA in MLPerf Training v4.0, by GPUs."""
+
+
+def row(gpus: int, hours: float, kwh: float | None, model: str = "llama", **given: Any) -> Any:
+    """A row of `configurations`: a split model that trains to a target."""
+    replicas = gpus // PER_REPLICA[gpus]
+    gpu_hours = gpus * hours
+    passes = UPDATES[gpus] * replicas * STEPS[gpus]
+    return dict.fromkeys(CONFIGURATIONS.names) | {
+        "campaign": "made",
+        "configuration": f"{model}-n{gpus}",
+        "model": model,
+        "phase": "train",
+        "device": "mi300x",
+        "gpus": gpus,
+        "nodes": gpus // 8,
+        "gpus_per_replica": PER_REPLICA[gpus],
+        "gradient_accumulation_steps": STEPS[gpus],
+        "local_batch_size": LBS[gpus],
+        "global_batch_size": LBS[gpus] * replicas,
+        "dataset_samples": 3901,
+        "epochs": 1,
+        "protocol": "target",
+        "energy_origin": "measured",
+        "energy_scope": "node",
+        "n_repeats": 3,
+        "runtime_h_mean": hours,
+        "gpu_hours_mean": gpu_hours,
+        "energy_kwh_mean": kwh,
+        "samples_per_gpuh_mean": UPDATES[gpus] * replicas * LBS[gpus] / gpu_hours,
+        "passes_per_gpuh_mean": passes / gpu_hours,
+        **given,
+    }
+
+
+def table(folder: Path, *rows: Any) -> Path:
+    path = folder / "tables" / "configurations.parquet"
+    path.parent.mkdir(parents=True)
+    write_frame(frame_of(rows, CONFIGURATIONS), path, CONFIGURATIONS)
+    return folder
+
+
+def three(folder: Path) -> Path:
+    return table(folder, row(8, 0.47, 3.3), row(64, 0.09, 4.0), row(512, 0.033, 10.0))
+
+
+def test_a_load_to_a_target_is_the_work_that_was_done_by_replicas(tmp_path: Path) -> None:
+    loads = {point.load.gpus: point.load for point in points_of(three(tmp_path))}
+    assert {n: load.replicas for n, load in loads.items()} == {8: 2, 64: 8, 512: 64}
+    assert {n: load.updates for n, load in loads.items()} == UPDATES
+    assert {n: load.samples for n, load in loads.items()} == {8: 3072, 64: 3072, 512: 6912}
+    assert {n: load.passes for n, load in loads.items()} == {8: 3072, 64: 3072, 512: 6912}
+
+
+def test_a_target_without_its_work_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="passes_per_gpuh_mean is not known"):
+        points_of(table(tmp_path, row(8, 0.47, 3.3, passes_per_gpuh_mean=None)))
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> list[HeldOut]:
+    """Llama's means in MLPerf Training v4.0, each left out."""
+    folder = os.environ.get("SCALEWATT_MLPERF")
+    if folder is None:
+        pytest.skip("SCALEWATT_MLPERF does not name the folder of MLPerf's power recordings")
+    runs: dict[int, list[tuple[float, float]]] = {}
+    with open(Path(folder) / "expected.csv", newline="", encoding="utf-8") as file:
+        for run in csv.DictReader(file):
+            if run["benchmark"] == "llama2_70b_lora":
+                hours = (float(run["run_stop"]) - float(run["run_start"])) / 3600
+                own = runs.setdefault(8 * int(run["nodes"]), [])
+                own.append((hours, float(run["window_j"]) / 3.6e6))
+    means = {
+        n: [sum(each) / len(own) for each in zip(*own, strict=True)] for n, own in runs.items()
+    }
+    of_llama = table(tmp_path, *(row(n, *mean) for n, mean in means.items()))
+    return validate(list(points_of(of_llama)), [POINT])
+
+
+def test_real_trainings_on_512_gpus_lie_where_those_on_8_and_64_say(
+    measured: list[HeldOut],
+) -> None:
+    """docs/real-measurements.md: within an eighth of the median, in wide intervals of the run time."""
+    largest = {one.quantity: one for one in measured if one.gpus == 512}
+    for quantity in (TIME, ENERGY, ENERGY_AT_TIME):
+        assert abs(largest[quantity].error) < 0.15
+        assert largest[quantity].predicted.holds(largest[quantity].value)
+    assert largest[TIME].predicted.high > 1.3 * largest[TIME].predicted.median
+    assert sum(one.predicted.holds(one.value) for one in measured) == 9

@@ -341,28 +341,16 @@ def pilot(arguments: argparse.Namespace) -> None:
         metavar="SOURCE",
         help="results/<campaign>, a table of configurations, or reference (the published rows)",
     ),
-    argument("--out", type=Path, help="the model's file (JSON)"),
-    argument(
-        "--leave-n-out",
-        action="store_true",
-        help="write no model: predict each number of GPUs from the others",
-    ),
+    argument("--out", type=Path, required=True, help="the model's file (JSON)"),
     examples=(
         "scalewatt calibrate reference --out model.json",
         "scalewatt calibrate results/paper reference --out model.json",
-        "scalewatt calibrate results/mlperf-v4 --leave-n-out",
     ),
 )
 def calibrate(arguments: argparse.Namespace) -> None:
     """Calibrate the scaling model of time and energy on results, and validate it."""
     from scalewatt.scaling.commands import calibrate_sources
-    from scalewatt.scaling.leave_n_out import leave_n_out, leave_n_out_text
 
-    if arguments.leave_n_out == (arguments.out is not None):
-        raise InputError("calibrate: expected either --out FILE or --leave-n-out")
-    if arguments.leave_n_out:
-        print(leave_n_out_text(leave_n_out(arguments.sources)))
-        return
     print(calibrate_sources(arguments.sources, arguments.out))
 
 

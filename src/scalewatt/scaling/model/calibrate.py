@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -21,25 +20,10 @@ SURE = 3
 """With fewer points beyond the number of terms, the fitted spread is too small (`_robust`)."""
 BASE = ("epoch", "sample", "update")
 OPTIONAL = ("startup", "first_batch", "straggler", "synchronisation")
-FIRST = tuple(name for name in OPTIONAL if name != "first_batch")
-"""Without the term that was added in view of the errors of the published points."""
 SHORT_S = 3600.0
 """In shorter runs the start, half a minute or more, is a considerable part."""
 WORTH = 0.95
 """A further term must reduce the mean leave-one-out error to this part of what it was."""
-
-
-@dataclass(frozen=True)
-class TermList:
-    """The terms of a run time that are chosen among."""
-
-    required: tuple[str, ...] = BASE
-    optional: tuple[str, ...] = OPTIONAL
-    knee: bool = True
-    """Whether a maximum may replace a constant update."""
-
-
-ALL = TermList()
 
 
 def calibrate(points: Iterable[Point]) -> list[KindModel]:
@@ -156,7 +140,7 @@ def _energies(points: Sequence[Point]) -> dict[str, list[float]]:
 # --- which terms ----------------------------------------------------------------------------------
 
 
-def choose_terms(loads: Sequence[Load], values: Array, among: TermList = ALL) -> TimeTerms:
+def choose_terms(loads: Sequence[Load], values: Array) -> TimeTerms:
     """Return the fewest terms that predict points left out well.
 
     Of all sets of one size, that with the smallest mean leave-one-out error is considered; a larger
@@ -164,12 +148,11 @@ def choose_terms(loads: Sequence[Load], values: Array, among: TermList = ALL) ->
     terms less than points; the minimal one, what is required and a considerable start-up, is always
     allowed.
     """
-    least = _least(loads, values, among.required)
+    least = _least(loads, values)
     chosen = TimeTerms(least)
     error = left_out_error(chosen.columns(loads), values)
-    further = len({*among.optional, *BASE} - {*among.required})
-    for size in range(1, min(further + 1, len(values) - len(least) - 1)):
-        sets = _sets(least, size, loads, among)
+    for size in range(1, min(len(OPTIONAL) + 1, len(values) - len(least) - 1)):
+        sets = _sets(least, size, loads)
         found = [(left_out_error(terms.columns(loads), values), terms) for terms in sets]
         smallest, terms = min(found, key=lambda one: one[0], default=(np.inf, chosen))
         if smallest <= WORTH * error:
@@ -177,29 +160,22 @@ def choose_terms(loads: Sequence[Load], values: Array, among: TermList = ALL) ->
     return chosen
 
 
-def _least(loads: Sequence[Load], values: Array, required: tuple[str, ...]) -> tuple[str, ...]:
+def _least(loads: Sequence[Load], values: Array) -> tuple[str, ...]:
     """Return the minimal terms. Short runs have a start-up, which would else be attributed to epochs."""
     short = values.min() < SHORT_S and len({load.epochs for load in loads}) > 1
-    return ("startup", *required) if short and len(loads) > len(BASE) else required
+    return ("startup", *BASE) if short and len(loads) > len(BASE) else BASE
 
 
-def _sets(
-    least: Sequence[str], size: int, loads: Sequence[Load], among: TermList
-) -> Iterator[TimeTerms]:
+def _sets(least: Sequence[str], size: int, loads: Sequence[Load]) -> Iterator[TimeTerms]:
     """Yield all sets with `size` terms beyond `least`; a maximum replaces a constant update."""
     same_epochs = len({load.epochs for load in loads}) == 1
     allowed = [
-        name
-        for name in dict.fromkeys((*BASE, *among.optional))
-        if name not in least and not (same_epochs and name == "startup")
+        name for name in OPTIONAL if name not in least and not (same_epochs and name == "startup")
     ]
     for extra in combinations(allowed, size):
         yield TimeTerms((*least, *extra))
-    if not among.knee:
-        return
     knees = sorted({load.pass_size for load in loads})[1:-1]
     names = tuple(name for name in least if name != "update")
-    others = [name for name in allowed if name != "update"]
-    for extra in combinations(others, size - 1):
+    for extra in combinations(allowed, size - 1):
         for knee in knees:
             yield TimeTerms((*names, "input_excess", *extra), float(knee))

@@ -1,13 +1,12 @@
-"""Cross-validate the scaling model, and compare it with simple rules and other lists of terms."""
+"""Cross-validate the scaling model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from scalewatt.scaling.model.baselines import baselines
 from scalewatt.scaling.model.calibrate import MIN_POINTS, calibrate_kind
 from scalewatt.scaling.model.cost_terms import Array
 from scalewatt.scaling.model.kind_model import DEVIATIONS, KindModel, Point, repeated
@@ -23,7 +22,6 @@ from scalewatt.scaling.model.scores import (
     UPPER,
     Score,
 )
-from scalewatt.scaling.model.term_lists import LISTS, times_by_list
 
 SERIES_POINTS = 3
 
@@ -41,9 +39,6 @@ class HeldOut:
     value: float
     """In s or J, as measured."""
     predicted: Estimate
-    baselines: Mapping[str, float]
-    """What others predict, fitted on the same points: of times the model with other lists of terms, of
-    energies at known times simple rules."""
 
     @property
     def error(self) -> float:
@@ -51,23 +46,15 @@ class HeldOut:
         return self.predicted.median / self.value - 1
 
 
-def validate(
-    points: Sequence[Point],
-    schemes: Sequence[str] = SCHEMES,
-    lists: Sequence[str] = tuple(LISTS),
-) -> list[HeldOut]:
-    """Leave points out, calibrate on the rest with newly selected terms, and predict what was left out.
-
-    `lists`: names of LISTS, from which terms are selected as well, to compare.
-    """
+def validate(points: Sequence[Point], schemes: Sequence[str] = SCHEMES) -> list[HeldOut]:
+    """Leave points out, calibrate on the rest with newly selected terms, and predict what was left out."""
     found: list[HeldOut] = []
     for scheme, group, left_out in _folds(points):
         rest = [point for point in points if point not in left_out]
         if scheme in schemes and len(rest) >= MIN_POINTS - (scheme == POINT):
             model = calibrate_kind(points[0].kind, rest, few=True)
-            medians = times_by_list(rest, left_out, lists)
-            for point, times in zip(left_out, medians, strict=True):
-                found += held_out(scheme, group, model, point, times)
+            for point in left_out:
+                found += held_out(scheme, group, model, point)
     return found
 
 
@@ -92,40 +79,21 @@ def _series(points: Sequence[Point]) -> dict[str, list[Point]]:
     return {name: own for name, own in found.items() if SERIES_POINTS <= len(own) < len(points)}
 
 
-def held_out(
-    scheme: str,
-    group: str,
-    model: KindModel,
-    point: Point,
-    times: Mapping[str, float] | None = None,
-) -> Iterator[HeldOut]:
-    """Yield a model's predictions of a point that it was not calibrated on, by quantity.
+def held_out(scheme: str, group: str, model: KindModel, point: Point) -> Iterator[HeldOut]:
+    """Yield a model's predictions of a point that it was not calibrated on, by quantity."""
 
-    `times`: the run time in s with other lists of terms, by name.
-    """
-
-    def held(quantity: str, value: float, draws: Array, rules: Mapping[str, float]) -> HeldOut:
-        found = estimate(draws)
-        return HeldOut(
-            scheme,
-            group,
-            point.configuration,
-            point.load.gpus,
-            quantity,
-            value,
-            found,
-            rules,
-        )
+    def held(quantity: str, value: float, draws: Array) -> HeldOut:
+        name, gpus = point.configuration, point.load.gpus
+        return HeldOut(scheme, group, name, gpus, quantity, value, estimate(draws))
 
     model = repeated(model, DEVIATIONS)
     predicted = predict(model, [point.load])
-    yield held(TIME, point.runtime_s, predicted.runtime_s[:, 0], times or {})
+    yield held(TIME, point.runtime_s, predicted.runtime_s[:, 0])
     if point.energy_j is None or predicted.total_j is None:
         return
-    rules = baselines(model.points, point)
-    yield held(ENERGY, point.energy_j, predicted.total_j[:, 0], {})
+    yield held(ENERGY, point.energy_j, predicted.total_j[:, 0])
     known = energies_at(model, [point.load], np.array([point.runtime_s]), np.random.default_rng(1))
-    yield held(ENERGY_AT_TIME, point.energy_j, sum(known.values())[:, 0], rules)  # type: ignore[index]
+    yield held(ENERGY_AT_TIME, point.energy_j, np.sum(list(known.values()), axis=0)[:, 0])
 
 
 def scores(held_out: Sequence[HeldOut]) -> list[Score]:
@@ -143,7 +111,6 @@ def scores(held_out: Sequence[HeldOut]) -> list[Score]:
 def _score(scheme: str, quantity: str, held_out: Sequence[HeldOut]) -> Score:
     errors = [abs(one.error) for one in held_out]
     widths = [(o.predicted.high - o.predicted.low) / 2 / o.predicted.median for o in held_out]
-    rules = [name for name in held_out[0].baselines if all(name in o.baselines for o in held_out)]
     return Score(
         scheme,
         quantity,
@@ -152,8 +119,4 @@ def _score(scheme: str, quantity: str, held_out: Sequence[HeldOut]) -> Score:
         max(errors),
         float(np.mean([one.predicted.holds(one.value) for one in held_out])),
         float(np.mean(widths)),
-        {
-            name: float(np.mean([abs(one.baselines[name] / one.value - 1) for one in held_out]))
-            for name in rules
-        },
     )

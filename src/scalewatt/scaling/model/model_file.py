@@ -181,7 +181,6 @@ def _score(score: Score) -> dict[str, Any]:
         "largest_error": _short(score.largest_error),
         "covered": _short(score.covered),
         "half_width": _short(score.half_width),
-        "baseline_errors": {name: _short(value) for name, value in score.baseline_errors.items()},
     }
 
 
@@ -284,12 +283,11 @@ def _read_draws(rows: Sequence[Sequence[float]], terms: int) -> Draws:
 
 
 def _read_score(content: Mapping[str, Any]) -> Score:
-    errors = {str(name): error for name, error in dict(content["baseline_errors"]).items()}
     numbers = {
         name: content[name] for name in ("mean_error", "largest_error", "covered", "half_width")
     }
     _expect(
-        all(one == 0 or _is_number(one) for one in (*numbers.values(), *errors.values())),
+        all(one == 0 or _is_number(one) for one in numbers.values()),
         f"validation: expected errors of 0 to {_LARGEST:g}",
     )
     for name in ("left_out", "quantity"):
@@ -299,7 +297,6 @@ def _read_score(content: Mapping[str, Any]) -> Score:
         quantity=content["quantity"],
         points=int(content["points"]),
         **numbers,
-        baseline_errors=errors,
     )
 
 

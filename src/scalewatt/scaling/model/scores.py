@@ -9,13 +9,8 @@ POINT, SERIES, UPPER, LARGEST = "point", "series", "upper half of n", "largest n
 """Folds: each point; each series of one LBS or GBS; all n above the middle; the largest n."""
 SCHEMES = (POINT, SERIES, UPPER, LARGEST)
 TIME, ENERGY, ENERGY_AT_TIME = "time", "energy", "energy at known time"
-MODEL = "the model"
 NOMINAL = "nominal 90 %"
 """What intervals are called: how many real runs they hold is not known yet."""
-_COMPARED = {
-    TIME: "run time, mean error, by the list of terms to choose from:",
-    ENERGY_AT_TIME: "energy at known time, mean error, beside simple rules fitted on the same points:",
-}
 
 
 @dataclass(frozen=True)
@@ -32,8 +27,6 @@ class Score:
     """Share of the points in their nominal 90 % intervals."""
     half_width: float
     """Mean half width of the intervals, as a part of the median."""
-    baseline_errors: Mapping[str, float]
-    """Mean errors on the same points: of times with other lists of terms, of energies by simple rules."""
 
 
 def score_tables(found: Sequence[Score]) -> list[str]:
@@ -47,26 +40,7 @@ def score_tables(found: Sequence[Score]) -> list[str]:
         f"{one.largest_error:>9.1%}{one.covered:>18.0%}"
         for one in found
     ]
-    for quantity, title in _COMPARED.items():
-        own = [one for one in found if one.quantity == quantity and one.baseline_errors]
-        if own:
-            rows += ["", title, *_beside(own)]
     return [f"{head}   in {NOMINAL}", *rows]
-
-
-def _beside(found: Sequence[Score]) -> list[str]:
-    """Return one row for the model and each of what it is compared with, one column per scheme."""
-    names = dict.fromkeys(name for one in found for name in one.baseline_errors)
-    width = max(map(len, names))
-    columns = [(one.scheme, {MODEL: one.mean_error, **one.baseline_errors}) for one in found]
-    lines = [f"{'':<{width}}" + "".join(f"{head:>{max(len(head), 5) + 3}}" for head, _ in columns)]
-    for name in (MODEL, *names):
-        cells = [
-            f"{f'{errors[name]:.1%}' if name in errors else '–':>{max(len(head), 5) + 3}}"
-            for head, errors in columns
-        ]
-        lines.append(f"{name:<{width}}" + "".join(cells))
-    return lines
 
 
 def stated_error(scores: Mapping[str, Iterable[Score]]) -> str:
@@ -89,9 +63,7 @@ def _errors(scores: Iterable[Score]) -> str:
     worst = max(times.values(), key=lambda one: one.mean_error, default=None)
     parts = []
     if single:
-        others = max(single.baseline_errors.values(), default=0.0)
-        by = f"; {_percent(others)} by another list of terms" if others > single.mean_error else ""
-        parts.append(f"{_percent(single.mean_error)} (one point left out{by})")
+        parts.append(f"{_percent(single.mean_error)} (one point left out)")
     if worst:
         parts.append(f"{_percent(worst.mean_error)} ({worst.scheme} left out)")
     return ", ".join(parts)
