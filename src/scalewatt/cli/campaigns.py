@@ -268,12 +268,6 @@ def _write_planner(arguments: argparse.Namespace) -> None:
         help="the most that a run may emit, in CO2e",
     ),
     argument("--any", action="store_true", help="compare all devices, n and batch sizes too"),
-    argument(
-        "--model",
-        type=Path,
-        metavar="FILE",
-        help="scaling model, for what was not measured; default: only finished runs are compared",
-    ),
     as_json("one JSON object"),
     examples=(
         "scalewatt advise --campaign campaigns/demo.yaml --slowdown 10 %",
@@ -281,18 +275,17 @@ def _write_planner(arguments: argparse.Namespace) -> None:
     ),
 )
 def advise(arguments: argparse.Namespace) -> int:
-    """Say which setting takes the least energy within a slowdown, a deadline or a carbon budget.
+    """Name the finished settings of least energy within a slowdown, a deadline or a carbon budget.
 
     Return 1 if there is nothing to choose from, or no setting of a training keeps the limits.
     """
-    from scalewatt.scaling.commands import plan_campaign
-    from scalewatt.scaling.planning.advise import Limits, advise, check_limits, share_of
-    from scalewatt.scaling.planning.advise_text import (
-        NOTHING,
+    from scalewatt.scaling.planning.advise import (
+        Limits,
         advice_text,
-        outdated,
-        settings_of,
-        without_energy,
+        advise,
+        check_limits,
+        settings_in,
+        share_of,
     )
     from scalewatt.tracking.exclude import find_place
 
@@ -300,25 +293,17 @@ def advise(arguments: argparse.Namespace) -> int:
     limits = Limits(slowdown, arguments.deadline_h, arguments.carbon_kg)
     check_limits(limits)
     folders = arguments.campaign, arguments.results, arguments.work
-    place = find_place(arguments.profile, *folders)
-    plan = None
-    if arguments.model is not None:
-        cluster = str(arguments.profile / "cluster.yaml")
-        plan = plan_campaign(cluster, arguments.campaign, arguments.model)
-    given = place.campaign, place.results
-    found = advise(settings_of(*given, plan, arguments.profile), limits, arguments.any)
-    notes = (
-        outdated(*given, arguments.profile),
-        without_energy(place.results),
-        None if found else NOTHING,
-    )
-    for note in filter(None, notes):
-        print(f"scalewatt: {note}", file=sys.stderr)
+    settings = settings_in(find_place(arguments.profile, *folders).results)
+    if unknown := settings.loc[settings["energy_kwh_mean"].isna(), "configuration"].tolist():
+        print(f"scalewatt: energy not known, not compared: {', '.join(unknown)}", file=sys.stderr)
+    found = advise(settings, limits, arguments.any)
+    if not found:
+        print("scalewatt: no training has several settings to choose from", file=sys.stderr)
     if arguments.json:
         print(json.dumps({"advice": [one.as_json() for one in found]}, indent=1))
     elif found:
-        print(advice_text(found, limits))
-    return 0 if found and all(one.best for one in found) else 1
+        print(advice_text(found))
+    return 0 if found and all(len(one.kept) for one in found) else 1
 
 
 @command(

@@ -1,64 +1,38 @@
-"""Which setting takes the least energy within a limit: of measured configurations, or predicted ones."""
+"""Which finished settings take the least energy within a limit: a filter of the table of configurations."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
 from scalewatt.campaign.operating_points import without_point
-from scalewatt.campaign.series_expansion import without_device
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.series import EPOCHS_COMBINED
-from scalewatt.results.tables import t_tests
-from scalewatt.results.tables.estimates import ORIGINS, energy_ratio_bounds
-from scalewatt.results.tables.t_tests import LogMean
-from scalewatt.scaling.model.cost_terms import Array
+from scalewatt.results.tables.frames import read_frame, records
+from scalewatt.results.tables.read_table import CONFIGURATION_KEY
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, LATER
 
-MEASURED, PREDICTED = "measured", "predicted"
-_TIME, _ENERGY = "runtime_h", "energy_kwh"
-_SAME_WORK = ("model", "phase", "dataset_samples", "epochs", "protocol", "energy_scope")
+SAME_WORK = ["model", "phase", "dataset_samples", "epochs", "protocol", "energy_scope"]
 """What two settings have in common where either may be taken in place of the other, with `--any`."""
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A value with its 95 % interval; the ends are None where that is not known."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    @classmethod
-    def of_draws(cls, draws: Array) -> Interval:
-        """Return the median of a posterior's draws with its interval."""
-        low, value, high = np.quantile(draws, (t_tests.LEVEL, 0.5, 1 - t_tests.LEVEL)).tolist()
-        return cls(value, low, high)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One configuration: what a run of it takes. Time in h, energy in kWh, carbon in kg CO2e."""
-
-    configuration: str
-    line: str
-    group: tuple[Any, ...]
-    """What it shares with all that it may be exchanged for."""
-    point: dict[str, float]
-    origin: str
-    """measured or predicted."""
-    repeats: int | None
-    time_h: Interval
-    energy_kwh: Interval
-    carbon_kg: float | None
-    row: Row = field(repr=False, compare=False)
-    draws: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
-    """Of time and energy of a predicted run, by the names of their columns."""
+SHOWN = 3
+"""Settings of least energy that are named of each training."""
+COLUMNS = {
+    "configuration": "setting",
+    "n_repeats": "runs",
+    "runtime_h_mean": "hours",
+    "energy_kwh_mean": "kWh",
+    "energy_kwh_low": "from",
+    "energy_kwh_high": "to",
+    "carbon_kg_mean": "kg CO2e",
+    "slower": "more time",
+    "saved": "less energy",
+}
+"""Columns of advice, with their headings; the ends of the energy are of its 95 % interval over repeats."""
 
 
 @dataclass(frozen=True)
@@ -71,44 +45,22 @@ class Limits:
     carbon_kg: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Advice:
-    """The advice for settings of which any may be taken."""
+    """The settings of one training that keep the limits by their means, least energy first."""
 
-    title: str
-    fastest: Setting
-    best: Setting | None
-    """The least energy among those that keep the limits by their means; None if none does."""
-    saving: Interval | None
-    """Of energy beside the fastest, as a share; None where that is the best itself."""
-    slowdown: Interval | None
-    tied: tuple[Setting, ...]
-    """Those that keep the limits and whose energy cannot be told apart from the best one's."""
-    unsure: bool
-    """True if the interval of the best one's time reaches over the limit."""
+    training: str
     settings: int
-    any_setting: bool = False
-    """True if they may differ in more than their operating points."""
-
-    @property
-    def saves(self) -> bool | None:
-        """Return True if the saving's interval leaves out 0; None where there is no interval."""
-        if self.saving is None or self.saving.low is None:
-            return None
-        return self.saving.low > 0
+    """How many there were to choose from."""
+    kept: pd.DataFrame
+    """COLUMNS of SHOWN rows at most: `slower` and `saved` as shares of the fastest setting's means."""
 
     def as_json(self) -> dict[str, Any]:
         """Return it as `scalewatt advise --json` prints it."""
         return {
-            "title": self.title,
+            "training": self.training,
             "settings": self.settings,
-            "fastest": _as_json(self.fastest),
-            "best": None if self.best is None else _as_json(self.best),
-            "saving": None if self.saving is None else vars(self.saving),
-            "slowdown": None if self.slowdown is None else vars(self.slowdown),
-            "told_apart_from_fastest": self.saves,
-            "cannot_be_told_apart": [one.configuration for one in self.tied],
-            "may_exceed_the_limit": self.unsure,
+            "kept": records(self.kept[list(COLUMNS)]),
         }
 
 
@@ -131,185 +83,61 @@ def check_limits(limits: Limits) -> None:
             raise InputError(f"{option}: {value:g}; expected a number above 0")
 
 
-def measured_settings(rows: Iterable[Row], levers: Iterable[str]) -> list[Setting]:
-    """Return the settings of a table of configurations that have a time and an energy."""
-    names = tuple(levers)
-    return [
-        _setting(row, names, MEASURED, ("_mean", "_low", "_high"), row["n_repeats"])
-        for row in rows
-        if row["energy_kwh_mean"] is not None and row["runtime_h_mean"] is not None
-    ]
+def settings_in(results: Path) -> pd.DataFrame:
+    """Read a campaign's configurations; InputError where its tables are missing."""
+    path = results / "tables" / "configurations.parquet"
+    if not path.is_file():
+        raise InputError(f"{path}: is missing; expected what `snakemake tables` makes")
+    return read_frame(path, CONFIGURATIONS, unique=CONFIGURATION_KEY, optional=LATER)
 
 
-def predicted_settings(
-    rows: Iterable[Row],
-    configurations: Mapping[str, Any],
-    measured: Iterable[Setting],
-    draws_of: Callable[[str], Mapping[str, Array]],
-) -> list[Setting]:
-    """Return those of a plan's points that were not measured.
-
-    `configurations` are the campaign's by id; `draws_of` returns what a run of one takes, in each draw.
-    """
-    known = {one.configuration for one in measured}
-    found = []
-    for row in rows:
-        own = configurations.get(row["configuration"])
-        if own is None or row["configuration"] in known or row["energy_kwh"] is None:
-            continue
-        point = own.operating_point or {}
-        whole = {**row, **point, "protocol": own.protocol}
-        one = _setting(whole, tuple(point), PREDICTED, ("", "_low", "_high"), None)
-        draws = draws_of(row["configuration"])
-        # The plan's intervals are of 90 %, those of repeats of 95 %.
-        time_h, energy_kwh = (Interval.of_draws(draws[name]) for name in (_TIME, _ENERGY))
-        found.append(replace(one, time_h=time_h, energy_kwh=energy_kwh, draws=draws))
-    return found
-
-
-def _setting(
-    row: Row, levers: Sequence[str], origin: str, ends: Sequence[str], repeats: int | None
-) -> Setting:
-    def interval(name: str) -> Interval:
-        return Interval(*(row[f"{name}{end}"] for end in ends))
-
-    return Setting(
-        configuration=row["configuration"],
-        line=without_point(row["configuration"]),
-        group=tuple(row.get(name) for name in _SAME_WORK),
-        point={lever: row[lever] for lever in levers if row.get(lever) is not None},
-        origin=origin,
-        repeats=repeats,
-        time_h=interval("runtime_h"),
-        energy_kwh=interval("energy_kwh"),
-        carbon_kg=row.get(f"carbon_kg{ends[0]}"),
-        row=row,
-    )
-
-
-def advise(settings: Iterable[Setting], limits: Limits, any_setting: bool = False) -> list[Advice]:
-    """Return the advice for each training that has several settings.
+def advise(settings: pd.DataFrame, limits: Limits, any_setting: bool = False) -> list[Advice]:
+    """Return the advice for each training with several settings of known time and energy.
 
     Exchanged are the operating points of a training, or with `any_setting` all settings that do the same
-    work, on whatever device, n and batch size.
+    work, on whatever device, n and batch size. InputError for a limit of carbon that no setting states.
     """
-    groups: dict[Any, list[Setting]] = {}
-    for one in settings:
-        groups.setdefault(one.group if any_setting else (one.line, one.group), []).append(one)
-    return [_advice(own, limits, any_setting) for own in groups.values() if len(own) > 1]
-
-
-def _title(settings: Sequence[Setting], any_setting: bool) -> str:
-    return " ".join(map(str, settings[0].group[:2])) if any_setting else settings[0].line
-
-
-def _advice(settings: Sequence[Setting], limits: Limits, any_setting: bool) -> Advice:
-    title = _title(settings, any_setting)
-    fastest = min(settings, key=lambda one: one.time_h.value)
-    longest_h = min(
-        limits.deadline_h or math.inf,
-        math.inf if limits.slowdown is None else (1 + limits.slowdown) * fastest.time_h.value,
+    known = settings.dropna(subset=["runtime_h_mean", "energy_kwh_mean"])
+    if limits.carbon_kg is not None and known["carbon_kg_mean"].isna().all():
+        raise InputError(
+            "--carbon-kg: no carbon is known; expected pue and carbon_intensity in the cluster file"
+        )
+    lines = known["configuration"].map(without_point)
+    known = known.assign(
+        training=known["model"] + " " + known["phase"] if any_setting else lines,
+        line="" if any_setting else lines,
     )
-    kept = [one for one in settings if _keeps(one, longest_h, limits.carbon_kg)]
-    if not kept:
-        return Advice(title, fastest, None, None, None, (), False, len(settings), any_setting)
-    best = min(kept, key=lambda one: one.energy_kwh.value)
-    rivals = [one for one in kept if one is not best]
-    tied = tuple(one for one in rivals if _apart(energy_ratio(one, best)) is False)
-    saving = slowdown = None
-    if best is not fastest:
-        ratio = energy_ratio(best, fastest)
-        saving = _over_one(ratio, -1)
-        slowdown = _over_one(time_ratio(best, fastest), 1)
-    high_h = best.time_h.high
-    # The fastest one is as fast as itself, whatever its interval.
-    most_h = longest_h if best is not fastest else limits.deadline_h or math.inf
-    unsure = high_h is not None and high_h > most_h
-    told = (saving, slowdown, tied, unsure, len(settings), any_setting)
-    return Advice(title, fastest, best, *told)
+    return list(_of_trainings(known, limits))
 
 
-def _keeps(one: Setting, longest_h: float, carbon_kg: float | None) -> bool:
-    within = one.carbon_kg is not None and carbon_kg is not None and one.carbon_kg <= carbon_kg
-    return one.time_h.value <= longest_h and (carbon_kg is None or within)
+def _of_trainings(known: pd.DataFrame, limits: Limits) -> Iterator[Advice]:
+    for _, own in known.groupby(["line", *SAME_WORK], sort=False, dropna=False):
+        if len(own) < 2:
+            continue
+        fastest = own.nsmallest(1, "runtime_h_mean").iloc[0]
+        own = own.assign(
+            slower=own["runtime_h_mean"] / fastest["runtime_h_mean"] - 1,
+            saved=1 - own["energy_kwh_mean"] / fastest["energy_kwh_mean"],
+        )
+        kept = own["runtime_h_mean"] <= (limits.deadline_h or math.inf)
+        if limits.slowdown is not None:
+            kept &= own["slower"] <= limits.slowdown
+        if limits.carbon_kg is not None:
+            kept &= (own["carbon_kg_mean"] <= limits.carbon_kg).fillna(False)
+        least = own[kept].nsmallest(SHOWN, "energy_kwh_mean")
+        yield Advice(str(own["training"].iloc[0]), len(own), least)
 
 
-def ratio_of(top: Setting, bottom: Setting, name: str) -> Interval:
-    """Return the ratio of two times or energies, by the name of the column; without an interval where one has
-    none.
-
-    Predictions share the model's errors: theirs is the ratio within each draw.
-    """
-    if top.draws and bottom.draws:
-        return Interval.of_draws(top.draws[name] / bottom.draws[name])
-    one, other = (s.time_h if name == _TIME else s.energy_kwh for s in (top, bottom))
-    value = one.value / other.value
-    over, under = _log_mean(top, name), _log_mean(bottom, name)
-    if over is None or under is None:
-        return Interval(value)
-    return Interval(value, *t_tests.log_ratio(over, under).ends)
+def advice_text(found: list[Advice]) -> str:
+    """Return advice for people to read: a table of each training."""
+    return "\n\n".join(
+        f"{one.training} (settings: {one.settings})\n{_table(one.kept)}" for one in found
+    )
 
 
-def _log_mean(one: Setting, name: str) -> LogMean | None:
-    if one.draws:
-        if (one.draws[name] <= 0).any():
-            return None
-        logs = np.log(one.draws[name])
-        return LogMean(float(np.median(logs)), float(np.var(logs)), math.inf)
-    return LogMean.of_mean(one.row[f"{name}_mean"], one.row[f"{name}_sd"], one.repeats)
-
-
-def _of_repeats(one: Setting, other: Setting, ratio: Interval) -> Interval:
-    """Return a ratio, without an interval where repeats do not tell of it (EPOCHS_COMBINED)."""
-    combined = one.row.get(EPOCHS_COMBINED) or other.row.get(EPOCHS_COMBINED)
-    return Interval(ratio.value) if combined and _nameless(one) == _nameless(other) else ratio
-
-
-def _nameless(one: Setting) -> str:
-    """Return what settings share whose trainings are the same but for device, clocks and limits."""
-    return without_device(one.line, one.row["device"])
-
-
-def time_ratio(one: Setting, other: Setting) -> Interval:
-    """Return the ratio of two times."""
-    return _of_repeats(one, other, ratio_of(one, other, _TIME))
-
-
-def energy_ratio(one: Setting, other: Setting) -> Interval:
-    """Return the ratio of two energies, whose interval includes what estimates leave open."""
-    found = _of_repeats(one, other, ratio_of(one, other, _ENERGY))
-    estimated = [s for s in (one, other) if s.row["energy_origin"] in ORIGINS]
-    if not estimated or found.low is None or found.high is None:
-        return found
-    measured = MEASURED in (one.origin, other.origin)
-    bounds = energy_ratio_bounds(dict(one.row), dict(other.row)) if measured else None
-    if bounds is None:
-        return Interval(found.value)
-    return Interval(found.value, min(found.low, bounds[0]), max(found.high, bounds[1]))
-
-
-def _over_one(ratio: Interval, sign: int) -> Interval:
-    """Return by what share a ratio is above 1, or with sign −1 below it."""
-    if ratio.low is None or ratio.high is None:
-        return Interval(sign * (ratio.value - 1))
-    low, high = sorted((sign * (ratio.low - 1), sign * (ratio.high - 1)))
-    return Interval(sign * (ratio.value - 1), low, high)
-
-
-def _apart(ratio: Interval) -> bool | None:
-    """Return True if a ratio's interval leaves out 1; None where there is none."""
-    if ratio.low is None or ratio.high is None:
-        return None
-    return ratio.low > 1 or ratio.high < 1
-
-
-def _as_json(one: Setting) -> dict[str, Any]:
-    return {
-        "configuration": one.configuration,
-        **one.point,
-        "origin": one.origin,
-        "repeats": one.repeats,
-        "runtime_h": vars(one.time_h),
-        "energy_kwh": vars(one.energy_kwh),
-        "carbon_kg": one.carbon_kg,
-    }
+def _table(kept: pd.DataFrame) -> str:
+    if kept.empty:
+        return "none keeps the limit"
+    shares = {name: kept[name].map("{:.1%}".format) for name in ("slower", "saved")}
+    shown = kept.assign(**shares)[list(COLUMNS)].rename(columns=COLUMNS).dropna(axis=1, how="all")
+    return shown.to_string(index=False, float_format="{:.4g}".format)

@@ -34,7 +34,6 @@ from scalewatt.scaling.planning.plan import (
     PREDICTED,
     QUANTITIES,
     RUN,
-    Amounts,
     PlannedRun,
     Planner,
     Row,
@@ -85,11 +84,6 @@ class Plan:
     def of_level(self, *levels: str) -> pd.DataFrame:
         """Return the rows of some levels."""
         return self.table[self.table["level"].isin(levels)]
-
-    def draws(self, configuration: str) -> Amounts:
-        """Return draws of what one run of a configuration takes; empty where it cannot be predicted."""
-        predicted = self.planner.point(configuration)
-        return {} if predicted is None else self.planner.amounts(configuration, predicted)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as `scalewatt plan --json` prints it."""
