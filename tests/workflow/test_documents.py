@@ -77,7 +77,7 @@ ELSEWHERE = {
     "snakemake --profile profiles/local figure2 --config campaign=campaigns/paper-horeka.yaml": ARCHIVES,
     # Of a small simulated campaign and its archive.
     "scalewatt compare demo theirs.crate.zip": COMPARED,
-    "scalewatt compare paper paper-simulated --html compare.html": COMPARED,
+    "scalewatt compare paper paper-simulated --json": COMPARED,
     # The part of the lock without torch; what is made with it, there with linked packages.
     "python3.11 -m venv analysis": INSTALLED,
     "envs/install.sh analysis analysis": INSTALLED,

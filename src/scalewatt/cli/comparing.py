@@ -14,11 +14,10 @@ from scalewatt.cli.command import argument, as_json, command, folder
     argument("b", metavar="B", help="the other one, likewise"),
     folder("results"),
     as_json("one JSON object, with all of it"),
-    argument("--html", type=Path, metavar="FILE", help="also write one self-contained page"),
     argument("--out", type=Path, metavar="STEM", help="also write .parquet and .csv of all ratios"),
     examples=(
         "scalewatt compare results/demo results/demo-simulated",
-        "scalewatt compare demo theirs.crate.zip --html compare.html",
+        "scalewatt compare demo theirs.crate.zip --json",
     ),
 )
 def compare(arguments: argparse.Namespace) -> int:
@@ -27,14 +26,11 @@ def compare(arguments: argparse.Namespace) -> int:
     Return 1 if no configuration is in both.
     """
     from scalewatt.comparison.compare import compare, write_compared
-    from scalewatt.comparison.compare_page import write_page
     from scalewatt.comparison.compare_text import comparison_text
 
     found = compare(arguments.a, arguments.b, arguments.results)
     if arguments.out is not None:
         write_compared(found, arguments.out)
-    if arguments.html is not None:
-        write_page(found, arguments.html)
     if arguments.json:
         print(json.dumps(found.as_json(), indent=1, allow_nan=False))
     else:

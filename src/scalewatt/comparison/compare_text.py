@@ -159,7 +159,7 @@ def _alone_blocks(found: Comparison) -> list[str]:
         if own:
             lines = [f"  {alone_text(one, found.word)}" for one in own[:_MOST_ALONE]]
             if len(own) > _MOST_ALONE:
-                lines.append(f"  and {len(own) - _MOST_ALONE} more (--json, --html)")
+                lines.append(f"  and {len(own) - _MOST_ALONE} more (--json)")
             blocks.append(
                 "\n".join([f"Only in {side}: {count(len(own), 'configuration')}", *lines])
             )

@@ -104,11 +104,6 @@ def origins_text(rows: Sequence[Row]) -> str:
     return f"{'; '.join(parts)[:1].upper()}{'; '.join(parts)[1:]}.{of}" if parts else ""
 
 
-def is_mixed(rows: Sequence[Row]) -> bool:
-    """Return True if a value is set against one of another origin, as measured against simulated."""
-    return any(row["ratio"] is not None and row["origin_a"] != row["origin_b"] for row in rows)
-
-
 def same_sentence(same_runs: int) -> str:
     """Return that the campaigns share measurements, whose ratio of 1 says nothing; empty if they do not."""
     if not same_runs:
