@@ -22,7 +22,6 @@ from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable, series_labels
 from scalewatt.figures.output.save_figure import save
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
-from scalewatt.report.charts.figure_charts import chart_of
 from scalewatt.results.figures.learning_table import (
     LEARNING,
     Usage,
@@ -340,8 +339,6 @@ def test_a_series_has_the_colour_of_its_place_in_the_campaign_in_every_figure_an
         handles = [pair for block in range(3) for pair in legend_of(drawn, block).items()]
         found = {labels[text]: h.get_color() for text, h in handles if text in labels}
         assert found == places
-        chart = chart_of(figure, frame)
-        assert chart and {one.id: one.light for one in chart.series} == places
 
 
 def test_of_many_curves_only_the_smallest_and_largest_n_of_each_series_are_coloured() -> None:

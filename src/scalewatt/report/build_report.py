@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,10 @@ import pandas as pd
 from scalewatt.common.files import write_text
 from scalewatt.report import provenance_section, summary_section
 from scalewatt.report.captions.figure_captions import caption, label, title
-from scalewatt.report.charts.chart_types import Chart, run_target
-from scalewatt.report.charts.figure_charts import chart_of, charts_json, values_grid
-from scalewatt.report.charts.vega_bundle import vega_script
 from scalewatt.report.claims_section import claims_of
 from scalewatt.report.data_quality_section import quality
-from scalewatt.report.html_tables import Grid, Part, csv_uri, templates
-from scalewatt.report.page_scripts import Script, script_of
+from scalewatt.report.html_tables import STYLE, Part, csv_uri, templates
+from scalewatt.report.page_scripts import script_of
 from scalewatt.report.pictures.small_screens import SmallScreen, small_screen
 from scalewatt.report.report_inputs import Results, read_results
 from scalewatt.report.report_request import Definition
@@ -34,10 +30,6 @@ _ORDER = (
     "pareto",
     "cost_per_sample",
     "operating_points",
-)
-WITHOUT_CHARTS = (
-    "scalewatt: report: vl-convert is not installed, so the figures are pictures only; "
-    "to have charts that answer the mouse: pip install vl-convert-python"
 )
 _OF_THE_MODEL = "prediction"
 """A figure that is there where a scaling model knows the campaign."""
@@ -56,10 +48,6 @@ class FigureEntry:
     small: SmallScreen
     points: str | None
     """Its table as a data URI of CSV, or None if there is none."""
-    chart: Chart | None = None
-    """What answers mouse and keyboard in place of the image, where scripts run; None: nothing does."""
-    values: Grid | None = None
-    """The chart's places as a table; None where they are too many."""
 
 
 def write_report(results: Path, out: Path, definition: Definition) -> None:
@@ -70,29 +58,16 @@ def write_report(results: Path, out: Path, definition: Definition) -> None:
     """
     found = read_results(Path(results))
     contents = _contents(found, definition)
-    charts = {one.name: one.chart for one in contents["figures"] if one.chart}
     page = (
         templates(_FOLDER)
         .get_template("report.html.j2")
         .render(
             **contents,
-            style=_text("page.css") + _text("charts/charts.css"),
-            charts=charts_json(charts) if charts else "",
-            scripts=_scripts(bool(charts)),
+            style=STYLE.read_text(encoding="utf-8"),
+            script=script_of(_FOLDER / "page.js"),
         )
     )
     write_text(out, page)
-
-
-def _text(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")
-
-
-def _scripts(has_charts: bool) -> list[Script]:
-    """Return the page's scripts: its own, and where there are charts those that draw them."""
-    vega = vega_script() if has_charts else None
-    of_charts = [] if vega is None else [Script(vega), Script(_text("charts/charts.js"))]
-    return [script_of(_FOLDER / "page.js"), *of_charts]
 
 
 def _contents(results: Results, definition: Definition) -> dict[str, Any]:
@@ -100,8 +75,6 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     counting = summary_section.counting(runs)
     replaced = replaced_measurements(results.folder, definition.remeasured)
     word, hours = results.gpu_word, results.hours
-    if vega_script() is None:
-        print(WITHOUT_CHARTS, file=sys.stderr, flush=True)
     figures = [_figure(name, results) for name in _ORDER if name in definition.figures]
     if _OF_THE_MODEL in results.tables:
         figures.append(_figure(_OF_THE_MODEL, results))
@@ -165,23 +138,8 @@ def _figure(name: str, results: Results) -> FigureEntry:
     words = "Its table has not been made." if table is None else caption(name, table)
     points = None if table is None else csv_uri(table)
     small = small_screen(results.folder, name, table, words)
-    entry = FigureEntry(
-        name, label(name), title(name, table), words, results.image(name), small, points
-    )
-    chart = chart_of(name, table)
-    if chart is None:
-        return entry
-    values = values_grid(name, entry.label, chart, _anchors(results))
-    return replace(entry, chart=chart if vega_script() else None, values=values)
-
-
-def _anchors(results: Results) -> set[str]:
-    """Return the ids that rows of the tables of configurations and runs have on the page."""
-    runs = results.rows("runs")
-    return {
-        *(f"configuration-{one}" for one in results.rows("configurations")["configuration"]),
-        *(run_target(*key) for key in zip(runs["configuration"], runs["repeat"], strict=True)),
-    }
+    image = results.image(name)
+    return FigureEntry(name, label(name), title(name, table), words, image, small, points)
 
 
 def _commands(

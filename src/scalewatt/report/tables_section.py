@@ -10,7 +10,6 @@ import pandas as pd
 
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.figures import figure_data as data
-from scalewatt.report.charts.chart_types import run_target
 from scalewatt.report.data_quality_section import flag_labels, parsed_flags
 from scalewatt.report.html_tables import Column, Part, grid
 from scalewatt.report.report_inputs import Results
@@ -300,7 +299,7 @@ _KINDS = (
         ),
         texts={"metric_last": metric_text},
         rows=_runs,
-        anchor=lambda row: run_target(row["configuration"], row["repeat"]),
+        anchor=lambda row: f"run-{row['configuration']}-{row['repeat']}",
     ),
     _Kind(
         "prediction-table",

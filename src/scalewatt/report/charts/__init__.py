@@ -1,1 +1,0 @@
-"""Charts of the report: its figures' tables as Vega-Lite, which answers mouse and keyboard."""
