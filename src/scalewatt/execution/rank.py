@@ -92,7 +92,7 @@ def train(
     if is_command_spec(job.spec):
         return run_command(job, ranks, torch_device, stop, started_s, closing_s)
     from scalewatt.recordings.stage_log import EventLog
-    from scalewatt.training.batch_limit import within_memory
+    from scalewatt.training.out_of_memory import within_memory
     from scalewatt.training.process_group import choose_device, start_process_group
     from scalewatt.training.staging import staged
     from scalewatt.training.step_timer import finish

@@ -104,9 +104,6 @@ class Workload(ABC):
         """
         return loaded
 
-    def release(self) -> None:  # noqa: B027 (most keep nothing)
-        """Free what is kept on the device from batch to batch, and made again when it is needed."""
-
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the mean loss over the batch (with its graph), and the batch's sums."""

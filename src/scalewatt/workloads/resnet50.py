@@ -164,11 +164,6 @@ class ResNet50(Workload):
             return loaded
         return decoded_batch(loaded, self.settings["image_size"], self.device)
 
-    def release(self) -> None:
-        """Free the random batches."""
-        if self._random is not None:
-            self._random.clear()
-
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the cross entropy, and the batch's sums."""
         logits, labels, loss = self._forward(model, batch)

@@ -112,10 +112,6 @@ class RandomImages:
         self.format: Any = torch.channels_last if channels_last else torch.contiguous_format
         self._batches: dict[int, torch.Tensor] = {}
 
-    def clear(self) -> None:
-        """Forget the batches that there are."""
-        self._batches.clear()
-
     def batch(self, count: int) -> torch.Tensor:
         """Return float32 (count, 3, size, size), the same at every call."""
         if count not in self._batches:
