@@ -292,11 +292,11 @@ def test_variants_are_matched_by_what_they_vary_in_and_what_is_left_says_what_is
     None
 ):
     a = [variant("a-pil"), variant("a-dali", loader="dali")]
-    b = [variant("b-dali", loader="dali"), variant("b-jpeg", loader="nvjpeg")]
+    b = [variant("b-dali", loader="dali"), variant("b-jpeg", loader="torchvision")]
     found = beside(a, b)
     assert pairs(found) == [("a-dali", "b-dali")]
     (alone,) = found.matched.only_a
-    assert alone.why == "there with loader dali, nvjpeg, not pil"
+    assert alone.why == "there with loader dali, torchvision, not pil"
 
 
 def seeded(id_: str, device: str, seeds: Sequence[int]) -> list[Run]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torchvision
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -24,7 +23,6 @@ from scalewatt.datasets.imagenet.alternative_loaders import (
     decode,
     normalised,
 )
-from scalewatt.datasets.imagenet.device_decoding import JpegBytes, decoded_batch
 from scalewatt.datasets.imagenet.imagenet_dataset import ImageNetDataset, open_image, to_tensor
 from scalewatt.datasets.imagenet.index import build_index
 
@@ -79,70 +77,6 @@ def test_bytes_show_the_views_that_pillow_shows(folder: Path, augment: bool) -> 
     assert 8 < mirrored < 40
 
 
-@pytest.mark.parametrize("augment", [True, False])
-def test_what_the_device_decodes_shows_the_views_of_the_loader_of_bytes(
-    folder: Path, augment: bool
-) -> None:
-    bytes_, files = data(TorchvisionImages, folder, augment), data(JpegBytes, folder, augment)
-    loaded = files.collate([files[key] for key in KEYS])  # type: ignore[attr-defined]
-    assert [view.pixels is None for view in loaded.views[:6]] == [
-        True,
-        True,
-        False,
-        True,
-        True,
-        False,
-    ], "CMYK, and a PNG by another name, are decoded where they are read"
-    pixels, labels = decoded_batch(loaded, SIZE, CPU)
-    assert pixels.dtype == torch.uint8 and pixels.shape == (len(KEYS), 3, SIZE, SIZE)
-    for key, found, label in zip(KEYS, pixels, labels, strict=True):
-        expected, own_label = bytes_[key]
-        difference = (found.int() - expected.int()).abs()
-        # The kernel for bytes rounds after each direction, that for floats once.
-        assert difference.max() <= 1 and difference.float().mean() < 0.3
-        assert int(label) == own_label
-
-
-def test_a_batch_that_the_device_refuses_is_decoded_file_by_file(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = data(JpegBytes, folder)
-    loaded = files.collate([files[key] for key in KEYS])  # type: ignore[attr-defined]
-    expected, _ = decoded_batch(loaded, SIZE, CPU)
-    whole = torchvision.io.decode_jpeg
-
-    def refuses_lists(content: Any, **options: Any) -> Any:
-        if isinstance(content, list):
-            raise RuntimeError("nvjpegDecode failed")
-        return whole(content, **options)
-
-    monkeypatch.setattr(torchvision.io, "decode_jpeg", refuses_lists)
-    found, _ = decoded_batch(loaded, SIZE, CPU)
-    assert torch.equal(found, expected)
-
-
-def test_a_device_that_decodes_nothing_is_no_loader_of_its_own(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = data(JpegBytes, folder)
-    loaded = files.collate([files[key] for key in KEYS])  # type: ignore[attr-defined]
-
-    def refuses(content: Any, **options: Any) -> Any:
-        raise RuntimeError("nvJPEG is not available")
-
-    monkeypatch.setattr(torchvision.io, "decode_jpeg", refuses)
-    with pytest.raises(InputError, match=r"the device decodes no image of a batch \(nvJPEG is not"):
-        decoded_batch(loaded, SIZE, CPU)
-
-
-def test_a_batch_of_files_comes_from_a_worker_as_it_is(folder: Path) -> None:
-    files = data(JpegBytes, folder)
-    loader = DataLoader(files, batch_sampler=[KEYS[:6]], collate_fn=files.collate, num_workers=1)  # type: ignore[attr-defined, var-annotated]
-    (loaded,) = loader
-    expected = files.collate([files[key] for key in KEYS[:6]])  # type: ignore[attr-defined]
-    assert torch.equal(loaded.content, expected.content) and loaded.views == expected.views
-
-
 def test_random_images_are_the_same_in_every_update() -> None:
     images = RandomImages(8, 3, CPU, False)
     assert images.batch(4) is images.batch(4)
@@ -182,7 +116,7 @@ def test_a_rotation_in_the_exif_data_is_ignored_as_by_pillow(
     assert decode(str(path)).shape == (3, 40, 60)
 
 
-@pytest.mark.parametrize("kind", [ImageNetDataset, TorchvisionImages, JpegBytes])
+@pytest.mark.parametrize("kind", [ImageNetDataset, TorchvisionImages])
 @pytest.mark.parametrize("content", [b"", b"\xff\xd8 nothing", b"GIF89a", b"torn", b"torn PNG"])
 def test_a_file_without_a_whole_image_is_named(
     tmp_path: Path, folder: Path, kind: type[ImageNetDataset], content: bytes

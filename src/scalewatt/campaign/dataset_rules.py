@@ -22,8 +22,6 @@ def check_dataset(where: str, dataset: dict[str, Any]) -> None:
             )
     if dataset["format"] == "imagenet" and dataset["source"] == "embedded":
         _check_embedded(where, dataset)
-    if dataset["source"] == "generated":
-        _check_generated(where, dataset)
 
 
 def _check_embedded(where: str, dataset: dict[str, Any]) -> None:
@@ -33,15 +31,6 @@ def _check_embedded(where: str, dataset: dict[str, Any]) -> None:
             f"{where}: {wanted} samples of {dataset['classes']} classes; allowed: at most "
             f"{EMBEDDED_SCANS} scans, train_samples and validation_samples together, of "
             f"{EMBEDDED_CLASSES} classes"
-        )
-
-
-def _check_generated(where: str, dataset: dict[str, Any]) -> None:
-    least = min(dataset["train_samples"], dataset["validation_samples"])
-    if dataset["classes"] > least:
-        raise InputError(
-            f"{where}: {dataset['classes']} classes; allowed: at most {least}, as many as a split has"
-            " photos"
         )
 
 

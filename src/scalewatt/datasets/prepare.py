@@ -188,13 +188,10 @@ def _nothing(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
 
 
 def _made_images(definition: dict, folder: Path, source: Source) -> tuple[int, int]:
-    if definition["source"] == "generated":
-        from scalewatt.datasets.imagenet.generated_photos import write_photos as write
-    else:
-        from scalewatt.datasets.imagenet.demo_scans import write_scans as write
+    from scalewatt.datasets.imagenet.demo_scans import write_scans
 
     with tempfile.TemporaryDirectory(dir=folder, prefix=".building-") as building:
-        write(building, definition)
+        write_scans(building, definition)
         for entry in Path(building).iterdir():
             entry.rename(folder / entry.name)
     return definition["train_samples"], definition["validation_samples"]

@@ -134,8 +134,7 @@ class Trainer:
 
     def trial_pass(self, network: Any, size: int) -> None:
         """Compute the gradients of a batch of `size` zeros."""
-        loaded = next(iter(self._loader(self.loader.dataset, [[(0, 0)]], workers=0)))
-        example = self.workload.decode(loaded)
+        example = next(iter(self._loader(self.loader.dataset, [[(0, 0)]], workers=0)))
         zeros = (torch.zeros((size, *part.shape[1:]), dtype=part.dtype) for part in example)
         with self.precision.computing(self.device):
             loss, _ = self.workload.loss(network, self.network.inputs(zeros))
@@ -254,7 +253,7 @@ class Trainer:
         self.schedule.begin_step(self.epoch, self.step, steps)
         self.optimizer.zero_grad(set_to_none=True)
         with phase("copy"):
-            batch = self.network.inputs(self.workload.decode(batch))
+            batch = self.network.inputs(batch)
         with phase("forward"), self.precision.computing(self.device):
             loss, sums = self.workload.loss(self.network.trained, batch)
         with phase("backward"):
@@ -358,7 +357,7 @@ class Trainer:
         self.network.evaluated.eval()
         total: torch.Tensor | None = None
         for batch in batches_of(loader):
-            inputs = self.network.inputs(self.workload.decode(batch))
+            inputs = self.network.inputs(batch)
             sums = self.workload.evaluate(name, self.network.evaluated, inputs)
             total = sums if total is None else total + sums
             if self._agreed_to_stop(_REQUESTED):

@@ -97,13 +97,6 @@ class Workload(ABC):
     def evaluations(self) -> dict[str, Evaluation]:
         """Return what to evaluate after every epoch, by name."""
 
-    def decode(self, loaded: Any) -> Batch:
-        """Return what the loader yields as tensors, before they are moved to the device; by default as it is.
-
-        What it takes is timed as part of `copy`.
-        """
-        return loaded
-
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the mean loss over the batch (with its graph), and the batch's sums."""

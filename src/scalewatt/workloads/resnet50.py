@@ -18,13 +18,12 @@ from scalewatt.datasets.imagenet.alternative_loaders import (
     TorchvisionImages,
     normalised,
 )
-from scalewatt.datasets.imagenet.device_decoding import JpegBytes, decoded_batch
 from scalewatt.datasets.imagenet.imagenet_dataset import ImageNetDataset
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex, index_path
 from scalewatt.datasets.imagenet.subsets import indices_sha256, stratified_subset
 from scalewatt.workloads.interface import Batch, Evaluation, Schedule, Workload
 
-READERS = {"pil": ImageNetDataset, "torchvision": TorchvisionImages, "nvjpeg": JpegBytes}
+READERS = {"pil": ImageNetDataset, "torchvision": TorchvisionImages}
 
 REFERENCE_BATCH = 256
 """Global batch at which the learning rate is `base_learning_rate` (Goyal et al. 2017)."""
@@ -157,12 +156,6 @@ class ResNet50(Workload):
             train = self.training_data()
             found["train_again"] = Evaluation(train, range(len(train)), whole=False)
         return found
-
-    def decode(self, loaded: Any) -> Batch:
-        """Return the batch with its images decoded, with the loader `nvjpeg` on the device."""
-        if self.settings["loader"] != "nvjpeg":
-            return loaded
-        return decoded_batch(loaded, self.settings["image_size"], self.device)
 
     def loss(self, model: nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the cross entropy, and the batch's sums."""

@@ -17,7 +17,7 @@ from scalewatt.results.tables.estimates import ORIGINS
 
 ENERGY, RATE, POWER = "energy_per_sample_j", "throughput_samples_per_s", "power_w"
 PRECISIONS = {"tf32": "TF32", "tf32_convolutions": "TF32 conv."}
-LOADERS = {"pil": "Pillow", "nvjpeg": "nvJPEG"}
+LOADERS = {"pil": "Pillow"}
 NO_LOADER = "synthetic"
 _BATCH = re.compile(r"-lbs(\d+)")
 _OF_POINT = re.compile(r"-(lbs\d+|full|s\d{7,}|epochs\d+)(?=-|$)")
