@@ -166,55 +166,24 @@ def simulate(arguments: argparse.Namespace) -> None:
 
 
 @command(
-    argument("device", nargs="?", help="a device of the cluster"),
-    argument("--cluster", help="cluster file, or its content as JSON"),
-    argument(
-        "--load",
-        action="store_true",
-        help="measure the CPUs' power at 0, 10, 50 and 100 %% load, here, and print it as load_w",
-    ),
-    argument(
-        "--seconds",
-        type=Amount("seconds", "300"),
-        help="how long to measure; default: 300, at each load 10",
-    ),
+    argument("device", help="a device of the cluster"),
+    argument("--cluster", required=True, help="cluster file, or its content as JSON"),
+    argument("--seconds", type=Amount("seconds", "300"), default=300.0, help="how long to measure"),
     argument("--sampling-period", type=Amount("seconds", "0.5"), default=1.0, help="in seconds"),
     argument("--repeat", type=int, default=1, help="which of several probes this is"),
-    argument("--out", type=Path, help="folder for the recording"),
+    argument("--out", type=Path, required=True, help="folder for the recording"),
     examples=(
         "scalewatt probe local --cluster profiles/local/cluster.yaml --seconds 60 --out idle-probe",
-        "scalewatt probe --load",
     ),
 )
 def probe(arguments: argparse.Namespace) -> int:
-    """Measure a device's idle power on one node, or its CPUs' power by load."""
-    if arguments.load:
-        return _probe_load(arguments)
-    missing = [name for name in ("device", "cluster", "out") if getattr(arguments, name) is None]
-    if missing:
-        raise InputError(
-            f"probe: {' and '.join(missing)} missing; expected DEVICE --cluster FILE --out FOLDER, or --load"
-        )
+    """Measure a device's idle power on one node."""
     from scalewatt.campaign.cluster import cluster_of_run
     from scalewatt.execution.idle_probe import Probe, run_probe
 
-    seconds = 300.0 if arguments.seconds is None else arguments.seconds
-    probe = Probe(arguments.device, arguments.repeat, seconds, arguments.sampling_period)
+    probe = Probe(arguments.device, arguments.repeat, arguments.seconds, arguments.sampling_period)
     cluster, device = cluster_of_run(arguments.cluster, probe.device, probe.name)
     return run_probe(probe, cluster.launcher, device, arguments.out)
-
-
-def _probe_load(arguments: argparse.Namespace) -> int:
-    """Print the YAML of a load curve that was measured on this machine."""
-    from scalewatt.execution.load_probe import curve_text, measure_load_curve
-
-    given = [name for name in ("device", "cluster", "out") if getattr(arguments, name) is not None]
-    if given:
-        raise InputError(f"probe --load: {given[0]} is given; expected nothing but --seconds")
-    seconds = 10.0 if arguments.seconds is None else arguments.seconds
-    settle_s = min(3.0, seconds)
-    print(curve_text(measure_load_curve(seconds, settle_s), seconds, settle_s))
-    return 0
 
 
 @command(
