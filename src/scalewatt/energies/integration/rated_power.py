@@ -3,7 +3,7 @@
 A CPU's power at a load is 0.74 · TDP · (0.1 + 0.9 · load). Held against five recordings of four CPU
 models (RAPL powers at steps of load, 12 to 285 W: CodeCarbon, data/hardware/cpu_load_profiling, MIT),
 each left out in turn of what the interval was made from, the power of a machine and load that were not
-seen lies within × or ÷ 5.4 of that (95 %, Student's t over the machines; benchmarks/cpu_power_from_load.py).
+seen lies within × or ÷ 5.4 of that (95 %, Student's t over the machines; tests/unit/test_cpu_power_data.py).
 Three measured points of the machine's own curve narrow it to 0.77 to 1.28 times the interpolated power.
 
 The error is the machine's, not the sample's: it is the same in all runs at the same load, and averages out
