@@ -16,7 +16,7 @@ case "$2" in training | analysis) name="$2" ;; *) refuse "unknown environment '$
 [ -x "$1/bin/python" ] || refuse "$1 has no bin/python; expected an environment with Python 3.11 and pip"
 prefix="$(cd "$1" && pwd)"
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[ -f pyproject.toml ] || refuse "$PWD is no checkout of scalewatt; a project that scalewatt init wrote runs in the environment that it is installed in, without --sdm conda"
+[ -f pyproject.toml ] || refuse "$PWD is no checkout of scalewatt; start it in one"
 python="$prefix/bin/python"
 "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' ||
   refuse "$python is not Python 3.11, for which envs/lock.txt was made"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from scalewatt.campaign.cluster import known_devices
-from scalewatt.cli import COMMANDS, command, command_line, main
+from scalewatt.cli import command, main
 from scalewatt.provenance.package_lock import normalised
-from scalewatt.targets.new_project import write_project
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -73,55 +71,6 @@ def test_a_missing_package_is_told_in_one_line(
         "scalewatt: error: figure: needs matplotlib, which is not installed here; install it by "
         "pip install 'scalewatt[figures]'\n"
     )
-
-
-# --- a project of one's own -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("folder", ["study", "."])
-def test_a_project_is_written_to_a_new_folder_or_into_an_empty_one(
-    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = tmp_path / "here"
-    place.mkdir()
-    monkeypatch.chdir(place)
-    before = place.stat().st_ino
-    write_project(Path(folder))
-    assert (place / folder / "Snakefile").is_file()
-    assert (place / folder / "profiles" / "slurm" / "cluster.yaml").is_file()
-    assert place.stat().st_ino == before, "whoever stands in it still does"
-    assert not list(tmp_path.rglob(".scalewatt-init-*"))
-
-
-def test_the_readme_of_a_project_names_what_is_there(tmp_path: Path) -> None:
-    write_project(tmp_path)
-    text = (tmp_path / "README.md").read_text()
-    named = re.findall(r"\]\(([^)#]+)\)", text) + re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)
-    assert len(named) > 5
-    assert not [one for one in named if not (tmp_path / one).exists()]
-    commands = re.findall(r"^(?:scalewatt|snakemake) .*", text, re.MULTILINE)
-    for one in commands:
-        words = shlex.split(one, comments=True)
-        if words[0] == "scalewatt":
-            assert command_line().parse_args(words[1:]).command in COMMANDS
-        else:
-            assert (tmp_path / words[words.index("--profile") + 1]).is_dir()
-    assert len(commands) == 3
-
-
-def test_no_link_in_the_documents_of_a_project_leads_nowhere(tmp_path: Path) -> None:
-    write_project(tmp_path)
-    pages = sorted((tmp_path / "docs").rglob("*.md"))
-    links = [
-        (page, target)
-        for page in pages
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
-    ]
-    assert len(pages) > 50 and len(links) > 300
-    assert not [(page.name, to) for page, to in links if not (page.parent / to).exists()]
-    text = (tmp_path / "docs" / "add-a-model.md").read_text()
-    assert "src/scalewatt/workloads/" in text, "its words stay"
-    assert "](../README.md)" in (tmp_path / "docs" / "index.md").read_text()
 
 
 def test_a_project_knows_the_devices_of_its_own_profiles_first(

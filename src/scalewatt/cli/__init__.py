@@ -17,7 +17,6 @@ from scalewatt.cli import (  # noqa: F401 (they add to COMMANDS)
     campaigns,
     comparing,
     oversight,
-    projects,
     reproducing,
     runs,
     tables,
@@ -28,7 +27,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of
 
 _GROUPS = {
-    "to begin": ("init", "doctor", "campaign", "keys", "completion"),
+    "to begin": ("doctor", "campaign", "keys", "completion"),
     "before a campaign is submitted": ("plan", "advise", "pilot", "calibrate"),
     "while it runs": ("status", "exclude", "remeasure"),
     "recordings and results": ("energy", "register", "compare", "claims"),

@@ -16,6 +16,7 @@ from scalewatt.cli.command import (
     argument,
     as_json,
     command,
+    named,
     profile,
 )
 from scalewatt.common.errors import InputError
@@ -35,8 +36,7 @@ _COLUMNS = (
     argument(
         "files",
         nargs="*",
-        type=Path,
-        default=[Path("config.yaml")],
+        type=named,
         metavar="FILE",
         help="campaign files; default: config.yaml",
     ),
@@ -68,7 +68,8 @@ def campaign(arguments: argparse.Namespace) -> None:
         from scalewatt.results.carbon.intensity_files import intensity_of  # with pandas
 
         intensity_of(cluster)
-    campaigns = [load_campaign(path, cluster, arguments.max_gpus) for path in arguments.files]
+    files = arguments.files or [named("config.yaml")]
+    campaigns = [load_campaign(path, cluster, arguments.max_gpus) for path in files]
     if cluster:
         for campaign in campaigns:
             check_devices(campaign, cluster)

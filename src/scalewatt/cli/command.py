@@ -152,13 +152,13 @@ def output(help_: str) -> Argument:
 def profile(help_: str, default: str | None = "profiles/local") -> Argument:
     """Return the profile, whose folder has the cluster file."""
     help_ = f"{help_}; default: {default or 'none'}"
-    return argument("--profile", type=_profile_folder, default=default, help=help_)
+    return argument("--profile", type=named, default=default, help=help_)
 
 
-def _profile_folder(text: str) -> Path:
-    """Return the folder of a profile: the working directory's, or one that came along."""
-    found = shipped(text)
-    return found if os.path.isdir(found) else Path(text)
+def named(text: str) -> Path:
+    """Return a campaign file, or folder of a profile: the working directory's, or one that came along."""
+    path = shipped(text)
+    return path if os.path.exists(path) else Path(text)
 
 
 def json_of(option: str, text: str) -> Any:
@@ -178,7 +178,7 @@ def json_of(option: str, text: str) -> Any:
 
 CAMPAIGN = (
     profile("whose cluster file counts"),
-    argument("--campaign", type=Path, metavar="FILE", help="default: what the cluster file names"),
+    argument("--campaign", type=named, metavar="FILE", help="default: what the cluster file names"),
 )
 MAX_GPUS = argument(
     "--max-gpus",

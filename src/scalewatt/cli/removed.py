@@ -11,7 +11,7 @@ REMOVED = {
     "gpu-check": "was removed; pytest -m gpu checks training and measuring on a GPU, in a checkout",
     "gpu-study": "was removed; scalewatt plan --campaign campaigns/one-gpu.yaml predicts that campaign, and "
     "snakemake --profile profiles/local --config campaign=campaigns/one-gpu.yaml all runs it",
-    "init": "was removed; clone the repository, or snakedeploy deploy-workflow, to begin a project",
+    "init": "was removed; campaigns and profiles go into a clone of the repository",
     "keys": "was removed; docs/your-campaign.md and docs/your-cluster.md list all keys",
     "plan --at-once": "was removed with --start-between; a plan's carbon is by carbon_intensity",
     "plan --finish-by": "was removed with --start-between; a plan's carbon is by carbon_intensity",

@@ -15,10 +15,10 @@ from typing import Any
 from scalewatt.common.errors import InputError
 
 PACKAGE = Path(__file__).resolve().parents[1]
-INSTALLED = (PACKAGE / "project").is_dir()
-"""Whether a wheel is installed, which has the project's files inside (setup.py); else a checkout."""
+INSTALLED = not (PACKAGE.parents[1] / "pyproject.toml").is_file()
+"""Whether a wheel is installed, which has the files that links in `project` lead to; else a checkout."""
 PROJECT_ROOT = PACKAGE / "project" if INSTALLED else PACKAGE.parents[1]
-"""The folder of Snakefile, workflow, profiles, campaigns, reference and envs."""
+"""The folder of config.yaml, schemas, profiles, campaigns and reference."""
 _SHOWN = 100
 """Characters of a wrong value in a message."""
 _CAPITAL = re.compile(r"[A-Z][a-z-]*(?=[\s,.:;]|$)")

@@ -167,7 +167,7 @@ def _register(
     write_concurrent_runs(folder)
     campaign_file.write_campaign(path, content)
     command = f"snakemake --profile profiles/local all --config campaign={path}"
-    where = "" if Path("Snakefile").is_file() else ", in a project (scalewatt init FOLDER)"
+    where = "" if Path("Snakefile").is_file() else ", in a clone"
     return [*lines, *_notes(folder, content), f"now{where}: {command}"]
 
 
