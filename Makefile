@@ -82,6 +82,7 @@ lint: $(READY)
 	@ruff format --check src tests
 	@snakefmt --check Snakefile workflow
 	@mypy
+	@lint-imports --no-cache
 
 # The documentation as a site, from README.md and docs/, without network.
 docs: $(READY)
