@@ -1,4 +1,9 @@
-"""Every key of a campaign or cluster file, as Markdown tables made from its JSON schema."""
+"""Write every key of campaign and cluster files into their pages, as tables made from the JSON schemas.
+
+    python .ci/site/keys.py
+
+Run it after a change of a schema; tests/unit/test_keys.py holds the pages against the schemas.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import schema
-from scalewatt.common.untrusted_text import plain_text
 
-KINDS = ("campaign", "cluster")
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = {kind: DOCS / f"your-{kind}.md" for kind in ("campaign", "cluster")}
 UNREFERENCED = {
     "common": "models.<model of your own>",
     "command": "models.<name> with workload: command",
@@ -56,24 +59,15 @@ def keys_text(kind: str) -> str:
     return "\n\n".join([_begin(kind), *parts, _end(kind)]) + "\n"
 
 
-def write_keys(kind: str, document: Path) -> None:
-    """Put the keys of `kind` between the markers of `document`; InputError if these are missing."""
-    try:
-        text = plain_text(document)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{document}: cannot be read; expected a Markdown document") from error
-    before, begun, rest = text.partition(_begin(kind))
-    _, ended, after = rest.partition(_end(kind) + "\n")
-    if not (begun and ended):
-        raise InputError(
-            f"{document}: has no part for the keys of a {kind}; expected the lines "
-            f"'{_begin(kind)}' and '{_end(kind)}'"
-        )
-    write_text(document, before + keys_text(kind) + after)
+def written(kind: str, text: str) -> str:
+    """Return a page with the keys of `kind` between its markers."""
+    before, _, rest = text.partition(_begin(kind))
+    _, _, after = rest.partition(_end(kind) + "\n")
+    return before + keys_text(kind) + after
 
 
 def _begin(kind: str) -> str:
-    return f"<!-- keys: {kind} (made by `scalewatt keys {kind}`) -->"
+    return f"<!-- keys: {kind} (made by `python .ci/site/keys.py`) -->"
 
 
 def _end(kind: str) -> str:
@@ -222,3 +216,8 @@ def _prose(text: str) -> str:
     parts = text.split("`")
     parts[::2] = [re.sub(r"([<*])", r"\\\1", part) for part in parts[::2]]
     return re.sub(r"docs/([\w-]+\.md)", r"[\1](\1)", "`".join(parts))
+
+
+if __name__ == "__main__":
+    for kind, page in PAGES.items():
+        page.write_text(written(kind, page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -27,7 +27,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import one_of
 
 _GROUPS = {
-    "to begin": ("doctor", "campaign", "keys", "completion"),
+    "to begin": ("doctor", "campaign"),
     "before a campaign is submitted": ("plan", "advise", "pilot", "calibrate"),
     "while it runs": ("status", "exclude", "remeasure"),
     "recordings and results": ("energy", "register", "compare", "claims"),

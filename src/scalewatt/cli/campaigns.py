@@ -338,20 +338,3 @@ def calibrate(arguments: argparse.Namespace) -> None:
     from scalewatt.scaling.commands import calibrate_sources
 
     print(calibrate_sources(arguments.sources, arguments.out))
-
-
-@command(
-    argument("kind", choices=("campaign", "cluster"), help="of which file"),
-    argument(
-        "--write", type=Path, metavar="FILE", help="put them between the markers of this document"
-    ),
-    examples=("scalewatt keys campaign", "scalewatt keys cluster --write docs/your-cluster.md"),
-)
-def keys(arguments: argparse.Namespace) -> None:
-    """Print every key of a campaign or cluster file, with what it takes, as Markdown."""
-    from scalewatt.cli.key_reference import keys_text, write_keys
-
-    if arguments.write is not None:
-        write_keys(arguments.kind, arguments.write)
-    else:
-        print(keys_text(arguments.kind), end="")

@@ -125,11 +125,6 @@ class Amount:
             ) from None
 
 
-def takes_number(action: argparse.Action) -> bool:
-    """Return True if an option's value is a number."""
-    return action.type in (int, float, count) or isinstance(action.type, Amount)
-
-
 # --- arguments of several commands ----------------------------------------------------------------
 
 

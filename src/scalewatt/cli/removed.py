@@ -7,7 +7,7 @@ from collections.abc import Sequence
 REMOVED = {
     "boamps": "was removed; scalewatt export writes an archive with every run's energy and settings",
     "calibrate --leave-n-out": "was removed; docs/scaling.md says how far the model's predictions are off",
-    "completion": "was removed; shtab --shell=bash scalewatt.cli.command_line prints what a shell sources",
+    "completion": "was removed; pip install shtab; shtab --shell=bash scalewatt.cli.command_line prints it",
     "gpu-check": "was removed; pytest -m gpu checks training and measuring on a GPU, in a checkout",
     "gpu-study": "was removed; scalewatt plan --campaign campaigns/one-gpu.yaml predicts that campaign, and "
     "snakemake --profile profiles/local --config campaign=campaigns/one-gpu.yaml all runs it",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 from scalewatt.archive.boamps_options import (
     CONFIDENTIALITY,
@@ -22,10 +21,7 @@ from scalewatt.cli.command import (
     folder,
     output,
     profile,
-    takes_number,
 )
-
-SHELLS = ("bash", "zsh", "fish")
 
 
 @command(
@@ -47,21 +43,6 @@ def doctor(arguments: argparse.Namespace) -> int:
     else:
         print(examination_text(found))
     return found.exit_code
-
-
-@command(
-    argument("shell", choices=SHELLS, help="which shell it is for"),
-    examples=(
-        "source <(scalewatt completion bash)",
-        "source <(scalewatt completion zsh)",
-        "scalewatt completion fish | source",
-    ),
-)
-def completion(arguments: argparse.Namespace) -> None:
-    """Print the script by which a shell completes this command."""
-    from scalewatt.cli import command_line
-
-    print(completion_script(arguments.shell, command_line()))
 
 
 @command(
@@ -196,42 +177,3 @@ def reproduce(arguments: argparse.Namespace) -> int:
     done = reproduce(cluster, arguments.campaign, arguments.results, failed)
     print(as_text(done))
     return done.exit_code
-
-
-# --- completion -----------------------------------------------------------------------------------
-
-_SPLIT_OPTIONS = """
-# bash takes --option=value for three words.
-_scalewatt() {
-  local words=() at=$COMP_CWORD i
-  for i in "${!COMP_WORDS[@]}"; do
-    if [ "${COMP_WORDS[i]}" != "=" ]; then words+=("${COMP_WORDS[i]}")
-    elif [ "$i" -eq "$COMP_CWORD" ]; then words+=("")
-    elif [ "$i" -lt "$COMP_CWORD" ]; then at=$((at - 1)); fi
-  done
-  local COMP_WORDS=("${words[@]}") COMP_CWORD=$at
-  _shtab_scalewatt
-}
-complete -o filenames -F _scalewatt scalewatt"""
-
-
-def completion_script(shell: str, parser: argparse.ArgumentParser) -> str:
-    """Return the script for a shell of SHELLS, to be sourced there.
-
-    It holds all words, so that completing starts no Python.
-    """
-    import shtab
-
-    _complete_files(parser, shtab.FILE)
-    script = shtab.complete(parser, shell=shell)
-    return script + _SPLIT_OPTIONS if shell == "bash" else script
-
-
-def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
-    """Let each value that is neither a choice nor a number be completed as a file's name."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for one in action.choices.values():
-                _complete_files(one, files)
-        elif action.nargs != 0 and not action.choices and not takes_number(action):
-            action.complete = files  # type: ignore[attr-defined]
