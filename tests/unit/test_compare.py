@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import zipfile
@@ -18,11 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from archived import Project, make_project
 from run_files import make_spec
-from zeus_tables import EPOCHS, write_table
 
-from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.cli import main
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.comparison.compare import Comparison, compared
@@ -30,11 +26,7 @@ from scalewatt.comparison.compare_text import comparison_text
 from scalewatt.comparison.compare_words import verdict_text
 from scalewatt.comparison.compared_source import Source
 from scalewatt.comparison.ratios import COMPARED, judged
-from scalewatt.energies.accounting.account import write_energy
 from scalewatt.recordings.series import EPOCHS_COMBINED
-from scalewatt.registration.register import register
-from scalewatt.results.build import write_tables
-from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import RUNS
 
 Run = tuple[RunSpec, dict[str, Any]]
@@ -491,56 +483,3 @@ def test_the_columns_are_those_of_the_document() -> None:
     cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
     assert named == COMPARED.names
-
-
-# --- measured by others ---------------------------------------------------------------------------
-
-OTHERS = os.environ.get("SCALEWATT_OTHERS")
-
-
-def registered(folder: Path, gpu: str, rows: Sequence[str]) -> Path:
-    """The results of a campaign of rows of Zeus's table of a GPU, with their tables."""
-    table = write_table(folder / gpu / f"summary_power_{gpu}.csv", EPOCHS, rows)
-    register(f"zeus-{gpu}", [table], None, folder / "results", folder / "campaigns")
-    campaign = load_campaign(folder / "campaigns" / f"zeus-{gpu}.yaml")
-    results = folder / "results" / campaign.name
-    runs = []
-    for one in campaign.runs():
-        files = RunFiles(results, one.configuration.id, one.repeat)
-        for path in (files.energy, files.traces):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        write_energy(files.folder, files.folder / "spec.json", {}, files.traces, files.energy)
-        runs.append([one.configuration.id, one.repeat])
-    definition = {**runs_definition(campaign, runs), "facility": {}}
-    write_tables(definition, results, results / "tables")
-    return results
-
-
-@pytest.mark.skipif(
-    not OTHERS or not Path(OTHERS, "zeus").is_dir(),
-    reason="SCALEWATT_OTHERS names no folder with Zeus's tables",
-)
-def test_two_gpus_that_zeus_measured_are_set_beside_each_other_by_batch_size_and_power_limit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    published = {}
-    for gpu in ("v100", "a40"):
-        lines = Path(str(OTHERS), "zeus", f"summary_power_{gpu}.csv").read_text().splitlines()
-        own = [line for line in lines if re.match(r"imagenet,resnet50,(128|256),", line)]
-        own = [line for line in own if line.split(",")[4] in ("100", "250", "300")]
-        published[gpu] = {
-            tuple(line.split(",")[i] for i in (2, 4)): line.split(",") for line in own
-        }
-        registered(tmp_path, gpu, own)
-    both = published["v100"].keys() & published["a40"].keys()
-    names = [str(tmp_path / "results" / f"zeus-{gpu}") for gpu in ("v100", "a40")]
-    assert main(["compare", *names, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["compared"]
-    energies = [row for row in rows if row["quantity"] == "energy_kwh"]
-    assert len(energies) == len(both) == 4
-    for row in energies:
-        key = str(row["local_batch_size"]), f"{row['gpu_power_limit_w']:g}"
-        joules = [float(own[key][5]) * float(own[key][6]) for own in published.values()]
-        assert row["ratio"] == pytest.approx(joules[1] / joules[0], rel=1e-9)
-        assert (row["origin_a"], row["origin_b"]) == ("measured", "measured")
-        assert (row["scope_a"], row["verdict"]) == ("gpu", "no_interval")

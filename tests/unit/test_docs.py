@@ -94,7 +94,6 @@ TYPES = {
     "dictionary<values=string, indices=int16, ordered=0>": "word",
 }
 NEVER = "–"
-_ZEUS = ("zeus-v100", "zeus-v100-to-target")
 _MINE = (
     "batch-study",
     "first",
@@ -106,8 +105,9 @@ _MINE = (
     "pilot",
     "vit-study",
     "vit-study-pilot",
+    "zeus-v100",
 )
-MADE_BY_THE_USER = tuple(f"campaigns/{name}.yaml" for name in (*_MINE, *_ZEUS))
+MADE_BY_THE_USER = tuple(f"campaigns/{name}.yaml" for name in _MINE)
 
 
 def text(path: Path) -> str:

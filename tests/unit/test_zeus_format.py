@@ -289,58 +289,6 @@ def test_real_windows_have_the_energies_of_their_lines(path: Path) -> None:
     assert not read_foreign(path).t0_known
 
 
-@real
-def test_real_tables_of_results_are_no_recordings() -> None:
-    paths = sorted(Path(OTHERS or "", "zeus").glob("summary_*.csv"))
-    assert paths
-    for path in paths:
-        form = find_format(path)
-        assert form is not None and not form.records
-        with pytest.raises(InputError, match=r"a table of results .* makes a run of each row"):
-            read_foreign(path)
-
-
-def write_result(path: Path, **changed: str) -> Path:
-    """One row of a published table: 100 W for 60 s."""
-    row = {"dataset": "cifar100", "network": "shufflenetv2", "batch_size": "64"}
-    row |= {"optimizer": "adadelta", "power_limit": "125", "time_per_epoch": "60"}
-    row |= {"average_power": "100", **changed}
-    path.write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
-    return path
-
-
-def test_one_row_of_a_published_table_is_the_total_of_an_epoch(tmp_path: Path) -> None:
-    found = describe(write_result(tmp_path / "v100.csv"))
-    assert (found["format"], found["gpu_energy_j"], found["runtime_s"]) == ("zeus-result", 6000, 60)
-    assert codes(found) == {"total_only"}
-
-
-def test_a_row_joined_with_epochs_to_a_target_is_the_total_of_all(tmp_path: Path) -> None:
-    path = write_result(tmp_path / "v100.csv", target_epoch="7")
-    found = describe(path)
-    assert found["gpu_energy_j"] == 42_000
-    assert codes(found) == {"total_only", "epochs_combined"}
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"time_per_epoch": "-1"},
-        {"time_per_epoch": "nan"},
-        {"average_power": "0"},
-        {"average_power": "inf"},
-        {"average_power": "1e9"},
-        {"power_limit": ""},
-        {"batch_size": "1.5"},
-        {"target_epoch": ""},
-        {"network": "a b"},
-    ],
-)
-def test_a_damaged_row_is_refused(tmp_path: Path, changed: dict[str, str]) -> None:
-    with pytest.raises(InputError, match="line 2"):
-        read_foreign(write_result(tmp_path / "v100.csv", **changed))
-
-
 def test_each_window_is_listed_with_its_energy_where_the_whole_is_not_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 from collections.abc import Iterable, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import file_sha256, write_json, write_text
+from scalewatt.common.files import file_sha256, write_json
 from scalewatt.energies.accounting.node_energy import node_window
 from scalewatt.recordings.foreign_files import options_name
 from scalewatt.recordings.journal import is_journal, read_journal
@@ -27,7 +26,6 @@ from scalewatt.registration.energy_origins import Origins, joined_origins, origi
 from scalewatt.registration.plausible_power import GpuPower, gpu_powers
 
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
-_CHANGED = "{}: changed while it was registered; register it again"
 _NAMES = "segment-000.hdf5, segment-000.<host>.journal, segment-001.hdf5, …"
 
 
@@ -53,14 +51,10 @@ class RecordedFile:
     """Application, run and round, where the file holds others that are left out."""
     options: tuple[tuple[str, str], ...] = ()
     """What was told of another tool's file, by key."""
-    kept: str | None = None
-    """The text that is kept of a table that holds other runs too: the run's own rows."""
 
     @property
     def identity(self) -> str:
         """Return what identifies a recording: its content, and the part of it."""
-        if self.kept is not None:
-            return f"{hashlib.sha256(self.kept.encode()).hexdigest()}/{self.target}"
         chosen = [value for key, value in self.options if key == "run"]
         return "/".join([self.sha256, *(self.part or ()), *chosen])
 
@@ -152,17 +146,12 @@ def place(file: RecordedFile, folder: Path) -> None:
     A copy, not a link: perun adds later runs to the same file.
     """
     target = folder / file.target
-    if file.kept is not None:
-        if file_sha256(file.path) != file.sha256:
-            raise InputError(_CHANGED.format(file.path))
-        write_text(target, file.kept)
-        return
     try:
         shutil.copyfile(file.path, target)
     except OSError as error:
         raise InputError(f"{file.path}: cannot be copied to {target} ({error.strerror})") from error
     if file_sha256(target) != file.sha256:
-        raise InputError(_CHANGED.format(file.path))
+        raise InputError(f"{file.path}: changed while it was registered; register it again")
     if file.options:
         write_json(folder / options_name(file.target), dict(file.options))
     if file.part is not None:

@@ -46,7 +46,6 @@ from scalewatt.registration.run_folder import (
     write_concurrent_runs,
     write_run,
 )
-from scalewatt.registration.zeus_measurements import find_measurements, is_measurements
 
 _IF_GIVEN = ("metric_goal", "metric_target", "window", "updates", "seed", "source")
 """What a description has only where it is known."""
@@ -76,7 +75,7 @@ def register(
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"campaign '{name}': allowed: lower-case letters, digits and hyphens")
-    collections = [path for path in paths if is_submission(path) or is_measurements(path)]
+    collections = [path for path in paths if is_submission(path)]
     with _alone_in(campaigns):
         if not collections:
             descriptions = read_descriptions(paths, table)
@@ -84,8 +83,6 @@ def register(
                 name, [_wanted(one) for one in descriptions], results / name, campaigns
             )
         others = [path for path in paths if path not in collections]
-        if table and not others and not any(map(is_submission, collections)):
-            raise InputError(f"{table}: --table says nothing of {collections[0]}; expected none")
         found, lines_of, left_out = _collected(collections, table)
         described = [_wanted(one) for one in read_descriptions(others, table)] if others else []
         if not found and not described:
@@ -97,22 +94,12 @@ def register(
 
 
 def _collected(
-    paths: list[Path], table: Path | None
+    submissions: list[Path], table: Path | None
 ) -> tuple[list[FoundRun], list[Line], list[LeftOut]]:
-    """Return the runs in collections of results, further lines through them, and what is left out."""
-    submissions = [path for path in paths if is_submission(path)]
-    tables = [path for path in paths if path not in submissions]
-    found: list[FoundRun] = []
-    left_out: list[LeftOut] = []
-    lines: list[Line] = []
-    if submissions:
-        told = folder_rows(table, submissions, TELLABLE) if table else {}
-        found, left_out = find_runs(submissions, told)
-        lines = series_of(found)
-    if tables:
-        measured, beside = find_measurements(tables)
-        found, left_out = [*found, *measured], [*left_out, *beside]
-    return found, lines, left_out
+    """Return the runs in submissions, further lines through them, and what is left out."""
+    told = folder_rows(table, submissions, TELLABLE) if table else {}
+    found, left_out = find_runs(submissions, told)
+    return found, series_of(found), left_out
 
 
 def _register(

@@ -226,9 +226,9 @@ def _work(values: dict[str, Any], where: str) -> tuple[int, int, int | None]:
         return values["samples"], 1, values["samples"]
     if given == ["dataset_samples", "epochs"]:
         return values["dataset_samples"], values["epochs"], values[given[0]] * values["epochs"]
-    if values.get("protocol") == TARGET_PROTOCOL and given[:1] == ["dataset_samples"]:
-        if "epochs" not in given:
-            return values["dataset_samples"], 1, values.get("samples")
+    to_target = values.get("protocol") == TARGET_PROTOCOL
+    if to_target and "dataset_samples" in given and "epochs" not in given:
+        return values["dataset_samples"], 1, values.get("samples")
     raise InputError(
         f"{where}: {' and '.join(given) or 'neither samples nor epochs'} given; allowed: "
         "dataset_samples and epochs, or samples (trained on in the whole run); of a training to a "

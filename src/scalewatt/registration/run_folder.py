@@ -127,7 +127,6 @@ def _provenance(
                 "sha256": file.sha256,
                 "part": "/".join(file.part) if file.part else None,
                 **({"options": dict(file.options)} if file.options else {}),
-                **({"kept": file.kept} if file.kept is not None else {}),
             }
             for file in recorded.files
         ],

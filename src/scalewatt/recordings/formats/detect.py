@@ -23,7 +23,6 @@ from scalewatt.recordings.formats import (
 )
 from scalewatt.recordings.formats.format import Format, Head, Options, number
 from scalewatt.recordings.formats.text_columns import delimiter_of
-from scalewatt.recordings.published import zeus_summary
 from scalewatt.recordings.series import (
     ESTIMATED,
     NETWORK,
@@ -43,8 +42,6 @@ FORMATS: tuple[Format, ...] = (
     slurm_profile.FORMAT,
     zeus.WINDOWS,
     zeus.POWER,
-    zeus_summary.RESULT,
-    zeus_summary.TABLE,
     codecarbon.FORMAT,
     nvidia_smi.FORMAT,
     dcgm.FORMAT,

@@ -1,88 +1,62 @@
 """Optima in the measurements that Zeus publishes: by energy, the power limit and the batch size.
 
-    python benchmarks/zeus_power_limits.py FOLDER
-    python benchmarks/zeus_power_limits.py RUNS.parquet RUNS_TO_TARGET.parquet
+    python examples/zeus/power_limits.py FOLDER
 
-prints the tables of docs/zeus-power-limits.md: from the folder with `summary_power_<gpu>.csv` and
-`summary_train.csv` as `scalewatt register` reads them, or from `tables/runs.parquet` of the two kinds of
-registered campaigns, which hold the same energies.
+prints the tables of docs/zeus-power-limits.md, from the folder with `summary_power_<gpu>.csv` and
+`summary_train.csv`.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
+from convert import TRAININGS, read_epochs
 
-from scalewatt.campaign.operating_points import without_point
-from scalewatt.recordings.series import J_PER_KWH
-from scalewatt.registration.mlperf_lines import FoundRun
-from scalewatt.registration.zeus_measurements import find_measurements
-
-DEFAULT_BATCH = {
-    "ShuffleNetV2, CIFAR-100": 1024,
-    "ResNet-50, ImageNet": 256,
-    "DeepSpeech2, LibriSpeech": 256,
-    "NCF, MovieLens-1M": 1024,
-    "BERT, SQuAD": 32,
-    "BERT, Sentiment140": 128,
-}
-"""By the paper's experiments (run_alibaba.py, github.com/ml-energy/zeus); at most what a GPU holds."""
-NAMES = {
-    "shufflenetv2": "ShuffleNetV2, CIFAR-100",
-    "resnet50": "ResNet-50, ImageNet",
-    "deepspeech2": "DeepSpeech2, LibriSpeech",
-    "ncf": "NCF, MovieLens-1M",
-    "bert_base_uncased.squad": "BERT, SQuAD",
-    "bert_base_uncased.sentiment140": "BERT, Sentiment140",
-}
+DEFAULT_BATCH = {training.label: training.default_batch for training in TRAININGS.values()}
+"""By the paper's experiments; at most what a GPU holds."""
 GPUS = {"v100": "V100", "a40": "A40", "p100": "P100", "rtx6000": "RTX 6000"}
-OTHER_OPTIMISER = "-adam"
-"""Of the id of a training that the V100's table has with two optimisers: the paper's is Adadelta."""
+OTHER_OPTIMIZER = "adam"
+"""Of a training that the V100's table has with two optimisers: the paper's is Adadelta."""
+OF_RUN = ["dataset", "network", "batch_size", "optimizer"]
 OF_POINT = ["training", "device", "local_batch_size", "gpu_power_limit_w"]
+J_PER_KWH = 3.6e6
 
 
 def measured(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the runs of an epoch, and those to the target, in a folder with Zeus's tables."""
-    epochs, _ = find_measurements([folder])
-    to_target, _ = find_measurements([folder, folder / "summary_train.csv"])
-    return prepared(_frame(epochs)), prepared(_frame(to_target))
+    """Return the runs of an epoch, and those to the target, in a folder with Zeus's tables.
+
+    A run to the target is one measured epoch, times the epochs that another execution of the training
+    needed. Executions that never reached the target are none.
+    """
+    epochs = pd.concat(_epochs(folder / f"summary_power_{gpu}.csv", gpu) for gpu in GPUS)
+    train = pd.read_csv(folder / "summary_train.csv").drop_duplicates()
+    targets = {key: training.target for key, training in TRAININGS.items()}
+    at_target = [
+        targets.get((row.dataset, row.network)) == row.target_metric for row in train.itertuples()
+    ]
+    reached = train[at_target].dropna(subset="target_epoch")[[*OF_RUN, "target_epoch"]]
+    to_target = epochs.merge(reached, on=OF_RUN)
+    for column in ("runtime_s", "energy_kwh"):
+        to_target[column] *= to_target["target_epoch"]
+    return epochs, to_target
 
 
-def _frame(runs: Iterable[FoundRun]) -> pd.DataFrame:
-    """Return the runs' configurations, times in s and energies in kWh, named as in runs.parquet."""
-    rows = []
-    for one in runs:
-        (cells,) = csv.DictReader(io.StringIO(one.recorded.files[0].kept or ""))
-        runtime_s = float(cells["time_per_epoch"]) * float(cells.get("target_epoch") or 1)
-        kwh = runtime_s * float(cells["average_power"]) / J_PER_KWH
-        entry, point = one.description.entry, one.description.point
-        rows.append(
-            {
-                "configuration": one.id,
-                "model": entry["model"],
-                "phase": entry.get("phase", "train"),
-                "device": entry["device"],
-                "local_batch_size": point["local_batch_size"],
-                "gpu_power_limit_w": point["gpu_power_limit_w"],
-                "runtime_s": runtime_s,
-                "energy_kwh": kwh,
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def prepared(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs of the six trainings with the paper's optimiser, each named as in NAMES."""
-    phase = runs["phase"].where(runs["phase"] != "train", "")
-    keys = runs["model"] + ("." + phase).where(phase != "", "")
-    plain = runs["configuration"].map(without_point)
-    kept = ~plain.str.endswith(OTHER_OPTIMISER)
-    return runs.assign(training=keys.map(NAMES))[kept].reset_index(drop=True)
+def _epochs(path: Path, gpu: str) -> pd.DataFrame:
+    """Return the epochs of a GPU with the paper's optimiser: times in s, energies in kWh."""
+    rows = read_epochs(path)
+    trainings = rows.groupby(["dataset", "network"])
+    other = rows["optimizer"] == OTHER_OPTIMIZER
+    kept = rows[~(other & (trainings["optimizer"].transform("nunique") > 1))]
+    return kept.assign(
+        training=[TRAININGS[row.dataset, row.network].label for row in kept.itertuples()],
+        device=gpu,
+        local_batch_size=kept["batch_size"],
+        gpu_power_limit_w=kept["power_limit"],
+        runtime_s=kept["time_per_epoch"],
+        energy_kwh=kept["time_per_epoch"] * kept["average_power"] / J_PER_KWH,
+    )
 
 
 def means(runs: pd.DataFrame) -> pd.DataFrame:
@@ -222,15 +196,12 @@ def batches_rows(best: pd.DataFrame) -> list[list[str]]:
     return rows
 
 
-def main(paths: list[Path]) -> None:
+def main(folder: Path) -> None:
     """Print both tables in Markdown."""
-    if len(paths) == 1:
-        epochs, to_target = measured(paths[0])
-    else:
-        epochs, to_target = (prepared(pd.read_parquet(path)) for path in paths)
+    epochs, to_target = measured(folder)
     for rows in (limits_rows(best_limits(epochs)), batches_rows(best_batches(to_target))):
         print("\n".join(f"| {' | '.join(row)} |" for row in rows), end="\n\n")
 
 
 if __name__ == "__main__":
-    main([Path(path) for path in sys.argv[1:]])
+    main(Path(sys.argv[1]))

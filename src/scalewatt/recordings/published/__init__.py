@@ -1,1 +1,0 @@
-"""Results that others publish as tables: totals of runs, without recordings of their own."""
