@@ -48,7 +48,6 @@ from true_power import (
 from scalewatt.energies.integration.counter_series import LAG_S
 from scalewatt.energies.integration.integrate import validate
 from scalewatt.energies.integration.sample_checks import BRIDGE_S, SAMPLE_FLAGS
-from scalewatt.energies.integration.work_signs import WorkSign
 from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
 
 LIMIT_W = PLAUSIBLE_W["cpu"]
@@ -88,37 +87,6 @@ def test_power_is_within_the_trapezoids_bound_whatever_samples_are_lost(
     assert np.array_equal(np.isnan(found.power_w), lost)
     assert np.array_equal(np.isin(found.flagged, ("", "gap")), ~lost)
     assert bool(found.codes - {"gap"}) == bool(lost.any())
-
-
-@quick
-@given(st.data(), true_powers(stretches=20))
-def test_a_frozen_power_sensor_is_left_out_or_costs_what_its_time_allows(
-    data: st.DataObject, truth: TruePower
-) -> None:
-    assume(truth.seconds > 200)
-    period = data.draw(st.sampled_from((0.5, 1.0, 2.0)))
-    time = np.arange(0.0, truth.seconds, period)
-    power = read_power(truth, time, rng(data.draw))
-    begin = data.draw(st.integers(35, time.size - 40))
-    end = data.draw(st.integers(begin, time.size - 1))
-    power[begin : end + 1] = power[begin]
-    # A counter that had another mean power, as far as it is asked.
-    counter = WorkSign(UNIX + time, 1e9 + (power[begin] + 500) * time)
-    validated = validate(gpu(UNIX + time, power), period, (counter,))
-    held = time[end] - time[begin]
-    if held >= 60 and end - begin >= 30:
-        assert codes(validated.flags) == {"frozen"}
-        assert np.isnan(validated.power_w[begin + 1 : end + 1]).all()
-        after = time[min(end + 1, time.size - 1)] - time[begin]
-        uncovered = time[-1] - covered_s(validated)
-        # An adjacent sample may happen to read the same.
-        assert after - 1e-3 <= uncovered <= after + 3 * period
-        held = 0.0
-    assert codes(validated.flags) <= {"frozen"}
-    found = compare(validated.curve, truth)
-    bound = trapezoid_bound(found.step_s[found.covered], truth.slope)
-    drift = truth.slope * held**2 / 2 + truth.slope * held * period / 2 + NOISE_W * (held + period)
-    assert found.error_j <= bound + drift
 
 
 @quick

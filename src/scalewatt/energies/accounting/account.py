@@ -325,7 +325,6 @@ def _account_node(
         "has_gpus": bool(run.gpus_per_node),
         "lost_s": lost_s,
         "window": window,
-        "telemetry": recording.telemetry,
         "uncounted": intervals.spans_of(apart),
     }
     of_gpus = partial(with_sample_quantity, device_name=run.provenance.get("device_name"))

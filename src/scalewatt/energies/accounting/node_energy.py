@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ from scalewatt.energies.integration.sample_checks import (
     sampling_period,
 )
 from scalewatt.energies.integration.stage_intervals import StageIntervals
-from scalewatt.energies.integration.work_signs import WorkSign, signs_of
 from scalewatt.recordings.perun_sensor import UNKNOWN_BACKEND
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
@@ -38,7 +37,6 @@ from scalewatt.recordings.series import (
     SensorSeries,
     flag,
 )
-from scalewatt.recordings.telemetry import TelemetrySeries
 
 UNUSED_GPU = "unused_gpu"
 # More of the window than this without a known power, and the kind's energy is null.
@@ -195,7 +193,6 @@ def node_kinds(
     has_gpus: bool = False,
     lost_s: float = 0.0,
     window: Window | None = None,
-    telemetry: Sequence[TelemetrySeries] = (),
     uncounted: Sequence[Window] = (),
 ) -> list[KindEnergy]:
     """Return gpu, cpu, ram and, where there are such, unused_gpu and node of one node.
@@ -206,14 +203,12 @@ def node_kinds(
     there must be (`has_gpus`: there are some, even if none was recorded); a GPU that should be
     there and is not counts as uncovered. `lost_s` is known run time outside of the node's
     recording, uncovered for every kind. `window` is the time that counts (None: all that was
-    recorded), but for the spans `uncounted` in it. `telemetry` tells steady devices from sensors that
-    stand still.
+    recorded), but for the spans `uncounted` in it.
     """
     window = window or node_window(series) or (0.0, 0.0)
     if of_whole_node_only(series):
         powers, used_gpus, expected_gpus, has_gpus = {}, None, None, False
     kinds = []
-    signs = partial(signs_of, beside=series, telemetry=telemetry)
     spans = _Spans(window, lost_s, tuple(uncounted))
     metered = any(one.device_kind == NODE for one in series)
     for kind in (*DEVICE_KINDS, NODE) if metered else DEVICE_KINDS:
@@ -229,15 +224,11 @@ def node_kinds(
         if kind == "gpu":
             flags += _gpu_count_flags(node, len(found), expected_gpus, exists)
         if found:
-            kinds.append(
-                _measure(node, kind, found, flags, spans, period_s, expected, powers, signs)
-            )
+            kinds.append(_measure(node, kind, found, flags, spans, period_s, expected, powers))
         else:
             kinds.append(_without_series(node, kind, flags, exists))
         if unused:
-            kinds.append(
-                _measure(node, UNUSED_GPU, unused, [], spans, period_s, None, powers, signs)
-            )
+            kinds.append(_measure(node, UNUSED_GPU, unused, [], spans, period_s, None, powers))
     return kinds
 
 
@@ -250,7 +241,7 @@ def of_whole_node_only(series: Sequence[SensorSeries]) -> bool:
 def whole_kind(node: str, kind: str, series: Sequence[SensorSeries], window: Window) -> KindEnergy:
     """Return the energy of series that are of no device of a node, over a window."""
     spans = _Spans(window, 0.0, ())
-    return _measure(node, kind, list(series), [], spans, None, None, {}, lambda _: ())
+    return _measure(node, kind, list(series), [], spans, None, None, {})
 
 
 def against_perun(kinds: Sequence[KindEnergy]) -> list[KindEnergy]:
@@ -366,10 +357,9 @@ def _measure(
     period_s: float | None,
     expected: int | None,
     powers: dict[str, Any],
-    signs: Callable[[SensorSeries], tuple[WorkSign, ...]],
 ) -> KindEnergy:
     window = spans.window
-    validated = tuple(validate(one, period_s, signs(one)) for one in series)
+    validated = tuple(validate(one, period_s) for one in series)
     curves = [one.curve for one in validated]
     for own, one in zip(series, validated, strict=True):
         found = (*own.flags, *one.flags, *_short_flags(own, window, period_s))

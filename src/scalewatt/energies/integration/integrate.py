@@ -11,13 +11,11 @@ over_limit         more than the device can draw: left out; of mean powers, whic
                    with the last one before and the first one after it that are not 0, and all
                    between: the same failed reads may have corrupted them
 counter_zero       a failed read: left out, the difference over it is exact
-frozen             of a power: a stretch repeating one value for longer than chance allows though
-                   the device's energy counter, or else its load or clock, says that its power was
-                   another (work_signs): its samples after the first left out. Of a counter: a
-                   stretch over GAP_PERIODS times its usual step without a change. If the next
-                   difference makes up for it (mean power at least half of the power on both sides)
-                   it is exact, else unknown
-constant           as frozen, where nothing says that the device's power was another: counted
+frozen             of a counter: a stretch over GAP_PERIODS times its usual step without a change. If
+                   the next difference makes up for it (mean power at least half of the power on both
+                   sides) it is exact, else unknown
+constant           of a power: a stretch repeating one value for longer than chance allows, of a steady
+                   device or a frozen sensor: counted
 low_power          of a node's meter: less than a hundredth of its median power, which no running node
                    draws. What stands behind such a reading is not known: counted
 counter_reset      a difference that the counter cannot have made: unknown
@@ -35,8 +33,7 @@ Of totals (`series.totals`) nothing is bridged, and nothing but their energy is 
 A counter that changes less often than it is read is exact from its first change to its last; its
 lag before and after is bridged.
 
-What is not detected. A frozen power sensor of under 60 s or 30 samples, or whose energy counter
-differs by less than 10 % or 5 W; without a counter, load and clock it is flagged and counted. A
+What is not detected. A frozen power sensor: it is flagged and counted. A
 counter that lost up to GAP_PERIODS usual steps. A reset whose apparent difference is possible: at
 most limit · (step + LAG_S), over long steps twice the largest power of the usual ones · step. Of
 mean powers the same holds of failed reads at the beginning or the end; four or more in a row during
@@ -75,7 +72,6 @@ from scalewatt.energies.integration.sample_checks import (
     standing_still,
 )
 from scalewatt.energies.integration.time_steps import steps_of
-from scalewatt.energies.integration.work_signs import WorkSign
 from scalewatt.recordings.series import (
     ESTIMATED,
     MEAN_OVER_S,
@@ -103,7 +99,7 @@ def clean_power(time_s: Floats, power_w: Floats, device: Device) -> Validated | 
         return None
     if not lowest >= 0 or (lowest == 0 and device.measured):
         return None
-    if device.measured and any(m.any() for m in standing_still(time_s, power_w, device.signs)):
+    if device.measured and standing_still(time_s, power_w).any():
         return None
     energy = power_w[1:] + power_w[:-1]
     energy *= steps.step_s
@@ -124,11 +120,7 @@ def validate_power(time_s: Floats, power_w: Floats, device: Device) -> Validated
     marks.mark_where("over_limit", power_w > device.limit_w)
     knots = marks.usable()
     if device.measured:
-        frozen, unsure = standing_still(time_s[knots], power_w[knots], device.signs)
-        constant = knots[unsure]
-        marks.mark("frozen", knots[frozen])
-        knots = knots[~frozen]
-        marks.mark("constant", constant)
+        marks.mark("constant", knots[standing_still(time_s[knots], power_w[knots])])
     if device.least_share and knots.size:
         low = power_w[knots] < device.least_share * np.median(power_w[knots])
         marks.mark("low_power", knots[low])
@@ -158,12 +150,10 @@ _PATHS = {
 }
 
 
-def validate(
-    series: SensorSeries, period_s: float | None = None, signs: tuple[WorkSign, ...] = ()
-) -> Validated:
+def validate(series: SensorSeries, period_s: float | None = None) -> Validated:
     """Return energy, power and quality flags of a series of power, mean power or a counter.
 
-    `period_s` is the declared sampling period, `signs` what else says whether the device worked.
+    `period_s` is the declared sampling period.
     """
     device = Device(
         sensor=series.sensor,
@@ -172,7 +162,6 @@ def validate(
         valid_max=series.valid_max,
         period_s=period_s,
         least_share=LEAST_OF_NODE if series.device_kind == NODE else 0.0,
-        signs=signs,
     )
     time, values = _floats(series.time_s), _floats(series.values)
     if series.totals:

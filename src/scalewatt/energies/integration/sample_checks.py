@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scalewatt.energies.integration.time_steps import TimeSteps, steps_of
-from scalewatt.energies.integration.work_signs import WorkSign, work_went_on
 from scalewatt.recordings.series import Flag, Floats, flag
 
 Bools = NDArray[np.bool_]
@@ -41,9 +40,6 @@ FROZEN_S = 60.0
 FROZEN_SAMPLES = 30
 # How improbable a sensor must be to repeat itself as long by chance.
 CHANCE = 1e-6
-# Sensors that tell steps under this apart never repeat themselves under a real load; coarser ones
-# (whole watts) do.
-FINE_W = 0.1
 
 EXACT, BRIDGED, UNCOVERED = 0, 1, 2
 
@@ -115,8 +111,6 @@ class Device:
     """The declared sampling period; None if unknown."""
     least_share: float = 0.0
     """Share of its median power that it always draws; less is no power of its."""
-    signs: tuple[WorkSign, ...] = ()
-    """What else says whether it worked."""
 
 
 def sampling_period(time_s: Floats, declared_s: float | None = None) -> float:
@@ -244,39 +238,27 @@ def may_repeat_long(values: Floats) -> bool:
     return bool((same[2:] & same[1:-1] & same[:-2]).any()) or some.size < 4
 
 
-def standing_still(
-    time_s: Floats, power_w: Floats, signs: Sequence[WorkSign] = ()
-) -> tuple[Bools, Bools]:
-    """Mark the samples that repeat one power too long: surely frozen, and undecidable.
+def standing_still(time_s: Floats, power_w: Floats) -> Bools:
+    """Mark the samples that repeat one power for longer than chance allows.
 
     A stretch of one value, FROZEN_S and FROZEN_SAMPLES long or longer, is improbable where
-    r**k < CHANCE: k repeats, r the share of repeats among all other adjacent samples. It is
-    frozen where the device cannot have drawn one power meanwhile: by its energy counter, or, of a
-    sensor that tells steps of less than FINE_W apart elsewhere, by its load or clock. It is neither
-    where the counter confirms it. All other stretches cannot be decided.
+    r**k < CHANCE: k repeats, r the share of repeats among all other adjacent samples. The device may
+    be steady, or its sensor frozen.
     """
     size = power_w.size
-    frozen = np.zeros(size, dtype=np.bool_)
-    unsure = np.zeros(size, dtype=np.bool_)
+    marked = np.zeros(size, dtype=np.bool_)
     if size < FROZEN_SAMPLES or not may_repeat_long(power_w):
-        return frozen, unsure
-    steps = np.diff(power_w)
-    first = np.concatenate(([0], np.flatnonzero(steps) + 1))
+        return marked
+    first = np.concatenate(([0], np.flatnonzero(np.diff(power_w)) + 1))
     last = np.concatenate((first[1:] - 1, [size - 1]))
     repeats = last - first
     long = (repeats + 1 >= FROZEN_SAMPLES) & (time_s[last] - time_s[first] >= FROZEN_S)
-    moving = np.abs(steps[steps != 0])
-    fine = moving.size > 0 and float(moving.min()) < FINE_W
-    deciding = [sign for sign in signs if fine or sign.change is None]
     for begin, end, count in zip(first[long], last[long], repeats[long], strict=True):
         others = size - 1 - count
         share = (repeats.sum() - count + 1) / (others + 2)
         if count * np.log(share) < np.log(CHANCE):
-            span = float(time_s[begin]), float(time_s[end])
-            worked = work_went_on(deciding, *span, float(power_w[begin]))
-            if worked is not False:
-                (frozen if worked else unsure)[begin + 1 : end + 1] = True
-    return frozen, unsure
+            marked[begin + 1 : end + 1] = True
+    return marked
 
 
 def quality_flags(

@@ -356,7 +356,6 @@ def _energies(energy: EnergyTotals) -> dict[str, Any]:
 def _copies(files: RunFiles, energy: EnergyTotals) -> dict[str, Any]:
     """Return the share of a run's energy that rests on recordings that repeat others, and its energy by
     the others alone, in J; null without an energy."""
-    names = ("segment", "node", "device_kind", "sensor", "recorded_j", "copy_of")
     if not files.devices.is_file():
         return {"duplicate_share": None, "distinct_j": None}
     counted = {row["stage"] for row in energy.rows}

@@ -48,7 +48,7 @@ FLAG_WORDS = {
     "low_power": "readings of a node's meter that no running node draws, counted",
     "zero_power": "0 W of a device that cannot draw it",
     "over_limit": "more power than the device can draw",
-    "frozen": "a sensor that repeated one value",
+    "frozen": "a counter that stood still",
     "constant": "one value for long: a steady device or a frozen sensor",
     "clock_backwards": "samples not later than the one before",
     "counter_zero": "a counter read as 0",
