@@ -37,7 +37,6 @@ from scalewatt.energies.accounting.node_energy import (
     node_window,
     shared_kinds,
 )
-from scalewatt.energies.accounting.remote_ranks import remote_flags
 from scalewatt.energies.accounting.rows import EnergyRows
 from scalewatt.energies.accounting.run_inputs import Run, read_planned_run
 from scalewatt.energies.accounting.segment_recordings import (
@@ -220,7 +219,6 @@ def account_segment(
         flags += uneven_flags(nodes)
     add_switches(run, segment, events, nodes, rows, traces)
     flags += _outcome_flags(run, segment.number, lost_s)
-    flags += remote_flags(segment.number, run.segment(segment.number).get("ranks") or [])
     absent, of_hosts = _missing_hosts(run, list(nodes), segment)
     flags += of_hosts
     for node in absent:

@@ -99,7 +99,6 @@ FLAG_WORDS = {
     "slurm_energy_unreadable": "Slurm's figure cannot be read",
     "segment_not_started": "a start that failed before its first update",
     "segment_killed": "a segment was killed, failed or refused its input",
-    "gpu_remote": "ranks on CPUs of another NUMA node than their GPU's",
     "gpus_shared": "several ranks shared a GPU: n counts processes",
     "contradicts_spec": "a script's reports contradict what was declared; left out of comparisons",
     "ranks_apart": "ranks that formed no world of torch.distributed; left out of comparisons",
