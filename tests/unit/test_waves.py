@@ -1,4 +1,4 @@
-"""Rossby–Haurwitz waves: the physics they claim, in the format that ERA5 has."""
+"""The demo's fields travel, have ERA5's magnitudes, and are the same every time."""
 
 from __future__ import annotations
 
@@ -20,84 +20,11 @@ DEFINITION = {
     "test_years": [1982, 1982],
     "samples_per_year": 10,
 }
-A, OMEGA = waves.EARTH_RADIUS_M, waves.EARTH_ROTATION
 
 
 @pytest.fixture(scope="module")
 def year():
     return waves.year_dataset(DEFINITION, 1979)
-
-
-def grid(rows=19, columns=40):
-    latitude = np.deg2rad(np.linspace(90, -90, rows))
-    longitude = np.linspace(0, 2 * np.pi, columns, endpoint=False)
-    return latitude[:, None], longitude, waves.Harmonics.on_grid(16, latitude, longitude)
-
-
-def test_harmonics_are_orthonormal_with_the_derivatives_they_claim():
-    nodes, weights = np.polynomial.legendre.leggauss(20)
-    step = 1e-6
-    tables, shifted = (
-        waves.Harmonics.on_grid(8, np.arcsin(nodes) + d, np.zeros(1)) for d in (0, step)
-    )
-    for m in range(9):
-        products = np.einsum("nj,kj,j->nk", tables.value[m], tables.value[m], weights)
-        np.testing.assert_allclose(products[m:, m:], np.eye(9 - m), atol=1e-12)
-        np.testing.assert_allclose(
-            tables.northward[m], (shifted.value - tables.value)[m] / step, atol=1e-4
-        )
-        np.testing.assert_allclose(
-            tables.eastward[m], m * tables.value[m] / np.sqrt(1 - nodes**2), atol=1e-12
-        )
-
-
-def test_geopotential_of_one_wave_is_phillips_solution():
-    # Williamson et al. 1992, test case 6: zonal wave number 4 in solid-body rotation.
-    r, spin, k = 4, 7.848e-6, 7.848e-6
-    latitude, longitude, harmonics = grid()
-    sin, cos = np.sin(latitude), np.cos(latitude)
-    psi = np.zeros((9, 9), complex)
-    psi[0, 1] = -(A**2) * spin / np.sqrt(1.5)
-    row = 4  # cos^4 · sin is the harmonic of degree 5 up to its norm
-    psi[4, 5] = A**2 * k * (cos**4 * sin)[row, 0] / harmonics.value[4, 5, row]
-    c2 = cos**2
-    mean = spin / 2 * (2 * OMEGA + spin) * c2 + k**2 / 4 * (
-        (r + 1) * c2 ** (r + 1) + (2 * r**2 - r - 2) * c2**r - 2 * r**2 * c2 ** (r - 1)
-    )
-    once = 2 * (OMEGA + spin) * k / ((r + 1) * (r + 2)) * cos**r
-    once = once * ((r**2 + 2 * r + 2) - (r + 1) ** 2 * c2)
-    twice = k**2 / 4 * c2**r * ((r + 1) * c2 - (r + 2))
-    expected = A**2 * (mean + once * np.cos(r * longitude) + twice * np.cos(2 * r * longitude))
-    found = harmonics.field(waves.Balance(8).geopotential(psi))
-    difference = found - expected  # only the global mean, which balance leaves open
-    assert np.ptp(difference) < 1e-9 * np.ptp(expected)
-
-
-def vorticity_equation(year):
-    """Tendency of vorticity and minus its advection at 500 hPa, on a grid."""
-    latitude, _, harmonics = grid()
-    before, now, after = year.streamfunction(np.array([-30.0, 0.0, 30.0]), 500)
-    factor = -waves.laplacian_factor(9)
-    tendency = harmonics.field(factor * (after - before)) / 60
-    zeta_x, zeta_y = harmonics.gradient(factor * now)
-    v, minus_u = harmonics.gradient(now)
-    advection = -minus_u * zeta_x + v * (zeta_y + 2 * OMEGA * np.cos(latitude) / A)
-    return tendency, -advection
-
-
-def test_waves_of_one_degree_solve_the_nonlinear_vorticity_equation():
-    drawn = waves.Year.draw(0, 1979)
-    one_degree = np.array([n == 5 for n, _ in waves.MODES])
-    tendency, advection = vorticity_equation(waves.Year(drawn.amplitude * one_degree, drawn.phase))
-    np.testing.assert_allclose(tendency, advection, atol=1e-6 * np.abs(tendency).max())
-
-
-def test_weak_waves_of_all_degrees_solve_the_linearised_vorticity_equation():
-    drawn = waves.Year.draw(0, 1979)
-    tendency, advection = vorticity_equation(waves.Year(drawn.amplitude * 1e-6, drawn.phase))
-    np.testing.assert_allclose(tendency, advection, atol=1e-4 * np.abs(tendency).max())
-    tendency, advection = vorticity_equation(drawn)  # and strong ones do not, as the docs say
-    assert np.abs(tendency - advection).max() > 0.05 * np.abs(tendency).max()
 
 
 def test_fields_have_realistic_magnitudes(year):
@@ -119,13 +46,6 @@ def test_fields_have_realistic_magnitudes(year):
         found = mean_and_sd(name, **at)
         assert mean[0] < found[0] < mean[1] and sd[0] < found[1] < sd[1], (name, at, found)
     assert year["relative_humidity"].min() >= 0 and year["relative_humidity"].max() <= 100
-
-
-def test_temperature_is_that_of_the_layers_thickness(year):
-    thickness = year["geopotential"].sel(level=850) - year["geopotential"].sel(level=1000)
-    layer = thickness / (waves.GAS_CONSTANT * np.log(1000 / 850))
-    mean = year["temperature"].sel(level=[850, 1000]).mean("level")
-    assert float(np.abs(layer - mean).max()) < 1.0
 
 
 def test_scalars_have_one_value_at_a_pole(year):

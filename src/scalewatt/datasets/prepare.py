@@ -34,10 +34,10 @@ from scalewatt.datasets.imagenet.sources import (
 )
 from scalewatt.datasets.prepared_check import MANIFEST, changed_index
 
-MANIFEST_VERSION = 2  # of the manifest and of what the embedded generators write
+MANIFEST_VERSION = 3  # of the manifest and of what the embedded generators write
 Source = str | dict[str, Any] | None
 """A path or URL, an object as under `sources` in a cluster file, or nothing."""
-WAVES_SOURCE = "Rossby-Haurwitz waves made by scalewatt"
+WAVES_SOURCE = "travelling waves made by scalewatt"
 
 
 def prepare_dataset(definition: dict[str, Any], folder: Path, source: Source) -> dict[str, Any]:
