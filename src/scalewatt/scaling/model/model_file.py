@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import project_path
 from scalewatt.common.untrusted_text import parse_json, plain_text
-from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.scaling.model.cost_terms import (
     ENERGY_UNITS,
     TIME_UNITS,
@@ -31,14 +30,12 @@ from scalewatt.scaling.model.kind_model import (
     pretraining_of,
 )
 from scalewatt.scaling.model.posterior import Draws
-from scalewatt.scaling.model.predict import INTERVAL, TOTAL, estimate
+from scalewatt.scaling.model.predict import INTERVAL, estimate
 from scalewatt.scaling.model.scores import Score
 from scalewatt.scaling.model.training_kind import Kind, kind_from_json
 
 VERSION = 2
 _DIGITS = 5
-_LARGEST = 1e18
-"""Of a time in s, an energy in J, or a count: beyond anything that was ever calibrated."""
 
 
 @dataclass(frozen=True)
@@ -173,32 +170,13 @@ def _numbers(values: np.ndarray[Any, Any]) -> dict[str, float]:
 
 
 def _score(score: Score) -> dict[str, Any]:
-    return {
-        "left_out": score.scheme,
-        "quantity": score.quantity,
-        "points": score.points,
-        "mean_error": _short(score.mean_error),
-        "largest_error": _short(score.largest_error),
-        "covered": _short(score.covered),
-        "half_width": _short(score.half_width),
-    }
+    numbers = {n: _short(v) if isinstance(v, float) else v for n, v in asdict(score).items()}
+    return {"left_out": numbers.pop("scheme"), **numbers}
 
 
 def _point(point: Point) -> dict[str, Any]:
-    return {
-        "source": point.source,
-        "campaign": point.campaign,
-        "configuration": point.configuration,
-        **asdict(point.load),
-        "runtime_s": point.runtime_s,
-        "energy_j": point.energy_j,
-        "joules": dict(point.joules),
-        "origin": point.origin,
-        "scope": point.scope,
-        "n_repeats": point.n_repeats,
-        "spec_sha256": point.spec_sha256,
-        "assumed_settings": point.assumed_settings,
-    }
+    own = {name: value for name, value in vars(point).items() if name not in ("kind", "load")}
+    return {**own, "joules": dict(point.joules), **asdict(point.load)}
 
 
 def _draws(model: KindModel) -> dict[str, Any]:
@@ -222,111 +200,37 @@ def _short(value: float) -> float:
 
 
 def _kind_model(content: Mapping[str, Any], draws: Mapping[str, Any]) -> KindModel:
-    for name in ("model", "device", "protocol"):
-        _expect(_is_text(content[name]), f"{name}: expected a text")
     kind = kind_from_json(content)
     points = tuple(_read_point(kind, one) for one in content["points"])
     time, energy = content["time"], content["energy"]
-    time_names = _read_names(time["terms"], TIME_UNITS)
-    energy_names = {_read_names(one["terms"], ENERGY_UNITS) for one in energy.values()}
-    _expect(points != (), "points: expected some")
-    _expect(len(energy_names) <= 1, "energy: expected the same terms of each device kind")
-    _expect(
-        set(energy) <= set(DEVICE_KINDS) or set(energy) == {TOTAL}, "energy: of unknown devices"
-    )
-    _expect(
-        not energy or _is_text(content["energy_scope"]), "energy_scope: expected what was measured"
-    )
-    (terms,) = energy_names or {EnergyTerms().names}
-    found = KindModel(
+    terms = next((tuple(one["terms"]) for one in energy.values()), EnergyTerms().names)
+    return KindModel(
         kind=kind,
         points=points,
-        time_terms=TimeTerms(time_names, _read_knee(time["knee_local_batch_size"], time_names)),
-        time=_read_draws(draws["time"], len(time_names)),
+        time_terms=TimeTerms(tuple(time["terms"]), time["knee_local_batch_size"]),
+        time=_read_draws(draws["time"]),
         energy_terms=EnergyTerms(terms),
-        energy={name: _read_draws(draws["energy"][name], len(terms)) for name in energy},
+        energy={name: _read_draws(draws["energy"][name]) for name in energy},
         origin=content["energy_origin"],
         scope=content["energy_scope"],
         assumed=assumed_of(points),
         no_energy=content["no_energy"],
     )
-    counts = {len(one.spread) for one in (found.time, *found.energy.values())}
-    _expect(len(counts) == 1, "draws: expected as many of each energy as of the time")
-    return found
 
 
-def _expect(right: bool, message: str) -> None:
-    """Raise ValueError with what was expected, unless `right`."""
-    if not right:
-        raise ValueError(message)
-
-
-def _read_names(terms: Mapping[str, Any], units: Mapping[str, str]) -> tuple[str, ...]:
-    names = tuple(terms)
-    _expect(len(names) > 0 and set(names) <= set(units), f"terms: expected some of {list(units)}")
-    return names
-
-
-def _read_knee(knee: Any, names: Sequence[str]) -> float | None:
-    needed = "input_excess" in names
-    _expect(_is_number(knee) if needed else knee is None, "knee_local_batch_size: unlike the terms")
-    return float(knee) if needed else None
-
-
-def _read_draws(rows: Sequence[Sequence[float]], terms: int) -> Draws:
+def _read_draws(rows: Sequence[Sequence[float]]) -> Draws:
     table = np.array(rows, dtype=float)
-    if table.ndim != 2 or table.shape[1] != terms + 1 or not np.isfinite(table).all():
-        raise ValueError(f"draws: expected rows of {terms + 1} numbers")
-    if table.size == 0 or (table < 0).any() or (table > _LARGEST).any():
-        raise ValueError(f"draws: expected numbers of 0 to {_LARGEST:g}")
     return Draws(table[:, :-1], table[:, -1])
 
 
 def _read_score(content: Mapping[str, Any]) -> Score:
-    numbers = {
-        name: content[name] for name in ("mean_error", "largest_error", "covered", "half_width")
-    }
-    _expect(
-        all(one == 0 or _is_number(one) for one in numbers.values()),
-        f"validation: expected errors of 0 to {_LARGEST:g}",
-    )
-    for name in ("left_out", "quantity"):
-        _expect(_is_text(content[name]), f"validation: {name}: expected a text")
     return Score(
-        scheme=content["left_out"],
-        quantity=content["quantity"],
-        points=int(content["points"]),
-        **numbers,
+        scheme=content["left_out"], **{n: v for n, v in content.items() if n != "left_out"}
     )
 
 
 def _read_point(kind: Kind, content: Mapping[str, Any]) -> Point:
-    # A file from before models were split over GPUs has one GPU a replica.
-    names = [one.name for one in fields(Load) if one.default is MISSING or one.name in content]
-    for name in (*names, "runtime_s"):
-        _expect(
-            _is_number(content[name]), f"points: {name}: expected a number above 0, to {_LARGEST:g}"
-        )
-    energies = [content["energy_j"], *dict(content["joules"]).values()]
-    _expect(
-        all(one is None or one == 0 or _is_number(one) for one in energies),
-        f"points: expected energies of 0 to {_LARGEST:g} J",
-    )
-    own = (
-        *("source", "campaign", "configuration", "runtime_s", "energy_j", "joules", "origin"),
-        *("scope", "n_repeats", "spec_sha256", "assumed_settings"),
-    )
-    return Point(
-        kind=kind,
-        load=Load(**{name: content[name] for name in names}),
-        **{name: content[name] for name in own},
-    )
-
-
-def _is_number(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 < value <= _LARGEST
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
+    of_load = {field.name for field in fields(Load)}
+    load = Load(**{name: value for name, value in content.items() if name in of_load})
+    own = {name: value for name, value in content.items() if name not in of_load}
+    return Point(kind=kind, load=load, **own)
