@@ -15,7 +15,7 @@ from functools import cache
 from claims_worlds import World, campaign, exact, paper_world
 
 from scalewatt.campaign.campaign_types import Configuration
-from scalewatt.claims.evidence.check_table import Check
+from scalewatt.claims.evidence.check_table import Check, read_checks
 from scalewatt.claims.evidence.claim_types import (
     CONTRADICTED,
     SUPPORTED,
@@ -23,7 +23,6 @@ from scalewatt.claims.evidence.claim_types import (
     Claim,
     read_claims,
 )
-from scalewatt.claims.rules.run_checks import checks_of_claims
 from scalewatt.claims.rules.run_rules import RUN_RULES
 from scalewatt.claims.rules.spec_rules import SPEC_RULES
 from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
@@ -75,17 +74,15 @@ def claims_on_results() -> dict[str, Claim]:
 def _scatters(id_: str) -> bool:
     """Return True if a claim's check is on numbers that differ between campaigns."""
     exact = {*RUN_RULES, *SPEC_RULES, "updates_per_epoch"}
-    return any(check.rule not in exact for check in checks_of_claims().get(id_, ()))
+    return any(check.rule not in exact for check in read_checks().get(id_, ()))
 
 
 @cache
 def class_of(id_: str) -> str:
     """Return the class of a claim's check; OTHERS where its parts are of several."""
-    checks = checks_of_claims()[id_]
+    checks = read_checks()[id_]
     if checks[0].rule == "claims":
-        checks = tuple(
-            one for of in checks[0].quantity.split(";") for one in checks_of_claims()[of]
-        )
+        checks = tuple(one for of in checks[0].quantity.split(";") for one in read_checks()[of])
     there = {_CLASS_OF.get(check.rule, check.rule) for check in checks}
     return there.pop() if len(there) == 1 else OTHERS
 
@@ -164,7 +161,7 @@ class Bound:
 
 def concerned(id_: str) -> frozenset[str] | None:
     """Return the configurations of the models that a claim is about; null for all."""
-    models = {check.model for check in checks_of_claims()[id_]} - {""}
+    models = {check.model for check in read_checks()[id_]} - {""}
     if len(models) != 1:
         return None
     (model,) = models
@@ -176,7 +173,7 @@ def bounds_of(id_: str) -> list[Bound]:
 
     Of each quantity one is moved up and one down, if both come to a bound.
     """
-    checks = checks_of_claims()[id_]
+    checks = read_checks()[id_]
     if checks[0].rule == "claims":
         return []
     moves = {

@@ -94,23 +94,6 @@ def test_every_check_is_of_a_claim() -> None:
     assert set(read_checks()) <= {claim.id for claim in CLAIMS}
 
 
-@pytest.mark.parametrize("column", ["id", "same_points_as"])
-def test_a_missing_column_of_the_claims_is_named(tmp_path: Path, column: str) -> None:
-    text = (ROOT / "reference" / "claims.csv").read_text(encoding="utf-8")
-    path = tmp_path / "claims.csv"
-    path.write_text(text.replace(column, "other", 1), encoding="utf-8")
-    with pytest.raises(InputError, match=f"lacks column {column}"):
-        read_claims(path)
-
-
-def test_a_claim_that_is_there_twice_is_named_with_its_row(tmp_path: Path) -> None:
-    lines = (ROOT / "reference" / "claims.csv").read_text(encoding="utf-8").splitlines()
-    path = tmp_path / "claims.csv"
-    path.write_text("\n".join([*lines[:3], lines[1]]), encoding="utf-8")
-    with pytest.raises(InputError, match="row 3: id A01 is there twice"):
-        read_claims(path)
-
-
 # --- lines and modes ----------------------------------------------------------------------------
 
 
@@ -389,12 +372,6 @@ def test_inconsistencies_have_a_reading_and_nothing_that_is_expected(
         (None, "nothing: an inconsistency")
     }
     assert found["X16"].detail.endswith("Shows nowhere.")
-
-
-def test_claims_that_lack_one_with_a_check_are_refused() -> None:
-    for id_ in ("D03", "X16"):
-        with pytest.raises(InputError, match=rf"claims.csv: lacks the row of claim {id_};"):
-            verdicts(Evidence("nothing"), [claim for claim in LISTED if claim.id != id_])
 
 
 def test_inconsistencies_without_a_row_are_listed_apart(

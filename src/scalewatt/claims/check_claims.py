@@ -28,7 +28,6 @@ from scalewatt.claims.evidence.claim_types import (
     Claim,
     Value,
     Verdict,
-    inconsistencies,
     listed_claims,
     unlisted_inconsistencies,
 )
@@ -36,7 +35,6 @@ from scalewatt.claims.evidence.evidence import Evidence
 from scalewatt.claims.load_evidence import campaign_evidence, find_campaign, published_evidence
 from scalewatt.claims.numbers.decisions import holm
 from scalewatt.claims.numbers.uncertain_number import shown
-from scalewatt.claims.rules.run_checks import checks_of_claims
 from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import with_ending, write_json, write_table_with_csv, write_text
@@ -127,17 +125,8 @@ FURTHER_WORDS = "Inconsistencies without a row among the claims"
 
 
 def verdicts(evidence: Evidence, claims: Sequence[Claim] | None = None) -> list[Verdict]:
-    """Return the verdict on every claim, in their order; by default on all `listed_claims`.
-
-    InputError if a claim that has a check or a reading is not among these.
-    """
+    """Return the verdict on every claim, in their order; by default on all `listed_claims`."""
     claims = claims or listed_claims()
-    checked = set(checks_of_claims()) | set(inconsistencies())
-    if missing := sorted(checked - {claim.id for claim in claims}):
-        raise InputError(
-            f"reference/claims.csv: lacks the row of claim {', '.join(missing)}; expected: all claims "
-            "that have a check or a reading"
-        )
     return together([verdict_of(claim, evidence) for claim in claims])
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
-from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 
 SET_UP = "set_up_as_stated"
@@ -49,15 +48,9 @@ class Claim:
     figure: str
     kind: str
     model: str
-    device: str
-    phase: str
-    mode: str
     text: str
-    quantity: str
-    value: str
-    """What the paper says; what is expected of results is in the table of checks."""
-    unit: str
-    portable: str
+    expected: str
+    """What supports it: bounds, with the names of their tolerances, and what is not tested."""
     note: str
     same_points_as: str
     """Claims, separated by semicolons, that are tested on the same numbers; empty: none before it."""
@@ -128,49 +121,30 @@ class NotTestable(Exception):
         return Outcome(NOT_TESTABLE, None, str(self))
 
 
-_OTHER_NAMES = {
-    "figure": "figure_table",
-    "mode": "scaling_mode",
-    "text": "claim",
-}
+_OTHER_NAMES = {"figure": "figure_table", "text": "claim"}
 _COLUMNS = {one.name: _OTHER_NAMES.get(one.name, one.name) for one in fields(Claim)}
 """Columns of claims.csv by the fields of a claim."""
 
 
-def read_rows(path: Path, columns: list[str]) -> list[dict[str, str]]:
-    """Read these columns of a CSV of reference/; InputError for a missing column."""
-    try:
-        with open(path, encoding="utf-8", newline="") as handle:
-            reader = csv.DictReader(handle)
-            rows = list(reader)
-            names = reader.fieldnames or []
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error})") from error
-    if missing := [name for name in columns if name not in names]:
-        raise InputError(f"{path}: lacks column {missing[0]}; expected {', '.join(columns)}")
-    return [{name: row[name] or "" for name in columns} for row in rows]
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Read a CSV of reference/."""
+    with open(path, encoding="utf-8", newline="") as handle:
+        return list(csv.DictReader(handle))
 
 
-def read_claims(path: Path | None = None) -> tuple[Claim, ...]:
-    """Read the claims of claims.csv, in its order; InputError for a missing column or a duplicate id."""
-    path = path or REFERENCE / "claims.csv"
-    rows = read_rows(path, list(_COLUMNS.values()))
-    claims = tuple(
-        Claim(**{field: row[column] for field, column in _COLUMNS.items()}) for row in rows
+@cache
+def read_claims() -> tuple[Claim, ...]:
+    """Read the claims of claims.csv, in its order."""
+    return tuple(
+        Claim(**{field: row[column] for field, column in _COLUMNS.items()})
+        for row in read_rows(REFERENCE / "claims.csv")
     )
-    seen: set[str] = set()
-    for number, claim in enumerate(claims, 1):
-        if claim.id in seen:
-            raise InputError(f"{path}: row {number}: id {claim.id} is there twice")
-        seen.add(claim.id)
-    return claims
 
 
 @cache
 def inconsistencies() -> dict[str, Inconsistency]:
     """Return the paper's inconsistencies by id, those without a row in claims.csv last."""
-    columns = list(Inconsistency.__dataclass_fields__)
-    rows = read_rows(REFERENCE / "inconsistencies.csv", columns)
+    rows = read_rows(REFERENCE / "inconsistencies.csv")
     return {row["id"]: Inconsistency(**row) for row in rows}
 
 

@@ -19,7 +19,6 @@ from scalewatt.claims.evidence.claim_types import (
     UNDECIDED,
     Outcome,
 )
-from scalewatt.claims.evidence.expectations import by_factor
 from scalewatt.claims.numbers.decisions import (
     LEVEL,
     all_of,
@@ -226,6 +225,11 @@ def _extremes(values: Sequence[float], unit: str) -> str:
 
 def _expm1(own: Number) -> Number:
     return replace(own, value=math.expm1(own.value))
+
+
+def by_factor(most: float) -> str:
+    """Return in per cent what a factor of at most 1 + `most` is, down and up."""
+    return f"{100 * (1 / (1 + most) - 1):.2g} to {100 * most:+g} %"
 
 
 def _change(own: Number, unit: str) -> str:

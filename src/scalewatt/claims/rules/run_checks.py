@@ -16,11 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import groupby
-from pathlib import Path
 
-from scalewatt.claims.evidence.check_table import CHECK_TABLE, Check, read_checks
+from scalewatt.claims.evidence.check_table import Check, read_checks
 from scalewatt.claims.evidence.claim_types import (
     NOT_TESTABLE,
     NotTestable,
@@ -34,7 +32,6 @@ from scalewatt.claims.evidence.evidence import (
     is_of_power,
     unlike_paper,
 )
-from scalewatt.claims.evidence.expectations import OTHER_CLAIMS
 from scalewatt.claims.numbers.decisions import all_of, attempt, combine, enough
 from scalewatt.claims.numbers.points import (
     PROBE_EPOCHS,
@@ -59,7 +56,6 @@ from scalewatt.claims.rules.run_rules import RUN_RULES
 from scalewatt.claims.rules.series_rules import SERIES_RULES
 from scalewatt.claims.rules.spec_rules import SPEC_RULES, unless_departing
 from scalewatt.claims.rules.trace_rules import TRACE_RULES
-from scalewatt.common.errors import InputError
 from scalewatt.results.text.number_format import count
 
 
@@ -252,6 +248,8 @@ def on_probe(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
     return SERIES_RULES[check.rule](check, evidence, line, [as_in_paper(probe, PROBE_EPOCHS)])
 
 
+OTHER_CLAIMS = "claims"
+"""The rule of a claim that holds where others do: `quantity` names them."""
 SCOPES: dict[str, Callable[[Evidence, Sequence[Check]], Outcome]] = {
     "series": on_series,
     "named": on_named,
@@ -281,23 +279,6 @@ IDENTITIES = {"population_spread", "sum_of_parts", "sum_of_powers"}
 """Rules on numbers of the same samples, which agree if the program's arithmetic is right."""
 
 
-@cache
-def checks_of_claims(path: Path = CHECK_TABLE) -> dict[str, tuple[Check, ...]]:
-    """Return the checks of each claim of a table; InputError for a rule or a scope that there is not."""
-    checks = read_checks(path)
-    for check in (one for rows in checks.values() for one in rows):
-        rules = SERIES_RULES if check.scope else {**RULES, OTHER_CLAIMS: None}
-        for what, name, there in (
-            ("scope", check.scope, ["", *SCOPES]),
-            ("rule", check.rule, rules),
-        ):
-            if name not in there:
-                raise InputError(
-                    f"{path.name}: {check.id}: {what} {name!r}; expected {', '.join(sorted(there))}"
-                )
-    return checks
-
-
 def check_claim(checks: Sequence[Check], evidence: Evidence) -> Outcome:
     """Return what the rows of a claim say together; NotTestable as of its rules."""
     groups = [list(rows) for _, rows in groupby(checks, key=lambda check: check.selector)]
@@ -315,8 +296,6 @@ def _together(checks: Sequence[Check], evidence: Evidence) -> Outcome:
         return SCOPES[checks[0].scope](evidence, checks)
     if checks[0].rule == OTHER_CLAIMS:
         others = checks[0].quantity.split(";")
-        return all_of(
-            attempt(id_, check_claim, checks_of_claims()[id_], evidence) for id_ in others
-        )
+        return all_of(attempt(id_, check_claim, read_checks()[id_], evidence) for id_ in others)
     (check,) = checks
     return RULES[check.rule](evidence, check)

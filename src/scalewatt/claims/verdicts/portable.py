@@ -12,11 +12,11 @@ from dataclasses import replace
 from functools import cache
 
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
-from scalewatt.claims.evidence.check_table import Check
+from scalewatt.claims.evidence.check_table import Check, read_checks
 from scalewatt.claims.evidence.claim_types import REFERENCE, Claim, Outcome, read_rows
 from scalewatt.claims.evidence.evidence import Evidence, LookedAt
 from scalewatt.claims.numbers.decisions import attempt, combine
-from scalewatt.claims.rules.run_checks import check_claim, checks_of_claims
+from scalewatt.claims.rules.run_checks import check_claim
 from scalewatt.results.tables.published import FULL_SAMPLES
 
 PORTABLE_TABLE = REFERENCE / "portable_checks.csv"
@@ -28,14 +28,14 @@ SCOPE_WORDS = {"node": "whole nodes by their meters"}
 
 def portable_checks() -> dict[str, tuple[Check, ...]]:
     """Return the checks of each portable claim on another campaign's trainings."""
-    return checks_of_claims(PORTABLE_TABLE)
+    return read_checks(PORTABLE_TABLE)
 
 
 @cache
-def stand_ins() -> dict[str, str]:
-    """Return what stands in for the paper's models, devices and sensors, by claim: a sentence, or empty."""
-    rows = read_rows(PORTABLE_TABLE, ["id", "stands_in"])
-    return {row["id"]: row["stands_in"] for row in reversed(rows)}
+def portable_texts() -> dict[str, tuple[str, str]]:
+    """Return by claim what is expected, and what stands in for the paper's models, devices and sensors."""
+    rows = read_rows(PORTABLE_TABLE)
+    return {row["id"]: (row["expected"], row["stands_in"]) for row in reversed(rows)}
 
 
 def is_foreign(evidence: Evidence) -> bool:
@@ -76,7 +76,7 @@ def setting_of(claim_id: str, evidence: Evidence, seen: LookedAt) -> str:
     if seen.origins and scopes:
         words = ", ".join(SCOPE_WORDS.get(scope, scope) for scope in sorted(scopes))
         parts.append(f"energy of {words}, not of GPUs, CPUs and memory")
-    sentences = [stand_ins().get(claim_id, "")]
+    sentences = [portable_texts()[claim_id][1]]
     sentences += [f"Unlike the paper's setting: {'; '.join(parts)}."] if parts else []
     return " ".join(filter(None, sentences))
 

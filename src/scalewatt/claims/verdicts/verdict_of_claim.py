@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from scalewatt.claims.evidence.check_table import read_checks
 from scalewatt.claims.evidence.claim_types import (
     BY_CONSTRUCTION,
     CONTRADICTED,
@@ -24,19 +25,18 @@ from scalewatt.claims.evidence.claim_types import (
     reading_of,
 )
 from scalewatt.claims.evidence.evidence import Evidence, LookedAt, looking
-from scalewatt.claims.evidence.expectations import expected_by, expected_of
 from scalewatt.claims.rules.run_checks import (
     COUNTS,
     IDENTITIES,
     SETTINGS,
     check_claim,
-    checks_of_claims,
 )
 from scalewatt.claims.verdicts.portable import (
     bound_to_paper,
     is_foreign,
     on_each_training,
     portable_checks,
+    portable_texts,
     setting_of,
 )
 
@@ -66,8 +66,9 @@ def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
 
 
 def _expected(claim: Claim, evidence: Evidence) -> str:
-    portable = portable_checks().get(claim.id) if is_foreign(evidence) else None
-    return expected_of(claim) if portable is None else expected_by(portable)
+    if is_foreign(evidence) and claim.id in portable_checks():
+        return portable_texts()[claim.id][0]
+    return claim.expected
 
 
 def _told(claim: Claim, evidence: Evidence, outcome: Outcome, seen: LookedAt) -> Outcome:
@@ -90,7 +91,7 @@ def _classed(claim: Claim, outcome: Outcome) -> Outcome:
     What a campaign sets is set up as stated; arithmetic of the same samples is identical by construction;
     and where no number was compared with a bound, nothing was tested.
     """
-    rules = {check.rule for check in checks_of_claims().get(claim.id, ())}
+    rules = {check.rule for check in read_checks().get(claim.id, ())}
     if outcome.verdict == SUPPORTED and rules & IDENTITIES:
         return replace(outcome, verdict=BY_CONSTRUCTION)
     if outcome.verdict == SUPPORTED and (
@@ -113,7 +114,7 @@ def _sentence(detail: str, names: set[str]) -> str:
 
 
 def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
-    checks = checks_of_claims().get(claim.id)
+    checks = read_checks().get(claim.id)
     portable = portable_checks().get(claim.id) if is_foreign(evidence) else None
     if checks is None and claim.kind == "inconsistency":
         return Outcome(INCONSISTENCY, None, reading_of(claim), NOTHING)
