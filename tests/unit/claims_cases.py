@@ -162,8 +162,6 @@ UNDECIDED: dict[str, Change] = {
     "F19": _few_points,
     "F20": scaled("sd_gbs_s", 16, energy_kwh=1.1, spread=0.3),
 }
-NEVER_UNRESOLVED = {"F02"}
-"""Its counts are exact."""
 
 
 # --- FourCastNet: sections G, H and T -------------------------------------------------------------

@@ -13,19 +13,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from campaign_files import DEMO, PAPER, ROOT, workflow_in
-from claims_cases import CASES
 from claims_made import evidence, line, row
 from claims_resnet_made import resnet_world
-from claims_setting_cases import SETTING_CASES
-from claims_study import judged, study
 
 from scalewatt.campaign.load import load_campaign
 from scalewatt.claims.check_claims import (
-    as_json,
     as_markdown,
     as_table,
     as_text,
-    basis,
     verdicts,
 )
 from scalewatt.claims.evidence.check_table import read_checks
@@ -47,8 +42,7 @@ from scalewatt.claims.evidence.claim_types import (
 from scalewatt.claims.evidence.evidence import Evidence, unlike_paper
 from scalewatt.claims.load_evidence import find_campaign, lines_of, modes_of, published_evidence
 from scalewatt.claims.numbers.points import as_in_paper
-from scalewatt.claims.rules.run_checks import check_claim
-from scalewatt.claims.verdicts.verdict_of_claim import _sentence, verdict_of
+from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
@@ -88,10 +82,6 @@ def test_every_claim_that_results_decide_has_a_check() -> None:
 
 def test_every_claim_that_specs_decide_has_a_check() -> None:
     assert [c.id for c in CLAIMS if c.kind in SPECIFIED_KINDS and c.id not in read_checks()] == []
-
-
-def test_every_check_is_of_a_claim() -> None:
-    assert set(read_checks()) <= {claim.id for claim in CLAIMS}
 
 
 # --- lines and modes ----------------------------------------------------------------------------
@@ -137,11 +127,6 @@ def test_a_question_for_a_mode_finds_all_that_begin_so() -> None:
     }
 
 
-def test_a_missing_line_is_said_with_what_is_there() -> None:
-    with pytest.raises(NotTestable, match=r"h100 in mode fd_lbs; there are a100 fd_gbs_l, a100"):
-        resnet_world().line("resnet50", "train", "h100", "fd_lbs")
-
-
 def test_a_portable_claim_takes_its_own_device_where_that_has_results() -> None:
     values = {n: {"runtime_h": 4 / n} for n in (1, 2, 4)}
     lines = [line("resnet50", "train", d, "fd_lbs", 256, values) for d in ("h100", "a100", "cpu")]
@@ -157,11 +142,6 @@ def _alike(first: str, second: str, **columns: object) -> Evidence:
         "resnet50", "train", "a100", "fd_lbs", 256, values | {8: {"runtime_h": 1}}, **columns
     )
     return evidence([replace(one, name=first, alike=True), replace(more, name=second, alike=True)])
-
-
-def test_of_alike_series_that_with_most_points_counts_and_is_named() -> None:
-    found = _alike("short", "long").line("resnet50", "train", "a100", "fd_lbs")
-    assert found.title == "resnet50 a100 fd_lbs 256 (long)"
 
 
 @pytest.mark.parametrize(
@@ -197,88 +177,6 @@ def test_series_of_a_campaign_that_are_alike_know_it() -> None:
 # --- the published rows -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("id_", "value"),
-    [("F06", 0.0235), ("F14", 0.02165), ("F20", 1.131), ("K14", -0.2749)],
-)
-def test_values_on_the_published_rows_are_those_of_the_notes(
-    id_: str, value: float, of_published: list[Verdict]
-) -> None:
-    (found,) = (one.value for one in of_published if one.id == id_)
-    assert found == pytest.approx(value, rel=0.01)
-
-
-CONFIRMED = {
-    "A01": "R² of a line with intercept is 0.9999",
-    "A02": "1.379",
-    "A03": "5.7 %, 3.7 %, 1.7 %",
-    "D10": "2.821",
-    "F03": "largest over smallest 1.122",
-    "F05": "1.005",
-    "F07": "0.9957",
-    "F12": "0.9976, 1.295",
-    "F13": "largest over smallest 1.053",
-    "F15": "0.02597",
-    "F16": "0.02377",
-    "F17": "0.02596",
-    "F18": "1.1997 (, 1.092",
-    "F19": "0.9994, 1.0000",
-    "F20": "1.005, 1.131, 1.042",
-    "H07": "0.9826, slope 25.06",
-    "H14": "0.6296, 0.8161",
-    "H19": "0.8244",
-    "K01": "0.1857 to 0.2157",
-    "K02": "0.2628 to 0.2815",
-    "K03": "0.2621 to 0.3161",
-    "K14": "1558000, 1562000, 1460000, 1336000, 1127000",
-    "K15": "1121000, 1178000, 1180000, 1124000",
-    "L01": "0.2666 to 0.3073",
-    "L03": "0.2628 to 0.278",
-    "T7": "0.2473, 0.2547, 0.2707",
-    **{"D08": "18.9", "D09": "6.7", "D11": "17.6", "D12": "20.3", "D18": "42"},
-    **{"G08": "4.383", "G09": "280", "G10": "52", "H17": "136, 651", "H18": "195, 1034"},
-    **{"T1": "115.6, 105.3, 421.3", "T2": "120.7, 139.9, 559.7", "T3": "145.3, 32.26, 516.2"},
-    **{"T4": "144.9, 43.28, 692.5", "T5": "174.2, 20.72, 663.1", "T6": "175.7, 28.42, 909.3"},
-}
-"""Numbers of the published rows that an independent computation confirmed."""
-
-
-@pytest.mark.parametrize("id_", CONFIRMED)
-def test_numbers_that_were_confirmed_are_still_told(id_: str, of_published: list[Verdict]) -> None:
-    (found,) = (one for one in of_published if one.id == id_)
-    for number in CONFIRMED[id_].split(", "):
-        assert number in found.detail, found.detail
-
-
-def test_every_claim_gets_one_verdict_with_a_sentence(of_published: list[Verdict]) -> None:
-    assert [one.id for one in of_published] == [claim.id for claim in LISTED]
-    assert {one.verdict for one in of_published} <= set(VERDICTS)
-    assert all(one.detail.strip() and one.expected.strip() for one in of_published)
-
-
-@pytest.mark.parametrize(
-    "detail",
-    [
-        "fourcastnet at n = 4",
-        "fourcastnet.pretrain-local at n = 4",
-        "resnet50-local-n001-lbs0016-full was not trained",
-        "local, n = 1: 3",
-        "local: 3",
-    ],
-)
-def test_a_detail_begins_with_a_capital_unless_it_begins_with_a_name_or_an_id(detail: str) -> None:
-    names = {"resnet50", "fourcastnet", "local"}
-    assert _sentence("two points", names) == "Two points"
-    assert _sentence(detail, names) == detail
-
-
-def test_a_verdict_leaves_the_names_of_models_and_devices_as_they_are() -> None:
-    values = {n: {"runtime_h": 4 / n, "metric_last": 30.0} for n in (1, 2, 4)}
-    one = line("resnet50", "train", "local", "fd_lbs", 256, values, protocol="corrected")
-    (claim,) = (c for c in CLAIMS if c.id == "D17")
-    assert verdict_of(claim, evidence([one])).detail.startswith("resnet50-train-local")
-
-
 def test_the_papers_contradictions_are_inconsistencies_and_nothing_else_is(
     of_published: list[Verdict],
 ) -> None:
@@ -309,13 +207,6 @@ def test_the_two_inconsistencies_without_a_row_are_listed_as_well() -> None:
     assert "1.8-fold" in order.reading
 
 
-def test_an_inconsistency_is_told_with_its_reading_on_any_evidence() -> None:
-    for given in (Evidence("nothing"), study()):
-        found = judged("X14", given)
-        assert found.verdict == INCONSISTENCY and found.value is None
-        assert "missing, not 0" in found.detail and "table1" in found.detail
-
-
 # --- what people read ---------------------------------------------------------------------------
 
 
@@ -330,48 +221,12 @@ def test_an_estimated_energy_is_said_in_the_verdict() -> None:
     assert ["Origin of the energy: estimated" in detail for detail in details] == [False, True]
 
 
-def test_the_json_has_the_verdict_and_what_the_test_could_tell(of_published: list[Verdict]) -> None:
-    found = json.loads(json.dumps(as_json(of_published), allow_nan=False))
-    keys = ("id", "verdict", "value", "expected", "detail", "p", "stands")
-    assert {tuple(one) for one in found} == {keys}
-
-
 def test_the_table_has_each_verdict_beside_its_claim(
     published: Evidence, of_published: list[Verdict]
 ) -> None:
     found = as_table(of_published, LISTED, published).to_pylist()
     assert [one["id"] for one in found] == [claim.id for claim in LISTED]
     assert [one["claim"] for one in found] == [claim.text for claim in LISTED]
-
-
-def test_text_and_markdown_name_every_claim_under_its_verdict(
-    published: Evidence, of_published: list[Verdict]
-) -> None:
-    text = as_text(of_published, LISTED, published)
-    markdown = as_markdown(of_published, LISTED, published)
-    for claim in LISTED:
-        assert f"  {claim.id} " in text
-        assert f"| {claim.id} |" in markdown
-    for said in (text, markdown):
-        assert "published" in said.splitlines()[0] + said.splitlines()[2]
-        order = ("Supported (", "Contradicted (", "Undecided (", "Identical by construction (")
-        places = [said.index(words) for words in (*order, "Set up as stated (", "Not testable (")]
-        assert places == sorted(places)
-    rows = [one for one in markdown.splitlines() if one.startswith("| ")]
-    assert {one.replace("\\|", "").count("|") for one in rows} == {4, 6, 7}
-    assert "160 claims, of which 24 were tested (20 independently, 4 on the same " in text
-    assert "points): 9 supported, 1 contradicted, 14 undecided" in text
-    assert "22 identical by construction, 34 set up as stated" in text
-
-
-def test_inconsistencies_have_a_reading_and_nothing_that_is_expected(
-    of_published: list[Verdict],
-) -> None:
-    found = {one.id: one for one in of_published if one.verdict == INCONSISTENCY}
-    assert {(one.value, one.expected) for one in found.values()} == {
-        (None, "nothing: an inconsistency")
-    }
-    assert found["X16"].detail.endswith("Shows nowhere.")
 
 
 def test_inconsistencies_without_a_row_are_listed_apart(
@@ -400,16 +255,6 @@ def test_the_guide_names_what_the_published_rows_contradict(of_published: list[V
     section = guide.split("## What the paper's own numbers say")[1].split("##")[0]
     named = re.findall(r"^\| ([A-Z]\d+) \|", section, flags=re.MULTILINE)
     assert named == [one.id for one in of_published if one.verdict == CONTRADICTED]
-
-
-def test_the_guide_counts_the_kinds_of_claims() -> None:
-    guide = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
-    counted = Counter(claim.kind for claim in CLAIMS)
-    rows = re.findall(r"^\| ([a-z, ]+) \| (\d+) \| ", guide, flags=re.MULTILINE)
-    assert {kinds: int(number) for kinds, number in rows} == {
-        kinds: sum(counted[kind] for kind in kinds.split(", ")) for kinds, _ in rows
-    }
-    assert sum(int(number) for _, number in rows) == len(CLAIMS)
 
 
 # --- the command --------------------------------------------------------------------------------
@@ -513,21 +358,6 @@ def test_a_file_that_somebody_is_writing_stops_no_other_campaigns_claims(
         find_campaign(results.with_name("other"), None)
 
 
-@pytest.mark.parametrize(
-    ("id_", "changes", "said"),
-    [
-        ("K04", {"expects": "..0.02"}, "expected 2 %"),
-        ("F04", {"margin": "..0.25"}, "less 0.25 of the first"),
-    ],
-)
-def test_a_detail_states_the_tolerance_that_decides(
-    id_: str, changes: dict[str, str], said: str
-) -> None:
-    checks = [replace(one, **changes) for one in read_checks()[id_]]
-    given = {**CASES, **SETTING_CASES}[id_].satisfied()
-    assert said in check_claim(checks, given).detail
-
-
 def test_a_folder_that_no_campaign_is_named_by_asks_for_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -545,13 +375,6 @@ def test_another_campaigns_results_are_refused(
     assert "expected the campaign demo" in capsys.readouterr().err
 
 
-def test_a_folder_without_tables_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["claims", "--results", str(tmp_path)]) == 1
-    assert "has no folder tables" in capsys.readouterr().err
-
-
 def test_a_metric_that_is_nan_is_named_with_file_and_row(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -564,47 +387,6 @@ def test_a_metric_that_is_nan_is_named_with_file_and_row(
     assert main(["claims", "--results", str(results), "--campaign", str(DEMO)]) == 1
     said = capsys.readouterr().err
     assert "configurations.parquet" in said and "row 2" in said and "metric_last_mean" in said
-
-
-def test_a_configuration_that_is_there_twice_is_named(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import pyarrow.parquet as pq
-
-    path = results / "tables" / "configurations.parquet"
-    rows = pq.read_table(path).to_pylist()
-    write_table(table([*rows, rows[0]], CONFIGURATIONS), path)
-    assert main(["claims", "--results", str(results), "--campaign", str(DEMO)]) == 1
-    said = capsys.readouterr().err
-    assert str(rows[0]["configuration"]) in said and str(len(rows) + 1) in said
-
-
-def test_a_folder_with_other_published_results_is_not_taken_for_the_papers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "published_results.csv").write_text("source,model\n", encoding="utf-8")
-    assert main(["claims", "--results", str(tmp_path)]) == 1
-    assert "has no folder tables" in capsys.readouterr().err
-
-
-def test_the_reference_folder_is_known_by_any_path_to_it(
-    published: Evidence, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["claims", "--results", str(ROOT / "docs" / ".." / "reference")]) == 0
-    assert capsys.readouterr().out.startswith(basis(published))
-
-
-def test_claims_on_configurations_are_said_to_be_checked_on_the_projects_specs(
-    published: Evidence,
-) -> None:
-    assert "on the specs of config.yaml" in basis(published)
-
-
-def test_a_cluster_that_is_no_json_is_refused_in_one_line(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["claims", "--results", str(results), "--cluster", "{bad"]) == 1
-    assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
 def test_a_missing_table_is_named(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

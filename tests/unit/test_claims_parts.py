@@ -20,13 +20,11 @@ from scalewatt.claims.evidence.claim_types import (
     CONTRADICTED,
     NOT_TESTABLE,
     SUPPORTED,
-    TESTED,
     UNDECIDED,
 )
-from scalewatt.claims.evidence.evidence import Evidence, Point
-from scalewatt.claims.load_evidence import published_evidence
+from scalewatt.claims.evidence.evidence import Evidence
 from scalewatt.claims.numbers.decisions import all_of, band, combine, in_one
-from scalewatt.claims.numbers.uncertain_number import Number, Variance, shown
+from scalewatt.claims.numbers.uncertain_number import Number, Variance
 from scalewatt.claims.rules.power_rules import one_at_least
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -104,12 +102,6 @@ def test_a_part_of_a_series_that_is_lacking_hides_no_contradiction_of_another() 
     assert judged("F12", right).verdict == NOT_TESTABLE
 
 
-def test_a_series_that_lacks_all_says_so_once() -> None:
-    gone = dropping("fd_lbs")(resnet_world())
-    found = judged("D05", gone)
-    assert found.verdict == NOT_TESTABLE and found.detail.count("No finished run") == 1
-
-
 @pytest.mark.parametrize("name", ["energy_kwh", "gpu_energy_kwh", "cpu_energy_kwh"])
 @pytest.mark.parametrize("world", [study, resnet_world])
 def test_an_energy_of_0_is_no_error_of_any_claim(world: Callable[[], Evidence], name: str) -> None:
@@ -158,24 +150,6 @@ def test_of_several_ratios_one_that_is_rarely_so_high_is_enough(
         assert verdict != UNDECIDED or NEEDED.search(f"{found.detail} {found.note}")
 
 
-def test_a_claim_on_one_of_several_pairs_tells_what_leaves_it_open() -> None:
-    def power(point: Point) -> float:
-        return {"h100": 0.31}.get(point.device, 0.25 if point.model == "resnet50" else 0.2174)
-
-    same = changed(study(), lambda p: True, p_gpuh_kw=power, gpu_energy_share=lambda p: 0.7)
-    shared = changed(same, lambda p: True, cpu_energy_share=lambda p: 0.3)
-    found = judged("A02", shared)
-    assert found.verdict == SUPPORTED and "h100" in found.detail, found.detail
-    alike = changed(shared, lambda p: p.device == "h100", p_gpuh_kw=lambda p: 0.23)
-    assert judged("A02", alike).verdict == CONTRADICTED
-    noisy = changed(
-        alike, lambda p: p.device == "h100", spread=0.5, p_gpuh_kw=lambda p: p.mean("p_gpuh_kw")
-    )
-    found = judged("A02", noisy)
-    assert found.verdict == UNDECIDED and NEEDED.search(found.detail), found.detail
-    assert (found.p or 0) > 0.025
-
-
 # --- parts that are saved -------------------------------------------------------------------------
 
 
@@ -199,55 +173,7 @@ def test_a_part_of_the_hours_that_is_saved_is_compared_by_the_ratio_of_hours(
 # --- the part that decides is told ----------------------------------------------------------------
 
 
-def test_the_point_that_leaves_open_which_energy_is_least_is_told() -> None:
-    """With 64 GPUs, 68 % above the first, but not certainly; the least other one is 26 % above, certainly."""
-    many = select(model="fourcastnet", phase="pretrain", mode="fd_lbs", gpus=64)
-    open_ = changed(study(), many, spread=0.9, energy_kwh=lambda p: 160.0)
-    found = judged("H19", open_)
-    assert found.verdict == UNDECIDED
-    assert "n = 4 over that at n = 64 is" in found.detail and "would tell" in found.detail
-    assert found.value == pytest.approx(95 / 160)
-
-
-def test_the_error_that_leaves_open_whether_all_are_the_papers_is_told() -> None:
-    """29.2 % at n = 1 is the furthest from 28 %, and within; 28.5 % at n = 4 is too uncertain."""
-    world = becoming("fd_lbs", "metric_last", {1: 29.2})(resnet_world())
-    found = judged("D17", becoming("fd_lbs", "metric_last", {4: 28.5}, spread=0.1)(world))
-    assert found.verdict == UNDECIDED
-    assert "top-1 error at n = 4 is 28.5 ± 3.5" in found.detail
-    assert "Of 6 the furthest from 28 % is 29.2" in found.detail
-
-
 # --- what counts, and how often -------------------------------------------------------------------
-
-
-def test_slopes_at_constant_gbs_have_all_of_table_1_on_both_devices() -> None:
-    """A100's rows of GBS 16 and 32 with LBS 1 are H100's partners: 692.55 and 909.31 GPU hours."""
-    found = judged("H16", in_parts(published_evidence)())
-    assert "h100, GPUs/GBS 4/16, 16/16, 32/32, energy" in found.detail
-    assert "a100, GPUs/GBS 4/16, 16/16, 16/64, 32/32, 64/64, energy" in found.detail
-    assert found.verdict == UNDECIDED and " is 1.544 (" in found.detail
-
-
-def test_a_single_point_at_constant_gbs_is_named_though_it_is_no_series() -> None:
-    found = judged("H14", published_evidence())
-    assert "fourcastnet pretrain a100 fd_gbs_s 16 (1)" in found.detail.split("Too few points: ")[1]
-
-
-def test_a_series_of_points_that_another_has_is_no_further_mean() -> None:
-    """Of three ResNet50 series with the full dataset one point each is published, of the scaled ones too."""
-    found = judged("L01", published_evidence())
-    assert found.verdict == SUPPORTED and "(3 compared)" in found.detail
-    left = found.detail.split("Left out, as another series has all their points: ")[1]
-    assert left.count("resnet50 a100 fd_") == 3
-    assert "(6 compared)" in judged("L01", resnet_world()).detail
-
-
-def test_a_mean_of_one_point_says_so_and_one_number_is_no_interval() -> None:
-    assert "h100 fd_gbs_l 32 (one point)" in judged("L03", published_evidence()).detail
-    gbs32 = select(device="h100", gbs=32, gpus=32)
-    found = judged("L03", without(published_evidence(), lambda p: not gbs32(p)))
-    assert found.value == "0.2628" and "lies at 0.2628 kWh/GPUh" in found.detail
 
 
 # --- the value ------------------------------------------------------------------------------------
@@ -264,25 +190,3 @@ def test_of_parts_that_agree_the_value_is_that_of_the_one_nearest_to_its_bound()
     )
     assert all_of([("", off), ("", further)]).value == 2
     assert all_of([("", near), ("", all_of([("", far), ("", off)]))]).value == 1.3
-
-
-def test_the_value_of_a_tested_claim_is_a_number_that_its_detail_shows() -> None:
-    found = {one.id: one for one in verdicts(published_evidence()) if one.verdict in TESTED}
-    assert found["F20"].value == pytest.approx(1.131, abs=5e-4)
-    assert found["A03"].value == pytest.approx(0.9722, abs=5e-5)
-    for one in found.values():
-        if isinstance(one.value, float):
-            parts = (shown(one.value), f"{100 * one.value:+.1f} ±", f"{one.value:+.1%}")
-            assert any(part in one.detail for part in parts), (one.id, one.value, one.detail)
-
-
-def test_claims_on_powers_of_all_series_say_which_points_count_and_which_do_not() -> None:
-    probe = "Left out, as a probe of fewer epochs: fourcastnet.pretrain-a100-n064-lbs0001-full-"
-    for id_ in ("A02", "A03"):
-        assert probe in judged(id_, published_evidence()).detail
-        assert "Left out" not in judged(id_, resnet_world()).detail
-    pairs = judged("A02", published_evidence())
-    assert "(gpu+cpu+ram of both, 13 and 5 points) is 1.379" in pairs.detail
-    rates = judged("A03", published_evidence())
-    assert rates.detail.startswith("resnet50 a100 (gpu+cpu+ram): leaving one of 13 points out")
-    assert "Too few points of whole nodes: fourcastnet a100 (gpu+cpu+ram) (5)" in rates.detail
