@@ -17,7 +17,6 @@ from scalewatt.energies.integration.rated_power import FACTOR
 from scalewatt.results.tables.derived_quantities import facility_of
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import frame_of, records
-from scalewatt.results.text.number_format import count, part_of
 from scalewatt.scaling.model.model_file import ScalingModel
 from scalewatt.scaling.model.predict import estimate
 from scalewatt.scaling.model.scores import NOMINAL
@@ -198,30 +197,22 @@ def _common(values: pd.Series[Any]) -> str | None:
 
 
 def _sum_warnings(own: pd.DataFrame, with_energy: pd.DataFrame) -> list[str]:
-    found = []
-    known = int(own["known"].sum())
-    if known < len(own):
-        missing = len(own) - known
-        they = "it" if missing == 1 else "they"
-        found.append(f"{part_of(missing, len(own), 'run')} missing: {they} cannot be predicted")
-    if len(with_energy) < known:
-        without = known - len(with_energy)
-        found.append(
-            f"the energy of {without} of {count(len(own), 'run')} is not known, so not in it"
-        )
+    known = own["known"].sum()
     scopes = sorted(with_energy["scope"].dropna().unique())
+    origins = with_energy["origin"].fillna("unknown").value_counts().sort_index()
+    counts = {
+        "missing, as they cannot be predicted": len(own) - known,
+        "without a known energy, so not in it": known - len(with_energy),
+        "longer than the wall-time limit allows": own["stuck"].notna().sum(),
+        **own["warnings"].explode().dropna().value_counts(sort=False),
+    }
+    found = [f"{what} (runs: {number})" for what, number in counts.items() if number]
     if len(scopes) > 1:
         found.append(f"over unequal scopes of energy: {', '.join(scopes)}")
-    origins = with_energy["origin"].fillna("of unknown origin").value_counts().sort_index()
     if len(origins) > 1:
-        counts = ", ".join(f"{name} {number}" for name, number in origins.items())
-        found.append(f"over energies of several origins (runs: {counts})")
-    if stuck := int(own["stuck"].notna().sum()):
-        found.append(
-            f"{stuck} of {count(len(own), 'run')} cannot be trained under the wall-time limit"
-        )
-    counted = own["warnings"].explode().dropna().value_counts(sort=False)
-    return [*found, *(f"{count(number, 'run')}: {one}" for one, number in counted.items())]
+        named = ", ".join(f"{name} {number}" for name, number in origins.items())
+        found.append(f"over energies of several origins (runs: {named})")
+    return found
 
 
 def _counts(runs: Sequence[PlannedRun]) -> Row:
@@ -261,7 +252,7 @@ def _notes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
     }
     estimated = _estimated_kinds(model, specs.values())
     if estimated:
-        notes.append(_of_estimates(estimated, runs))
+        notes.append(_of_estimates(estimated))
     if specs:
         notes.append(planner.forecaster.stated_error(specs.values()))
     notes += _of_whole_nodes(planner, runs)
@@ -279,17 +270,13 @@ def _of_whole_nodes(planner: Planner, runs: Sequence[PlannedRun]) -> list[str]:
     used_h = held_h = 0.0
     for run in runs:
         device = planner.cluster.devices.get(run.configuration.device)
-        if not run.amounts or device is None:
-            continue
-        gpus, hours = run.configuration.gpus, float(np.median(run.amounts["runtime_h"]))
-        used_h += gpus * hours
-        held_h += -(-gpus // device.gpus_per_node) * device.gpus_per_node * hours
+        if run.amounts and device is not None:
+            gpus, hours = run.configuration.gpus, float(np.median(run.amounts["runtime_h"]))
+            used_h += gpus * hours
+            held_h += -(-gpus // device.gpus_per_node) * device.gpus_per_node * hours
     if held_h <= used_h * 1.005:
         return []
-    return [
-        "GPU hours are n times the run time. Each run has its nodes for itself: where whole nodes are "
-        f"billed, they are {short(held_h)} GPUh in all."
-    ]
+    return [f"GPU hours are n times the run time; of whole nodes: {short(held_h)} GPUh."]
 
 
 def _estimated_kinds(model: ScalingModel, specs: Iterable[RunSpec]) -> list[str]:
@@ -298,43 +285,30 @@ def _estimated_kinds(model: ScalingModel, specs: Iterable[RunSpec]) -> list[str]
     return [kind.name for kind in kinds if model.of(kind).origin in ORIGINS]
 
 
-def _of_estimates(kinds: Sequence[str], runs: Sequence[PlannedRun]) -> str:
+def _of_estimates(kinds: Sequence[str]) -> str:
     """Say within what the true energies lie, where those of some kinds rest on estimates."""
-    whole, sums = added(runs).get("energy_kwh"), ""
-    if whole is not None:
-        found = estimate(whole)
-        sums = f", in sum {found.low / FACTOR:.3g} to {found.high * FACTOR:.3g} kWh"
     return (
-        f"Energies of {', '.join(kinds)} rest on estimates, whose error the intervals do not hold: the "
-        f"true ones lie within × or ÷ {FACTOR:g} of them{sums}, unless the cluster file that they were "
-        "estimated with gave another factor (docs/energy.md)."
+        f"Energies of {', '.join(kinds)} rest on estimates: the true ones lie within × or ÷ {FACTOR:g}, "
+        "which the intervals leave out (docs/energy.md)."
     )
 
 
 def _of_budget(budget: float, runs: Sequence[PlannedRun], estimated: bool) -> str:
-    """Return whether a campaign's energy budget is enough, as far as its energies are known.
+    """Return how probably a campaign's energy budget is enough, as far as its energies are known.
 
-    `estimated`: the model rests on estimates, whose error its intervals do not hold.
+    Estimated energies are also told as FACTOR times less and more, which their intervals leave out.
     """
-    known, whole = sum(run.energy_is_known for run in runs), added(runs).get("energy_kwh")
-    given = f"the campaign's energy_budget_kwh of {budget:g}"
+    unknown = sum(not run.energy_is_known for run in runs)
+    whole = added(runs).get("energy_kwh")
     if whole is None:
-        return f"Whether {given} is enough is not known: the energy of no run is."
-    found, kept = estimate(whole), float(np.mean(whole <= budget))
-    lack = (
-        f"the energy of {len(runs) - known} of {count(len(runs), 'run')} is not known, so not in it"
+        return f"energy_budget_kwh {budget:g}: no energy is known."
+    within = f"{100 * np.mean(whole <= budget):.0f} %"
+    if estimated:
+        low, high = (100 * np.mean(whole * by <= budget) for by in (FACTOR, 1 / FACTOR))
+        within = f"{low:.0f} to {high:.0f} %, by estimates"
+    lack = f"; runs without a known energy, not in it: {unknown}" if unknown else ""
+    found = estimate(whole)
+    return (
+        f"energy_budget_kwh {budget:g}: {found.median:.6g} kWh ({found.low:.6g} to {found.high:.6g}) are "
+        f"within it with a probability of {within}{lack}."
     )
-    sum_kwh = f"{found.median:.6g} kWh ({found.low:.6g} to {found.high:.6g})"
-    if found.low == found.high:
-        sum_kwh = f"{found.median:.6g} kWh"
-    apart = FACTOR if estimated else 1.0
-    if estimated and found.low / apart <= budget < found.high * apart:
-        return f"{sum_kwh} by estimates: whether {given} is enough they do not tell."
-    if found.low > budget:
-        end = f" (and {lack})" if known < len(runs) else ""
-        return f"{sum_kwh} are above {given}{end}."
-    if known < len(runs):
-        return f"At least {sum_kwh} of {given} are needed: {lack}; whether it is enough is unknown."
-    if found.high <= budget:
-        return f"{sum_kwh} are within {given}."
-    return f"{sum_kwh} are perhaps above {given}: it is enough with {100 * kept:.0f} % probability."
