@@ -46,7 +46,7 @@ def row(
 
 def frame(rows: list[dict[str, Any]], **options: Any) -> pd.DataFrame:
     """The table of rows, with its metadata."""
-    made = frame_of(with_front(rows), COST_PER_SAMPLE)
+    made = with_front(frame_of(rows, COST_PER_SAMPLE))
     made.attrs = {"figure": "cost_per_sample", "campaign": "one-gpu", "missing": [], "excluded": [],
                   "options": options, "notes": [], "gpu_word": "GPUs"}  # fmt: skip
     return made

@@ -17,7 +17,7 @@ from scalewatt.figures.cost.cost_points import usual_batch, worded
 from scalewatt.figures.figure_data import drawable
 from scalewatt.figures.output.save_figure import save
 from scalewatt.figures.style import LOG_SCALE
-from scalewatt.results.figures.cost_table import cost_per_sample, with_front
+from scalewatt.results.figures.cost_table import cost_per_sample
 from scalewatt.results.figures.figure_schema import COST_PER_SAMPLE, COST_PHASES
 from scalewatt.results.tables.frames import records, to_table
 from scalewatt.results.tables.repeat_statistics import configurations_of
@@ -148,23 +148,10 @@ def test_the_front_has_what_no_faster_point_undercuts_within_its_model_and_phase
         row({"precision": "c"}, 1, 150, 300),  # 2 J: slower than b and dearer
         row({"precision": "d", "phase": "finetune"}, 1, 10, 100),
         row({"precision": "e", "energy_per_sample_j_mean": None}, 1, 400, 100),
+        row({"precision": "f", "energy_origin": "estimated"}, 1, 500, 100),
     ]
-    found = {one["precision"]: one["pareto_optimal"] for one in with_front(rows)}
-    assert found == {"a": True, "b": True, "c": False, "d": True, "e": None}
-
-
-def test_estimates_leave_the_front_open_where_their_intervals_overlap() -> None:
-    def estimated(name: str, rate: float, low: float, mean: float, high: float) -> Row:
-        ends = {"energy_per_sample_j_estimate_low": low, "energy_per_sample_j_estimate_high": high}
-        return row({"precision": name, "energy_origin": "estimated", **ends}, 1, rate, mean * rate)
-
-    rows = [
-        estimated("slow", 1, 1, 2, 3),
-        estimated("fast", 2, 2, 2.5, 5),
-        estimated("dear", 1, 6, 7, 8),
-    ]
-    found = {one["precision"]: one["pareto_optimal"] for one in with_front(rows)}
-    assert found == {"slow": None, "fast": True, "dear": False}
+    found = {one["precision"]: one["pareto_optimal"] for one in records(frame(rows))}
+    assert found == {"a": True, "b": True, "c": False, "d": True, "e": None, "f": None}
 
 
 @pytest.mark.parametrize("changes", [{"device": "a100"}, {"gpus": 4}])

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
 from scalewatt.claims.evidence.evidence import Point
 from scalewatt.claims.numbers.decisions import sign
 from scalewatt.claims.numbers.uncertain_number import quantity
-from scalewatt.energies.integration.rated_power import FACTOR, SHAPE_FACTOR
+from scalewatt.energies.integration.rated_power import FACTOR
 from scalewatt.results.figures import pareto_table
 from scalewatt.results.figures.figure_schema import PARETO
 from scalewatt.results.figures.footnotes import estimate_notes
 from scalewatt.results.figures.variants_table import variants
 from scalewatt.results.tables.comparisons import comparisons_of
 from scalewatt.results.tables.estimates import (
-    energy_ratio_bounds,
     quantity_bounds,
     relative_bounds,
 )
@@ -29,7 +25,6 @@ from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
 Row = dict[str, Any]
 DEFAULT = (1 / FACTOR, FACTOR)
-CURVE = (0.77, 1.28)
 
 
 def configuration(
@@ -57,78 +52,17 @@ def configuration(
 # --- ratios ---------------------------------------------------------------------------------------
 
 
-def test_the_ratio_of_two_estimates_on_a_machine_is_open_by_the_shape_alone() -> None:
-    found = energy_ratio_bounds(configuration("a", 3.0), configuration("b", 1.0))
-    assert found == pytest.approx((3 / SHAPE_FACTOR, 3 * SHAPE_FACTOR))
-
-
-def test_between_devices_nothing_cancels() -> None:
-    found = energy_ratio_bounds(configuration("a", 3.0), configuration("b", 1.0, device="other"))
-    assert found == pytest.approx((3 / FACTOR**2, 3 * FACTOR**2))
-
-
-def test_of_measured_curves_the_whole_of_both_intervals_counts() -> None:
-    pair = (configuration(name, cpu, ends=CURVE) for name, cpu in (("a", 3.0), ("b", 1.0)))
-    assert energy_ratio_bounds(*pair) == pytest.approx((3 * 0.77 / 1.28, 3 * 1.28 / 0.77))
-
-
-@pytest.mark.parametrize("ends", [(1 / 6, 6.0), (1 / 5, 5.0), (0.2, 5.4), (0.5, 5.0)])
-def test_nothing_cancels_between_intervals_of_ones_own_or_of_energies_estimated_in_part(
-    ends: tuple[float, float],
-) -> None:
-    pair = (configuration(name, cpu, ends=ends) for name, cpu in (("a", 3.0), ("b", 1.0)))
-    low, high = ends
-    assert energy_ratio_bounds(*pair) == pytest.approx((3 * low / high, 3 * high / low))
-
-
-def test_a_configuration_over_itself_is_one_and_an_unknown_interval_is_none() -> None:
-    own = configuration("a", 3.0)
-    assert energy_ratio_bounds(own, own) == (1.0, 1.0)
-    assert energy_ratio_bounds(own, configuration("b", 1.0, ends=None)) is None
-    measured = {"energy_origin": "measured"}
-    pair = configuration("a", 3.0, **measured), configuration("b", 1.0, **measured)
-    assert energy_ratio_bounds(*pair) == (3.0, 3.0)
-
-
-@given(
-    energies=st.tuples(*[st.floats(0.1, 100)] * 4),
-    errors=st.tuples(*[st.floats(1 / FACTOR, FACTOR)] * 2),
+@pytest.mark.parametrize(
+    ("origin", "ratio"), [("measured", 3.0), ("estimated", None), ("mixed", None)]
 )
-def test_no_error_that_is_allowed_leads_out_of_a_ratios_interval(
-    energies: tuple[float, ...], errors: tuple[float, float]
-) -> None:
-    assume(1 / SHAPE_FACTOR <= errors[0] / errors[1] <= SHAPE_FACTOR)
+def test_there_is_no_energy_ratio_of_estimates(origin: str, ratio: float | None) -> None:
     rows = [
-        configuration(n, cpu, gpu) for n, cpu, gpu in (("a", *energies[:2]), ("b", *energies[2:]))
+        configuration("a", 1.0, energy_origin=origin),
+        configuration("b", 3.0, gpus=4, energy_origin=origin),
     ]
-    found = energy_ratio_bounds(*rows)
-    assert found is not None
-    true = (energies[1] + errors[0] * energies[0]) / (energies[3] + errors[1] * energies[2])
-    assert found[0] * (1 - 1e-9) <= true <= found[1] * (1 + 1e-9)
-
-
-def test_a_ratios_interval_is_reached() -> None:
-    rows = configuration("a", 3.0, 2.0), configuration("b", 1.0, 5.0)
-    errors = [1 / FACTOR, FACTOR, SHAPE_FACTOR / FACTOR, FACTOR / SHAPE_FACTOR]
-    true = [
-        (2 + 3 * one) / (5 + other)
-        for one, other in product(errors, errors)
-        if one / other * (1 + 1e-9) >= 1 / SHAPE_FACTOR and one / other <= SHAPE_FACTOR * (1 + 1e-9)
-    ]
-    assert energy_ratio_bounds(*rows) == pytest.approx((min(true), max(true)))
-
-
-def test_the_scaling_table_says_what_estimates_leave_open_of_its_ratios() -> None:
-    rows = [configuration("a", 1.0), configuration("b", 3.0, gpus=4)]
     series = {"name": "s", "label": "s", "points": [{"configuration": c} for c in "ab"]}
-    first, last = records(scaling_of([series], frame_of(rows, CONFIGURATIONS)))
-    assert last["energy_ratio"] == pytest.approx(3)
-    assert last["energy_ratio_estimate_low"] == pytest.approx(3 / SHAPE_FACTOR)
-    assert last["energy_ratio_estimate_high"] == pytest.approx(3 * SHAPE_FACTOR)
-    assert first["energy_ratio_estimate_low"] == first["energy_ratio_estimate_high"] == 1
-    measured = [row | {"energy_origin": "measured"} for row in rows]
-    *_, last = records(scaling_of([series], frame_of(measured, CONFIGURATIONS)))
-    assert last["energy_ratio_estimate_low"] is last["energy_ratio_estimate_high"] is None
+    _, last = records(scaling_of([series], frame_of(rows, CONFIGURATIONS)))
+    assert last["energy_ratio"] == ratio
 
 
 # --- quantities -----------------------------------------------------------------------------------
@@ -193,14 +127,6 @@ def test_what_uncovered_time_can_have_cost_is_nothing_that_estimates_leave_open(
     assert estimate_notes([measured | {"energy_kwh": 3.0}]) == []
 
 
-def test_uncovered_time_leaves_the_common_error_of_two_estimates_on_a_machine() -> None:
-    gapped = configuration("a", 3.0, ends=(1 / FACTOR, 1.02 * FACTOR))
-    found = energy_ratio_bounds(gapped, configuration("b", 1.0))
-    assert found == pytest.approx((3 / SHAPE_FACTOR, 1.02 * 3 * SHAPE_FACTOR))
-    found = energy_ratio_bounds(configuration("a", 3.0), gapped | {"configuration": "b"})
-    assert found == pytest.approx((1 / SHAPE_FACTOR / 1.02, SHAPE_FACTOR))
-
-
 def test_no_row_says_whether_switches_were_measured_and_a_nodes_meter_always_measures() -> None:
     for origin in ("estimated", "measured"):
         row = configuration("a", 1.0, energy_origin=origin)
@@ -218,7 +144,7 @@ def test_figures_say_within_what_true_energies_lie() -> None:
     assert "states no interval: nothing is concluded" in note
 
 
-def test_variants_say_what_estimates_leave_open_of_energies_and_of_their_ratios() -> None:
+def test_variants_say_what_estimates_leave_open_of_energies_and_no_ratio_of_them() -> None:
     joules = {"a": 5.0, "b": 15.0}
     rows = [
         configuration(name, cpu, energy_per_sample_j_mean=joules[name], energy_kwh_mean=cpu)
@@ -226,32 +152,29 @@ def test_variants_say_what_estimates_leave_open_of_energies_and_of_their_ratios(
     ]
     entry = dict.fromkeys(("series", "label", "group", "differs"), "x") | {"baseline": "a"}
     made = {"variants": [entry | {"configuration": name} for name in "ab"]}
-    base, other = records(variants(made, frame_of(rows, CONFIGURATIONS)))
-    assert base["energy_per_sample_ratio_estimate_low"] == 1
+    _, other = records(variants(made, frame_of(rows, CONFIGURATIONS)))
     for end, factor in (("low", 1 / FACTOR), ("high", FACTOR)):
         assert other[f"energy_kwh_estimate_{end}"] == pytest.approx(3 * factor)
         assert other[f"energy_per_sample_j_estimate_{end}"] == pytest.approx(15 * factor)
         assert other[f"mean_cpu_socket_power_w_estimate_{end}"] == pytest.approx(100 * factor)
         assert other[f"mean_gpu_power_w_estimate_{end}"] is None
-    assert other["energy_per_sample_ratio_estimate_high"] == pytest.approx(3 * SHAPE_FACTOR)
+    assert other["energy_ratio"] is other["energy_per_sample_ratio"] is None
 
 
 # --- statements -----------------------------------------------------------------------------------
 
 
-def compared(factor: float | None, cpu: float) -> Row:
+def compared(origin: str) -> Row:
     rows = []
-    for device, energy in (("a100", 1.0), ("h100", cpu)):
+    for device, energy in (("a100", 1.0), ("h100", 2.0)):
         for repeat, scatter in enumerate((0.99, 1.0, 1.01), 1):
             kwh = scatter * energy
             rows.append(
                 dict.fromkeys(RUNS.names)
                 | {"configuration": f"resnet50-{device}-n001", "device": device, "repeat": repeat}
                 | {"model": "resnet50", "phase": "train", "energy_scope": "cpu", "gpus": 1}
-                | {"energy_origin": "estimated" if factor else "measured", "gpu_hours": 1.0}
+                | {"energy_origin": origin, "gpu_hours": 1.0}
                 | {"cpu_energy_kwh": kwh, "energy_kwh": kwh}
-                | {"cpu_energy_low_kwh": kwh / factor if factor else kwh}
-                | {"cpu_energy_high_kwh": kwh * factor if factor else kwh}
             )
     (found,) = [
         row
@@ -261,26 +184,11 @@ def compared(factor: float | None, cpu: float) -> Row:
     return found
 
 
-@pytest.mark.parametrize(
-    ("factor", "cpu", "verdict"),
-    [
-        (None, 2.0, "different"),
-        (1.2, 2.0, "different"),
-        (FACTOR, 2.0, "unresolved"),
-        (None, 1.0, "equivalent"),
-        (1.001, 1.0, "equivalent"),
-        (1.2, 1.0, "unresolved"),
-    ],
-)
-def test_devices_are_compared_as_far_as_estimates_carry_it(
-    factor: float | None, cpu: float, verdict: str
-) -> None:
-    found = compared(factor, cpu)
-    assert found["verdict"] == verdict
-    assert (found["ratio_estimate_low"] is None) == (factor is None)
-    if factor:
-        assert found["ratio_estimate_high"] / found["ratio"] == pytest.approx(factor**2)
-        assert found["repeats_needed"] is None
+def test_devices_are_not_compared_by_estimated_energies() -> None:
+    assert compared("measured")["verdict"] == "different"
+    found = compared("estimated")
+    assert found["verdict"] == "estimated"
+    assert found["ratio"] is found["ratio_low"] is found["repeats_needed"] is None
 
 
 def front(points: list[Row]) -> list[bool | None]:
@@ -296,9 +204,8 @@ def front(points: list[Row]) -> list[bool | None]:
     return [row["non_dominated"] for row in records(pareto_table.with_front(whole))]
 
 
-def test_a_front_is_as_far_known_as_estimates_carry_it() -> None:
-    assert front([configuration("a", 1.0), configuration("b", 2.0)]) == [True, None]
-    assert front([configuration("a", 1.0), configuration("b", 20.0)]) == [True, False]
+def test_estimated_energies_are_on_no_front() -> None:
+    assert front([configuration("a", 1.0), configuration("b", 20.0)]) == [None, None]
     measured = {"energy_origin": "measured"}
     assert front([configuration("a", 1.0, **measured), configuration("b", 2.0, **measured)]) == [
         True,

@@ -74,9 +74,10 @@ def test_energies_of_unequal_scope_or_origin_do_not_beat_each_other() -> None:
     rows = [
         point(1, 1),
         point(2, 2, energy_scope="gpu+cpu"),
-        point(2, 2, energy_origin="estimated"),
+        point(2, 2, energy_origin="simulated"),
+        point(0, 0, energy_origin="estimated"),
     ]
-    assert fronts_of(rows) == [True, True, True]
+    assert fronts_of(rows) == [True, True, True, None]
 
 
 def test_run_times_compare_whatever_the_energies_scope() -> None:

@@ -57,7 +57,7 @@ from scalewatt.report.summary_section import (
     missing_runs,
     scaling_sentences,
 )
-from scalewatt.results.figures.figure_schema import BREAKDOWN, PARETO, VARIANTS
+from scalewatt.results.figures.figure_schema import BREAKDOWN, PARETO
 from scalewatt.results.tables.frames import to_frame
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.table_schema import COMPARISONS
@@ -288,20 +288,7 @@ def scaled(**changes: Any) -> dict[str, Any]:
     for name, value in (("speedup", 6.0), ("efficiency", 0.75), ("energy_ratio", 1.5)):
         row |= {name: value, f"{name}_low": None, f"{name}_high": None}
     row |= {"energy_origin": "measured"}
-    row |= {"energy_ratio_estimate_low": None, "energy_ratio_estimate_high": None}
     return row | changes
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "is_told"), [(0.3, 7.4, False), (None, None, False), (1.1, 7.4, True)]
-)
-def test_how_energy_changed_is_said_only_where_estimates_carry_it(
-    low: float | None, high: float | None, is_told: bool
-) -> None:
-    ends = {"energy_ratio_estimate_low": low, "energy_ratio_estimate_high": high}
-    said = " ".join(scaling_of([scaled(energy_origin="estimated", **ends)], "GPUs"))
-    assert ("energy changed by a factor of 1.5" in said) == is_told
-    assert ("is left open by the estimates: s." in said) != is_told
 
 
 def test_estimated_energies_show_their_interval_in_the_summary_and_the_tables(
@@ -357,14 +344,7 @@ def test_ratios_of_estimates_show_their_interval_in_the_tables(own: Path, tmp_pa
         return run | {name: run["energy_kwh"] * factor for name, factor in factors}
 
     write_results(own, DEMO, made_runs(DEMO, estimated))
-    row = compared(configuration="b", baseline="a", gpus=4, energy_origin="estimated")
-    row |= {"ratio_estimate_low": 0.02, "ratio_estimate_high": 14.0}
-    path = own / "tables" / "comparisons.parquet"
-    pq.write_table(pa.Table.from_pylist([row], schema=COMPARISONS), path)
     page = report(own, tmp_path / "a.html")
-    for name in ("scaling", "comparisons"):
-        assert "estimated ratio: at least" in heads(tmp_path / "a.html", name)
-        assert "estimated ratio: at most" in heads(tmp_path / "a.html", name)
     assert "what is above idle is more so" in page.text
     measured = made_runs(DEMO, lambda run: run | {"energy_origin": "measured"})
     page = report(write_results(own, DEMO, measured), tmp_path / "b.html")
@@ -382,15 +362,6 @@ def test_scaling_is_said_of_the_widest_span_with_its_interval() -> None:
     ]
     single = scaling_of([first, scaled()], "GPUs")
     assert single[-1] == "A ratio without a 95 % interval rests on a single run."
-
-
-def test_a_ratio_of_estimates_that_is_carried_is_stated_with_what_they_leave_open() -> None:
-    ends = {"energy_ratio": 8.0, "energy_ratio_low": 7.9, "energy_ratio_high": 8.1}
-    ends |= {"energy_ratio_estimate_low": 1.6, "energy_ratio_estimate_high": 39.0}
-    *_, said, _ = scaling_of([scaled(energy_origin="estimated", **ends)], "GPUs")
-    assert said.endswith(
-        "factor of 8 [95 % interval 7.9 to 8.1; by the estimates between 1.6 and 39] (s)."
-    )
 
 
 def test_all_series_of_the_widest_span_stand_in_the_summary_and_not_the_best_alone() -> None:
@@ -416,7 +387,6 @@ def compared(**changes: Any) -> dict[str, Any]:
     row = {"device": "h100", "baseline_device": "a100", "quantity": "energy_kwh", "ratio": 0.5}
     row |= {"energy_scope": "gpu+cpu", "margin": 0.05, "verdict": "unresolved", "n_repeats": 1}
     row |= {"energy_origin": "measured", "spread": 0.04}
-    row |= {"ratio_estimate_low": None, "ratio_estimate_high": None}
     return row | {"baseline_n_repeats": 1, "repeats_needed": 6} | changes
 
 
@@ -429,18 +399,6 @@ def test_devices_that_cannot_be_told_apart_are_not_called_equal() -> None:
     ]
     (same,) = comparisons_of([compared(verdict="equivalent", repeats_needed=None)])
     assert "equivalent within 5 %: 1." in same
-
-
-def test_devices_that_are_compared_by_estimates_have_the_interval_of_their_ratios() -> None:
-    rows = [
-        compared(energy_origin="estimated", ratio_estimate_low=low, ratio_estimate_high=high)
-        for low, high in ((0.02, 14.0), (0.03, 15.0))
-    ]
-    (said,) = comparisons_of(rows)
-    assert "0.5 times that on a100, by the estimates between 0.02 and 15; unresolved: 2" in said
-    (said,) = comparisons_of([*rows, compared(energy_origin="estimated")])
-    assert "times that on a100, by estimates whose interval is not known; unresolved: 3" in said
-    assert "estimate" not in " ".join(comparisons_of([compared()]))
 
 
 def test_repeats_that_would_do_are_promised_of_no_pair_that_needs_too_many() -> None:
@@ -1240,29 +1198,6 @@ def test_what_idle_devices_would_have_used_is_not_said_of_estimates(
     runs = [run | {"energy_origin": "estimated"} for run in runs]
     page = report(write_results(own, DEMO, runs), tmp_path / "b.html")
     assert "energy above idle" not in page.text
-
-
-@pytest.mark.parametrize(
-    ("factor", "is_told"), [(None, True), (1.1, True), (4.9, False), (0.0, False)]
-)
-def test_which_variant_uses_least_is_said_as_far_as_estimates_carry_it(
-    factor: float | None, is_told: bool
-) -> None:
-    known: dict[str, Any] = {"model": "m", "baseline": "a", "energy_origin": "measured"}
-    rows = []
-    for name, ratio in (("a", 1.0), ("b", 0.5), ("c", 2.0)):
-        row = dict.fromkeys(VARIANTS.names) | known | {"configuration": name, "differs": name}
-        row["energy_per_sample_ratio"] = ratio
-        if factor is not None:
-            row["energy_origin"] = "estimated"
-        if factor:
-            row["energy_per_sample_ratio_estimate_low"] = ratio / factor
-            row["energy_per_sample_ratio_estimate_high"] = ratio * factor
-        rows.append(row)
-    words = caption_of("variants", pa.Table.from_pylist(rows, schema=VARIANTS))
-    assert ("least and most: 0.5 times the baseline's (b" in words) == is_told
-    assert ("(b; by the estimates between 0.455 and 0.55); 2 times" in words) == (factor == 1.1)
-    assert ("the estimates do not tell" in words) != is_told
 
 
 def test_each_scope_has_a_front_of_its_own_against_energy_and_all_one_against_time() -> None:

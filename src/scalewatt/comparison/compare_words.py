@@ -46,15 +46,12 @@ def value_text(row: Row, side: str, unit: Unit) -> str:
 
 
 def ratio_text(row: Row) -> str:
-    """Return the ratio B/A with its interval, and what estimates leave open."""
+    """Return the ratio B/A with its interval."""
     if row["ratio"] is None:
         return MISSING
     text = _ratio(row["ratio"])
     if row["ratio_low"] is not None:
         text += f" ({_ratio(row['ratio_low'])} to {_ratio(row['ratio_high'])})"
-    if row["ratio_estimate_low"] is not None:
-        ends = (_ratio(row[f"ratio_estimate_{end}"]) for end in ("low", "high"))
-        text += f"; estimates: {' to '.join(ends)}"
     return text
 
 
@@ -72,15 +69,10 @@ def verdict_text(row: Row) -> str:
             f"; {_SAME}" if row["equivalent"] else ""
         )
     if verdict == NOT_APART:
-        detail = _SAME if row["equivalent"] else _told(reason)
-        return f"cannot be told apart{f'; {detail}' if detail else ''}"
+        return f"cannot be told apart{f'; {_SAME}' if row['equivalent'] else ''}"
     if verdict == NO_INTERVAL:
         return f"no interval: {reason}"
     return f"not compared: {reason}"
-
-
-def _told(reason: str | None) -> str:
-    return f"told apart {reason}" if reason else ""
 
 
 def _by(row: Row) -> str:

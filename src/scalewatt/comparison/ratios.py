@@ -1,14 +1,13 @@
 """The ratio B/A of each quantity that both campaigns have of one training, with interval and verdict.
 
 The statistics are those of the table `comparisons`: means of logarithms over repeats, by Welch's t interval
-of 95 %. A ratio tells a difference where its whole interval is on one side of 1; estimates of power widen it.
+of 95 %. A ratio tells a difference where its whole interval is on one side of 1. No energy is estimated.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -25,8 +24,8 @@ from scalewatt.results.text.metric_labels import metric_label
 
 A_LOWER, B_LOWER, NOT_APART = "a_lower", "b_lower", "not_apart"
 NO_INTERVAL, NOT_COMPARED = "no_interval", "not_compared"
-Ends = tuple[float, float]
-_BY_REPEATS = "by repeats alone, but not by what estimates leave open"
+
+
 _OF_EPOCHS = "one measured epoch's energy times another execution's epochs has no spread of its own"
 _ONE_SEED = "repeats share one seed"
 _NO_SPREAD = "repeats do not differ at all"
@@ -72,13 +71,7 @@ COMPARED = pa.schema(
         *((f"{name}_{side}", pa.string()) for name in ("origin", "scope") for side in SIDES),
         *((f"n_repeats_{side}", pa.int32()) for side in SIDES),
         *((f"mean_{side}", pa.float64()) for side in SIDES),
-        *(
-            (name, pa.float64())
-            for name in (
-                *("ratio", "ratio_low", "ratio_high"),
-                *("ratio_estimate_low", "ratio_estimate_high"),
-            )
-        ),
+        *((name, pa.float64()) for name in ("ratio", "ratio_low", "ratio_high")),
         ("verdict", pa.string()),
         ("equivalent", pa.bool_()),
         ("reason", pa.string()),
@@ -97,8 +90,6 @@ class Ratio:
     low: float | None = None
     """95 % interval by repeats; None without repeats of both."""
     high: float | None = None
-    estimates: Ends | None = None
-    """Between which the ratio may lie by what is estimated; None where nothing is, or it is not known."""
     equivalent: bool = False
     """True if the interval is within 1/1.05 … 1.05."""
     reason: str | None = None
@@ -128,8 +119,6 @@ def compared_rows(pair: Pair, a: Source, b: Source) -> list[Row]:
                 "ratio": found.ratio,
                 "ratio_low": found.low,
                 "ratio_high": found.high,
-                "ratio_estimate_low": found.estimates[0] if found.estimates else None,
-                "ratio_estimate_high": found.estimates[1] if found.estimates else None,
                 "verdict": found.verdict,
                 "equivalent": found.equivalent,
                 "reason": found.reason,
@@ -167,9 +156,8 @@ def origin(one: Training, quantity: Quantity) -> str | None:
     if quantity.name == _GPU_ENERGY:
         if not _values(one, quantity):
             return None
-        ends = _bounds(one, _GPU_ENERGY)
-        is_measured = ends is not None and math.isclose(*ends, rel_tol=1e-12)
-        return MEASURED if is_measured else ESTIMATED
+        bounds = [relative_bounds(row, _GPU_ENERGY, "") for row in one.rows]
+        return MEASURED if set(bounds) == {(1.0, 1.0)} else ESTIMATED
     known = [row["energy_origin"] for row in one.rows if row["energy_origin"] is not None]
     return known[0] if known else None
 
@@ -203,8 +191,6 @@ def _ratio(
     combined = any(is_combined(row["flags"]) for one in (pair.a, pair.b) for row in one.rows)
     if found.verdict != NO_INTERVAL and (combined or _shares_seeds(pair, quantity)):
         found = Ratio(NO_INTERVAL, found.ratio, reason=_OF_EPOCHS if combined else _ONE_SEED)
-    if quantity.energy and any(origin(one, quantity) in ORIGINS for one in (pair.a, pair.b)):
-        return with_estimates(found, *(_bounds(one, quantity.energy) for one in (pair.a, pair.b)))
     return found
 
 
@@ -230,6 +216,8 @@ def _obstacle(
     scopes = [scope(one, quantity) for one in (pair.a, pair.b)]
     if scopes[0] != scopes[1]:
         return f"A is the energy of {scopes[0]}, B of {scopes[1]}"
+    if quantity.energy and any(origin(one, quantity) in ORIGINS for one in (pair.a, pair.b)):
+        return ESTIMATED
     if quantity.of_whole and (work := _other_work(pair)):
         return work
     names = [one.rows[0]["metric_name"] for one in (pair.a, pair.b)]
@@ -271,37 +259,3 @@ def judged(a: Sequence[float], b: Sequence[float]) -> Ratio:
 
 def _verdict(low: float, high: float) -> str:
     return A_LOWER if low > 1 else B_LOWER if high < 1 else NOT_APART
-
-
-def with_estimates(found: Ratio, a: Ends | None, b: Ends | None) -> Ratio:
-    """Return the ratio with a verdict that holds wherever estimates may lie; `a`, `b`: their ends over them.
-
-    The machines may be two: no error of one cancels the other's.
-    """
-    assert found.ratio is not None
-    if a is None or b is None:
-        return Ratio(NO_INTERVAL, found.ratio, reason="what estimates leave open is not known")
-    factors = b[0] / a[1], b[1] / a[0]
-    ends = found.ratio * factors[0], found.ratio * factors[1]
-    if found.low is None or found.high is None:
-        return replace(found, estimates=ends)
-    low, high = found.low * factors[0], found.high * factors[1]
-    verdict = _verdict(low, high)
-    inside = low > 1 / (1 + MARGIN) and high < 1 + MARGIN
-    reason = None if verdict == found.verdict else _BY_REPEATS
-    same = found.equivalent and inside
-    return replace(found, estimates=ends, verdict=verdict, equivalent=same, reason=reason)
-
-
-def _bounds(one: Training, energy: str) -> Ends | None:
-    """Return the ends of what estimates leave to the energy of all repeats, over it; None if not known."""
-    ends = [relative_bounds(row, energy, "") for row in one.rows]
-    totals = [row[energy] for row in one.rows]
-    if None in ends or None in totals or not sum(totals):
-        return None
-    total = math.fsum(totals)
-    low, high = (
-        math.fsum(value * end[at] for value, end in zip(totals, ends, strict=True) if end) / total
-        for at in (0, 1)
-    )
-    return low, high

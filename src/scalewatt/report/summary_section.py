@@ -26,7 +26,6 @@ from scalewatt.results.text.number_format import (
     with_unit,
 )
 
-_BY_ESTIMATES = "by the estimates between {} and {}"
 Fact = tuple[str, str, str]
 """A label, its value, and a note on it (may be empty)."""
 _OF_SUMS = (
@@ -226,9 +225,7 @@ def scaling_sentences(rows: pd.DataFrame, word: str) -> list[str]:
     known = ends[ends["speedup"].notna()]
     span = known["gpus"] / known["smallest_gpus"]
     widest = known[span == span.max()].sort_values("speedup", kind="stable")
-    told = ends[ends["energy_ratio"].notna()].sort_values("energy_ratio", kind="stable")
-    carried = _is_carried(told)
-    used, open_ = told[carried], told[~carried]
+    used = ends[ends["energy_ratio"].notna()].sort_values("energy_ratio", kind="stable")
     sentences = [_speedups(widest, word)] if len(widest) else []
     if len(used):
         several = f", over {len(used)} series" if len(used) > 1 else ""
@@ -236,22 +233,10 @@ def scaling_sentences(rows: pd.DataFrame, word: str) -> list[str]:
             "From the smallest to the largest n of a series with a fixed dataset, energy changed by a "
             f"factor of {_ends(used, 'energy_ratio')}{several}."
         )
-    if len(open_):
-        names = listed(open_["series"])
-        sentences.append(
-            "Whether energy rose or fell from the smallest to the largest n is left open by the "
-            f"estimates: {names}."
-        )
     lows = [*_outer(widest)["speedup_low"], *_outer(used)["energy_ratio_low"]]
     if any(map(pd.isna, lows)):
         sentences.append("A ratio without a 95 % interval rests on a single run.")
     return sentences
-
-
-def _is_carried(rows: pd.DataFrame) -> pd.Series:
-    """Return where an energy ratio is on the same side of 1 wherever estimates may lie; of others true."""
-    low, high = (rows[f"energy_ratio_estimate_{end}"].astype(float) for end in ("low", "high"))
-    return ~rows["energy_origin"].isin(ORIGINS) | (low > 1) | (high < 1)
 
 
 def _speedups(rows: pd.DataFrame, word: str) -> str:
@@ -279,17 +264,11 @@ def _ends(rows: pd.DataFrame, name: str) -> str:
 
 
 def _value(row: Mapping[str, Any], name: str) -> str:
-    """Return a ratio with the interval of its repeats, and with what estimates leave open of it."""
-    intervals = (
-        ("95 % interval {} to {}", row[f"{name}_low"], row[f"{name}_high"]),
-        (_BY_ESTIMATES, row.get(f"{name}_estimate_low"), row.get(f"{name}_estimate_high")),
-    )
-    known = [
-        words.format(number(low, 3), number(high, 3))
-        for words, low, high in intervals
-        if low is not None and not pd.isna(low)
-    ]
-    return number(row[name], 3) + (f" [{'; '.join(known)}]" if known else "")
+    """Return a ratio with the interval of its repeats."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    known = low is not None and not pd.isna(low)
+    interval = f" [95 % interval {number(low, 3)} to {number(high, 3)}]" if known else ""
+    return number(row[name], 3) + interval
 
 
 # --- devices compared -----------------------------------------------------------------------------
@@ -306,7 +285,7 @@ _ALIKE = ["device", "baseline_device", "quantity", "energy_scope", "energy_origi
 
 def comparison_sentences(rows: pd.DataFrame) -> list[str]:
     """Return for each pair of devices how their energies and times for the same training compare."""
-    shown = rows[rows["quantity"].isin(list(_COMPARED))]
+    shown = rows[rows["quantity"].isin(list(_COMPARED)) & rows["ratio"].notna()]
     return [_compared(own) for _, own in shown.groupby(_ALIKE, sort=False, dropna=False)]
 
 
@@ -316,19 +295,9 @@ def _compared(rows: pd.DataFrame) -> str:
     over = "" if pd.isna(scope) else f" ({origin}, {scope})"
     return (
         f"The same training on {device} and on {baseline} ({count(len(rows), 'pair')}): "
-        f"{_COMPARED[quantity]}{over} on {device} {' to '.join(ends)} times that on {baseline}"
-        f"{_left_open(rows)}; {_tally(rows)}."
+        f"{_COMPARED[quantity]}{over} on {device} {' to '.join(ends)} times that on {baseline}; "
+        f"{_tally(rows)}."
     )
-
-
-def _left_open(rows: pd.DataFrame) -> str:
-    """Return what estimates leave open of these ratios; nothing of others."""
-    if not rows["energy_origin"].isin(ORIGINS).any():
-        return ""
-    low, high = (rows[f"ratio_estimate_{end}"].astype(float) for end in ("low", "high"))
-    if low.isna().any() or high.isna().any():
-        return ", by estimates whose interval is not known"
-    return f", {_BY_ESTIMATES.format(number(low.min(), 3), number(high.max(), 3))}"
 
 
 def _tally(rows: pd.DataFrame) -> str:

@@ -127,7 +127,8 @@ _BATCHES = ("gpus", "local_batch_size", "global_batch_size")
 _ORIGIN = ("energy_origin", "energy_scope")
 _COST = ("runtime_h", "gpu_hours", "energy_kwh")
 _OPEN = ("open_low_kwh", "open_high_kwh")
-_OPEN_RATIO = ("energy_ratio_estimate_low", "energy_ratio_estimate_high")
+
+
 _OPEN_NOTE = (
     "Estimated, at least and at most: where the true value lies, however many repeats there are. What "
     "else follows from an estimated energy is as uncertain; what is above idle is more so."
@@ -188,7 +189,7 @@ _KINDS = (
         "the 95 % interval.",
         (
             *("series", *_BATCHES, "n_repeats", "smallest_gpus", "speedup", "efficiency"),
-            *(*_RATIOS, *_OPEN_RATIO, *_ORIGIN),
+            *(*_RATIOS, *_ORIGIN),
         ),
         headings=_RATIOS,
         rows=_scaling,
@@ -201,7 +202,7 @@ _KINDS = (
         "margin. Different: it leaves out 1.",
         (
             *("configuration", "baseline", "quantity", "energy_scope", "n_repeats"),
-            *("baseline_n_repeats", "ratio", "ratio_estimate_low", "ratio_estimate_high", "margin"),
+            *("baseline_n_repeats", "ratio", "margin"),
             *("tost_p", "verdict", "repeats_needed", "spread_source"),
         ),
         title="Comparisons",
@@ -268,7 +269,7 @@ _KINDS = (
             *("model", "differs", "precision_used", "n_repeats", "runtime_h", "energy_kwh"),
             *("energy_kwh_estimate_low", "energy_kwh_estimate_high", "energy_per_sample_j"),
             *("mean_gpu_power_w", "mean_cpu_socket_power_w", "step_data_share", "metric_last"),
-            *("runtime_ratio", "energy_ratio", *_OPEN_RATIO),
+            *("runtime_ratio", "energy_ratio"),
         ),
         headings={"runtime_ratio": "time ÷ baseline", "energy_ratio": "energy ÷ baseline"},
     ),

@@ -25,8 +25,6 @@ TDP_SHARE, IDLE_SHARE = 0.74, 0.1
 FACTOR = 5.4
 """An estimate lies within × or ÷ this of the true power. It is known of CPUs alone. Of GPUs and memory
 there are no such data: they get the same, as nothing supports less."""
-SHAPE_FACTOR = 4.9
-"""The error of CPU estimates on one machine may differ by this factor between two loads (95 %, likewise)."""
 CURVE = (0.77, 1.28)
 """True power over that interpolated between measured points: −22 to +30 % of all points of the data."""
 WIDE_GAP = (0.38, 1.57)

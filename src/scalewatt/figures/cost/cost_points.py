@@ -13,7 +13,6 @@ from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose
 from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.figures.figure_schema import COST_PHASES
-from scalewatt.results.tables.estimates import ORIGINS
 
 ENERGY, RATE, POWER = "energy_per_sample_j", "throughput_samples_per_s", "power_w"
 PRECISIONS = {"tf32": "TF32", "tf32_convolutions": "TF32 conv."}
@@ -170,13 +169,7 @@ def whole_sentence(points: pd.DataFrame) -> str:
 def _estimate_sentence(points: pd.DataFrame) -> str:
     if points[f"{ENERGY}_estimate_low"].isna().all():
         return ""
-    left_open = points["energy_origin"].isin(ORIGINS) & points["pareto_optimal"].isna()
-    open_count = int(left_open.sum())
-    are = "is" if open_count == 1 else "are"
-    rest = f" Whether {open_count} of the points {are} Pareto-optimal they leave open." * bool(
-        open_count
-    )
     return (
         "Broad pale bars: where the true value of an estimate lies; runs on one device share most of that"
-        f" error.{rest}"
+        " error, and which of them are Pareto-optimal is not known."
     )

@@ -11,7 +11,7 @@ from scalewatt.figures import figure_data as data
 from scalewatt.figures.cost.cost_points import asked_of, whole_sentence
 from scalewatt.report.summary_section import model_words
 from scalewatt.results.tables.estimates import ORIGINS
-from scalewatt.results.text.number_format import count, number, with_unit
+from scalewatt.results.text.number_format import count, with_unit
 
 _MOST_LINES = 8
 """Told in a caption; the table has all of them."""
@@ -68,44 +68,3 @@ def _percent(row: Any, name: str, sign: int) -> str:
         return f"{ends[0]:.1f} %"
     low, high = sorted(ends[1:])
     return f"{ends[0]:.1f} % ({low:.1f} to {high:.1f})"
-
-
-def _ratio_ends(row: Any) -> str:
-    low, high = row.energy_per_sample_ratio_estimate_low, row.energy_per_sample_ratio_estimate_high
-    known = low is not None and low == low and low < high
-    return f"; by the estimates between {number(low, 3)} and {number(high, 3)}" if known else ""
-
-
-def _in_order(rows: pd.DataFrame) -> bool:
-    """Return True if the first and the last by energy per sample are so wherever true values lie."""
-    estimated = rows["energy_origin"].isin(ORIGINS)
-    if not estimated.any() or len(rows) < 2:
-        return not estimated.any()
-    ratio = rows["energy_per_sample_ratio"]
-    low, high = (
-        rows[f"energy_per_sample_ratio_estimate_{end}"].astype(float).mask(~estimated, ratio)
-        for end in ("low", "high")
-    )
-    known = bool(low.notna().all() and high.notna().all())
-    return known and high.iloc[0] < low.iloc[1:].min() and low.iloc[-1] > high.iloc[:-1].max()
-
-
-def variants(rows: pd.DataFrame, _word: str) -> list[str]:
-    """Return how many variants there are, and which cost least and most against their baseline."""
-    parts = []
-    for model, inside in data.groups(rows, "model"):
-        own = inside[inside["configuration"] != inside["baseline"]]
-        ordered = own.sort_values("energy_per_sample_ratio", kind="stable")
-        known = ordered[ordered["energy_per_sample_ratio"].notna()]
-        parts.append(f"{model}: {count(len(own), 'variant')}.")
-        if len(known) and not _in_order(known):
-            parts.append("How their energies per sample compare, the estimates do not tell.")
-        elif len(known):
-            ends = known.iloc[[0, -1]] if len(known) > 1 else known
-            text = "; ".join(
-                f"{number(row.energy_per_sample_ratio, 3)} times the baseline's "
-                f"({row.differs}{_ratio_ends(row)})"
-                for row in data.each(ends)
-            )
-            parts.append(f"Energy per sample, least and most: {text}.")
-    return parts

@@ -11,7 +11,7 @@ import pandas as pd
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose
 from scalewatt.report.captions.breakdown_captions import uses_of_energy
-from scalewatt.report.captions.cost_captions import cost, operating_points, variants
+from scalewatt.report.captions.cost_captions import cost, operating_points
 from scalewatt.report.summary_section import model_words
 from scalewatt.results.tables.frames import records
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES, left_out_sentences
@@ -35,7 +35,6 @@ _TITLES = {
     "learning": "Learning against energy and time",
     "cost_per_sample": "What a sample costs",
     "operating_points": "What clocks and power limits cost and save",
-    "variants": "Variants of one training",
     "prediction": "Measured and predicted",
 }
 _PAPERS_MODEL = {
@@ -115,7 +114,6 @@ def _parts_of(name: str, table: dict[str, Any]) -> Captions:
         "pareto": _pareto,
         "cost_per_sample": cost,
         "operating_points": operating_points,
-        "variants": variants,
         "prediction": _prediction,
     }
     return known.get(name, partial(_curves, metric_name=table.get("metric_name")))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.accounting.energy_schema import BOUNDS
@@ -23,8 +24,9 @@ from scalewatt.results.figures.figure_schema import (
     COST_PER_SAMPLE,
     COST_PHASES,
 )
-from scalewatt.results.tables.estimates import left_open
-from scalewatt.results.tables.frames import frame_of, records
+from scalewatt.results.figures.pareto_table import pareto_optimal
+from scalewatt.results.tables.estimates import is_estimated, left_open
+from scalewatt.results.tables.frames import column_of, frame_of, records, values
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.run_row import RunFiles, read_energy, read_history
 from scalewatt.results.tables.scaling import lines_of
@@ -64,7 +66,7 @@ def cost_per_sample(definition: Row, configurations: pd.DataFrame, results: Path
         head = {name: own[name] for name in ("series", "label", *COST_IDENTITY)}
         empty = dict.fromkeys(COST_PER_SAMPLE.names)
         rows.append(empty | {"figure": definition["figure"], **head, **_costs(own, files)})
-    return frame_of(with_front(rows), COST_PER_SAMPLE)
+    return with_front(frame_of(rows, COST_PER_SAMPLE))
 
 
 # --- one run --------------------------------------------------------------------------------------
@@ -142,10 +144,10 @@ def _costs(own: Row, files: Sequence[RunFiles]) -> Row:
     }
     rates = "throughput_samples_per_s"
     found |= {f"{rates}_{end}": own[f"{rates}_{end}"] for end in ("mean", "low", "high")}
-    for name, values in quantities.items():
-        summary = summarise([value for value, _, _ in values])
+    for name, costs in quantities.items():
+        summary = summarise([value for value, _, _ in costs])
         found |= {f"{name}_{end}": getattr(summary, end) for end in ("mean", "low", "high")}
-        found |= _estimate(name, values)
+        found |= _estimate(name, costs)
     found["train_s"] = summarise([run.train_s for run in runs]).mean
     found["startup_s"] = summarise([run.startup_s for run in runs]).mean
     found["startup_energy_j"] = summarise([run.startup_j for run in runs]).mean
@@ -192,41 +194,15 @@ def _phases(own: Row, per_sample_j: float | None) -> Row:
 # --- one beside the others ------------------------------------------------------------------------
 
 
-def with_front(rows: Sequence[Row]) -> list[Row]:
+def with_front(rows: pd.DataFrame) -> pd.DataFrame:
     """Say which points are Pareto-optimal: no comparable one is as fast and takes as little energy.
 
-    Compared are points of one model, phase, origin and scope, by their means. Where the intervals of
-    estimates leave it open, null.
+    Compared are points of one model, phase, origin and scope, by their means. Null without a value, and of
+    estimated energies.
     """
-    return [row | {"pareto_optimal": _is_optimal(row, rows)} for row in rows]
-
-
-def _is_optimal(row: Row, rows: Sequence[Row]) -> bool | None:
-    if None in (row["energy_per_sample_j_mean"], row["throughput_samples_per_s_mean"]):
-        return None
-    keys = ("model", "phase", "energy_origin", "energy_scope")
-    others = [
-        other
-        for other in rows
-        if other is not row
-        and all(other[key] == row[key] for key in keys)
-        and other["energy_per_sample_j_mean"] is not None
-        and (other["throughput_samples_per_s_mean"] or 0) >= row["throughput_samples_per_s_mean"]
-    ]
-    own_low, own_high = _open_ends(row)
-    ends = [(*_open_ends(other), _differs(row, other)) for other in others]
-    if any(high <= own_low and differs for _, high, differs in ends):
-        return False
-    return None if any(low < own_high for low, _, _ in ends) else True
-
-
-def _open_ends(row: Row) -> tuple[float, float]:
-    """Return between what an energy lies by its estimate; twice the energy where nothing is estimated."""
-    low, high = (row[f"energy_per_sample_j_estimate_{end}"] for end in ("low", "high"))
-    mean = row["energy_per_sample_j_mean"]
-    return (mean, mean) if low is None else (low, high)
-
-
-def _differs(row: Row, other: Row) -> bool:
-    names = ("energy_per_sample_j_mean", "throughput_samples_per_s_mean")
-    return any(row[name] != other[name] for name in names)
+    energy, rate = rows["energy_per_sample_j_mean"], rows["throughput_samples_per_s_mean"]
+    points = rows[energy.notna() & rate.notna() & ~is_estimated(rows)]
+    keys = [points[name] for name in ("model", "phase", "energy_origin", "energy_scope")]
+    front = pareto_optimal(energy[points.index], -rate[points.index], keys)
+    found = column_of(values(front.reindex(rows.index)), pa.bool_(), rows.index)
+    return rows.assign(pareto_optimal=found)

@@ -141,7 +141,7 @@ RATIOS = {
 }
 """What is divided by the baseline's."""
 
-OPEN_RATIOS = ("energy_ratio", "energy_per_sample_ratio")
+
 OPEN = ("energy_kwh", "energy_per_sample_j", "mean_gpu_power_w", "mean_cpu_socket_power_w")
 """What has the interval of an estimate."""
 
@@ -150,7 +150,6 @@ VARIANTS = pa.schema(
         *_texts("series", "label", "baseline", "group", "differs"),
         *_of_configurations(VARIANT_IDENTITY),
         *_numbers(*(f"{name}{end}" for name in RATIOS for end in ("", "_low", "_high"))),
-        *_numbers(*(f"{name}_estimate_{end}" for name in OPEN_RATIOS for end in ("low", "high"))),
         *_numbers(*(f"{name}_estimate_{end}" for name in OPEN for end in ("low", "high"))),
         *_numbers(*(f"{name}_{part}" for name in VARIANT_QUANTITIES for part in SUMMARY)),
     ]

@@ -15,8 +15,8 @@ from scalewatt.campaign.operating_points import without_point
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.recordings.series import EPOCHS_COMBINED, J_PER_KWH
 from scalewatt.results.figures.figure_schema import OPERATING_POINTS
-from scalewatt.results.figures.pareto_table import is_on_front
-from scalewatt.results.tables.estimates import quantity_bounds
+from scalewatt.results.figures.pareto_table import pareto_optimal
+from scalewatt.results.tables.estimates import is_estimated, quantity_bounds
 from scalewatt.results.tables.frames import column_of, to_frame, to_table, values
 from scalewatt.results.tables.repeat_statistics import inverse, quotients
 from scalewatt.results.tables.scaling import lines_of
@@ -81,13 +81,15 @@ def _with_ratios(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     """Add time and energy over those of the line's fastest point.
 
     A line is only those of its points whose energies compare (`comparable`). Energies of epochs combined
-    with the same executions (EPOCHS_COMBINED) are ratios of single epochs, without an interval.
+    with the same executions (EPOCHS_COMBINED) are ratios of single epochs, without an interval. There is no
+    ratio of estimated energies.
     """
     time = "samples_per_gpuh" if name == _ENERGY[SAMPLE][0] else "runtime_h"
     fastest = _fastest(rows)
     top, bottom = (rows, fastest) if time == "runtime_h" else (fastest, rows)
     slower = _of_repeats(quotients(top, bottom, time), rows)
     saved = _of_repeats(quotients(rows, fastest, name), rows)
+    saved = saved.where(~is_estimated(rows))
     ends = {"": "mean", "_low": "low", "_high": "high"}
     return rows.assign(
         **{f"time_ratio{end}": slower[part] for end, part in ends.items()},
@@ -114,15 +116,12 @@ def _fastest(rows: pd.DataFrame) -> pd.DataFrame:
 def _with_front(rows: pd.DataFrame) -> pd.DataFrame:
     """Add `pareto_optimal`: no comparable point is as fast and takes as little energy, by means.
 
-    Comparable are points of one model, phase, origin and scope. Null without a value, and where the
-    intervals of estimates leave it open.
+    Comparable are points of one model, phase, origin and scope. Null without a value, and of estimated
+    energies.
     """
-    points = rows.assign(
-        x=rows["energy_j_mean"], y=rows["time_s_mean"], x_name="energy_kwh", metric_goal="min"
-    )
-    known = points[points["x"].notna() & points["y"].notna()]
-    front = pd.Series(index=rows.index, dtype=pd.ArrowDtype(pa.bool_()))
-    keys = ["model", "phase", "energy_origin", "energy_scope"]
-    for _, own in known.groupby(keys, sort=False, dropna=False):
-        front[own.index] = column_of(is_on_front(own), pa.bool_(), own.index)
-    return rows.assign(pareto_optimal=front)
+    known = rows["energy_j_mean"].notna() & rows["time_s_mean"].notna() & ~is_estimated(rows)
+    points = rows[known]
+    keys = [points[name] for name in ("model", "phase", "energy_origin", "energy_scope")]
+    front = pareto_optimal(points["energy_j_mean"], points["time_s_mean"], keys)
+    found = column_of(values(front.reindex(rows.index)), pa.bool_(), rows.index)
+    return rows.assign(pareto_optimal=found)

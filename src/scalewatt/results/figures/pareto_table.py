@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.recordings.series import Floats
 from scalewatt.results.figures.figure_schema import PARETO, panel_letter
-from scalewatt.results.tables.estimates import ORIGINS, energy_ratio_bounds, quantity_bounds
-from scalewatt.results.tables.frames import column_of, records, to_frame, to_table
+from scalewatt.results.tables.estimates import is_estimated, quantity_bounds
+from scalewatt.results.tables.frames import column_of, to_frame, to_table, values
 from scalewatt.results.tables.published import is_overlaid, published_lines
 from scalewatt.results.tables.read_table import PUBLISHED
 from scalewatt.results.tables.scaling import lines_of, points_of
@@ -59,49 +58,29 @@ def _points(configurations: pd.DataFrame, cost: str) -> pd.DataFrame:
 def with_front(rows: pd.DataFrame) -> pd.DataFrame:
     """Add `non_dominated`: no comparable point of the panel is as good and as cheap.
 
-    Energies compare within one origin and scope alone. Null without a value, of published rows, and
-    where the intervals of estimated energies do not tell. `rows` have the columns of their configurations.
+    Energies compare within one origin and scope alone. Null without a value, of published rows, and of
+    estimated energies.
     """
-    shown = rows["x"].notna() & rows["y"].notna()
+    of_energy = rows["x_name"] == "energy_kwh"
+    shown = rows["x"].notna() & rows["y"].notna() & ~(of_energy & is_estimated(rows))
     shown &= (rows["energy_origin"] != PUBLISHED).fillna(True)
     compared = rows[shown]
-    of_energy = compared["x_name"] == "energy_kwh"
-    keys = [compared["panel"], compared["metric_goal"]]
+    goal = compared["metric_goal"]
+    keys = [compared["panel"], goal]
     keys += [compared[name].where(of_energy, "") for name in ("energy_origin", "energy_scope")]
-    front = pd.Series(index=rows.index, dtype=pd.ArrowDtype(pa.bool_()))
-    for _, own in compared.groupby(keys, dropna=False, sort=False):
-        front[own.index] = column_of(is_on_front(own), pa.bool_(), own.index)
-    return rows.assign(non_dominated=front)
+    cost, error = compared["x"], compared["y"].where(goal.ne("max").fillna(True), -compared["y"])
+    front = pareto_optimal(cost, error, keys)
+    return rows.assign(
+        non_dominated=column_of(values(front.reindex(rows.index)), pa.bool_(), rows.index)
+    )
 
 
-def is_on_front(rows: pd.DataFrame) -> list[bool | None]:
-    """Return for points that compare which no other dominates; None where estimates leave it open."""
-    x = rows["x"].to_numpy(dtype=np.float64)
-    y = rows["y"].to_numpy(dtype=np.float64)
-    y = -y if rows["metric_goal"].iloc[0] == "max" else y
-    least, most = _cost_ratios(rows, x)
-    as_good, better = y[:, None] <= y, y[:, None] < y
-    surely = (((most <= 1) & as_good) & ((most < 1) | better)).any(axis=0)
-    perhaps = (((least <= 1) & as_good) & ((least < 1) | better)).any(axis=0)
-    return [
-        False if sure else None if open_ else True
-        for sure, open_ in zip(np.asarray(surely), np.asarray(perhaps), strict=True)
-    ]
-
-
-def _cost_ratios(rows: pd.DataFrame, x: Floats) -> tuple[Floats, Floats]:
-    """Return the least and the largest ratio of the costs of every two points (n, n), row over column.
-
-    Of estimated energies these differ; where an interval is not known anything is possible.
-    """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        plain = np.where(x[:, None] == x, 1.0, x[:, None] / x)
-    of_energy = (rows["x_name"] == "energy_kwh").all()
-    if not of_energy or not rows["energy_origin"].isin(ORIGINS).any():
-        return plain, plain
-    points = records(rows)
-    ends = [
-        [energy_ratio_bounds(one, other) or (0.0, np.inf) for other in points] for one in points
-    ]
-    found = np.array(ends, dtype=np.float64)
-    return found[..., 0], found[..., 1]
+def pareto_optimal(x: pd.Series, y: pd.Series, keys: list[pd.Series]) -> pd.Series:
+    """Return which points no other point of the same `keys` dominates; less is better along both axes."""
+    front = pd.Series(index=x.index, dtype=object)
+    for _, own in x.groupby(keys, dropna=False, sort=False):
+        ours, theirs = own.to_numpy(dtype=np.float64), y[own.index].to_numpy(dtype=np.float64)
+        as_good = (ours[:, None] <= ours) & (theirs[:, None] <= theirs)
+        better = (ours[:, None] < ours) | (theirs[:, None] < theirs)
+        front[own.index] = ~(as_good & better).any(axis=0)
+    return front

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.results.figures.figure_schema import OPEN, RATIOS, VARIANTS
-from scalewatt.results.tables.estimates import quantity_bounds, ratio_bounds
+from scalewatt.results.tables.estimates import quantity_bounds
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.repeat_statistics import quotients
 from scalewatt.results.tables.scaling import comparable
@@ -37,13 +37,6 @@ def variants(definition: Row, configurations: pd.DataFrame) -> pd.DataFrame:
         for found in [ratios_of(rows, baselines, quantity)]
         for end, part in (("", "mean"), ("_low", "low"), ("_high", "high"))
     }
-    open_ = ratio_bounds(rows, baselines.assign(configuration=rows["baseline"]))
-    open_ = open_.where(ratios["energy_ratio"].notna())
-    # Samples are counted: per sample the same is open.
-    per_sample = ratios["energy_per_sample_ratio"] / ratios["energy_ratio"]
-    for end in open_:
-        ratios[f"energy_ratio_estimate_{end}"] = open_[end]
-        ratios[f"energy_per_sample_ratio_estimate_{end}"] = open_[end] * per_sample
     for name in OPEN:
         bounds = quantity_bounds(rows, name)
         ratios |= {f"{name}_estimate_{end}": bounds[end] for end in bounds}
@@ -54,8 +47,8 @@ def ratios_of(own: pd.DataFrame, baselines: pd.DataFrame, name: str) -> pd.DataF
     """Return ratios of two means and their 95 % interval (`quotients`).
 
     The interval needs repeats of both, which are independent. Null if a mean is not known, or
-    where two energies are not comparable: of unequal origin or scope. A baseline divided by itself is
-    1, without interval.
+    where two energies are not comparable: of unequal origin or scope, or estimated. A baseline divided by
+    itself is 1, without interval.
     """
     found = quotients(own, baselines, name)
     if name == "runtime_h":

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
 from operator import add, itemgetter
@@ -25,7 +25,7 @@ from scalewatt.campaign.series_expansion import without_device
 from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.results.tables import t_tests
 from scalewatt.results.tables.derived_quantities import ratio
-from scalewatt.results.tables.estimates import ORIGINS, left_open
+from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import column_of, frame_of, records, values
 from scalewatt.results.tables.published_spread import Spread, published_spread
 from scalewatt.results.tables.repeat_statistics import is_combined
@@ -49,14 +49,14 @@ _OF_ENERGY = ("energy_kwh", "p_gpuh_kw")
 class Equivalence:
     """The ratio of two devices' means, with its interval and the test of equivalence."""
 
-    ratio: float
+    ratio: float | None
     low: float | None
     """95 % interval; null without repeats of both."""
     high: float | None
     p: float | None
     """Of the two one-sided tests."""
     verdict: str
-    """equivalent, different or unresolved."""
+    """equivalent, different or unresolved; estimated where no ratio is stated of estimated energies."""
 
 
 def same_training(row: Row) -> tuple[Any, ...]:
@@ -120,9 +120,8 @@ def _pair(own: pd.DataFrame, baseline: pd.DataFrame, alike: list[pd.DataFrame]) 
         if combined:
             found = Equivalence(found.ratio, None, None, None, "unresolved")
         estimated = of_energy and bool(origins & set(ORIGINS))
-        open_ = _open(own, baseline, kinds, found.ratio) if estimated else None
         if estimated:
-            found = with_estimates(found, open_)
+            found = Equivalence(None, None, None, None, "estimated")
         rows.append(
             {
                 **{name: first[name] for name in _SHOWN},
@@ -138,8 +137,6 @@ def _pair(own: pd.DataFrame, baseline: pd.DataFrame, alike: list[pd.DataFrame]) 
                 "ratio": found.ratio,
                 "ratio_low": found.low,
                 "ratio_high": found.high,
-                "ratio_estimate_low": open_[0] if open_ else None,
-                "ratio_estimate_high": open_[1] if open_ else None,
                 "margin": MARGIN,
                 "tost_p": found.p,
                 "verdict": found.verdict,
@@ -154,40 +151,11 @@ def _pair(own: pd.DataFrame, baseline: pd.DataFrame, alike: list[pd.DataFrame]) 
     return rows
 
 
-def _open(
-    own: pd.DataFrame, baseline: pd.DataFrame, kinds: Sequence[str], ratio: float
-) -> tuple[float, float] | None:
-    """Return the ratio's ends by what is estimated: on two devices no error cancels. None: not known."""
-    ends = []
-    for runs in (own, baseline):
-        energy, low, high = (
-            sum(sum(values(runs[f"{kind}_energy_{end}kwh"])) for kind in kinds)
-            if all(runs[f"{kind}_energy_{end}kwh"].notna().all() for kind in kinds)
-            else None
-            for end in ("", "low_", "high_")
-        )
-        if not energy or low is None or high is None:
-            return None
-        ends.append(left_open(energy, low, high))
-    return ratio * ends[0][0] / ends[1][1], ratio * ends[0][1] / ends[1][0]
-
-
-def with_estimates(found: Equivalence, open_: tuple[float, float] | None) -> Equivalence:
-    """Return the comparison with a verdict that also holds wherever estimates may lie; `open_` is that ratio.
-
-    An unknown interval carries no verdict; nor do repeats, more of which would not tell.
-    """
-    if open_ is None or found.low is None or found.high is None:
-        return replace(found, p=None, verdict="unresolved")
-    low, high = open_[0] * found.low / found.ratio, open_[1] * found.high / found.ratio
-    inside = low > 1 / (1 + MARGIN) and high < 1 + MARGIN
-    carried = inside if found.verdict == "equivalent" else low > 1 or high < 1
-    return found if carried else replace(found, p=None, verdict="unresolved")
-
-
 def _needed(found: Equivalence, spread: Spread | None, present: int) -> int | None:
     """Return the repeats for a verdict; at least one more than those that gave none."""
-    count = None if spread is None else repeats_needed(spread.relative, MARGIN, found.ratio)
+    if spread is None or found.ratio is None:
+        return None
+    count = repeats_needed(spread.relative, MARGIN, found.ratio)
     return max(count, present + 1) if count and found.verdict == "unresolved" else count
 
 

@@ -1,23 +1,18 @@
 """What estimates leave open: the intervals of energies, and of what follows from them.
 
-The error of an estimate belongs to the machine: repeats share it, and it averages out over nothing. In the
-ratio of two energies on one device, of CPUs alike by `rated_w`, the machine's part cancels, and the curve
-over load leaves SHAPE_FACTOR. Of anything else the whole of both intervals counts: of measured curves, of a
-user's own factor, and of sums with a part that was measured or estimated otherwise. No row says by which
-formula an energy was estimated; what tells is its interval, × or ÷ FACTOR.
+The error of an estimate belongs to the machine: repeats share it, and it averages out over nothing. So no
+ratio, front or verdict is stated of energies that are estimated, wholly or in part (ORIGINS).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.energies.integration.rated_power import FACTOR, SHAPE_FACTOR
 from scalewatt.recordings.series import DEVICE_KINDS, ESTIMATED, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import total_in_scope
 from scalewatt.results.tables.frames import column_of, records
@@ -82,6 +77,11 @@ def relative_bounds(row: Mapping[str, Any], name: str, ending: str = "_mean") ->
     return None if low is None or high is None else left_open(energy, low, high)
 
 
+def is_estimated(rows: pd.DataFrame) -> pd.Series:
+    """Return where an energy is estimated, wholly or in part."""
+    return rows["energy_origin"].isin(ORIGINS).fillna(False).astype(bool)
+
+
 def left_open(energy: float, low: float, high: float) -> Ends:
     """Return the ends of an energy's interval over it, as far as estimates leave it open.
 
@@ -120,90 +120,4 @@ def quantity_bounds(rows: pd.DataFrame, name: str) -> pd.DataFrame:
             for at, end in enumerate(("low", "high"))
         },
         index=rows.index,
-    )
-
-
-def energy_ratio_bounds(top: Row, bottom: Row) -> Ends | None:
-    """Return the least and largest ratio of two configurations' true energies that estimates allow.
-
-    The ratio itself, twice, where nothing is estimated; None where an energy or its interval is not known.
-    """
-    kinds = sorted({*(top["energy_scope"] or "").split("+")} & set(DEVICE_KINDS))
-    energies: list[list[Any]] = [
-        [row.get(f"{kind}_energy_kwh_mean") for kind in kinds] for row in (top, bottom)
-    ]
-    if top["energy_origin"] not in ORIGINS and bottom["energy_origin"] not in ORIGINS:
-        whole = top["energy_kwh_mean"], bottom["energy_kwh_mean"]
-        return None if None in whole or not whole[1] else (whole[0] / whole[1],) * 2
-    if top["configuration"] == bottom["configuration"]:
-        return 1.0, 1.0
-    same_device = top["device"] == bottom["device"]
-    choices: list[list[tuple[Ends, Ends]]] = []
-    for place, kind in enumerate(kinds):
-        one, other = (relative_bounds(row, f"{kind}_energy_kwh") for row in (top, bottom))
-        if one is None or other is None or None in (energies[0][place], energies[1][place]):
-            return None
-        choices.append(extreme_errors(one, other, shared=kind == "cpu" and same_device))
-    if not kinds or not sum(energies[1]):
-        return None
-    least, most = (
-        [_weighted_ratio(energies, [pair[side] for pair in chosen]) for chosen in product(*choices)]
-        for side in (0, 1)
-    )
-    return min(least), max(most)
-
-
-def extreme_errors(one: Ends, other: Ends, shared: bool) -> list[tuple[Ends, Ends]]:
-    """Return pairs of errors (of one, of the other) that make a ratio least, and largest, in each pair.
-
-    Shared errors of estimates by `rated_w` are of one machine by one formula: the two differ by SHAPE_FACTOR
-    at most. A ratio of sums of such energies is linear in each error over linear, so that it is least and
-    largest at corners.
-    """
-    if not (shared and _is_by_rated_power(one) and _is_by_rated_power(other)):
-        return [((one[0], other[1]), (one[1], other[0]))]
-    more, others_more = one[1] / FACTOR, other[1] / FACTOR  # by uncovered time, else 1
-    least, most = 1 / FACTOR, FACTOR
-    return [
-        ((least, least * SHAPE_FACTOR * others_more), (least * SHAPE_FACTOR * more, least)),
-        ((most / SHAPE_FACTOR, most * others_more), (most * more, most / SHAPE_FACTOR)),
-    ]
-
-
-def _is_by_rated_power(ends: Ends) -> bool:
-    """Return True if an interval is that of an estimate of CPUs by `rated_w`, without a `factor`.
-
-    Uncovered time adds to its upper end alone.
-    """
-    low, high = ends
-    return math.isclose(low, 1 / FACTOR, rel_tol=1e-6) and high >= FACTOR * (1 - 1e-6)
-
-
-def _weighted_ratio(energies: Sequence[Sequence[float]], errors: Sequence[Ends]) -> float:
-    sums = [
-        sum(energy * error[at] for energy, error in zip(own, errors, strict=True))
-        for at, own in enumerate(energies)
-    ]
-    return sums[0] / sums[1]
-
-
-def ratio_bounds(top: pd.DataFrame, bottom: pd.DataFrame) -> pd.DataFrame:
-    """Return columns `low` and `high` of `energy_ratio_bounds`, of rows with the same index.
-
-    Null where nothing of the energy in `top` is estimated (whatever is in `bottom`), and where an energy or
-    an interval of one of the two is not known.
-    """
-    pairs = zip(records(top), records(bottom), strict=True)
-    found = [
-        energy_ratio_bounds(one, other)
-        if one["energy_origin"] in ORIGINS and other["energy_kwh_mean"] is not None
-        else None
-        for one, other in pairs
-    ]
-    return pd.DataFrame(
-        {
-            end: column_of((pair and pair[at] for pair in found), pa.float64(), top.index)
-            for at, end in enumerate(("low", "high"))
-        },
-        index=top.index,
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.results.tables.estimates import ratio_bounds
+from scalewatt.results.tables.estimates import is_estimated
 from scalewatt.results.tables.frames import equal, frame_of
 from scalewatt.results.tables.repeat_statistics import quotients
 from scalewatt.results.tables.table_schema import SCALING
@@ -87,13 +87,11 @@ def scaling_of(series: Iterable[Row], configurations: pd.DataFrame) -> pd.DataFr
     columns = {
         f"{name}{end}": found[part] for name, found in ratios.items() for end, part in _ENDS.items()
     }
-    open_ = ratio_bounds(lines, smallest).where(columns["energy_ratio"].notna())
-    columns |= {f"energy_ratio_estimate_{end}": open_[end] for end in open_}
     columns |= {f"smallest_{name}": smallest[name] for name in ("gpus", "n_repeats")}
     return lines.assign(**columns)[SCALING.names]
 
 
 def comparable(one: pd.DataFrame, other: pd.DataFrame) -> pd.Series:
-    """Return where the energies of two tables' rows are of the same origin and scope."""
+    """Return where the energies of two tables' rows are of the same origin and scope, and not estimated."""
     alike = [equal(one[name], other[name]) for name in ("energy_origin", "energy_scope")]
-    return alike[0] & alike[1]
+    return alike[0] & alike[1] & ~is_estimated(one)

@@ -193,8 +193,6 @@ SCALING = pa.schema(
             for name in ("speedup", "efficiency", "gpu_hours_ratio", "energy_ratio")
             for part in ("", "_sd", "_low", "_high")
         ),
-        ("energy_ratio_estimate_low", pa.float64()),
-        ("energy_ratio_estimate_high", pa.float64()),
         ("energy_origin", pa.string()),
         ("energy_scope", pa.string()),
     ]
@@ -216,7 +214,7 @@ COMPARISONS = pa.schema(
         *(
             (name, pa.float64())
             for name in (
-                *("ratio", "ratio_low", "ratio_high", "ratio_estimate_low", "ratio_estimate_high"),
+                *("ratio", "ratio_low", "ratio_high"),
                 *("margin", "tost_p"),
             )
         ),
