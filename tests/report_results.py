@@ -16,6 +16,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_requests import runs_definition, table_definition
 from scalewatt.claims.check_claims import TABLE as CLAIMS
 from scalewatt.claims.evidence.claim_types import listed_claims
+from scalewatt.figures.output.small_print import write_captions
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder
 from scalewatt.results.other_sources import CROSS_CHECKS
@@ -153,6 +154,7 @@ def write_results(folder: Path, campaign: Campaign, runs: Sequence[Row]) -> Path
         if name.startswith("figure"):
             svg = SVG.format(name)
             _write(folder / "figures" / f"{name}.svg", lambda path, s=svg: path.write_text(s))
+            write_captions([f"The notes of {name} * 2."], folder / "figures" / name)
     for run in runs:
         write_provenance(folder, run)
     return folder

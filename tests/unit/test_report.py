@@ -18,7 +18,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from figure_tables import any_table
 from fontTools.ttLib import TTFont
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,7 +43,6 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.report import provenance_section as departures
 from scalewatt.report.build_report import write_report
-from scalewatt.report.captions.figure_captions import caption
 from scalewatt.report.claims_section import claims_of
 from scalewatt.report.data_quality_section import quality
 from scalewatt.report.html_tables import Cell, Column, grid, texts
@@ -57,7 +55,7 @@ from scalewatt.report.summary_section import (
     missing_runs,
     scaling_sentences,
 )
-from scalewatt.results.figures.figure_schema import BREAKDOWN, PARETO
+from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.frames import to_frame
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.table_schema import COMPARISONS
@@ -455,9 +453,10 @@ def test_figures_of_the_campaign_are_shown_with_captions_as_their_alternative_te
         f"Figure {n}" for n in (1, 2, 3, 4, 6, 7)
     ]
     assert all(str(image["src"]).startswith("data:image/svg+xml;base64,") for image in page.images)
-    assert "Highest speed-up" in str(page.images[1]["alt"])
+    assert "Figure 2: ResNet50, full dataset. The notes of figure2 * 2." in str(
+        page.images[1]["alt"]
+    )
     assert "Figure 5 has not been drawn." in page.text
-    assert "Its table has not been made." in page.text
 
 
 def test_what_a_campaign_does_not_have_is_not_offered(results: Path, tmp_path: Path) -> None:
@@ -466,10 +465,6 @@ def test_what_a_campaign_does_not_have_is_not_offered(results: Path, tmp_path: P
     assert "figure2" in page.ids and "Pareto" not in page.text
     page = report(results, tmp_path / "report.html", figures=["figure2", "pareto"])
     assert "Pareto has not been drawn." in page.text
-
-
-def test_excluded_and_missing_runs_are_in_the_captions(page: Page) -> None:
-    assert f"Excluded: {OUT}/2 (the fan of the node failed)." in page.text
 
 
 def test_a_large_svg_gives_way_to_a_smaller_png(tmp_path: Path) -> None:
@@ -997,7 +992,6 @@ def test_an_empty_campaign_gives_a_page_that_says_what_is_missing(tmp_path: Path
     assert "The energy of every run is known." not in page.text
     page = report(write_results(tmp_path / "r", DEMO, []), tmp_path / "report.html", planned={})
     assert "No run has finished." in page.text and "This table has no rows." in page.text
-    assert "No run of this figure has finished." in page.text
 
 
 def test_the_papers_campaign_fits_on_a_page_of_less_than_15_mb(tmp_path: Path) -> None:
@@ -1015,15 +1009,6 @@ def test_the_papers_campaign_fits_on_a_page_of_less_than_15_mb(tmp_path: Path) -
     assert "energy, measured (gpu+cpu+ram)" in page.text
     assert "The same training on h100 and on a100" in page.text
     assert "22 of 53 configurations rest on a single run" in page.text
-    captions = {str(image["alt"]).partition(":")[0]: str(image["alt"]) for image in page.images}
-    rows = pq.read_table(results / "tables/figure4.parquet").to_pylist()
-    rows = [row for row in rows if row["energy_origin"] == "measured"]
-    for scope in ("gpu+cpu", "gpu+cpu+ram"):
-        values = [r["y"] for r in rows if (r["y_name"], r["energy_scope"]) == ("energy_kwh", scope)]
-        ends = f"{number(min(values))} to {with_unit(max(values), 'kWh')}"
-        assert f"Energy, measured, {scope}: {ends}." in captions["Figure 4"]
-    assert captions["Figure 4"].count("Totals of unequal scope are not comparable.") == 1
-    assert "Totals of unequal scope" not in captions["Figure 2"], "all are of one scope"
 
 
 def spoiled(name: str, spoil: Callable[[pa.Table], pa.Table]) -> Callable[[Path], None]:
@@ -1067,175 +1052,9 @@ def test_a_bad_table_is_named_with_the_row(
 # --- captions, numbers and units --------------------------------------------------------------------
 
 
-def caption_of(name: str, table: pa.Table) -> str:
-    return caption(name, to_frame(table))
-
-
-def test_captions_tell_the_number_of_many_configurations_and_name_few() -> None:
-    def words(missing: int) -> str:
-        frame = to_frame(any_table(2))
-        frame.attrs |= {"missing": [f"net-a100-n00{n}-lbs{n}-full" for n in range(missing)]}
-        return caption("figure2", frame)
-
-    assert "No finished run of net-a100-n000-lbs0-full and net-a100-n001-lbs1-full." in words(2)
-    assert "No finished run of 9 configurations (named under Data quality)." in words(9)
-    assert "net-a100" not in words(9)
-
-
-def test_captions_of_one_n_have_no_span_and_no_speed_up() -> None:
-    table = to_frame(any_table(2))
-    one = table[table["gpus"] == 32]
-    words = caption("figure2", one)
-    assert "configurations, 32 GPUs." in words or "configuration, 32 GPUs." in words
-    assert "32 GPUs to" not in words and "peed-up" not in words
-
-
-def test_captions_are_computed_from_the_tables() -> None:
-    words = caption_of("figure2", any_table(2))
-    assert "3 series (LBS 256; GBS 256; GBS 8192)" in words
-    assert "1 to 256 GPUs" in words
-    assert "Highest speed-up: 183.5 from 1 to 256 GPUs (LBS 256), 72 % of the ideal." in words
-    assert "Panel B: No GPU power was measured" in caption_of("figure6", any_table(6, small=True))
-    assert caption_of("figure2", any_table(2).slice(0, 0)) == "No run of this figure has finished."
-
-
 PART = dict.fromkeys(BREAKDOWN.names) | {
     "energy_origin": "measured", "energy_scope": "gpu+cpu", "n_repeats": 1
 }  # fmt: skip
-
-
-def parts(configuration: str, scope: str, **energies: float) -> list[dict[str, Any]]:
-    """Rows of a breakdown: the energies of device kinds, of which idle devices would use half."""
-    return [
-        PART | {"configuration": configuration, "energy_scope": scope, "device_kind": kind}
-        | {"stage": "train", "energy_kwh": kwh, "idle_energy_kwh": kwh / 2}
-        for kind, kwh in energies.items()
-    ]  # fmt: skip
-
-
-def test_a_large_configuration_does_not_decide_for_others_nor_one_scope_for_another() -> None:
-    rows = [
-        *parts("large", "gpu+cpu", gpu=60.0, cpu=40.0),
-        *parts("small", "gpu+cpu", gpu=0.08, cpu=0.02),
-        *parts("other", "gpu+cpu+ram", gpu=3.0, cpu=6.0, ram=1.0),
-    ]
-    words = caption_of("breakdown", pa.Table.from_pylist(rows, schema=BREAKDOWN))
-    assert words.startswith("Energy of 3 configurations by device kind and stage. ")
-    assert "Measured, gpu+cpu: most by GPU (60 to 80 % of a configuration)" in words
-    assert "Measured, gpu+cpu+ram: most by CPU (60 % of a configuration)" in words
-    assert words.count("idle devices would have used 50 % as much") == 2
-    assert words.endswith("Totals of unequal scope are not comparable.")
-
-
-def staged(kind: str, factor: float, **energies: float) -> list[dict[str, Any]]:
-    """Rows of a breakdown by stage, of which each energy may be × or ÷ a factor."""
-    (row,) = parts("a", kind, **{kind: 1.0})
-    return [
-        row | {"stage": stage, "energy_origin": "estimated", "energy_kwh": kwh}
-        | {"energy_low_kwh": kwh / factor, "energy_high_kwh": kwh * factor}
-        for stage, kwh in energies.items()
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("rows", "kind", "stage"),
-    [
-        # The error of CPUs is common to the stages, but for the shape of their curve: 4.9.
-        (staged("cpu", 5.4, train=9.0, startup=1.0), "CPU (100 %", "train (at least 64 %"),
-        (staged("cpu", 5.4, train=4.0, startup=1.0), "CPU (100 %", None),
-        (staged("cpu", 1.2, train=4.0, startup=1.0), "CPU (100 %", "train (at least 73 %"),
-        # That of GPUs need not be.
-        (staged("gpu", 5.4, train=9.0, startup=1.0), "GPU (100 %", None),
-        (staged("gpu", 5.4, train=99.0, startup=1.0), "GPU (100 %", "train (at least 77 %"),
-        (
-            staged("gpu", 10.0, train=98.0) + staged("cpu", 10.0, train=2.0),
-            None, "train (100 %",
-        ),
-        (
-            staged("gpu", 1.0, train=9.0) + staged("cpu", 5.4, train=1.0),
-            "GPU (at least 62 %", "train (100 %",
-        ),
-    ],
-)  # fmt: skip
-def test_what_took_most_is_said_as_far_as_the_intervals_of_estimates_carry_it(
-    rows: list[dict[str, Any]], kind: str | None, stage: str | None
-) -> None:
-    rows = [row | {"energy_scope": "x"} for row in rows]
-    words = caption_of("breakdown", pa.Table.from_pylist(rows, schema=BREAKDOWN))
-    assert f"by {kind}" in words if kind else "which device kind took most is not told" in words
-    assert f"in stage {stage}" in words if stage else "which stage took most is not told" in words
-    unknown = [row | {"energy_low_kwh": None, "energy_high_kwh": None} for row in rows]
-    words = caption_of("breakdown", pa.Table.from_pylist(unknown, schema=BREAKDOWN))
-    assert "x: which device kind and stage took most is not told by these estimates" in words
-
-
-def test_configurations_without_an_idle_baseline_are_counted() -> None:
-    rows = [*parts("known", "gpu", gpu=1.0), *parts("not", "gpu", gpu=1.0)]
-    rows[1]["idle_energy_kwh"] = None
-    words = caption_of("breakdown", pa.Table.from_pylist(rows, schema=BREAKDOWN))
-    assert "used 50 % as much in the same time (not known for 1 configuration)" in words
-    words = caption_of("breakdown", pa.Table.from_pylist(rows[1:], schema=BREAKDOWN))
-    assert "what idle devices would have used is not known" in words
-
-
-def test_what_idle_devices_would_have_used_is_not_said_of_estimates(
-    own: Path, tmp_path: Path
-) -> None:
-    rows = [row | {"energy_origin": "mixed"} for row in parts("a", "gpu+cpu", gpu=3.0, cpu=1.0)]
-    words = caption_of("breakdown", pa.Table.from_pylist(rows, schema=BREAKDOWN))
-    assert "would have used 50 %" not in words
-    assert "how much of it idle devices would have used is not told by these estimates" in words
-
-    def above(run: dict[str, Any]) -> dict[str, Any]:
-        idle = {"idle_energy_kwh": 0.4 * run["energy_kwh"], "net_energy_kwh": 1.0}
-        origin = "measured" if run["model"] == "resnet50" else "estimated"
-        return run | idle | {"energy_origin": origin}
-
-    runs = made_runs(DEMO, above)
-    page = report(write_results(own, DEMO, runs), tmp_path / "a.html")
-    measured = sum(run["model"] == "resnet50" for run in runs)
-    assert f"energy above idle {measured} kWh {measured} of {len(runs)} runs" in page.text
-    runs = [run | {"energy_origin": "estimated"} for run in runs]
-    page = report(write_results(own, DEMO, runs), tmp_path / "b.html")
-    assert "energy above idle" not in page.text
-
-
-def test_each_scope_has_a_front_of_its_own_against_energy_and_all_one_against_time() -> None:
-    def point(name: str, scope: str, x: float, y: float, x_name: str) -> dict[str, Any]:
-        panel = "A" if x_name == "energy_kwh" else "B"
-        row = dict.fromkeys(PARETO.names) | {"panel": panel, "model": "m", "phase": "train"}
-        row |= {"configuration": name, "energy_origin": "measured", "energy_scope": scope}
-        row |= {"metric_goal": "min", "non_dominated": True, "n_repeats": 1}
-        row |= {"gpus": int(x), "local_batch_size": 8}
-        return row | {"x_name": x_name, "x": x, "y": y}
-
-    rows = [
-        point(*one, x_name)
-        for x_name in ("energy_kwh", "runtime_h")
-        for one in (("a", "gpu", 1.0, 30.0), ("b", "gpu", 2.0, 20.0), ("c", "gpu+cpu", 9.0, 10.0))
-    ]
-    words = caption_of("pareto", pa.Table.from_pylist(rows, schema=PARETO))
-    assert (
-        "A, m, measured, gpu: 2 configurations on the front, from 30 for 1 kWh (n = 1, LBS 8) to 20 for"
-        in words
-    )
-    last = "10 for 9 {} (n = 9, LBS 8)."
-    one = f"A, m, measured, gpu+cpu: 1 configuration on the front, from {last.format('kWh')}"
-    time = (
-        f"B, m: 3 configurations on the front, from 30 for 1 h (n = 1, LBS 8) to {last.format('h')}"
-    )
-    assert one in words and time in words
-    assert words.endswith("Totals of unequal scope are not comparable.")
-
-
-def test_published_points_are_counted_apart() -> None:
-    table = any_table(2)
-    published = table.set_column(
-        table.column_names.index("energy_origin"), "energy_origin", [["published"] * len(table)]
-    )
-    words = caption_of("figure2", pa.concat_tables([table, published]))
-    assert "18 published points beside ours." in words
-    assert words.startswith("3 series (LBS 256; GBS 256; GBS 8192), 16 configurations")
 
 
 def test_missing_numbers_are_dashes_and_never_zero() -> None:

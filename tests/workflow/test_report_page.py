@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import pytest
@@ -17,7 +16,6 @@ from workspace import Workspace
 
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.claims.evidence.claim_types import listed_claims
-from scalewatt.figures.output.small_print import write_captions
 from scalewatt.report.build_report import write_report
 from scalewatt.report.pictures.embed_fonts import with_fonts
 from scalewatt.report.report_request import parse_definition, report_definition
@@ -43,9 +41,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_claims(results, given_)
     wide = SVG.format("wide").replace("400", "2000")
     (results / "figures" / "figure2.svg").write_text(wide)
-    narrow = SVG.format("stacked").replace("400", "198").replace('"200"', '"600"')
-    (results / "figures" / "figure3.stacked.svg").write_text(narrow)
-    write_captions(["The small print."], results / "figures" / "figure3")
     cluster = load_cluster(Path(__file__).parents[2] / "profiles/horeka/cluster.yaml")
     given = report_definition(campaign, cluster, [], True)
     write_report(results, folder / "report.html", parse_definition(given))
@@ -91,35 +86,6 @@ def test_the_report_of_a_finished_campaign_works_by_itself(
 @pytest.mark.long
 def test_the_report_of_the_papers_size_works_by_itself(browser: Browser) -> None:
     looked_at(browser)
-
-
-def shown(page: Browser) -> dict[str, Any]:
-    """The drawing of figure 3 that the page shows, how wide it is, and whether its small print is seen."""
-    return page.evaluate("""(() => {
-      const figure = document.getElementById('figure3');
-      const seen = Array.from(figure.querySelectorAll('img')).filter(i => i.checkVisibility());
-      if (seen.length != 1) throw seen.length;
-      const image = seen[0];
-      const box = image.getBoundingClientRect(), text = figure.querySelector('.small-print');
-      return {drawing: atob(image.currentSrc.split(',')[1]), left: box.left, right: box.right,
-        ratio: box.height / box.width, text: text.checkVisibility() && text.textContent};
-    })()""")
-
-
-def test_panels_are_stacked_on_a_phone_and_nowhere_else(browser: Browser) -> None:
-    browser.resize(390, mobile=True)
-    phone = shown(browser)
-    assert ">stacked<" in phone["drawing"] and phone["text"] == "The small print."
-    assert phone["left"] >= 0 and 350 < phone["right"] <= 390 and phone["ratio"] > 2.5
-    for width in (1280, 1920):
-        browser.resize(width)
-        wide = shown(browser)
-        assert ">figure3<" in wide["drawing"] and wide["text"] is False
-    browser.resize(390, mobile=True)
-    browser.call("Emulation.setEmulatedMedia", media="print")
-    printed = shown(browser)
-    assert ">figure3<" in printed["drawing"] and printed["text"] is False
-    browser.call("Emulation.setEmulatedMedia", media="")
 
 
 def column(page: Browser, name: str) -> list[str]:

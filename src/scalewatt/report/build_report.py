@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,43 +10,19 @@ import pandas as pd
 
 from scalewatt.common.files import write_text
 from scalewatt.report import provenance_section, summary_section
-from scalewatt.report.captions.figure_captions import caption, label, title
 from scalewatt.report.claims_section import claims_of
 from scalewatt.report.data_quality_section import quality
-from scalewatt.report.html_tables import STYLE, Part, csv_uri, templates
+from scalewatt.report.figure_section import ORDER, FigureEntry, figure_entry
+from scalewatt.report.html_tables import STYLE, Part, templates
 from scalewatt.report.page_scripts import script_of
-from scalewatt.report.pictures.small_screens import SmallScreen, small_screen
 from scalewatt.report.report_inputs import Results, read_results
 from scalewatt.report.report_request import Definition
 from scalewatt.report.tables_section import table_parts
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 
 _FOLDER = Path(__file__).parent
-_ORDER = (
-    *(f"figure{n}" for n in range(1, 8)),
-    "breakdown",
-    "learning",
-    "pareto",
-    "cost_per_sample",
-    "operating_points",
-)
 _OF_THE_MODEL = "prediction"
 """A figure that is there where a scaling model knows the campaign."""
-
-
-@dataclass(frozen=True)
-class FigureEntry:
-    """One figure on the page."""
-
-    name: str
-    label: str
-    title: str
-    caption: str
-    image: str | None
-    """A data URI, or None if nothing was drawn."""
-    small: SmallScreen
-    points: str | None
-    """Its table as a data URI of CSV, or None if there is none."""
 
 
 def write_report(results: Path, out: Path, definition: Definition) -> None:
@@ -75,9 +50,9 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
     counting = summary_section.counting(runs)
     replaced = replaced_measurements(results.folder, definition.remeasured)
     word, hours = results.gpu_word, results.hours
-    figures = [_figure(name, results) for name in _ORDER if name in definition.figures]
+    figures = [figure_entry(name, results) for name in ORDER if name in definition.figures]
     if _OF_THE_MODEL in results.tables:
-        figures.append(_figure(_OF_THE_MODEL, results))
+        figures.append(figure_entry(_OF_THE_MODEL, results))
     shown = table_parts(results, definition)
     claims = claims_of(results.rows("claims")) if definition.claims else []
     return {
@@ -131,15 +106,6 @@ def _anew(runs: pd.DataFrame, replaced: Sequence[Replaced]) -> int:
     """Return how many of the runs were measured again."""
     again = {(one.configuration, one.repeat) for one in replaced}
     return sum(key in again for key in zip(runs["configuration"], runs["repeat"], strict=True))
-
-
-def _figure(name: str, results: Results) -> FigureEntry:
-    table = results.tables.get(name)
-    words = "Its table has not been made." if table is None else caption(name, table)
-    points = None if table is None else csv_uri(table)
-    small = small_screen(results.folder, name, table, words)
-    image = results.image(name)
-    return FigureEntry(name, label(name), title(name, table), words, image, small, points)
 
 
 def _commands(

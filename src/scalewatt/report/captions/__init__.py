@@ -1,1 +1,0 @@
-"""What the report says below each figure, from its table."""
