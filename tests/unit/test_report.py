@@ -13,12 +13,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fontTools.ttLib import TTFont
 from hypothesis import given
 from hypothesis import strategies as st
 from report_results import (
@@ -46,7 +44,6 @@ from scalewatt.report.build_report import write_report
 from scalewatt.report.claims_section import claims_of
 from scalewatt.report.data_quality_section import quality
 from scalewatt.report.html_tables import Cell, Column, grid, texts
-from scalewatt.report.pictures.embed_fonts import with_fonts
 from scalewatt.report.report_inputs import MOST_SVG_BYTES, Results
 from scalewatt.report.report_request import Definition, parse_definition, report_definition
 from scalewatt.report.summary_section import (
@@ -474,52 +471,6 @@ def test_a_large_svg_gives_way_to_a_smaller_png(tmp_path: Path) -> None:
     assert str(Results(tmp_path).image("pareto")).startswith("data:image/svg+xml")
     (tmp_path / "figures" / "pareto.svg").write_text(" " * (MOST_SVG_BYTES + 1))
     assert str(Results(tmp_path).image("pareto")).startswith("data:image/png")
-
-
-def drawing(path: Path, text: str = "Energy (kWh), Z500 RMSE (m²/s²)") -> Path:
-    style = "font-size: 7px; font-family: 'DejaVu Sans', sans-serif"
-    path.write_text(
-        '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">'
-        f'<text style="{style}">{text}</text><text style="{style}; font-weight: 700">A</text></svg>'
-    )
-    return path
-
-
-def test_drawings_bring_their_font_with_the_characters_that_they_have(tmp_path: Path) -> None:
-    path = drawing(tmp_path / "figure.svg", "σ ≥ 3 &#956;m")
-    shipped = TTFont(Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf"))
-    written = with_fonts(path).decode()
-    faces = re.findall(r"font-weight:(\d+);src:url\(data:font/woff;base64,([^)]+)\)", written)
-    assert [weight for weight, _ in faces] == ["400", "700"]
-    regular, bold = (TTFont(io.BytesIO(base64.b64decode(font))).getBestCmap() for _, font in faces)
-    assert {ord(one) for one in "σ≥3μm"} <= set(regular)
-    assert ord("A") in bold and ord("σ") not in bold
-    assert written.index("<style>") > written.index("<svg")
-    assert re.sub("<style>.*</style>", "", written) == path.read_text()
-    assert written == with_fonts(path).decode()
-    assert len(written) < 50_000
-    font = TTFont(io.BytesIO(base64.b64decode(faces[0][1])))
-    assert font["head"].modified == shipped["head"].modified, (
-        "no time of now: the same bytes each day"
-    )
-
-
-@pytest.mark.parametrize("content", [b"<svg><g>", b"<svg>\xff</svg>"], ids=["torn", "no UTF-8"])
-def test_a_drawing_in_another_font_stays_as_it_is_and_a_damaged_one_is_named(
-    tmp_path: Path, content: bytes
-) -> None:
-    (tmp_path / "a.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"><text>a</text></svg>')
-    assert with_fonts(tmp_path / "a.svg") == (tmp_path / "a.svg").read_bytes()
-    (tmp_path / "b.svg").write_bytes(content)
-    with pytest.raises(InputError, match=r"b\.svg: is no SVG \(.*\); draw the figure again"):
-        with_fonts(tmp_path / "b.svg")
-
-
-def test_the_page_has_the_drawings_with_their_font(own: Path, tmp_path: Path) -> None:
-    drawing(own / "figures" / "figure2.svg")
-    page = report(own, tmp_path / "report.html", figures=["figure2"])
-    image = base64.b64decode(str(page.images[0]["src"]).partition("base64,")[2]).decode()
-    assert "@font-face{font-family:'DejaVu Sans'" in image
 
 
 def test_downloads_hold_whole_tables_in_their_own_units(results: Path, page: Page) -> None:

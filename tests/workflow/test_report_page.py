@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import matplotlib
 import pytest
 from browser import Browser, chromium, headless
 from report_results import SVG, made_runs, paper, write_claims, write_results
@@ -17,7 +15,6 @@ from workspace import Workspace
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.claims.evidence.claim_types import listed_claims
 from scalewatt.report.build_report import write_report
-from scalewatt.report.pictures.embed_fonts import with_fonts
 from scalewatt.report.report_request import parse_definition, report_definition
 
 pytestmark = [
@@ -141,51 +138,6 @@ def test_texts_with_decimals_and_signs_are_sorted_as_numbers(browser: Browser) -
     assert order == ["-3", "0.45", "0.5", "12", "none"]
 
 
-def drawn_px(page: Browser, image: Path) -> int:
-    """How far to the right an image's ink reaches, in pixels."""
-    return page.evaluate(f"""(async () => {{
-      const image = new Image(); image.src = {_uri(image)!r}; await image.decode();
-      const canvas = document.createElement('canvas');
-      canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
-      const context = canvas.getContext('2d'); context.drawImage(image, 0, 0);
-      const data = context.getImageData(0, 0, canvas.width, canvas.height).data;
-      let right = 0;
-      for (let i = 3; i < data.length; i += 4)
-        if (data[i] > 128) right = Math.max(right, (i >> 2) % canvas.width);
-      return right;
-    }})()""")
-
-
-def _uri(svg: Path) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg.read_bytes()).decode()}"
-
-
-def test_drawings_look_alike_where_their_font_is_not_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    font = Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSansMono.ttf")
-    (tmp_path / "fonts").mkdir()
-    shutil.copy(font, tmp_path / "fonts")
-    (tmp_path / "fonts.conf").write_text(
-        '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>'
-        f"<dir>{tmp_path}/fonts</dir><cachedir>{tmp_path}/cache</cachedir></fontconfig>"
-    )
-    monkeypatch.setenv("FONTCONFIG_FILE", str(tmp_path / "fonts.conf"))
-    style = "font-size: 20px; font-family: 'DejaVu Sans', sans-serif"
-    (tmp_path / "bare.svg").write_text(
-        SVG.format("i" * 20).replace("<text", f'<text style="{style}"')
-    )
-    (tmp_path / "whole.svg").write_bytes(with_fonts(tmp_path / "bare.svg"))
-    (tmp_path / "page.html").write_text("<!DOCTYPE html><title>fonts</title>")
-    (tmp_path / "profile").mkdir()
-    with headless(tmp_path / "profile") as page:
-        page.open((tmp_path / "page.html").as_uri())
-        widths = [drawn_px(page, tmp_path / f"{name}.svg") for name in ("whole", "bare")]
-    # An i is 0.278 em wide in DejaVu Sans, and 0.602 em in its monospaced sister.
-    assert widths[0] == pytest.approx(20 * 20 * 0.278, abs=6)
-    assert widths[1] == pytest.approx(20 * 20 * 0.602, abs=12), "the font is installed all the same"
-
-
 def test_a_text_leaves_the_rows_that_hold_it(browser: Browser) -> None:
     script = """(() => {
       const part = document.querySelector('#runs .grid'), input = part.querySelector('input');
@@ -231,29 +183,6 @@ def test_a_link_to_a_folded_part_opens_it(browser: Browser) -> None:
     browser.evaluate("document.querySelector('a[href=\"#claims-inconsistency\"]').click()")
     browser.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
     assert browser.evaluate(state) is True
-
-
-def test_it_is_readable_in_the_dark(browser: Browser) -> None:
-    colours = (
-        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
-    )
-    seen = {}
-    for scheme in ("light", "dark"):
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        browser.call("Emulation.setEmulatedMedia", features=features)
-        ink, paper_ = (luminance(colour) for colour in browser.evaluate(colours))
-        light, dark = max(ink, paper_), min(ink, paper_)
-        assert (light + 0.05) / (dark + 0.05) > 7
-        seen[scheme] = paper_ > ink
-    assert seen == {"light": True, "dark": False}
-    browser.call("Emulation.setEmulatedMedia", features=[])
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance (WCAG) of rgb(r, g, b)."""
-    parts = [int(part) / 255 for part in colour.strip("rgba()").split(",")[:3]]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return sum(weight * p for weight, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def test_it_prints_every_head_again_on_each_page_of_a_table(browser: Browser) -> None:

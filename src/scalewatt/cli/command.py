@@ -81,7 +81,7 @@ def print_error(problem: object) -> None:
 
 
 _EXTRAS = {
-    "figures": ("fontTools", "matplotlib", "seaborn"),
+    "figures": ("matplotlib", "seaborn"),
     "workflow": ("snakemake", "snakemake_executor_plugin_slurm"),
     "train": (
         *("PIL", "aiohttp", "eccodes", "fsspec", "h5netcdf", "mpi4py", "perun", "sklearn", "torch"),

@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 
 from scalewatt.report.html_tables import csv_uri
-from scalewatt.report.pictures.small_screens import stacked_drawing
 from scalewatt.report.report_inputs import Results
 
 _TITLES = {
@@ -58,8 +57,6 @@ class FigureEntry:
     caption: str
     image: str | None
     """A data URI, or None if nothing was drawn."""
-    stacked: str | None
-    """The drawing with its panels one below the other, as a data URI."""
     points: str | None
     """Its table as a data URI of CSV, or None if there is none."""
 
@@ -73,7 +70,6 @@ def figure_entry(name: str, results: Results) -> FigureEntry:
         title(name, table),
         caption(results.folder / "figures" / f"{name}.caption.md"),
         results.image(name),
-        stacked_drawing(results.folder, name),
         None if table is None else csv_uri(table),
     )
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.claims import check_claims
 from scalewatt.figures import figure_data as data
-from scalewatt.report.pictures.embed_fonts import with_fonts
 from scalewatt.results.figures.figure_schema import KEYS, LATER, SCHEMAS
 from scalewatt.results.other_sources import CROSS_CHECKS
 from scalewatt.results.tables import table_schema
@@ -93,8 +92,7 @@ class Results:
         if not there:
             return None
         path, kind = there[0]
-        content = with_fonts(path) if kind == "svg+xml" else path.read_bytes()
-        return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+        return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
 def read_results(folder: Path) -> Results:

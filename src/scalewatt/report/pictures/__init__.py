@@ -1,1 +1,0 @@
-"""The drawings of figures, as the report embeds them."""
