@@ -73,9 +73,7 @@ def test_help_explains_each_argument(name: str) -> None:
         for action in parsers()[name]._actions
         if action.help is None
     ]
-    assert unexplained == (
-        [["--confidentiality"], ["--infrastructure"]] if name == "boamps" else []
-    )
+    assert unexplained == []
 
 
 @pytest.mark.parametrize(("name", "example"), EACH)

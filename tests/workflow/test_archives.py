@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -67,20 +66,6 @@ def test_a_figure_is_drawn_from_an_archive_as_it_was_drawn_from_the_runs(
     fresh.done("figure2", *THEIRS)
     assert set(drawn(finished, "tiny", "figure2")) == set(SUFFIXES)
     assert drawn(fresh, "theirs", "figure2") == drawn(finished, "tiny", "figure2")
-
-
-def test_each_trained_run_has_a_report_for_boamps(finished: Workspace, tmp_path: Path) -> None:
-    out = tmp_path / "reports"
-    said = scalewatt(finished, "boamps", "campaigns/tiny.yaml", "--out", str(out))
-    reports = [json.loads(path.read_text()) for path in sorted(out.iterdir())]
-    assert len(reports) == 8 and said.splitlines()[-1] == f"{out}: 8 reports"
-    for one in reports:
-        (measure,), (algorithm,) = one["measures"], one["task"]["algorithms"]
-        assert measure["measurementMethod"].startswith("perun") and measure["version"]
-        assert measure["powerConsumption"] > 0 and measure["measurementDuration"] > 0
-        assert algorithm["framework"] == "pytorch" and algorithm["optimizer"]
-        assert one["system"]["os"] == "linux" and one["software"]["language"] == "python"
-        assert one["task"]["taskFamily"] in ("image classification", "weather forecasting")
 
 
 def test_nothing_is_to_be_done_for_all_that_came_with_it(fresh: Workspace) -> None:

@@ -70,9 +70,6 @@ ELSEWHERE = {
     "scalewatt status --profile profiles/horeka --all --watch 60": STATUS,
     # With the tiny campaign.
     "scalewatt export config.yaml --profile profiles/horeka": ARCHIVES,
-    "scalewatt boamps config.yaml --profile profiles/horeka --out reports": (
-        "tests/workflow/test_archives.py::test_each_trained_run_has_a_report_for_boamps"
-    ),
     "scalewatt import paper.crate.zip --name paper-horeka": ARCHIVES,
     "snakemake --profile profiles/local figure2 --config campaign=campaigns/paper-horeka.yaml": ARCHIVES,
     # Of a small simulated campaign and its archive.

@@ -31,7 +31,7 @@ _GROUPS = {
     "before a campaign is submitted": ("plan", "advise", "pilot", "calibrate"),
     "while it runs": ("status", "exclude", "remeasure"),
     "recordings and results": ("energy", "register", "compare", "claims"),
-    "share and reproduce": ("export", "import", "boamps", "manifest", "reproduce"),
+    "share and reproduce": ("export", "import", "manifest", "reproduce"),
     "steps that the workflow runs": (
         *("prepare", "probe", "train", "simulate", "account", "carbon", "idle", "table", "figure"),
         *("run-pages", "prediction", "report"),

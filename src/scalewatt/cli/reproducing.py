@@ -6,12 +6,6 @@ import argparse
 import json
 from pathlib import Path
 
-from scalewatt.archive.boamps_options import (
-    CONFIDENTIALITY,
-    INFRASTRUCTURES,
-    STATUSES,
-    BoampsOptions,
-)
 from scalewatt.cli.command import (
     CAMPAIGN,
     OWN_RESULTS,
@@ -19,7 +13,6 @@ from scalewatt.cli.command import (
     as_json,
     command,
     folder,
-    output,
     profile,
 )
 
@@ -81,45 +74,6 @@ def export(arguments: argparse.Namespace) -> None:
     )
     cluster = arguments.cluster or arguments.profile / "cluster.yaml"
     print("\n".join(export_campaign(arguments.campaign, cluster, arguments.results, options)))
-
-
-@command(
-    argument("campaign", type=Path, metavar="CAMPAIGN", help="campaign file"),
-    profile("where it ran: whose cluster file counts"),
-    argument("--cluster", type=Path, metavar="FILE", help="instead: a cluster file"),
-    folder("results"),
-    output("folder of the reports, one a run"),
-    argument("--publisher", metavar="NAME", help="the organisation that publishes them"),
-    argument("--confidentiality", choices=CONFIDENTIALITY, default="public"),
-    argument("--license", metavar="NAME", help="e.g. CC-BY-4.0"),
-    argument("--status", choices=STATUSES, default="draft", help="of simulated runs always other"),
-    argument("--task-family", metavar="TEXT", help="e.g. 'text classification'"),
-    argument("--infrastructure", choices=INFRASTRUCTURES, default="other"),
-    argument("--country", metavar="NAME", help="where the electricity was used"),
-    argument("--location", metavar="NAME", help="city, region or data centre; with --country"),
-    examples=(
-        "scalewatt boamps campaigns/demo.yaml --out reports",
-        "scalewatt boamps config.yaml --profile profiles/horeka --out reports --status final \\\n"
-        "    --country germany --infrastructure onPremise",
-    ),
-)
-def boamps(arguments: argparse.Namespace) -> None:
-    """Write a BoAmps report (JSON) for each finished run that has an energy."""
-    from scalewatt.archive.export_boamps import write_reports
-
-    options = BoampsOptions(
-        arguments.publisher,
-        arguments.confidentiality,
-        arguments.license,
-        arguments.status,
-        arguments.task_family,
-        arguments.infrastructure,
-        arguments.country,
-        arguments.location,
-    )
-    cluster = arguments.cluster or arguments.profile / "cluster.yaml"
-    files = arguments.campaign, cluster, arguments.results, arguments.out
-    print("\n".join(write_reports(*files, options)))
 
 
 @command(
