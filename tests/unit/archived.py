@@ -119,24 +119,6 @@ def make_project(path: Path) -> Project:
     return project
 
 
-def measured(project: Project) -> None:
-    """Have one run's provenance be that of a training which failed once, and the other's a simulation."""
-    path = min(project.results.glob("runs/*/1/provenance.json"))
-    said = json.loads(path.read_text())
-    (last,) = said["segments"]
-    first = last | {"outcome": "failed", "detail": "a disk was full", "started_s": 1.7e9}
-    times = {"segment": 1, "started_s": 1.7e9 + 120, "ended_s": 1.7e9 + 240}
-    said |= {
-        "simulated": None,
-        "packages_of": None,
-        "packages": {"python": "3.11.7", "scalewatt": "0.1.0", "torch": "2.7.0+cu126"},
-        "dataset_sha256": "d" * 64,
-        "environment_variables": {"OMP_NUM_THREADS": "4", "NCCL_DEBUG": None},
-        "segments": [first | {"ended_s": 1.7e9 + 60}, last | times],
-    }
-    path.write_text(json.dumps(said))
-
-
 def content(archive: Path) -> dict[str, bytes]:
     """The files of an archive by path, in its order."""
     with zipfile.ZipFile(archive) as one:

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.archive.archive_file import write_archive
-from scalewatt.archive.file_selection import Content, campaign_files, results_content
-from scalewatt.archive.process_run import ArchivedRun, activities_of
-from scalewatt.archive.ro_crate import METADATA, PAPER, Description, metadata, person_id
+from scalewatt.archive.file_selection import Content, Run, campaign_files, results_content
+from scalewatt.archive.ro_crate import METADATA, PAPER, Description, metadata
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.imported_campaign import as_imported, imported_content
@@ -27,6 +26,7 @@ from scalewatt.common.redaction import known_keys, mail_addresses, own_paths
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.reproduction.manifests import CAMPAIGN, ArchiveManifest, Given, entries_of
+from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.text.number_format import count, part_of
 
 SUFFIX = ".crate.zip"
@@ -52,8 +52,6 @@ class ExportOptions:
     allow_private: bool = False
     out: Path | None = None
     """Default: <campaign>.crate.zip."""
-    agent: str | None = None
-    """Name of whoever ran the campaign."""
 
 
 def export_campaign(
@@ -110,12 +108,11 @@ def _description_of(
     campaign: Campaign, results: Path, content: Content, options: ExportOptions
 ) -> Description:
     base = f"results/{campaign.name}"
-    runs = _archived_runs(campaign, results / campaign.name, content)
+    runs = [_provenance(results / campaign.name, run) for run in content.runs]
     folders = sorted({path.split("/")[0] for path in content.files if "/" in path})
-    activities = activities_of(runs, person_id(options.agent) if options.agent else None)
-    day = activities.last_day
+    day = _last_day(runs)
     planned = sum(campaign.repeats.values())
-    simulated = sum(bool(one.provenance.get("simulated")) for one in runs)
+    simulated = sum(bool(run.get("simulated")) for run in runs)
     dated = (
         "the day of the last run's end" if day else "the day of the export: no run records its time"
     )
@@ -142,33 +139,18 @@ def _description_of(
             **{f"{base}/{name}/": _FOLDERS.get(name, "Further files") for name in folders},
             f"{base}/report.html": "All results on one self-contained page",
         },
-        activities=activities,
-        agent=options.agent,
     )
 
 
-_INPUT = "spec.json"
+def _provenance(results: Path, run: Run) -> dict[str, Any]:
+    return read_json_object(RunFiles(results, *run).folder / "provenance.json")
 
 
-def _archived_runs(campaign: Campaign, results: Path, content: Content) -> list[ArchivedRun]:
-    """Return the archive's runs, with the paths of their own files in it."""
-    base, found = f"results/{campaign.name}", []
-    for configuration, repeat in content.runs:
-        folder = f"runs/{configuration}/{repeat}/"
-        others = [f"{kind}/{configuration}/{repeat}." for kind in ("energy", "traces")]
-        own = [path for path in content.files if path.startswith((folder, *others))]
-        inputs = (f"campaigns/{campaign.name}.yaml", f"{base}/{folder}{_INPUT}")
-        found.append(
-            ArchivedRun(
-                configuration,
-                repeat,
-                read_json_object(results / folder / _INPUT),
-                read_json_object(results / folder / "provenance.json"),
-                inputs,
-                tuple(f"{base}/{path}" for path in own if path != f"{folder}{_INPUT}"),
-            )
-        )
-    return found
+def _last_day(runs: Iterable[dict[str, Any]]) -> str | None:
+    """Return the day on which the last run ended; None if no run records that."""
+    segments = [one for run in runs for one in run.get("segments") or ()]
+    ends = [one["ended_s"] for one in segments if one.get("ended_s") is not None]
+    return datetime.fromtimestamp(max(ends), UTC).strftime("%Y-%m-%d") if ends else None
 
 
 def _size(bytes_: float) -> str:

@@ -7,12 +7,8 @@ Writes ro-crate-metadata.json and manifest.json over its files, the same for the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from scalewatt.archive.crate_software import package_nodes, scalewatt_node, to
-from scalewatt.archive.process_run import COMPLETED, Activities
 from scalewatt.archive.ro_crate import METADATA, PAPER, Description, metadata
 from scalewatt.common.files import read_json, write_text
 from scalewatt.common.schema_validation import PROJECT_ROOT
@@ -48,30 +44,11 @@ def reference_texts(folder: Path = FOLDER) -> dict[str, str]:
         date_published=str(model["made"])[:10],
         license="BSD-3-Clause",
         descriptions=DESCRIPTIONS,
-        activities=_calibration(model),
     )
     described = metadata(entries, description)
     entries |= entries_of({METADATA: described})
     manifest = ArchiveManifest(NAME, REFERENCE, entries)
     return {METADATA: described.decode(), MANIFEST: manifest.text()}
-
-
-def _calibration(made: Mapping[str, Any]) -> Activities:
-    """Return the activity that made the scaling model, by the provenance in the model's file."""
-    packages = package_nodes(made["versions"])
-    tool = scalewatt_node(None, None, packages)
-    calibration = {
-        "@id": "#calibration",
-        "@type": "CreateAction",
-        "name": "Calibration of the scaling model",
-        "description": "`scalewatt calibrate reference`; the model's file records how.",
-        "endTime": made["made"],
-        "actionStatus": COMPLETED,
-        "instrument": [to(tool["@id"])],
-        "object": [to("published_results.csv")],
-        "result": [to(MODEL)],
-    }
-    return Activities((calibration, tool, *packages), (calibration["@id"],))
 
 
 def main() -> None:

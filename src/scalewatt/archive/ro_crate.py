@@ -1,7 +1,6 @@
 """ro-crate-metadata.json: what an archive is, in the terms of RO-Crate 1.1 and schema.org.
 
-Specification: https://w3id.org/ro/crate/1.1, with the profile Process Run Crate. It follows from the
-content alone: no date of writing.
+Specification: https://w3id.org/ro/crate/1.1. It follows from the content alone: no date of writing.
 """
 
 from __future__ import annotations
@@ -10,18 +9,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 from urllib.parse import quote
 
-from scalewatt.archive.crate_software import Node, to
-from scalewatt.archive.process_run import PROFILE, PROFILE_TERMS, Activities, profile_node
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.reproduction.manifests import MANIFEST, Entry
 
+Node = dict[str, Any]
 METADATA = "ro-crate-metadata.json"
 CONFORMS_TO = "https://w3id.org/ro/crate/1.1"
-CONTEXT = (f"{CONFORMS_TO}/context", {"sha256": "http://schema.org/sha256", **PROFILE_TERMS})
-"""RO-Crate's terms, and those of schema.org and the profile that they lack."""
+CONTEXT = (f"{CONFORMS_TO}/context", {"sha256": "http://schema.org/sha256"})
+"""RO-Crate's terms, and the one of schema.org that they lack."""
 PAPER = "https://arxiv.org/abs/2508.07706"
 NO_LICENSE = "#no-license"
 _TYPES = {
@@ -55,10 +54,11 @@ class Description:
     authors: tuple[str, ...] = ()
     descriptions: Mapping[str, str] = field(default_factory=dict)
     """Descriptions of single files and folders, by path."""
-    activities: Activities = field(default_factory=Activities)
-    """What made them."""
-    agent: str | None = None
-    """Name of whoever ran the activities; None if it is not known."""
+
+
+def to(id_: str) -> Node:
+    """Return a reference to the entity of this id."""
+    return {"@id": id_}
 
 
 def metadata(files: Mapping[str, Entry], description: Description) -> bytes:
@@ -69,16 +69,13 @@ def metadata(files: Mapping[str, Entry], description: Description) -> bytes:
         "name": description.name,
         "description": description.description,
         "datePublished": description.date_published,
-        "conformsTo": [to(PROFILE)],
         "license": to(_license_id(description.license)),
         "citation": to(PAPER),
         "hasPart": [],
     }
     if description.authors:
-        root["author"] = [to(person_id(name)) for name in description.authors]
-    if description.activities.ids:
-        root["mentions"] = [to(id_) for id_ in description.activities.ids]
-    people = (*description.authors, *filter(None, [description.agent]), *_AUTHORS)
+        root["author"] = [to(_person_id(name)) for name in description.authors]
+    people = (*description.authors, *_AUTHORS)
     graph = [
         {
             "@id": METADATA,
@@ -90,12 +87,10 @@ def metadata(files: Mapping[str, Entry], description: Description) -> bytes:
         *_parts(files, description, root),
         _license(description.license),
         *(
-            {"@id": person_id(name), "@type": "Person", "name": name}
+            {"@id": _person_id(name), "@type": "Person", "name": name}
             for name in dict.fromkeys(people)
         ),
         _paper(),
-        profile_node(),
-        *description.activities.nodes,
     ]
     content = {"@context": list(CONTEXT), "@graph": [_plain(node) for node in graph]}
     return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
@@ -163,7 +158,7 @@ def _license(given: str | None) -> Node:
     return {**node, "name": "No licence was given", "description": why}
 
 
-def person_id(name: str) -> str:
+def _person_id(name: str) -> str:
     """Return the id of a person, which follows from the name."""
     return "#" + quote(name.replace(" ", "-"))
 
@@ -173,7 +168,7 @@ def _paper() -> Node:
         "@id": PAPER,
         "@type": "ScholarlyArticle",
         "name": "Energy Consumption in Parallel Neural Network Training",
-        "author": [to(person_id(name)) for name in _AUTHORS],
+        "author": [to(_person_id(name)) for name in _AUTHORS],
         "datePublished": "2025",
         "identifier": "arXiv:2508.07706",
     }

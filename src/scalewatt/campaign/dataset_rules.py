@@ -6,8 +6,6 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 
-STAND_INS = ("command", "registered")
-"""Formats that stand for data which only a command of the user's knows, or whoever made a registered run."""
 EMBEDDED_SCANS, EMBEDDED_CLASSES = 1797, 10
 """What scikit-learn's handwriting scans have."""
 

@@ -49,7 +49,6 @@ def doctor(arguments: argparse.Namespace) -> int:
     argument(
         "--author", action="append", default=[], metavar="NAME", help="may be given several times"
     ),
-    argument("--agent", metavar="NAME", help="who ran the campaign"),
     argument(
         "--allow-private",
         action="store_true",
@@ -70,7 +69,6 @@ def export(arguments: argparse.Namespace) -> None:
         tuple(arguments.author),
         arguments.allow_private,
         arguments.out,
-        arguments.agent,
     )
     cluster = arguments.cluster or arguments.profile / "cluster.yaml"
     print("\n".join(export_campaign(arguments.campaign, cluster, arguments.results, options)))
