@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import stat
 import zipfile
 from pathlib import Path
@@ -27,7 +26,6 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.reproduction.manifests import MANIFEST, ArchiveManifest, entries_of
-from scalewatt.results.build import write_tables
 from scalewatt.results.tables.table_schema import metadata as metadata_of
 
 TWO = "resnet50-a100-n002-lbs0256-s0010009"
@@ -127,177 +125,15 @@ def test_what_is_there_already_is_left_as_it_is_and_another_name_is_allowed(
 ) -> None:
     other.import_(archive)
     before = times(other)
-    said = other.import_(archive)
-    assert said[0].endswith("the campaign small and its results were here already: nothing to add")
-    after = times(other)
-    del before["results"], after["results"]  # the folder in which the archive was unpacked
-    assert after == before
+    with pytest.raises(
+        InputError, match=r"exists already, and nothing is overwritten.*--name OTHER"
+    ):
+        other.import_(archive)
+    assert times(other) == before
     other.import_(archive, "theirs")
     campaign = load_campaign(other.path / "campaigns" / "theirs.yaml")
     assert campaign.name == "theirs"
     assert (other.path / "results" / "theirs" / "runs" / FOUR / "1" / "spec.json").exists()
-
-
-def test_results_are_added_to_a_campaign_that_is_there_with_the_same_content(
-    other: Project, archive: Path
-) -> None:
-    theirs = content(archive)
-    other.campaign.parent.mkdir()
-    own = b"# a comment of ours\n" + theirs["campaigns/small.yaml"]
-    other.campaign.write_bytes(own)
-    said = other.import_(archive)
-    assert said[0].startswith(f"imported: 2 runs in {other.results}: the campaign small was here")
-    assert said[1].endswith("marks the campaign as imported: nothing of it is trained here")
-    assert other.campaign.read_bytes() == own
-    assert (other.path / SPEC).read_bytes() == theirs[SPEC]
-    campaign = load_campaign(other.campaign)
-    assert campaign.imported is not None and campaign.imported.cluster == "elsewhere"
-
-
-def test_another_campaign_of_that_name_is_refused_with_the_keys_that_differ(
-    other: Project, archive: Path
-) -> None:
-    text = content(archive)["campaigns/small.yaml"].decode()
-    other.campaign.parent.mkdir()
-    other.campaign.write_text(text.replace("epochs: 3", "epochs: 5") + "sampling_period_s: 2\n")
-    before = other.campaign.read_text()
-    with pytest.raises(
-        InputError,
-        match=r"small\.yaml: is another campaign than the archive's: "
-        r"models\.resnet50\.epochs \(5 here, 3 in the archive\), "
-        r"sampling_period_s \(2 here, null in the archive\); nothing was imported.*--name OTHER",
-    ):
-        other.import_(archive)
-    assert other.campaign.read_text() == before
-    assert not list(other.path.glob("results/*"))
-
-
-def test_other_results_are_refused_by_name_and_nothing_is_overwritten(
-    other: Project, archive: Path
-) -> None:
-    other.import_(archive)
-    (other.path / SPEC).write_text("{}\n")
-    (other.results / "tables" / "figure2.csv").unlink()
-    with pytest.raises(
-        InputError,
-        match=rf"results/small: 1 file differs from the archive's: runs/{FOUR}/1/spec\.json; nothing "
-        r"was imported\. allowed: --name OTHER, or remove .*results/small and .*imported\.json",
-    ):
-        other.import_(archive)
-    assert (other.path / SPEC).read_text() == "{}\n"
-    assert not (other.results / "tables" / "figure2.csv").exists()
-
-
-def test_exclusions_of_ones_own_are_not_mixed_with_the_archives(
-    other: Project, archive: Path
-) -> None:
-    other.import_(archive)
-    rows = "configuration,repeat,action,reason,date,measurement\n"
-    (other.path / "campaigns" / "small.exclusions.csv").write_text(rows)
-    with pytest.raises(
-        InputError, match=r"exclusions\.csv: leaves other runs out than the archive"
-    ):
-        other.import_(archive)
-
-
-def partial(made: Project, tmp_path: Path, lacks: str = FOUR) -> Project:
-    """The campaign with one run of two, and its tables."""
-    project = made.copy(tmp_path / f"without-{lacks}")
-    for folder in ("runs", "energy"):
-        shutil.rmtree(project.results / folder / lacks)
-    cluster = load_cluster(project.path / "cluster.yaml")
-    campaign = load_campaign(project.campaign, cluster)
-    definition = {
-        **runs_definition(campaign, [[TWO if lacks == FOUR else FOUR, 1]]),
-        "facility": {},
-    }
-    write_tables(definition, project.results, project.results / "tables")
-    return project
-
-
-def test_a_later_archive_adds_its_runs_and_brings_the_tables_of_all(
-    made: Project, other: Project, archive: Path, tmp_path: Path
-) -> None:
-    other.import_(partial(made, tmp_path).export())
-    assert not (other.path / SPEC).exists()
-    said = other.import_(archive)
-    assert "tables and figures replaced by the archive's" in said[0]
-    for name, data in content(archive).items():
-        if name.startswith("results/"):
-            assert (other.path / name).read_bytes() == data, name
-    assert len({path.stat().st_mtime_ns for path in other.results.rglob("*")}) == 1
-
-
-def test_of_archives_that_lack_each_others_runs_no_table_is_lost(
-    made: Project, other: Project, tmp_path: Path
-) -> None:
-    other.import_(partial(made, tmp_path).export())
-    tables = {p: p.read_bytes() for p in (other.results / "tables").iterdir()}
-    request = other.results / "requests" / "runs.json"
-    request.parent.mkdir(exist_ok=True)
-    request.write_text("{}")
-    second = partial(made, tmp_path, lacks=TWO)
-    (second.results / "report.html").write_text("<!DOCTYPE html><title>x</title>")
-    archive = second.export()
-    said = other.import_(archive)
-    assert "tables and figures are still those of before; now: snakemake " in said[0]
-    assert (other.path / SPEC).exists() and (other.results / "runs" / TWO).is_dir()
-    assert {p: p.read_bytes() for p in (other.results / "tables").iterdir()} == tables
-    assert not request.exists(), "it names the runs of the first archive alone"
-    table = other.results / "tables" / "runs.parquet"
-    assert (other.path / SPEC).stat().st_mtime_ns > table.stat().st_mtime_ns, "it is made anew"
-    assert "nothing to add" in other.import_(archive)[0]
-    assert (other.path / SPEC).stat().st_mtime_ns > table.stat().st_mtime_ns, "and still is"
-    assert not (other.results / "report.html").exists()
-
-
-def test_tables_that_stay_beside_the_archives_own_are_not_taken_for_newer_than_their_runs(
-    made: Project, other: Project, archive: Path, tmp_path: Path
-) -> None:
-    other.import_(partial(made, tmp_path).export())
-    other.import_(partial(made, tmp_path, lacks=TWO).export())
-    table = other.results / "tables" / "runs.parquet"
-    of_one = table.read_bytes()
-    said = other.import_(archive)
-    assert "kept as here: tables/" in said[0]
-    assert table.read_bytes() == of_one
-    assert (other.path / SPEC).stat().st_mtime_ns > table.stat().st_mtime_ns
-
-
-def test_exclusions_that_only_the_archive_has_are_not_passed_over(
-    made: Project, other: Project, archive: Path, tmp_path: Path
-) -> None:
-    other.import_(archive)
-    project = made.copy(tmp_path / "project")
-    rows = "configuration,repeat,action,reason,date,measurement\n"
-    rows += f"{FOUR},1,exclude,the node was shared,2026-01-31,\n"
-    (project.path / "campaigns" / "small.exclusions.csv").write_text(rows)
-    with pytest.raises(
-        InputError, match=r"exclusions\.csv: leaves other runs out than the archive"
-    ):
-        other.import_(project.export())
-
-
-def test_a_file_of_another_campaign_of_ones_own_is_not_taken_for_the_archives(
-    other: Project, archive: Path
-) -> None:
-    mine = other.path / "campaigns" / "theirs.yaml"
-    mine.parent.mkdir()
-    text = content(archive)["campaigns/small.yaml"]
-    mine.write_bytes(text)
-    with pytest.raises(InputError, match=r"theirs\.yaml: is the campaign small, not theirs"):
-        other.import_(archive, "theirs")
-    assert below(other.path) == ["campaigns", "campaigns/theirs.yaml"]
-
-
-def test_results_of_ones_own_are_not_added_to(made: Project, archive: Path, tmp_path: Path) -> None:
-    project = partial(made, tmp_path)
-    for path in (project.results / "traces", *project.results.rglob("perun")):
-        shutil.rmtree(path)
-    with pytest.raises(InputError, match=r"results that did not come with an archive"):
-        project.import_(archive)
-    assert not (project.path / SPEC).exists()
-    assert not (project.path / "campaigns" / "small.imported.json").exists()
 
 
 def test_results_without_their_campaigns_file_are_never_taken_for_theirs(

@@ -23,7 +23,6 @@ from scalewatt.archive.archive_file import (
 )
 from scalewatt.archive.archive_layout import ALLOWED, belongs
 from scalewatt.archive.content_checks import check_results
-from scalewatt.archive.existing_import import EXCLUSIONS, Place, add_to
 from scalewatt.archive.ro_crate import METADATA, check_metadata
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.imported_campaign import NAME, SUFFIX, imported_content, read_imported
@@ -34,7 +33,7 @@ from scalewatt.common.yaml_files import read_yaml
 from scalewatt.reproduction.manifests import REFERENCE, ArchiveManifest
 from scalewatt.results.text.number_format import count
 
-_OF_CAMPAIGN = (".yaml", SUFFIX, EXCLUSIONS)
+_OF_CAMPAIGN = (".yaml", SUFFIX, ".exclusions.csv")
 _MUST = (".yaml", SUFFIX)
 
 
@@ -50,8 +49,8 @@ def import_archive(
 ) -> list[str]:
     """Import an archive as results/<name> and campaigns/<name>.yaml; return what to print, in lines.
 
-    To a campaign of that name that is here with the same content, results are added. An archive of the
-    published rows is only checked. InputError if it is damaged, or if what is here differs.
+    An archive of the published rows is only checked. InputError if it is damaged, or if anything of that
+    name is here.
     """
     with opened(path) as one:
         manifest = read_manifest(one)
@@ -64,9 +63,7 @@ def import_archive(
         if not NAME.fullmatch(own):
             raise InputError(f"--name {own}: allowed: lower-case letters, digits and hyphens")
         targets = _targets(path, manifest, own)
-        place = Place(own, results, campaigns)
-        was_there = place.is_there
-        _check_free(place, was_there)
+        _check_free(own, results, campaigns)
         _check_room(path, manifest, results, campaigns)
         with _unpacking(results, own) as folder:
             with _named_in(path, manifest.name, own, folder):
@@ -78,30 +75,15 @@ def import_archive(
             now = time.time_ns()
             for file in folder.rglob("*"):
                 os.utime(file, ns=(now, now))
-            if was_there:
-                said = _added(place, folder, manifest)
-            else:
-                _check_free(place, False)
-                _place(folder, own, results, campaigns)
-                runs = count(manifest.runs, "run")
-                said = [f"imported: {runs} of the campaign {own}, in {results / own}"]
+            _check_free(own, results, campaigns)
+            _place(folder, own, results, campaigns)
     written = f"written by scalewatt {manifest.scalewatt}, this is {__version__}"
     return [
-        *said,
+        f"imported: {count(manifest.runs, 'run')} of the campaign {own}, in {results / own}",
         *_incomplete(manifest),
         *([] if manifest.scalewatt == __version__ else [written]),
         *_next(campaign, campaigns / f"{own}.yaml", results / own),
     ]
-
-
-def _added(place: Place, folder: Path, manifest: ArchiveManifest) -> list[str]:
-    """Add what was unpacked to the campaign that is there; return what to print."""
-    marked = place.beside(SUFFIX)
-    was_marked = marked.exists()
-    said = [f"imported: {count(manifest.runs, 'run')} in {place.own}: {add_to(place, folder)}"]
-    if marked.exists() and not was_marked:
-        said.append(f"{marked} marks the campaign as imported: nothing of it is trained here")
-    return said
 
 
 def _checked(one: Opened) -> ArchiveManifest:
@@ -142,28 +124,18 @@ def _targets(path: Path, manifest: ArchiveManifest, own: str) -> dict[str, Path]
     return found
 
 
-def _check_free(place: Place, is_there: bool) -> None:
-    """Raise InputError if the name is another campaign's, or, unless `is_there`, if any file of it exists."""
-    for folder in (place.results, place.campaigns):
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"{folder}: is no folder; expected one, or nothing there")
-    there = [place.own, *map(place.beside, _OF_CAMPAIGN)]
+def _check_free(name: str, results: Path, campaigns: Path) -> None:
+    """Raise InputError if a campaign of the name, or any file of it, is here."""
+    there = [results / name, *(campaigns / f"{name}{ending}" for ending in _OF_CAMPAIGN)]
     for path in there:
-        if path.is_symlink() or (path.exists() and not is_there):
+        if path.exists() or path.is_symlink():
             raise InputError(
-                f"{path}: exists already, and nothing is overwritten; allowed: --name OTHER, or "
-                "remove it"
+                f"{path}: exists already, and nothing is overwritten; allowed: --name OTHER, or remove it"
             )
-    own = _names(place.beside(".yaml")) if is_there else set()
-    if own and place.name not in own:
-        raise InputError(
-            f"{place.beside('.yaml')}: is the campaign {min(own)}, not {place.name}; allowed: --name OTHER"
-        )
-    files = (place.campaigns.parent / "config.yaml", *sorted(place.campaigns.glob("*.yaml")))
-    for file in files:
-        if not (is_there and file == place.beside(".yaml")) and place.name in _names(file):
+    for file in (campaigns.parent / "config.yaml", *sorted(campaigns.glob("*.yaml"))):
+        if name in _names(file):
             raise InputError(
-                f"{file}: is the campaign {place.name} here, whose runs lie in {place.own}; allowed: "
+                f"{file}: is the campaign {name} here, whose runs lie in {results / name}; allowed: "
                 "--name OTHER"
             )
 
