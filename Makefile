@@ -30,30 +30,17 @@ $(READY): envs/lock.txt pyproject.toml
 	@touch $(READY)
 	@echo "Ready: . .venv/bin/activate"
 
-# One demo at a time. A demo whose Snakemake was killed leaves its lock and .demo.killed behind;
-# any other lock belongs to a Snakemake at work.
 # Figure 5 comes first: two trainings suffice for it.
 demo: $(READY)
-	@exec 9>.demo.lock; \
-	flock -n 9 || { echo "Another demo runs in this folder; waiting for it."; flock 9; }; \
-	if [ -e .demo.killed ]; then snakemake --profile profiles/local --unlock >/dev/null 2>&1; fi; \
-	touch .demo.killed; \
-	snakemake --profile profiles/local all --prioritize figure5; \
-	code=$$?; [ $$code -ge 128 ] || rm -f .demo.killed; [ $$code = 0 ] && \
-	$(MAKE) --no-print-directory $(DEMO)/snakemake-report.html && \
-	echo && echo "Report:  $(DEMO)/report.html" && \
-	echo "         $(DEMO)/snakemake-report.html (Snakemake's own)" && \
-	echo "Figures:" && ls $(DEMO)/figures/*.png | sed 's/^/         /' && \
-	echo "Tables:  $(DEMO)/tables/"
+	@snakemake --profile profiles/local all --prioritize figure5
+	@snakemake --profile profiles/local all --report $(DEMO)/snakemake-report.html
+	@echo "Report:  $(DEMO)/report.html; Snakemake's own: $(DEMO)/snakemake-report.html"
 
 # The paper's whole campaign from the scaling model: no training, no data, minutes.
 paper-simulated: $(READY)
 	@snakemake --profile profiles/simulate all
 	@echo "Report:  results/paper-simulated/report.html (all of it is simulated)"
 
-$(DEMO)/snakemake-report.html: $(DEMO)/report.html
-	@snakemake --profile profiles/local --report $@.tmp.html all >$@.log 2>&1 || { cat $@.log; exit 1; }
-	@mv $@.tmp.html $@ && rm $@.log
 
 # Three files at a time on two cores: many tests wait for processes they start.
 test: $(READY)

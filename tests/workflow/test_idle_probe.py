@@ -248,6 +248,6 @@ def test_without_the_key_the_target_says_what_to_add(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path / "project")
     code, output = workspace.snakemake("-n", "idle_probe")
     assert code == 1
-    assert "campaigns/tiny.yaml: has no key 'idle_probe'" in output
+    assert "idle: needs idle_probe in campaigns/tiny.yaml" in output
     assert "idle_probe: {seconds: 300, repeats: 3}" in output
     assert "Traceback" not in output
