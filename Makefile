@@ -41,7 +41,6 @@ paper-simulated: $(READY)
 	@snakemake --profile profiles/simulate all
 	@echo "Report:  results/paper-simulated/report.html (all of it is simulated)"
 
-
 # Three files at a time on two cores: many tests wait for processes they start.
 test: $(READY)
 	@$(BIN)/python -m pytest -n 3 --dist loadfile -m "not long"

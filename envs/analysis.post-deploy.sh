@@ -9,8 +9,8 @@ if [ ! -e envs/lock.txt ]; then
   exit 1
 fi
 if ! sha256sum --check --quiet >&2 <<'END'; then
-ed489e18d9ddcb49bbe1ff50579cdc4aefd724da1f4514f4064bffb32035e6f2  envs/lock.txt
-1be84b0a8f4cf5ddd40d672ae8cebd578de6c1b96879ec95093cd030977ed4e8  envs/analysis.in
+9862fc9f270004838d34a9cd4513eacb7592a52ffcbf3814f5fa2cc33547d9c9  envs/lock.txt
+4dbd05aad188c8949493a52a500d7cd37a75af05fa3c434b5f53cded9a185f85  envs/analysis.in
 END
   echo "envs/analysis.post-deploy.sh: was made for other files; expected these sums; run envs/renew.sh" >&2
   exit 1
