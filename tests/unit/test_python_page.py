@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA, TRACES_SCHEMA
 from scalewatt.energies.views.describe import describe
-from scalewatt.energies.views.device_rows import DEVICE_ROWS_SCHEMA
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
@@ -91,22 +89,6 @@ def test_the_pages_code_runs(workplace: Path, capsys: pytest.CaptureFixture[str]
         exec(compile(block, "docs/python.md", "exec"), names)
     assert names["by_stage"].to_dict() == pytest.approx({"startup": 12_000, "train": 36_000})
     assert "'figure4'" in capsys.readouterr().out
-
-
-def test_stages_of_another_hour_are_told_from_a_short_recording(workplace: Path) -> None:
-    found = scalewatt.energy("gpu.csv", "stages.csv", time_zone="UTC")
-    (said,) = (f["detail"] for f in found.attrs["flags"] if f["code"] == "recording_short")
-    assert "none within it: are the times of both right, and their zones?" in said
-    right = scalewatt.energy("gpu.csv", "stages.csv", time_zone="Europe/Berlin")
-    assert "recording_short" not in {one["code"] for one in right.attrs["flags"]}
-
-
-def test_the_pages_table_has_the_columns_of_energy() -> None:
-    table = PAGE.partition("| column |")[2].partition("\n\n")[0]
-    cells = [line.split("|")[1] for line in table.splitlines()[2:]]
-    assert [n for cell in cells for n in re.findall(r"`(\w+)`", cell)] == [
-        name for name in DEVICE_ROWS_SCHEMA.names
-    ]
 
 
 def test_samples_have_the_columns_of_traces(workplace: Path) -> None:
@@ -174,12 +156,6 @@ def test_a_wrong_option_is_refused(workplace: Path, options: dict[str, Any], mes
         scalewatt.energy("gpu.csv", **options)
 
 
-@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
-def test_a_name_that_no_file_can_have_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match="cannot be read"):
-        scalewatt.energy(name)
-
-
 def test_a_path_that_does_not_exist_is_refused_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,18 +166,6 @@ def test_a_path_that_does_not_exist_is_refused_as_such(
             read(path)
     assert main(["energy", str(path)]) == 1
     assert says in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("named", [{"run": "r1"}, {"round": "1"}])
-def test_a_run_is_not_chosen_from_a_recording_of_one_run(
-    tmp_path: Path, named: dict[str, str]
-) -> None:
-    path = tmp_path / "gpus.csv"
-    rows = (f"2024/07/01 12:00:{t:02d}.000, 0, {100 + t % 3} W\n" for t in range(60))
-    path.write_text("timestamp, index, power.draw [W]\n" + "".join(rows))
-    assert scalewatt.energy(path, time_zone="UTC")["energy_j"].sum() == pytest.approx(59 * 101)
-    with pytest.raises(InputError, match="expected no name of a"):
-        scalewatt.energy(path, **named)
 
 
 def test_a_campaigns_tables_come_with_those_of_its_runs(workplace: Path) -> None:
@@ -226,68 +190,8 @@ def test_a_folder_without_tables_is_refused(tmp_path: Path, what: str) -> None:
         scalewatt.load_campaign_results(folder)
 
 
-def test_a_run_table_without_its_keys_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tables").mkdir()
-    pq.write_table(pa.table({"configuration": ["a"]}), tmp_path / "tables" / "runs.parquet")
-    with pytest.raises(scalewatt.InputError, match=r"runs\.parquet.*repeat"):
-        scalewatt.load_campaign_results(tmp_path)
-
-
-def test_another_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'energi'"):
-        _ = scalewatt.energi  # type: ignore[attr-defined]
-    assert {"energy", "read_recording", "load_campaign_results"} <= set(dir(scalewatt))
-
-
 @pytest.mark.parametrize("imported", ["scalewatt", "scalewatt.cli"])
 def test_pandas_is_imported_only_when_it_is_needed(imported: str) -> None:
     code = f"import {imported}, sys, json; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"pandas", "numpy", "pyarrow", "matplotlib"} & set(json.loads(done.stdout))
-
-
-# --- types ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_wheel_tells_that_it_has_types(tmp_path: Path) -> None:
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    package = tmp_path / "src" / "scalewatt"
-    package.mkdir(parents=True)
-    for name in ("__init__.py", "py.typed"):
-        (package / name).write_bytes((ROOT / "src" / "scalewatt" / name).read_bytes())
-    code = "import setuptools.build_meta as b; print(b.build_wheel('.'))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    with zipfile.ZipFile(tmp_path / done.stdout.split()[-1]) as wheel:
-        assert "scalewatt/py.typed" in wheel.namelist()
-
-
-SCRIPT = """\
-from scalewatt import CampaignResults, energy, load_campaign_results, read_recording
-
-reveal_type(read_recording("gpu.csv", time_zone="UTC"))
-reveal_type(energy("gpu.csv", "stages.csv"))
-results: CampaignResults = load_campaign_results("results/demo")
-reveal_type(results.runs)
-energy("gpu.csv", stage="stages.csv")
-"""
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_mypy_checks_a_script_that_uses_the_functions(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(script)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    lines = done.stdout.splitlines()
-    assert sum('Revealed type is "pandas' in line and "DataFrame" in line for line in lines) == 3
-    errors = [line for line in lines if ": error:" in line]
-    assert len(errors) == 1 and "script.py:7" in errors[0] and "stage" in errors[0]
