@@ -1,16 +1,22 @@
-"""Energies and samples of recordings: the tests' own, and real ones where variables name folders of them."""
+"""Energies and samples of recordings: the tests' own, and real ones where variables name folders of them.
+
+Power logs of MLPerf are read as examples/mlperf/convert.py writes them.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 from golden_project import PROJECT
 from golden_tables import Golden
 
@@ -129,7 +135,34 @@ def _recordings(
                 "file": str(path.relative_to(root)),
                 "columns": "" if columns is None else columns.name,
             }
-            yield known, partial(_read, path, columns)
+            yield known, partial(_read, *_readable(path, columns, name))
+
+
+def _readable(path: Path, columns: Path | None, name: str) -> tuple[Path, Path | None]:
+    """A recording and what names its columns: those of MLPerf's logs as the converter writes them."""
+    if name != "mlperf":
+        return path, columns
+    converter, folder = _converter(), Path(tempfile.mkdtemp(dir=_scratch().name))
+    for log in [path] if path.is_file() else sorted(path.glob("*.txt")):
+        converter.power_csv(log, folder / f"{log.stem}.csv")
+    columns = folder.with_suffix(".yaml")
+    columns.write_text(yaml.safe_dump(converter.COLUMNS))
+    return (folder if path.is_dir() else folder / f"{path.stem}.csv"), columns
+
+
+@cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()
+
+
+@cache
+def _converter() -> Any:
+    path = PROJECT / "examples" / "mlperf" / "convert.py"
+    spec = importlib.util.spec_from_file_location("mlperf_convert", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _read(path: Path, columns: Path | None, read: Callable[..., pd.DataFrame]) -> pd.DataFrame:

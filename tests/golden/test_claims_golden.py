@@ -55,7 +55,9 @@ def mlperf(folder: Path) -> list[Row]:
     Workspace.create(place)
     data = place / "training_results_v4.0" / "smc-dc-power"
     shutil.copytree(Path(str(MLPERF)) / data.name, data)
-    run("scalewatt", "register", "mlperf-v4", "training_results_v4.0/smc-dc-power", cwd=place)
+    script = str(ROOT / "examples" / "mlperf" / "convert.py")
+    run("python", script, "training_results_v4.0/smc-dc-power", "converted", cwd=place)
+    run("scalewatt", "register", "mlperf-v4", "--table", "converted/runs.yaml", cwd=place)
     campaign = "campaign=campaigns/mlperf-v4.yaml"
     run("snakemake", "--profile", "profiles/local", "tables", "--config", campaign, cwd=place)
     return [row("mlperf-v4", one) for one in claims("results/mlperf-v4", place)]

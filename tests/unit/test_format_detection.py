@@ -37,11 +37,6 @@ QUERY = (
     + ",".join(f'[{1717144753 + n},"{60 + n / 7:.3f}"]' for n in range(N))
     + "]}]}}\n"
 )
-MLPERF = "".join(
-    f':::MLLOG {{"namespace": "", "time_ms": {1717144753000 + 2000 * n}, "event_type": "POINT_IN_TIME", '
-    f'"key": "power_reading", "value": {4000 + n}, "metadata": {{}}}}\n'
-    for n in range(N)
-)
 TABLE = "t;card;p\n" + "".join(
     f"{1717144753 + n // 2};{n % 2};{60 + n / 7:.3f}\n" for n in range(N)
 )
@@ -54,7 +49,6 @@ FILES = {
     "dcgm": DCGM,
     "prometheus": PROMETHEUS,
     "prometheus query": QUERY,
-    "mlperf-power": MLPERF,
     "csv": TABLE,
 }
 

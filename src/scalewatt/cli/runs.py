@@ -193,8 +193,8 @@ def probe(arguments: argparse.Namespace) -> int:
         nargs="*",
         type=Path,
         metavar="PATH",
-        help="recordings, each with a YAML file that describes it, or a collection such as an MLPerf "
-        "submission (docs/register.md); with --table: only their rows",
+        help="recordings, each with a YAML file that describes it (docs/register.md); with --table: "
+        "only their rows",
     ),
     argument(
         "--table",

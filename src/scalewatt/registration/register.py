@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -24,21 +24,14 @@ from scalewatt.common.file_locks import held
 from scalewatt.common.files import file_sha256
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.series import same_node
-from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.registration import campaign_file
 from scalewatt.registration.campaign_file import point_of
 from scalewatt.registration.energy_origins import Origins, counted_origins, recorded_origins
 from scalewatt.registration.foreign_discovery import open_foreign
-from scalewatt.registration.mlperf_lines import FoundRun, LeftOut, Line, series_of
-from scalewatt.registration.mlperf_submission import TELLABLE, find_runs, is_submission
 from scalewatt.registration.plausible_power import implausible
 from scalewatt.registration.plausible_throughput import Throughput, unlike_others
 from scalewatt.registration.recording_discovery import Recorded, open_recording
-from scalewatt.registration.run_descriptions import (
-    Description,
-    folder_rows,
-    read_descriptions,
-)
+from scalewatt.registration.run_descriptions import Description, read_descriptions
 from scalewatt.registration.run_folder import (
     Registered,
     known_runs,
@@ -47,7 +40,7 @@ from scalewatt.registration.run_folder import (
     write_run,
 )
 
-_IF_GIVEN = ("metric_goal", "metric_target", "window", "updates", "seed", "source")
+_IF_GIVEN = ("metric_goal", "window", "updates")
 """What a description has only where it is known."""
 _MOST_NOTES = 10
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -75,40 +68,12 @@ def register(
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"campaign '{name}': allowed: lower-case letters, digits and hyphens")
-    collections = [path for path in paths if is_submission(path)]
     with _alone_in(campaigns):
-        if not collections:
-            descriptions = read_descriptions(paths, table)
-            return _register(
-                name, [_wanted(one) for one in descriptions], results / name, campaigns
-            )
-        others = [path for path in paths if path not in collections]
-        found, lines_of, left_out = _collected(collections, table)
-        described = [_wanted(one) for one in read_descriptions(others, table)] if others else []
-        if not found and not described:
-            reasons = "; ".join(dict.fromkeys(one.reason for one in left_out)) or "no result logs"
-            raise InputError(f"{collections[0]}: holds no run to register: {reasons}")
-        wanted = [*described, *(_wanted_of(one) for one in found)]
-        lines = _register(name, wanted, results / name, campaigns, lines_of)
-        return [*lines[:-1], *(f"left out: {one.reason}" for one in left_out), lines[-1]]
+        wanted = [_wanted(one) for one in read_descriptions(paths, table)]
+        return _register(name, wanted, results / name, campaigns)
 
 
-def _collected(
-    submissions: list[Path], table: Path | None
-) -> tuple[list[FoundRun], list[Line], list[LeftOut]]:
-    """Return the runs in submissions, further lines through them, and what is left out."""
-    told = folder_rows(table, submissions, TELLABLE) if table else {}
-    found, left_out = find_runs(submissions, told)
-    return found, series_of(found), left_out
-
-
-def _register(
-    name: str,
-    wanted: list[_Wanted],
-    folder: Path,
-    campaigns: Path,
-    lines_of: Sequence[Line] = (),
-) -> list[str]:
+def _register(name: str, wanted: list[_Wanted], folder: Path, campaigns: Path) -> list[str]:
     path = campaigns / f"{name}.yaml"
     before = _campaign(path, name)
     once: dict[tuple[str, ...], _Wanted] = {}
@@ -124,11 +89,8 @@ def _register(
     repeats = _repeats(wanted, known, folder)
     placed = ((one.one, one.nodes, repeat) for one, repeat in zip(wanted, repeats, strict=True))
     content = campaign_file.with_runs(before, placed)
-    for line in lines_of:
-        own = [(one.description.entry, point_of(one.description, one.nodes)) for one in line.runs]
-        content = campaign_file.with_line(content, line.name, line.label, own)
-    for name, (label, own) in _further_lines(wanted).items():
-        content = campaign_file.with_line(content, name, label, own)
+    for line, (label, points) in _further_lines(wanted).items():
+        content = campaign_file.with_line(content, line, label, points)
     content = campaign_file.with_figures(content, before)
     campaign = expand(content, path, {})
     lines = []
@@ -220,15 +182,6 @@ def _wanted(one: Description) -> _Wanted:
     return _Wanted(one, recorded, nodes, held, events, stages, configuration_id(one.entry, point))
 
 
-def _wanted_of(found: FoundRun) -> _Wanted:
-    one = found.description
-    point = point_of(one, found.nodes)
-    stages = pa.Table.from_pylist(list(found.stages), schema=EVENTS_SCHEMA)
-    id_ = configuration_id(one.entry, point)
-    gpus = found.recorded.gpus or None
-    return _Wanted(one, found.recorded, found.nodes, gpus, one.events, stages, id_)
-
-
 def _held_gpus(one: Description, recorded: Recorded, per_node: int) -> dict[str, list[int]] | None:
     """Return the GPUs that the run held, by host; None if fewer were recorded than it held."""
     given = one.given.get("gpu_indices")
@@ -268,9 +221,7 @@ def _repeats(wanted: list[_Wanted], known: list[Registered], folder: Path) -> li
     by_identity = {tuple(one.identity): one for one in reversed(known)}
     for place, one in enumerate(wanted):
         there = by_identity.get(tuple(one.recorded.identity))
-        if there is None:
-            _check_place(one, known)
-        else:
+        if there is not None:
             _check_same(one, there, folder)
             repeats[place] = there.repeat
         if there is None and "repeat" in one.one.given:
@@ -289,18 +240,6 @@ def _repeats(wanted: list[_Wanted], known: list[Registered], folder: Path) -> li
             taken.add((one.id, free))
             repeats[place] = free
     return [repeats[place] for place in range(len(wanted))]
-
-
-def _check_place(one: _Wanted, known: list[Registered]) -> None:
-    """Raise InputError if runs of another submission or system are there as the same configuration."""
-    place = _place(one.one.given.get("source"))
-    others = (k.description.get("source") for k in known if k.configuration == one.id)
-    other = next((source for source in others if _place(source) != place), None)
-    if other is not None:
-        raise InputError(
-            f"{one.one.where}: {one.id} is already registered from {other}, whose repeats these are not; "
-            "allowed: a variant that sets them apart, in a row of --table, or another campaign name"
-        )
 
 
 def _check_alike(wanted: list[_Wanted], known: list[Registered]) -> None:
@@ -332,11 +271,6 @@ def _origins(one: _Wanted, origins: Origins) -> dict[str, str]:
 
 def _listed(origins: dict[str, str]) -> str:
     return " and ".join(f"{kind} {words}" for kind, words in origins.items()) or "no energy"
-
-
-def _place(source: str | None) -> str | None:
-    """Return the submission and system in the source of a run, which ends with the run's own name."""
-    return source.rpartition(", ")[0] if source else None
 
 
 def _check_same(one: _Wanted, there: Registered, folder: Path) -> None:

@@ -239,26 +239,6 @@ def _work(values: dict[str, Any], where: str) -> tuple[int, int, int | None]:
 # --- tables of descriptions: CSV, YAML or Parquet, one row per run --------------------------------
 
 
-def folder_rows(table: Path, folders: Iterable[Path], keys: Iterable[str]) -> dict[Path, Row]:
-    """Return the rows of a table about folders inside of `folders`, by their resolved path.
-
-    InputError for a row with a key other than `keys`, that tells nothing, or whose path does not exist.
-    """
-    within = [folder.resolve() for folder in folders]
-    root, found = schema("registration"), {}
-    allowed = {**root, "required": [], "properties": {k: root["properties"][k] for k in keys}}
-    for where, path, row in _table_rows(table):
-        if any(path.resolve().is_relative_to(folder) for folder in within):
-            told = {key: value for key, value in row.items() if key != "path"}
-            check(told, allowed, where, root)
-            if not path.exists():
-                raise InputError(
-                    f"{where}: path: {path} does not exist; expected a part of a submission"
-                )
-            found[path.resolve()] = told
-    return found
-
-
 def _table_rows(table: Path) -> list[tuple[str, Path, Row]]:
     """Return for each row where it stands, the recording that it describes, and its keys.
 

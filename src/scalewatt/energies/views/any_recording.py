@@ -243,8 +243,7 @@ def _of_folder(
     if not segment_numbers(run.recordings):
         raise InputError(
             f"{folder}: holds no recording of a run; expected perun/segment-000.hdf5, "
-            "perun/segment-000.<host>.journal or a file of perun (.hdf5) or other tools' "
-            "files; `scalewatt register` finds the runs of a submission to MLPerf"
+            "perun/segment-000.<host>.journal or a file of perun (.hdf5) or other tools'"
         )
     run = replace(run, gpus_per_node=gpus_per_node)
     if events is not None:

@@ -15,7 +15,6 @@ from scalewatt.recordings.formats import (
     dcgm,
     generic_csv,
     jpwr,
-    mlperf_power,
     nvidia_smi,
     prometheus,
     slurm_profile,
@@ -36,7 +35,6 @@ from scalewatt.recordings.series import (
 from scalewatt.recordings.text_times import zone_named
 
 FORMATS: tuple[Format, ...] = (
-    mlperf_power.FORMAT,
     jpwr.FORMAT,
     jpwr.ENERGIES,
     slurm_profile.FORMAT,
