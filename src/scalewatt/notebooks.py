@@ -96,7 +96,7 @@ def energy(
     `duration_s` and `covered_s` (s), `samples`, `energy_j`, `energy_low_j`, `energy_high_j`, `recorded_j`
     (J), `mean_power_w` (W), `energy_origin`, `in_scope`, `short`, `copy_of`, `flag_codes` (with commas).
     An energy that is not known is null, so add up with `sum(skipna=False)`, and rows with `in_scope` only:
-    whole nodes, switches and unused GPUs have rows too, and are in no total. `attrs` has what
+    whole nodes and unused GPUs have rows too, and are in no total. `attrs` has what
     `scalewatt energy --json` says of the whole recording, such as `energy_kwh` and `flags`.
 
     The options are those of `scalewatt energy`; `cluster`, a cluster file, has the rated powers to

@@ -254,47 +254,6 @@ def changed(table: pa.Table, change: Any, **metadata: Any) -> pa.Table:
     return with_metadata(pa.Table.from_pylist(rows, BREAKDOWN), made, **metadata)
 
 
-def test_the_energy_of_switches_is_an_outline_in_a_line_of_its_own() -> None:
-    known = breakdown_table().to_pylist()[0]["configuration"]
-    table = changed(
-        breakdown_table(),
-        lambda row: row | {"network_energy_kwh": 2.5 if row["configuration"] == known else None},
-    )
-    parts = drawable(to_frame(table))
-    bars, headings = figure_module.bars_of(parts, "interval")
-    below = bars.loc[known, "y"] - 1
-    assert below not in {*bars["y"], *headings}
-    figure = draw("breakdown", table)
-    outlines = [c for c in figure.axes[0].collections if c.get_gid() == "network"]
-    boxes = [path.get_extents() for one in outlines for path in one.get_paths()]
-    assert [(box.x0, box.width) for box in boxes] == [(0.0, pytest.approx(2.5))]
-    assert boxes[0].y0 < below < boxes[0].y1
-    assert not [c for c in figure.axes[1].collections if c.get_gid() == "network"]
-    assert bars.loc[known, "total_kwh"] == pytest.approx(
-        parts.loc[parts["configuration"] == known, "energy_kwh"].sum()
-    )
-    assert "no part of them: switches" in " ".join(
-        figure_module.note_sentences(parts, bars, "interval", [])
-    )
-
-
-@pytest.mark.parametrize(
-    ("factor", "said"), [(1.0, "state of them."), (5.4, "(an estimate: the true value is within")]
-)
-def test_switches_are_called_an_estimate_where_they_are_one(factor: float, said: str) -> None:
-    ends = {"network_energy_low_kwh": 2.5 / factor, "network_energy_high_kwh": 2.5 * factor}
-    table = changed(breakdown_table(), lambda row: row | {"network_energy_kwh": 2.5} | ends)
-    words = " ".join(texts(draw("breakdown", table))[-1].split())
-    assert said in words and "MLPerf" not in words
-    assert ("within × or ÷ 5.4)" in words) == (factor > 1)
-
-
-def test_measured_switches_with_uncovered_time_are_called_no_estimate() -> None:
-    ends = {"network_energy_low_kwh": 2.5, "network_energy_high_kwh": 2.6}
-    table = changed(breakdown_table(), lambda row: row | {"network_energy_kwh": 2.5} | ends)
-    assert "an estimate" not in " ".join(texts(draw("breakdown", table))[-1].split())
-
-
 def test_energy_that_is_not_known_is_said_and_never_a_bar_of_length_zero() -> None:
     nothing = dict.fromkeys(("energy_kwh", "energy_share", "idle_energy_kwh"))
     table = changed(breakdown_table(), lambda row: row | nothing if row["gpus"] == 1 else row)

@@ -127,10 +127,9 @@ def test_what_uncovered_time_can_have_cost_is_nothing_that_estimates_leave_open(
     assert estimate_notes([measured | {"energy_kwh": 3.0}]) == []
 
 
-def test_no_row_says_whether_switches_were_measured_and_a_nodes_meter_always_measures() -> None:
+def test_a_nodes_meter_always_measures() -> None:
     for origin in ("estimated", "measured"):
         row = configuration("a", 1.0, energy_origin=origin)
-        assert relative_bounds(row, "network_energy_kwh") is None
         assert relative_bounds(row, "node_energy_kwh") == (1.0, 1.0)
 
 

@@ -93,20 +93,6 @@ def test_rows_of_a_breakdown_have_the_interval_of_their_total(tmp_path: Path) ->
         for row in rows:
             own = factor if row["device_kind"] == "cpu" else 1.0
             assert row[f"energy_{end}_kwh"] == pytest.approx(own * row["energy_kwh"])
-            assert row[f"network_energy_{end}_kwh"] is None
-
-
-@pytest.mark.parametrize(("bounds", "factor"), [(True, FACTOR), (False, None)])
-def test_the_energy_of_switches_has_the_interval_of_its_estimate(
-    bounds: bool, factor: float | None, tmp_path: Path
-) -> None:
-    switches = part("network", "train", 20, 2 * KWH, node="sw_0") | {"energy_origin": "estimated"}
-    rows = [part("gpu", "train", 20, 4 * KWH), bounded(switches) if bounds else switches]
-    file = make_run(tmp_path, rows, history=epochs([40.0]))
-    (row,) = breakdown_rows(file)
-    assert row["network_energy_kwh"] == pytest.approx(2)
-    ends = [row[f"network_energy_{end}_kwh"] for end in ("low", "high")]
-    assert ends == (pytest.approx([2 / factor, 2 * factor]) if factor else [None, None])
 
 
 # --- the figures ----------------------------------------------------------------------------------
@@ -189,7 +175,7 @@ def test_a_table_without_the_later_columns_is_drawn_as_one_that_has_none_known(
 ) -> None:
     made = {"breakdown": breakdown_table, "learning": lambda: learning_table(epochs=2)}
     table = made[name]() if name in made else any_table(2)
-    assert len(LATER[name]) == {"breakdown": 6}.get(name, 2) and set(LATER[name]) <= set(
+    assert len(LATER[name]) == {"breakdown": 4}.get(name, 2) and set(LATER[name]) <= set(
         SCHEMAS[name].names
     )
     pq.write_table(table, tmp_path / "new.parquet")

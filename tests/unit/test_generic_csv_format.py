@@ -31,7 +31,6 @@ from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import find_format, read_foreign
 from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.series import Recording
-from scalewatt.registration.foreign_discovery import open_foreign
 
 POWER_UNITS = {"W": 1.0, "mW": 1e-3, "kW": 1e3, "uW": 1e-6}
 ENERGY_UNITS = {"mJ": 1e-3, "J": 1.0, "kJ": 1e3, "Wh": 3600.0, "kWh": 3.6e6, "uJ": 1e-6}
@@ -240,39 +239,21 @@ def test_a_row_without_a_time_keeps_its_energy() -> None:
     assert codes(found) == {"damaged_lines"}
 
 
-def test_switches_named_with_the_node_of_gpus_take_nothing_from_them(tmp_path: Path) -> None:
-    sensors = [
-        {"column": "p", "kind": "gpu", "unit": "W"},
-        {"column": "sw", "kind": "network", "unit": "W"},
-    ]
-    columns = written(
-        tmp_path, yaml.safe_dump({"time": {"column": "t"}, "sensors": sensors}), "columns.yaml"
-    )
-    rows = "".join(f"{1717144753 + s},{200 + s % 2},{30 + s % 2}\n" for s in range(61))
-    path = written(tmp_path, "t,p,sw\n" + rows, "n1.csv")
-    found = describe(path, options=Options(columns=columns))
-    assert found["energy_j"] == pytest.approx(60 * 200.5) and found["energy_scope"] == "gpu"
-    assert found["network_energy_j"] == pytest.approx(60 * 30.5)
-    assert found["hosts"] == ["n1"] and found["gpus"] == 1
-    recorded = open_foreign(path, Options(columns=columns))
-    assert recorded is not None and recorded.hosts == (("n1",),) and recorded.gpus == {"n1": [0]}
-
-
-def test_an_epoch_counts_no_meter_and_no_switch_beside_the_parts(tmp_path: Path) -> None:
-    kinds = {"p": "gpu", "meter": "node", "sw": "network"}
+def test_an_epoch_counts_no_meter_beside_the_parts(tmp_path: Path) -> None:
+    kinds = {"p": "gpu", "meter": "node"}
     sensors = [{"column": name, "kind": kind, "unit": "W"} for name, kind in kinds.items()]
     columns = written(
         tmp_path, yaml.safe_dump({"time": {"column": "t"}, "sensors": sensors}), "columns.yaml"
     )
-    rows = "".join(f"{1717144753 + s},{200 + s % 2},900,{30 + s % 2}\n" for s in range(61))
-    path = written(tmp_path, "t,p,meter,sw\n" + rows, "n1.csv")
+    rows = "".join(f"{1717144753 + s},{200 + s % 2},900\n" for s in range(61))
+    path = written(tmp_path, "t,p,meter\n" + rows, "n1.csv")
     stages = written(
         tmp_path,
         "stage,epoch,start_s,end_s\ntrain,0,1717144753,1717144783\ntrain,1,1717144783,1717144813\n",
         "stages.csv",
     )
     found = describe(path, stages=stages, options=Options(columns=columns))
-    assert found["node_energy_j"] and found["network_energy_j"]
+    assert found["node_energy_j"]
     assert [one["energy_j"] for one in found["epochs"]] == pytest.approx([30 * 200.5] * 2)
     assert sum(one["energy_j"] for one in found["epochs"]) == pytest.approx(found["energy_j"])
     assert not any("node_energy_j" in one for one in found["epochs"])

@@ -321,19 +321,6 @@ def test_flags_of_one_kind_are_told_once_and_counted(tmp_path: Path) -> None:
     assert told[1] == "Odd: once"
 
 
-def test_switches_are_no_node_and_few_readings_of_them_make_a_line(tmp_path: Path) -> None:
-    rows = [row for n in range(5) for row in seconds(40, node=f"n{n}", kind="node", watts=5000.0)]
-    ends = [one for one in seconds(40, node="sw_0", kind="network", watts=900.0)]
-    page = page_of(made(tmp_path, [*rows, ends[0], ends[-1]]))
-    assert len(page.nodes) == 5
-    node, network = page.bands
-    assert (node.device_kind, network.device_kind) == ("node", "network")
-    assert len(network.time_s) == 2 and np.isfinite(network.mean_w).all()
-    labels = [axes.get_ylabel() for axes in figure_module.draw(page).axes[1:]]
-    assert labels == ["Whole node\n(5 nodes)\npower (W)", "Switches\npower (W)"]
-    assert any(one.startswith("Switches: ") for one in figure_module.note_sentences(page))
-
-
 def test_flags_that_the_project_knows_have_the_words_of_the_report(tmp_path: Path) -> None:
     energy = [part("gpu", "train", 10, 1.0, flags=("node_shared",))]
     said = figure_module.note_sentences(page_of(made(tmp_path, seconds(10), energy=energy)))

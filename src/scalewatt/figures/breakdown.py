@@ -17,7 +17,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scalewatt.energies.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
-from scalewatt.results.figures.footnotes import network_sentence
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.number_format import with_unit
 
@@ -42,7 +41,6 @@ PALEST = 0.82
 BAR = 0.78
 """Height of a bar, in slots."""
 HATCH = "////"
-NETWORK = "switches"
 LONGEST, LONGEST_OPEN = 1.4, 2.0
 """How far error bars, and intervals of estimates, may lengthen the axis, in parts of the longest bar."""
 OPEN: Any = {"facecolors": "#e4e4e4", "edgecolors": style.GREY, "linewidths": 0.4, "zorder": 1.5}
@@ -61,7 +59,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     sentences = note_sentences(parts, bars, chosen.error_bars, cut)
     small = style.lines_mm(len(style.note_lines(sentences, chosen.width_mm)), preset.note_size)
     small += style.lines_mm(-(-len(handles) // columns), 1.3 * preset.text_size) + 18.0
-    lines = max(len(bars) + int(bars["network_energy_kwh"].notna().sum()) + len(headings), 6)
+    lines = max(len(bars) + len(headings), 6)
     rows = 1 if preset.columns > 1 else 2
     slot_mm = max(SLOT_MM[0], min(SLOT_MM[1], (layout.TALLEST_MM - small) / lines))
     with style.applied(chosen.width_mm):
@@ -88,8 +86,7 @@ def bars_of(parts: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, dict[float, s
     """Return a row for each bar, and the headings of series by their place on the y axis.
 
     Bars are indexed by configuration: place `y` (0 is the top line, the next one is -1), label, total
-    and discarded energy in kWh (NaN where a part of it is unknown), and the ends of the error bar. Below
-    one whose switches' energy is known lies a free line for it.
+    and discarded energy in kWh (NaN where a part of it is unknown), and the ends of the error bar.
     """
     firsts = parts.drop_duplicates("configuration").set_index("configuration")
     energies = parts.groupby("configuration")[["energy_kwh", "discarded_energy_kwh"]]
@@ -101,7 +98,7 @@ def bars_of(parts: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, dict[float, s
         y -= 1
         for name in firsts.index[firsts["series"] == series]:
             places[name] = y
-            y -= 1 + int(firsts["network_energy_kwh"].notna()[name])
+            y -= 1
     labels = [
         f"n = {row.gpus}, LBS {row.local_batch_size}" + (f", {row.energy_origin}" * several)
         for row in data.each(firsts)
@@ -177,12 +174,9 @@ def _draw_panels(
         _draw_bars(axes, bars, found, units, whites)
     _draw_open(grid[0], bars, energy)
     _draw_spreads(grid[0], bars, energy)
-    beside = bars[bars["network_energy_kwh"].notna()]
-    _draw_network(grid[0], beside, energy)
-    lines = [*headings, *bars["y"], *(beside["y"] - 1)]
+    lines = [*headings, *bars["y"]]
     grid[0].set_ylim(min(lines) - 0.7, max(lines) + 0.7)
-    words = [*bars["text"], *[NETWORK] * len(beside)]
-    grid[0].set_yticks([*bars["y"], *(beside["y"] - 1)], words)
+    grid[0].set_yticks([*bars["y"]], [*bars["text"]])
     # Long headings reach over the second panel.
     grid[0].set_zorder(1)
     grid[0].patch.set_visible(False)
@@ -197,7 +191,7 @@ def _draw_panels(
 
 def axis_end(bars: pd.DataFrame) -> float:
     """Return where the axis of energies ends, in kWh: error bars and intervals that are long are cut."""
-    longest = bars[["total_kwh", "network_energy_kwh"]].max().max() if len(bars) else 1.0
+    longest = bars["total_kwh"].max() if len(bars) else 1.0
     longest = 1.0 if longest != longest else longest
     ends = (("bar_high", LONGEST), ("total_kwh_estimate_high", LONGEST_OPEN))
     return 1.22 * max(
@@ -271,16 +265,6 @@ def _draw_open(axes: Axes, bars: pd.DataFrame, energy: prose.Quantity) -> None:
     axes.add_collection(PolyCollection(boxes, **OPEN, gid="estimates"))
 
 
-def _draw_network(axes: Axes, beside: pd.DataFrame, energy: prose.Quantity) -> None:
-    """Draw what the switches used, as an outline from 0 in the line below each bar: no part of the bar."""
-    right = beside["network_energy_kwh"] * energy.factor
-    look: Any = {"facecolors": "white", "edgecolors": style.GREY, "linewidths": 0.8, "zorder": 2}
-    boxes = layout.boxes(0.0 * right, right, beside["y"] - 1, height=0.7 * BAR)
-    axes.add_collection(PolyCollection(boxes, **look, gid="network"))
-    for end, y in zip(right, beside["y"] - 1, strict=True):
-        layout.write_beside(axes, end, y, style.three_digits(end), color=style.GREY)
-
-
 def _handles(parts: pd.DataFrame, whites: dict[str, float]) -> list[Artist]:
     """Return legend entries of what is there: device kinds, stages, idle and discarded energy."""
     drawn = parts[parts["energy_kwh"] > 0]
@@ -317,7 +301,6 @@ def note_sentences(
         f"Colour: device kind; shade: stage. {_others(parts)}Means over repeats; numbers: totals.",
         _spread_sentence(bars, kind, cut),
         _open_sentence(bars),
-        network_sentence(bars),
         _idle_sentence(table, parts),
         "Discarded: energy used by killed segments after their last checkpoint, part of the total."
         if (parts["discarded_energy_kwh"] > 0).any()

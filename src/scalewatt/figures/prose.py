@@ -34,7 +34,7 @@ BAR_WORDS = {
     "population_sd": "population standard deviation over repeats, as the paper prints",
 }
 """What error bars may be, by the campaign's word for it; `none` is the fourth."""
-KIND_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory", "node": "node", "network": "switch"}
+KIND_WORDS = {"gpu": "GPU", "cpu": "CPU", "ram": "memory", "node": "node"}
 """Device kinds."""
 
 

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import prose, style
 from scalewatt.figures.output.save_figure import save
-from scalewatt.recordings.series import NETWORK, NODE, SIMULATED
+from scalewatt.recordings.series import NODE, SIMULATED
 from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.figures.run_page_table import (
     BINS,
@@ -39,7 +39,6 @@ PANEL_WORDS = prose.KIND_WORDS | {
     "ram": "Memory",
     "unused_gpu": "GPUs not held",
     "node": "Whole node",
-    "network": "Switches",
 }
 STAGES: dict[str, tuple[str, str]] = {
     "startup": ("#b0b0b0", ""),
@@ -156,8 +155,6 @@ def note_sentences(page: RunPage) -> list[str]:
     if page.row["energy_origin"] == SIMULATED:
         sentences.append(ASSUMED)
     sentences += [one.sentence for one in page.replaced]
-    if any(one.device_kind == NETWORK for one in page.bands):
-        sentences.append("Switches: as the recording states them; they are no part of the energy.")
     flags = read_flags(page.row["flags"])
     found = _flag_sentences(one for one in flags if one["code"] != "absent")
     sentences += found[:MOST_FLAGS]
@@ -230,7 +227,7 @@ def _panels(page: RunPage) -> list[tuple[str, Lines]]:
     """Return the label of each panel, and what it shows; a clock that was asked for comes last."""
     if page.bands:
         nodes = len(page.nodes)
-        apart = {NODE: f"\n({nodes} nodes)", NETWORK: ""}
+        apart = {NODE: f"\n({nodes} nodes)"}
         found: list[tuple[str, Lines]] = [
             (
                 PANEL_WORDS[one.device_kind]

@@ -19,9 +19,9 @@ Flag = dict[str, Any]
 
 DEVICE_KINDS = ("gpu", "cpu", "ram")
 """Parts of a node; the sum of those that were recorded is one scope of energy."""
-NODE, NETWORK = "node", "network"
-"""A node by its own meter, and the switches between nodes: each a scope of its own, added to nothing."""
-ALL_KINDS = (*DEVICE_KINDS, NODE, NETWORK)
+NODE = "node"
+"""A node by its own meter: a scope of its own, added to nothing."""
+ALL_KINDS = (*DEVICE_KINDS, NODE)
 PERUN = "perun"
 """The format of perun's files, and of our journals."""
 J_PER_KWH = 3.6e6
@@ -36,10 +36,10 @@ MAGNITUDES = (1e-12, 1e-9, 1e-6, 1e-3, 1.0, 1e3, 1e6, 1e9, 1e12)
 LATEST_S = 1e11
 """No clock shows more seconds, in the year 5138."""
 
-# No device draws more than this (one GPU, one CPU package, one package's memory, one node, all switches
-# of a system). Well above the largest sold, and of the parts well below what a failed counter read
+# No device draws more than this (one GPU, one CPU package, one package's memory, one node).
+# Well above the largest sold, and of the parts well below what a failed counter read
 # appears to add: 65 kJ or 262 kJ in one period.
-PLAUSIBLE_W = {"gpu": 3000.0, "cpu": 2000.0, "ram": 1000.0, NODE: 1e5, NETWORK: 1e7}
+PLAUSIBLE_W = {"gpu": 3000.0, "cpu": 2000.0, "ram": 1000.0, NODE: 1e5}
 
 _INDEX = re.compile(r"^(?:CUDA:|cpu_power_socket_|cpu_|ram_|CPU_USAGE_)(\d+)")
 NO_INDEX = -1
@@ -88,8 +88,6 @@ class SensorSeries:
     """The device's own identity, where the sensor states one."""
     flags: tuple[Flag, ...] = ()
     """Quality flags from reading the sensor."""
-    log_mean_w: float | None = None
-    """Mean power in W of the whole log by the rule of its own field; None where there is no such rule."""
     totals: bool = False
     """True of a counter that only states totals: it starts at 0 J with each of some windows, and ends
     with their energy. What was used between two windows is unknown, and so is when within one."""
@@ -127,12 +125,6 @@ class Recording:
     def hosts(self) -> tuple[str, ...]:
         """Return the names of the hosts, also of those without a sample."""
         return tuple(self.nodes)
-
-    @property
-    def switches(self) -> set[str]:
-        """Return the names of the hosts that are switches and nothing else."""
-        kinds = {node: {one.device_kind for one in own} for node, own in self.nodes.items()}
-        return {node for node, own in kinds.items() if own == {NETWORK}}
 
     @property
     def series(self) -> tuple[SensorSeries, ...]:

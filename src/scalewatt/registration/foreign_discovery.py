@@ -44,7 +44,7 @@ def open_foreign(path: Path, options: Options) -> Recorded | None:
     for file, recording in found:
         kept += _kept(file, recording, options, {one.target for one in kept})
     windows, gpus, powers, origins = _facts(found, options)
-    hosts = {host for _, recording in found for host in _nodes(recording)}
+    hosts = {host for _, recording in found for host in recording.hosts}
     problems = tuple(
         f"{f}: {one['detail']}" for f, recording in found for one in recording.problems
     )
@@ -76,10 +76,6 @@ def _kept(
     return kept
 
 
-def _nodes(recording: Recording) -> list[str]:
-    return [host for host in recording.hosts if host not in recording.switches]
-
-
 def _facts(
     found: list[tuple[Path, Recording]], options: Options
 ) -> tuple[tuple[Window, ...], dict[str, list[int]], tuple[GpuPower, ...], Origins]:
@@ -94,7 +90,7 @@ def _facts(
         origins = joined_origins([origins, of_kinds])
         # The file's name says nothing of which machine it was.
         windows += [w for w in own if options.node or w.host != node_of(file, Options())]
-        for host in _nodes(recording):
+        for host in recording.hosts:
             gpus.setdefault(host, set()).update(indices[host])
     own_gpus = {host: sorted(one) for host, one in sorted(gpus.items()) if one}
     return tuple(windows), own_gpus, tuple(powers), origins

@@ -131,7 +131,6 @@ def _absent(runs: pd.DataFrame) -> str:
 
 
 _SOURCES = {
-    "mlperf_rule": "mean power of the whole log × run time, the rule of MLCommons' summariser",
     "nvml_energy_counter": "the GPU's own energy counter",
     "nvml_power_instant": "the GPU's instantaneous power",
     "nvml_power_average": "the GPU's averaged power",

@@ -48,10 +48,8 @@ from scalewatt.energies.accounting.segment_recordings import (
 from scalewatt.energies.accounting.throttling import gpu_utilisation, state_flags, telemetry_table
 from scalewatt.energies.accounting.totals import known_sum
 from scalewatt.energies.accounting.whole_node import (
-    add_switches,
     meter_checks,
     meter_series,
-    rule_checks,
     uneven_flags,
 )
 from scalewatt.energies.integration.operating_point import (
@@ -202,7 +200,6 @@ def account_segment(
             continue
         checks = gpu_cross_checks(one.recording, one.kinds, one.window)
         checks += meter_checks(one.recording, one.kinds, one.window)
-        checks += rule_checks(run, one.kinds, one.window)
         rows.add_flags(cross_check_flags(checks, "node"), segment.number, one.node)
         recorded_s = max(recorded_s, one.length_s)
         discarded = one.clock.of_node(lost[0]), one.clock.of_node(lost[1])
@@ -217,7 +214,6 @@ def account_segment(
         rows.telemetry.append(telemetry_table(one.recording, segment.number))
     if not events and clocks_known:
         flags += uneven_flags(nodes)
-    add_switches(run, segment, events, nodes, rows, traces)
     flags += _outcome_flags(run, segment.number, lost_s)
     absent, of_hosts = _missing_hosts(run, list(nodes), segment)
     flags += of_hosts

@@ -40,8 +40,6 @@ SOURCES = {
     "power_instant": "nvml_power_instant",
     "power_average": "nvml_power_average",
 }
-LOG_RULE = "mlperf_rule"
-"""MLCommons' rule for power logs of MLPerf Training (mlperf_logging's result_summarizer)."""
 METERS = {"node_power_hwmon": "hwmon"}
 """Telemetry of a whole node, and the source that it is."""
 NODE_METER = "node_meter"
@@ -112,20 +110,6 @@ def gpu_cross_checks(
             continue
         found.append(_cross_check(one, time, values, kinds))
     return found
-
-
-def log_rule_check(kind: KindEnergy, window: Window, run_s: float) -> list[CrossCheck]:
-    """Compare a meter's energy in the run's window with what the rule of its field makes of the whole log.
-
-    That is the mean power of the log times the run time `run_s`. Where the log begins before the run
-    and ends after it, the rule mixes in the power of that time.
-    """
-    means = [one.log_mean_w for one in kind.series]
-    if not means or not np.isfinite(run_s) or any(mean is None for mean in means):
-        return []
-    energy_j = run_s * sum(mean for mean in means if mean is not None)
-    place = (kind.node, kind.device_kind, None, LOG_RULE)
-    return [CrossCheck(*place, run_s, energy_j, kind.recorded_j(window), MAX_DIFFERENCE)]
 
 
 def measured_j(kinds: Sequence[KindEnergy], window: Window) -> float | None:

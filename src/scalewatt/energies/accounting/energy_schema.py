@@ -55,7 +55,7 @@ ENERGY_SCHEMA = pa.schema(
         ("short", pa.bool_()),
     ]
 )
-"""One row per segment, node, device kind (gpu, cpu, ram, unused_gpu, node, network) and stage.
+"""One row per segment, node, device kind (gpu, cpu, ram, unused_gpu, node) and stage.
 `energy_origin` is null if the kind is absent or its node was not recorded, `coverage` only where the kind
 is absent. `short`: as the flag `stage_short`; such energies are right in sums alone."""
 

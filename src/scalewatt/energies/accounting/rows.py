@@ -28,7 +28,7 @@ from scalewatt.energies.accounting.node_energy import (
 )
 from scalewatt.energies.accounting.run_inputs import Planned
 from scalewatt.energies.integration.stage_intervals import STAGES, UNATTRIBUTED, StageIntervals
-from scalewatt.recordings.series import DEVICE_KINDS, NETWORK, NODE, Flag, Floats, flag
+from scalewatt.recordings.series import DEVICE_KINDS, NODE, Flag, Floats, flag
 
 Row = dict[str, Any]
 
@@ -94,8 +94,7 @@ class EnergyRows:
         copies = [self._originals.original_of(segment, one) for one in kind.series]
         part = _part(segment, kind, intervals, lost, unrecorded_s, tuple(flags), copies)
         self._parts.append(part)
-        if kind.device_kind != NETWORK:
-            self._recorded[segment, kind.node] = intervals, unrecorded_s
+        self._recorded[segment, kind.node] = intervals, unrecorded_s
 
     def add_unrecorded(self, segment: int, node: str, intervals: StageIntervals) -> None:
         """Add a node that nothing was recorded of; its time is that of the events."""

@@ -26,8 +26,6 @@ from scalewatt.recordings.formats.detect import read_together
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.series import (
-    NETWORK,
-    PERUN,
     Flag,
     Recording,
     SensorSeries,
@@ -88,16 +86,7 @@ class Segment:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Return the hosts of all files by their names in the record, if they are in it, sorted."""
-        switches = self.record.switches if self.network and self.record is not None else set()
-        names = {**self._in_journal, **self._in_record}.values()
-        return tuple(sorted(host for host in names if host not in switches))
-
-    @cached_property
-    def network(self) -> tuple[SensorSeries, ...]:
-        """Return the series of the switches between the nodes; only other tools record them."""
-        if self.record is None or self.record.format == PERUN:
-            return ()
-        return tuple(one for one in self.record.series if one.device_kind == NETWORK)
+        return tuple(sorted({**self._in_journal, **self._in_record}.values()))
 
     # Every node asks, and of hundreds there are thousands of series.
     @cached_property
@@ -226,13 +215,11 @@ def _read_slurm(path: Path) -> tuple[dict[str, Any] | None, list[Flag]]:
 
 
 def _of_host(recording: Recording | None, name: str | None, host: str) -> tuple[SensorSeries, ...]:
-    """Return the series of the host called `name` in a recording, as those of `host`; none of switches."""
+    """Return the series of the host called `name` in a recording, as those of `host`."""
     if recording is None or name is None:
         return ()
     return tuple(
-        one if one.node == host else replace(one, node=host)
-        for one in recording.nodes[name]
-        if one.device_kind != NETWORK
+        one if one.node == host else replace(one, node=host) for one in recording.nodes[name]
     )
 
 

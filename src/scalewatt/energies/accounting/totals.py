@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.energies.accounting.energy_schema import BOUNDS
-from scalewatt.recordings.series import DEVICE_KINDS, NETWORK, NODE, Flag, flag
+from scalewatt.recordings.series import DEVICE_KINDS, NODE, Flag, flag
 
 
 class EnergyTotals:
@@ -70,7 +70,7 @@ class EnergyTotals:
     def runtime_s(self) -> float:
         """Return the sum over segments of the longest node's time, recorded or known to lie outside."""
         times: dict[tuple[int, str, str], float] = {}
-        for r in self._of_nodes:
+        for r in self.rows:
             key = (r["segment"], r["node"], r["device_kind"])
             times[key] = times.get(key, r["unrecorded_s"] or 0.0) + r["duration_s"]
         segments = {segment for segment, _, _ in times}
@@ -100,12 +100,8 @@ class EnergyTotals:
 
     @property
     def hosts(self) -> list[str]:
-        """Return the names of the nodes, sorted; switches are none."""
-        return sorted({row["node"] for row in self._of_nodes})
-
-    @property
-    def _of_nodes(self) -> list[dict[str, Any]]:
-        return [r for r in self.rows if r["device_kind"] != NETWORK]
+        """Return the names of the nodes, sorted."""
+        return sorted({row["node"] for row in self.rows})
 
     @property
     def coverage(self) -> float | None:

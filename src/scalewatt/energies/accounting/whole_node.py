@@ -1,16 +1,13 @@
-"""Whole nodes by their own meters, and the switches between nodes: scopes beside gpu, cpu and ram.
+"""Whole nodes by their own meters: a scope beside gpu, cpu and ram.
 
 A node's meter counts all of the node, so its energy is never added to that of the node's parts, but
 compared with their sum: what it has beyond that is drawn by fans, boards, drives and network cards, or
-lost in the power supplies, and by parts without a sensor. The switches are outside of every node, and
-are added to nothing.
+lost in the power supplies, and by parts without a sensor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -20,29 +17,20 @@ from scalewatt.energies.accounting.cross_checks import (
     NODE_METER,
     SHORTEST_S,
     CrossCheck,
-    log_rule_check,
     tolerance_of,
 )
-from scalewatt.energies.accounting.node_clock import NodeClock
 from scalewatt.energies.accounting.node_energy import (
     MAX_UNCOVERED,
     UNUSED_GPU,
     KindEnergy,
     Window,
-    whole_kind,
 )
-from scalewatt.energies.accounting.rows import EnergyRows
-from scalewatt.energies.accounting.run_inputs import Run
-from scalewatt.energies.accounting.segment_recordings import NodeRecording, Segment
+from scalewatt.energies.accounting.segment_recordings import NodeRecording
 from scalewatt.energies.integration.integrate import validate
 from scalewatt.energies.integration.sample_checks import GAP_PERIODS
-from scalewatt.energies.integration.stage_intervals import tile_window
-from scalewatt.energies.traces.trace_writer import TraceSink
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
-    ESTIMATED,
     MEASURED,
-    NETWORK,
     NODE,
     Flag,
     SensorSeries,
@@ -135,16 +123,6 @@ def _parts(kinds: Sequence[KindEnergy], span: Window) -> tuple[str | None, float
     return scope, sum(known[k].recorded_j(span) for k in (*DEVICE_KINDS, UNUSED_GPU) if k in known)
 
 
-def _switch_energy(series: SensorSeries, window: Window) -> KindEnergy:
-    """Return what a switch used in a window; one value alone is an estimate that holds for all of it."""
-    if series.origin != ESTIMATED or series.time_s.size != 1:
-        return whole_kind(series.node, NETWORK, [series], window)
-    watts = np.repeat(series.values, 2)
-    constant = replace(series, time_s=np.array(window), values=watts)
-    # It is the same in the shortest stage.
-    return replace(whole_kind(series.node, NETWORK, [constant], window), period_s=0.0)
-
-
 def _common_window(windows: Iterable[Window]) -> Window | None:
     """Return from when to when any node was recorded; None without one."""
     found = list(windows)
@@ -172,30 +150,3 @@ def uneven_flags(nodes: Mapping[str, Window]) -> list[Flag]:
             )
             flags.append(flag("nodes_uneven", None, detail))
     return flags
-
-
-def rule_checks(run: Run, kinds: Sequence[KindEnergy], window: Window) -> list[CrossCheck]:
-    """Compare meters with the rule of their field, where one is known and the run's window was told."""
-    run_s = run.window[1] - run.window[0]
-    return [check for kind in kinds for check in log_rule_check(kind, window, run_s)]
-
-
-def add_switches(
-    run: Run,
-    segment: Segment,
-    events: list[dict[str, Any]],
-    nodes: Mapping[str, Window],
-    rows: EnergyRows,
-    traces: TraceSink | None,
-) -> None:
-    """Add what the switches between the nodes used while any of the nodes was recorded."""
-    if (window := _common_window(nodes.values())) is None:
-        return
-    for one in sorted(segment.network, key=lambda series: (series.node, series.sensor)):
-        clock = NodeClock.of(one.node, (), ())
-        kind = _switch_energy(one, window)
-        intervals, _ = tile_window(events, window)
-        rows.add(segment.number, kind, intervals, (0.0, 0.0), 0.0, kind.flags)
-        rows.cross_checks += [c.row(segment.number) for c in rule_checks(run, [kind], window)]
-        if traces is not None:
-            traces.add(segment.number, kind, intervals, clock)

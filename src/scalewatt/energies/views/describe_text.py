@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from scalewatt.energies.accounting.node_energy import UNUSED_GPU
-from scalewatt.recordings.series import ALL_KINDS, DEVICE_KINDS, NETWORK, NODE
+from scalewatt.recordings.series import ALL_KINDS, DEVICE_KINDS, NODE
 
 _LABELS = {
     "gpu": "GPU",
@@ -14,7 +14,6 @@ _LABELS = {
     "ram": "memory",
     UNUSED_GPU: "GPUs not held",
     NODE: "whole node",
-    NETWORK: "switches",
 }
 MOST_DEVICES = 40
 """More devices than this are not listed; --json has them all."""

@@ -23,8 +23,6 @@ from scalewatt.recordings.formats import (
 from scalewatt.recordings.formats.format import Format, Head, Options, number
 from scalewatt.recordings.formats.text_columns import delimiter_of
 from scalewatt.recordings.series import (
-    ESTIMATED,
-    NETWORK,
     Flag,
     Recording,
     SensorSeries,
@@ -239,9 +237,8 @@ def _joined(found: Sequence[Recording]) -> Iterator[SensorSeries]:
             key = (one.node, one.device_kind, one.device_index, one.sensor, one.quantity)
             parts.setdefault(key, []).append((one, record.source))
     for own in parts.values():
-        constant = own[0][0].device_kind == NETWORK and own[0][0].origin == ESTIMATED
-        if len(own) == 1 or constant:
-            yield from (one for one, _ in own)
+        if len(own) == 1:
+            yield own[0][0]
         elif not found[0].t0_known:
             raise InputError(
                 f"{own[1][1]}: holds {own[0][0].sensor} of {own[0][0].node}, as {own[0][1]} does, and its "
@@ -285,7 +282,6 @@ def _one_after_the_other(parts: Sequence[tuple[SensorSeries, str]]) -> SensorSer
             values=np.concatenate((joined.values, one.values[after])),
             uuid=joined.uuid or one.uuid,
             limit_w=max((w for w in (joined.limit_w, one.limit_w) if w is not None), default=None),
-            log_mean_w=None,
             flags=flags,
         )
         first = file if after.any() else first

@@ -1,7 +1,7 @@
 """Where the energy of each configuration goes: device kind by stage, with the idle baseline.
 
-The rows of a configuration add up to its mean energy_kwh, beside which `network_energy_kwh` stands: what
-is out of a run's scope, or is not counted (staging under protocol `paper`), has no row.
+The rows of a configuration add up to its mean energy_kwh: what is out of a run's scope, or is not counted
+(staging under protocol `paper`), has no row.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.accounting.energy_schema import BOUNDS
-from scalewatt.energies.accounting.totals import EnergyTotals, known_sum
+from scalewatt.energies.accounting.totals import EnergyTotals
 from scalewatt.energies.integration.stage_intervals import STAGES, UNATTRIBUTED
-from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH, NETWORK
+from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.estimates import quantity_bounds
@@ -61,12 +61,6 @@ def breakdown(
     files = [RunFiles(results, id_, r) for id_ in chosen["configuration"] for r in repeats[id_]]
     means = part_means(run_parts(files, idle), {id_: len(own) for id_, own in repeats.items()})
     totals = {f"total_kwh_{end}": chosen[f"energy_kwh_{end}"] for end in PARTS[1:]}
-    totals["network_energy_kwh"] = chosen["network_energy_kwh_mean"]
-    with_network = set(chosen["configuration"][totals["network_energy_kwh"].notna()])
-    network = _network_bounds([one for one in files if one.configuration in with_network])
-    for at, end in enumerate(("low", "high")):
-        ends = [network[id_][at] if id_ in network else None for id_ in chosen["configuration"]]
-        totals[f"network_energy_{end}_kwh"] = column_of(ends, pa.float64(), chosen.index)
     open_ = quantity_bounds(chosen, "energy_kwh")
     totals |= {f"total_kwh_estimate_{end}": open_[end] for end in open_}
     # Of the configurations' own columns a part has its own instead.
@@ -125,21 +119,6 @@ def _totals(one: RunFiles) -> tuple[str, EnergyTotals]:
     """Return a run's device, and its energies as far as they count."""
     spec = read_spec(one.folder / "spec.json")
     return spec.device, EnergyTotals(read_energy(one), with_staging=spec.protocol != "paper")
-
-
-def _network_bounds(files: Iterable[RunFiles]) -> dict[str, list[float | None]]:
-    """Return both ends of the switches' energy in kWh, means over the runs of each configuration.
-
-    None where a run's interval is not known.
-    """
-    ends: dict[str, list[tuple[float | None, float | None]]] = {}
-    for one in files:
-        ends.setdefault(one.configuration, []).append(_totals(one)[1].bounds_j(NETWORK))
-    sums = {id_: map(known_sum, zip(*own, strict=True)) for id_, own in ends.items()}
-    return {
-        id_: [None if j is None else j / len(ends[id_]) / J_PER_KWH for j in own]
-        for id_, own in sums.items()
-    }
 
 
 def part_means(parts: pd.DataFrame, repeats: dict[str, int]) -> pd.DataFrame:

@@ -181,10 +181,9 @@ BREAKDOWN = pa.schema(
         *_of_configurations(COPIED),
         *_texts("device_kind", "stage", "short_stages"),
         *_numbers("energy_kwh", "energy_share", "idle_energy_kwh", "discarded_energy_kwh"),
-        *_numbers(*(f"total_kwh_{end}" for end in _ENDS), "network_energy_kwh"),
+        *_numbers(*(f"total_kwh_{end}" for end in _ENDS)),
         *_numbers("total_kwh_estimate_low", "total_kwh_estimate_high"),
         *_numbers("energy_low_kwh", "energy_high_kwh"),
-        *_numbers("network_energy_low_kwh", "network_energy_high_kwh"),
     ]
 )
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
 from scalewatt.campaign.campaign_types import SAME
 from scalewatt.recordings.series import SIMULATED
 from scalewatt.results.figures.figure_schema import PANELS
@@ -81,32 +79,6 @@ def estimate_notes(rows: Sequence[Row]) -> list[str]:
         f"{some} estimated: the true ones lie within {low:.2g} to {high:.2g} times what is shown. "
         "Repeats share that error, so their spread says nothing of it (docs/energy.md)."
     ]
-
-
-def network_sentence(bars: pd.DataFrame) -> str:
-    """Say what the outlines beside bars of a breakdown are, and how uncertain they are where estimated."""
-    known = bars["network_energy_kwh"].notna()
-    if not known.any():
-        return ""
-    some = "" if known.all() else " Of the other configurations none is known."
-    return (
-        f"Outlined, beside the bars and no part of them: switches between the nodes, by what the "
-        f"recordings state of them{_of_switches(bars[known])}.{some}"
-    )
-
-
-def _of_switches(bars: pd.DataFrame) -> str:
-    """Return within what the true energies of switches lie, in brackets; nothing of measured ones."""
-    low, energy, high = (
-        bars[name].astype(float)
-        for name in ("network_energy_low_kwh", "network_energy_kwh", "network_energy_high_kwh")
-    )
-    wide = low < energy * (1 - 1e-12)  # a measured energy is the lower end of its interval
-    if not wide.any():
-        return ""
-    factor = max((high / energy)[wide].max(), (energy / low)[wide].max())
-    which = "an estimate" if wide.all() else "some are estimates"
-    return f" ({which}: the true value is within × or ÷ {factor:.2g})"
 
 
 def seed_notes(seeds: Mapping[str, str | None]) -> list[str]:

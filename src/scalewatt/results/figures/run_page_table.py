@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.node_energy import UNUSED_GPU
-from scalewatt.recordings.series import ALL_KINDS, NETWORK, Floats
+from scalewatt.recordings.series import ALL_KINDS, Floats
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.recordings.telemetry import TELEMETRY_PERIOD_LIMIT_S
 from scalewatt.results.figures.superseded import Replaced, replaced_measurements
@@ -129,8 +129,7 @@ def _read_page(files: RunFiles, row: dict[str, Any]) -> RunPage:
     recorded = _recorded(files.traces)
     segments = _segments(recorded.spans, events)
     length = segments[-1].end_s if segments else 0.0
-    of_nodes = recorded.devices[recorded.devices["device_kind"] != NETWORK]
-    nodes = tuple(sorted(set(of_nodes["node"])))
+    nodes = tuple(sorted(set(recorded.devices["node"])))
     traces: tuple[Trace, ...] = ()
     bands: tuple[Band, ...] = ()
     place_s: float | None = None
@@ -295,9 +294,6 @@ def _bands(
 ) -> tuple[Band, ...]:
     by_kind = dict(power_by_place(_placed(path, segments), ["device_kind"], place_s, count))
     several = devices["device_kind"].value_counts()
-    if found := by_kind.get((NETWORK,)):  # stated now and then, and steady between
-        known = np.isfinite(found["mean_w"])
-        by_kind[(NETWORK,)] = {name: values[known] for name, values in found.items()}
     return tuple(
         Band(kind, int(several[kind]), **by_kind[(kind,)]) for kind in KINDS if (kind,) in by_kind
     )

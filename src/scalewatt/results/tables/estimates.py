@@ -35,8 +35,6 @@ _OF_ALL = (
 )
 _OF_METERS = "node_energy_kwh"
 """Measured, whatever is estimated of a node's parts."""
-_OF_SWITCHES = "network_energy_kwh"
-"""Its origin is in no row."""
 
 
 def estimate_bounds(
@@ -94,7 +92,7 @@ def left_open(energy: float, low: float, high: float) -> Ends:
 
 def _is_open(name: str, estimated: bool) -> bool:
     """Return True if a quantity without an interval is an energy that may be estimated."""
-    return name == _OF_SWITCHES or (estimated and "energy" in name and name != _OF_METERS)
+    return estimated and "energy" in name and name != _OF_METERS
 
 
 def _share_bounds(row: Mapping[str, Any], kind: str, ending: str) -> Ends | None:

@@ -25,7 +25,7 @@ from scalewatt.energies.accounting.energy_schema import (
 from scalewatt.energies.accounting.node_energy import UNUSED_GPU
 from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.energies.accounting.totals import EnergyTotals, flags_of_run, known_sum
-from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, NETWORK, NODE, Flag, flag
+from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, NODE, Flag, flag
 from scalewatt.results.carbon.carbon_table import Emitted, emitted
 from scalewatt.results.tables.derived_quantities import (
     Facility,
@@ -345,7 +345,6 @@ def _energies(energy: EnergyTotals) -> dict[str, Any]:
         "discarded_j": known_sum(energy.discarded_j(kind) for kind in scope),
         "unused_gpu_j": energy.joules(UNUSED_GPU),
         "node_j": energy.joules(NODE),
-        "network_j": energy.joules(NETWORK),
         "stage_data_j": known_sum(staged),
         "energy_origin": energy.origin,
         "energy_scope": "+".join(scope) or None,
@@ -374,10 +373,7 @@ def _copies(files: RunFiles, energy: EnergyTotals) -> dict[str, Any]:
     }
 
 
-_OTHER_ENERGIES = (
-    *("recorded", "discarded", "unused_gpu", "stage_data"),
-    *("node", "network", "distinct"),
-)
+_OTHER_ENERGIES = (*("recorded", "discarded", "unused_gpu", "stage_data", "node", "distinct"),)
 _DERIVED = {
     *("passes", "runtime_h", "gpu_hours", "samples_per_gpuh", "passes_per_gpuh"),
     *("throughput_samples_per_s", "step_data_share"),

@@ -66,9 +66,9 @@ ENERGY_QUANTITIES = (
 )
 """What follows from energy. Each is there twice: as it is, and as net_… above the idle baseline."""
 
-WHOLE_QUANTITIES = ("node_energy_kwh", "network_energy_kwh", "distinct_energy_kwh")
-"""Energies beside `energy_kwh`: of whole nodes by their meters, of the switches between them, and what the
-recordings that do not repeat another tell of `energy_kwh`."""
+WHOLE_QUANTITIES = ("node_energy_kwh", "distinct_energy_kwh")
+"""Energies beside `energy_kwh`: of whole nodes by their meters, and what the recordings that do not repeat
+another tell of `energy_kwh`."""
 
 ESTIMATE_BOUNDS = tuple(
     f"{kind}energy_{end}_kwh"
