@@ -1103,41 +1103,6 @@ def test_what_a_gpu_may_draw_as_far_as_is_known_is_not_noted(
     assert "on average" not in out
 
 
-def three_runs(place: Place, **changes: Any) -> list[Path]:
-    """Recordings of equal length; `changes` describe the last otherwise."""
-    paths = [
-        place.describe(place.journal(f"{name}.journal", start=T0 + 1000 * number))
-        for number, name in enumerate(("one", "two"))
-    ]
-    last = place.journal("three.journal", start=T0 + 5000)
-    return [*paths, place.describe(last, **changes)]
-
-
-def test_a_throughput_far_from_that_of_like_runs_is_noted(place: Place) -> None:
-    out = place.done(*three_runs(place, epochs=3000))
-    (note,) = [line for line in out.splitlines() if line.startswith("note: ") and "/s" in line]
-    assert (
-        "three.journal: " in note
-        and "of the other runs of resnet50 on h100 the nearest has" in note
-    )
-    assert "expected its samples per epoch, epochs and number of GPUs" in note
-    assert len(place.runs()) == 3, "all are registered all the same"
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"epochs": 20},
-        {"epochs": 3000, "device": "own"},
-        {"epochs": 3000, "model": "vit", "metric_name": "loss"},
-    ],
-)
-def test_other_throughputs_of_another_network_or_device_and_small_differences_are_none(
-    place: Place, changes: dict[str, Any]
-) -> None:
-    assert "samples/s" not in place.done(*three_runs(place, **changes))
-
-
 def test_the_power_of_a_gpu_that_the_run_did_not_hold_is_not_noted(place: Place) -> None:
     path = place.perun("two.hdf5", gpus=2, watts=940)
     out = place.done(place.describe(path, gpu_indices=[1]))

@@ -29,7 +29,6 @@ from scalewatt.registration.campaign_file import point_of
 from scalewatt.registration.energy_origins import Origins, counted_origins, recorded_origins
 from scalewatt.registration.foreign_discovery import open_foreign
 from scalewatt.registration.plausible_power import implausible
-from scalewatt.registration.plausible_throughput import Throughput, unlike_others
 from scalewatt.registration.recording_discovery import Recorded, open_recording
 from scalewatt.registration.run_descriptions import Description, read_descriptions
 from scalewatt.registration.run_folder import (
@@ -94,7 +93,6 @@ def _register(name: str, wanted: list[_Wanted], folder: Path, campaigns: Path) -
     content = campaign_file.with_figures(content, before)
     campaign = expand(content, path, {})
     lines = []
-    unlike = unlike_others([t for one in wanted if (t := _throughput(one)) is not None])
     there = {(k.configuration, k.repeat) for k in known}
     for one, repeat in zip(wanted, repeats, strict=True):
         where = f"{one.id} repeat {repeat}"
@@ -111,8 +109,6 @@ def _register(name: str, wanted: list[_Wanted], folder: Path, campaigns: Path) -
         )
         lines.append(f"registered: {where} ({one.one.path})")
         lines += [f"note: {problem}" for problem in _problems(one)]
-        if (text := unlike.get(one.one.where)) is not None:
-            lines.append(f"note: {one.one.path}: {text}")
     write_concurrent_runs(folder)
     campaign_file.write_campaign(path, content)
     command = f"snakemake --profile profiles/local all --config campaign={path}"
@@ -320,18 +316,6 @@ def _problems(one: _Wanted) -> list[str]:
         powers = implausible(one.recorded.powers, one.gpus, _limits_w(one.one))
         found += [f"{one.one.path}: {problem}" for problem in powers]
     return found
-
-
-def _throughput(one: _Wanted) -> Throughput | None:
-    """Return what a run trained per second of its recording; None where samples or times are not known."""
-    entry, windows = one.one.entry, one.recorded.windows
-    own = [window for window in windows if window.host == windows[0].host]
-    seconds = sum(window.end_s - window.start_s for window in own)
-    if not one.one.samples or seconds <= 0:
-        return None
-    kind = (f"{entry['model']} {entry.get('phase', '')}".rstrip(), entry["device"])
-    rate = one.one.samples / seconds / one.one.point["gpus"]
-    return Throughput(one.one.where, kind, rate)
 
 
 def _limits_w(one: Description) -> dict[str, float]:
