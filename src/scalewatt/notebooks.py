@@ -27,7 +27,6 @@ from scalewatt.results.tables.table_schema import metadata
 PathOrText = str | PathLike[str]
 
 _RUN = ("configuration", "repeat")
-_KINDS = (None, "node", "cpu")
 _PARTS = ("devices", "epochs", "flags")
 """The tables of each run that `load_campaign_results` reads beside its energy."""
 
@@ -42,7 +41,6 @@ def read_recording(
     node: str | None = None,
     time_zone: str | None = None,
     columns: PathOrText | None = None,
-    kind: str | None = None,
 ) -> pd.DataFrame:
     """Return the power samples of one recording, one row per sensor and sample.
 
@@ -54,7 +52,7 @@ def read_recording(
     The options are those of `scalewatt energy`. Raises InputError for a file that cannot be read, and
     for one that holds totals alone, which have no samples.
     """
-    _check_options(gpus_per_node, kind)
+    _check_gpus(gpus_per_node)
     traces = TraceCollector()
     found = accounts_of(
         Path(path),
@@ -62,7 +60,7 @@ def read_recording(
         round,
         _path(stages),
         gpus_per_node,
-        options=Options(node, time_zone, _path(columns), kind),
+        options=Options(node, time_zone, _path(columns)),
         traces=traces,
     )
     samples = traces.table()
@@ -87,7 +85,6 @@ def energy(
     node: str | None = None,
     time_zone: str | None = None,
     columns: PathOrText | None = None,
-    kind: str | None = None,
 ) -> pd.DataFrame:
     """Return the energy of one recording by segment, stage, node, device kind and device.
 
@@ -102,7 +99,7 @@ def energy(
     The options are those of `scalewatt energy`; `cluster`, a cluster file, has the rated powers to
     estimate from, if not those that a run was made with. Raises InputError.
     """
-    _check_options(gpus_per_node, kind)
+    _check_gpus(gpus_per_node)
     found = accounts_of(
         Path(path),
         run,
@@ -110,7 +107,7 @@ def energy(
         _path(stages),
         gpus_per_node,
         None if cluster is None else _rated(Path(cluster)),
-        Options(node, time_zone, _path(columns), kind),
+        Options(node, time_zone, _path(columns)),
     )
     frame = _frame(device_rows(found))
     frame.attrs.update(_summary(found))
@@ -187,12 +184,10 @@ def load_campaign_results(folder: PathOrText) -> CampaignResults:
     )
 
 
-def _check_options(gpus_per_node: int | None, kind: str | None) -> None:
+def _check_gpus(gpus_per_node: int | None) -> None:
     whole = isinstance(gpus_per_node, int) and not isinstance(gpus_per_node, bool)
     if gpus_per_node is not None and not (whole and gpus_per_node >= 1):
         raise InputError(f"gpus_per_node: {gpus_per_node!r}; allowed: a whole number from 1")
-    if kind not in _KINDS:
-        raise InputError(f"kind: {kind!r}; allowed: 'node', 'cpu' or None")
 
 
 def _path(given: PathOrText | None) -> Path | None:

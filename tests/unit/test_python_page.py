@@ -145,7 +145,6 @@ def test_totals_have_energy_but_no_samples(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "gpu"}, "kind: 'gpu'; allowed: 'node', 'cpu' or None"),
         ({"gpus_per_node": 0}, "gpus_per_node: 0; allowed: a whole number from 1"),
         ({"gpus_per_node": True}, "gpus_per_node: True; allowed: a whole number from 1"),
         ({"time_zone": "Berlin"}, "Berlin"),

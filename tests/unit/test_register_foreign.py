@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -16,7 +14,6 @@ from campaign_files import ROOT
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.account import write_energy
 from scalewatt.energies.integration.rated_power import FACTOR
-from scalewatt.energies.views.describe import describe
 from scalewatt.registration.register import register
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row
@@ -118,31 +115,6 @@ def test_a_folder_is_one_run_of_one_file_for_each_node(tmp_path: Path) -> None:
     row = row_of(tmp_path)
     assert row["nodes"] == 2
     assert row["gpu_energy_kwh"] == pytest.approx(500 * 59 / 3.6e6, rel=1e-6)
-
-
-def test_the_nodes_of_jpwrs_files_are_kept_apart(tmp_path: Path) -> None:
-    folder = described(tmp_path / "job")
-    folder.mkdir()
-    for node, watts in (("n1", 300), ("n2", 400)):
-        rows = "".join(f"{1.72e9 + t:.1f},{watts + t % 3}\n" for t in range(61))
-        (folder / f"power.{node}.4711.csv").write_text("timestamps,pynvml:0\n" + rows)
-    registered(tmp_path, folder)
-    row = row_of(tmp_path)
-    assert row["energy_kwh"] * 3.6e6 == pytest.approx(60 * 702, rel=1e-3)
-    assert row["nodes"] == 2 and "second_sensor" not in row["flags"]
-
-
-def test_the_node_of_a_profile_by_slurm_keeps_its_name(tmp_path: Path) -> None:
-    path = described(tmp_path / "7_0_a1.h5")
-    samples = np.array(
-        [(1.72e9 + t, 700 + t % 3) for t in range(61)],
-        dtype=[("EpochTime", "<u8"), ("Power", "<u8")],
-    )
-    with h5py.File(path, "w") as file:
-        file["a1/Energy"] = samples
-    registered(tmp_path, path)
-    (run,) = (tmp_path / "results" / "mine" / "runs").glob("*/1")
-    assert describe(run)["hosts"] == ["a1"]
 
 
 def test_a_folder_without_a_description_is_told_its_one_place(tmp_path: Path) -> None:

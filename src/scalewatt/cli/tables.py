@@ -60,7 +60,6 @@ ONE_EACH: dict[str, Any] = {
         metavar="ZONE",
         help="zone of local times that name none, such as Europe/Berlin; default: this machine's",
     ),
-    argument("--kind", choices=("node", "cpu"), help="what Slurm's profile has the power of"),
     argument(
         "--columns",
         type=Path,
@@ -80,7 +79,7 @@ def energy(arguments: argparse.Namespace) -> int:
     from scalewatt.energies.views.describe_text import energy_text
     from scalewatt.recordings.formats.format import Options
 
-    options = Options(arguments.node, arguments.time_zone, arguments.columns, arguments.kind)
+    options = Options(arguments.node, arguments.time_zone, arguments.columns)
     if arguments.profile and arguments.cluster:
         raise InputError("energy: --profile and --cluster; allowed: one of them")
     cluster = arguments.profile / "cluster.yaml" if arguments.profile else arguments.cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,14 +24,13 @@ from scalewatt.energies.accounting.segment_recordings import Segment, segment_nu
 from scalewatt.energies.integration.stage_intervals import segment_events
 from scalewatt.energies.traces.trace_writer import TraceCollector
 from scalewatt.recordings.formats.detect import (
-    FORMATS,
     find_format,
     is_table,
     read_foreign,
     read_together,
     unknown_format,
 )
-from scalewatt.recordings.formats.format import NO_OPTIONS, Format, Options
+from scalewatt.recordings.formats.format import NO_OPTIONS, Options
 from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import holds_runs, list_runs, open_perun_file
 from scalewatt.recordings.series import Recording
@@ -82,16 +81,13 @@ def accounts_of(
         )
     if path.is_dir() and (files := _foreign_in(path, options)):
         _refuse_run(path, named, "a folder")
-        _refuse_kind(path, options, [find_format(file, options) for file in files])
         record = read_together([(file, options) for file in files])
         return _of_record(path, record, events, gpus_per_node, traces)
     path = _only_perun_file(path) if path.is_dir() else path
     if path.is_dir():
         _refuse_run(path, named, "a folder")
-        _refuse_kind(path, options, [])
         return _of_folder(path, events, gpus_per_node, powers, traces)
     found = find_format(path, options) if path.is_file() and not is_journal(path) else None
-    _refuse_kind(path, options, [found])
     if is_journal(path):
         _refuse_run(path, named, "a journal")
     elif found is not None:
@@ -185,15 +181,6 @@ def _only_perun_file(folder: Path) -> Path:
 def _refuse_run(path: Path, named: bool, what: str) -> None:
     if named:
         raise InputError(f"{path}: {what} holds one run; expected no name of a run or a round")
-
-
-def _refuse_kind(path: Path, options: Options, formats: Iterable[Format | None]) -> None:
-    """Refuse a kind of powers where no file leaves it open."""
-    if options.kind is not None and not any(one and one.takes_kind for one in formats):
-        taking = ", ".join(one.name for one in FORMATS if one.takes_kind)
-        raise InputError(
-            f"{path}: says itself what its powers are of; expected no kind (only {taking} needs it)"
-        )
 
 
 def _may_be_perun(path: Path) -> bool:

@@ -14,10 +14,8 @@ from scalewatt.recordings.formats import (
     codecarbon,
     dcgm,
     generic_csv,
-    jpwr,
     nvidia_smi,
     prometheus,
-    slurm_profile,
     zeus,
 )
 from scalewatt.recordings.formats.format import Format, Head, Options, number
@@ -33,9 +31,6 @@ from scalewatt.recordings.series import (
 from scalewatt.recordings.text_times import zone_named
 
 FORMATS: tuple[Format, ...] = (
-    jpwr.FORMAT,
-    jpwr.ENERGIES,
-    slurm_profile.FORMAT,
     zeus.WINDOWS,
     zeus.POWER,
     codecarbon.FORMAT,

@@ -8,19 +8,10 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
-
-import h5py
-import numpy as np
-from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.perun_file import reading
-from scalewatt.recordings.series import Flag, Recording, SensorSeries, flag
-
-_Result = TypeVar("_Result")
+from scalewatt.recordings.series import Recording, SensorSeries
 
 HEAD_BYTES = 1 << 16
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -29,7 +20,6 @@ TOTAL_ONLY = "total_only"
 """Flag of a series that stands for one total: a counter of two samples, at the begin (0 J) and the end."""
 UNKNOWN_TOTAL = "unknown_total"
 """Flag of a total that is not above 0 J, or is no number: it is unknown."""
-MOST_NAMES = 1000
 TORN_END = "torn_end"
 """Flag of a recording whose last line or record is cut off, and left out."""
 
@@ -50,8 +40,6 @@ class Options:
     """Zone of local times that name none: an IANA name such as Europe/Berlin, or UTC."""
     columns: Path | None = None
     """YAML file that names the columns of a generic CSV."""
-    kind: str | None = None
-    """What powers are of that the file gives no device for: node or cpu; None: node."""
     run: str | None = None
     """Which run, window or row of a file that holds several; None: what the format's reader says."""
 
@@ -84,16 +72,6 @@ class Head:
         return self.begin.startswith(_HDF5)
 
     @cached_property
-    def groups(self) -> tuple[str, ...]:
-        """Return the names in an HDF5 file and in its groups, as `group/name`; none of a damaged one."""
-        if not self.is_hdf5:
-            return ()
-        try:
-            return call_on_hdf5(self.path, _groups)
-        except InputError:
-            return ()
-
-    @cached_property
     def text(self) -> str:
         """Return the beginning as text, without a byte order mark; what is no text is replaced."""
         return decoded(self.begin)
@@ -124,8 +102,6 @@ class Format:
     read: Callable[[Path, Options], Recording]
     holds_runs: bool = False
     """True if a file may hold several runs, windows or steps, of which `Options.run` names one."""
-    takes_kind: bool = False
-    """True if `Options.kind` may say what some of its powers are of."""
     records: bool = True
     """False of what a tool writes beside its recordings: told by its content, and refused with the reason."""
 
@@ -144,28 +120,6 @@ def listed(names: Iterable[str], most: int = 10) -> str:
     found = list(names)
     more = f", and {len(found) - most} more" if len(found) > most else ""
     return ", ".join(name[:60] for name in found[:most]) + more
-
-
-def missing_times(where: str, timed: NDArray[np.bool_]) -> list[Flag]:
-    """Return the flag of samples without a time, if there are any."""
-    if timed.all():
-        return []
-    detail = f"{where}: {np.count_nonzero(~timed)} samples without a time are left out"
-    return [flag("missing_times", None, detail)]
-
-
-def call_on_hdf5(path: Path, function: Callable[..., _Result], *args: Any) -> _Result:
-    """Call a function with the path of an HDF5 file; InputError, with the path, if it is damaged."""
-    with reading(path, "expected a whole HDF5 file"):
-        return function(os.path.abspath(path), *args)
-
-
-def _groups(path: str) -> tuple[str, ...]:
-    with h5py.File(path, "r") as file:
-        names = list(islice(file, MOST_NAMES))
-        inside = [n for n in names if not isinstance(file.get(n, getlink=True), h5py.ExternalLink)]
-        parts = {name: file[name] for name in inside if isinstance(file.get(name), h5py.Group)}
-        return (*names, *(f"{name}/{each}" for name in parts for each in islice(parts[name], 100)))
 
 
 def node_of(path: Path, options: Options) -> str:
