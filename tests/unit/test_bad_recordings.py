@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import h5py
 import pytest
-from energy_files import codes, gpu, recordings, write_perun
+from energy_files import codes, gpu, write_perun
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.views.describe import describe
@@ -18,20 +16,6 @@ from scalewatt.recordings.perun_file import list_runs, read_perun_file
 
 EXPECTED = "expected an HDF5 file written by perun"
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-MADE = Path(__file__).parent / "recordings"
-
-CONTENTS = {
-    "nothing": (b"", "is empty"),
-    "JSON": (b'{"a": 1}', "begins like JSON"),
-    "a JSON list": (b" [1, 2]", "begins like JSON"),
-    "text": (b"Perun report\n", "begins like text"),
-    "a line break": (b"\n", "begins like text"),
-    "other bytes": (bytes(range(200, 256)), "is no HDF5 file"),
-    "a signature alone": (SIGNATURE, "cannot be read"),
-    "zeros behind a signature": (SIGNATURE + b"\0" * 4000, "cannot be read"),
-    "ones behind a signature": (SIGNATURE + b"\xff" * 4000, "cannot be read"),
-    "half a signature": (SIGNATURE[:5], "is no HDF5 file"),
-}
 
 
 def energy(*paths: Path) -> subprocess.CompletedProcess[str]:
@@ -40,49 +24,25 @@ def energy(*paths: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
-def refusal(path: Path) -> str:
-    """Return the one message with which every way to read a file refuses it."""
-    messages = []
-    for read in (list_runs, read_perun_file, describe):
-        with pytest.raises(InputError) as caught:
-            read(path)
-        messages.append(str(caught.value))
-    assert "\n" not in messages[0] and messages[0].startswith(f"{path}: ")
-    assert len(set(messages)) == 1, messages
-    return messages[0]
-
-
-@pytest.mark.parametrize(("content", "words"), CONTENTS.values(), ids=CONTENTS)
-def test_a_file_is_refused_that_holds(content: bytes, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "No such file"),
+        (b"", "is empty"),
+        (b'{"a": 1}', "begins like JSON"),
+        (b"Perun report\n", "begins like text"),
+        (SIGNATURE + b"\0" * 4000, "cannot be read"),
+    ],
+)
+def test_a_file_that_is_no_recording_of_perun_is_refused_by_name(
+    content: bytes | None, words: str, tmp_path: Path
+) -> None:
     path = tmp_path / "bad.hdf5"
-    path.write_bytes(content)
-    message = refusal(path)
-    assert words in message and EXPECTED in message
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "none.hdf5"
+    if content is not None:
+        path.write_bytes(content)
     for read in (list_runs, read_perun_file):
-        with pytest.raises(InputError, match=f"^{path}: cannot be read .No such file"):
+        with pytest.raises(InputError, match=f"^{path}: .*{words}.*{EXPECTED}"):
             read(path)
-    with pytest.raises(InputError, match=f"^{path}: does not exist; expected a recording"):
-        describe(path)
-
-
-def test_a_folder_and_a_pipe_are_no_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"is a folder; {EXPECTED}"):
-        read_perun_file(tmp_path)
-    os.mkfifo(tmp_path / "pipe.hdf5")
-    with pytest.raises(InputError, match=f"is no regular file; {EXPECTED}"):
-        read_perun_file(tmp_path / "pipe.hdf5")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "secret.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(3)}})
-    path.chmod(0)
-    assert "Permission denied" in refusal(path)
 
 
 def test_an_hdf5_file_of_others_holds_no_run(tmp_path: Path) -> None:
@@ -91,7 +51,9 @@ def test_an_hdf5_file_of_others_holds_no_run(tmp_path: Path) -> None:
         handle["x"] = [1, 2]
         handle.create_group("group/nodes")
         handle["other/nodes"] = [1, 2]
-    assert "holds no run" in refusal(path) and EXPECTED in refusal(path)
+    for read in (list_runs, read_perun_file, describe):
+        with pytest.raises(InputError, match=f"^{path}: holds no run; {EXPECTED}"):
+            read(path)
 
 
 @pytest.mark.parametrize("inside", ["app/nodes/r1", "app/nodes/r1/nodes/0", "app/nodes/r1/nodes"])
@@ -114,29 +76,6 @@ def test_a_file_behind_a_user_block_is_read(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.write(b"a note of mine")
     assert read_perun_file(path).hosts == ("n1",)
-
-
-def cuts(size: int) -> list[int]:
-    """Return lengths from one byte to all but one, close to both ends and between."""
-    ends = [1, 7, 8, 9, 47, 48, 95, 96, 97, 512, 800, 2048]
-    return ends + [size * i // 16 for i in range(1, 16)] + [size - n for n in (4096, 512, 8, 1)]
-
-
-@pytest.mark.parametrize("name", ["perun-0.8.10-node", "perun-0.9.1-runs"])
-def test_a_recording_cut_short_anywhere_is_refused(tmp_path: Path, name: str) -> None:
-    whole = (MADE / f"{name}.hdf5").read_bytes()
-    path = tmp_path / "cut.hdf5"
-    for length in cuts(len(whole)):
-        path.write_bytes(whole[:length])
-        assert EXPECTED in refusal(path), length
-
-
-def test_the_real_file_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
-    whole = (recordings() / "kit_a100_resnet50_2gpus.hdf5").read_bytes()
-    path = tmp_path / "cut.hdf5"
-    for length in cuts(len(whole)):
-        path.write_bytes(whole[:length])
-        assert EXPECTED in refusal(path), length
 
 
 HOLDS = """
@@ -193,10 +132,3 @@ def test_other_files_of_the_call_are_read_and_the_exit_code_is_one(tmp_path: Pat
         assert str(path) in line
     assert str(good) not in done.stderr and '"n1"' in done.stdout
     assert "Traceback" not in done.stderr and "NaN" not in done.stdout
-
-
-def test_good_files_alone_leave_with_zero(tmp_path: Path) -> None:
-    write_perun(tmp_path / "good.hdf5", {"n1": {"CUDA:0_POWER": gpu(9)}})
-    done = energy(tmp_path / "good.hdf5")
-    assert (done.returncode, done.stderr) == (0, "")
-    json.loads(done.stdout)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
+from foreign_samples import FILES, N, options
 from made_recordings import written
 
 from scalewatt.common.errors import InputError
@@ -15,48 +14,7 @@ from scalewatt.energies.integration.integrate import validate
 from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import FORMATS, find_format, read_foreign
 from scalewatt.recordings.formats.format import Head, Options
-from scalewatt.recordings.series import Flag
 from scalewatt.registration.foreign_discovery import open_foreign
-
-N = 120
-SMI = "timestamp, index, uuid, power.draw [W], utilization.gpu [%]\n" + "".join(
-    f"2024/05/31 10:39:{n // 2 % 60:02d}.{n % 2:03d}, {n % 2}, GPU-{n % 2}, {60 + n / 7:.2f} W, {n % 100} %\n"
-    for n in range(N)
-)
-DCGM = "#Entity   POWER   TOTEC\nID   W   mJ\n" + "".join(
-    f"{1717144753 + n // 2}.{n % 2}00 GPU {n % 2}   {60 + n / 7:.3f}   {10**9 + 31_000 * n}\n"
-    for n in range(N)
-)
-PROMETHEUS = "# TYPE DCGM_FI_DEV_POWER_USAGE gauge\n" + "".join(
-    f'DCGM_FI_DEV_POWER_USAGE{{gpu="{n % 2}",Hostname="n1"}} {60 + n / 7:.3f} {1717144753 + n // 2}000\n'
-    for n in range(N)
-)
-QUERY = (
-    '{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":'
-    '"DCGM_FI_DEV_POWER_USAGE","gpu":"0"},"values":['
-    + ",".join(f'[{1717144753 + n},"{60 + n / 7:.3f}"]' for n in range(N))
-    + "]}]}}\n"
-)
-TABLE = "t;card;p\n" + "".join(
-    f"{1717144753 + n // 2};{n % 2};{60 + n / 7:.3f}\n" for n in range(N)
-)
-RULES = {
-    "time": {"column": "t"},
-    "sensors": [{"column": "p", "kind": "gpu", "index_column": "card", "unit": "W"}],
-}
-FILES = {
-    "nvidia-smi": SMI,
-    "dcgm": DCGM,
-    "prometheus": PROMETHEUS,
-    "prometheus query": QUERY,
-    "csv": TABLE,
-}
-
-
-def options(folder: Path, kind: str) -> Options:
-    columns = folder / "columns.yaml"
-    columns.write_text(yaml.safe_dump(RULES))
-    return Options(node="n1", time_zone="UTC", columns=columns if kind == "csv" else None)
 
 
 @pytest.mark.parametrize("kind", sorted(FILES))
@@ -71,12 +29,9 @@ def test_a_format_is_told_by_its_content_and_is_one_alone(tmp_path: Path, kind: 
     assert others == ([] if kind == "csv" else [found.name])
 
 
-ZEUS = "time,power0\n" + "".join(f"{1717144753 + n}.5,{60 + n / 7:.3f}\n" for n in range(N))
-
-
-@pytest.mark.parametrize("kind", [*sorted(set(FILES) - {"prometheus query"}), "zeus-power"])
+@pytest.mark.parametrize("kind", sorted(set(FILES) - {"prometheus query"}))
 def test_rows_that_come_twice_are_left_out_and_flagged(tmp_path: Path, kind: str) -> None:
-    lines = {**FILES, "zeus-power": ZEUS}[kind].splitlines(keepends=True)
+    lines = FILES[kind].splitlines(keepends=True)
     once = read_foreign(written(tmp_path, "".join(lines)), options(tmp_path, kind))
     twice = "".join(line * (1 + (n > 2)) for n, line in enumerate(lines))
     found = read_foreign(written(tmp_path, twice), options(tmp_path, kind))
@@ -141,83 +96,6 @@ def test_an_unknown_time_zone_is_refused(tmp_path: Path, kind: str) -> None:
     path = written(tmp_path, FILES[kind])
     with pytest.raises(InputError, match='time zone: "Mars/Base" is no time zone'):
         describe(path, options=replace(options(tmp_path, kind), time_zone="Mars/Base"))
-
-
-HOSTILE = {
-    "binary": bytes(range(256)) * 40,
-    "nul bytes": b"\0" * 4000,
-    "a huge integer": b"9" * 5000,
-    "half of a character": b"\xff\xfe\xfd",
-    "commas": b"," * 200_000,
-    "braces": b"{" * 10_000,
-    "quotes": b'"' * 9_999,
-    "a million columns": b"a," * 1_000_000,
-    "blanks": b" " * 100_000,
-    "digits and blanks": b"1 " * 50_000,
-    "a day of the year 99999": b"99999/12/31 10:39:13.123, 0, 1 W",
-    "exponents": b"1e999, -1e999, 1e-999",
-}
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", sorted(FILES))
-@pytest.mark.parametrize("what", sorted(HOSTILE))
-def test_hostile_text_is_refused_or_flagged(tmp_path: Path, kind: str, what: str) -> None:
-    whole = FILES[kind].encode()
-    lines = whole.splitlines(keepends=True)
-    middle = b"".join(lines[: len(lines) // 2])
-    rest = b"".join(lines[len(lines) // 2 :])
-    within = middle[:-9] + HOSTILE[what] + b"\n" + rest
-    for content in (
-        HOSTILE[what],
-        lines[0] + HOSTILE[what] + b"\n",
-        middle + HOSTILE[what] + b"\n" + rest,
-        within,
-        whole + HOSTILE[what],
-    ):
-        path = tmp_path / "recording"
-        path.write_bytes(content)
-        flags = attempt(path, options(tmp_path, kind))
-        assert flags is None or flags or content != within
-
-
-def attempt(path: Path, options: Options) -> list[Flag] | None:
-    """Read a recording and return its flags and its samples'; None if it is refused, in one line."""
-    try:
-        recording = read_foreign(path, options)
-    except InputError as refused:
-        assert "\n" not in str(refused) and len(str(refused)) < 1000
-        assert str(path.parent) in str(refused)
-        return None
-    flags = list(recording.problems)
-    for one in recording.series:
-        assert one.time_s.shape == one.values.shape
-        flags += validate(one).flags
-    return flags
-
-
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize("kind", sorted(FILES))
-def test_damaged_bytes_are_refused_or_read(tmp_path: Path, kind: str) -> None:
-    content = FILES[kind].encode()
-    for seed in range(150):
-        choose = random.Random(seed)
-        damaged = bytearray(content)
-        for _ in range(choose.choice((1, 1, 20))):
-            at = choose.randrange(len(damaged))
-            length = choose.choice((1, 4, 64))
-            match choose.randrange(4):
-                case 0:
-                    damaged[at] ^= 1 << choose.randrange(8)
-                case 1:
-                    damaged[at : at + length] = bytes(min(length, len(damaged) - at))
-                case 2:
-                    damaged[at:at] = choose.randbytes(length)
-                case 3:
-                    del damaged[at : at + length]
-        path = tmp_path / "recording"
-        path.write_bytes(bytes(damaged))
-        attempt(path, options(tmp_path, kind))
 
 
 def smi_part(begin: int, end: int, uuid: str = "GPU-a", index: int = 0) -> str:

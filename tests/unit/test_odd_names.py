@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import h5py
 import pytest
 from campaign_files import DEMO
 from energy_files import counter, gpu, write_perun
 
 from scalewatt.cli import main
-from scalewatt.common.errors import InputError
-from scalewatt.common.tabular_files import csv_rows
 
 EVIL = "n1\x1b[2J\nenergy  0 kWh"
 
@@ -43,17 +40,6 @@ def test_a_message_is_one_line_whatever_a_key_holds(
     assert "a\\x1b[2J\\nb" in err
 
 
-@pytest.mark.parametrize("rate", ["nan", "inf", "0", "-1"])
-def test_a_sampling_period_that_is_none_counts_as_not_stated(
-    rate: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = recording(tmp_path / "a.hdf5")
-    with h5py.File(path, "a") as handle:
-        handle["app/nodes/run"].attrs["monitor.sampling_period"] = rate
-    assert main(["energy", str(path)]) == 0
-    assert "clock_offset" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("number", ["-1", "0", "9" * 30, "2.0", "two"])
 def test_gpus_of_a_node_are_counted_from_one(
     number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -64,13 +50,6 @@ def test_gpus_of_a_node_are_counted_from_one(
     assert ended.value.code == 2
     err = capsys.readouterr().err
     assert "--gpus-per-node" in err and "allowed: a whole number from 1" in err
-
-
-def test_a_column_of_a_csv_table_stands_there_once(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("start_s,end_s,start_s \n1,2,3\n")
-    with pytest.raises(InputError, match='column "start_s" stands there twice'):
-        csv_rows(path)
 
 
 SOURCES = {

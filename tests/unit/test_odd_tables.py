@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +12,6 @@ import pytest
 from archived import Project, make_project
 
 from scalewatt.cli import main
-from scalewatt.common.errors import InputError
-from scalewatt.common.tabular_files import csv_rows
 
 Change = Callable[[pa.Table], pa.Table]
 
@@ -38,11 +33,6 @@ def filled(name: str, value: Any) -> Change:
     return change
 
 
-def described(text: str) -> Change:
-    """Return a change that stores another text with a table."""
-    return lambda table: table.replace_schema_metadata({"scalewatt": text})
-
-
 DAMAGED: dict[str, tuple[list[Change], str]] = {
     "no GPU": ([filled("gpus", 0)], "row 1: gpus is 0; expected: 1 or more"),
     "a batch of no sample": (
@@ -53,8 +43,6 @@ DAMAGED: dict[str, tuple[list[Change], str]] = {
         [filled("y_low", 9.0), filled("y_high", 1.0)],
         "row 1: y_low 9 is above y_high 1",
     ),
-    "metadata that are cut": ([described("{")], "its metadata are damaged"),
-    "metadata that are a list": ([described("[1]")], "its metadata are damaged"),
 }
 
 
@@ -75,49 +63,6 @@ def test_no_figure_is_drawn_of_a_table_with(
     err = capsys.readouterr().err
     assert err.startswith(f"scalewatt: error: {path}: ") and words in err
     assert not list(tmp_path.glob("f.*"))
-
-
-def test_figures_do_not_depend_on_the_backend_of_a_display(made: Project, tmp_path: Path) -> None:
-    table = made.results / "tables" / "figure2.parquet"
-    drawn = ["figure", "2", "--table", str(table), "--out", str(tmp_path / "f")]
-    done = subprocess.run(
-        [sys.executable, "-m", "scalewatt.cli", *drawn],
-        env={**os.environ, "MPLBACKEND": "nonsense"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "f.pdf").exists()
-
-
-def test_a_csv_table_that_lost_its_content_is_refused(tmp_path: Path) -> None:
-    # As a disk that was full leaves it: runs that were excluded would count again.
-    (tmp_path / "a.csv").write_text("")
-    with pytest.raises(InputError, match="is empty; expected the names of columns"):
-        csv_rows(tmp_path / "a.csv")
-
-
-def test_an_import_below_a_file_leaves_nothing(
-    made: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    archive = made.export(str(tmp_path / "a.zip"))
-    (tmp_path / "campaigns").write_text("")
-    results = tmp_path / "results"
-    asked = [str(archive), "--results", str(results), "--campaigns", str(tmp_path / "campaigns")]
-    assert main(["import", *asked]) == 1
-    assert f"{tmp_path / 'campaigns'}: is no folder" in capsys.readouterr().err
-    assert not list(results.rglob("*"))
-
-
-def test_a_link_to_a_file_elsewhere_is_not_exported(made: Project, tmp_path: Path) -> None:
-    project = made.copy(tmp_path / "project")
-    (tmp_path / "private.csv").write_text("mine\n")
-    link = project.results / "tables" / "claims.csv"
-    link.symlink_to(tmp_path / "private.csv")
-    with pytest.raises(InputError, match=r"claims\.csv: is a link to a file outside of"):
-        project.export()
-    assert not list(project.path.glob("*.zip"))
 
 
 OUTPUTS = {

@@ -1,0 +1,224 @@
+"""Files of people and other programs, damaged as disks, transfers and editors do: read, or refused by name.
+
+Every reader of such files has a row in READERS. What it makes of a damaged one is a result or an
+InputError of one line with the file's name, never another exception. HDF5 is only cut off or
+overwritten from its beginning: its library may loop or crash on damage within, which is accepted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pytest
+from campaign_files import DEMO, LOCAL, ROOT
+from energy_files import T0, counter, gpu, write_perun
+from foreign_samples import EMISSIONS, FILES, RULES, TABLE, WINDOWS, options
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from run_files import make_spec
+
+from scalewatt.campaign.cluster import load_cluster
+from scalewatt.campaign.load import load_campaign
+from scalewatt.campaign.run_spec import read_spec
+from scalewatt.common.errors import InputError
+from scalewatt.common.files import read_json, write_table
+from scalewatt.energies.accounting.energy_schema import ENERGY_SCHEMA
+from scalewatt.energies.accounting.run_inputs import read_provenance
+from scalewatt.energies.views.describe import describe
+from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.stage_files import EVENTS_SCHEMA, read_stages
+from scalewatt.registration.run_descriptions import read_descriptions
+from scalewatt.reproduction.manifests import ARCHIVE_VERSION, FORMAT, parse_archive_manifest
+from scalewatt.results.carbon.intensity_files import read_intensity
+from scalewatt.results.tables.read_table import read_checked
+from scalewatt.scaling.model.model_file import read_model
+
+TEMPORARY = TemporaryDirectory()
+BLOCKS = st.integers(1, 600)
+LINES = st.sampled_from(("dropped", "doubled"))
+
+
+@st.composite
+def damage(draw: st.DrawFn, content: bytes) -> bytes:
+    """A damaged copy of a file's content."""
+    at = draw(st.integers(0, max(len(content) - 1, 0)))
+    match draw(st.sampled_from(("cut", "flip", "nul", "garbage", "lines"))):
+        case "cut":
+            return content[:at]
+        case "flip":
+            flipped = content[at] ^ 1 << draw(st.integers(0, 7))
+            return content[:at] + bytes([flipped]) + content[at + 1 :]
+        case "nul":
+            length = draw(BLOCKS)
+            return content[:at] + bytes(len(content[at : at + length])) + content[at + length :]
+        case "garbage":
+            return content[:at] + draw(st.binary(min_size=1, max_size=64)) + content[at:]
+        case _:
+            lines = content.splitlines(keepends=True)
+            start = draw(st.integers(0, len(lines) - 1))
+            stop = draw(st.integers(start, min(start + 5, len(lines))))
+            kept = 0 if draw(LINES) == "dropped" else 2
+            return b"".join(lines[:start] + lines[start:stop] * kept + lines[stop:])
+
+
+@st.composite
+def damage_of_hdf5(draw: st.DrawFn, content: bytes) -> bytes:
+    """A copy that is cut off, or overwritten from its beginning."""
+    at = draw(st.integers(0, len(content) - 1))
+    if draw(st.booleans()):
+        return content[:at]
+    return draw(st.binary(min_size=1, max_size=64)) + content[64:]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of file: the content of a whole one, and what reads it."""
+
+    name: str
+    content: bytes
+    read: Callable[[Path], Any]
+    damage: Callable[[bytes], st.SearchStrategy[bytes]] = damage
+
+
+def recording(kind: str, text: str) -> Reader:
+    """A recording of another tool."""
+    return Reader(
+        "recording", text.encode(), lambda path: describe(path, options=options(path.parent, kind))
+    )
+
+
+def table(name: str, rows: list[dict[str, Any]], schema: pa.Schema | None, read: Any) -> Reader:
+    """A table in CSV or Parquet."""
+    sink = pa.BufferOutputStream()
+    made = pa.Table.from_pylist(rows, schema=schema)
+    if name.endswith(".csv"):
+        pc.write_csv(made, sink)
+        return Reader(name, sink.getvalue().to_pybytes(), read)
+    path = Path(TEMPORARY.name) / name
+    write_table(made, path)
+    return Reader(name, path.read_bytes(), read)
+
+
+def perun() -> Reader:
+    """A file of perun's."""
+    path = Path(TEMPORARY.name) / "perun.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(60), "cpu_0_package-0": counter(60, 100)}})
+    return Reader("a.hdf5", path.read_bytes(), describe, damage_of_hdf5)
+
+
+def described_table(path: Path) -> Any:
+    """Read a whole table by damaged rules."""
+    (path.parent / "t.csv").write_text(TABLE)
+    return describe(path.parent / "t.csv", options=Options(node="n1", columns=path))
+
+
+EVENTS = [
+    {"segment": 0, "stage": stage, "epoch": None, "start_s": T0 + i, "end_s": T0 + i + 1}
+    for i, stage in enumerate(("startup", "train", "validate", "shutdown"))
+]
+ENERGIES = [
+    {
+        **dict.fromkeys(ENERGY_SCHEMA.names, 1.0),
+        **{"configuration": "c", "repeat": 1, "segment": 0, "node": "n1", "device_kind": kind},
+        **{"devices": 2, "stage": "train", "energy_origin": "measured", "short": False},
+    }
+    for kind in ("gpu", "cpu")
+]
+RUN = {
+    **{"path": "rec.hdf5", "model": "resnet50", "device": "h100", "gpus": 1},
+    **{"local_batch_size": 256, "dataset_samples": 1000, "epochs": 3, "metric": 24.5},
+}
+PROVENANCE = {
+    "hostnames": ["n1"],
+    "gpus": {"n1": [0, 1]},
+    "segments": [{"segment": 0, "outcome": "finished"}],
+}
+MANIFEST = {
+    **{"format": FORMAT, "version": ARCHIVE_VERSION, "name": "a", "kind": "campaign"},
+    "files": {"results/a/report.html": {"sha256": "0" * 64, "bytes": 10}},
+}
+INTENSITY = "time,g_per_kwh\n" + "".join(f"2026-01-01T{h:02d}:00Z,{300 + h}\n" for h in range(24))
+
+
+def readers() -> dict[str, Reader]:
+    """All readers of files that others write."""
+    stages = lambda path: read_stages(path).to_pylist()  # noqa: E731
+    runs = lambda path: read_descriptions([], path)  # noqa: E731
+    energies = lambda path: read_checked(path, ENERGY_SCHEMA).to_pylist()  # noqa: E731
+    manifest = lambda path: parse_archive_manifest(path.read_bytes(), str(path))  # noqa: E731
+    model = ROOT / "reference" / "scaling_model.json"
+    return {
+        **{name: recording(name, text) for name, text in FILES.items()},
+        "zeus-windows": recording("zeus-windows", WINDOWS),
+        "codecarbon": recording("codecarbon", EMISSIONS),
+        "perun": perun(),
+        "rules of a table": Reader("c.yaml", json.dumps(RULES).encode(), described_table),
+        "stages, Parquet": table("s.parquet", EVENTS, EVENTS_SCHEMA, stages),
+        "stages, CSV": table("s.csv", EVENTS, EVENTS_SCHEMA, stages),
+        "stages, JSON": Reader("s.json", json.dumps(EVENTS).encode(), stages),
+        "stages, lines": Reader("s.jsonl", "\n".join(map(json.dumps, EVENTS)).encode(), stages),
+        "runs, YAML": Reader("r.yaml", json.dumps({"runs": [RUN]}).encode(), runs),
+        "runs, CSV": table("r.csv", [RUN], None, runs),
+        "runs, Parquet": table("r.parquet", [RUN], None, runs),
+        "energies, Parquet": table("e.parquet", ENERGIES, ENERGY_SCHEMA, energies),
+        "energies, CSV": table("e.csv", ENERGIES, ENERGY_SCHEMA, energies),
+        "carbon": Reader("g.csv", INTENSITY.encode(), read_intensity),
+        "campaign": Reader("m.yaml", DEMO.read_bytes(), load_campaign),
+        "cluster": Reader("k.yaml", LOCAL.read_bytes(), load_cluster),
+        "spec": Reader("spec.json", make_spec().text.encode(), read_spec),
+        "provenance": Reader("p.json", json.dumps(PROVENANCE).encode(), read_provenance),
+        "notes": Reader("n.json", json.dumps(EVENTS).encode(), read_json),
+        "manifest": Reader("manifest.json", json.dumps(MANIFEST).encode(), manifest),
+        "model": Reader("model.json", model.read_bytes(), read_model),
+    }
+
+
+READERS = readers()
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_damaged_file_is_read_or_refused_by_name(name: str, tmp_path: Path) -> None:
+    reader = READERS[name]
+    path = tmp_path / reader.name
+
+    @settings(
+        max_examples=30,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+    @given(reader.damage(reader.content))
+    def check(content: bytes) -> None:
+        path.write_bytes(content)
+        try:
+            reader.read(path)
+        except InputError as error:
+            assert str(tmp_path) in str(error) and "\n" not in str(error)
+
+    path.write_bytes(reader.content)
+    reader.read(path)
+    check()
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(
+    "content", [b"", b"\n", b"\0" * 200, b"{}", b"hello, world\n", b"\xff\xfe"]
+)
+def test_a_file_of_something_else_is_refused_by_name(
+    name: str, content: bytes, tmp_path: Path
+) -> None:
+    reader = READERS[name]
+    path = tmp_path / reader.name
+    path.write_bytes(content)
+    try:
+        reader.read(path)
+    except InputError as error:
+        assert str(tmp_path) in str(error) and "\n" not in str(error)
+    else:
+        assert content == b"{}" and name in ("provenance", "notes", "runs, YAML", "cluster")
