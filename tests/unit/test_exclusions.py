@@ -365,7 +365,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in ("spent.json", "set-aside.json", ".exclusions.lock")
+        if path.is_file() and path.name not in ("set-aside.json", ".exclusions.lock")
     }
 
 

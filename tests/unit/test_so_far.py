@@ -1,33 +1,23 @@
-"""Journals counted in parts: as much as at once, each part once, whatever state the file is in."""
+"""The energy of a journal so far: what the accounting says, whatever state the file is in."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from energy_files import T0, counter, gpu, write_journal, write_record_journal
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from energy_files import T0, counter, gpu, write_record_journal
 from run_files import make_spec
 
 from scalewatt.energies.accounting.account import account
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.totals import EnergyTotals
-from scalewatt.energies.views import running_total as so_far
-from scalewatt.energies.views.running_total import (
-    JournalNote,
-    last_power,
-    note_from_json,
-    read_so_far,
-)
+from scalewatt.energies.views.running_total import JournalSum, last_power, read_so_far
 from scalewatt.recordings.telemetry import TelemetryWriter
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}
 RATED = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": {"power_w": 10}}
-SMALL_PART = 16
 
 
 def run_of(folder: Path, powers: dict[str, Any] = NOTHING, **provenance: Any) -> Run:
@@ -50,15 +40,15 @@ def journal(folder: Path, sensors: dict[str, Any]) -> Path:
     return write_record_journal(folder / "perun" / "segment-000.n1.journal", "n1", sensors)
 
 
-def whole(note: JournalNote) -> so_far.JournalSum:
-    assert note.whole is not None
-    return note.whole
+def whole(found: JournalSum | None) -> JournalSum:
+    assert found is not None
+    return found
 
 
 def test_a_journal_says_what_the_accounting_of_its_run_says(tmp_path: Path) -> None:
     path = journal(tmp_path, measured(3000))
     run = run_of(tmp_path)
-    found = whole(read_so_far(path, run, None))
+    found = whole(read_so_far(path, run))
     totals = EnergyTotals(account(run).energy, with_staging=True)
     assert totals.total_j is not None
     assert found.recorded_j == pytest.approx(totals.total_j, rel=1e-9)
@@ -68,104 +58,28 @@ def test_a_journal_says_what_the_accounting_of_its_run_says(tmp_path: Path) -> N
     assert found.known and {kind.origin for kind in found.kinds.values()} == {"measured"}
 
 
-@settings(max_examples=25)
-@given(
-    n=st.integers(2, 150),
-    cuts=st.lists(st.integers(0, 150), max_size=4),
-    seed=st.integers(0, 5),
-    torn=st.integers(0, 30),
-)
-def test_a_journal_that_grows_gives_what_it_gives_at_once(
-    tmp_path_factory: pytest.TempPathFactory, n: int, cuts: list[int], seed: int, torn: int
-) -> None:
-    folder = tmp_path_factory.mktemp("grows")
-    path = journal(folder, measured(n, seed))
-    content = path.read_bytes()
-    start = content.index(b"\n") + 1
-    size = (len(content) - start) // n
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(so_far, "PART", SMALL_PART)
-        at_once = whole(read_so_far(path, run_of(folder), None))
-        note = None
-        for records in sorted(min(cut, n) for cut in cuts):
-            path.write_bytes(content[: min(start + records * size + torn % size, len(content))])
-            note = note_from_json(
-                json.loads(json.dumps(read_so_far(path, run_of(folder), note).as_json()))
-            )
-        path.write_bytes(content)
-        note = read_so_far(path, run_of(folder), note)
-    in_parts = whole(note)
-    assert note.next_record == max((n - 1) // SMALL_PART - 1, 0) * SMALL_PART
-    assert in_parts.recorded_j == pytest.approx(at_once.recorded_j, rel=1e-9, abs=1e-6)
-    assert in_parts.first_s == at_once.first_s
-    assert in_parts.last_s == at_once.last_s
-    for kind, found in in_parts.kinds.items():
-        assert found.device_s == pytest.approx(at_once.kinds[kind].device_s)
-        assert found.covered_s == pytest.approx(at_once.kinds[kind].covered_s)
-
-
-def test_only_what_is_new_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = journal(tmp_path, measured(4000))
-    content = path.read_bytes()
-    start = content.index(b"\n") + 1
-    size = (len(content) - start) // 4000
-    path.write_bytes(content[: start + 3900 * size])
-    before = read_so_far(path, run_of(tmp_path), None)
-    read = so_far.read_journal
-    firsts: list[int] = []
-
-    def noted(path: Path, first: int) -> Any:
-        firsts.append(first)
-        return read(path, first)
-
-    monkeypatch.setattr(so_far, "read_journal", noted)
-    assert read_so_far(path, run_of(tmp_path), before) is before
-    path.write_bytes(content)
-    read_so_far(path, run_of(tmp_path), before)
-    assert firsts == [before.next_record] == [2 * so_far.PART]
-
-
-def test_a_journal_that_became_shorter_is_read_from_its_beginning(tmp_path: Path) -> None:
-    path = journal(tmp_path, measured(4000))
-    before = read_so_far(path, run_of(tmp_path), None)
-    path.unlink()
-    journal(tmp_path, measured(100, seed=1))
-    after = read_so_far(path, run_of(tmp_path), before)
-    assert after == read_so_far(path, run_of(tmp_path), None)
-    assert whole(after).length_s == pytest.approx(99)
-
-
 def test_a_journal_with_damaged_records_is_counted_without_them(tmp_path: Path) -> None:
     path = journal(tmp_path, measured(4000))
-    intact = whole(read_so_far(path, run_of(tmp_path), None))
+    intact = whole(read_so_far(path, run_of(tmp_path)))
     content = bytearray(path.read_bytes())
     start = content.index(b"\n") + 1
     size = (len(content) - start) // 4000
     content[start + 1000 * size + 20] ^= 0xFF
     path.write_bytes(content)
-    note = read_so_far(path, run_of(tmp_path), None)
-    assert note.next_record == 0, "records cannot be told by their number"
+    note = read_so_far(path, run_of(tmp_path))
     assert whole(note).recorded_j == pytest.approx(intact.recorded_j, rel=1e-3)
-
-
-def test_json_lines_are_counted_too(tmp_path: Path) -> None:
-    path = tmp_path / "perun" / "segment-000.n1.journal"
-    write_journal(path, "n1", {"CUDA:0_POWER": gpu(4000), "CUDA:1_POWER": gpu(4000, 50)})
-    note = read_so_far(path, run_of(tmp_path), None)
-    assert whole(note).recorded_j == pytest.approx(3999 * 150)
-    assert read_so_far(path, run_of(tmp_path), None) == note
 
 
 def test_gpus_that_the_run_does_not_hold_do_not_count(tmp_path: Path) -> None:
     path = journal(tmp_path, {"CUDA:0_POWER": gpu(60), "CUDA:1_POWER": gpu(60, 70)})
-    found = whole(read_so_far(path, run_of(tmp_path, gpus={"n1": [1]}), None))
+    found = whole(read_so_far(path, run_of(tmp_path, gpus={"n1": [1]})))
     assert found.recorded_j == pytest.approx(59 * 70)
     assert found.known
 
 
 def test_without_sensors_it_is_estimated_from_the_load(tmp_path: Path) -> None:
     path = journal(tmp_path, {"CPU_BUSY": np.full(60, 50.0)})
-    found = whole(read_so_far(path, run_of(tmp_path, RATED, torch_device="cpu"), None))
+    found = whole(read_so_far(path, run_of(tmp_path, RATED, torch_device="cpu")))
     assert found.recorded_j == pytest.approx(59 * (2 * 61.05 + 10))
     assert {kind.origin for kind in found.kinds.values()} == {"estimated"}
 
@@ -190,14 +104,14 @@ def test_a_gpus_power_is_estimated_from_the_load_in_telemetry(tmp_path: Path) ->
             patch.setattr("scalewatt.recordings.telemetry.time.monotonic", lambda now=now: now)
             assert writer.sample()
     rated = {"cpu": None, "gpu": {"idle_w": 60, "rated_w": 400}, "ram": None}
-    found = whole(read_so_far(path, run_of(tmp_path, rated, gpus={"n1": [0]}), None))
+    found = whole(read_so_far(path, run_of(tmp_path, rated, gpus={"n1": [0]})))
     assert found.kinds["gpu"].recorded_j == pytest.approx(59 * 230, rel=0.1)
     assert found.kinds["gpu"].origin == "estimated"
 
 
 def test_devices_that_nothing_was_recorded_of_make_the_energy_unknown(tmp_path: Path) -> None:
     path = journal(tmp_path, {"cpu_0_package-0": counter(60, 100)})
-    found = whole(read_so_far(path, run_of(tmp_path, gpus={"n1": [0, 1]}), None))
+    found = whole(read_so_far(path, run_of(tmp_path, gpus={"n1": [0, 1]})))
     assert not found.known
     assert found.recorded_j == pytest.approx(5900)
 
@@ -208,17 +122,8 @@ def test_devices_that_nothing_was_recorded_of_make_the_energy_unknown(tmp_path: 
 def test_what_is_no_journal_says_nothing(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "segment-000.n1.journal"
     path.write_bytes(content)
-    note = read_so_far(path, run_of(tmp_path), None)
-    assert (note.whole, note.size) == (None, len(content))
+    assert read_so_far(path, run_of(tmp_path)) is None
     assert last_power(path, run_of(tmp_path), 10) is None
-
-
-@pytest.mark.parametrize(
-    "value",
-    [None, [], 1, {}, {"size": "a"}, {"size": 1, "mtime_ns": 1, "next_record": 0, "done": 3}],
-)
-def test_a_damaged_note_is_none(value: Any) -> None:
-    assert note_from_json(value) is None
 
 
 def test_the_last_power_is_the_mean_of_the_last_samples(tmp_path: Path) -> None:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from energy_files import T0, counter, gpu, write_record_journal
+from energy_files import T0, gpu, write_record_journal
 from run_files import WHOLE, absent, part
 from status_files import CAMPAIGN, ONE, TWO, Made, begin_segment, record
 
 from scalewatt.common.files import write_json
-from scalewatt.tracking import energy_used as module
-from scalewatt.tracking.energy_used import NOTES
 
 
 @pytest.fixture
@@ -161,7 +158,6 @@ def test_results_without_table_and_working_directory_count_by_their_own_journals
     record(made.publish(), watts(100))
     spent = made.spent()
     assert spent.kwh == pytest.approx(kwh(36_000))
-    assert not (made.results / "runs" / TWO / "1" / NOTES).exists(), "results get no notes"
 
 
 def test_a_damaged_table_gives_way_to_the_journals(made: Made) -> None:
@@ -275,20 +271,6 @@ def no_reading(*_: Any) -> Any:
     raise AssertionError("read again")
 
 
-def test_asking_again_reads_no_table_and_no_journal(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made.publish(ONE)
-    made.account(ONE)
-    begin_segment(made.work_folder())
-    record(made.work_folder(), watts(100))
-    made.work.mkdir(parents=True, exist_ok=True)
-    first = made.spent()
-    monkeypatch.setattr(module.pq, "read_table", no_reading)
-    monkeypatch.setattr("scalewatt.energies.views.running_total.read_journal", no_reading)
-    assert made.spent() == first
-
-
 def test_what_changed_is_counted_anew(made: Made) -> None:
     folder = made.work_folder()
     begin_segment(folder)
@@ -301,67 +283,3 @@ def test_what_changed_is_counted_anew(made: Made) -> None:
     table = made.account(ONE, rows=WHOLE[:2])
     os.utime(table)
     assert made.spent().kwh == pytest.approx(first + kwh(36_000) - 0.45 + 0.28)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", '{"version": 1, "entries": 3}', '{"version": 1, "entries": {"a": 1}}', "\udcff"],
-)
-def test_damaged_notes_are_made_again(made: Made, text: str) -> None:
-    folder = made.work_folder()
-    begin_segment(folder)
-    record(folder, watts(100))
-    expected = made.spent()
-    for path in (folder / NOTES, made.work / NOTES):
-        path.write_bytes(text.encode(errors="surrogateescape"))
-    assert made.spent() == expected
-    assert made.spent() == expected
-
-
-def test_notes_that_lie_about_an_entry_are_passed_over(made: Made) -> None:
-    folder = made.work_folder()
-    begin_segment(folder)
-    record(folder, watts(100))
-    made.publish(ONE)
-    made.account(ONE)
-    expected = made.spent()
-    for path in (folder / NOTES, made.work / NOTES):
-        said = json.loads(path.read_text())
-        said["entries"] = {
-            name: entry | {"note": {"kwh": 3}} for name, entry in said["entries"].items()
-        }
-        path.write_text(json.dumps(said))
-    assert made.spent() == expected
-
-
-def test_without_the_right_to_write_it_is_found_again_each_time(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = made.work_folder()
-    begin_segment(folder)
-    record(folder, watts(100))
-
-    def refused(*_: Any, **__: Any) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(module.os, "replace", refused)
-    assert made.spent() == made.spent()
-    assert not list(made.work.rglob("*.tmp*")) and not list(made.work.rglob(NOTES))
-
-
-def test_nothing_that_damaged_files_hold_raises(made: Made) -> None:
-    folder = made.work_folder()
-    begin_segment(folder, 0, "killed")
-    record(folder, {**watts(40), "cpu_0_package-0": counter(41, 90)})
-    made.publish(ONE)
-    made.account(ONE)
-    kept = {path: path.read_bytes() for path in sorted(made.folder.rglob("*")) if path.is_file()}
-    dice = random.Random(5)
-    contents = [b"", b"null", b"[1]", b"{}", b'{"segment": {}}', b"[[]]", b"\xff\x00", b"3" * 4000]
-    for path, content in kept.items():
-        for other in [*contents, content[: len(content) // 2], dice.randbytes(300)]:
-            path.write_bytes(other)
-            assert made.spent().kwh >= 0
-        path.unlink()
-        assert made.spent().kwh >= 0
-        path.write_bytes(content)

@@ -49,7 +49,7 @@ def files(*folders: Path) -> dict[str, tuple[bytes, int]]:
         str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
         for folder in folders
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in ("spent.json", "holder.json")
+        if path.is_file() and path.name != "holder.json"
     }
 
 

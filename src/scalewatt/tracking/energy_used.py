@@ -2,20 +2,15 @@
 
 The energy of a finished run is that of its energy table, staging included, whatever the protocol.
 What has none yet is counted from its journals, lost work too. A working directory whose spec the
-campaign has no more counts as well, and so does a measurement that was set aside: it was used. What
-is found is noted in `spent.json` in the working directory, beside what was set aside, or in the
-campaign's folder of working directories, so that asking again is cheap; where that cannot be written,
-it is found again.
+campaign has no more counts as well, and so does a measurement that was set aside: it was used.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +23,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.energy_schema import BOUNDS
 from scalewatt.energies.accounting.run_inputs import PlannedRun, Run
 from scalewatt.energies.accounting.totals import EnergyTotals
-from scalewatt.energies.views.running_total import JournalSum, KindSum, note_from_json, read_so_far
+from scalewatt.energies.views.running_total import JournalSum, KindSum, read_so_far
 from scalewatt.provenance.versions import joined_gpus
 from scalewatt.recordings.series import ESTIMATED, J_PER_KWH, nodes_by_name
 from scalewatt.recordings.stage_log import read_json_lines
@@ -43,12 +38,10 @@ from scalewatt.run_files.run_inventory import (
     superseded_runs,
     work_folders,
 )
-from scalewatt.tracking.energy_notes import EnergyNotes
 
 if TYPE_CHECKING:
     from scalewatt.energies.views.any_recording import Powers
 
-NOTES = "spent.json"
 _JOURNAL = re.compile(r"segment-(\d+)\.(.+)\.journal")
 _NOTHING_RATED: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 
@@ -124,24 +117,22 @@ def energy_used_kwh(
     """
     published = published_runs(results) if published is None else published
     working = work_folders(work) if working is None else working
-    notes, rated = EnergyNotes(work / NOTES), powers_or_none(powers)
+    rated = powers_or_none(powers)
     runs: dict[str, RunEnergy] = {}
     names: dict[str, str] = {}
     counted: set[str] = set()
     for one in published.values():
-        name = f"energy/{one.configuration}/{one.repeat}.parquet"
-        found = _of_table(one, results / name, name, notes)
+        table = results / "energy" / one.configuration / f"{one.repeat}.parquet"
+        found = _of_table(one, table)
         if found is None and not working.get(one.key):
-            found = _without_new_table(one, results / name, name, rated, notes)
+            found = _without_new_table(one, table, rated)
         if found is not None:
             counted |= {one.work_name, one.key}  # older versions did not name the data
             runs[one.key] = runs.get(one.key, RunEnergy()) + found
         names[one.key] = f"{one.configuration} repeat {one.repeat}"
     for folder in (folder for found_ in working.values() for folder in found_):
         if folder.path.name not in counted:
-            own = EnergyNotes(folder.path / NOTES)
-            energy_used = _of_folder(folder.path, folder.spec_sha256, rated, own)
-            own.save()
+            energy_used = _of_folder(folder.path, folder.spec_sha256, rated)
             runs[folder.key] = runs.get(folder.key, RunEnergy()) + energy_used
             names[folder.key] = f"{folder.configuration} repeat {folder.repeat}"
     for one in superseded_runs(results):
@@ -152,8 +143,7 @@ def energy_used_kwh(
         names[f"{one.key} superseded {number}"] = (
             f"{one.configuration} repeat {one.repeat}, superseded measurement {number}"
         )
-    probes = _probes(campaign, results, rated, notes)
-    notes.save()
+    probes = _probes(campaign, results, rated)
     current = _current_keys(campaign, published)
     return _total(runs, names, probes, current)
 
@@ -200,54 +190,28 @@ def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Publis
 
 def _of_superseded(run: Published, powers: Powers) -> RunEnergy:
     """Return what a measurement used that was set aside; it does not change any more."""
-    notes = EnergyNotes(run.folder.parent / NOTES)
-    found = _of_table(run, run.folder.parent / "energy.parquet", "energy", notes)
-    if found is None:
-        found = _without_new_table(
-            run, run.folder.parent / "energy.parquet", "energy", powers, notes
-        )
-    notes.save()
-    return found
+    table = run.folder.parent / "energy.parquet"
+    found = _of_table(run, table)
+    return _without_new_table(run, table, powers) if found is None else found
 
 
-def _without_new_table(
-    run: Published, path: Path, name: str, powers: Powers, notes: EnergyNotes
-) -> RunEnergy:
+def _without_new_table(run: Published, path: Path, powers: Powers) -> RunEnergy:
     """Return what a finished run used whose table, if there is any, seems older than its results."""
-    found = _of_folder(run.folder, run.spec_sha256, powers, notes)
+    found = _of_folder(run.folder, run.spec_sha256, powers)
     if found.joules:
         return found
     # A copy may have lost the times of files, and other tools' recordings have no journal.
-    older = _of_table(run, path, name, notes, of_any_time=True)
+    older = _of_table(run, path, of_any_time=True)
     return replace(found, known=False) if older is None else older
 
 
-def _of_table(
-    run: Published, path: Path, name: str, notes: EnergyNotes, of_any_time: bool = False
-) -> RunEnergy | None:
+def _of_table(run: Published, path: Path, of_any_time: bool = False) -> RunEnergy | None:
     """Return what a run's energy table says; None if there is none as new as these results."""
     try:
-        found = path.stat()
+        is_new = path.stat().st_mtime_ns >= run.mtime_ns
     except OSError:
         return None
-    if found.st_mtime_ns < run.mtime_ns and not of_any_time:
-        return None
-    of = f"{found.st_size} {found.st_mtime_ns} {run.spec_sha256}"
-    noted = _from_note(notes.get(name, of))
-    if noted is None:
-        noted = _read_table(path, run)
-        if noted is not None:
-            notes.put(name, of, asdict(noted))
-    return noted
-
-
-def _from_note(note: Any) -> RunEnergy | None:
-    try:
-        joules = {str(origin): float(value) for origin, value in note["joules"].items()}
-        bounds = note["bounds_j"] and (float(note["bounds_j"][0]), float(note["bounds_j"][1]))
-        return RunEnergy(joules, float(note["gpu_s"]), bool(note["known"]), bounds)
-    except (TypeError, ValueError, KeyError, AttributeError):
-        return None
+    return _read_table(path, run) if is_new or of_any_time else None
 
 
 def _read_table(path: Path, run: Published) -> RunEnergy | None:
@@ -277,7 +241,7 @@ def _bounds_of(row: Mapping[str, Any]) -> tuple[float, float] | None:
 # --- journals -----------------------------------------------------------------------------------
 
 
-def _of_folder(folder: Path, sha256: str, powers: Powers, notes: EnergyNotes) -> RunEnergy:
+def _of_folder(folder: Path, sha256: str, powers: Powers) -> RunEnergy:
     """Count the journals of all segments of a run, the hash of whose spec begins with `sha256`."""
     try:
         spec = read_spec(folder / "spec.json")
@@ -290,7 +254,7 @@ def _of_folder(folder: Path, sha256: str, powers: Powers, notes: EnergyNotes) ->
     known = True
     for number, paths in journals_of(folder / "perun").items():
         run = Run(folder, spec, rated, described_segment(folder, number), None)
-        sums[number] = _sums(paths, run, notes)
+        sums[number] = _sums(paths, run)
         hosts = {one.host for one in sums[number]}
         nodes = nodes_by_name(hosts, run.hostnames)
         known &= {nodes[host] for host in run.hostnames} <= {nodes[host] for host in hosts}
@@ -326,21 +290,9 @@ def described_segment(folder: Path, segment: int) -> dict[str, Any]:
         return {}
 
 
-def _sums(paths: Iterable[Path], run: Run, notes: EnergyNotes) -> list[JournalSum]:
-    held = {k: run.provenance.get(k) for k in ("torch_device", "gpus", "gpu_uuids")}
-    facts = [run.powers, held, run.spec.ranks_per_node]
-    of = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
-    found = []
-    for path in paths:
-        name = f"{run.folder.parent.name}/{run.folder.name}/{path.name}"
-        try:
-            note = read_so_far(path, run, note_from_json(notes.get(name, of)))
-        except OSError:  # it has just been taken away
-            continue
-        notes.put(name, of, note.as_json())
-        if note.whole is not None:
-            found.append(note.whole)
-    return found
+def _sums(paths: Iterable[Path], run: Run) -> list[JournalSum]:
+    sums = (read_so_far(path, run) for path in paths)
+    return [one for one in sums if one is not None]
 
 
 def _worked_without(folder: Path, recorded: set[int]) -> bool:
@@ -396,9 +348,7 @@ def powers_or_none(powers: Powers) -> Powers:
 # --- idle probes --------------------------------------------------------------------------------
 
 
-def _probes(
-    campaign: Campaign, results: Path, powers: Powers, notes: EnergyNotes
-) -> dict[str, RunEnergy]:
+def _probes(campaign: Campaign, results: Path, powers: Powers) -> dict[str, RunEnergy]:
     """Return what the campaign's idle probes have used, by name; one that failed has left nothing."""
     if campaign.idle_probe is None:
         return {}
@@ -406,18 +356,18 @@ def _probes(
     for device in folders(results / "idle"):
         for folder in folders(device):
             name = f"idle probe of {device.name} repeat {folder.name}"
-            found[name] = _of_probe(folder, powers(device.name, name), notes)
+            found[name] = _of_probe(folder, powers(device.name, name))
     return found
 
 
-def _of_probe(folder: Path, rated: dict[str, Any], notes: EnergyNotes) -> RunEnergy:
+def _of_probe(folder: Path, rated: dict[str, Any]) -> RunEnergy:
     probe = json_object(folder / "probe.json")
     held = {name: probe.get(name) for name in ("gpus", "gpu_uuids", "torch_device")}
     run = Run(folder, PlannedRun(nodes=1), rated, held, None)
     places = (folder / "perun", folder / ".unfinished" / "perun")
     paths = next((found for place in places if (found := journals_of(place))), {})
     try:
-        sums = {number: _sums(own, run, notes) for number, own in paths.items()}
+        sums = {number: _sums(own, run) for number, own in paths.items()}
         gpus = sum(len(indices) for indices in (held["gpus"] or {}).values())
     except (TypeError, AttributeError):
         return RunEnergy(known=False)

@@ -1,16 +1,11 @@
-"""The energy recorded in journals so far: of one that grows, only what is new is read.
-
-A journal is counted in parts of PART records: what stands before the last one or two parts is counted
-once and kept in a note, which the caller stores. Parts meet at a record, so nothing lies between them.
-"""
+"""The energy recorded in journals so far."""
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.node_energy import (
@@ -26,9 +21,6 @@ from scalewatt.energies.accounting.throttling import gpu_utilisation
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.series import DEVICE_KINDS, Recording, SensorSeries
 from scalewatt.recordings.telemetry import read_telemetry, telemetry_files
-
-PART = 1024
-"""Records that are counted together, once as many follow."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +68,6 @@ class JournalSum:
     last_s: float
     kinds: Mapping[str, KindSum] = field(default_factory=dict)
 
-    def __add__(self, later: JournalSum) -> JournalSum:
-        names = dict.fromkeys((*self.kinds, *later.kinds))
-        kinds = {k: self.kinds.get(k, KindSum()) + later.kinds.get(k, KindSum()) for k in names}
-        first, last = min(self.first_s, later.first_s), max(self.last_s, later.last_s)
-        return JournalSum(self.host, first, last, kinds)
-
     @property
     def length_s(self) -> float:
         """Return the seconds between first and last sample."""
@@ -98,83 +84,16 @@ class JournalSum:
         return bool(self.kinds) and all(kind.known for kind in self.kinds.values())
 
 
-@dataclass(frozen=True)
-class JournalNote:
-    """The state of reading a journal, kept from one reading to the next."""
+def read_so_far(path: Path, run: Run) -> JournalSum | None:
+    """Count the journal at `path` of a segment of `run`; None without a readable sample.
 
-    size: int
-    mtime_ns: int
-    next_record: int
-    """The record that the uncounted rest begins with."""
-    done: JournalSum | None
-    """What stands before it."""
-    whole: JournalSum | None
-    """All of the journal; None without a readable sample."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the note as JSON-ready values."""
-        return asdict(self)
-
-
-def note_from_json(value: Any) -> JournalNote | None:
-    """Return the note of what `JournalNote.as_json` gave; None for anything else."""
-    try:
-        return JournalNote(
-            int(value["size"]),
-            int(value["mtime_ns"]),
-            int(value["next_record"]),
-            _sum_from_json(value["done"]),
-            _sum_from_json(value["whole"]),
-        )
-    except (TypeError, ValueError, KeyError, AttributeError):
-        return None
-
-
-def _sum_from_json(value: Any) -> JournalSum | None:
-    if value is None:
-        return None
-    kinds = {
-        str(name): KindSum(
-            float(kind["recorded_j"]),
-            float(kind["covered_s"]),
-            float(kind["device_s"]),
-            None if kind["origin"] is None else str(kind["origin"]),
-            float(kind["low_j"]),
-            float(kind["high_j"]),
-        )
-        for name, kind in value["kinds"].items()
-    }
-    return JournalSum(str(value["host"]), float(value["first_s"]), float(value["last_s"]), kinds)
-
-
-def read_so_far(path: Path, run: Run, before: JournalNote | None) -> JournalNote:
-    """Count the journal at `path` of a segment of `run`, as far as `before` has not done so.
-
-    `run` gives the GPUs held and the rated powers; `before` must be of the same. OSError if the
-    file is gone.
+    `run` gives the GPUs held and the rated powers.
     """
-    found = path.stat()
-    if before is not None:
-        if (before.size, before.mtime_ns) == (found.st_size, found.st_mtime_ns):
-            return before
-        if before.size > found.st_size or before.done is None:
-            before = None
-    start, done = (before.next_record, before.done) if before else (0, None)
-    note = JournalNote(found.st_size, found.st_mtime_ns, start, done, done)
     try:
-        recording = read_journal(path, start)
+        recording = read_journal(path)
     except InputError:
-        return note
-    series = [one for one in recording.series if one.time_s.size]
-    if not series:
-        return note
-    counted = _records_to_count(recording, series)
-    if counted:
-        closed = _sum_of(path, run, recording, [_cut(s, 0, counted + 1) for s in series])
-        done = _joined(done, closed)
-        note = replace(note, next_record=start + counted, done=done)
-        series = [_cut(s, counted, s.time_s.size) for s in series]
-    return replace(note, whole=_joined(done, _sum_of(path, run, recording, series)))
+        return None
+    return _sum_of(path, run, recording, recording.series)
 
 
 def last_power(path: Path, run: Run, records: int) -> tuple[JournalSum, float] | None:
@@ -188,16 +107,6 @@ def last_power(path: Path, run: Run, records: int) -> tuple[JournalSum, float] |
     if found is None or not found.known or found.length_s <= 0:
         return None
     return found, found.recorded_j / found.length_s
-
-
-def _records_to_count(recording: Recording, series: Sequence[SensorSeries]) -> int:
-    """Return how many of the records read are followed by PART or more, in whole parts.
-
-    0 for a journal whose records cannot be identified by their number.
-    """
-    if recording.problems:
-        return 0
-    return max((series[0].time_s.size - 1) // PART - 1, 0) * PART
 
 
 def _sum_of(
@@ -253,9 +162,3 @@ def _between(series: SensorSeries, window: Window) -> SensorSeries:
 
 def _cut(series: SensorSeries, first: int, last: int) -> SensorSeries:
     return replace(series, time_s=series.time_s[first:last], values=series.values[first:last])
-
-
-def _joined(one: JournalSum | None, other: JournalSum | None) -> JournalSum | None:
-    if one is None or other is None:
-        return one or other
-    return one + other
