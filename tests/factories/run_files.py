@@ -10,6 +10,7 @@ import pyarrow as pa
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energies.accounting.energy_schema import (
+    BOUNDS,
     DEVICES_SCHEMA,
     ENERGY_SCHEMA,
     FLAGS_SCHEMA,
@@ -108,6 +109,7 @@ def part(
         "unrecorded_s": 0.0,
         "energy_j": energy_j,
         "recorded_j": energy_j,
+        **dict.fromkeys(BOUNDS, None if origin == "estimated" else energy_j),
         "discarded_j": None if energy_j is None else discarded_j,
         "energy_origin": origin,
         "coverage": coverage,

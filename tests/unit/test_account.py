@@ -21,13 +21,11 @@ from energy_files import (
 )
 from run_files import make_spec
 
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.energies.accounting.account import write_energy
 from scalewatt.energies.accounting.energy_schema import (
     DEVICES_SCHEMA,
     ENERGY_SCHEMA,
-    FLAGS_SCHEMA,
     TRACES_SCHEMA,
 )
 from scalewatt.energies.integration.rated_power import FACTOR
@@ -41,7 +39,6 @@ NODE = {
     "cpu_0_package-0": counter(N, 150),
     "ram_0_dram": counter(N, 15),
 }
-OTHER_NODE = {**NODE, "cpu_0_package-0": counter(N, 140), "ram_0_dram": counter(N, 14)}
 BUSY = np.full(N, 40.0)
 STAGES = [(0, "startup", -2.0, 5.0), (0, "train", 5.0, 30.0), (0, "validate", 32.0, 41.0)]
 
@@ -147,37 +144,6 @@ def test_the_energy_of_devices_adds_up_to_that_of_their_kind(tmp_path: Path) -> 
     assert {(r["device_index"], r["mean_power_w"]) for r in second} == {(1, 200.0)}
 
 
-def test_a_device_has_the_mean_power_of_its_known_time(tmp_path: Path) -> None:
-    watts = gpu(N, 100).astype(float)
-    watts[5:] *= 3
-    times = np.concatenate([np.arange(5.0), 100 + np.arange(N - 5)])
-    run = make_run(tmp_path, stages=[])
-    path = run / "perun" / "segment-000.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": watts}}, time_s=times)
-    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    (row,) = found.tables.devices.to_pylist()
-    assert row["energy_j"] is None and row["recorded_j"] == pytest.approx(4 * 100 + 35 * 300)
-    assert (row["covered_s"], row["duration_s"], row["samples"]) == (39, 135, N)
-    assert row["mean_power_w"] == pytest.approx((4 * 100 + 35 * 300) / 39)
-
-
-def test_a_flag_is_at_the_segment_node_kind_or_stage_that_it_concerns(tmp_path: Path) -> None:
-    stages = [*STAGES[:2], (0, "checkpoint", 30.0, 30.5), (0, "validate", 30.5, 41.0)]
-    run = make_run(tmp_path, stages=stages, hostnames=("n1", "n2"))
-    for number in (0, 1):
-        segment(run, NODE | {"CUDA:1_POWER": gpu(N, 0)}, number=number)
-    (run / "perun" / "segment-000.hdf5").unlink()
-    found = accounted(run, make_spec(nodes=2), NO_POWERS)
-    assert found.tables.flags.schema == FLAGS_SCHEMA
-    place = ("segment", "node", "device_kind", "stage", "sensor")
-    at = {code: tuple(found.flags(code)[0][name] for name in place) for code in found.codes()}
-    assert at["missing_host"] == (0, None, None, None, None)
-    assert at["from_journal"] == (0, "n1", None, None, None)
-    assert at["zero_power"] == (0, "n1", "gpu", None, "CUDA:1_POWER")
-    assert at["stage_short"] == (0, "n1", "cpu", "checkpoint", None)
-    assert at["no_events"] == (1, None, None, None, None)
-
-
 def test_gpus_that_the_run_did_not_hold_count_separately(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES, gpus={"n1.cluster": [1]})
     segment(run, NODE)
@@ -187,26 +153,6 @@ def test_gpus_that_the_run_did_not_hold_count_separately(tmp_path: Path) -> None
     assert sum(unused.values()) == pytest.approx(4000)  # type: ignore[arg-type]
     assert found.codes() == set()
     assert "unused_gpu" in set(found.traces["device_kind"].to_pylist())
-
-
-def test_a_gpu_that_the_run_held_and_that_was_not_recorded_makes_the_energy_null(
-    tmp_path: Path,
-) -> None:
-    run = make_run(tmp_path, stages=STAGES, gpus={"n1": [0, 1, 2]})
-    segment(run, NODE)
-    found = accounted(run, make_spec(ranks_per_node=3), NO_POWERS)
-    assert set(energy_of(found.energy, "gpu").values()) == {None}
-    assert found.codes(device_kind="gpu") == {"gpu_count", "coverage"}
-    assert None not in energy_of(found.energy, "cpu").values()
-
-
-def test_a_cpu_run_on_a_gpu_machine_holds_no_gpu(tmp_path: Path) -> None:
-    run = make_run(tmp_path, stages=STAGES, torch_device="cpu")
-    segment(run, NODE)
-    found = accounted(run, make_spec(), NO_POWERS)
-    assert set(energy_of(found.energy, "gpu").values()) == {None}
-    assert found.codes(device_kind="gpu") == {"absent"}
-    assert None not in energy_of(found.energy, "unused_gpu").values()
 
 
 def test_without_sensors_cpu_energy_is_estimated_and_the_rest_absent(tmp_path: Path) -> None:
@@ -264,24 +210,6 @@ def test_a_damaged_hdf5_uses_its_journals_and_says_so(tmp_path: Path) -> None:
     assert found.codes() == {"from_journal", "hdf5_unreadable"}
 
 
-def test_perun_own_name_of_a_failed_programs_file_is_found(tmp_path: Path) -> None:
-    run = make_run(tmp_path, stages=STAGES)
-    segment(run, NODE)
-    (run / "perun/segment-000.hdf5").rename(run / "perun/failed_segment-000.hdf5")
-    found = accounted(run, make_spec(), NO_POWERS)
-    assert found.codes() == set()
-
-
-def test_a_counter_wrap_in_a_journal_of_unknown_range_is_bridged(tmp_path: Path) -> None:
-    run = make_run(tmp_path, stages=STAGES)
-    wrapping = (counter(N, 150).astype(np.float64) + 262_143_328_850 - 3.9e9) % 262_143_328_850
-    segment(run, {"cpu_0_package-0": wrapping, "CUDA:0_POWER": gpu(N)})
-    (run / "perun/segment-000.hdf5").unlink()
-    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    assert sum(energy_of(found.energy, "cpu").values()) == pytest.approx(6000)  # type: ignore[arg-type]
-    assert found.codes(device_kind="cpu") == {"from_journal", "counter_reset"}
-
-
 def test_an_unrecorded_segment_has_null_rows_and_the_others_stay(tmp_path: Path) -> None:
     run = make_run(
         tmp_path,
@@ -297,15 +225,6 @@ def test_an_unrecorded_segment_has_null_rows_and_the_others_stay(tmp_path: Path)
     assert found.codes(segment=1) == {"segment_unrecorded"}
     assert sum(energy_of(found.energy, "gpu", segment=0).values()) == pytest.approx(12_000)  # type: ignore[arg-type]
     assert found.codes(segment=0) == set()
-
-
-def test_segments_add_up(tmp_path: Path) -> None:
-    run = make_run(tmp_path, stages=[*STAGES, (1, "train", 100.0, 140.0)])
-    segment(run, NODE)
-    segment(run, NODE, number=1)
-    found = accounted(run, make_spec(), NO_POWERS)
-    totals = [sum(energy_of(found.energy, "gpu", segment=s).values()) for s in (0, 1)]  # type: ignore[arg-type]
-    assert totals == pytest.approx([12_000, 12_000]) and found.codes() == set()
 
 
 def test_a_disagreeing_journal_is_flagged_with_both_energies(tmp_path: Path) -> None:
@@ -330,26 +249,6 @@ def test_a_missing_host_is_named_and_null(tmp_path: Path) -> None:
     assert found.codes() == {"missing_host"}
     found = accounted(run, make_spec(nodes=3), NO_POWERS)
     assert set(found.energy["node"].to_pylist()) == {"n1", "n2", "unknown-1"}
-
-
-def test_a_missing_host_is_one_of_its_own_segments_hosts(tmp_path: Path) -> None:
-    ranks = [{"host": host, "gpu": 0, "gpu_uuid": None} for host in ("n1", "n4")]
-    noted = [{"segment": 0, "ranks": ranks}]
-    run = make_run(tmp_path, stages=STAGES, hostnames=("n1", "n2", "n3", "n4"), segments=noted)
-    segment(run, NODE)
-    found = accounted(run, make_spec(nodes=2), NO_POWERS)
-    assert set(found.energy["node"].to_pylist()) == {"n1", "n4"}
-    assert "missing: n4" in found.flags("missing_host")[0]["detail"]
-
-
-def test_a_host_that_only_the_journals_have_is_taken_from_there(tmp_path: Path) -> None:
-    run = make_run(tmp_path, stages=STAGES, hostnames=("n1", "n2"))
-    segment(run, NODE)
-    write_journal(run / "perun/segment-000.n2.journal", "n2", OTHER_NODE)
-    found = accounted(run, make_spec(nodes=2), NO_POWERS)
-    assert sum(energy_of(found.energy, "gpu", node="n2").values()) == pytest.approx(12_000)  # type: ignore[arg-type]
-    assert found.codes(node="n2") == {"from_journal"}
-    assert found.codes(node="n1") == set()
 
 
 def test_more_hosts_than_nodes_are_flagged(tmp_path: Path) -> None:
@@ -386,33 +285,6 @@ def test_without_journal_the_clock_is_peruns_start_and_flagged(
     assert "clock_from_execution_dt" in found.codes()
     assert energy_of(found.energy, "gpu")["train"] == pytest.approx(7500)
     assert found.traces["time"][0].as_py().isoformat() == "2026-11-18T11:06:40+00:00"
-
-
-def test_a_run_without_events_is_unattributed_and_flagged(tmp_path: Path) -> None:
-    run = make_run(tmp_path, stages=STAGES)
-    segment(run, NODE)
-    (run / "events.parquet").unlink()
-    found = accounted(run, make_spec(), NO_POWERS)
-    assert energy_of(found.energy, "gpu") == {"unattributed": pytest.approx(12_000)}
-    assert found.codes() == {"no_events"}
-
-
-def test_damaged_events_are_refused_with_their_path(tmp_path: Path) -> None:
-    run = make_run(tmp_path, stages=STAGES)
-    (run / "events.parquet").write_text("{}")
-    with pytest.raises(InputError, match=r"events\.parquet.*expected segment, stage"):
-        accounted(run, make_spec(), NO_POWERS)
-
-
-def test_both_tables_are_written_with_their_schemas(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", stages=STAGES)
-    segment(run, NODE)
-    (run / "spec.json").write_text(make_spec().text)
-    traces, energy = tmp_path / "t/1.parquet", tmp_path / "e/1.parquet"
-    write_energy(run, run / "spec.json", NO_POWERS, traces, energy)
-    assert pq.read_table(energy).schema.equals(ENERGY_SCHEMA)
-    assert pq.read_table(traces).num_rows == 4 * N
-    assert pq.read_table(traces).schema.names == TRACES_SCHEMA.names
 
 
 def test_a_stray_stamp_moves_no_other_sample_to_another_stage(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from energy_files import (
     T0,
     accounted,
-    codes,
     counter,
     gpu,
     make_run,
@@ -111,31 +109,6 @@ def test_the_seconds_of_a_slowed_down_gpu_are_given_by_reason() -> None:
     assert "at its power limit for 22 s of 120 s" in capped["detail"]
 
 
-@pytest.mark.parametrize("reasons", [0x00, 0x01, 0x02, 0x10, 0x100, np.nan])
-def test_idle_and_chosen_clocks_are_no_throttling(reasons: float) -> None:
-    assert state_flags([series("throttle_reasons", reasons)], [0], (T0, T0 + 120)) == []
-
-
-def test_a_gpu_that_the_run_did_not_hold_may_be_throttled() -> None:
-    hot = [series("throttle_reasons", 0x40, device=1)]
-    assert state_flags(hot, [0], (T0, T0 + 120)) == []
-    assert codes(state_flags(hot, None, (T0, T0 + 120))) == {"throttled"}
-
-
-def test_throttled_time_is_a_flag_of_the_run_and_its_state_a_table(tmp_path: Path) -> None:
-    rows = tables(recorded(tmp_path, {"throttle_reasons": 0x08, "temperature": 91}))
-    assert "throttled" in energy_flags(rows["flags"])
-    found = {(r["quantity"], r["unit"], r["value"]) for r in rows["telemetry"]}
-    assert found == {("throttle_reasons", "", 8.0), ("temperature", "°C", 91.0)}
-    assert len(rows["telemetry"]) == 2 * TIMES.size
-
-
-def test_the_load_of_all_cores_is_among_the_telemetry(tmp_path: Path) -> None:
-    rows = tables(recorded(tmp_path, {}, CPU_BUSY=np.full(N, 40.0)))
-    assert {(r["quantity"], r["value"]) for r in rows["telemetry"]} == {("cpu_utilisation", 40.0)}
-    assert len(rows["telemetry"]) == N
-
-
 # --- cross-checks -------------------------------------------------------------------------------
 
 TRUE_W = 100.003
@@ -161,35 +134,6 @@ def test_nvmls_energy_counter_is_compared_with_the_power(tmp_path: Path) -> None
     assert "cross_check_differs" not in flags
 
 
-@pytest.mark.parametrize(("factor", "flagged"), [(1.02, False), (1.04, True), (0.96, True)])
-def test_a_difference_over_3_percent_is_flagged(
-    tmp_path: Path, factor: float, flagged: bool
-) -> None:
-    row, flags = cross_check(tmp_path, {"energy_total": 1000 * factor * TRUE_W * TIMES})
-    assert row["difference"] == pytest.approx(factor - 1, abs=2e-3)
-    assert ("cross_check_differs" in flags) == flagged
-
-
-def test_a_power_read_now_and_then_may_differ_by_chance(tmp_path: Path) -> None:
-    wild = np.where(np.arange(TIMES.size) % 2, 1600.0, 600.0)  # 0.1 W
-    row, flags = cross_check(tmp_path, {"power_instant": wild})
-    assert abs(row["difference"]) > MAX_DIFFERENCE < row["tolerance"]
-    assert "cross_check_differs" not in flags
-    _, flags = cross_check(tmp_path / "steady", {"power_average": 1100.0})
-    assert "cross_check_differs" in flags
-
-
-def test_a_node_meter_is_compared_with_all_devices(tmp_path: Path) -> None:
-    rows = tables(recorded(tmp_path, {"node_power_hwmon": 300}, ram_0_dram=counter(N, 20)))
-    (row,) = rows["cross-checks"]
-    assert (row["source"], row["device_kind"], row["node"]) == ("hwmon", "node", "n1")
-    assert row["recorded_j"] == pytest.approx(120 * 270, rel=0.01)
-    assert row["recorded_scope"] == "gpu+cpu+ram"
-    assert row["extra_w"] == pytest.approx(30, abs=0.1)
-    for kind in ("gpu", "cpu"):
-        assert "cross_check_differs" not in energy_flags(rows["flags"], kind)
-
-
 @pytest.mark.parametrize(("joules", "flagged"), [(120 * 250.0, False), (120 * 400.0, True)])
 def test_slurms_energy_is_compared_with_the_segment(
     tmp_path: Path, joules: float, flagged: bool
@@ -202,12 +146,6 @@ def test_slurms_energy_is_compared_with_the_segment(
     assert (row["node"], row["source"]) == (None, "slurm_consumed_energy")
     assert row["recorded_j"] == pytest.approx(120 * 250, rel=0.01)
     assert ("cross_check_differs" in energy_flags(rows["flags"], "cpu")) == flagged
-
-
-def test_slurm_without_a_figure_gives_no_cross_check(tmp_path: Path) -> None:
-    run = recorded(tmp_path, {})
-    write_json(run / "perun" / "segment-000.slurm-energy.json", {"consumed_energy_j": None})
-    assert tables(run)["cross-checks"] == []
 
 
 # --- shared nodes -------------------------------------------------------------------------------
@@ -229,15 +167,6 @@ def test_on_a_shared_node_the_energy_of_the_gpus_that_the_run_held_stays_known(
     assert details and all("30.0 s" in detail for detail in details)
 
 
-def test_on_a_shared_node_gpus_of_which_it_is_not_known_who_held_them_are_null(
-    tmp_path: Path,
-) -> None:
-    run = recorded(tmp_path, {"concurrent_samplers": 1})
-    write_json(run / "provenance.json", {"hostnames": ["n1"], "gpus": None})
-    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    assert found.totals.joules("gpu") is None and found.totals.joules("cpu") is None
-
-
 @pytest.mark.parametrize(("gpus", "known"), [([1, 2], True), ([0, 1], False), (None, False)])
 def test_a_gpu_that_two_registered_runs_held_at_once_is_the_energy_of_neither(
     tmp_path: Path, gpus: list[int] | None, known: bool
@@ -249,15 +178,6 @@ def test_a_gpu_that_two_registered_runs_held_at_once_is_the_energy_of_neither(
     totals = accounted(run, make_spec(ranks_per_node=1), NO_POWERS).totals
     assert (totals.joules("gpu") is not None) == known
     assert totals.joules("cpu") is None
-
-
-def test_a_node_of_its_own_is_not_flagged(tmp_path: Path) -> None:
-    found = accounted(
-        recorded(tmp_path, {"concurrent_samplers": 0}), make_spec(ranks_per_node=1), NO_POWERS
-    )
-    totals = found.totals
-    assert totals.joules("cpu") == pytest.approx(120 * 150)
-    assert "node_shared" not in found.codes()
 
 
 def test_concurrent_runs_noted_at_registration_count_where_they_overlap(tmp_path: Path) -> None:
@@ -331,26 +251,6 @@ def test_epochs_and_what_lies_outside_of_them_add_up_to_the_total(tmp_path: Path
     )
     assert {r["energy_origin"] for r in found} == {"measured"}
     assert sum(r["node_s"] for r in found) == pytest.approx(120)
-
-
-def test_an_epoch_with_an_unrecorded_node_has_unknown_energy(tmp_path: Path) -> None:
-    run = recorded(tmp_path, {})
-    (run / "spec.json").write_text(make_spec(nodes=2).text)
-    out = run / "energy" / "1.parquet"
-    write_energy(run, run / "spec.json", NO_POWERS, run / "traces.parquet", out)
-    epochs = pq.read_table(out.with_suffix(".epochs.parquet")).to_pylist()
-    trained = [r for r in epochs if r["stage"] == "train"]
-    assert trained and all(r["energy_j"] is None and r["node_s"] == 160 for r in trained)
-
-
-def test_the_other_run_is_named(tmp_path: Path) -> None:
-    run = recorded(tmp_path, {"concurrent_samplers": 1})
-    met = {"t": T0 + 5, "run": "resnet50-local-n002 repeat 3", "host": "n1", "pid": 7}
-    path = run / "perun" / "segment-000.n1.samplers.jsonl"
-    path.write_text(json.dumps(met) + "\n" + "{torn")
-    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    details = {f["detail"] for f in found.flags("node_shared")}
-    assert details and all("resnet50-local-n002 repeat 3 measured" in d for d in details)
 
 
 def test_samplers_that_could_not_be_seen_are_flagged(tmp_path: Path) -> None:

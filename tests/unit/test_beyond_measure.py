@@ -83,23 +83,3 @@ def test_a_number_beyond_all_measure_is_refused_by_row_and_column(
     assert main(command(project)) == 1
     message = capsys.readouterr().err
     assert message.startswith(f"scalewatt: error: {path}: row 1: ") and message.count("\n") == 1
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, 1e99, 1e-300, 1e18])
-@pytest.mark.parametrize(("table", "command"), COMMANDS.values(), ids=COMMANDS)
-def test_any_other_number_ends_in_no_traceback(
-    table: str,
-    command: Command,
-    value: float,
-    made: Project,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    project = made.copy(tmp_path / "project")
-    path = project.results / "tables" / f"{table}.parquet"
-    for name in (None, *_floats(path)[:4]):
-        kept = path.read_bytes()
-        _filled(path, [name] if name else _floats(path), value)
-        main(command(project))
-        path.write_bytes(kept)
-    assert "Traceback" not in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -18,8 +17,6 @@ from scalewatt.energies.views.describe_text import energy_text
 from scalewatt.recordings.formats.detect import read_foreign
 from scalewatt.recordings.formats.format import Options
 
-OTHERS = os.environ.get("SCALEWATT_OTHERS")
-real = pytest.mark.skipif(not OTHERS, reason="SCALEWATT_OTHERS names no folder with emissions.csv")
 ONE_FILE = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -73,19 +70,6 @@ def test_a_run_is_the_energy_of_each_kind_with_its_origin(tmp_path: Path) -> Non
     }
 
 
-def test_no_stage_is_told_of_a_total(tmp_path: Path) -> None:
-    path = write(tmp_path / "n1.csv", RUN)
-    end = datetime(2024, 5, 31, 12, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
-    stages = tmp_path / "stages.csv"
-    stages.write_text(
-        f"stage,start_s,end_s\nstartup,{end - 3600},{end - 3000}\ntrain,{end - 3000},{end}\n"
-    )
-    found = describe(path, stages=stages, options=BERLIN)
-    assert found["energy_j"] == pytest.approx(1.07 * KWH)
-    energies = {row["stage"]: row["gpu_energy_j"] for row in found["stages"]}
-    assert energies["startup"] is None and energies["train"] is None
-
-
 def test_the_stamp_is_the_runs_end_in_local_time(tmp_path: Path) -> None:
     path = write(tmp_path / "n1.csv", RUN)
     found = read_foreign(path, BERLIN)
@@ -94,13 +78,6 @@ def test_the_stamp_is_the_runs_end_in_local_time(tmp_path: Path) -> None:
     assert "time_zone_assumed" in codes(path, Options()) - codes(path)
     with pytest.raises(InputError, match="no time zone"):
         read_foreign(path, Options(time_zone="Mars/Base"))
-
-
-def test_a_run_without_a_stamp_has_no_time_of_day(tmp_path: Path) -> None:
-    path = write(tmp_path / "n1.csv", {**RUN, "timestamp": ""})
-    found = read_foreign(path, BERLIN)
-    assert not found.t0_known and found.series[0].time_s.tolist() == [0, 3600]
-    assert "no_time" in codes(path)
 
 
 def test_the_last_run_is_read_and_the_others_are_named(tmp_path: Path) -> None:
@@ -128,50 +105,12 @@ def test_overhead_of_the_data_centre_is_taken_out(tmp_path: Path) -> None:
     assert "pue_removed" in codes(path)
 
 
-def test_what_the_row_says_of_its_energies_is_told(tmp_path: Path) -> None:
-    assert "one_process" in codes(write(tmp_path / "a.csv", {**RUN, "tracking_mode": "process"}))
-    assert "total_differs" in codes(write(tmp_path / "b.csv", {**RUN, "energy_consumed": 2.0}))
-    apple = write(tmp_path / "c.csv", {**RUN, "gpu_model": "Apple M1", "gpu_count": 1})
-    assert {one.origin for one in read_foreign(apple, BERLIN).series} == {"estimated"}
-
-
 @pytest.mark.parametrize("energy", ["", "0.0", "-0.01", "nan", "x"])
 def test_an_energy_that_cannot_be_is_unknown(energy: str, tmp_path: Path) -> None:
     path = write(tmp_path / "n1.csv", {**RUN, "cpu_energy": energy})
     found = describe(path, options=BERLIN)
     assert found["cpu_energy_j"] is None and found["energy_j"] is None
     assert found["gpu_energy_j"] == pytest.approx(KWH) and "unknown_total" in codes(path)
-
-
-def test_no_gpus_are_no_unknown_gpus(tmp_path: Path) -> None:
-    path = write(tmp_path / "n1.csv", {**RUN, "gpu_energy": 0, "gpu_count": "", "gpu_model": ""})
-    found = describe(path, options=BERLIN)
-    assert found["gpus"] == 0 and found["energy_scope"] == "cpu+ram"
-    assert found["energy_j"] == pytest.approx(0.07 * KWH)
-
-
-@pytest.mark.parametrize("duration", ["0", "-1725969928.7", "nan", "", "1e300"])
-def test_a_run_without_a_length_is_refused(duration: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "n1.csv", {**RUN, "duration": duration})
-    with pytest.raises(InputError, match=r"duration .* of a; expected s above 0"):
-        read_foreign(path, BERLIN)
-
-
-def test_energies_in_sum_only_are_refused(tmp_path: Path) -> None:
-    old = {name: value for name, value in RUN.items() if not name.endswith("u_energy")}
-    with pytest.raises(InputError, match="energies in sum only; expected gpu_energy"):
-        read_foreign(write(tmp_path / "n1.csv", old), BERLIN)
-
-
-def test_rows_that_are_cut_or_too_short_are_left_out_and_told(tmp_path: Path) -> None:
-    path = write(tmp_path / "n1.csv", RUN, {**RUN, "run_id": "b"})
-    whole = path.read_text()
-    path.write_text(whole + "2024-05-31T12:00:00,x\n" + whole.splitlines()[1][:60])
-    assert read_foreign(path, BERLIN).run_id == "b"
-    assert {"torn_end", "damaged_lines"} <= codes(path)
-    path.write_text(whole.splitlines()[0] + "\n")
-    with pytest.raises(InputError, match="holds no run"):
-        read_foreign(path, BERLIN)
 
 
 @ONE_FILE
@@ -206,27 +145,3 @@ def test_samples_count_before_a_total_of_the_same_device(tmp_path: Path) -> None
     assert found["cpu_energy_j"] == pytest.approx(1e-3 * KWH)
     (told,) = (one for one in found["flags"] if one["code"] == "second_sensor")
     assert told["device"] == "gpu_energy"
-
-
-@real
-def test_real_runs_have_the_energies_of_their_rows() -> None:
-    path = Path(OTHERS or "", "codecarbon", "emissions.csv")
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 28
-    for place, row in enumerate(rows, start=1):
-        found = describe(path, run_id=str(place), options=BERLIN)
-        for kind in ("cpu", "gpu", "ram"):
-            kwh = float(row[f"{kind}_energy"] or 0)
-            energy = found[f"{kind}_energy_j"]
-            assert energy == (pytest.approx(kwh * KWH, rel=1e-6) if kwh else None)
-        assert found["origin"] == "estimated"
-        assert found["runtime_s"] == pytest.approx(float(row["duration"]), rel=1e-6)
-
-
-@real
-def test_a_real_file_with_other_columns_is_read() -> None:
-    path = Path(OTHERS or "", "codecarbon", "emissions_valid_headers.csv")
-    found = describe(path, options=BERLIN)
-    assert found["cpu_energy_j"] is None and found["gpus"] == 0
-    assert found["ram_energy_j"] == pytest.approx(0.00057442898176 * KWH)

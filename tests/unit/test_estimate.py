@@ -79,20 +79,6 @@ def test_a_measured_curve_is_interpolated_and_narrows_the_interval(
     assert series.bounds_w[1] == pytest.approx(2 * watts * high)
 
 
-@pytest.mark.parametrize(("busy", "watts"), [(0.0, 60), (0.98, 270), (1.0, 270)])
-def test_loads_just_beyond_the_ends_of_a_curve_keep_its_interval(busy: float, watts: float) -> None:
-    cpu = {"load_w": [[2.5, 60], [50, 210], [97.5, 270]]}
-    power, low, high = cpu_power_w(np.array([busy]), cpu)
-    assert (power[0], low[0], high[0]) == pytest.approx((watts, 0.77 * watts, 1.28 * watts))
-
-
-def test_between_points_far_apart_the_interval_is_wide() -> None:
-    series = estimated_cpu(share("CPU_BUSY", 0.5), CPU | {"load_w": [[10, 60], [100, 240]]})
-    assert series.values == pytest.approx(2 * 140) and series.bounds_w is not None
-    assert series.bounds_w[0] == pytest.approx(280 * 0.38)
-    assert series.bounds_w[1] == pytest.approx(280 * 1.57)
-
-
 @given(
     load=st.lists(st.floats(0, 1), min_size=2, max_size=20),
     factor=st.one_of(st.none(), st.floats(1, 100)),
@@ -135,13 +121,6 @@ def test_gpu_and_ram_are_estimated_from_their_rated_powers() -> None:
     assert ram.values == pytest.approx(30) and ram.device_kind == "ram"
 
 
-@pytest.mark.parametrize("busy", [np.nan, -0.05, -np.inf])
-def test_an_unknown_utilisation_stays_unknown(busy: float) -> None:
-    series = share("CPU_BUSY", 0.5)
-    series.values[3] = busy
-    assert np.isnan(estimated_cpu(series, CPU).values[3])
-
-
 def test_measured_kinds_stay_measured_where_others_are_estimated() -> None:
     series = [power("CUDA:0_POWER", "gpu", 0, 100), share("CPU_BUSY", 0.5)]
     powers = {"cpu": CPU, "gpu": {"idle_w": 9, "rated_w": 9}, "ram": None}
@@ -150,13 +129,3 @@ def test_measured_kinds_stay_measured_where_others_are_estimated() -> None:
     assert gpu.recorded_j((0, 10)) == pytest.approx(1000)
     assert cpu.recorded_j((0, 10)) == pytest.approx(1628) and cpu.devices == 2
     assert codes(ram.flags) == {"absent"} and ram.coverage is None
-
-
-def test_gpus_without_power_and_utilisation_are_unknown_not_absent() -> None:
-    powers = {"cpu": None, "gpu": {"idle_w": 9, "rated_w": 99}, "ram": None}
-    gpu, *_ = node_kinds("n1", [share("CPU_BUSY", 0.5)], powers=powers, period_s=1, expected_gpus=2)
-    assert codes(gpu.flags) == {"gpu_count", "unknown_power"} and not gpu.known
-    busy = [share("CUDA:0_UTIL", 1.0, "gpu", 0), share("CUDA:1_UTIL", 0.0, "gpu", 1)]
-    gpu, *_ = node_kinds("n1", busy, powers=powers, period_s=1, expected_gpus=2)
-    assert gpu.recorded_j((0, 10)) == pytest.approx(10 * (99 + 9))
-    assert gpu.origin == "estimated" and gpu.known

@@ -86,15 +86,6 @@ def test_a_quantity_has_the_interval_of_the_energy_that_it_is_made_of(
     assert (found["low"], found["high"]) == (ends if None in ends else pytest.approx(ends))
 
 
-@pytest.mark.parametrize("origin", ["measured", "simulated", "published"])
-def test_energies_of_other_origins_have_no_interval_of_an_estimate(origin: str) -> None:
-    row = configuration("a", 1.0, ends=None, energy_origin=origin)
-    assert relative_bounds(row, "energy_kwh") == (1.0, 1.0)
-    (found,) = records(quantity_bounds(frame_of([row], CONFIGURATIONS), "energy_kwh"))
-    assert found == {"low": None, "high": None}
-    assert estimate_notes([{**row, "energy_kwh": 1.0, "excluded": None}]) == []
-
-
 def test_a_share_is_open_to_both_sides_and_what_is_net_of_estimates_altogether() -> None:
     row = configuration("a", 1.0, 1.0)
     low, high = relative_bounds(row, "cpu_energy_share") or (1, 1)

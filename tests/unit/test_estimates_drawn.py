@@ -6,18 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from figure_tables import any_table, draw, texts
+from figure_tables import draw, texts
 from matplotlib.axes import Axes
 from paper_rows import breakdown_table, learning_table
 from run_files import NAME, epochs, make_run, part
 
 from scalewatt.common.files import write_table
 from scalewatt.energies.accounting.energy_schema import BOUNDS, EPOCHS_SCHEMA
-from scalewatt.figures.draw_figure import draw_figure
 from scalewatt.results.figures.breakdown_table import breakdown
-from scalewatt.results.figures.figure_schema import LATER, SCHEMAS
 from scalewatt.results.figures.learning_table import run_epochs
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.repeat_statistics import configurations_of
@@ -36,7 +33,8 @@ def bounded(row: Row, factor: float = FACTOR) -> Row:
 
 def epoch_row(epoch: int | None, stage: str, kind: str, kwh: float) -> Row:
     named: Row = {"configuration": NAME, "repeat": 1, "epoch": epoch, "stage": stage}
-    more = {"device_kind": kind, "node_s": 10.0, "energy_j": kwh * KWH}
+    more: Row = {"device_kind": kind, "node_s": 10.0}
+    more |= dict.fromkeys(("energy_j", *BOUNDS), kwh * KWH)
     return named | more | {"energy_origin": "measured"}
 
 
@@ -71,17 +69,6 @@ def test_an_epochs_interval_is_open_by_what_is_estimated_of_it_alone(tmp_path: P
     for end, factor in (("low", 1 / FACTOR), ("high", FACTOR)):
         found = [row[f"energy_kwh_estimate_{end}"] for row in rows]
         assert found == pytest.approx([3 + 0.3 * factor, 5 + 0.5 * factor])
-
-
-@pytest.mark.parametrize("origin", ["measured", "estimated"])
-def test_without_a_known_interval_an_epoch_has_none(tmp_path: Path, origin: str) -> None:
-    energy = [part("gpu", "train", 20, 4 * KWH, origin=origin)]
-    files = make_run(tmp_path, energy, history=epochs([40.0]))
-    row = epoch_row(0, "train", "gpu", 4) | {"energy_origin": origin}
-    write_table(pa.Table.from_pylist([row], EPOCHS_SCHEMA), files.epochs)
-    (found,) = run_epochs(files)
-    assert found["energy_kwh"] == pytest.approx(4)
-    assert found["energy_kwh_estimate_low"] is found["energy_kwh_estimate_high"] is None
 
 
 def test_rows_of_a_breakdown_have_the_interval_of_their_total(tmp_path: Path) -> None:
@@ -135,14 +122,6 @@ def test_a_bars_total_has_a_pale_bar_from_end_to_end_of_its_interval() -> None:
     assert "Broad pale bars" in said and "Beyond the axis" not in said
 
 
-def test_an_interval_that_would_squeeze_the_bars_is_cut_and_its_end_is_stated() -> None:
-    table = estimated(breakdown_table(), "total_kwh_estimate", FACTOR)
-    figure = draw("breakdown", table)
-    totals = [row["total_kwh_estimate_high"] / FACTOR for row in table.to_pylist()]
-    assert figure.axes[0].get_xlim()[1] < 2.5 * max(totals)
-    assert f"Beyond the axis, up to {FACTOR * max(totals):.3g} kWh: resnet50-" in texts(figure)
-
-
 def test_the_end_of_a_learning_curve_has_a_pale_bar_in_energy_and_none_in_time() -> None:
     table = estimated(learning_table(epochs=3), "energy_kwh_estimate", FACTOR)
     figure = draw("learning", table)
@@ -157,32 +136,3 @@ def test_the_end_of_a_learning_curve_has_a_pale_bar_in_energy_and_none_in_time()
     assert all(low <= one[0] and one[1] <= high for one in found)
     assert pale_bars(time) == []
     assert "They are at the ends of curves alone." in texts(figure)
-
-
-@pytest.mark.parametrize(("name", "made"), [("breakdown", breakdown_table), ("learning", None)])
-def test_measured_energies_have_no_pale_bar(name: str, made: Any) -> None:
-    figure = draw(name, made() if made else learning_table(epochs=3))
-    assert not any(pale_bars(axes) for axes in figure.axes)
-    assert "pale" not in texts(figure)
-
-
-# --- tables of earlier versions -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["figure2", "breakdown", "learning"])
-def test_a_table_without_the_later_columns_is_drawn_as_one_that_has_none_known(
-    name: str, tmp_path: Path
-) -> None:
-    made = {"breakdown": breakdown_table, "learning": lambda: learning_table(epochs=2)}
-    table = made[name]() if name in made else any_table(2)
-    assert len(LATER[name]) == {"breakdown": 4}.get(name, 2) and set(LATER[name]) <= set(
-        SCHEMAS[name].names
-    )
-    pq.write_table(table, tmp_path / "new.parquet")
-    pq.write_table(table.drop_columns(list(LATER[name])), tmp_path / "old.parquet")
-    drawn = [
-        draw_figure(name, tmp_path / f"{age}.parquet", tmp_path / age / "figure")
-        for age in ("new", "old")
-    ]
-    for new, old in zip(*drawn, strict=True):
-        assert new.read_bytes() == old.read_bytes()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +67,6 @@ def test_startup_begins_when_the_process_did(path: Path) -> None:
     assert (first["stage"], first["start_s"], first["end_s"]) == ("startup", 990.0, 1001.0)
 
 
-def test_an_event_is_on_disk_as_soon_as_it_happened(path: Path) -> None:
-    log = EventLog(path, 0)
-    log.enter("train", 0)
-    assert len(path.read_text().splitlines()) == 2
-
-
 def test_a_stage_that_was_cut_off_ends_where_its_segments_recording_ends(path: Path) -> None:
     train(path, 0, 1, end=False)
     rows = read_events(path, {0: 1234.5})
@@ -91,18 +82,6 @@ def test_a_cut_stage_does_not_reach_into_the_next_segment(path: Path) -> None:
     cut = next(row for row in rows if (row["segment"], row["stage"]) == (0, "checkpoint"))
     assert cut["end_s"] == 1100.0
     assert rows[rows.index(cut) + 1]["stage"] == "startup"
-
-
-def test_a_cut_stage_without_any_recording_has_no_length(path: Path) -> None:
-    train(path, 0, 1, end=False)
-    last = read_events(path, {})[-1]
-    assert last["start_s"] == last["end_s"]
-
-
-def test_a_recording_that_ended_before_the_stage_gives_it_no_negative_length(path: Path) -> None:
-    train(path, 0, 1, end=False)
-    last = read_events(path, {0: 5.0})[-1]
-    assert last["start_s"] == last["end_s"]
 
 
 def test_a_torn_last_line_is_passed_over(path: Path) -> None:
@@ -132,30 +111,3 @@ def test_segments_follow_each_other_in_one_file(path: Path) -> None:
         train(path, segment, 1)
     rows = read_events(path, {})
     assert [row["segment"] for row in rows] == [0] * 5 + [1] * 5 + [2] * 5
-
-
-def test_stages_neither_overlap_nor_run_backwards(path: Path) -> None:
-    train(path, 0, 3)
-    rows = read_events(path, {})
-    assert all(row["start_s"] <= row["end_s"] for row in rows)
-    assert all(a["end_s"] <= b["start_s"] for a, b in pairwise(rows))
-    assert {row["stage"] for row in rows} <= set(events.STAGES)
-
-
-def test_an_empty_log_has_no_stages(path: Path) -> None:
-    path.write_text("")
-    assert read_events(path, {}) == []
-
-
-def test_other_ranks_write_nothing(tmp_path: Path) -> None:
-    log = EventLog(None, 0, started_s=1000.0)
-    log.enter("train", 0)
-    log.end()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_times_are_of_the_wall_clock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "time", time)
-    before = time.time()
-    EventLog(path, 0)
-    assert before <= json.loads(path.read_text())["start_s"] <= time.time()

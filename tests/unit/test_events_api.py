@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -41,14 +39,6 @@ def test_it_imports_nothing_heavy() -> None:
     assert set(done.stdout.split()) <= {*sys.stdlib_module_names, "scalewatt"}
 
 
-@pytest.mark.parametrize(
-    "name", ["__init__", "events", "recordings/__init__", "recordings/stage_log"]
-)
-def test_a_script_of_an_older_python_can_read_it(name: str) -> None:
-    package = Path(events.__file__).parent
-    ast.parse((package / f"{name}.py").read_text(), feature_version=(3, 8))
-
-
 def test_outside_a_run_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (events.FOLDER_VARIABLE, events.STOP_VARIABLE):
         monkeypatch.delenv(name, raising=False)
@@ -68,13 +58,6 @@ def test_an_unknown_stage_is_refused_and_the_known_ones_are_listed(
     with pytest.raises(ValueError, match="'training' is no stage; allowed") as refused:
         events.stage("training")
     assert all(name in str(refused.value) for name in STAGES)
-
-
-@pytest.mark.parametrize("count", [-1, 1.5])
-def test_a_count_that_is_none_is_refused(count: Any, inside: Path) -> None:
-    with pytest.raises(ValueError, match="samples"):
-        events.report(epoch=0, samples=count)
-    assert list(inside.iterdir()) == []
 
 
 def test_a_process_that_another_launcher_started_may_not_report(
@@ -101,14 +84,6 @@ def test_what_is_no_finite_number_is_noted_as_that(inside: Path) -> None:
     assert row["not_finite"] == ["metric", "train_loss"]
 
 
-def test_numbers_of_other_libraries_are_taken(inside: Path) -> None:
-    import numpy as np
-
-    events.report(epoch=np.int64(3), metric=np.float32(0.5), samples=np.int64(7))  # type: ignore[arg-type]
-    (row,) = read_json_lines(inside / events.HISTORY_FILE)
-    assert (row["epoch"], row["metric"], row["samples"]) == (3, 0.5, 7)
-
-
 def test_half_a_line_of_a_full_disk_swallows_no_other(inside: Path) -> None:
     (inside / events.HISTORY_FILE).write_text('{"segment": 1, "epo')
     for epoch in (2, 3):
@@ -116,26 +91,6 @@ def test_half_a_line_of_a_full_disk_swallows_no_other(inside: Path) -> None:
     lines = (inside / events.HISTORY_FILE).read_text().splitlines()
     assert [row["epoch"] for row in read_json_lines(inside / events.HISTORY_FILE)] == [2, 3]
     assert len(lines) == 3
-
-
-def test_a_full_disk_is_reported_and_does_not_end_the_training(
-    inside: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (inside / events.HISTORY_FILE).symlink_to("/dev/full")
-    events.report(epoch=0, metric=1.0)
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    assert f"{inside / events.HISTORY_FILE}: cannot be written" in message
-
-
-def test_what_the_system_takes_only_in_parts_is_written_whole(
-    inside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write = os.write
-    monkeypatch.setattr(events.os, "write", lambda file, data: write(file, data[:7]))
-    events.report(epoch=0, metric=1.0)
-    events.report(epoch=1, metric=2.0)
-    assert [row["metric"] for row in read_json_lines(inside / events.HISTORY_FILE)] == [1.0, 2.0]
 
 
 def own_marks(work: Path, *marks: tuple[int, str | None, float]) -> None:
@@ -185,14 +140,6 @@ def test_a_killed_segment_keeps_what_it_marked_and_another_is_left_alone(
 
 def spec(**changes: Any) -> RunSpec:
     return make_spec(epochs=2, dataset_samples=100, **changes)
-
-
-def test_without_a_report_there_is_one_row_of_the_whole_training(tmp_path: Path) -> None:
-    (row,) = history_rows(tmp_path, spec(), 3)
-    assert (row["epoch"], row["segment"], row["samples"]) == (1, 3, 200)
-    assert row["metric"] is row["updates"] is None
-    (row,) = history_rows(tmp_path, replace(spec(), dataset_samples=None), 0)
-    assert row["samples"] is None
 
 
 def test_an_epoch_that_is_reported_again_counts_once_and_last(inside: Path) -> None:
@@ -251,19 +198,6 @@ def test_declared_samples_stand_in_where_every_epoch_is_reported_without(inside:
     assert [row["samples"] for row in history_rows(inside, spec(), 1)] == [96]
     events.report(epoch=1)
     assert [row["samples"] for row in history_rows(inside, spec(), 1)] == [96, 100]
-
-
-def test_an_epochs_throughput_is_known_where_its_samples_and_its_time_are(inside: Path) -> None:
-    events.report(epoch=0, samples=96, train_s=4.0)
-    events.report(epoch=1, train_s=0.0)
-    (first, second) = history_rows(inside, spec(), 1)
-    assert (first["train_s"], first["throughput_samples_per_s"]) == (4.0, 24.0)
-    assert second["samples"] == 100 and second["throughput_samples_per_s"] is None
-
-
-def test_samples_of_epochs_that_were_not_all_reported_stay_unknown(inside: Path) -> None:
-    events.report(epoch=1, metric=1.0)
-    assert [row["samples"] for row in history_rows(inside, spec(), 1)] == [None]
 
 
 ASKING = """

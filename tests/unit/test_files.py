@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from scalewatt.common.errors import InputError
@@ -86,22 +85,6 @@ def test_a_file_without_a_place_is_wrong_input_and_an_error_of_the_system(tmp_pa
     assert (tmp_path / "taken").read_bytes() == b"mine"
 
 
-def test_two_writers_do_not_share_a_temporary_file(tmp_path: Path) -> None:
-    with atomic_path(tmp_path / "a.txt") as first, atomic_path(tmp_path / "a.txt") as second:
-        assert first != second
-        first.write_text("first")
-        second.write_text("second")
-    assert (tmp_path / "a.txt").read_text() == "first"  # the outer one ends last
-    assert os.listdir(tmp_path) == ["a.txt"]
-
-
-def test_a_temporary_file_is_hidden_and_keeps_the_suffix(tmp_path: Path) -> None:
-    with atomic_path(tmp_path / "figure2.svg") as temporary:
-        temporary.touch()
-        assert temporary.suffix == ".svg"
-        assert temporary.name.startswith(".")
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object()])
 def test_json_that_is_none_is_refused_and_the_old_file_stays(value: object, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
@@ -111,27 +94,12 @@ def test_json_that_is_none_is_refused_and_the_old_file_stays(value: object, tmp_
     assert read_json(path) == {"a": 1}
 
 
-def test_text_is_utf8_and_json_ends_with_a_line_break(tmp_path: Path) -> None:
-    write_text(tmp_path / "a.txt", "m²/s²")
-    assert (tmp_path / "a.txt").read_bytes() == "m²/s²".encode()
-    write_json(tmp_path / "a.json", {"unit": "m²"})
-    assert (tmp_path / "a.json").read_text().endswith("}\n")
-    assert read_json(tmp_path / "a.json") == {"unit": "m²"}
-
-
 TABLE = pa.table(
     {
         "name": pa.array(["a", 'b "quoted", with a comma']),
         "energy_j": pa.array([0.1, None], pa.float64()),
     }
 ).replace_schema_metadata({"scalewatt": "{}"})
-
-
-def test_a_table_is_zstd_parquet_with_its_metadata(tmp_path: Path) -> None:
-    write_table(TABLE, tmp_path / "a.parquet")
-    assert pq.read_table(tmp_path / "a.parquet").equals(TABLE, check_metadata=True)
-    column = pq.ParquetFile(tmp_path / "a.parquet").metadata.row_group(0).column(0)
-    assert column.compression == "ZSTD"
 
 
 def test_the_csv_beside_a_table_has_the_same_values_and_missing_is_empty(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,17 +41,6 @@ def test_rows_that_come_twice_are_left_out_and_flagged(tmp_path: Path, kind: str
     assert [one["code"] for one in found.problems] == ["duplicate_rows"]
 
 
-@pytest.mark.parametrize("kind", sorted(set(FILES) - {"prometheus query"}))
-def test_a_block_of_nothing_within_a_file_hides_neither_its_format_nor_its_rows(
-    tmp_path: Path, kind: str
-) -> None:
-    lines = FILES[kind].splitlines(keepends=True)
-    path = written(tmp_path, "".join([*lines[:9], "\0" * 64 + "\n", *lines[9:]]))
-    found = read_foreign(path, options(tmp_path, kind))
-    assert found.format == kind
-    assert sum(one.time_s.size for one in found.series) >= N
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -73,29 +61,6 @@ def test_other_files_are_no_recordings(tmp_path: Path, text: str) -> None:
     assert find_format(path) is None
     with pytest.raises(InputError, match="no recording of a known format; allowed: perun, "):
         read_foreign(path)
-
-
-def test_a_folder_and_nothing_are_refused(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "none"):
-        with pytest.raises(InputError, match="no regular file"):
-            read_foreign(path)
-
-
-@pytest.mark.parametrize("text", ["", "Perun report\n", "\n", '{"a": 1}\n'])
-def test_a_text_of_no_format_is_refused_with_all_that_are_known(tmp_path: Path, text: str) -> None:
-    path = written(tmp_path, text, "power.txt")
-    with pytest.raises(
-        InputError, match=r"allowed: perun, .*nvidia-smi, dcgm, prometheus"
-    ) as refused:
-        describe(path)
-    assert ("is empty" in str(refused.value)) is (text == "")
-
-
-@pytest.mark.parametrize("kind", sorted(FILES))
-def test_an_unknown_time_zone_is_refused(tmp_path: Path, kind: str) -> None:
-    path = written(tmp_path, FILES[kind])
-    with pytest.raises(InputError, match='time zone: "Mars/Base" is no time zone'):
-        describe(path, options=replace(options(tmp_path, kind), time_zone="Mars/Base"))
 
 
 def smi_part(begin: int, end: int, uuid: str = "GPU-a", index: int = 0) -> str:
@@ -143,15 +108,6 @@ def test_time_that_two_files_of_a_sensor_have_counts_once(tmp_path: Path) -> Non
     (told,) = found["flags"]
     assert told["code"] == "second_sensor"
     assert "60 samples in n1.part2.csv, of a time that n1.part1.csv has" in told["detail"]
-
-
-def test_totals_of_two_files_are_joined(tmp_path: Path) -> None:
-    head = "start_time,window_name,elapsed_time,gpu0_energy\n"
-    written(tmp_path, f"{head}1717144000.0,a,100.0,10000.0\n", "n1.1.csv")
-    written(tmp_path, f"{head}1717144100.5,b,100.0,10000.0\n", "n1.2.csv")
-    found = describe(tmp_path)
-    assert found["energy_j"] == pytest.approx(20_000)
-    assert {one["code"] for one in found["flags"]} == {"total_only"}
 
 
 def windows(start: float) -> str:

@@ -12,7 +12,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_recordings import (
-    HIGH_W,
     Made,
     check_counters,
     check_powers,
@@ -104,40 +103,6 @@ def test_a_known_power_in_long_form_is_read_back(
     assert found.t0_known and found.hosts == ("n1",)
 
 
-@settings(max_examples=40, deadline=None)
-@given(made(), st.sampled_from([None, 500.0, 65_712.0]), st.booleans())
-def test_a_counter_that_wraps_or_is_reset_is_read_back(
-    made: Made, range_j: float | None, mean: bool
-) -> None:
-    power, time_s = made.power_w[0], made.time_s
-    period = time_s[1] - time_s[0]
-    if range_j is not None and range_j < 2.1 * HIGH_W * period:
-        range_j = 65_712.0
-    steps = 0.5 * (power[1:] + power[:-1]) * period
-    energy = np.concatenate(([0.0], np.cumsum(steps)))
-    true = float(energy[-1])
-    reset = time_s.size // 2
-    if range_j:  # a wrap
-        values = (range_j - energy[reset] + energy) % range_j + 1e-9
-    else:  # a counter that begins anew
-        values = np.where(
-            np.arange(energy.size) < reset, 1e6 + energy, 1.0 + energy - energy[reset]
-        )
-    lines = [
-        "t,joules",
-        *(f"{t!r},{v!r}" for t, v in zip(time_s.tolist(), values.tolist(), strict=True)),
-    ]
-    sensor = {"column": "joules", "kind": "cpu", "unit": "J"}
-    if range_j:
-        sensor["valid_max"] = range_j
-    found = read("\n".join(lines) + "\n", {"time": {"column": "t"}, "sensors": [sensor]})
-    (one,) = found.series
-    assert one.quantity == "counter" and one.valid_max == range_j
-    # Of a reset the one step is not known, and bridged by the power beside it.
-    tolerance = 1e-6 * true + (0.0 if range_j else HIGH_W * period)
-    assert abs(joules(one) - true) <= tolerance
-
-
 @settings(max_examples=30, deadline=None)
 @given(made())
 def test_energies_since_the_row_before_add_up_to_a_counter(made: Made) -> None:
@@ -154,44 +119,6 @@ def test_energies_since_the_row_before_add_up_to_a_counter(made: Made) -> None:
     assert joules(one) == pytest.approx(steps[1:].sum(), rel=1e-9)
 
 
-CARDS = {
-    "time": {"column": "t"},
-    "sensors": [{"column": "p", "kind": "gpu", "unit": "W", "index_column": "d"}],
-}
-
-
-def test_several_values_at_one_time_are_refused_unless_they_are_few() -> None:
-    rows = [f"{1717144753 + s},{d},{100 + 50 * d + s % 3}" for s in range(60) for d in (0, 1)]
-    with pytest.raises(InputError, match="several values at one time; name index_column"):
-        read("\n".join(["t,d,p", *rows, ""]), RULES)
-    few = rows[::2] + rows[1:5:2]
-    found = read("\n".join(["t,d,p", *few, ""]), RULES)
-    assert {flag["code"] for flag in validate(found.series[0]).flags} == {"clock_backwards"}
-    assert len(read("\n".join(["t,d,p", *rows, ""]), CARDS).series) == 2
-
-
-def test_devices_of_one_number_written_in_two_ways_are_two() -> None:
-    rows = (f"{1717144753 + s},{d},{100 + s}\n" for s in range(3) for d in ("0", "00"))
-    found = read("t,d,p\n" + "".join(rows), CARDS)
-    assert [one.device_index for one in found.series] == [0, 1]
-
-
-@pytest.mark.parametrize("cell", ["", "N/A", "NaN", "[N/A]"])
-def test_a_row_that_names_no_device_is_a_damaged_line_and_no_device(cell: str) -> None:
-    rows = (
-        f"{1717144753 + s},{cell if (s, d) == (7, 0) else d},{100 + s}\n"
-        for s in range(20)
-        for d in (0, 1)
-    )
-    text = "t,d,p\n" + "".join(rows)
-    found = read(text, CARDS)
-    assert [(one.device_index, one.time_s.size) for one in found.series] == [(0, 19), (1, 20)]
-    (told,) = found.problems
-    assert told["code"] == "damaged_lines" and " 1 lines " in told["detail"]
-    hosts = read(text.replace("t,d,p", "t,h,p"), BY_HOST)
-    assert hosts.hosts == ("0", "1") and codes(hosts) == {"damaged_lines"}
-
-
 WIDE = "t,gpu0,gpu1,load,pdu\n1717144753,61,71,50,300\n1717144754,62,72,60,310\n"
 
 
@@ -199,13 +126,6 @@ USED = {
     "time": {"column": "t"},
     "sensors": [{"column": "e", "kind": "gpu", "unit": "J", "quantity": "energy"}],
 }
-
-
-def test_a_row_of_energy_that_comes_twice_counts_once() -> None:
-    rows = "".join(f"{1717144753 + s},{100 + s % 3}\n" * 2 for s in range(5))
-    found = read("t,e\n" + rows, USED)
-    assert np.diff(of_gpu(found, 0, "counter").values).tolist() == [101, 102, 100, 101]
-    assert codes(found) == {"duplicate_rows"}
 
 
 @pytest.mark.parametrize("back_s", [3, 5, 500, -500])
@@ -380,12 +300,6 @@ def test_offsets_and_decimals_of_dates_are_read_as_people_write_them(
     assert codes(found) == {"damaged_lines"}
 
 
-@pytest.mark.parametrize("stamp", ["2024-05-31 10-02", "2024-05-31 10:39:13 CEST", "noon"])
-def test_a_text_that_is_no_time_is_quoted(stamp: str) -> None:
-    with pytest.raises(InputError, match=re.escape(f"(such as '{stamp}')")):
-        read(f"t;p\n{stamp};61\n", RULES, "Europe/Berlin")
-
-
 SENSOR = {"column": "p", "kind": "gpu", "unit": "W"}
 RULES = {"time": {"column": "t"}, "sensors": [SENSOR]}
 
@@ -442,29 +356,9 @@ def test_what_does_not_fit_is_refused_in_one_line(tmp_path: Path, rules: dict, w
     assert "\n" not in str(refused.value) and str(tmp_path) in str(refused.value)
 
 
-def test_lines_that_are_no_rows_are_counted(tmp_path: Path) -> None:
-    text = "t,p\n1717144753,61\n1717144754,62,63\nnever,64\n17171\x0044755,1\n1717144756,65\n"
-    found = read(text, RULES, folder=tmp_path)
-    assert found.series[0].values.tolist() == [61, 65]
-    (problem,) = found.problems
-    assert problem["code"] == "damaged_lines" and "3 lines" in problem["detail"]
-
-
-def test_numbers_with_another_decimal_sign_are_quoted_in_the_message(tmp_path: Path) -> None:
-    rules = RULES | {"delimiter": ";"}
-    with pytest.raises(InputError, match=r"column 'p' has no number, but .61,2.; see `decimal`"):
-        read("t;p\n1717144753;61,2\n1717144754;62,5\n", rules, folder=tmp_path)
-
-
 def test_lines_to_skip_are_counted_as_an_editor_does(tmp_path: Path) -> None:
     text = "# made by hand, with commas\n\n# of, two\nt,p\n1717144753,61\n"
     assert read(text, RULES | {"skip_lines": 3}, folder=tmp_path).series[0].values.tolist() == [61]
-
-
-def test_quoted_cells_and_headings_are_read(tmp_path: Path) -> None:
-    text = '"t","a ""b"", c"\n"1717144753","61"\n'
-    rules = {"time": {"column": "t"}, "sensors": [SENSOR | {"column": 'a "b", c'}]}
-    assert read(text, rules, folder=tmp_path).series[0].values.tolist() == [61]
 
 
 def test_a_table_is_told_by_its_description_alone(tmp_path: Path) -> None:

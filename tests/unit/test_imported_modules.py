@@ -32,17 +32,3 @@ def test_imports_are_followed_lazy_ones_too(package: Path) -> None:
     assert {path.relative_to(package).as_posix() for path in found} == {
         *("energy/account.py", "common/files.py", "common/errors.py")
     }
-
-
-def test_a_name_without_a_module_is_an_error(package: Path) -> None:
-    with pytest.raises(ValueError, match=r"energy\.gone"):
-        modules_behind("energy.gone", package=package)
-
-
-def test_paths_are_relative_if_the_package_is(
-    package: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(package.parent)
-    assert modules_behind("common.errors", package=Path("scalewatt")) == [
-        Path("scalewatt/common/errors.py")
-    ]

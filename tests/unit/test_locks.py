@@ -18,27 +18,8 @@ from no_flock import no_flock
 from run_files import make_spec
 
 from scalewatt.common import file_locks
-from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
 from scalewatt.scheduling.submissions import Submissions
-
-
-def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    with (
-        pytest.raises(
-            InputError, match=r"nowhere/lock: cannot be opened for locking \(No such file"
-        ),
-        waiting_lock(tmp_path / "nowhere" / "lock", "waiting"),
-    ):
-        pass
-
-
-def test_an_error_inside_is_not_taken_for_the_locks(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), waiting_lock(tmp_path / "lock", "waiting"):
-        (tmp_path / "nowhere").stat()
-    with waiting_lock(tmp_path / "lock", "it was released"):
-        pass
-
 
 # --- file systems without locks -------------------------------------------------------------------
 

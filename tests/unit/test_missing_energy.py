@@ -13,7 +13,6 @@ from energy_files import T0, make_run, write_journal
 from run_files import make_spec
 
 import scalewatt
-from scalewatt.cli import main
 
 RULES = {
     "time": {"column": "t", "unit": "s"},
@@ -78,12 +77,6 @@ def test_the_interval_of_an_energy_with_holes_contains_the_truth(tmp_path: Path)
     assert high == pytest.approx(energy + 174 * np.nanmax(recorded) / 3.6e6)
 
 
-def test_uncovered_time_costs_no_more_than_the_devices_limit(tmp_path: Path) -> None:
-    found = energy_of(tmp_path, {("n1", 0): with_holes(swinging())}, limit_w=400)
-    _, energy, high = said_of(found, *INTERVAL)
-    assert high == pytest.approx(energy + 174 * 400 / 3.6e6)
-
-
 def test_each_stage_has_the_interval_of_its_own_holes(tmp_path: Path) -> None:
     power = swinging()
     stages = tmp_path / "stages.csv"
@@ -132,36 +125,6 @@ def test_a_node_that_lacks_some_among_many_has_the_truth_in_its_interval(tmp_pat
     assert low < 32 * true_j / 3.6e6 < high
 
 
-def test_a_node_that_was_recorded_is_known_beside_one_that_was_not(tmp_path: Path) -> None:
-    powers = {("n1", 0): swinging(100), ("n2", 0): np.full(100, np.nan)}
-    energies = energy_of(tmp_path, powers).set_index("node").energy_j
-    assert energies["n1"] == pytest.approx(float(np.trapezoid(powers["n1", 0])), rel=1e-5)
-    assert pd.isna(energies["n2"])
-
-
-def test_the_command_says_within_what_an_energy_with_holes_lies(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, columns = write_powers(tmp_path, {("n1", 0): with_holes(swinging())})
-    assert main(["energy", str(path), "--columns", str(columns)]) == 0
-    assert "0.285033 to 0.302433 kWh: the true value may lie" in capsys.readouterr().out
-    path, columns = write_powers(tmp_path / "whole", {("n1", 0): swinging()})
-    assert main(["energy", str(path), "--columns", str(columns)]) == 0
-    assert "true value" not in capsys.readouterr().out
-
-
-def test_the_command_shows_the_energies_of_the_other_nodes_where_one_is_not_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    powers = {("n1", 0): np.full(60, 100.0), ("n2", 0): np.full(60, np.nan)}
-    powers["n1", 0][::2] = 101
-    path, columns = write_powers(tmp_path, powers)
-    assert main(["energy", "--json", str(path), "--columns", str(columns)]) == 0
-    said = json.loads(capsys.readouterr().out)
-    energies = {one["node"]: one["energy_j"] for one in said["devices"]}
-    assert energies == {"n1": pytest.approx(59 * 100.5, rel=0.01), "n2": None}
-
-
 def test_what_a_run_did_outside_of_its_recording_is_in_the_interval(tmp_path: Path) -> None:
     stages = [(0, "startup", 0.0, 20.0), (0, "train", 20.0, 200.0)]
     run = make_run(tmp_path, stages=stages, gpus={"n1": [0]})
@@ -179,12 +142,3 @@ def test_what_a_run_did_outside_of_its_recording_is_in_the_interval(tmp_path: Pa
         found, "gpu_energy_low_kwh", "gpu_energy_kwh", "gpu_energy_high_kwh"
     )
     assert low == energy < float(np.trapezoid(swinging(201))) / 3.6e6 < high
-
-
-def test_what_a_gpu_without_a_sensor_can_have_used_is_in_the_interval(tmp_path: Path) -> None:
-    path, columns = write_powers(tmp_path, {("n1", i): swinging(101) for i in range(31)})
-    found = scalewatt.energy(path, columns=columns, gpus_per_node=32)
-    low, energy, high = said_of(found, *INTERVAL)
-    each_kwh = float(np.trapezoid(swinging(101))) / 3.6e6
-    assert low == energy == pytest.approx(31 * each_kwh)
-    assert 32 * each_kwh < high

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
-from perun.configuration import _default_config, sanitize_config
+from perun.configuration import _default_config
 from perun.util import filter_sensors
 
-from scalewatt.monitoring.perun_session import EXCLUDED_SENSORS, SETTINGS, pin
+from scalewatt.monitoring.perun_session import EXCLUDED_SENSORS
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.perun_file import read_perun_file
 
@@ -46,7 +45,6 @@ def test_perun_reads_what_tells_energy_and_nothing_else(name: str) -> None:
     assert (name in kept) == (name in ENERGY)
 
 
-RUNTIME = {"monitor": ["sampling_period"], "output": ["app_name", "run_id", "data_out"]}
 HOSTILE = {
     "rounds": "3",
     "warmup_rounds": "2",
@@ -72,28 +70,6 @@ def ini(extra: str = "") -> str:
     for section, options in _default_config.items():
         lines += [f"[{section}]", *(f"{o} = {HOSTILE[o]}" for o in options if o in HOSTILE)]
     return "\n".join(lines) + extra
-
-
-def test_every_setting_of_perun_is_pinned() -> None:
-    pinned = {s: {*options, *RUNTIME.get(s, [])} for s, options in SETTINGS.items()}
-    assert pinned == {section: set(options) for section, options in _default_config.items()}
-
-
-def test_perun_accepts_the_settings_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for option, value in HOSTILE.items():
-        monkeypatch.setenv(f"PERUN_{option.upper()}", value)
-    config = ConfigParser(allow_no_value=True)
-    config.read_string("[DEFAULT]\nstray = 100%\n" + ini("\n[other]\nx = %(y)s\n"))
-    pin(config, tmp_path / "50% done", "segment-000", 0.5)
-    found = {s: dict(config.items(s)) for s in config.sections()}
-    sanitize_config(config)
-    assert {s: dict(config.items(s)) for s in config.sections()} == found
-    assert found.keys() == SETTINGS.keys()
-    assert found["benchmarking"]["rounds"] == "1"
-    assert found["output"]["data_out"] == str(tmp_path / "50% done")
-    assert not [name for name in os.environ if name.startswith("PERUN_")]
 
 
 PROGRAM = """

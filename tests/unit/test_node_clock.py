@@ -5,17 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from energy_files import T0, Accounted, accounted, gpu, make_run, write_journal, write_perun
-from hypothesis import given
-from hypothesis import strategies as st
 from run_files import make_spec
 
-from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.account import write_energy
-from scalewatt.energies.accounting.node_clock import NodeClock
 from scalewatt.recordings.record_file import Field, read_records, write_records
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
@@ -103,11 +98,6 @@ def test_a_clock_that_was_set_during_the_run_is_flagged_and_corrects_nothing(
     assert one["detail"].endswith("its stages are not corrected: a clock was set meanwhile")
 
 
-def test_clocks_that_agree_change_nothing(tmp_path: Path) -> None:
-    without = account_of(two_nodes(tmp_path / "without", 0.0, None))
-    assert account_of(two_nodes(tmp_path / "with", 0.0, [])).energy == without.energy
-
-
 def test_the_samples_of_all_nodes_are_traced_by_one_clock(tmp_path: Path) -> None:
     run = two_nodes(tmp_path / "run", 2.0, [offset(2.0)])
     spec = make_spec(nodes=2, gpus=2, ranks_per_node=1)
@@ -117,26 +107,3 @@ def test_the_samples_of_all_nodes_are_traced_by_one_clock(tmp_path: Path) -> Non
     rows = pq.read_table(tables[0], columns=["node", "time", "power_w", "stage"]).to_pylist()
     first, second = ([{**r, "node": None} for r in rows if r["node"] == n] for n in ("n1", "n2"))
     assert first == second
-
-
-def test_an_offset_that_is_no_number_is_refused(tmp_path: Path) -> None:
-    run = two_nodes(tmp_path, 2.0, [{**offset(2.0), "offset_s": "two"}])
-    with pytest.raises(InputError, match="offset_s"):
-        account_of(run)
-
-
-@given(
-    first=st.floats(-1e4, 1e4),
-    drift=st.floats(-5.0, 5.0),
-    length_s=st.floats(100.0, 1e6),
-    at=st.floats(-1.0, 2.0),
-)
-def test_a_time_that_is_put_on_a_nodes_clock_and_back_is_the_same(
-    first: float, drift: float, length_s: float, at: float
-) -> None:
-    offsets = [offset(first), offset(first + drift, at_s=length_s)]
-    clock = NodeClock.of("n2.cluster", offsets)
-    time_s = T0 + at * length_s
-    there = clock.of_node(time_s)
-    assert there - time_s == pytest.approx(first + drift * min(max(at, 0), 1), abs=1e-4)
-    assert clock.of_rank_0(np.array([there]))[0] == pytest.approx(time_s, abs=1e-4)

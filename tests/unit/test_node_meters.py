@@ -11,7 +11,6 @@ import pytest
 from energy_files import T0, Accounted, accounted, counter, gpu, make_run, write_journal
 from run_files import make_spec
 
-from scalewatt.common.files import write_json
 from scalewatt.energies.views.describe import describe
 from scalewatt.figures.figure_data import drawable
 from scalewatt.notebooks import energy
@@ -113,42 +112,6 @@ def test_a_meter_below_the_parts_or_far_above_them_is_flagged(
     assert ("cross_check_differs" in found.codes()) == flagged
 
 
-@pytest.mark.parametrize(
-    ("parts", "scope", "rest_w"),
-    [
-        (("CUDA:0_POWER",), "gpu", 800 - GPU_W),
-        (("cpu_0_package-0",), "cpu", 800 - CPU_W),
-        (("CUDA:0_POWER", "cpu_0_package-0"), "gpu+cpu", 800 - GPU_W - CPU_W),
-    ],
-)
-def test_parts_of_a_node_are_never_judged_by_the_meter_of_all_of_it(
-    tmp_path: Path, parts: tuple[str, ...], scope: str, rest_w: float
-) -> None:
-    found = measured(tmp_path, {METER: 800}, parts)
-    (row,) = checks(found)
-    assert row["recorded_scope"] == scope
-    assert row["extra_w"] == pytest.approx(rest_w, abs=0.1)
-    assert "cross_check_differs" not in found.codes()
-
-
-def test_a_node_that_draws_less_than_its_gpu_is_flagged_whatever_else_is_recorded(
-    tmp_path: Path,
-) -> None:
-    found = measured(tmp_path, {METER: 90}, ("CUDA:0_POWER",))
-    assert "cross_check_differs" in found.codes()
-
-
-def test_estimated_parts_are_not_compared_with_a_meter(tmp_path: Path) -> None:
-    run = make_run(tmp_path, stages=STAGES, gpus={"n1": [0]})
-    busy = {"CUDA:0_POWER": PARTS["CUDA:0_POWER"], "CPU_BUSY": np.full(N, 50.0)}
-    write_journal(run / "perun" / "segment-000.n1.journal", "n1", busy)
-    write_meters(run, {METER: 300})
-    powers = NO_POWERS | {"cpu": {"sockets": 1, "rated_w": 200}, "ram": {"power_w": 20}}
-    found = accounted(run, make_spec(ranks_per_node=1), powers)
-    (row,) = checks(found)
-    assert row["recorded_scope"] == "gpu"
-
-
 # --- faults -------------------------------------------------------------------------------------
 
 
@@ -165,16 +128,6 @@ def test_a_power_that_is_missing_for_long_leaves_the_meters_energy_unknown(tmp_p
     assert found.totals.joules("node") is None
     (row,) = checks(found)
     assert row["energy_j"] is None and row["extra_w"] is None
-
-
-@pytest.mark.parametrize(("begin_s", "end_s"), [(-1, 200), (300, 1000)])
-def test_a_meter_that_begins_late_or_stops_has_no_energy(
-    tmp_path: Path, begin_s: float, end_s: float
-) -> None:
-    found = measured(tmp_path, {METER: faulty(300, begin_s, end_s)})
-    assert found.totals.joules("node") is None
-    (row,) = checks(found)
-    assert row["energy_j"] is None and row["difference"] is None
 
 
 def test_a_meter_on_some_nodes_only_leaves_the_runs_node_energy_unknown(tmp_path: Path) -> None:
@@ -224,34 +177,6 @@ def test_a_run_of_meters_alone_that_one_node_lacks_has_no_energy_and_says_why(
 # --- beside Slurm's figure ----------------------------------------------------------------------
 
 
-def of_slurm(run: Path, energy_j: float) -> dict[str, Any]:
-    """Return the row of Slurm's energy of a run."""
-    slurm = {"consumed_energy_j": energy_j, "elapsed_s": 600}
-    write_json(run / "perun" / "segment-000.slurm-energy.json", slurm)
-    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    (row,) = [one for one in checks(found) if one["source"] == "slurm_consumed_energy"]
-    return row
-
-
-def test_slurms_energy_is_compared_with_nothing_where_no_part_of_a_node_was_measured(
-    tmp_path: Path,
-) -> None:
-    row = of_slurm(meters_only(tmp_path, {"n1": 300.0 + TIMES % 7}), 180_000)
-    assert row["energy_j"] == 180_000
-    assert row["recorded_j"] is row["difference"] is None
-
-
-def test_a_meter_with_gaps_takes_nothing_from_the_comparison_with_slurms_energy(
-    tmp_path: Path,
-) -> None:
-    run = make_run(tmp_path, stages=STAGES, gpus={"n1": [0]})
-    write_journal(run / "perun" / "segment-000.n1.journal", "n1", PARTS)
-    write_meters(run, {METER: faulty(300.0 + TIMES % 7, 100, 400)})
-    row = of_slurm(run, 180_000)
-    assert row["recorded_j"] == pytest.approx(600 * ALL_W, rel=0.02)
-    assert row["difference"] == pytest.approx(180_000 / (600 * ALL_W) - 1, abs=0.02)
-
-
 # --- summed over nodes --------------------------------------------------------------------------
 
 
@@ -285,12 +210,6 @@ def test_a_sum_that_lacks_a_node_or_a_segment_is_unknown(
     assert found["energy_kwh"] is found["difference"] is found["extra_w"] is None
 
 
-def test_nodes_of_which_different_parts_were_recorded_are_not_summed() -> None:
-    found = sums_of([row("n1"), row("n2", recorded_scope="gpu")], 2, {0})
-    assert found["recorded_kwh"] is found["difference"] is found["recorded_scope"] is None
-    assert found["energy_kwh"] == pytest.approx(6e6 / J_PER_KWH)
-
-
 def reported(*made: tuple[int, str, float | None], counted: tuple[int, ...] = (1, 2)) -> list[Part]:
     """Return the report's section on sources: of each the repeat, its name, and its energy in J."""
     run = {"campaign": "c", "configuration": "a", "model": "m", "device": "d"}
@@ -309,15 +228,6 @@ def cells(parts: list[Part]) -> list[list[str]]:
     (part,) = parts
     assert part.grid is not None and "fans, boards, drives" in part.says
     return [[cell.text for cell in one] for one in part.grid.rows]
-
-
-def test_the_report_says_what_a_meter_has_beyond_the_parts() -> None:
-    (found,) = cells(reported((1, "hwmon", 4e6)))
-    assert found[-2].endswith("of gpu+cpu+ram") and found[-1] == "+75.0 %, +1500 W a node"
-
-
-def test_the_report_has_no_section_of_sources_that_differ_in_nothing_known() -> None:
-    assert reported((1, "hwmon", None)) == []
 
 
 def test_an_excluded_run_is_in_no_mean_of_other_sources() -> None:

@@ -73,13 +73,6 @@ def test_a_run_counts_each_of_its_nodes_with_like_names(tmp_path: Path, hosts: A
     assert "missing_host" not in found.codes() and "extra_host" not in found.codes()
 
 
-def test_one_of_two_nodes_with_like_names_is_missing(tmp_path: Path) -> None:
-    hosts = ("10.0.0.1", "10.0.0.2")
-    run = run_of(tmp_path, {"10.0.0.1": 100.0}, hostnames=hosts)
-    found = accounted(run, make_spec(nodes=2, gpus=2, ranks_per_node=1), NO_POWERS)
-    assert "missing: 10.0.0.2" in found.flags("missing_host")[0]["detail"]
-
-
 def test_a_node_is_one_whether_or_not_a_file_gives_its_domain(tmp_path: Path) -> None:
     hosts = {"n1": 100.0, "n2": 300.0}
     segments = ranks_on({"n1.cluster.example": 0, "n2": 0})
@@ -90,24 +83,6 @@ def test_a_node_is_one_whether_or_not_a_file_gives_its_domain(tmp_path: Path) ->
     joules = {host.split(".")[0]: energy for host, energy in gpu_joules(found).items()}
     assert joules == pytest.approx({host: watts * (N - 1) for host, watts in hosts.items()})
     assert "missing_host" not in found.codes() and "extra_host" not in found.codes()
-
-
-def test_a_short_name_that_fits_two_nodes_lends_neither_its_gpus(tmp_path: Path) -> None:
-    run = run_of(tmp_path, {"n1.rowA": 100.0, "n1.rowB": 300.0}, segments=ranks_on({"n1": 5}))
-    found = accounted(run, make_spec(nodes=2, gpus=2, ranks_per_node=1), NO_POWERS)
-    joules = {"n1.rowA": 100.0 * (N - 1), "n1.rowB": 300.0 * (N - 1)}
-    assert gpu_joules(found) == pytest.approx(joules)
-
-
-def test_two_segments_on_nodes_with_like_names_do_not_overlap(tmp_path: Path) -> None:
-    stages = [(0, "train", 0.0, N - 1.0), (1, "train", 0.0, N - 1.0)]
-    run = make_run(tmp_path, stages=stages)
-    for number, node in enumerate(("10.0.0.1", "10.0.0.2")):
-        path = run / f"perun/segment-{number:03d}.{node}.journal"
-        write_journal(path, node, {"CUDA:0_POWER": gpu(N)})
-    found = accounted(run, make_spec(gpus=1, ranks_per_node=1), NO_POWERS)
-    assert "segments_overlap" not in found.codes()
-    assert found.totals.joules("gpu") == pytest.approx(2 * 100 * (N - 1))
 
 
 def test_a_folders_files_of_a_short_and_a_full_name_are_of_one_node(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import tempfile
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 from made_recordings import Made, check_counters, check_powers, codes, local, made, of_gpu, written
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.formats.detect import find_format, read_foreign
+from scalewatt.recordings.formats.detect import read_foreign
 from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.series import INSTANTANEOUS, MOVING_MEAN, sample_quantity
 
@@ -87,12 +85,6 @@ def smi(folder: Path, *lines: str) -> Path:
     return written(folder, "".join(f"{line}\n" for line in lines), "node7.csv")
 
 
-def test_the_node_is_named_by_the_file_or_by_the_user(tmp_path: Path) -> None:
-    path = smi(tmp_path, "timestamp, power.draw [W]", f"{ROW}, 61.23 W", f"{LATER}, 62.23 W")
-    assert read_foreign(path, BERLIN).hosts == ("node7",)
-    assert read_foreign(path, Options(node="n1")).hosts == ("n1",)
-
-
 def test_times_without_a_zone_are_this_machines_and_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,31 +115,6 @@ def test_the_two_hours_of_autumn_are_told_by_order(tmp_path: Path) -> None:
         np.testing.assert_array_equal(one.time_s, 1_729_983_600 + 300.0 * np.arange(48))
 
 
-@pytest.mark.parametrize(
-    ("stamps", "first_s"),
-    [
-        # It goes on after it, or came from before it, or nothing tells.
-        (["02:50", "03:00"], 1_729_993_800),
-        (["01:50", "02:00"], 1_729_986_600),
-        (["02:10", "02:20"], 1_729_987_800),
-    ],
-)
-def test_a_part_of_the_doubled_hour_is_told_by_its_neighbours(
-    tmp_path: Path, stamps: list[str], first_s: int
-) -> None:
-    rows = (f"2024/10/27 {stamp}:00.000, 61 W" for stamp in stamps)
-    found = read_foreign(smi(tmp_path, "timestamp, power.draw [W]", *rows), BERLIN)
-    np.testing.assert_array_equal(found.series[0].time_s, [first_s, first_s + 600])
-    assert ("local_time_unsure" in codes(found)) == (stamps[0] == "02:10")
-
-
-def test_a_time_that_does_not_exist_and_one_that_goes_back_are_passed_on(tmp_path: Path) -> None:
-    rows = [f"2024/03/31 {t}.000, 61 W" for t in ("01:59:59", "02:30:00", "03:00:01", "02:59:59")]
-    (one,) = read_foreign(smi(tmp_path, "timestamp, power.draw [W]", *rows), BERLIN).series
-    # 01:59:59 is 00:59:59 UTC.
-    np.testing.assert_array_equal(one.time_s - 1_711_846_799, [0, 1801, 2, 3600])
-
-
 def test_gpus_are_told_by_uuid_or_bus_where_there_is_no_index(tmp_path: Path) -> None:
     for name, ids in {
         "uuid": ["GPU-b", "GPU-a"],
@@ -173,12 +140,6 @@ def test_rows_of_several_nodes_are_not_taken_for_one_gpu(tmp_path: Path) -> None
     assert one.time_s.size == 3 and one.uuid == "GPU-6"
 
 
-def test_rows_of_several_gpus_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
-    rows = [f"2024/05/31 10:39:{s}.{ms}, 61.23 W" for s in range(10, 20) for ms in (100, 103, 107)]
-    with pytest.raises(InputError, match="whose; record it with the field 'index'"):
-        read_foreign(smi(tmp_path, "timestamp, power.draw [W]", *rows), BERLIN)
-
-
 def test_rows_that_name_no_gpu_are_taken_as_one_gpus_and_told(tmp_path: Path) -> None:
     # Eight GPUs with steps as even as one's.
     rows = [f"2024/05/31 10:39:{10 + n // 8}.{125 * (n % 8):03d}, {n}.23 W" for n in range(80)]
@@ -188,24 +149,6 @@ def test_rows_that_name_no_gpu_are_taken_as_one_gpus_and_told(tmp_path: Path) ->
     for name, one in (("index", "0"), ("uuid", "GPU-a"), ("pci.bus_id", "00000000:18:00.0")):
         path = smi(tmp_path, f"timestamp, {name}, power.draw [W]", f"{ROW}, {one}, 61 W")
         assert not read_foreign(path, BERLIN).problems
-
-
-@pytest.mark.parametrize("stamp", ["31.05.2024 10:39:13", "2024/05/31 10:39:13 CEST"])
-def test_a_stamp_that_is_no_time_is_quoted(tmp_path: Path, stamp: str) -> None:
-    path = smi(tmp_path, "timestamp, index, power.draw [W]", f"{stamp}, 0, 61 W")
-    with pytest.raises(InputError, match=re.escape(f"(such as '{stamp}')")):
-        read_foreign(path, BERLIN)
-
-
-def test_an_offset_of_hours_is_read(tmp_path: Path) -> None:
-    path = smi(tmp_path, "timestamp, index, power.draw [W]", "2024/05/31 10:39:13+02, 0, 61 W")
-    assert read_foreign(path).series[0].time_s.tolist() == [1_717_144_753.0]
-
-
-def test_a_table_without_times_is_refused(tmp_path: Path) -> None:
-    path = smi(tmp_path, "index, power.draw [W]", "0, 61.23 W")
-    with pytest.raises(InputError, match="record it with the field 'timestamp'"):
-        read_foreign(path)
 
 
 def test_a_table_without_a_heading_needs_the_names_of_its_fields(tmp_path: Path) -> None:
@@ -234,18 +177,6 @@ def test_what_a_sample_stands_for_is_told_by_field_or_gpu(tmp_path: Path) -> Non
     assert {one.device_index for one in found.values()} == {0}
 
 
-def test_a_sensor_that_says_nothing_does_not_stand_for_the_gpu(tmp_path: Path) -> None:
-    path = smi(
-        tmp_path,
-        "timestamp, index, total_energy_consumption [mJ], power.draw [W]",
-        *(f"{ROW}, 0, [N/A], 61 W", f"{ROW}, 1, [N/A], [N/A]"),
-    )
-    found = read_foreign(path, BERLIN)
-    assert of_gpu(found, 0).values.tolist() == [61.0]
-    (silent,) = [one for one in found.series if one.device_index == 1]
-    assert silent.quantity == "counter" and np.isnan(silent.values).all()
-
-
 def test_rows_of_errors_and_messages_between_are_left_out_and_counted(tmp_path: Path) -> None:
     path = smi(
         tmp_path,
@@ -269,55 +200,3 @@ def test_each_number_has_its_own_unit_or_that_of_the_heading_above_it(tmp_path: 
     path = smi(tmp_path, head % "W", *rows[:6], head % "mW", *rows[6:])
     values = of_gpu(read_foreign(path, BERLIN), 0).values
     np.testing.assert_allclose(values, [61, np.nan, 62, 63, np.nan, 65, 66, 67])
-
-
-def test_what_windows_shell_writes_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_bytes(f"timestamp, power.draw [W]\r\n{ROW}, 61.23 W\r\n".encode("utf-16"))
-    assert read_foreign(path, BERLIN).series[0].values.tolist() == [61.23]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "timestamp, power.draw [W]\n",
-        f"timestamp, power.draw [W]\n{ROW}\n",
-        f"timestamp, power.draw [W]\nnever, 61 W\n{ROW}, 61 W\n",
-        f"timestamp, power.draw [W]\n{ROW}, 61 furlongs\n",
-        f"timestamp, power.draw [J]\n{ROW}, 61\n",
-        f"timestamp, index, power.draw [W]\n{ROW}, 99999999999999999999999, 61\n",
-        f"timestamp, temperature.gpu\n{ROW}, 61\n",
-        "timestamp, power.draw [W]" + ", a" * 20_000 + f"\n{ROW}, 61\n",
-    ],
-)
-def test_what_holds_no_sample_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InputError) as refused:
-        read_foreign(written(tmp_path, text), BERLIN)
-    assert "\n" not in str(refused.value) and str(tmp_path) in str(refused.value)
-
-
-def test_an_unknown_zone_is_refused(tmp_path: Path) -> None:
-    path = smi(tmp_path, "timestamp, power.draw [W]", f"{ROW}, 61.23 W")
-    for zone in ("Mars/Olympus", "../../etc/passwd", "", "\0"):
-        with pytest.raises(InputError, match="no time zone; allowed: a name such as"):
-            read_foreign(path, Options(time_zone=zone))
-
-
-def test_it_is_told_by_its_content(tmp_path: Path) -> None:
-    path = smi(tmp_path, "timestamp, power.draw [W]", f"{ROW}, 61.23 W")
-    found = find_format(path)
-    assert found is not None and found.name == "nvidia-smi"
-
-
-def test_another_table_with_a_timestamp_or_a_name_is_none(tmp_path: Path) -> None:
-    for heading in ("timestamp, gpu_power_w", "timestamp,name,watts", "timestamp, index, uuid"):
-        assert find_format(smi(tmp_path, heading, "2024-05-31 10:39:13, a, 100")) is None
-    for heading in ("timestamp, power.draw", "timestamp, fan.speed", "timestamp, pstate [x]"):
-        assert find_format(smi(tmp_path, heading, f"{ROW}, 5")) is not None
-
-
-@pytest.mark.skipif("SCALEWATT_OTHERS" not in os.environ, reason="names no folder of real files")
-def test_real_tables_of_the_load_of_cpus_are_none() -> None:
-    folder = Path(os.environ["SCALEWATT_OTHERS"], "codecarbon")
-    tables = [path for path in folder.glob("*.csv") if not path.name.startswith("emissions")]
-    assert len(tables) == 5 and {find_format(path) for path in tables} == {None}

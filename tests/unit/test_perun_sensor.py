@@ -54,21 +54,6 @@ def test_the_counter_is_preferred_to_perun_1_watts(tmp_path: Path) -> None:
     assert series.quantity == "counter" and np.diff(series.values) == pytest.approx(150)
 
 
-def test_values_and_times_of_unequal_length_are_cut_and_flagged(tmp_path: Path) -> None:
-    write_perun(tmp_path / "a.hdf5", {"n1": {"CUDA:0_POWER": gpu(5)}}, time_s=np.arange(4))
-    recording = read_perun_file(tmp_path / "a.hdf5")
-    assert recording.series[0].values.size == recording.series[0].time_s.size == 4
-    assert codes(recording.series[0].flags) == {"length_mismatch"}
-
-
-def test_sensors_of_one_host_may_have_times_of_their_own(tmp_path: Path) -> None:
-    path = tmp_path / "a.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(3)}})
-    write_perun(path, {"n1": {"CUDA:1_POWER": gpu(3)}}, time_s=[0, 2, 5])
-    first, second = read_perun_file(path).series
-    assert first.time_s.tolist() == [0, 1, 2] and second.time_s.tolist() == [0, 2, 5]
-
-
 MAGNITUDES = [1e-3, "0.001", b"0.001", "MILLI", "MILI", "Magnitude.MILLI", "m", np.array([1e-3])]
 UNITS = ["W", b"W", "WATT", "Unit.WATT", "Watt", np.bytes_("W"), np.array(["W"], dtype=object)]
 
@@ -87,19 +72,6 @@ def test_a_unit_and_its_magnitude_are_understood_as_any_version_spells_them(
     (series,) = read_perun_file(path).series
     assert (series.quantity, series.limit_w) == ("power", 400)
     assert series.values == pytest.approx([250, 250])
-
-
-def test_a_whole_number_is_a_magnitude_and_none_is_one(tmp_path: Path) -> None:
-    path = tmp_path / "a.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": np.full(2, 250)}})
-    with changed(path, "gpu/nodes/CUDA:0_POWER/raw_data") as raw:
-        raw["values"].attrs["mag"] = 1
-    assert read_perun_file(path).series[0].values.tolist() == [250, 250]
-    with changed(path, "gpu/nodes/CUDA:0_POWER/raw_data") as raw:
-        del raw["values"].attrs["mag"], raw["values"].attrs["fill"]
-        del raw["values"].attrs["valid_max"]
-    (series,) = read_perun_file(path).series
-    assert series.values.tolist() == [250, 250] and series.limit_w is None
 
 
 def spoil_text(raw: h5py.Group) -> None:
@@ -182,30 +154,6 @@ def test_a_sensor_that_cannot_be_read_makes_its_kind_unknown_and_is_named(
     assert describe(path)["gpu_energy_kwh"] is None
 
 
-@pytest.mark.parametrize("unit", ["B", "Hz", "°C", "", "RPM", "Unit.HZ"])
-def test_a_sensor_of_something_else_is_passed_over(tmp_path: Path, unit: str) -> None:
-    path = tmp_path / "a.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:0_MEM": gpu(9)}})
-    with changed(path, "gpu/nodes/CUDA:0_MEM/raw_data") as raw:
-        raw["values"].attrs["unit"] = unit
-    assert [s.sensor for s in read_perun_file(path).series] == ["CUDA:0_POWER"]
-
-
-@pytest.mark.parametrize("name", ["CUDA:1_QOWER", "CUDA:1_MEM", "ROCM:1_POWE"])
-def test_power_under_another_name_of_peruns_makes_its_kind_unknown(
-    tmp_path: Path, name: str
-) -> None:
-    path = tmp_path / "a.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:1_POWER": gpu(9)}})
-    with changed(path, "gpu/nodes") as sensors:
-        sensors.move("CUDA:1_POWER", name)
-    said = describe(path)
-    assert said["gpu_energy_kwh"] is None and "unreadable_sensor" in codes(said["flags"])
-    assert any(
-        f"its name is that of no power of a gpu, but {name}" in f["detail"] for f in said["flags"]
-    )
-
-
 @pytest.mark.parametrize("name", ["CTDA:1_POWER", "MODEL_GPU1_POWER", "anything"])
 def test_power_by_any_backend_counts_for_its_device(tmp_path: Path, name: str) -> None:
     path = tmp_path / "a.hdf5"
@@ -234,43 +182,6 @@ def test_perun_reads_a_device_and_another_backends_sensor_of_it_is_not_added(
     )
 
 
-OF_MODEL = {
-    "gpu": ("MODEL_GPU{}_POWER", "W", "uint32"),
-    "cpu": ("MODEL_CPU{}_POWER", "W", "float32"),
-    "ram": ("MODEL_RAM{}_ENERGY", "J", "uint64"),
-    "node": ("IPMI_POWER", "W", "float64"),
-}
-
-
-@pytest.mark.parametrize("kind", OF_MODEL)
-def test_a_file_of_a_backend_that_perun_does_not_ship_is_read(tmp_path: Path, kind: str) -> None:
-    path, (name, unit, dtype) = tmp_path / "a.hdf5", OF_MODEL[kind]
-    numbers = [0] if kind == "node" else range(12)
-    write_perun(path, {"n1": {"CPU_USAGE": np.full(9, 50.0)}})
-    with changed(path, "") as host:
-        for number in numbers:
-            raw = host.create_group(f"{kind}/nodes/{name.format(number)}/raw_data")
-            watts = 100 + number
-            values = 1000 + watts * np.arange(9) if unit == "J" else np.full(9, watts)
-            data = raw.create_dataset("values", data=values.astype(dtype))
-            data.attrs.update({"unit": unit, "mag": 1.0})
-            raw.create_dataset("timesteps", data=np.arange(9, dtype="float32"))
-    said = describe(path)
-    joules = {one["device_index"]: one["energy_j"] for one in said["devices"]}
-    assert joules == pytest.approx({number: 8 * (100 + number) for number in numbers})
-    assert said[f"{kind}_energy_j"] == pytest.approx(sum(joules.values()))
-    assert said["energy_scope"] == kind
-
-
-def test_memory_in_joules_is_not_taken_for_energy(tmp_path: Path) -> None:
-    path = tmp_path / "a.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CUDA:0_MEM": np.arange(9) * 1e3}})
-    with changed(path, "gpu/nodes/CUDA:0_MEM/raw_data") as raw:
-        raw["values"].attrs["unit"] = "J"
-    said = describe(path)
-    assert said["gpu_energy_j"] in (None, pytest.approx(800)) and said["flags"]
-
-
 def note_totals(path: Path, **totals: float) -> None:
     """Note energies of host n1 as perun does."""
     with h5py.File(path, "a") as handle:
@@ -293,15 +204,6 @@ def test_samples_that_do_not_add_up_to_peruns_own_total_are_flagged(tmp_path: Pa
     assert "gpu 200001.0 J by its samples, 100000.0 J by perun's own total" in found["detail"]
 
 
-def test_a_gap_that_perun_bridges_and_we_do_not_is_no_disagreement(tmp_path: Path) -> None:
-    path = tmp_path / "a.hdf5"
-    time_s = np.arange(2001.0)
-    time_s[1000:] += 60.0
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(2001) + np.arange(2001) % 2}}, time_s=time_s)
-    note_totals(path, GPU_ENERGY=206_000)
-    assert codes(describe(path)["flags"]) == {"gap"}
-
-
 def test_a_device_kind_that_perun_had_a_total_of_is_missed(tmp_path: Path) -> None:
     path = tmp_path / "a.hdf5"
     write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CPU_USAGE": np.full(9, 50.0)}})
@@ -311,41 +213,6 @@ def test_a_device_kind_that_perun_had_a_total_of_is_missed(tmp_path: Path) -> No
     assert "perun computed 900 J" in str(said["flags"])
 
 
-POWER_NAMES = {
-    "gpu": ["CUDA:1_POWER", "ROCM:3aff74a1-0000_POWER"],
-    "cpu": ["cpu_0_package-0", "cpu_power_socket_0_hwmon1"],
-    "ram": ["ram_0_dram"],
-}
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind, names in POWER_NAMES.items() for name in names]
-)
-def test_a_sensor_of_power_that_holds_nothing_is_missed(
-    tmp_path: Path, kind: str, name: str
-) -> None:
-    path = tmp_path / "a.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9), "CPU_USAGE": np.full(9, 50.0)}})
-    with changed(path, "") as host:
-        host.require_group(f"{kind}/nodes/{name}")
-        host.require_group(f"{kind}/nodes/{kind.upper()}_SOMETHING")
-    series = {s.sensor: s for s in read_perun_file(path).series}
-    assert set(series) == {"CUDA:0_POWER", "CPU_USAGE", name}
-    assert (series[name].device_kind, series[name].values.size) == (kind, 0)
-    (doubt,) = series[name].flags
-    assert (doubt["code"], doubt["detail"]) == ("unreadable_sensor", "it holds no raw_data")
-    said = describe(path)
-    assert said[f"{kind}_energy_kwh"] is None and "unreadable_sensor" in codes(said["flags"])
-
-
-def test_a_sensor_without_samples_makes_its_kind_unknown(tmp_path: Path) -> None:
-    path = tmp_path / "a.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(9)}})
-    write_perun(path, {"n1": {"CUDA:1_POWER": []}}, time_s=[])
-    assert [s.values.size for s in read_perun_file(path).series] == [9, 0]
-    assert describe(path)["gpu_energy_kwh"] is None
-
-
 def test_samples_without_a_time_are_left_out_and_flagged(tmp_path: Path) -> None:
     path = tmp_path / "a.hdf5"
     sensors = {"CUDA:0_POWER": gpu(4), "CUDA:1_POWER": gpu(4)}
@@ -353,14 +220,6 @@ def test_samples_without_a_time_are_left_out_and_flagged(tmp_path: Path) -> None
     for series in read_perun_file(path).series:
         assert series.time_s.tolist() == [0, 3] and series.values.tolist() == [100, 100]
         assert codes(series.flags) == {"missing_times"}
-
-
-def test_a_value_that_was_never_filled_in_is_missing(tmp_path: Path) -> None:
-    path = tmp_path / "a.hdf5"
-    write_perun(path, {"n1": {"CPU_USAGE": [50, -1, np.nan, 100]}})
-    assert read_perun_file(path).series[0].values == pytest.approx(
-        [0.5, np.nan, np.nan, 1], nan_ok=True
-    )
 
 
 def watts_of_a_counter(path: Path, reads_j: list[float]) -> None:

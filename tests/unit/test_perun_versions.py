@@ -19,7 +19,7 @@ from true_power import total_j
 
 from scalewatt.energies.integration.integrate import validate
 from scalewatt.energies.views.describe import describe
-from scalewatt.recordings.perun_file import list_runs, open_perun_file, read_perun_file
+from scalewatt.recordings.perun_file import open_perun_file, read_perun_file
 from scalewatt.recordings.series import SensorSeries
 
 MADE = Path(__file__).parent / "recordings"
@@ -72,13 +72,6 @@ def test_every_sensors_energy_is_the_true_one(name: str, run_id: str, round_id: 
     assert found == pytest.approx(true_energies(name, run_id, round_id), rel=BOUND)
 
 
-@pytest.mark.parametrize("name", TRUTH)
-def test_every_counter_wraps_while_it_is_recorded(name: str) -> None:
-    counters = [s for s in read_perun_file(made(name)).series if s.quantity == "counter"]
-    assert all(np.any(np.diff(s.values) < 0) for s in counters)
-    assert len(counters) >= 2 or not any("cpu_0_package" in str(one) for one in TRUTH[name])
-
-
 @pytest.mark.parametrize("version", OLD)
 def test_a_node_of_an_older_perun_has_all_kinds_and_no_flag(version: str) -> None:
     said = describe(made(f"perun-{version}-node"))
@@ -90,49 +83,6 @@ def test_a_node_of_an_older_perun_has_all_kinds_and_no_flag(version: str) -> Non
     assert (said["gpus"], said["flags"]) == (2, [])
     gpus = [s for s in read_perun_file(made(f"perun-{version}-node")).series if s.limit_w]
     assert [s.uuid for s in gpus] == ["GPU-stand-in-0", "GPU-stand-in-1"]
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_two_hosts_with_domains_are_both_read(version: str) -> None:
-    name = f"perun-{version}-hosts"
-    (run,) = list_runs(made(name))
-    assert run.hosts == ("node0.cluster", "node1.cluster")
-    assert (run.perun_version, run.round_ids, run.app) == (version, ("0",), "app")
-    assert read_perun_file(made(name)).problems == ()
-    said = describe(made(name))
-    assert said["ram_energy_kwh"] is None, "its hosts had no DRAM counters"
-    expected = sum(true_energies(name, "run1", "0").values())
-    assert said["energy_kwh"] * J_PER_KWH == pytest.approx(expected, rel=BOUND)
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_a_host_whose_sampler_was_too_late_is_missed(tmp_path: Path, version: str) -> None:
-    path = tmp_path / "one.hdf5"
-    shutil.copy(made(f"perun-{version}-hosts"), path)
-    with h5py.File(path, "a") as handle:
-        del handle["app/nodes/run1/nodes/0/nodes/node0.cluster"]
-    assert codes(read_perun_file(path).problems) == {"missing_host"}
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_runs_and_rounds_of_one_file_are_listed_and_the_last_is_read(version: str) -> None:
-    path = made(f"perun-{version}-runs")
-    runs = list_runs(path)
-    assert [(run.run_id, run.round_ids) for run in runs] == [
-        ("run1", ("0", "1")),
-        ("run2", ("0", "1")),
-    ]
-    recording = read_perun_file(path)
-    assert (recording.run_id, recording.round_id) == ("run2", "1")
-    assert recording.execution_dt == runs[1].execution_dt
-    assert codes(recording.problems) == {"several_runs", "several_rounds"}
-    assert read_perun_file(path, "run1", "0").problems == ()
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_a_failed_round_is_all_there_is_and_is_flagged(version: str) -> None:
-    recording = read_perun_file(made(f"perun-{version}-failed"))
-    assert recording.round_id == "failed" and codes(recording.problems) == {"failed_round"}
 
 
 @pytest.mark.parametrize("version", OLD)

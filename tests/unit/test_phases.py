@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from stand_in_cuda import StandInGpu
 
-from scalewatt.training.history import HISTORY_SCHEMA, PHASES, history_table
+from scalewatt.training.history import PHASES
 from scalewatt.training.step_timer import (
     PhaseTimer,
     forget_peak_memory,
@@ -20,7 +18,6 @@ from scalewatt.training.step_timer import (
 )
 
 CPU = torch.device("cpu")
-ROW = {"epoch": 0, "segment": 0, "samples": 8, "updates": 2}
 
 
 @pytest.fixture
@@ -116,47 +113,6 @@ def test_what_a_gpu_did_before_a_stop_counts_in_the_resumed_epoch(
     assert gpu.calls == ["synchronize"]
 
 
-def test_a_long_epoch_is_sampled_evenly(clock) -> None:
-    timer = PhaseTimer(CPU)
-    timer.begin_epoch(5000)
-    for step in range(5000):
-        timer.begin_step(step)
-        with timer.phase("forward"):
-            clock[0] += 1
-    assert timer.sums()[PHASES.index("forward")].tolist() == [100, 100]
-
-
-def test_means_are_over_all_ranks_steps() -> None:
-    ranks = np.zeros((2, len(PHASES), 2))
-    ranks[0, 2], ranks[1, 2] = (6, 2), (2, 2)
-    assert mean_phases(ranks)["step_forward_s"] == 2
-
-
-def test_a_resumed_epoch_goes_on_from_its_sums(clock) -> None:
-    timer = PhaseTimer(CPU)
-    timer.begin_step(0)
-    with timer.phase("backward"):
-        clock[0] += 3
-    resumed = PhaseTimer(CPU)
-    resumed.restore(timer.sums())
-    resumed.begin_step(1)
-    with resumed.phase("backward"):
-        clock[0] += 1
-    assert mean_phases(resumed.sums()[None])["step_backward_s"] == 2
-    resumed.restore(None)
-    assert not resumed.sums().any()
-
-
-def test_peak_memory_is_what_the_kernel_says_of_this_process() -> None:
-    peak = peak_memory_bytes(CPU)
-    (line,) = [
-        line
-        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-        if line.startswith("VmHWM")
-    ]
-    assert peak == pytest.approx(int(line.split()[1]) * 1024, rel=0.01)
-
-
 def test_the_peak_of_a_gpus_memory_begins_anew_when_it_is_forgotten_and_when_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -166,11 +122,3 @@ def test_the_peak_of_a_gpus_memory_begins_anew_when_it_is_forgotten_and_when_it_
     peak_memory_bytes(gpu.device)
     assert gpu.calls[1:] == ["max_memory_allocated", "reset_peak_memory_stats"]
     forget_peak_memory(CPU)
-
-
-def test_what_a_model_adds_becomes_a_column() -> None:
-    table = history_table([{**ROW, "top5": 1.5, "word": "no"}, {**ROW, "epoch": 1, "late": 2.0}])
-    assert table.schema.names == [*HISTORY_SCHEMA.names, "top5", "late"]
-    assert table["top5"].to_pylist() == [1.5, None]
-    assert table["late"].to_pylist() == [None, 2.0]
-    assert table["metric"].null_count == 2

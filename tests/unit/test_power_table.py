@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from figure_tables import draw
 from hypothesis import given
 from hypothesis import strategies as st
 from run_files import NAME, WHOLE, device, make_run, make_spec, trace, write_traces
 
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
 from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA
 from scalewatt.energies.integration.trace_curve import power_curve
@@ -89,13 +86,6 @@ def test_means_are_over_the_known_time_of_the_energy_account(tmp_path: Path) -> 
     assert first["mean_power_all_w"] == pytest.approx(4400 / 25)
 
 
-def test_figure5_shows_cpu_power_where_there_is_no_gpu(tmp_path: Path) -> None:
-    traces = [trace("n1", "cpu", 0, t, 55.0) for t in range(5)]
-    traces += [trace("n1", "ram", 0, t, 5.0) for t in range(5)]
-    rows = power_rows(tmp_path, traces, WHOLE[2:])
-    assert {(r["device_kind"], r["power_w"]) for r in rows} == {("cpu", 55.0)}
-
-
 @pytest.mark.parametrize(
     ("quantity", "shown"),
     [
@@ -118,24 +108,6 @@ def test_windows_are_filled_by_what_a_sample_stands_for(
     assert [(r["time_s"], r["power_w"]) for r in rows] == shown
 
 
-def test_figure5_keeps_a_lost_sample_as_unknown(tmp_path: Path) -> None:
-    powers = [100.0, None, 300.0]
-    traces = [trace("n1", "gpu", 0, t, w) for t, w in enumerate(powers)]
-    rows = power_rows(tmp_path, traces)
-    assert [(r["time_s"], r["power_w"]) for r in rows] == list(enumerate(powers))
-    assert rows[0]["mean_power_w"] == 200.0
-
-
-def test_a_run_that_never_trained_has_a_row_without_time(tmp_path: Path) -> None:
-    (row,) = power_rows(tmp_path, [trace("n1", "gpu", 0, 0, 50.0, "startup")])
-    assert (row["time_s"], row["power_w"], row["device_kind"]) == (None, None, "gpu")
-
-
-def test_a_run_without_power_has_a_row_without_it(tmp_path: Path) -> None:
-    (row,) = power_rows(tmp_path, [trace("n1", "gpu", 0, 0, None)])
-    assert (row["time_s"], row["power_w"], row["energy_origin"]) == (0.0, None, None)
-
-
 def test_figure5_begins_with_the_first_segment_that_trained(tmp_path: Path) -> None:
     dead = [trace("n0", "gpu", 0, s, 40.0, "startup") for s in range(3)]
     first = [{**trace("n1", "gpu", 0, 10.0 + s, 100.0 + s), "segment": 1} for s in range(5)]
@@ -156,22 +128,6 @@ def test_figure5_has_a_panel_for_each_point_in_the_campaigns_order(tmp_path: Pat
     ]
 
 
-def test_a_point_that_is_named_twice_has_one_panel(tmp_path: Path) -> None:
-    write_traces(make_run(tmp_path, WHOLE), [trace("n1", "gpu", 0, 0, 10.0)])
-    found = written(tmp_path, definition([NAME, NAME]))
-    assert found["panel"].to_pylist() == ["A"]
-
-
-def test_a_point_without_run_keeps_its_letter(tmp_path: Path) -> None:
-    write_traces(make_run(tmp_path, WHOLE), [trace("n1", "gpu", 0, 0, 10.0)])
-    made = definition(["absent", NAME]) | {"runs": [[NAME, 1]], "missing": ["absent"]}
-    found = written(tmp_path, made)
-    assert found["panel"].to_pylist() == ["B"]
-    letters = [t.get_text() for axes in draw("figure5", found).axes for t in axes.texts]
-    assert letters[::2] == ["A", "B"]
-    assert " ".join(letters[1].split()).startswith("absent: No run of this panel has")
-
-
 def test_figure5_takes_the_first_run_that_is_not_excluded(tmp_path: Path) -> None:
     for repeat in (1, 2, 3):
         files = make_run(tmp_path, WHOLE, spec=make_spec(repeat=repeat))
@@ -179,17 +135,6 @@ def test_figure5_takes_the_first_run_that_is_not_excluded(tmp_path: Path) -> Non
     made = definition([NAME]) | {"runs": [[NAME, repeat] for repeat in (3, 2, 1)]}
     made["excluded"] = [{"configuration": NAME, "repeat": 1, "reason": "another job on the node"}]
     assert written(tmp_path, made)["power_w"].to_pylist() == [20.0]
-
-
-def test_figure5_loses_no_point_beyond_the_alphabet(tmp_path: Path) -> None:
-    names = [f"c{number:02d}" for number in range(28)]
-    for name in names:
-        files = make_run(tmp_path, WHOLE, spec=make_spec(configuration=name))
-        write_traces(files, [trace("n1", "gpu", 0, 0, 10.0)])
-    found = written(tmp_path, definition(names))
-    assert found["panel"].to_pylist() == [*ascii_uppercase, "AA", "AB"]
-    letters = [t.get_text() for axes in draw("figure5", found).axes for t in axes.texts]
-    assert [t for t in letters if t.isupper()] == [*ascii_uppercase, "AA", "AB"]
 
 
 # --- windows ------------------------------------------------------------------------------------
@@ -226,48 +171,8 @@ def test_a_gap_stays_a_gap_between_windows(step: list[float], window: float, gap
     assert np.allclose(powers[np.isfinite(powers)], 200.0)
 
 
-@pytest.mark.parametrize(("known_s", "shown"), [(4, False), (5, True)])
-def test_a_window_less_than_half_known_has_no_mean(known_s: int, shown: bool) -> None:
-    """Known are the first seconds of a window of 10 s, and all of the next window."""
-    time_s = np.array([*range(known_s + 1), *range(10, 21)], dtype=float)
-    curve = power_curve(time_s, np.full(len(time_s), 100.0), longest_s=1.0, mean=False)
-    means = windows(curve, 10.0, 20.0)[1]
-    assert np.isfinite(means[0]) == shown
-    assert means[1] == pytest.approx(100.0)
-
-
 def test_windows_of_a_run_are_means_over_equal_times(tmp_path: Path) -> None:
     traces = [trace("n1", "gpu", 0, t, 100.0 + t) for t in range(0, 401)]
     rows = power_rows(tmp_path, traces, options={"power_window_s": 20.0})
     assert [r["time_s"] for r in rows] == [10.0 + 20 * i for i in range(15)]
     assert [r["power_w"] for r in rows] == pytest.approx([110.0 + 20 * i for i in range(15)])
-
-
-def test_power_known_in_start_up_alone_breaks_nothing(tmp_path: Path) -> None:
-    """A killed first segment with powers, and a second one whose training has none."""
-    traces = [trace("n1", "gpu", 0, t, 60.0, "startup") for t in range(5)]
-    traces += [trace("n1", "gpu", 0, t, None) | {"segment": 1} for t in range(10, 15)]
-    (row,) = power_rows(tmp_path / "none", traces)
-    assert (row["time_s"], row["power_w"], row["mean_power_w"]) == (0.0, None, None)
-    traces += [trace("n1", "gpu", 0, 9, 70.0, "startup") | {"segment": 1}]
-    rows = power_rows(tmp_path / "before", traces)
-    assert [row["time_s"] for row in rows] == [0.0, 1.0, 2.0, 3.0, 4.0]
-    assert {row["power_w"] for row in rows} == {None}
-
-
-def test_windows_bridge_what_the_mean_bridges(tmp_path: Path) -> None:
-    seconds = [*range(5), *range(25, 31)]
-    traces = [trace("n1", "gpu", 0, t, 100.0) for t in seconds]
-    rows = power_rows(tmp_path, traces, options={"power_window_s": 10.0})
-    assert [row["power_w"] for row in rows] == [100.0] * 3
-
-
-@pytest.mark.parametrize("names", [["time", "power_w"], None])
-def test_traces_that_are_none_are_named(tmp_path: Path, names: list[str] | None) -> None:
-    files = make_run(tmp_path, WHOLE)
-    if names:
-        write_traces(files, [trace("n1", "gpu", 0, 0, 1.0)])
-        pq.write_table(pq.read_table(files.traces, columns=names), files.traces)
-    said = "lacks the columns segment, node" if names else "does not exist"
-    with pytest.raises(InputError, match=f"1\\.parquet: {said}"):
-        written(tmp_path, definition([NAME]))

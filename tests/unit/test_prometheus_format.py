@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from made_recordings import Made, check_counters, check_powers, codes, local, made, of_gpu, written
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.formats.detect import find_format, read_foreign
+from scalewatt.recordings.formats.detect import read_foreign
 from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.series import INSTANTANEOUS, sample_quantity
 
@@ -102,12 +102,6 @@ def test_a_known_power_is_read_back_from_the_json_of_a_query(made: Made, pods: i
         assert found.hosts == ("n1",)
 
 
-def test_scrapes_without_times_are_refused_with_what_would_help(tmp_path: Path) -> None:
-    path = written(tmp_path, f"{POWER}{labels(0)} 61.2\n" * 3)
-    with pytest.raises(InputError, match=r"date \+%s.%N; curl.*query_range"):
-        read_foreign(path)
-
-
 def test_of_a_divided_gpu_one_part_counts(tmp_path: Path) -> None:
     lines = [
         POWER + labels(0, f'GPU_I_ID="{part}",') + f" {value} {time}000"
@@ -131,13 +125,6 @@ def test_identity_and_model_are_kept_and_hosts_are_nodes(tmp_path: Path) -> None
     assert {sample_quantity(one, None) for one in found.series} == {INSTANTANEOUS}
 
 
-def test_a_dump_names_the_metric_within_the_braces(tmp_path: Path) -> None:
-    text = f'{{__name__="{POWER}",gpu="3",Hostname="a\\"b"}} 61.5 1717144753123\n'
-    found = read_foreign(written(tmp_path, text))
-    assert found.hosts == ('a"b',)
-    assert of_gpu(found, 3).time_s.tolist() == [1717144753.123]
-
-
 def test_stale_and_endless_values_are_missing(tmp_path: Path) -> None:
     text = "".join(
         f"{POWER}{labels(0)} {value} {1717144753 + n}000\n"
@@ -147,38 +134,6 @@ def test_stale_and_endless_values_are_missing(tmp_path: Path) -> None:
     np.testing.assert_array_equal(of_gpu(found, 0).values, [61, *[np.nan] * 5])
 
 
-def test_damaged_lines_are_counted(tmp_path: Path) -> None:
-    good = "".join(f"{POWER}{labels(0)} 61 {1717144753 + i}000\n" for i in range(60))
-    bad = f'{POWER}{{gpu="0",UUID=GPU}} 61 1717144753000\n{POWER}{{gpu="0\n'
-    (problem,) = read_foreign(written(tmp_path, good + bad)).problems
-    assert problem["code"] == "damaged_lines" and "2 lines" in problem["detail"]
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        (f'{POWER}{{gpu="x"}} 61 1717144753000\n', "no sample that is read"),
-        (f'{POWER}{{gpu="0"}} 61 99999999999999999999\n', "no sample with a time"),
-        (f'{{"resultType": "{POWER}"\n', "is no JSON"),
-        (f'{{"resultType": "{POWER}", "data": {{"resu', "is no JSON"),
-        (f'{{"resultType": "{POWER}"}}\n', "expected data.result"),
-        (
-            f'{{"data": {{"resultType": "matrix", "result": ["{POWER}", 1]}}}}\n',
-            "no sample that is read",
-        ),
-    ],
-)
-def test_what_holds_no_sample_is_refused(tmp_path: Path, text: str, why: str) -> None:
-    with pytest.raises(InputError, match=why) as refused:
-        read_foreign(written(tmp_path, text))
-    assert str(refused.value).count(str(tmp_path)) == 1
-
-
-def test_it_is_told_by_its_content(tmp_path: Path) -> None:
-    found = find_format(written(tmp_path, f"# HELP x\n{POWER}{labels(0)} 61\n"))
-    assert found is not None and found.name == "prometheus"
-
-
 def scrape_of(gpus: int, second: int, stamp: bool, broken: int | None = None) -> str:
     """Return one scrape, of which the labels of GPU `broken` are damaged."""
     lines = [f"{1717144753 + second}.0"] if stamp else []
@@ -186,12 +141,6 @@ def scrape_of(gpus: int, second: int, stamp: bool, broken: int | None = None) ->
         named = labels(gpu).replace("Host", '"') if gpu == broken else labels(gpu)
         lines.append(f"{POWER}{named} {60 + gpu + second}")
     return "\n".join(lines) + "\n"
-
-
-def test_a_gpu_whose_lines_are_damaged_is_not_passed_over(tmp_path: Path) -> None:
-    text = "".join(scrape_of(2, second, stamp=True, broken=1) for second in range(20))
-    with pytest.raises(InputError, match="of 40 samples 20 cannot be read and 0 have no time"):
-        read_foreign(written(tmp_path, text))
 
 
 def test_scrapes_without_a_time_of_their_own_are_not_dated_to_the_one_before(

@@ -21,8 +21,6 @@ from report_results import demo, made_runs, write_results
 from run_files import device, part, write_energy
 
 import scalewatt
-from scalewatt.cli import main
-from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA, TRACES_SCHEMA
 from scalewatt.energies.views.describe import describe
 
@@ -155,18 +153,6 @@ def test_a_wrong_option_is_refused(workplace: Path, options: dict[str, Any], mes
         scalewatt.energy("gpu.csv", **options)
 
 
-def test_a_path_that_does_not_exist_is_refused_as_such(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "missing.csv"
-    says = f"{path}: does not exist; expected a recording, a run folder or a folder of recordings"
-    for read in (scalewatt.energy, scalewatt.read_recording):
-        with pytest.raises(InputError, match=re.escape(says)):
-            read(path)
-    assert main(["energy", str(path)]) == 1
-    assert says in capsys.readouterr().err
-
-
 def test_a_campaigns_tables_come_with_those_of_its_runs(workplace: Path) -> None:
     results = scalewatt.load_campaign_results("results/demo")
     assert set(results.tables) == {p.stem for p in Path("results/demo/tables").glob("*.parquet")}
@@ -176,17 +162,6 @@ def test_a_campaigns_tables_come_with_those_of_its_runs(workplace: Path) -> None
     assert len(results.devices) == 1
     with pytest.raises(scalewatt.InputError, match="does not exist"):
         results.samples("none", 1)
-
-
-@pytest.mark.parametrize("what", ["nothing", "empty", "file"])
-def test_a_folder_without_tables_is_refused(tmp_path: Path, what: str) -> None:
-    folder = tmp_path / "results"
-    if what == "empty":
-        folder.mkdir()
-    elif what == "file":
-        folder.write_text("")
-    with pytest.raises(scalewatt.InputError, match=r"expected .*results"):
-        scalewatt.load_campaign_results(folder)
 
 
 @pytest.mark.parametrize("imported", ["scalewatt", "scalewatt.cli"])

@@ -43,12 +43,6 @@ def test_powers_are_refused_that_no_device_has(powers: Any, words: str) -> None:
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_powers_may_be_equal_absent_or_null() -> None:
-    check_rated_powers({"cpu": {}}, "x")
-    check_rated_powers({"cpu": CPU | {"load_w": [[0, 40], [50, 210.5], [100, 205]]}}, "x")
-    check_rated_powers({"cpu": CPU | {"idle_w": 270}, "gpu": None, "ram": {"power_w": 20}}, "x")
-
-
 def test_a_cluster_whose_gpus_draw_more_when_idle_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     text = LOCAL.read_text()

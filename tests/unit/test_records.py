@@ -10,10 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from scalewatt.common.errors import InputError
 from scalewatt.recordings import record_file as records
 from scalewatt.recordings.record_file import (
     Field,
@@ -60,19 +57,6 @@ def test_records_written_at_once_are_those_that_are_appended(tmp_path: Path) -> 
         write_records(other, {}, fields, [numbers] * 4)
 
 
-def test_a_record_is_as_small_as_its_values(tmp_path: Path) -> None:
-    path = write(tmp_path)
-    assert path.stat().st_size == body(path) + 5 * SIZE
-
-
-@pytest.mark.parametrize("dtype", ["|u1", "<u2", "<u4", "<u8", "<i4", "<i8", "<f4", "<f8"])
-@pytest.mark.parametrize("value", [None, "broken", math.nan, 1e300, -(10**30), [1]])
-def test_a_value_that_does_not_fit_is_missing(tmp_path: Path, dtype: str, value: Any) -> None:
-    fits = {"<f4": [-(10**30)], "<f8": [1e300, -(10**30)]}.get(dtype, [])
-    expected = float(np.dtype(dtype).type(value)) if value in fits else math.nan
-    np.testing.assert_equal(stored(tmp_path, dtype, [value, 7]), [expected, 7])
-
-
 def stored(folder: Path, dtype: str, values: list[Any]) -> list[float]:
     """Values as they are read again."""
     writer = RecordWriter(folder, "a", "records", {}, [Field("x", dtype)])
@@ -95,14 +79,6 @@ def test_the_least_and_most_that_fit_are_kept_and_what_is_beyond_is_missing(
 ) -> None:
     found = stored(tmp_path, dtype, [least, most, least - 1, most + 1])
     np.testing.assert_equal(found, [least, most, math.nan, math.nan])
-
-
-@given(value=st.floats(-(2.0**40), 2.0**40) | st.integers(-(2**40), 2**40))
-def test_a_fraction_is_rounded_where_only_whole_numbers_are_stored(
-    tmp_path_factory: pytest.TempPathFactory, value: float
-) -> None:
-    (found,) = stored(tmp_path_factory.mktemp("whole"), "<i8", [value])
-    assert found == round(value) or (round(value) == -1 and math.isnan(found))
 
 
 @pytest.mark.parametrize("kept", range(1, SIZE))
@@ -129,14 +105,6 @@ def test_a_changed_record_in_the_middle_is_left_out_and_counted(tmp_path: Path) 
     path.write_bytes(data)
     found = read_records(path)
     assert found.column("power").tolist() == [0, 1, 3, 4] and found.damaged == 1
-
-
-def test_a_second_writer_takes_a_file_of_its_own(tmp_path: Path) -> None:
-    write(tmp_path, 2)
-    write(tmp_path, 3)
-    write(tmp_path, 4)
-    sizes = [read_records(tmp_path / f"a.{n}records").rows.size for n in ("", "1.", "2.")]
-    assert sizes == [2, 3, 4]
 
 
 def test_fields_of_several_devices_are_columns(tmp_path: Path) -> None:
@@ -200,26 +168,6 @@ def test_a_disk_that_is_full_from_the_start_is_tried_again(
     disk.room = 10**6
     assert writer.append(2, 2, [2, 2, 2])
     assert read_records(tmp_path / "a.records").column("t").tolist() == [2]
-
-
-def test_a_folder_that_is_missing_is_tried_again(tmp_path: Path) -> None:
-    writer = RecordWriter(tmp_path / "later", "a", "records", {}, FIELDS)
-    assert not writer.append(1, 1, [1, 1, 1])
-    (tmp_path / "later").mkdir()
-    assert writer.append(2, 2, [2, 2, 2])
-
-
-@pytest.mark.parametrize("content", [b"", b"hello\n", b"\x89HDF\r\n\x1a\n", b'{"fields": 3}\n'])
-def test_what_is_no_file_of_records_is_refused_in_one_line(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "x").write_bytes(content)
-    with pytest.raises(InputError, match=r"x: begins with no whole header of records") as caught:
-        read_records(tmp_path / "x")
-    assert "\n" not in str(caught.value)
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="none"):
-        read_records(tmp_path / "none")
 
 
 def test_a_file_without_a_record_has_no_last_one(tmp_path: Path) -> None:

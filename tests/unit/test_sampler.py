@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from workspace import first_on_path
 
-from scalewatt.monitoring import sampler as module
 from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
 from scalewatt.recordings import telemetry_sources
 from scalewatt.recordings.concurrent_samplers import (
@@ -147,21 +146,6 @@ def test_no_sampler_survives_its_rank(tmp_path: Path, frozen: bool) -> None:
     assert read_journal(next(tmp_path.glob("*.journal"))).series[0].time_s.size >= 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_signals_that_stop_a_training_do_not_stop_its_sampler(tmp_path: Path, number: int) -> None:
-    rank, sampler = start(tmp_path, 10**6)
-    try:
-        wait_for(lambda: list(tmp_path.glob("*.journal")))
-        os.kill(sampler, number)
-        journal = next(tmp_path.glob("*.journal"))
-        size = journal.stat().st_size
-        wait_for(lambda: journal.stat().st_size > size + 200)
-        assert is_alive(sampler)
-    finally:
-        rank.kill()
-        rank.communicate()
-
-
 def test_nothing_that_fails_ends_the_sampler_and_it_reports_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,29 +208,6 @@ def test_a_sample_takes_at_most_a_hundred_bytes_with_all_telemetry(
     series, _ = read_telemetry(telemetry)
     assert len(series) == 4 * 10 + 2 and series[0].time_s.size == hours * 720
     assert (journal.stat().st_size + telemetry.stat().st_size) / (hours * 3600) <= 100
-
-
-@pytest.mark.parametrize("period_s", [0.1, 0.5, 1.0])
-def test_reading_telemetry_takes_a_thousandth_of_a_core_however_unevenly_samples_come(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, period_s: float
-) -> None:
-    now, cost_s, jitter = [0.0], 0.01, np.random.default_rng(1)
-    readings = []
-
-    def read() -> tuple[float]:
-        now[0] += cost_s
-        readings.append(now[0])
-        return (40.0,)
-
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    made = [telemetry_sources.Source(("temperature",), 0, read)]
-    monkeypatch.setattr(module, "working_sources", lambda count: made)
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
-    callback = JournalWriter(tmp_path, "s", period_s, os.getppid(), {}, "a").callback(HOST)
-    while now[0] < 900:
-        now[0] += period_s * jitter.uniform(0.5, 1.5)
-        callback({f"{HOST}_CUDA:0_POWER": 1})
-    assert len(readings) > 60 and (len(readings) - 1) * cost_s <= 1e-3 * 900
 
 
 def sensor(unit: str, top: Any, dtype: str, **metadata: str) -> SimpleNamespace:

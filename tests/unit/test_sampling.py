@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,18 +64,6 @@ def test_a_resumed_epoch_goes_on_with_the_very_next_batch(
     assert epoch_of(samples, ranks, batch, seed, epoch, step) == [rank[step:] for rank in whole]
 
 
-@given(SAMPLES, SEED, EPOCH, BATCH, RANKS)
-def test_an_update_takes_the_same_samples_on_any_number_of_gpus_of_one_global_batch(
-    samples: int, seed: int, epoch: int, local: int, ranks: int
-) -> None:
-    """With a constant global batch the n-GPU training sees what the one-GPU training sees."""
-    alone = epoch_of(samples, 1, local * ranks, seed, epoch)[0]
-    shared = epoch_of(samples, ranks, local, seed, epoch)
-    for step in range((samples // ranks) // local):  # the full ones
-        together = {p for rank in shared for p in rank[step]}
-        assert together == set(alone[step])
-
-
 @given(st.integers(0, 300), SEED, EPOCH)
 def test_the_order_is_a_permutation_and_the_same_whenever_asked(
     samples: int, seed: int, epoch: int
@@ -84,32 +71,6 @@ def test_the_order_is_a_permutation_and_the_same_whenever_asked(
     order = epoch_order(samples, seed, epoch).tolist()
     assert sorted(order) == list(range(samples))
     assert epoch_order(samples, seed, epoch).tolist() == order
-
-
-def test_every_epoch_and_every_seed_has_an_order_of_its_own() -> None:
-    orders = {
-        tuple(epoch_order(50, seed, epoch).tolist()) for seed in range(4) for epoch in range(50)
-    }
-    assert len(orders) == 200
-
-
-def test_the_order_neither_uses_nor_moves_the_global_generator() -> None:
-    import torch
-
-    torch.manual_seed(1)
-    first = epoch_order(20, 0, 0).tolist()
-    drawn = torch.rand(1).item()
-    torch.manual_seed(1)
-    assert torch.rand(1).item() == drawn
-    assert epoch_order(20, 0, 0).tolist() == first
-
-
-def test_what_is_dropped_differs_from_epoch_to_epoch() -> None:
-    dropped = set()
-    for epoch in range(40):
-        seen = {p for steps in epoch_of(10, 3, 2, 0, epoch) for p in flat(steps)}
-        dropped |= set(range(10)) - seen
-    assert dropped == set(range(10))
 
 
 # --- evaluation ---------------------------------------------------------------------------------
@@ -150,13 +111,3 @@ def test_the_papers_evaluation_drops_what_does_not_divide(
     kept = len(positions) - len(positions) % ranks
     assert sorted(p for own in by_rank for p in own) == sorted(positions[:kept])
     assert {len(own) for own in by_rank} == {kept // ranks}
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 4, 5])
-def test_a_position_may_be_spaced(ranks: int) -> None:
-    spaced = range(0, 1460, 36)[:36]
-    by_rank = [
-        [p for step in EvaluationBatches(spaced, rank, ranks, 4, True) for _, p in step]
-        for rank in range(ranks)
-    ]
-    assert sorted(p for own in by_rank for p in own) == [36 * i for i in range(36)]

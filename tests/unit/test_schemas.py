@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaign_files import DEMO, PAPER, ROOT
+from campaign_files import PAPER, ROOT
 from jsonschema import Draft202012Validator
 
 from scalewatt.campaign.campaign_types import Cluster, Device
@@ -85,22 +85,6 @@ def test_every_setting_has_a_description_and_a_valid_default(model: str) -> None
     assert schema("campaign")["$defs"][model]["required"] == ["dataset"]
 
 
-@pytest.mark.parametrize("which", ALL)
-def test_every_key_at_the_top_is_described(which: str) -> None:
-    for key, part in schema(which)["properties"].items():
-        assert part.get("description", "").endswith("."), key
-
-
-def test_campaign_and_cluster_have_no_key_in_common() -> None:
-    assert not set(schema("campaign")["properties"]) & set(schema("cluster")["properties"])
-
-
-def test_a_campaign_names_nothing_of_a_cluster() -> None:
-    keys = {k for _, part in parts(schema("campaign")) for k in part.get("properties", {})}
-    assert not keys & set(schema("cluster")["$defs"]["device"]["properties"])
-    assert not keys & {"partition", "account", "path", "module", "launcher"}
-
-
 @pytest.mark.parametrize("path", CAMPAIGNS, ids=name)
 def test_a_campaign_of_the_project_is_valid(path: Path) -> None:
     Draft202012Validator(schema("campaign")).validate(read_yaml(path))
@@ -114,11 +98,6 @@ def test_a_cluster_of_the_project_is_valid(path: Path) -> None:
     assert cluster.name == path.parent.name
     campaign = load_campaign(ROOT / cluster.campaign, cluster)
     assert campaign.devices() <= set(cluster.devices)
-
-
-def test_there_are_profiles_and_campaigns_to_check() -> None:
-    assert {path.parent.name for path in CLUSTERS} >= {"local", "horeka"}
-    assert DEMO in CAMPAIGNS
 
 
 @pytest.mark.parametrize(
@@ -144,35 +123,12 @@ def _as_read(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def test_a_cluster_is_read_with_all_it_says() -> None:
-    horeka = load_cluster(ROOT / "profiles" / "horeka" / "cluster.yaml")
-    a100 = horeka.devices["a100"]
-    assert (a100.gpus_per_node, a100.torch_device, a100.partition) == (4, "cuda", "accelerated")
-    assert a100.max_local_batch_size["resnet50"] == 256
-
-
 def test_a_dataset_lies_where_the_cluster_says_or_below_data() -> None:
     content = read_yaml(CLUSTERS[0]) | {"data_roots": {"era5": "/big/era5"}}
     cluster = parse_cluster(content, "here")
     era5 = {"name": "era5", "source": "data_root"}
     assert cluster.data_folder(era5) == "/big/era5"
     assert cluster.data_folder(era5 | {"name": "imagenet"}) == "data/imagenet"
-
-
-def test_embedded_datasets_of_one_name_and_two_definitions_have_two_folders() -> None:
-    cluster = load_cluster(CLUSTERS[0])
-    one = {"name": "scans", "source": "embedded", "train_samples": 100}
-    other = one | {"train_samples": 200}
-    assert cluster.data_folder(one) == cluster.data_folder(dict(reversed(one.items())))
-    assert cluster.data_folder(one) != cluster.data_folder(other)
-    assert cluster.data_folder(one).startswith("data/scans-")
-
-
-@pytest.mark.parametrize(("given", "meant"), [("true", True), ("False", False), (True, True)])
-def test_results_only_may_come_as_text_from_the_command_line(given: Any, meant: bool) -> None:
-    assert (
-        parse_cluster(read_yaml(CLUSTERS[0]) | {"results_only": given}, "x").results_only is meant
-    )
 
 
 def _patterns(part: object, place: str = "") -> Iterator[tuple[str, str]]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-import run_files
 from energy_files import (
     T0,
     accounted,
-    codes,
     counter,
-    gpu,
     make_run,
     write_journal,
     write_perun,
@@ -24,7 +20,6 @@ from run_files import make_spec
 
 from scalewatt.common.files import write_json, write_table
 from scalewatt.recordings.stage_files import STAGES_SCHEMA
-from scalewatt.results.tables.run_row import Facility, run_row
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 41
@@ -82,58 +77,6 @@ def test_gpus_that_a_run_held_without_a_sensor_make_its_energy_unknown(tmp_path:
     assert "unknown_power" in found.codes()
 
 
-def test_gpus_that_a_run_held_count_and_the_others_separately(tmp_path: Path) -> None:
-    make_run(tmp_path, stages=STAGES)
-    record(tmp_path, 1, {"CUDA:0_POWER": gpu(N, 100), "CUDA:1_POWER": gpu(N, 200)})
-    write_json(
-        tmp_path / "provenance.json",
-        {"hostnames": ["n1"], "torch_device": "cuda", "gpus": {"n1": [1]}, "segments": []},
-    )
-    spec = make_spec(gpus=1, ranks_per_node=1)
-    totals = accounted(tmp_path, spec, NO_POWERS).totals
-    assert totals.joules("gpu") == 200.0 * (N - 1)
-    assert totals.joules("unused_gpu") == 100.0 * (N - 1)
-    assert totals.origin == "measured"
-
-
-def test_a_sampler_that_died_before_the_training_lowers_the_coverage(tmp_path: Path) -> None:
-    make_run(tmp_path, stages=[(1, "startup", 0.0, 5.0), (1, "train", 5.0, 45.0)])
-    record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
-    found = accounted(tmp_path, make_spec(), NO_POWERS)
-    totals = found.totals
-    assert totals.coverage is not None and totals.coverage < 0.95
-    assert totals.joules("cpu") is None
-    assert "recording_short" in found.codes()
-
-
-def test_powers_are_those_of_one_device_also_when_the_segments_ran_on_other_nodes(
-    tmp_path: Path,
-) -> None:
-    def segment(number: int, node: str) -> list[dict[str, Any]]:
-        place = {"segment": number, "node": node}
-        return [
-            run_files.part("gpu", "train", 50.0, 2 * 300.0 * 50.0, devices=2, **place),
-            run_files.part("cpu", "train", 50.0, 2 * 70.0 * 50.0, devices=2, **place),
-        ]
-
-    files = run_files.make_run(tmp_path, [*segment(0, "n1"), *segment(1, "n2")])
-    row = run_row(files, "demo", Facility())
-    assert row["mean_cpu_socket_power_w"] == 70.0
-    assert row["mean_gpu_power_w"] == 300.0
-    assert row["runtime_s"] == 100.0
-
-
-def test_ranks_that_share_a_gpu_are_flagged_and_its_power_is_not_divided(tmp_path: Path) -> None:
-    energy = [
-        run_files.part("gpu", "train", 50.0, 300.0 * 50.0),
-        run_files.part("cpu", "train", 50.0, 70.0 * 50.0),
-    ]
-    files = run_files.make_run(tmp_path, energy, gpus={"n1": [0]})
-    row = run_row(files, "demo", Facility())
-    assert row["mean_gpu_power_w"] == 300.0
-    assert "gpus_shared" in codes(json.loads(row["flags"]))
-
-
 def test_the_energy_since_the_last_checkpoint_of_a_killed_segment_is_discarded(
     tmp_path: Path,
 ) -> None:
@@ -181,14 +124,6 @@ def test_an_evaluation_that_a_later_segment_did_again_is_discarded(tmp_path: Pat
     assert discarded == pytest.approx({(0, "evaluate_train"): 7 * 150, (0, "validate"): 3 * 150})
 
 
-def test_a_segment_killed_before_its_first_checkpoint_discards_all(tmp_path: Path) -> None:
-    made = [{"segment": 1, "outcome": "killed"}]
-    make_run(tmp_path, stages=[(1, "startup", 0.0, 5.0), (1, "train", 5.0, 40.0)], segments=made)
-    record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
-    found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
-    assert found.totals.discarded_j("cpu") == pytest.approx(40 * 150)
-
-
 def test_the_energy_of_a_run_is_the_sum_of_its_segments_however_they_ended(tmp_path: Path) -> None:
     """Stopped with perun's file; killed and failed with the journal alone; refused with nothing."""
     outcomes = ("stopped", "killed", "failed", "refused", "finished")
@@ -213,12 +148,6 @@ def test_the_energy_of_a_run_is_the_sum_of_its_segments_however_they_ended(tmp_p
     assert {"segment_killed", "segment_not_started", "hdf5_unreadable"} <= found.codes()
 
 
-def test_discarded_energy_is_a_column_of_the_run_and_in_its_total(tmp_path: Path) -> None:
-    energy = [run_files.part("cpu", "train", 50.0, 3600.0, discarded_j=360.0)]
-    row = run_row(run_files.make_run(tmp_path, energy), "demo", Facility())
-    assert (row["energy_kwh"], row["discarded_energy_kwh"]) == (1e-3, 1e-4)
-
-
 def test_overlapping_segments_count_once(tmp_path: Path) -> None:
     make_run(tmp_path, stages=[(0, "train", 0.0, 40.0), (1, "train", 41.0, 70.0)])
     sensors = {"cpu_0_package-0": counter(N, 150)}
@@ -240,19 +169,6 @@ def test_a_segment_inside_of_another_counts_once(tmp_path: Path) -> None:
         write_journal(stem, "n1", {"cpu_0_package-0": counter(n, 150)}, start=start)
     found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
     assert found.totals.joules("cpu") == pytest.approx(40 * 150)
-
-
-def test_one_bad_segment_of_a_long_run_leaves_its_energy_known(tmp_path: Path) -> None:
-    stages = [(0, "train", 0.0, 40.0), (1, "train", 100.0, 1100.0)]
-    make_run(tmp_path, stages=stages)
-    for number, start, n in ((0, T0, 25), (1, T0 + 100, 1001)):
-        stem = tmp_path / "perun" / f"segment-{number:03d}.n1.journal"
-        write_journal(stem, "n1", {"cpu_0_package-0": counter(n, 150)}, start=start)
-    found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
-    totals = found.totals
-    assert totals.joules("cpu") == pytest.approx(1024 * 150)
-    assert totals.coverage == pytest.approx(1024 / 1040)
-    assert {"recording_short", "coverage"} <= found.codes()
 
 
 def test_a_segment_whose_sampler_was_lost_discards_nothing_and_says_so(tmp_path: Path) -> None:

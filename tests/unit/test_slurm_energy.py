@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from scalewatt.slurm import step_energy as slurm_energy
 from scalewatt.slurm.step_energy import (
     note_slurm_energies,
     parse_elapsed,
-    parse_energy,
     slurm_step,
 )
 
@@ -68,25 +66,6 @@ def test_slurm_s_energy_of_the_step_is_noted(tmp_path: Path, sacct: Path) -> Non
     )
 
 
-@pytest.mark.parametrize(
-    ("began_s", "elapsed", "is_noted"),
-    [
-        (0, "00:01", True),
-        (-3600, "01:00:30", True),
-        (180, "01:00:00", False),
-        (-7200, "01:00:00", False),
-        ("Unknown", "00:01", False),
-    ],
-)
-def test_only_the_start_of_a_job_that_a_segment_ran_in_counts_for_it(
-    tmp_path: Path, sacct: Path, began_s: int | str, elapsed: str, is_noted: bool
-) -> None:
-    """A job that was put back has the same id, and its steps the same numbers."""
-    start = began_s if isinstance(began_s, str) else int(time.time()) + began_s
-    (tmp_path / "start").write_text(str(start))
-    assert note(tmp_path, f"4711.0|COMPLETED|5|{elapsed}|1\n").exists() == is_noted
-
-
 @pytest.mark.parametrize("energy", ["", "0", "18446744073709551614", "4294967294"])
 def test_a_cluster_that_does_not_measure_gives_null(
     tmp_path: Path, sacct: Path, energy: str
@@ -109,11 +88,6 @@ def test_the_accounting_is_asked_again_until_the_step_has_ended(
     assert len((tmp_path / "calls").read_text().splitlines()) == 4
 
 
-@pytest.mark.parametrize("answer", ["", "nonsense\n", "4711.1|COMPLETED|5|00:01|1\n", "4711.0|\n"])
-def test_without_an_answer_nothing_is_noted(tmp_path: Path, sacct: Path, answer: str) -> None:
-    assert not note(tmp_path, answer).exists()
-
-
 def test_a_sacct_that_hangs_is_left(
     tmp_path: Path, sacct: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,11 +100,6 @@ def test_outside_of_slurm_nothing_is_asked(tmp_path: Path, sacct: Path) -> None:
     assert not note(tmp_path, "4711.0|COMPLETED|5|00:01|1\n", slurm=None).exists()
     note_slurm_energies([(tmp_path / "missing.json", tmp_path / "out.json")])
     assert not (tmp_path / "calls").exists()
-
-
-def test_without_sacct_nothing_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert not note(tmp_path, "").exists()
 
 
 def test_a_missing_cross_check_never_fails_a_training(
@@ -148,12 +117,6 @@ def test_a_missing_cross_check_never_fails_a_training(
     assert read_json(outs[2])["consumed_energy_j"] == 5.0
 
 
-def test_what_is_noted_is_not_asked_again(tmp_path: Path, sacct: Path) -> None:
-    first = note(tmp_path, "4711.0|COMPLETED|5|00:01|1\n").read_text()
-    assert note(tmp_path, "4711.0|COMPLETED|6|00:01|1\n").read_text() == first
-    assert len((tmp_path / "calls").read_text().splitlines()) == 1
-
-
 def test_all_segments_are_asked_for_in_one_call(tmp_path: Path, sacct: Path) -> None:
     (tmp_path / "answer").write_text("4711.0|COMPLETED|5|00:01|1\n4712.3|FAILED|6|00:01|1\n")
     segments = []
@@ -166,71 +129,11 @@ def test_all_segments_are_asked_for_in_one_call(tmp_path: Path, sacct: Path) -> 
     assert not segments[2][1].exists()
 
 
-def test_segments_share_the_time_for_asking(
-    tmp_path: Path,
-    sacct: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(slurm_energy, "TRIES_S", 0.2)
-    monkeypatch.setattr(slurm_energy, "PAUSE_S", 0.15)
-    (tmp_path / "answer").write_text("4711.7|COMPLETED|5|00:01|1\n")
-    segments = []
-    for number in range(20):
-        write_json(tmp_path / f"{number}.in", {"slurm": {"job": "4711", "step": str(number)}})
-        segments.append((tmp_path / f"{number}.in", tmp_path / f"{number}.out"))
-    note_slurm_energies(segments)
-    assert len((tmp_path / "calls").read_text().splitlines()) <= 3
-    assert [out.name for _, out in segments if out.exists()] == ["7.out"]
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "4711.19" in error and "4711.7" not in error
-
-
-def test_a_sacct_that_fails_is_asked_once(
-    tmp_path: Path,
-    sacct: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(slurm_energy, "TRIES_S", 60.0)
-    sacct.write_text(
-        f"#!/bin/sh\necho call >> {tmp_path}/calls\n"
-        "echo 'sacct: error: accounting storage is disabled' >&2; exit 1\n"
-    )
-    assert not note(tmp_path, "").exists()
-    assert len((tmp_path / "calls").read_text().splitlines()) == 1
-    assert "exit code 1): sacct: error: accounting storage is disabled" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("text", "joules"), [("1234", 1234.0), ("120000000000", 1.2e11), (" 7 ", 7.0)]
-)
-def test_energies_are_read_in_joules(text: str, joules: float) -> None:
-    assert parse_energy(text) == pytest.approx(joules)
-
-
-@pytest.mark.parametrize("text", ["", "K", "-5", "nan", "inf", "1e5", "12 J", "0", "1.2K"])
-def test_what_is_no_energy_is_null(text: str) -> None:
-    assert parse_energy(text) is None
-
-
-@given(st.text())
-def test_no_text_upsets_the_reading(text: str) -> None:
-    energy, elapsed = parse_energy(text), parse_elapsed(text)
-    assert energy is None or energy > 0
-    assert elapsed is None or elapsed >= 0
-
-
 @given(st.integers(0, 400), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
 def test_elapsed_times_are_read(days: int, hours: int, minutes: int, seconds: int) -> None:
     text = f"{hours:02d}:{minutes:02d}:{seconds:02d}"
     expected = 86_400 * days + 3600 * hours + 60 * minutes + seconds
     assert parse_elapsed(f"{days}-{text}" if days else text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "5", "INVALID", "1-", "1:2:3:4", "x-00:01"])
-def test_what_is_no_time_is_null(text: str) -> None:
-    assert parse_elapsed(text) is None
 
 
 @pytest.mark.parametrize(

@@ -70,13 +70,6 @@ def test_a_journal_with_damaged_records_is_counted_without_them(tmp_path: Path) 
     assert whole(note).recorded_j == pytest.approx(intact.recorded_j, rel=1e-3)
 
 
-def test_gpus_that_the_run_does_not_hold_do_not_count(tmp_path: Path) -> None:
-    path = journal(tmp_path, {"CUDA:0_POWER": gpu(60), "CUDA:1_POWER": gpu(60, 70)})
-    found = whole(read_so_far(path, run_of(tmp_path, gpus={"n1": [1]})))
-    assert found.recorded_j == pytest.approx(59 * 70)
-    assert found.known
-
-
 def test_without_sensors_it_is_estimated_from_the_load(tmp_path: Path) -> None:
     path = journal(tmp_path, {"CPU_BUSY": np.full(60, 50.0)})
     found = whole(read_so_far(path, run_of(tmp_path, RATED, torch_device="cpu")))
@@ -135,8 +128,3 @@ def test_the_last_power_is_the_mean_of_the_last_samples(tmp_path: Path) -> None:
     total, watts = found
     assert watts == pytest.approx(312)
     assert (total.last_s, total.length_s) == (T0 + 219, 9)
-
-
-def test_a_single_sample_has_no_power(tmp_path: Path) -> None:
-    path = journal(tmp_path, {"CUDA:0_POWER": gpu(1), "CUDA:1_POWER": gpu(1)})
-    assert last_power(path, run_of(tmp_path), 10) is None

@@ -64,16 +64,3 @@ def test_a_wrong_source_is_named_before_anything_starts(source: Any, message: st
     with pytest.raises(InputError, match=message) as caught:
         cluster(source)
     assert str(caught.value).startswith("here: sources.photos")
-
-
-@pytest.mark.parametrize("text", ['{"tars": 1}', '{"tars"', '{"a": "b"}'])
-def test_a_wrong_source_on_the_command_line_is_named(text: str) -> None:
-    with pytest.raises(InputError, match=r"^--source"):
-        read_source(text)
-
-
-def test_scratch_is_off_by_default() -> None:
-    assert cluster("x").scratch is None
-    assert cluster("x", scratch="$TMPDIR").scratch == "$TMPDIR"
-    with pytest.raises(InputError, match="scratch"):
-        cluster("x", scratch=["/tmp"])

@@ -11,20 +11,16 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.stage_files import STAGES_SCHEMA, read_stages
-from scalewatt.recordings.stage_log import STAGES, EventLog
+from scalewatt.recordings.stage_log import EventLog
 
 ROWS: list[dict[str, Any]] = [
     {"segment": 0, "stage": "startup", "epoch": None, "start_s": 10.0, "end_s": 12.5},
     {"segment": 0, "stage": "train", "epoch": 0, "start_s": 12.5, "end_s": 20.0},
     {"segment": 1, "stage": "validate", "epoch": 0, "start_s": 30.0, "end_s": 31.0},
 ]
-HUGE = 10**400
-DEEP = "[" * 100_000
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -73,25 +69,6 @@ def test_segments_and_epochs_may_be_left_out(tmp_path: Path, suffix: str) -> Non
     assert table["stage"].to_pylist() == [row["stage"] for row in ROWS]
 
 
-def test_one_row_may_stand_on_a_line_of_json(tmp_path: Path) -> None:
-    path = tmp_path / "stages.json"
-    path.write_text(json.dumps(ROWS[1]))
-    assert read_stages(path).to_pylist() == [ROWS[1]]
-
-
-def test_a_column_of_numbers_with_empty_cells_is_one_of_numbers(tmp_path: Path) -> None:
-    frame = {
-        "stage": ["startup", "train"],
-        "epoch": [float("nan"), 3.0],
-        "start_s": [1, 2],
-        "end_s": [2, 3],
-    }
-    pq.write_table(pa.table(frame), tmp_path / "stages.parquet")
-    assert read_stages(tmp_path / "stages.parquet")["epoch"].to_pylist() == [None, 3]
-    (tmp_path / "s.csv").write_text("stage, epoch, start_s, end_s\nstartup,,1,2\ntrain, 3.0,2,3\n")
-    assert read_stages(tmp_path / "s.csv")["epoch"].to_pylist() == [None, 3]
-
-
 @pytest.mark.parametrize("torn", ["", '{"segment": 0, "sta'])
 def test_a_trainings_own_marks_are_stages(tmp_path: Path, torn: str) -> None:
     path = tmp_path / "events.jsonl"
@@ -103,22 +80,6 @@ def test_a_trainings_own_marks_are_stages(tmp_path: Path, torn: str) -> None:
     assert first == ROWS[0]
     assert (second["stage"], second["epoch"], second["start_s"]) == ("train", 0, 12.5)
     assert second["end_s"] > 12.5
-
-
-MARK = {"segment": 0, "stage": "train", "epoch": None, "start_s": 1.0}
-WRONG_MARKS = [
-    ({"stage": "training"}, ["line 2: stage", "did you mean 'train'"]),
-    ({"start_s": "now"}, ['line 2: start_s: "now"']),
-    ({"start_s": None}, ["line 2: missing key 'start_s'"]),
-    ({"segment": "first"}, ['line 2: segment: "first"']),
-    ({"segment": None}, ["missing key 'segment'"]),
-]
-
-
-@pytest.mark.parametrize(("change", "parts"), WRONG_MARKS, ids=str)
-def test_wrong_marks_are_refused(tmp_path: Path, change: dict[str, Any], parts: list[str]) -> None:
-    message = refusal(write(tmp_path / "events.jsonl", [MARK, {**MARK, **change}, MARK]))
-    assert all(part in message for part in parts), message
 
 
 # --- what is wrong ----------------------------------------------------------------------------------
@@ -165,73 +126,6 @@ def test_a_wrong_row_is_refused_by_row_key_and_value(
     assert PLACES[suffix] in message or "unknown key" in message
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_a_column_of_dates_is_refused(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"stages{suffix}"
-    time = pa.array([10**9], pa.timestamp("s"))
-    table = pa.table({"stage": ["train"], "start_s": time, "end_s": time})
-    pa.csv.write_csv(table, path) if suffix == ".csv" else pq.write_table(table, path)
-    message = refusal(path)
-    assert 'start_s: "2001-09-09 01:46:40' in message and "a time in unix seconds" in message
-
-
-@pytest.mark.parametrize(("key", "what"), [("start_s", "unix seconds"), ("epoch", "from 0")])
-@pytest.mark.parametrize(
-    "value", [HUGE, True, [1], {"a": 1}], ids=["huge", "true", "list", "object"]
-)
-def test_a_value_that_only_json_can_hold_is_refused(
-    tmp_path: Path, key: str, what: str, value: Any
-) -> None:
-    rows = [ROWS[0], {**ROWS[1], key: value}]
-    for suffix in (".json", ".jsonl"):
-        message = refusal(write(tmp_path / f"stages{suffix}", rows))
-        assert f"{key}: {json.dumps(value)[:50]}" in message and what in message
-
-
-def csv_text(cell: str) -> str:
-    return f"stage,start_s,end_s\ntrain,{cell},2\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "parts"),
-    [
-        ("s.parquet", b"no", ["Parquet", "expected segment, stage, epoch, start_s, end_s"]),
-        ("s.json", b"[{", ["JSON", "expected segment, stage"]),
-        ("s.json", b"\xff[", ["JSON", "expected segment, stage"]),
-        ("s.json", DEEP.encode(), ["JSON", "recursion"]),
-        ("s.json", b'[{"stage": "train"}, 3]', ["row 1: 3 should be an object"]),
-        ("s.json", b"[]", ["has no row"]),
-        ("s.jsonl", b"", ["has no row"]),
-        ("s.jsonl", b"\n\n", ["has no row"]),
-        ("s.jsonl", b"no", ["line 1: is no readable JSON"]),
-        ("s.jsonl", b"3", ["line 1: 3 should be an object"]),
-        ("s.jsonl", b'{"stage": ' + DEEP.encode(), ["line 1: is nested too deeply"]),
-        ("s.jsonl", b'{"stage": "train"}\n', ["line 1: missing key 'start_s'"]),
-        ("s.csv", b"", ["is empty", "expected segment, stage"]),
-        ("s.csv", b"stage,start_s,end_s\n", ["has no row"]),
-        ("s.csv", b"stage,start_s\ntrain,1\n", ["line 2: missing key 'end_s'"]),
-        ("s.csv", b"stage,start_s,end_s\ntrain,1\n", ["line 2: expected 3 cells"]),
-        ("s.csv", csv_text(DEEP).encode(), ["line 2: start_s", "unix seconds"]),
-        ("s.csv", csv_text("9" * 5000).encode(), ["line 2: start_s", "unix seconds"]),
-        ("s.csv", csv_text("9" * 200_000).encode(), ["CSV", "expected segment, stage"]),
-        ("s.csv", "stage\nä\n".encode("cp1252"), ["CSV", "expected segment, stage"]),
-        ("s.txt", b"", ["allowed: .parquet, .csv, .json, .jsonl"]),
-    ],
-)  # fmt: skip
-def test_what_is_no_table_is_refused(
-    tmp_path: Path, name: str, content: bytes, parts: list[str]
-) -> None:
-    (tmp_path / name).write_bytes(content)
-    message = refusal(tmp_path / name)
-    assert all(part in message for part in parts), message
-
-
-def test_a_table_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert "no such file" in refusal(tmp_path / "none.parquet")
-    (tmp_path / "folder.parquet").mkdir()
-    assert "no such file" in refusal(tmp_path / "folder.parquet")
-
-
 def test_only_segments_that_were_recorded_may_be_stated(tmp_path: Path) -> None:
     path = write(tmp_path / "s.parquet", ROWS)
     assert len(read_stages(path, segments={0, 1})) == 3
@@ -255,42 +149,6 @@ def test_only_a_runs_own_stages_may_be_none_or_never_end(tmp_path: Path, own: bo
     assert "missing key 'end_s'" in refusal(path, own=own)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_every_stage_of_a_training_is_known(tmp_path: Path, stage: str) -> None:
-    path = write(tmp_path / "s.csv", [{"stage": stage, "start_s": 1, "end_s": 1}])
-    assert read_stages(path)["stage"].to_pylist() == [stage]
-
-
-CELLS = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.sampled_from([HUGE, *STAGES, "", "NaN", "1e999"])
-    | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner),
-    max_leaves=4,
-)
-KEYS = st.sampled_from([*STAGES_SCHEMA.names, "other"])
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
-@given(
-    st.lists(st.dictionaries(KEYS, CELLS), max_size=3), st.sampled_from([".json", ".jsonl", ".csv"])
-)
-def test_whatever_stands_in_a_row_is_a_stage_or_one_line(
-    tmp_path: Path, rows: list[dict[str, Any]], suffix: str
-) -> None:
-    path = write(tmp_path / f"stages{suffix}", rows)
-    try:
-        table = read_stages(path)
-    except InputError as error:
-        assert "\n" not in str(error)
-    else:
-        assert table.schema == STAGES_SCHEMA and len(table) > 0
-        assert all(row["start_s"] <= row["end_s"] for row in table.to_pylist())
-
-
 def marks(*stages: tuple[int, str | None]) -> list[str]:
     return [
         json.dumps({"segment": n, "stage": stage, "epoch": None, "start_s": 100.0 + i})
@@ -310,10 +168,3 @@ def test_a_torn_mark_is_left_out_where_a_segment_may_have_died_writing_it(tmp_pa
         "train",
         "startup",
     ]
-
-
-def test_a_damaged_mark_within_a_segment_is_refused_with_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    path.write_text("\n".join([*marks((0, "startup")), TORN, *marks((0, "train"), (0, None))]))
-    with pytest.raises(InputError, match="line 2: is no readable JSON"):
-        read_stages(path)

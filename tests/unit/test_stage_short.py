@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -46,24 +45,6 @@ def test_a_stage_of_under_five_periods_is_short() -> None:
         {"startup": 5.0, "train": 4.9, "checkpoint": 0.4}
     )
     assert found.short_stages(0.0) == {}
-
-
-def test_a_few_short_pieces_do_not_make_a_stage_short() -> None:
-    rows = [("train", 50.0), ("validate", 6.0)] * 10 + [("train", 4.0)]
-    assert tiled(*rows).short_stages(1.0) == {}
-    rows = [("train", 6.0), ("validate", 6.0)] * 10 + [("train", 4.0)]
-    assert set(tiled(*rows).short_stages(1.0)) == {"train"}
-
-
-def test_pieces_that_follow_each_other_are_one_of_the_stage_and_several_of_its_epochs() -> None:
-    found = tiled(*[("train", 2.0)] * 10, epochs=True)
-    assert found.short_stages(1.0) == {}
-    assert found.short_epochs(1.0) == {(epoch, "train") for epoch in range(10)}
-    assert found.short_epochs(0.4) == set()
-
-
-def test_what_is_outside_of_all_stages_is_never_short() -> None:
-    assert tile_window([], (0.0, 1.0))[0].short_stages(10.0) == {}
 
 
 @given(st.lists(st.floats(0.01, 100.0), min_size=1, max_size=30), st.floats(0.01, 20.0))
@@ -117,20 +98,6 @@ def test_the_energy_of_a_short_stage_is_not_stated_as_known(tmp_path: Path) -> N
     assert "stage_short" in codes(said["flags"])
 
 
-def test_an_epoch_whose_stages_are_all_short_has_no_energy_of_its_own(tmp_path: Path) -> None:
-    stages = [("train", 0, 0, 2), ("train", 1, 2, 92), ("checkpoint", 1, 92, 93)]
-    path = tmp_path / "events.jsonl"
-    marks = [{"segment": 0, "stage": s, "epoch": e, "start_s": T0 + a} for s, e, a, _ in stages]
-    marks.append({"segment": 0, "stage": None, "epoch": None, "start_s": T0 + 93})
-    path.write_text("".join(json.dumps(mark) + "\n" for mark in marks))
-    write_journal(tmp_path / "n1.journal", "n1", {"CUDA:0_POWER": gpu(N, 100)}, start=T0)
-    said = describe(tmp_path / "n1.journal", stages=path)
-    assert [(row["epoch"], row["gpu_energy_j"]) for row in said["epochs"]] == [
-        (0, None),
-        (1, pytest.approx(9100)),
-    ]
-
-
 # --- in the breakdown -----------------------------------------------------------------------------
 
 
@@ -177,22 +144,6 @@ def test_what_a_short_stage_spent_is_unattributed_in_the_breakdown(tmp_path: Pat
     assert "around them: checkpoint." in said
 
 
-def test_seconds_of_training_in_a_killed_segment_leave_the_rest_training(tmp_path: Path) -> None:
-    short = part("gpu", "train", 3, 0.0003 * 3.6e6, segment=1, flags=("stage_short",))
-    rows = built(tmp_path, [part("gpu", "train", 36000, 1000 * 3.6e6), short])
-    assert [(r["stage"], r["energy_kwh"], r["short_stages"]) for r in rows] == [
-        ("train", pytest.approx(1000), None),
-        (UNATTRIBUTED, pytest.approx(0.0003), "train"),
-    ]
-
-
 def notes(rows: list[dict[str, Any]]) -> str:
     parts = drawable(frame_of(rows, BREAKDOWN))
     return " ".join(note_sentences(parts, bars_of(parts, "interval")[0], "interval", []))
-
-
-def test_without_a_short_stage_the_breakdown_says_nothing_of_it(tmp_path: Path) -> None:
-    rows = built(tmp_path, [part("gpu", "train", 90, 8e6), part("gpu", "checkpoint", 9, 1e6)])
-    assert {r["stage"] for r in rows} == {"train", "checkpoint"}
-    assert {r["short_stages"] for r in rows} == {None}
-    assert "sampling periods" not in notes(rows)

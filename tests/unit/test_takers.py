@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from dying_takers import dying_takers
 from holder_records import (
-    DEAD_PID,
     on_this_machine,
     put_record,
     sleep_by,
@@ -65,14 +64,6 @@ def claim_of(workdir: Path, dead: LockOwner, pid: int, started_s: float | None) 
     fields = on_this_machine(pid=pid, pid_started_s=started_s, job=None, since_s=1.7e9)
     claim.write_text(json.dumps(fields))
     return claim
-
-
-def test_a_taker_that_died_on_its_way_is_succeeded(tmp_path: Path) -> None:
-    dead = put_record(tmp_path, **on_this_machine())
-    claim_of(tmp_path, dead, DEAD_PID, 2.0)
-    with locked(run_target(tmp_path)):
-        pass
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
 def test_a_taker_on_its_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from energy_files import T0
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from scalewatt.recordings import telemetry as module
-from scalewatt.recordings import telemetry_sources as sources_module
 from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.recordings.telemetry import (
     TelemetrySeries,
@@ -43,13 +40,6 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     spec.loader.exec_module(found)
     monkeypatch.setitem(sys.modules, "pynvml", found)
     return found
-
-
-@pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without NVML or power meters."""
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    monkeypatch.setattr(sources_module, "HWMON", tmp_path / "none")
 
 
 class Clock:
@@ -119,43 +109,6 @@ def test_what_one_gpu_does_not_support_is_left_out_for_it_alone(
         assert [d for q, d in found if q == quantity] == [0, 1, 2]
 
 
-def unknown(handle: int) -> int:
-    """What the binding does where the driver lacks a function."""
-    raise sys.modules["pynvml"].NVMLError("Function Not Found")
-
-
-@pytest.mark.parametrize("missing", ["in the binding", "in the driver"])
-def test_a_function_that_is_missing_or_has_an_older_name_is_no_loss(
-    nvml: ModuleType, tmp_path: Path, missing: str
-) -> None:
-    if missing == "in the binding":
-        del nvml.nvmlDeviceGetCurrentClocksEventReasons
-    else:
-        nvml.nvmlDeviceGetCurrentClocksEventReasons = unknown
-    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda handle: 0x10000 | (1 << 6)
-    del nvml.nvmlDeviceGetUtilizationRates
-    found = record(tmp_path, working_sources(lambda: 0))
-    assert found["throttle_reasons", 0].values.tolist() == [0x8000 | 0x40]
-    assert not any(quantity.endswith("utilisation") for quantity, _ in found)
-
-
-def test_a_machine_without_anything_counts_concurrent_samplers(bare: None, tmp_path: Path) -> None:
-    assert list(record(tmp_path, working_sources(lambda: 1))) == [("concurrent_samplers", 0)]
-
-
-def test_samplers_that_cannot_be_seen_are_missing_and_not_left_out(
-    bare: None, tmp_path: Path
-) -> None:
-    found = record(tmp_path, working_sources(lambda: None))
-    assert np.isnan(found["concurrent_samplers", 0].values).tolist() == [True]
-
-
-def test_a_record_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
-    writer = TelemetryWriter(tmp_path / "none", "s.n1", FACTS, [temperature(lambda: (40.0,))])
-    assert not writer.sample() and isinstance(writer.error, FileNotFoundError)
-    assert writer.sample(), "the next one is not due"
-
-
 def test_a_source_that_breaks_is_missing_and_the_others_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,29 +144,6 @@ def test_a_costly_reading_is_repeated_more_seldom(
     (series,), _ = read_telemetry(tmp_path / "s.n1.telemetry")
     assert np.diff(series.time_s - cost_s) == pytest.approx(interval_s)
     assert series.time_s[0] == pytest.approx(T0 + 1000 + cost_s)
-
-
-@settings(max_examples=30)
-@given(costs_ms=st.lists(st.floats(0.01, 60), min_size=1, max_size=7), seed=st.integers(0, 99))
-def test_readings_of_any_costs_take_a_thousandth_of_a_core(
-    tmp_path_factory: pytest.TempPathFactory, costs_ms: list[float], seed: int
-) -> None:
-    jitter, costs = np.random.default_rng(seed), []
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        clock = Clock(monkeypatch)
-
-        def read() -> tuple[float]:
-            costs.append(costs_ms[len(costs) % len(costs_ms)] * 1e-3)
-            clock.now += costs[-1]
-            return (40.0,)
-
-        folder = tmp_path_factory.mktemp("costs")
-        writer = TelemetryWriter(folder, "s.n1", FACTS, [temperature(read)])
-        while clock.now < 4600:
-            clock.now += 0.3 * jitter.uniform(0.1, 1.9)
-            writer.sample()
-    # The last of them have an interval's time yet to be paid off.
-    assert sum(costs[:-5]) <= 1e-3 * 3600
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from run_files import NAME, WHOLE, make_run, make_spec
 
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import TABLE1, TABLE1_QUANTITIES
 from scalewatt.results.tables.table_schema import with_metadata
-from scalewatt.results.text.markdown_latex import latex, markdown, origin_sentence, shortened_ids
+from scalewatt.results.text.markdown_latex import latex, markdown
 
 UNKNOWN = {f"{name}{end}": None for name in TABLE1_QUANTITIES for end in ("_sd", "_low", "_high")}
 
@@ -101,19 +99,6 @@ def test_latex_escapes_every_character_that_needs_it() -> None:
     assert re.search(r"[_%#$~^\\]", without_commands) is None
 
 
-@given(st.text(alphabet="ab_&%#${}~^\\", max_size=12))
-def test_no_device_name_opens_or_closes_a_latex_group_or_cell(name: str) -> None:
-    text = latex(made(row(device=name)))
-    plain = re.sub(r"\\textbackslash\{\}|\\text\w+\{\}|\\[{}&%$#_]", "", text)
-    assert plain.count("{") == plain.count("}")
-    assert all(len(cells) == 9 for cells in latex_rows(text))
-
-
-def test_a_bar_in_a_name_makes_no_column_of_markdown() -> None:
-    lines = markdown(made(row(device="a|b"))).splitlines()
-    assert len(cells(lines[2])) == 9
-
-
 @BOTH
 def test_repeats_show_half_of_their_interval_to_its_second_digit(form: Any) -> None:
     spread = {"energy_kwh": 33.277, "energy_kwh_sd": 0.2665, "energy_kwh_high": 33.608}
@@ -141,13 +126,6 @@ def test_a_number_has_the_digits_that_mean_something(
     assert cells(line)[6] == shown
 
 
-def test_repeats_that_gave_the_same_number_say_so() -> None:
-    words = "± 0: all repeats gave this very number."
-    assert words in markdown(made(row(n_repeats=3, metric_last=101.06, metric_last_high=101.06)))
-    assert words not in markdown(made(row(n_repeats=3, metric_last=101.06, metric_last_high=101.2)))
-    assert words not in markdown(made(row()))
-
-
 @BOTH
 def test_single_runs_among_repeats_have_no_spread_and_are_counted(form: Any) -> None:
     several = row(n_repeats=3, energy_kwh_high=150.0, energy_kwh_sd=2.0)
@@ -158,21 +136,6 @@ def test_single_runs_among_repeats_have_no_spread_and_are_counted(form: Any) -> 
     assert [r[9] for r in rows] == ["Runs", "1", "3"]
     assert [("±" in r[4] or "pm" in r[4]) for r in rows] == [False, False, True]
     assert "Single runs" in form(made(row()))
-
-
-@BOTH
-def test_n_on_a_cpu_counts_processes(form: Any) -> None:
-    text = form(made(row(), gpu_word="processes"))
-    assert "Processes" in text and re.search(r"Process( |\\\\)hours", text)
-    assert "GPUs" not in text and "GPUh" not in text
-
-
-@pytest.mark.parametrize(
-    ("name", "head"),
-    [("top1_error_percent", "Top-1 error (%)"), ("hits", "Hits"), ("several", "Metric")],
-)
-def test_the_metric_has_its_own_head(name: str, head: str) -> None:
-    assert cells(markdown(made(row(), metric_name=name)).splitlines()[0])[8] == head
 
 
 @BOTH
@@ -200,17 +163,6 @@ def test_rows_that_differ_in_origin_or_scope_say_so_each(form: Any) -> None:
     assert head not in form(made(ours, ours))
 
 
-def test_every_origin_and_scope_is_named_once() -> None:
-    a100 = row()
-    h100 = row(device="h100", energy_scope="gpu+cpu")
-    lost = row(energy_origin=None, energy_scope=None)
-    assert origin_sentence(made(a100, a100, h100)) == (
-        "Energy: measured (gpu+cpu); measured (gpu+cpu+ram). "
-        "Totals of unequal scope are not comparable."
-    )
-    assert "unknown (no sensor)" in origin_sentence(made(a100, lost))
-
-
 @BOTH
 def test_what_is_missing_or_excluded_is_named_with_the_reason(form: Any) -> None:
     out = [{"configuration": "a", "repeat": r, "reason": "the node was shared."} for r in (1, 3)]
@@ -220,17 +172,6 @@ def test_what_is_missing_or_excluded_is_named_with_the_reason(form: Any) -> None
     opened, closed = {markdown: ("{", "}"), latex: (r"\{", r"\}")}[form]
     assert f"No finished run of c-n{opened}004,008{closed}-x." in text
     assert f"Excluded: a/1, a/3 (the node was shared); b/2 (50 {percent} of samples lost)." in text
-
-
-def test_ids_that_differ_in_more_than_n_are_named_apart() -> None:
-    ids = ["m-a100-n004-full", "m-h100-n004-full", "odd", "m-a100-n1024-full"]
-    assert shortened_ids(ids) == ["m-a100-n{004,1024}-full", "m-h100-n004-full", "odd"]
-
-
-@BOTH
-def test_a_table_without_finished_runs_says_so(form: Any) -> None:
-    assert "No finished run." in typeset(form(made()))
-    assert "No finished run of a." in typeset(form(made(missing=["a"])))
 
 
 def definition(**changes: Any) -> dict[str, Any]:
