@@ -22,11 +22,9 @@ from scalewatt.energies.integration.sample_checks import (
     code_of,
     cumulate,
     forward,
-    is_even,
     quality_flags,
     sampling_period,
 )
-from scalewatt.energies.integration.time_steps import TimeSteps, steps_of
 from scalewatt.recordings.series import Floats
 
 # Seconds that a counter's content may be old: a shorter step may hold more energy than the limit.
@@ -41,23 +39,6 @@ CAUGHT_UP = 0.5
 RESET = 2.0
 # The smallest range at which counters of power are known to wrap, where theirs is not recorded.
 LEAST_RANGE_J = 65_000.0
-
-
-def clean_counter(time_s: Floats, counter_j: Floats, device: Device) -> Validated | None:
-    """Take the differences of a counter without any flag; None if full validation is needed."""
-    steps = steps_of(time_s)
-    if not is_even(steps, device.period_s) or not float(counter_j.min()) > 0:
-        return None
-    difference = differences(counter_j, device.valid_max)
-    return _clean_differences(time_s, steps, difference, device)
-
-
-def clean_means(time_s: Floats, mean_w: Floats, device: Device) -> Validated | None:
-    """Add up mean powers without any flag; None if full validation is needed."""
-    steps = steps_of(time_s)
-    if not is_even(steps, device.period_s) or not 0 <= float(mean_w[0]) <= device.limit_w:
-        return None
-    return _clean_differences(time_s, steps, mean_w[1:] * steps.step_s, device)
 
 
 def validate_counter(time_s: Floats, counter_j: Floats, device: Device) -> Validated:
@@ -142,20 +123,6 @@ def differences(counter_j: Floats, valid_max: float | None) -> Floats:
     return difference
 
 
-def _clean_differences(
-    time_s: Floats, steps: TimeSteps, difference: Floats, device: Device
-) -> Validated | None:
-    lowest = float(difference.min())
-    power = np.empty(time_s.size)
-    power[0] = np.nan
-    np.divide(difference, steps.step_s, out=power[1:])
-    if not lowest > 0 or not float(power[1:].max()) <= device.limit_w:
-        return None
-    if lowest + (device.valid_max or LEAST_RANGE_J) <= device.limit_w * steps.longest_s:
-        return None
-    return Validated(cumulate(time_s, difference), [], power, np.zeros(time_s.size, dtype=np.uint8))
-
-
 @dataclass(frozen=True, eq=False)
 class _Steps:
     """The k steps of a counter from change to change, between k+1 of the m usable samples."""
@@ -224,7 +191,9 @@ def _validate_differences(
     if usable.size == 0:
         marks.mark("gap", gaps)
         flags = quality_flags(time_s, marks, usable, usable.astype(np.uint8), device.sensor, words)
-        return Validated(cumulate(time_s[:0], time_s[:0]), flags, time_s * np.nan, marks.codes)
+        return Validated(
+            cumulate(time_s[:0], time_s[:0], time_s[:0]), flags, time_s * np.nan, marks.codes
+        )
     steps = _steps(time_s[usable], difference, period)
     states = _step_states(steps, device, period)
     knots = usable[steps.ends]

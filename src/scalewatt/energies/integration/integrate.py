@@ -47,8 +47,6 @@ from dataclasses import replace
 import numpy as np
 
 from scalewatt.energies.integration.counter_series import (
-    clean_counter,
-    clean_means,
     validate_counter,
     validate_means,
     validate_totals,
@@ -66,12 +64,10 @@ from scalewatt.energies.integration.sample_checks import (
     bridge_s,
     cumulate,
     forward,
-    is_even,
     quality_flags,
     sampling_period,
     standing_still,
 )
-from scalewatt.energies.integration.time_steps import steps_of
 from scalewatt.recordings.series import (
     ESTIMATED,
     MEAN_OVER_S,
@@ -86,26 +82,6 @@ from scalewatt.recordings.series import (
 LIMIT_FACTOR = 2.0
 # Idle nodes with 8 GPUs draw a third of their full power; five meters read 2 to 17 W of 6 kW for a minute.
 LEAST_OF_NODE = 0.01
-
-
-def clean_power(time_s: Floats, power_w: Floats, device: Device) -> Validated | None:
-    """Integrate power in W without any flag in few passes; None if full validation is needed."""
-    steps = steps_of(time_s)
-    # A NaN fails every comparison.
-    if not is_even(steps, device.period_s) or not float(power_w.max()) <= device.limit_w:
-        return None
-    lowest = float(power_w.min())
-    if device.least_share and lowest < device.least_share * float(np.median(power_w)):
-        return None
-    if not lowest >= 0 or (lowest == 0 and device.measured):
-        return None
-    if device.measured and standing_still(time_s, power_w).any():
-        return None
-    energy = power_w[1:] + power_w[:-1]
-    energy *= steps.step_s
-    energy *= 0.5
-    flags = np.zeros(power_w.size, dtype=np.uint8)
-    return Validated(cumulate(time_s, energy), [], power_w, flags)
 
 
 def validate_power(time_s: Floats, power_w: Floats, device: Device) -> Validated:
@@ -142,12 +118,8 @@ def validate_power(time_s: Floats, power_w: Floats, device: Device) -> Validated
     return Validated(curve, flags, np.where(true, power_w, np.nan), marks.codes)
 
 
-# Per quantity the fast path for samples without a flag, and the full validation of all others.
-_PATHS = {
-    "power": (clean_power, validate_power),
-    "mean_power": (clean_means, validate_means),
-    "counter": (clean_counter, validate_counter),
-}
+_CHECKS = {"mean_power": validate_means, "counter": validate_counter}
+"""Checks of what is not a power."""
 
 
 def validate(series: SensorSeries, period_s: float | None = None) -> Validated:
@@ -167,10 +139,10 @@ def validate(series: SensorSeries, period_s: float | None = None) -> Validated:
     if series.totals:
         with np.errstate(all="ignore"):
             return validate_totals(time, values, device)
-    fast_path, full_validation = _PATHS.get(series.quantity, _PATHS["power"])
+    check = _CHECKS.get(series.quantity, validate_power)
     # Absurd values are flagged, not warned of.
     with np.errstate(all="ignore"):
-        found = fast_path(time, values, device) or full_validation(time, values, device)
+        found = check(time, values, device)
     if series.samples == MOVING_MEAN and series.quantity == "power":
         return replace(found, curve=_centred(found))
     return found

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scalewatt.energies.integration.time_steps import TimeSteps, steps_of
 from scalewatt.recordings.series import Flag, Floats, flag
 
 Bools = NDArray[np.bool_]
@@ -115,7 +114,9 @@ class Device:
 
 def sampling_period(time_s: Floats, declared_s: float | None = None) -> float:
     """Return the period in s: the declared one or, if that is longer or alone, the median step."""
-    return max(steps_of(time_s).median_s, declared_s or 0.0)
+    steps = np.diff(time_s)
+    steps = steps[steps > 0]
+    return max(float(np.median(steps)) if steps.size else 0.0, declared_s or 0.0)
 
 
 def bridge_s(period_s: float) -> float:
@@ -123,23 +124,11 @@ def bridge_s(period_s: float) -> float:
     return max(BRIDGE_S, GAP_PERIODS * period_s)
 
 
-def is_even(steps: TimeSteps, period_s: float | None) -> bool:
-    """Tell whether the clock runs forward without a gap; False if full validation is needed."""
-    if steps.step_s.size == 0 or not steps.least_s > 0:
-        return False
-    return steps.longest_s <= GAP_PERIODS * (period_s or steps.median_s)
-
-
-def cumulate(time_s: Floats, energy_j: Floats, covered_s: Floats | None = None) -> EnergyCurve:
-    """Return the curve of k samples from the energy and covered time of the k-1 intervals.
-
-    Without `covered_s` all of them are covered.
-    """
+def cumulate(time_s: Floats, energy_j: Floats, covered_s: Floats) -> EnergyCurve:
+    """Return the curve of k samples from the energy and covered time of the k-1 intervals."""
     if time_s.size == 0:
         return EnergyCurve(time_s, time_s, time_s)
-    # Of covered time only differences count: where all is covered, the clock itself will do.
-    covered = time_s if covered_s is None else _summed(covered_s)
-    return EnergyCurve(time_s, _summed(energy_j), covered)
+    return EnergyCurve(time_s, _summed(energy_j), _summed(covered_s))
 
 
 def _summed(parts: Floats) -> Floats:
@@ -195,9 +184,9 @@ def forward(time_s: Floats) -> Bools:
 
     One stamp far in the future costs itself alone, not everything until then.
     """
-    if steps_of(time_s).runs_forward:
-        return np.ones(time_s.size, dtype=np.bool_)
     good = np.isfinite(time_s)
+    if good.all() and (np.diff(time_s) > 0).all():
+        return good
     # From the end: of two that exclude each other the earlier one is kept.
     tails: list[float] = []
     last: list[int] = []
@@ -221,14 +210,14 @@ def forward(time_s: Floats) -> Bools:
 
 def forward_ends(time_s: Floats) -> tuple[float, float] | None:
     """Return the first and the last of the samples whose clock runs forward; None without any."""
-    good = time_s if steps_of(time_s).runs_forward else time_s[forward(time_s)]
+    good = time_s[forward(time_s)]
     return (float(good[0]), float(good[-1])) if good.size else None
 
 
 def after_gaps(time_s: Floats, period_s: float) -> Indices:
     """Return the places of the samples over GAP_PERIODS periods after the one before."""
     # The tolerance keeps the jitter of a float32 clock from making a gap of three periods.
-    return np.flatnonzero(steps_of(time_s).step_s > GAP_PERIODS * period_s * (1 + 1e-6)) + 1
+    return np.flatnonzero(np.diff(time_s) > GAP_PERIODS * period_s * (1 + 1e-6)) + 1
 
 
 def may_repeat_long(values: Floats) -> bool:
