@@ -1,20 +1,19 @@
-"""Processes of this machine: which one has a number, which ends with its parent, which share work."""
+"""Processes of this machine: which one has a number, which ends with its parent."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ProcessPoolExecutor
+    from concurrent.futures import Future
 
-_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -93,36 +92,12 @@ def ignore_stop_signals(_worker: int = 0) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-# --- work shared with forked copies of this process, which have its imports and data from the start ---
-
-_MOST = 4
-"""Processes: more would wait for this one, which collects what they return."""
-_LEAST = 20
-"""Items for each process, of such as take some milliseconds: fewer do not pay for its start."""
-
-
-def mapped(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """Return the function's results in the order of `items`, from several processes if these are many.
-
-    Items and results are pickled. An exception of the function is raised here.
-    """
-    processes = min(_MOST, len(os.sched_getaffinity(0)), len(items) // _LEAST)
-    if processes < 2:
-        return [function(item) for item in items]
-    with _forked(processes) as pool:
-        return list(pool.map(function, items, chunksize=-(-len(items) // processes)))
-
-
 @contextmanager
 def beside(function: Callable[..., _Result], *arguments: Any) -> Iterator[Future[_Result]]:
     """Call a function in a forked copy of this process while the block runs; give its future."""
-    with _forked(1) as pool:
-        yield pool.submit(function, *arguments)
-
-
-def _forked(processes: int) -> ProcessPoolExecutor:
-    """Return a pool of processes; it is imported here, as few commands need one."""
+    # Imported here, as few commands need a process.
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    return ProcessPoolExecutor(processes, get_context("fork"))
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+        yield pool.submit(function, *arguments)

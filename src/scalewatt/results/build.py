@@ -11,7 +11,6 @@ from scalewatt.campaign.campaign_types import SAME, VARIED
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
-from scalewatt.common.processes import mapped
 from scalewatt.common.schema_validation import check, schema
 from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.results.figures import variants_table
@@ -45,10 +44,6 @@ from scalewatt.results.text.flag_labels import (
 from scalewatt.results.text.markdown_latex import latex, markdown
 
 
-def _record(given: tuple[RunFiles, str, str | None, bool]) -> dict[str, Any]:
-    return run_record(*given)
-
-
 def _runs(definition: dict[str, Any], results: Path) -> pd.DataFrame:
     facility = Facility(**definition.get("facility", {}))
     reasons = {
@@ -59,7 +54,7 @@ def _runs(definition: dict[str, Any], results: Path) -> pd.DataFrame:
         (RunFiles(results, *run), definition["campaign"], reasons.get(run), over_time)
         for run in map(tuple, definition["runs"])
     ]
-    records = mapped(_record, given)
+    records = [run_record(*one) for one in given]
     return runs_of(records, facility, _idle(definition, results))
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.common.processes import mapped
 from scalewatt.energies.accounting.energy_schema import BOUNDS, EPOCHS_SCHEMA
 from scalewatt.energies.accounting.totals import EnergyTotals, known_sum
 from scalewatt.recordings.series import J_PER_KWH
@@ -64,7 +63,7 @@ def learning(
     # A curve is the mean over repeats: energies of unlike origin or scope have none.
     unlike = set(chosen["configuration"][chosen["energy_unlike"].notna()])
     no_energy = dict.fromkeys(_ENERGIES)
-    for head, epochs in zip(heads, mapped(run_epochs, files), strict=True):
+    for head, epochs in zip(heads, map(run_epochs, files), strict=True):
         known = no_energy if head["configuration"] in unlike else {}
         rows += [head | epoch | known for epoch in epochs]
     return frame_of(rows, LEARNING)
