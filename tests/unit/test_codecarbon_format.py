@@ -137,8 +137,8 @@ def test_samples_count_before_a_total_of_the_same_device(tmp_path: Path) -> None
     end = datetime(2024, 5, 31, 12, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
     total = {**RUN, "gpu_count": 1, "gpu_energy": 400 * 60 / KWH, "duration": 60.0}
     write(tmp_path / "emissions.csv", {**total, "cpu_energy": 1e-3, "ram_energy": 1e-4})
-    rows = [f"{i},{end - 60 + i},{300.0 + i % 2}" for i in range(61)]
-    (tmp_path / "power.n1.1.csv").write_text("\n".join([",timestamps,pynvml:0", *rows, ""]))
+    rows = [f"{end - 60 + i},{300.0 + i % 2}" for i in range(61)]
+    (tmp_path / "power.csv").write_text("\n".join(["time,power0", *rows, ""]))
     found = describe(tmp_path, options=Options(node="n1", time_zone="Europe/Berlin"))
     assert found["hosts"] == ["n1"] and found["gpus"] == 1
     assert found["gpu_energy_j"] == pytest.approx(300.5 * 60)
