@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from scalewatt.datasets.imagenet import tar_extraction
+from scalewatt.datasets.imagenet import official_tars
 from scalewatt.datasets.imagenet.official_tars import TARS
 from scalewatt.datasets.prepare import prepare_dataset
 
@@ -156,7 +156,7 @@ def prepare(official: Official, folder: Path, source: Any = None) -> dict[str, A
 class _Here:
     """The pool's work in this process: the same code, without starting others."""
 
-    def __init__(self, **_: Any) -> None: ...
+    def __init__(self, *_: Any) -> None: ...
 
     def submit(self, work: Callable[..., Any], *arguments: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -171,7 +171,7 @@ class _Here:
 
 def extract_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the extraction start no processes."""
-    monkeypatch.setattr(tar_extraction, "ProcessPoolExecutor", _Here)
+    monkeypatch.setattr(official_tars, "ProcessPoolExecutor", _Here)
 
 
 def md5s(folder: Path) -> dict[str, str]:

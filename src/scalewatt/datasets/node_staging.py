@@ -26,7 +26,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import flock, has_ended, this_process
 from scalewatt.common.files import read_content, require_space
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
-from scalewatt.datasets.imagenet.tar_extraction import write_file
 from scalewatt.datasets.packed_tar import Packed, how_to_pack, load_packed
 
 PREFIX, _NEW = "scalewatt-staged-", ".scalewatt-staging-"
@@ -215,7 +214,8 @@ def _unpack_run(descriptor: int, path: Path, folder: Path, run: Places) -> None:
             raise InputError(
                 f"{path}: {name} in it is damaged; remove the file, then {how_to_pack(path.parent)}"
             )
-        write_file(folder / name, image)
+        with open(folder / name, "xb") as file:
+            file.write(image)
 
 
 def _read(descriptor: int, offset: int, size: int) -> bytes:

@@ -25,8 +25,8 @@ from scalewatt.common.file_locks import waiting_lock
 from scalewatt.common.files import atomic_path, require_space, write_at, write_table
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
-from scalewatt.datasets.imagenet.tar_extraction import BLOCK
 
+BLOCK = tarfile.BLOCKSIZE
 PACKED, PLACES = "packed.tar", "packed.parquet"
 _IMAGES_AT_ONCE = 500
 _NAME_IN_HEADER = 100

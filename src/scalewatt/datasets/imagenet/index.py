@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
 from scalewatt.common.untrusted_text import parse_json
-from scalewatt.datasets.imagenet.tar_extraction import SUFFIXES
 
 SPLITS = ("train", "val")
+SUFFIXES = (".jpeg", ".jpg", ".png")
 _LISTING_THREADS = 16
 """Folders listed at once: a shared file system answers slowly, but many at a time."""
 

@@ -1,35 +1,32 @@
 """ImageNet-2012 from the three files as distributed to train/<class>/ and val/<class>/.
 
-Nothing is copied on the way: each class's images are read at their offsets in the tars and written
-once. Extraction takes place in `.extracting` below the data folder, which becomes train/ and val/
-only when counts and digests are right; classes that are missing in a finished train/ or val/ are
-added. A killed extraction resumes: finished classes and digests are kept as long as the tars have
-the size and time recorded in `.extracting/tars.json` (later `tars.json`).
+Classes are extracted to `.extracting` below the data folder, each renamed when it is complete; they
+become train/ and val/ when all are there and the MD5 of the files are right. An extraction that was
+ended goes on with the classes that are missing, if the files still have the sizes and times recorded
+in `.extracting/tars.json` (later `tars.json`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-from collections import Counter
-from collections.abc import Iterable
+import tarfile
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
 from scalewatt.common.files import read_json_object, require_space, write_json
+from scalewatt.common.processes import die_with
 from scalewatt.common.termination import say
 from scalewatt.datasets.imagenet.devkit import Devkit, read_devkit
-from scalewatt.datasets.imagenet.tar_extraction import (
-    ClassTask,
-    Member,
-    Part,
-    RangeReader,
-    run_tasks,
-    walk,
-)
 
 TARS = {
     "train": "ILSVRC2012_img_train.tar",
@@ -47,6 +44,8 @@ _SPLITS_OF = {"train": ("train",), "validation": ("val",), "devkit": ("val",)}
 RECORD = "tars.json"
 EXTRACTING = ".extracting"
 _SHOWN = 5
+_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
+"""JPEG, and PNG: one of the official images is a PNG named as a JPEG."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +90,8 @@ def extract_tars(tars: Tars, definition: dict[str, Any], folder: Path) -> None:
         if _is_done(folder, devkit):
             shutil.rmtree(folder / EXTRACTING, ignore_errors=True)
             check_recorded(tars, folder)
-            return
-        tasks = [*_train_tasks(tars, devkit), *_validation_tasks(tars, devkit)]
-        _extract(tars, definition, folder, tasks)
+        else:
+            _extract(tars, definition, folder, devkit)
 
 
 def check_recorded(tars: Tars, folder: Path) -> None:
@@ -149,94 +147,71 @@ def check_devkit(devkit: Devkit, definition: dict[str, Any], where: Path) -> Non
             )
 
 
-# --- what is in the tars ------------------------------------------------------------------------
-
-
-def _members(path: Path) -> list[Member]:
-    """Return all members of a tar, reading only the headers."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return list(walk(RangeReader(descriptor, ahead=0), Part.whole(path)))
-    finally:
-        os.close(descriptor)
-
-
-def _train_tasks(tars: Tars, devkit: Devkit) -> list[ClassTask]:
-    path = tars.path("train")
-    members = _members(path)
-    names = [os.path.basename(member.name).removesuffix(".tar") for member in members]
-    _compare(names, devkit.train_images, f"{path}: class tars")
-    return [
-        ClassTask(
-            str(path),
-            "train",
-            name,
-            Part(f"{path}: {member.name}", member.offset, member.offset + member.size),
-            devkit.train_images[name],
-        )
-        for name, member in zip(names, members, strict=True)
-    ]
-
-
-def _validation_tasks(tars: Tars, devkit: Devkit) -> list[ClassTask]:
-    path = tars.path("validation")
-    found = _members(path)
-    members = {os.path.basename(member.name): member for member in found}
-    wanted = [f"ILSVRC2012_val_{n:08d}.JPEG" for n in range(1, len(devkit.validation) + 1)]
-    _compare([os.path.basename(member.name) for member in found], wanted, f"{path}: images")
-    of_class: dict[str, list[Member]] = {wnid: [] for wnid in devkit.train_images}
-    for name, wnid in zip(wanted, devkit.validation, strict=True):
-        of_class[wnid].append(members[name])
-    part = Part.whole(path)
-    return [
-        ClassTask(str(path), "val", wnid, part, len(images), tuple(images))
-        for wnid, images in of_class.items()
-    ]
-
-
-def _compare(found: list[str], wanted: Iterable[str], what: str) -> None:
-    """Refuse missing, unknown and duplicate names."""
-    known = set(wanted)
-    for word, names in (
-        ("missing", known - set(found)),
-        ("not in the devkit", set(found) - known),
-        ("duplicate", {name for name, count in Counter(found).items() if count > 1}),
-    ):
-        if names:
-            shown = ", ".join(sorted(names)[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
-            raise InputError(f"{what} {word}: {len(names)} of {len(known)}: {shown}")
-
-
 # --- extraction ---------------------------------------------------------------------------------
 
 
-def _extract(tars: Tars, definition: dict[str, Any], folder: Path, tasks: list[ClassTask]) -> None:
+def _extract(tars: Tars, definition: dict[str, Any], folder: Path, devkit: Devkit) -> None:
+    members = _class_tars(tars.path("train"), devkit)
     root = folder / EXTRACTING
     record = _begin(tars, folder)
+    wanted = {"train": devkit.train_images, "val": devkit.validation_images()}
+    todo = {split: _missing(folder, split, counts) for split, counts in wanted.items()}
+    size = sum(members[name].size for name in todo["train"])
+    size += record["validation"]["bytes"] if todo["val"] else 0
+    _check_space(root, size, sum(wanted[split][name] for split in todo for name in todo[split]))
+    say(f"{folder}: extracting {sum(map(len, todo.values()))} class folders from {tars.folder}")
+    pool = ProcessPoolExecutor(
+        len(os.sched_getaffinity(0)), get_context("spawn"), die_with, (os.getpid(),)
+    )
+    try:
+        # A digest reads a whole file and takes longest, so it begins first.
+        digests: dict[Future[Any], str] = {
+            pool.submit(md5_of, tars.path(kind)): kind for kind in TARS if not record[kind]["md5"]
+        }
+        classes: list[Future[Any]] = [
+            pool.submit(
+                extract_class,
+                *(tars.path("train"), members[name], root / "train" / name, wanted["train"][name]),
+            )
+            for name in todo["train"]
+        ]
+        if todo["val"]:
+            path = tars.path("validation")
+            classes.append(pool.submit(extract_validation, path, root / "val", devkit.validation))
+        for future in as_completed([*digests, *classes]):
+            result = future.result()
+            if future in digests:
+                record[digests[future]]["md5"] = result
+                write_json(root / RECORD, record)
+                _check_digests(tars, definition, record)
+    except (OSError, BrokenProcessPool) as error:
+        reason = error.strerror if isinstance(error, OSError) else "a process was killed"
+        raise InputError(f"{root}: the extraction stopped: {reason or error}") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
     _check_digests(tars, definition, record)
-    todo = [task for task in tasks if not _is_extracted(task, folder)]
-    for split in {task.split for task in todo}:
-        (root / split).mkdir(parents=True, exist_ok=True)
-    _check_space(root, todo)
-    digests = [kind for kind in TARS if record[kind]["md5"] is None]
-    if todo:
-        say(f"{folder}: extracting {len(todo)} of {len(tasks)} class folders from {tars.folder}")
-
-    def keep(kind: str, md5: str) -> None:
-        record[kind]["md5"] = md5
-        write_json(root / RECORD, record)
-        _check_digests(tars, definition, record)
-
-    run_tasks(root, todo, {kind: tars.path(kind) for kind in digests}, keep)
     for kind, entry in record.items():
         entry["md5_checked"] = tars.expected_md5(kind, definition)[1]
-    unchecked = [
-        TARS[kind] for kind, entry in record.items() if entry["md5_checked"] == "unchecked"
-    ]
-    if unchecked:
-        say(f"{folder}: MD5 of {', '.join(unchecked)} recorded, not checked: no md5 was given")
+        if entry["md5_checked"] == "unchecked":
+            say(f"{folder}: MD5 of {TARS[kind]} recorded, not checked: no md5 was given")
     write_json(root / RECORD, record)
-    _finish(folder, root)
+    for split, names in todo.items():
+        (folder / split).mkdir(exist_ok=True)
+        for name in names:
+            if (root / split / name).exists():  # else renamed before a kill
+                os.rename(root / split / name, folder / split / name)
+    os.replace(root / RECORD, folder / RECORD)
+    shutil.rmtree(root)
+
+
+def _class_tars(path: Path, devkit: Devkit) -> dict[str, tarfile.TarInfo]:
+    """Return the tars of classes in the tar of the training images, which must be the devkit's."""
+    with _readable(path), tarfile.open(path) as tar:
+        members = {Path(member.name).stem: member for member in tar if member.isfile()}
+    if odd := sorted(members.keys() ^ devkit.train_images.keys()):
+        shown = ", ".join(odd[:_SHOWN]) + (" …" if len(odd) > _SHOWN else "")
+        raise InputError(f"{path}: its class tars are not those of the devkit; differing: {shown}")
+    return members
 
 
 def _begin(tars: Tars, folder: Path) -> dict[str, dict[str, Any]]:
@@ -245,29 +220,52 @@ def _begin(tars: Tars, folder: Path) -> dict[str, dict[str, Any]]:
     InputError if that is a finished train/ or val/.
     """
     root = folder / EXTRACTING
-    records = [path for path in (root / RECORD, folder / RECORD) if path.exists()]
-    old = read_json_object(records[0]) if records else {}
-    record: dict[str, dict[str, Any]] = {}
-    outdated: set[str] = set()
+    now: dict[str, dict[str, Any]] = {}
     for kind, name in TARS.items():
         stat = tars.path(kind).stat()
-        now = {"file": name, "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "md5": None}
-        same = kind in old and all(old[kind][k] == now[k] for k in ("bytes", "mtime_ns"))
-        record[kind] = {**now, "md5": old[kind]["md5"]} if same else now
-        if same:
-            continue
-        outdated.update(_SPLITS_OF[kind])
-        finished = [folder / split for split in _SPLITS_OF[kind] if (folder / split).exists()]
-        if finished:
+        now[kind] = {"file": name, "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "md5": None}
+    for path in filter(Path.exists, (folder / RECORD, root / RECORD)):
+        known = read_json_object(path, *TARS)
+        if all(
+            known[kind][key] == now[kind][key] for kind in TARS for key in ("bytes", "mtime_ns")
+        ):
+            for kind in TARS:
+                now[kind]["md5"] = known[kind]["md5"]
+        elif path == folder / RECORD:
             raise InputError(
-                f"{finished[0]}: was extracted from another {name} than is in {tars.folder} now; "
-                "restore that file, or remove the folder to extract it again"
+                f"{path}: train and val were extracted from other files than are in {tars.folder} "
+                f"now; restore those files, or remove train, val and {RECORD} to extract again"
             )
-    for split in outdated:
-        shutil.rmtree(root / split, ignore_errors=True)
-    root.mkdir(parents=True, exist_ok=True)
-    write_json(root / RECORD, record)
-    return record
+        else:
+            shutil.rmtree(root)
+    root.mkdir(exist_ok=True)
+    write_json(root / RECORD, now)
+    return now
+
+
+def _missing(folder: Path, split: str, counts: dict[str, int]) -> list[str]:
+    """Return the classes that are not in a split yet; InputError for one with another number of files."""
+    missing = []
+    for name, count in counts.items():
+        path = folder / split / name
+        if not path.is_dir():
+            missing.append(name)
+        elif len(os.listdir(path)) != count:
+            raise InputError(
+                f"{path}: has {len(os.listdir(path))} files, expected {count}; it was changed, "
+                "remove the folder to extract it again"
+            )
+    return missing
+
+
+def _check_space(root: Path, size: int, files: int) -> None:
+    """Refuse a disk with less free space or files than the images need."""
+    disk = os.statvfs(root)
+    needed = size + files * disk.f_frsize // 2  # a file's last block is half full on average
+    advice = "; make room, or name another folder in data_roots"
+    require_space(root, needed, str(root), "the images", advice)
+    if disk.f_files and files > disk.f_favail:
+        raise InputError(f"{root}: {disk.f_favail} more files are possible, {files} are needed")
 
 
 def _check_digests(
@@ -284,42 +282,85 @@ def _check_digests(
             )
 
 
-def _is_extracted(task: ClassTask, folder: Path) -> bool:
-    """Return True if a class's folder is complete; InputError if it has another number of files."""
-    places = [folder / task.split / task.name, folder / EXTRACTING / task.split / task.name]
-    found = next((place for place in places if place.is_dir()), None)
-    if found is None:
-        return False
-    if len(os.listdir(found)) != task.count:
-        raise InputError(
-            f"{found}: has {len(os.listdir(found))} files, expected {task.count}; it was "
-            "changed, remove the folder to extract it again"
-        )
+# --- in a process of the pool ---------------------------------------------------------------------
+
+
+def extract_class(tar: Path, member: tarfile.TarInfo, out: Path, count: int) -> None:
+    """Write the images of a class, whose tar is `member` of `tar`, to the folder `out`, unless it is there.
+
+    InputError if it is damaged or has not `count` images.
+    """
+    if out.exists():
+        return
+    with _partial(out) as partial, _readable(tar, member.name):
+        with tarfile.open(tar) as outer, tarfile.open(fileobj=outer.extractfile(member)) as inner:
+            found = sum(_write_image(inner, image, partial) for image in inner if image.isfile())
+        if found != count:
+            raise InputError(f"{tar}: {member.name}: has {found} images, the devkit says {count}")
+
+
+def extract_validation(tar: Path, out: Path, classes: list[str]) -> None:
+    """Write the validation images, the first of which is of the first of `classes`, to folders in `out`.
+
+    Nothing is done if `out` is there. InputError if an image is missing, or too many.
+    """
+    if out.exists():
+        return
+    with _partial(out) as partial, _readable(tar), tarfile.open(tar) as images:
+        for name in set(classes):
+            (partial / name).mkdir()
+        numbers = {f"ILSVRC2012_val_{n:08d}.JPEG": wnid for n, wnid in enumerate(classes, 1)}
+        for image in images:
+            if image.isfile():
+                wnid = numbers.pop(Path(image.name).name, None)
+                if wnid is None:
+                    raise InputError(f"{tar}: {image.name} is not an image of the devkit")
+                _write_image(images, image, partial / wnid)
+        if numbers:
+            shown = ", ".join(sorted(numbers)[:_SHOWN])
+            raise InputError(f"{tar}: images missing: {len(numbers)} of {len(classes)}: {shown}")
+
+
+def _write_image(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> bool:
+    content = tar.extractfile(member).read()  # type: ignore[union-attr]
+    name = Path(member.name).name
+    if not content.startswith(_MAGIC):
+        raise InputError(f"{member.name} is no JPEG or PNG image")
+    try:
+        with open(folder / name, "xb") as file:
+            file.write(content)
+    except FileExistsError as error:
+        raise InputError(f"has a duplicate {name}") from error
     return True
 
 
-def _check_space(root: Path, todo: list[ClassTask]) -> None:
-    """Refuse a disk with less free space or files than the images need."""
-    disk = os.statvfs(root)
-    files = sum(task.count for task in todo)
-    size = sum(
-        sum(m.size for m in task.members) if task.members else task.part.end - task.part.start
-        for task in todo
-    )
-    needed = size + files * disk.f_frsize // 2  # a file's last block is half full on average
-    advice = "; make room, or name another folder in data_roots"
-    require_space(root, needed, str(root), "the images", advice)
-    if disk.f_files and files > disk.f_favail:
-        raise InputError(f"{root}: {disk.f_favail} more files are possible, {files} are needed")
+@contextmanager
+def _partial(out: Path) -> Iterator[Path]:
+    """Yield a new folder that becomes `out` when the block ends well."""
+    partial = out.with_name(f".partial-{out.name}")
+    shutil.rmtree(partial, ignore_errors=True)  # left by a killed process; the caller has the lock
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        partial.rename(out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
-def _finish(folder: Path, root: Path) -> None:
-    """Rename the folders; the next call completes what a kill interrupts."""
-    for split in ("train", "val"):
-        if (root / split).exists() and (folder / split).exists():
-            for made in sorted((root / split).iterdir()):
-                os.rename(made, folder / split / made.name)
-        elif (root / split).exists():
-            os.rename(root / split, folder / split)
-    os.replace(root / RECORD, folder / RECORD)
-    shutil.rmtree(root)
+@contextmanager
+def _readable(tar: Path, member: str = "") -> Iterator[None]:
+    """Name the file in the error of what is damaged in it."""
+    where = f"{tar}: {member}" if member else str(tar)
+    try:
+        yield
+    except (tarfile.TarError, EOFError) as error:
+        raise InputError(f"{where}: cannot be read as a tar file ({error})") from error
+    except InputError as error:
+        text = str(error)
+        raise InputError(text if text.startswith(str(tar)) else f"{where}: {text}") from error
+
+
+def md5_of(path: Path) -> str:
+    """Return the MD5 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()
