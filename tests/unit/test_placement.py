@@ -1,4 +1,4 @@
-"""Where a rank runs: told by the kernel and NVML, or not known, and never guessed."""
+"""Where a rank runs, and which GPUs count."""
 
 from __future__ import annotations
 
@@ -7,58 +7,23 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from energy_files import accounted, gpu, make_run, write_perun
+from run_files import make_spec
 
+from scalewatt.energies.accounting.remote_ranks import remote_ranks
 from scalewatt.energies.accounting.run_inputs import PlannedRun, Run
 from scalewatt.execution.launcher_process import command_path
 from scalewatt.provenance.rank_placement import (
     allowed_cpus,
-    gpu_pci,
-    kernels_pci,
-    numa_of_cpus,
-    numbers,
-    pci_numa,
     ranges,
     rank_placement,
     slurm_allocation,
 )
 from scalewatt.provenance.versions import Gpu
 from scalewatt.recordings.series import SensorSeries
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Path:
-    """Two NUMA nodes of four CPUs each, one GPU on the second, one device on none."""
-    for node, cpus in enumerate(("0-1,4-5", "2-3,6-7")):
-        folder = tmp_path / f"devices/system/node/node{node}"
-        folder.mkdir(parents=True)
-        (folder / "cpulist").write_text(f"{cpus}\n")
-    for address, node in {"0000:31:00.0": "1", "0000:ca:00.0": "-1"}.items():
-        folder = tmp_path / "bus/pci/devices" / address
-        folder.mkdir(parents=True)
-        (folder / "numa_node").write_text(f"{node}\n")
-    return tmp_path
-
-
-@pytest.fixture
-def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    fake = SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByUUID={"GPU-aa": 0}.__getitem__,
-        nvmlDeviceGetHandleByIndex=[0].__getitem__,
-        nvmlDeviceGetPciInfo=lambda handle: SimpleNamespace(busId=b"00000000:31:00.0"),
-    )
-    monkeypatch.setitem(sys.modules, "pynvml", fake)
-    return fake
-
-
-@given(st.sets(st.integers(0, 300)))
-def test_a_list_of_cpus_is_read_as_it_was_written(cpus: set[int]) -> None:
-    assert numbers(ranges(cpus)) == cpus
 
 
 @pytest.mark.parametrize(
@@ -68,61 +33,11 @@ def test_cpus_are_written_as_the_kernel_does(cpus: set[int], text: str) -> None:
     assert ranges(cpus) == text
 
 
-@pytest.mark.parametrize(
-    ("cpus", "nodes"), [({0, 5}, [0]), ({1, 2}, [0, 1]), ({7}, [1]), ({7, 8}, None)]
-)
-def test_cpus_have_their_numa_nodes(machine: Path, cpus: set[int], nodes: list[int] | None) -> None:
-    assert numa_of_cpus(cpus, machine) == nodes
-
-
-def test_a_machine_that_does_not_tell_has_unknown_numa_nodes(tmp_path: Path) -> None:
-    assert numa_of_cpus({0}, tmp_path) is None
-    assert pci_numa("0000:31:00.0", tmp_path) is None
-
-
-def test_a_device_of_no_node_has_none(machine: Path) -> None:
-    assert pci_numa("0000:31:00.0", machine) == 1
-    assert pci_numa("0000:ca:00.0", machine) is None
-
-
-@pytest.mark.parametrize(
-    ("said", "kernels"),
-    [
-        ("00000000:3B:00.0", "0000:3b:00.0"),
-        ("0000:3B:00.0\0\0", "0000:3b:00.0"),
-        ("00010000:3B:00.0", "10000:3b:00.0"),
-        ("3B:00", None),
-    ],
-)
-def test_a_pci_address_is_written_as_the_kernel_does(said: str, kernels: str | None) -> None:
-    assert kernels_pci(said) == kernels
-
-
-def test_a_rank_on_a_gpu_knows_its_place(machine: Path, nvml: SimpleNamespace) -> None:
-    found = rank_placement(5, 1, "n2", Gpu(3, "GPU-aa"), machine)
-    assert found.pop("cpus") == ranges(os.sched_getaffinity(0))
-    found.pop("numa")
-    assert found == {
-        "rank": 5,
-        "local_rank": 1,
-        "host": "n2",
-        "gpu": 3,
-        "gpu_uuid": "GPU-aa",
-        "gpu_pci": "0000:31:00.0",
-        "gpu_numa": 1,
-    }
-
-
-def test_a_rank_without_a_gpu_has_none_of_its_facts(machine: Path) -> None:
-    found = rank_placement(0, 0, "n1", None, machine)
-    assert [found[key] for key in ("gpu", "gpu_uuid", "gpu_pci", "gpu_numa")] == [None] * 4
-
-
-def test_a_gpu_is_looked_up_by_uuid_before_its_index(nvml: SimpleNamespace) -> None:
-    assert gpu_pci(Gpu(7, "GPU-aa")) == "0000:31:00.0"
-    assert gpu_pci(Gpu(0, None)) == "0000:31:00.0"
-    assert gpu_pci(Gpu(None, None)) is None
-    assert gpu_pci(Gpu(0, "MIG-bb")) is None
+def test_a_rank_on_a_gpu_knows_its_place() -> None:
+    cpus = ranges(os.sched_getaffinity(0))
+    known = {"rank": 5, "local_rank": 1, "host": "n2", "gpu": 3, "gpu_uuid": "GPU-aa", "cpus": cpus}
+    assert rank_placement(5, 1, "n2", Gpu(3, "GPU-aa")) == known
+    assert rank_placement(5, 1, "n2", None) == known | {"gpu": None, "gpu_uuid": None}
 
 
 def test_cpus_are_those_that_the_process_was_bound_to() -> None:
@@ -205,3 +120,54 @@ def test_a_gpu_that_a_rank_does_not_know_is_not_guessed() -> None:
 
 
 # --- against its GPU ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gpu_numa", "numa", "far"),
+    [
+        (0, [0], False),
+        (1, [0], True),
+        (3, [0, 1], True),
+        (1, [0, 1], False),
+        (None, [0], False),
+        (-1, [0], False),
+        (1, None, False),
+        (1, [], False),
+        (1, [-1], False),
+    ],
+)
+def test_a_rank_is_far_from_its_gpu_if_none_of_its_cpus_is_of_the_gpus_numa_node(
+    gpu_numa: int | None, numa: list[int] | None, far: bool
+) -> None:
+    rank = {"rank": 2, "host": "n1", "gpu": 2, "gpu_numa": gpu_numa, "numa": numa}
+    assert bool(remote_ranks([rank])) is far
+    assert not remote_ranks([{"host": "n1", "gpu": None, "gpu_uuid": None}])
+
+
+@pytest.mark.parametrize(
+    ("numa_of_ranks", "named"),
+    [
+        ([0, 0, 1, 1], None),  # block:block
+        ([0, 1, 0, 1], "segment 0: 2 of 4 ranks, by NUMA node: rank 1 on n1: CPUs of 1, GPU of 0; "
+         "rank 2 on n1: CPUs of 0, GPU of 1"),  # block:cyclic
+        ([None] * 4, None),
+    ],
+)  # fmt: skip
+def test_a_run_whose_ranks_worked_across_sockets_is_flagged(
+    tmp_path: Path, numa_of_ranks: list[int | None], named: str | None
+) -> None:
+    ranks = [
+        {
+            **{"rank": i, "local_rank": i, "host": "n1", "gpu": i, "gpu_uuid": None},
+            **{"gpu_numa": i // 2, "numa": None if numa is None else [numa]},
+        }
+        for i, numa in enumerate(numa_of_ranks)
+    ]
+    segment = {"segment": 0, "outcome": "finished", "ranks": ranks}
+    stages = [(0, "train", 0.0, 40.0)]
+    make_run(tmp_path, stages=stages, torch_device="cuda", segments=[segment])
+    watts = {"CUDA:0_POWER": gpu(41, 100.0)}
+    write_perun(tmp_path / "perun" / "segment-000.hdf5", {"n1": watts})
+    powers: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
+    found = accounted(tmp_path, make_spec(gpus=4, ranks_per_node=4), powers)
+    assert [one["detail"] for one in found.flags("gpu_remote")] == ([named] if named else [])
