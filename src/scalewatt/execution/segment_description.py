@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from scalewatt.common.errors import InputError
@@ -144,33 +145,20 @@ def flags(environment: Mapping[str, str], seed: int | None, torch: Any = None) -
     }
 
 
-PREFIXES = (
-    *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "MALLOC_"),
-    *("TORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "PYTORCH_"),
-    *("CUDNN_", "CUBLAS_", "CUBLASLT_", "NCCL_", "GLOO_", "FI_", "UCX_"),
-    *("MPICH_", "I_MPI_"),
-    *(f"OMPI_MCA_{part}" for part in ("btl", "pml", "mtl", "coll", "osc")),
+VARIABLES = (
+    *("OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "BLIS_*", "MALLOC_*", "NUMEXPR_*"),
+    *("TORCH*", "PYTORCH_*", "CUDA_*", "CUDNN_*", "CUBLAS*", "NCCL_*", "GLOO_*", "NVIDIA_TF32_*"),
+    *("FI_*", "UCX_*", "MPICH_*", "I_MPI_*", "OMPI_MCA_*", "*_VISIBLE_DEVICES", "HDF5_USE_*"),
+    *("PYTHONHASHSEED", "PYTHONOPTIMIZE", "LD_PRELOAD", "LD_LIBRARY_PATH"),
+    *("SLURM_*_BIND*", "SLURM_GPUS_*", "SLURM_CPU*", "SLURM_NTASKS*", "SLURM_MPI_TYPE"),
+    *("SLURM_DISTRIBUTION", "SLURM_HINT", "SLURM_THREADS_PER_CORE"),
 )
-"""Beginnings of the names that are written."""
-NAMES = frozenset(
-    {
-        *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS"),
-        *("CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"),
-        *("NVIDIA_TF32_OVERRIDE", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
-        *("PYTHONHASHSEED", "PYTHONOPTIMIZE", "LD_PRELOAD", "LD_LIBRARY_PATH"),
-        *("HDF5_USE_FILE_LOCKING", "NUMEXPR_NUM_THREADS"),
-        *("SLURM_CPU_BIND", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_LIST", "SLURM_MEM_BIND"),
-        *("SLURM_GPU_BIND", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE", "SLURM_CPU_FREQ_REQ"),
-        *("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"),
-        *("SLURM_DISTRIBUTION", "SLURM_HINT", "SLURM_THREADS_PER_CORE", "SLURM_MPI_TYPE"),
-    }
-)
-"""Names that are written."""
+"""Names of the variables that are written, as patterns of a shell."""
 
 
 def is_written(name: str) -> bool:
     """Return True if a variable is one that a run's provenance has: listed, and of no secret's name."""
-    return (name in NAMES or name.startswith(PREFIXES)) and not is_secret(name)
+    return any(fnmatchcase(name, pattern) for pattern in VARIABLES) and not is_secret(name)
 
 
 def variables(environment: Mapping[str, str], redaction: Redaction) -> dict[str, str]:
