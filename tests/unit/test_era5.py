@@ -12,13 +12,11 @@ import xarray as xr
 from era5_data import DEFINITION, fields, marked_store, write
 
 from scalewatt.common.errors import InputError
-from scalewatt.datasets.era5.channels import CHANNEL_SOURCES, CHANNELS, year_times
-from scalewatt.datasets.era5.statistics import load_climatology, load_statistics
-from scalewatt.datasets.era5_preparation import labelled_fields as era5_pieces
+from scalewatt.datasets.era5.channels import CHANNELS, year_times
+from scalewatt.datasets.era5.statistics import load_statistics
 from scalewatt.datasets.era5_preparation import prepare_era5 as era5_prepare
-from scalewatt.datasets.era5_preparation import zarr as era5_zarr
-from scalewatt.datasets.era5_preparation.prepare_era5 import prepare, prepare_year
-from scalewatt.datasets.prepare import prepare_dataset, prepare_dataset_years
+from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
+from scalewatt.datasets.prepare import prepare_dataset
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +35,6 @@ def test_the_channels_are_the_papers_in_its_order():
         "u10 v10 t2m sp msl t850 u1000 v1000 z1000 u850 v850 z850 u500 v500 z500 t500 z50 r500 "
         "r850 tcwv"
     )
-
-
-def test_every_channel_is_the_variable_and_level_of_its_name(prepared, url):
-    folder, _ = prepared
-    found = fields(folder / "2000.h5")
-    store = xr.open_dataset(url, engine="zarr", chunks=None).sel(time="2000")
-    for channel, (variable, level) in enumerate(CHANNEL_SOURCES.values()):
-        array = store[variable] if level is None else store[variable].sel(level=level)
-        np.testing.assert_array_equal(found[:, channel], array.values)
 
 
 def test_the_prepared_file_is_contiguous_and_describes_itself(prepared, url):
@@ -133,16 +122,6 @@ def test_a_whole_year_is_wanted_unless_times_are_given(tmp_path, url):
         prepare_year(url, 2000, tmp_path / "2000.h5")
 
 
-def test_small_blocks_give_the_same_file(tmp_path, url, prepared, monkeypatch):
-    folder, _ = prepared
-    monkeypatch.setattr(era5_zarr, "BLOCK_BYTES", 3 * 4 * 40)
-    monkeypatch.setattr(era5_pieces, "WIDE_BLOCK_BYTES", 3 * 4 * 40)
-    prepare(url, tmp_path, DEFINITION)
-    np.testing.assert_array_equal(fields(tmp_path / "2000.h5"), fields(folder / "2000.h5"))
-    for found, expected in zip(load_statistics(tmp_path), load_statistics(folder), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
 def test_statistics_are_those_of_the_training_years(prepared):
     folder, _ = prepared
     values = np.concatenate([fields(folder / f"{year}.h5") for year in (1999, 2000)])
@@ -171,98 +150,12 @@ def test_prepared_years_need_no_source_and_missing_ones_name_the_key(tmp_path, p
         prepare_dataset(DEFINITION, tmp_path / "new", None)
 
 
-def test_a_year_that_is_not_of_the_dataset_is_not_looked_at(tmp_path, prepared):
-    folder, marker = prepared
-    shutil.copytree(folder, tmp_path / "copy")
-    (tmp_path / "copy" / "manifest.json").unlink()
-    (tmp_path / "copy" / "2003.h5").write_bytes(b"torn")
-    definition = DEFINITION | {"validation_years": [2002, 2002]}
-    found = prepare_dataset(definition, tmp_path / "copy", None)
-    assert found["validation_samples"] == marker["validation_samples"]
-
-
 def test_years_of_another_grid_are_refused(tmp_path, prepared):
     folder, _ = prepared
     shutil.copytree(folder, tmp_path / "copy")
     (tmp_path / "copy" / "manifest.json").unlink()
     with pytest.raises(InputError, match=r"1999\.h5: has .* \(20, 5, 8\).* needs \(20, 6, 8\)"):
         prepare_dataset(DEFINITION | {"grid": [5, 8]}, tmp_path / "copy", None)
-
-
-def test_years_with_humidity_of_different_kinds_are_refused(tmp_path, prepared, url):
-    store = marked_store()
-    store["relative_humidity"] = store["relative_humidity"] / 100
-    fraction = write(store, tmp_path / "fraction.zarr")
-    prepare_dataset_years(DEFINITION, tmp_path / "mixed", fraction, "2000")
-    message = r"mixed: .*1999\.h5 over unknown, 2000\.h5 over water .*from one source"
-    with pytest.raises(InputError, match=message):
-        prepare_dataset(DEFINITION, tmp_path / "mixed", url)
-    assert not (tmp_path / "mixed" / "statistics.json").exists()
-
-
-def test_years_with_other_channels_are_refused(tmp_path, prepared):
-    folder, _ = prepared
-    shutil.copytree(folder, tmp_path / "copy")
-    (tmp_path / "copy" / "manifest.json").unlink()
-    with h5py.File(tmp_path / "copy" / "2001.h5", "r+") as file:
-        file.attrs["channels"] = [*CHANNELS[1:], "u10"]
-    with pytest.raises(InputError, match=r"2001\.h5: has the channels v10 .*; needed are u10 v10"):
-        prepare_dataset(DEFINITION, tmp_path / "copy", None)
-
-
-def swapped(statistics):
-    return json.dumps(statistics | {"channels": statistics["channels"][::-1]})
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda _: "{", "is no readable JSON file"),
-        (lambda _: "[]", "is damaged"),
-        (lambda _: "{}", "is damaged"),
-        (
-            lambda s: json.dumps(s | {"sd": s["sd"][:19]}),
-            "is damaged .its numbers are no mean and sd",
-        ),
-        (
-            lambda s: json.dumps(s | {"sd": [0.0, *s["sd"][1:]]}),
-            "is damaged .its numbers are no mean and sd",
-        ),
-        (swapped, "is of the channels"),
-    ],
-)
-def test_damaged_statistics_are_named_and_renewed(tmp_path, prepared, damage, message):
-    folder, marker = prepared
-    shutil.copytree(folder, tmp_path / "copy")
-    path = tmp_path / "copy" / "statistics.json"
-    whole = path.read_text()
-    path.write_text(damage(json.loads(whole)))
-    with pytest.raises(InputError, match=rf"statistics\.json: {message}"):
-        load_statistics(tmp_path / "copy")
-    (tmp_path / "copy" / "manifest.json").unlink()
-    assert prepare_dataset(DEFINITION, tmp_path / "copy", None) == marker
-    assert path.read_text() == whole
-
-
-def test_a_damaged_climatology_is_named_and_renewed(tmp_path, prepared):
-    folder, _ = prepared
-    shutil.copytree(folder, tmp_path / "copy")
-    path = tmp_path / "copy" / "climatology.h5"
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(
-        InputError, match=r"climatology\.h5: is damaged .*prepare the dataset again"
-    ):
-        load_climatology(tmp_path / "copy")
-    (tmp_path / "copy" / "manifest.json").unlink()
-    prepare_dataset(DEFINITION, tmp_path / "copy", None)
-    np.testing.assert_array_equal(load_climatology(tmp_path / "copy"), load_climatology(folder))
-    with pytest.raises(InputError, match=r"climatology\.h5: is \(5, 8\); needed is \(9, 8\)"):
-        load_climatology(folder, (9, 8))
-
-
-def test_a_store_that_cannot_be_opened_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"nowhere\.zarr"):
-        prepare_dataset(DEFINITION, tmp_path / "new", str(tmp_path / "nowhere.zarr"))
 
 
 def test_embedded_waves_are_prepared_once_and_the_same_everywhere(tmp_path):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from dataclasses import replace
-
 import eccodes
 import h5py
 import numpy as np
@@ -15,9 +11,7 @@ from era5_data import expected_fields, fields, marked_store, short_name
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import year_times
-from scalewatt.datasets.era5_preparation import grib as era5_grib
-from scalewatt.datasets.era5_preparation.labelled_fields import Piece, open_labelled_year
-from scalewatt.datasets.era5_preparation.prepare_era5 import open_files, prepare_year
+from scalewatt.datasets.era5_preparation.prepare_era5 import prepare_year
 
 TIMES = year_times(2000)[:6]
 CDS_NAMES = {"10u": "u10", "10v": "v10", "2t": "t2m"}  # where netCDF's short names are not GRIB's
@@ -177,35 +171,6 @@ def test_final_values_come_before_preliminary_ones(tmp_path, store, expected):
     np.testing.assert_array_equal(fields(prepare(tmp_path, "*.nc")), expected)
 
 
-def test_messages_are_listed_once(tmp_path, store, monkeypatch):
-    write_grib(store, tmp_path / "all.grib")
-    prepare(tmp_path, "all.grib").unlink()
-    with monkeypatch.context() as patch:
-        patch.setattr(era5_grib, "_scan", None)
-        prepare(tmp_path, "all.grib")
-    write_grib(store.isel(time=slice(0, 5)), tmp_path / "all.grib")
-    (tmp_path / "prepared" / "2000.h5").unlink()
-    with pytest.raises(InputError, match="is missing 1 times: 2000-01-02T06:00"):
-        prepare(tmp_path, "all.grib")
-
-
-def test_a_chunk_of_many_times_is_decoded_once(tmp_path, store, monkeypatch):
-    write_new(store, tmp_path / "new")
-    blocks = []
-    read = Piece.read
-
-    def counting(piece, times, levels):
-        blocks.append((piece, times.tolist()))
-        return read(piece, times, levels)
-
-    monkeypatch.setattr(Piece, "read", counting)
-    source = open_files([str(tmp_path / "new" / "*.nc")])
-    for _ in open_labelled_year(replace(source, block_bytes=1), TIMES, None).blocks(TIMES):
-        pass
-    (temperature,) = source.pieces["temperature"]
-    assert [times for piece, times in blocks if piece is temperature] == [[0, 1, 2], [3, 4, 5]]
-
-
 def cut(path, share=0.9):
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * share)])
@@ -260,82 +225,6 @@ def test_files_that_cannot_be_used_are_refused_by_name(tmp_path, store, change, 
         prepare(tmp_path, "new.nc")
 
 
-def test_orography_among_surface_variables_is_skipped(tmp_path, store, expected):
-    surface, levels = split(store)
-    surface.assign(z=surface["sp"] * 0 + 3).to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
-    invariant = surface[["sp"]].isel(time=0, drop=True).rename(sp="z")
-    invariant.to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
-    levels.to_netcdf(tmp_path / "c.nc", engine="h5netcdf")
-    np.testing.assert_array_equal(fields(prepare(tmp_path, "*.nc")), expected)
-
-
-def test_a_variable_without_levels_is_reported_if_no_other_file_has_it(tmp_path, store):
-    surface, levels = split(store)
-    surface.assign(z=surface["sp"] * 0 + 3).to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
-    levels.drop_vars("z").to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
-    with pytest.raises(
-        InputError, match=r"missing geopotential; .*a\.nc: z has no pressure levels"
-    ):
-        prepare(tmp_path, "*.nc")
-
-
-SCAN = """
-import os, sys, time
-from pathlib import Path
-from scalewatt.datasets.era5_preparation import grib as era5_grib
-
-scan = era5_grib._scan
-def slowly(path):
-    found = scan(path)
-    (Path(sys.argv[2]) / f"scanned-{os.getpid()}").touch()
-    time.sleep(1)
-    return found
-era5_grib._scan = slowly
-era5_grib.open_grib(Path(sys.argv[1]), Path(sys.argv[2]))
-"""
-
-
-def test_concurrent_processes_scan_a_file_once(tmp_path, store):
-    write_grib(store.isel(time=[0]), tmp_path / "a.grib")
-    lists = tmp_path / "lists"
-    lists.mkdir()
-    command = [sys.executable, "-c", SCAN, str(tmp_path / "a.grib"), str(lists)]
-    three = [subprocess.Popen(command) for _ in range(3)]
-    try:
-        assert [process.wait() for process in three] == [0, 0, 0]
-    finally:
-        for process in three:
-            process.kill()
-    assert len(list(lists.glob("scanned-*"))) == 1
-
-
-def test_a_damaged_list_of_messages_is_renewed(tmp_path, store, expected):
-    write_grib(store, tmp_path / "all.grib")
-    prepare(tmp_path, "all.grib").unlink()
-    (kept,) = (tmp_path / "prepared" / ".grib").glob("*.json")
-    for damage in ("{", "[]", "{}"):
-        kept.write_text(damage)
-        path = prepare(tmp_path, "all.grib")
-        np.testing.assert_allclose(fields(path), expected, rtol=1e-4, atol=1e-2)
-        path.unlink()
-
-
-def test_a_replaced_file_of_the_year_is_read_again_and_others_do_not_matter(tmp_path, store):
-    write_grib(store, tmp_path / "a.grib")
-    later = store.assign_coords(time=store.time + np.timedelta64(40, "D"))
-    write_grib(later, tmp_path / "b.grib")
-
-    def state():
-        source = open_files([str(tmp_path / "*.grib")])
-        return open_labelled_year(source, TIMES, None).state
-
-    before = state()
-    write_grib(later.isel(time=slice(0, 3)), tmp_path / "b.grib")
-    assert state() == before
-    write_grib(store, tmp_path / "a.grib")
-    assert state() != before
-
-
 def test_values_in_two_files_are_refused_with_both_names(tmp_path, store):
     store.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
     store.isel(time=[3])[["surface_pressure"]].to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
@@ -375,11 +264,3 @@ def test_missing_grib_values_are_refused_with_their_date(tmp_path, store):
     )
     with pytest.raises(InputError, match="surface_pressure has missing values on 2000-01-02T00:00"):
         prepare(tmp_path, "*.grib")
-
-
-def test_a_pattern_without_a_file_and_a_foreign_file_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"none-\*\.nc: there is no such ERA5 file"):
-        prepare(tmp_path, "none-*.nc")
-    (tmp_path / "text.nc").write_text("hello")
-    with pytest.raises(InputError, match=r"text\.nc: is neither GRIB nor netCDF"):
-        prepare(tmp_path, "text.nc")

@@ -214,13 +214,6 @@ def test_values_and_labels_that_cannot_be_ours_are_refused(tmp_path, damage, mes
     assert not (tmp_path / "prepared" / "2000.h5").exists()
 
 
-def test_a_wrong_grid_is_refused_before_a_field_is_read(tmp_path, served, served_folder):
-    write(marked_store(), served_folder / "grid.zarr")
-    with pytest.raises(InputError, match="grid 8 × 16 needs 9 × 16"):
-        prepare(served.url("grid.zarr"), tmp_path, grid=[8, 16])
-    assert not [p for p in served.requests if "grid.zarr" in p and "geopotential/0" in p]
-
-
 def test_a_missing_chunk_is_not_read_as_fill_values(tmp_path):
     encoding = {"10m_v_component_of_wind": {"chunks": (1, 5, 4)}}
     path = write(marked_store(), tmp_path / "holes.zarr", encoding=encoding)
@@ -269,29 +262,6 @@ def test_chunks_missing_in_a_shard_are_not_read_as_fill_values(tmp_path, expecte
     holes = sharded(marked_store(), tmp_path / "holes.zarr", lost, packed=packed)
     with pytest.raises(InputError, match=f"{lost} has missing values on 2000-01-01T12:00"):
         prepare(holes, tmp_path / "holes")
-
-
-def test_packed_shards_without_a_fill_value_are_refused(tmp_path):
-    path = sharded(marked_store(), tmp_path / "a.zarr", packed=True, fill=False)
-    with pytest.raises(InputError, match="is int16 in shards and has no _FillValue"):
-        prepare(path, tmp_path)
-
-
-def test_a_torn_chunk_behind_http_is_named(tmp_path, served, served_folder):
-    write(marked_store(), served_folder / "torn.zarr")
-    chunk = served_folder / "torn.zarr" / "temperature" / "0.0.0.0"
-    chunk.write_bytes(chunk.read_bytes()[:50])
-    with pytest.raises(
-        InputError, match=r"torn\.zarr: temperature cannot be read from 2000-01-01T00:00"
-    ):
-        prepare(served.url("torn.zarr"), tmp_path)
-
-
-def test_a_store_that_cannot_be_opened_says_what_else_to_try(tmp_path, served):
-    with pytest.raises(InputError, match=r"nowhere\.zarr: cannot be opened as Zarr"):
-        prepare(served.url("nowhere.zarr"), tmp_path)
-    with pytest.raises(InputError, match=r"https://storage\.googleapis\.com/bucket/a\.zarr"):
-        prepare("gs://bucket/a.zarr", tmp_path)
 
 
 @pytest.mark.parametrize(

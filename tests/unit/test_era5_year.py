@@ -11,7 +11,6 @@ import sys
 import time
 from multiprocessing import get_context
 
-import h5py
 import numpy as np
 import pytest
 from era5_data import DEFINITION, expected_fields, fields, marked_store, write
@@ -25,7 +24,6 @@ from scalewatt.datasets.era5.statistics import (
     Moments,
     field_moments,
     load_climatology,
-    load_statistics,
     read_moments,
     stored_moments,
 )
@@ -217,23 +215,6 @@ def test_the_climatology_is_the_mean_of_the_training_years(tmp_path, small):
     found = load_climatology(tmp_path)
     assert found.dtype == np.float32 and found.shape == (5, 8)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_years_of_an_older_version_are_read_once(tmp_path, small):
-    prepare_dataset(DEFINITION, tmp_path, small)
-    expected = load_statistics(tmp_path), load_climatology(tmp_path)
-    for year in (1999, 2000, 2001, 2002):
-        with h5py.File(tmp_path / f"{year}.h5", "r+") as file:
-            del file["statistics"]
-    for name in ("manifest.json", "statistics.json", "climatology.h5"):
-        (tmp_path / name).unlink()
-    prepare_dataset(DEFINITION, tmp_path, None)
-    np.testing.assert_allclose(load_statistics(tmp_path), expected[0], rtol=1e-6)
-    np.testing.assert_allclose(load_climatology(tmp_path), expected[1], rtol=1e-6)
-    written = (tmp_path / "statistics.json").stat().st_mtime_ns
-    os.remove(tmp_path / "manifest.json")
-    prepare_dataset(DEFINITION, tmp_path, None)
-    assert (tmp_path / "statistics.json").stat().st_mtime_ns == written
 
 
 def test_only_years_of_such_a_dataset_are_made_alone(tmp_path, small):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import h5py
 import numpy as np
 import pytest
@@ -69,20 +67,6 @@ def test_statistics_and_climatology_are_of_the_linked_values(prepared):
     np.testing.assert_allclose(mean, values.mean((0, 2, 3)), rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(sd, values.std((0, 2, 3)), rtol=1e-6)
     np.testing.assert_allclose(load_climatology(folder), values[:, 14].mean(0), rtol=1e-6)
-
-
-def test_the_same_data_elsewhere_are_the_same_dataset(prepared, originals, tmp_path):
-    _, marker = prepared
-    shutil.copytree(originals, tmp_path / "a-much-longer-name-than-before" / "originals")
-    source = {"hdf5": str(tmp_path / "a-much-longer-name-than-before" / "originals")}
-    assert prepare_dataset(EARTH, tmp_path / "prepared", source) == marker
-
-
-def test_originals_as_data_root_are_refused_with_a_hint(tmp_path):
-    for year in FOLDERS:
-        write(tmp_path / f"{year}.h5", steps=4)
-    with pytest.raises(InputError, match=r"1999\.h5: .*\{hdf5: <folder>\}"):
-        prepare_dataset(EARTH, tmp_path, None)
 
 
 def prepare(tmp_path, year=2000, samples=30):

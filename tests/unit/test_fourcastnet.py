@@ -16,10 +16,8 @@ from run_files import make_spec
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import CHANNELS, year_times
 from scalewatt.training.samplers import EvaluationBatches
-from scalewatt.workloads import workload_class
 from scalewatt.workloads.afno import Rollout
 from scalewatt.workloads.fourcastnet import FourCastNetWorkload
 
@@ -113,10 +111,6 @@ def model_of(forecast: np.ndarray) -> Fixed:
     return Fixed(torch.from_numpy(normalised(forecast).astype(np.float32)))
 
 
-def test_the_model_is_found_by_its_name() -> None:
-    assert workload_class("fourcastnet") is FourCastNetWorkload
-
-
 # --- the metric ---------------------------------------------------------------------------------
 
 
@@ -181,29 +175,6 @@ def test_without_a_climatology_its_error_is_missing_and_the_others_are_not(
     )
     assert found["metric_climatology"] is None
     assert found["metric"] is not None and found["metric_persistence"] is not None
-
-
-@pytest.mark.parametrize("name", ["statistics.json", "climatology.h5"])
-def test_damaged_statistics_are_an_error_of_one_line(
-    folder: Path, tmp_path: Path, name: str
-) -> None:
-    shutil.copytree(folder, tmp_path / "torn")
-    (tmp_path / "torn" / name).write_bytes(b"{")
-    with pytest.raises(InputError, match=rf"{name}: is ") as error:
-        workload(tmp_path / "torn")
-    assert "\n" not in str(error.value)
-
-
-def test_a_year_that_the_definition_does_not_name_is_not_read(folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder, tmp_path / "more")
-    (tmp_path / "more" / "1982.h5").write_bytes(b"torn")
-    assert len(workload(tmp_path / "more")._dataset("test")) == 12
-
-
-def test_a_perfect_forecast_has_no_error(folder: Path) -> None:
-    target = fields(2, 1)
-    sums = workload(folder).evaluate("forecasts", model_of(target), batch(fields(2), target))
-    assert sums.tolist()[:2] == pytest.approx([2, 0], abs=1e-6 * SD[Z500])
 
 
 # --- the evaluation as a whole ------------------------------------------------------------------
@@ -324,14 +295,6 @@ def test_the_loss_is_the_relative_l2_error_summed_over_the_steps(
     assert again.tolist() == pytest.approx([3, sum(expected)], rel=1e-5)
 
 
-def test_the_loss_can_be_minimised_and_its_sums_hold_no_graph(folder: Path) -> None:
-    model = model_of(fields(2, 1, seed=5))
-    loss, sums = workload(folder).loss(model, batch(fields(2), fields(2, 1)))
-    assert not sums.requires_grad
-    loss.backward()
-    assert model.forecast.grad is not None and model.forecast.grad.abs().sum() > 0
-
-
 def test_losses_of_unequal_batches_and_ranks_are_averaged_by_sample(folder: Path) -> None:
     one = workload(folder)
     target, forecast = fields(5, 1, seed=6), fields(5, 1, seed=7)
@@ -360,12 +323,6 @@ def test_forecasts_start_at_spaced_times_of_the_test_year(folder: Path) -> None:
     assert found.whole
     few = workload(folder, initial_conditions=2, initial_condition_spacing=3)
     assert list(few.evaluations()["forecasts"].positions) == [0, 3]
-
-
-def test_validation_covers_every_sample_of_its_years(folder: Path) -> None:
-    found = workload(folder).evaluations()["validation"]
-    assert list(found.positions) == list(range(12))
-    assert found.whole
 
 
 def test_fine_tuning_learns_two_steps_and_pre_training_one(folder: Path) -> None:
@@ -459,21 +416,3 @@ def test_the_optimiser_is_adam_without_weight_decay(folder: Path) -> None:
     [group] = optimizer.param_groups
     assert (group["lr"], group["weight_decay"]) == (1e-4, 0)
     assert len(group["params"]) == len(list(model.parameters()))
-
-
-def test_fine_tuning_is_one_forward_pass_of_two_steps_with_a_fresh_optimiser(folder: Path) -> None:
-    one = workload(folder, "finetune", learning_rate=1e-4)
-    model = one.model()
-    optimizer = one.optimizer(model)
-    assert optimizer.state_dict()["state"] == {}
-    calls = []
-    model.register_forward_hook(lambda *given: calls.append(given[2].shape))
-    first = [(k, p.clone()) for k, p in model.named_parameters()]
-    loss, _ = one.loss(model, batch(fields(2), fields(2, 2)))
-    loss.backward()
-    optimizer.step()
-    assert calls == [(2, 2, 20, ROWS, COLUMNS)]
-    for (name, before), after in zip(first, model.parameters(), strict=True):
-        # Adam's first step is its rate, whatever the gradient.
-        assert (after - before).abs().max().item() == pytest.approx(1e-4, rel=0.02), name
-    assert [r[0] for r in rates(one, 80)][1] < 1e-4

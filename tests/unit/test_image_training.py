@@ -27,7 +27,6 @@ from scalewatt.run_files.run_lock import LockedError
 from scalewatt.run_files.work_directory import Job
 from scalewatt.training import trainer as loop
 from scalewatt.training.checkpoint import save_to
-from scalewatt.training.samplers import batches_of
 from scalewatt.training.trainer import FINISHED, STOPPED, Trainer
 from scalewatt.workloads.resnet50 import ResNet50
 
@@ -172,29 +171,6 @@ def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(
     assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
-@pytest.mark.parametrize(("batch", "expected"), [(1, 1), (5, 2)])
-def test_the_warm_up_takes_no_more_samples_than_a_step_and_leaves_no_peak_of_memory(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int, expected: int
-) -> None:
-    one = replace(spec("pil", "corrected"), local_batch_size=batch, global_batch_size=batch)
-    job = Job(one, "digest", str(folder), tmp_path, 0)
-    trainer = Trainer(job, RANKS, CPU, StopRequest(), EventLog(None, 0))
-    calls: list[Any] = []
-    loss = trainer.workload.loss
-
-    def noted(network: nn.Module, batch: Any) -> Any:
-        calls.append(len(batch[0]))
-        return loss(network, batch)
-
-    monkeypatch.setattr(trainer.workload, "loss", noted)
-    monkeypatch.setattr(loop, "finish", lambda _: calls.append("finish"))
-    monkeypatch.setattr(loop, "forget_peak_memory", lambda _: calls.append("reset"), raising=False)
-    trainer.warm_up()
-    assert calls == [expected, expected, "finish", "reset"], (
-        "its work is no part of the first epoch"
-    )
-
-
 @pytest.mark.parametrize("lacks", ["model", "optimizer", "phases", "random_states"])
 def test_a_checkpoint_that_does_not_fit_the_run_is_refused_by_name(
     folder: Path, tmp_path: Path, lacks: str
@@ -272,23 +248,3 @@ def test_synthetic_images_train_without_data_and_leave_no_error(whole: Whole) ->
         assert (row["samples"], row["updates"]) == (24, 5)
         assert row["metric"] is row["train_loss"] is row["validation_loss"] is None
         assert row["train_metric"] is row["top5_error_percent"] is None
-
-
-class TornAtThree(torch.utils.data.Dataset):
-    """Ten items, the fourth of which cannot be read."""
-
-    def __len__(self) -> int:
-        return 10
-
-    def __getitem__(self, item: int) -> int:
-        if item == 3:
-            raise InputError("a/b.JPEG: cannot be read as an image (cut off)")
-        return item
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_what_a_loader_cannot_read_is_named_in_one_line(workers: int) -> None:
-    loader = torch.utils.data.DataLoader(TornAtThree(), batch_size=2, num_workers=workers)
-    with pytest.raises(InputError) as error:
-        list(batches_of(loader))
-    assert str(error.value) == "a/b.JPEG: cannot be read as an image (cut off)"

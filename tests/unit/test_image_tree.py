@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +9,6 @@ from pathlib import Path
 import pytest
 from imagenet_files import Official, prepare
 
-from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.imagenet.official_tars import TARS
@@ -25,34 +22,6 @@ def test_a_tree_elsewhere_is_never_written_to(
     prepare(official, tmp_path, {"tree": str(tree)})
     assert sorted(tree.rglob("*")) == before
     assert not (tmp_path / "train").exists()
-
-
-def test_a_tree_that_moved_is_found_again_by_its_new_source(
-    official: Official, tree: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(tree, tmp_path / "before")
-    marker = prepare(official, tmp_path / "data", str(tmp_path / "before"))
-    (tmp_path / "before").rename(tmp_path / "after")
-    assert prepare(official, tmp_path / "data", str(tmp_path / "after")) == marker
-    assert ImageFolderIndex.load(tmp_path / "data", "val").folder == tmp_path / "after"
-
-
-def test_prepared_data_from_another_source_are_reported(
-    official: Official, tree: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(tree, tmp_path / "other")
-    source, data = {"tree": str(tree)}, tmp_path / "data"
-    prepare(official, data, source)
-    assert source_warning(data, source) is None
-    assert source_warning(data, None) is None
-    other = {"tree": str(tmp_path / "other")}
-    told = source_warning(data, other)
-    assert told is not None
-    assert f"was prepared from {source}, the cluster file names {other}" in told
-    assert "prepare_imagenet prepare_era5 -R dataset" in told
-    prepare(official, data, other)
-    assert source_warning(data, other) is None
-    assert ImageFolderIndex.load(data, "val").folder == tmp_path / "other"
 
 
 def test_missing_prepared_data_are_reported_and_never_trained_on(tmp_path: Path) -> None:
@@ -158,32 +127,6 @@ def test_a_tree_without_training_images_is_named(
             prepare(official, tmp_path / "data", source)
 
 
-def test_a_name_that_is_no_utf8_is_named(official: Official, tree: Path, tmp_path: Path) -> None:
-    image = sorted((tree / "train").rglob("*.JPEG"))[0].relative_to(tree)
-    for number, old in enumerate((image, image.parent)):
-        place = shutil.copytree(tree, tmp_path / str(number))
-        os.rename(place / old, os.fsencode(place / old.parent) + b"/\xe4.JPEG")
-        with pytest.raises(InputError, match=r"the name '\\udce4\.JPEG' in it is no UTF-8"):
-            prepare(official, tmp_path / "data", str(place))
-
-
-def test_a_tree_may_lie_in_a_folder_of_any_name(
-    official: Official, tree: Path, tmp_path: Path
-) -> None:
-    place = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xe4"))
-    shutil.copytree(tree, place)
-    prepare(official, tmp_path / "data", str(place))
-    assert ImageFolderIndex.load(tmp_path / "data", "val").folder == place
-
-
-def test_a_data_root_that_cannot_be_created_is_named(
-    official: Official, tree: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"file/data: cannot be created \(Not a directory\)"):
-        prepare(official, tmp_path / "file" / "data", str(tree))
-
-
 # --- what a training holds against the folder ---------------------------------------------------
 
 
@@ -204,52 +147,3 @@ def test_a_refused_tree_changes_nothing_that_is_prepared(
         prepare(official, data, {"tree": str(other)})
     assert indices(data) == before
     assert content_of_prepared(data) == marker["content_sha256"]
-
-
-def test_what_was_interrupted_between_two_indices_is_not_prepared(
-    official: Official, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = tmp_path / "data"
-    marker = prepare(official, data, {"tree": str(tree)})
-    other = {"tree": str(shutil.copytree(tree, tmp_path / "other"))}
-    save = ImageFolderIndex.save
-
-    def killed(index: ImageFolderIndex, folder: Path, split: str) -> None:
-        if split == "val":
-            raise KeyboardInterrupt
-        save(index, folder, split)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(ImageFolderIndex, "save", killed)
-        with pytest.raises(KeyboardInterrupt):
-            prepare(official, data, other)
-    with pytest.raises(InputError, match="preparation of the dataset is unfinished"):
-        content_of_prepared(data)
-    assert prepare(official, data, other) == marker
-
-
-def test_an_index_that_is_not_the_prepared_one_is_named_and_renewed(
-    official: Official, tree: Path, tmp_path: Path
-) -> None:
-    data = tmp_path / "data"
-    source = {"tree": str(tree)}
-    marker = prepare(official, data, source)
-    index = data / "index-train.parquet"
-    content = bytearray(index.read_bytes())
-    content[len(content) // 2] ^= 1  # as long as before
-    index.write_bytes(content)
-    with pytest.raises(InputError, match=r"index-train\.parquet: is not the index that"):
-        content_of_prepared(data)
-    assert prepare(official, data, source) == marker
-    assert content_of_prepared(data) == marker["content_sha256"]
-
-
-def test_a_prepared_folder_needs_no_definition(
-    official: Official, tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = tmp_path / "data"
-    assert main(["prepare", "--folder", str(data)]) == 1
-    assert "data: is not prepared yet; expected --definition" in capsys.readouterr().err
-    marker = prepare(official, data, {"tree": str(tree)})
-    assert main(["prepare", "--folder", str(data), "--out", str(tmp_path / "out.json")]) == 0
-    assert json.loads((tmp_path / "out.json").read_text()) == marker

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import ast
-import copy
 import csv
 import os
-import pickle
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +20,6 @@ import torch
 from scalewatt import events
 from scalewatt.recordings.stage_log import read_json_lines
 
-SOURCE = Path(events.__file__).with_name("lightning.py")
 NEEDED = "lightning is not installed (envs/requirements.in)"
 needs_lightning = pytest.mark.skipif(find_spec("lightning") is None, reason=NEEDED)
 SAMPLES, BATCH = 40, 4
@@ -159,11 +154,6 @@ def test_importing_it_loads_neither_torch_nor_lightning() -> None:
     assert not {"torch", "lightning", "pytorch_lightning", "numpy"} & set(done.stdout.split())
 
 
-def test_a_script_of_an_older_python_can_read_it() -> None:
-    for path in (SOURCE, SOURCE.with_name("common") / "exit_codes.py"):
-        ast.parse(path.read_text(), feature_version=(3, 8))
-
-
 @needs_lightning
 @pytest.mark.skipif(find_spec("pytorch_lightning") is None, reason="pytorch_lightning is missing")
 def test_it_is_a_callback_of_the_package_that_the_script_uses() -> None:
@@ -179,31 +169,6 @@ def test_it_is_a_callback_of_the_package_that_the_script_uses() -> None:
         )
         own = package == "lightning.pytorch"
         assert done.stdout.split() == ["True", str(own), "ScalewattCallback"], done.stderr
-
-
-@needs_lightning
-def test_made_before_any_lightning_is_imported_it_is_of_one_that_is_installed() -> None:
-    code = (
-        "from scalewatt.lightning import ScalewattCallback; made = ScalewattCallback('error')\n"
-        "import lightning.pytorch as pl; print(isinstance(made, pl.Callback))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True"]
-
-
-@needs_lightning
-def test_it_can_be_copied_and_sent_to_another_process() -> None:
-    import lightning.pytorch as pl
-
-    class Mine(type(callback()).__mro__[1]):  # type: ignore[misc]
-        pass
-
-    made = Mine("accuracy")
-    assert isinstance(made, pl.Callback) and isinstance(made, Mine)
-    other = copy.deepcopy(made)
-    assert isinstance(other, Mine) and other.state_dict() == made.state_dict()
-    sent = pickle.loads(pickle.dumps(callback("accuracy")))
-    assert isinstance(sent, pl.Callback) and sent._names["metric"] == "accuracy"
 
 
 # --- a training from start to end -----------------------------------------------------------------
@@ -254,12 +219,6 @@ def test_samples_updates_and_time_of_an_epoch_give_its_throughput(inside: Path) 
 
 
 @needs_lightning
-def test_accumulated_gradients_make_fewer_updates_of_as_many_samples(inside: Path) -> None:
-    fit(inside, callback(), accumulate_grad_batches=3)
-    assert {(row["samples"], row["updates"]) for row in history(inside)} == {(SAMPLES, 4)}
-
-
-@needs_lightning
 def test_validations_within_an_epoch_are_stages_of_it(inside: Path) -> None:
     fit(inside, callback(), val_check_interval=5, enable_checkpointing=False, max_epochs=1)
     both = [("train", 0), ("validate", 0)]
@@ -267,22 +226,6 @@ def test_validations_within_an_epoch_are_stages_of_it(inside: Path) -> None:
     (row,) = history(inside)
     assert row["metric"] == logged(inside, "error")[-1]
     assert row["samples"] == SAMPLES
-
-
-@needs_lightning
-def test_an_epoch_without_a_validation_has_no_metric(inside: Path) -> None:
-    fit(inside, callback(), check_val_every_n_epoch=2, max_epochs=4)
-    rows = history(inside)
-    assert [row["metric"] is None for row in rows] == [True, False, True, False]
-    assert [row["metric"] for row in rows[1::2]] == logged(inside, "error")
-    assert None not in [row["train_loss"] for row in rows]
-
-
-@needs_lightning
-def test_checkpoints_are_a_stage(inside: Path) -> None:
-    fit(inside, callback(), max_epochs=2)
-    names = [name for name, _ in groupby(name for name, _ in stages(inside))]
-    assert names == [*["train", "validate", "checkpoint"] * 2, "shutdown"]
 
 
 @needs_lightning
@@ -300,23 +243,6 @@ def test_a_metric_that_is_never_logged_is_said_with_those_that_are(inside: Path)
     with pytest.warns(UserWarning, match=r"'eror' was never logged; logged: error, train_loss"):
         fit(inside, callback("eror"), max_epochs=1)
     assert [row["metric"] for row in history(inside)] == [None]
-
-
-@needs_lightning
-def test_a_batch_whose_first_tensor_does_not_tell_its_size_is_counted_by_a_function(
-    inside: Path,
-) -> None:
-    fit(inside, callback("error", batch_size=lambda batch: 7), max_epochs=1)
-    assert [row["samples"] for row in history(inside)] == [7 * BATCHES]
-
-
-@needs_lightning
-def test_tests_after_the_training_are_evaluation(inside: Path) -> None:
-    net = module(test_step=lambda self, batch, _: None)
-    fit(inside, callback(), net, max_epochs=1, enable_checkpointing=False).test(
-        net, loader(), verbose=False
-    )
-    assert stages(inside)[-2:] == [("shutdown", None), ("validate", None)]
 
 
 @needs_lightning
@@ -441,67 +367,6 @@ def test_a_run_that_was_stopped_amid_an_epoch_ends_with_all_its_updates_and_samp
 
 
 @needs_lightning
-def test_gradients_that_are_being_accumulated_are_used_before_a_stop(
-    inside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scalewatt.lightning.LOOK_S", 0.0)
-
-    def on_train_batch_start(self: Any, batch: Any, batch_idx: int) -> None:
-        if batch_idx == 3:  # the first of three
-            os.kill(os.getpid(), signal.SIGUSR1)
-
-    net = module(on_train_batch_start=on_train_batch_start)
-    with pytest.raises(SystemExit):
-        fit(inside, callback(), net, accumulate_grad_batches=3)
-    kept = torch.load(inside / "script" / "stopped.ckpt", weights_only=False)
-    assert kept["global_step"] == 2
-    assert kept["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] == 6
-
-
-class Resumable(torch.utils.data.DataLoader):
-    """A loader that keeps its place, as torchdata's StatefulDataLoader does."""
-
-    skipped = given = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        first, self.skipped = self.skipped, 0
-        for self.given, batch in enumerate(super().__iter__(), start=1):
-            if self.given > first:
-                yield batch
-
-    def state_dict(self) -> dict[str, int]:
-        return {"given": self.given}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.skipped = state["given"]
-
-
-@needs_lightning
-@pytest.mark.parametrize("kind", [Resumable, torch.utils.data.DataLoader])
-def test_a_loader_with_a_state_goes_on_at_the_right_samples(
-    inside: Path, monkeypatch: pytest.MonkeyPatch, kind: type
-) -> None:
-    monkeypatch.setattr("scalewatt.lightning.LOOK_S", 0.0)
-    seen: list[int] = []
-
-    def on_train_batch_start(self: Any, batch: Any, _: int) -> None:
-        seen.append(round(float(batch[0][0, 0]) * SAMPLES / 3))
-
-    hooks = {"on_train_batch_start": on_train_batch_start}
-    data = kind(loader().dataset, batch_size=BATCH)
-    net = module(**hooks, on_before_optimizer_step=asking(3, signal.SIGUSR1))
-    with pytest.raises(SystemExit):
-        fit(inside, callback(), net, train=data)
-    next_segment(monkeypatch)
-    again = kind(loader().dataset, batch_size=BATCH)
-    path = str(inside / "script" / "stopped.ckpt")
-    fit(inside, callback(), module(**hooks), ckpt_path=path, train=again, max_epochs=1)
-    whole = [BATCH * number for number in range(BATCHES)]
-    assert len(seen) == BATCHES
-    assert (seen == whole) == (kind is Resumable), "as the page says"
-
-
-@needs_lightning
 @pytest.mark.parametrize("step", [BATCHES - 1, 3 * BATCHES - 1])
 def test_after_the_last_batch_of_an_epoch_it_is_validated_and_reported_first(
     inside: Path, monkeypatch: pytest.MonkeyPatch, step: int
@@ -549,40 +414,6 @@ def test_during_a_training_term_is_heard_by_scalewatt_alone(inside: Path) -> Non
 
     fit(inside, callback(), module(on_train_batch_start=on_train_batch_start), max_epochs=1)
     assert set(found) == {events._on_signal}
-
-
-class Ranks:
-    """Stands for a strategy of four ranks that all say the same, on two copies of the model."""
-
-    root_device = torch.device("cpu")
-    distributed_sampler_kwargs: ClassVar = {"num_replicas": 2, "rank": 0}
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def reduce(self, tensor: torch.Tensor, reduce_op: str) -> torch.Tensor:
-        self.asked += 1
-        return tensor * 4 if reduce_op == "sum" else tensor
-
-
-@needs_lightning
-def test_ranks_that_share_a_copy_of_the_model_count_its_samples_once() -> None:
-    from scalewatt.lightning import _of_all_ranks
-
-    trainer = SimpleNamespace(strategy=Ranks(), world_size=4)
-    assert _of_all_ranks(trainer, 10) == 20
-    assert _of_all_ranks(trainer, None) is None
-
-
-@needs_lightning
-def test_quick_updates_are_not_slowed_by_ranks_that_ask_each_other(inside: Path) -> None:
-    trainer, made = SimpleNamespace(strategy=Ranks()), callback()
-    made._looked_s = time.monotonic()
-    assert not any(made._is_to_stop(trainer) for _ in range(250))
-    assert trainer.strategy.asked == 3
-    (inside / "stop").touch()
-    time.sleep(0.6)  # as long as a look at the file counts
-    assert any(made._is_to_stop(trainer) for _ in range(100))
 
 
 @needs_lightning

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +14,6 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_requests import table_definition
 from scalewatt.cli import main
-from scalewatt.common.errors import InputError
-from scalewatt.common.files import atomic_path, write_text
 from scalewatt.common.schema_validation import PROJECT_ROOT
 
 FOUR = "resnet50-a100-n004-lbs0256-s0020018"
@@ -148,20 +145,6 @@ def test_where_nothing_can_be_written_a_command_says_so(
     assert [path for path in below(place) if path not in before and "." in Path(path).name] == []
 
 
-@pytest.mark.parametrize("name", ["export", "figure", "table", "claims", "pilot", "plan"])
-def test_a_name_of_300_letters_is_refused_by_a_line(
-    name: str, made: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    message = _said(capsys, COMMANDS[name](made, tmp_path / ("a" * 300)))
-    assert "File name too long" in message
-
-
-def test_a_name_as_long_as_the_file_system_takes_is_written(tmp_path: Path) -> None:
-    path = tmp_path / f"{'a' * 251}.txt"
-    write_text(path, "text")
-    assert path.read_text() == "text"
-
-
 FOLDERS = {"a folder that is there": "there", "this folder": ".", "the root": "/"}
 
 
@@ -181,62 +164,3 @@ def test_a_folder_in_place_of_a_file_is_refused_by_a_line(
     arguments[-1] = out
     _said(capsys, arguments)
     assert below(tmp_path) == ["there"]
-
-
-PROVENANCES = {
-    "a list": b"[]",
-    "a text": b'"a"',
-    "null": b"null",
-    "nothing": b"",
-    "brackets": b"[" * 100_000,
-    "zeros": b"\0" * 4096,
-    "half of it": None,
-    "values of other types": b'{"simulated": [], "spec_sha256": {}, "ended_s": "x", "host": 1}',
-}
-
-
-@pytest.mark.parametrize("text", PROVENANCES.values(), ids=PROVENANCES)
-def test_a_provenance_that_is_none_is_named_by_every_command_that_reads_it(
-    text: bytes | None, made: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project = made.copy(tmp_path / "project")
-    path = project.results / "runs" / FOUR / "1" / "provenance.json"
-    path.write_bytes(path.read_bytes()[:100] if text is None else text)
-    results = ["--results", str(project.path / "results")]
-    own = ["--campaign", str(project.campaign), *_cluster(project)]
-    place = ["--profile", str(project.path), "--campaign", str(project.campaign), *results]
-    commands = {
-        "export": COMMANDS["export"](project, tmp_path),
-        "plan": [
-            *("plan", *own, "--results", str(project.results)),
-            *("--model", str(PROJECT_ROOT / "reference" / "scaling_model.json")),
-        ],
-        "account": COMMANDS["account"](project, tmp_path / "x"),
-        "table": COMMANDS["table"](project, tmp_path / "y"),
-        "reproduce": ["reproduce", *own, *results],
-        "claims": ["claims", *own, "--results", str(project.results)],
-        "calibrate": ["calibrate", str(project.results), "--out", str(tmp_path / "m.json")],
-        "run-pages": ["run-pages", FOUR, "1", "--results", str(project.results)],
-        "status": ["status", *place],
-        "energy": ["energy", str(path.parent)],
-        "exclude": ["exclude", FOUR, "1", "--reason", "a", *place],
-        "remeasure": ["remeasure", FOUR, "1", "--reason", "a", *place],
-        "manifest": ["manifest", "--results", str(project.results)],
-    }
-    for name, arguments in commands.items():
-        main(arguments)  # whatever it says: no exception, so no traceback
-        message = capsys.readouterr().err
-        assert message.count("\n") <= 3, f"{name}: {message}"
-
-
-def test_an_errors_place_is_the_file_that_was_meant(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    with pytest.raises(InputError, match="there: is a folder"):
-        write_text(tmp_path / "there", "text")
-    with pytest.raises(OSError) as error, atomic_path(tmp_path / "a.txt") as temporary:
-        (temporary / "b").write_text("b")
-    assert error.value.filename != str(tmp_path / "a.txt")  # its own error, of another file
-    with pytest.raises(OSError) as error, atomic_path(tmp_path / "a.txt"):
-        raise OSError(28, "full")
-    assert error.value.filename == str(tmp_path / "a.txt")
-    assert os.listdir(tmp_path) == ["there"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 import torch
 from stand_in_cuda import StandInGpu
@@ -111,6 +112,37 @@ def test_what_a_gpu_did_before_a_stop_counts_in_the_resumed_epoch(
         gpu.work(3)
     assert timer.sums()[PHASES.index("backward")].tolist() == [3, 1]
     assert gpu.calls == ["synchronize"]
+
+
+def test_a_long_epoch_is_sampled_evenly(clock) -> None:
+    timer = PhaseTimer(CPU)
+    timer.begin_epoch(5000)
+    for step in range(5000):
+        timer.begin_step(step)
+        with timer.phase("forward"):
+            clock[0] += 1
+    assert timer.sums()[PHASES.index("forward")].tolist() == [100, 100]
+
+
+def test_means_are_over_all_ranks_steps() -> None:
+    ranks = np.zeros((2, len(PHASES), 2))
+    ranks[0, 2], ranks[1, 2] = (6, 2), (2, 2)
+    assert mean_phases(ranks)["step_forward_s"] == 2
+
+
+def test_a_resumed_epoch_goes_on_from_its_sums(clock) -> None:
+    timer = PhaseTimer(CPU)
+    timer.begin_step(0)
+    with timer.phase("backward"):
+        clock[0] += 3
+    resumed = PhaseTimer(CPU)
+    resumed.restore(timer.sums())
+    resumed.begin_step(1)
+    with resumed.phase("backward"):
+        clock[0] += 1
+    assert mean_phases(resumed.sums()[None])["step_backward_s"] == 2
+    resumed.restore(None)
+    assert not resumed.sums().any()
 
 
 def test_the_peak_of_a_gpus_memory_begins_anew_when_it_is_forgotten_and_when_it_is_read(

@@ -7,13 +7,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from energy_files import accounted, gpu, make_run, write_perun
-from run_files import make_spec
 
-from scalewatt.energies.accounting.remote_ranks import remote_ranks
 from scalewatt.energies.accounting.run_inputs import PlannedRun, Run
 from scalewatt.execution.launcher_process import command_path
 from scalewatt.provenance.rank_placement import (
@@ -120,54 +116,3 @@ def test_a_gpu_that_a_rank_does_not_know_is_not_guessed() -> None:
 
 
 # --- against its GPU ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("gpu_numa", "numa", "far"),
-    [
-        (0, [0], False),
-        (1, [0], True),
-        (3, [0, 1], True),
-        (1, [0, 1], False),
-        (None, [0], False),
-        (-1, [0], False),
-        (1, None, False),
-        (1, [], False),
-        (1, [-1], False),
-    ],
-)
-def test_a_rank_is_far_from_its_gpu_if_none_of_its_cpus_is_of_the_gpus_numa_node(
-    gpu_numa: int | None, numa: list[int] | None, far: bool
-) -> None:
-    rank = {"rank": 2, "host": "n1", "gpu": 2, "gpu_numa": gpu_numa, "numa": numa}
-    assert bool(remote_ranks([rank])) is far
-    assert not remote_ranks([{"host": "n1", "gpu": None, "gpu_uuid": None}])
-
-
-@pytest.mark.parametrize(
-    ("numa_of_ranks", "named"),
-    [
-        ([0, 0, 1, 1], None),  # block:block
-        ([0, 1, 0, 1], "segment 0: 2 of 4 ranks, by NUMA node: rank 1 on n1: CPUs of 1, GPU of 0; "
-         "rank 2 on n1: CPUs of 0, GPU of 1"),  # block:cyclic
-        ([None] * 4, None),
-    ],
-)  # fmt: skip
-def test_a_run_whose_ranks_worked_across_sockets_is_flagged(
-    tmp_path: Path, numa_of_ranks: list[int | None], named: str | None
-) -> None:
-    ranks = [
-        {
-            **{"rank": i, "local_rank": i, "host": "n1", "gpu": i, "gpu_uuid": None},
-            **{"gpu_numa": i // 2, "numa": None if numa is None else [numa]},
-        }
-        for i, numa in enumerate(numa_of_ranks)
-    ]
-    segment = {"segment": 0, "outcome": "finished", "ranks": ranks}
-    stages = [(0, "train", 0.0, 40.0)]
-    make_run(tmp_path, stages=stages, torch_device="cuda", segments=[segment])
-    watts = {"CUDA:0_POWER": gpu(41, 100.0)}
-    write_perun(tmp_path / "perun" / "segment-000.hdf5", {"n1": watts})
-    powers: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
-    found = accounted(tmp_path, make_spec(gpus=4, ranks_per_node=4), powers)
-    assert [one["detail"] for one in found.flags("gpu_remote")] == ([named] if named else [])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from campaign_files import LOCAL, demo
-from energy_files import T0, codes, counter, gpu, write_journal, write_perun
+from energy_files import T0, codes, counter, gpu, write_journal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,9 +21,7 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.execution import idle_probe as probe
-from scalewatt.execution.idle_probe import CLOSE_LIMIT_S, SETTLE_S, START_LIMIT_S, Probe, run_probe
-from scalewatt.provenance.rank_placement import Ranks
-from scalewatt.provenance.versions import Gpu
+from scalewatt.execution.idle_probe import Probe, run_probe
 from scalewatt.results.tables.frames import frame_of, values
 from scalewatt.results.tables.idle import (
     IDLE,
@@ -146,14 +142,6 @@ def test_a_node_with_busy_cores_is_flagged(tmp_path: Path, percent: float, flagg
     assert found.kinds["cpu"].mean_w == pytest.approx(70.0)
 
 
-def test_a_journal_that_tells_another_power_than_perun_is_flagged(tmp_path: Path) -> None:
-    folder = make_probe(tmp_path, node(100.0))
-    write_perun(folder / "perun" / "segment-000.hdf5", {"n1": node(103.0)})
-    found = probe_powers(folder, NOTHING)
-    assert found.kinds["gpu"].mean_w == pytest.approx(216.0)
-    assert "journal_disagrees" in codes(found.flags)
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(levels=st.lists(st.integers(20, 200), min_size=3, max_size=3))
 def test_the_spread_within_a_probe_is_that_of_its_ten_second_means(
@@ -165,22 +153,6 @@ def test_the_spread_within_a_probe_is_that_of_its_ten_second_means(
     kind = probe_powers(folder, NOTHING).kinds["cpu"]
     assert kind.mean_w == pytest.approx(np.mean(levels))
     assert kind.within_sd_w == pytest.approx(np.std(levels, ddof=1), abs=1e-6)
-
-
-def test_a_window_of_one_mean_has_no_spread_within(tmp_path: Path) -> None:
-    folder = make_probe(tmp_path, node(), seconds=10)
-    kinds = probe_powers(folder, NOTHING).kinds
-    assert {kind.within_sd_w for kind in kinds.values()} == {None}
-
-
-@pytest.mark.parametrize("damage", [None, "no JSON", "{}", '{"window": 3}'])
-def test_a_folder_without_a_readable_probe_is_refused(tmp_path: Path, damage: str | None) -> None:
-    folder = make_probe(tmp_path, node())
-    path = folder / "probe.json"
-    path.unlink() if damage is None else path.write_text(damage)
-    with pytest.raises(InputError, match=r"probe\.json: ") as refused:
-        probe_powers(folder, NOTHING)
-    assert "\n" not in str(refused.value)
 
 
 # --- several probes -----------------------------------------------------------------------------
@@ -245,31 +217,6 @@ def test_measured_and_estimated_probes_are_not_averaged(tmp_path: Path) -> None:
     cpu = next(r for r in device_rows("study", "box", probes) if r["device_kind"] == "cpu")
     assert unknown(cpu) and cpu["coverage"] > 0.9
     assert "cpu: energy_origin estimated, measured: no mean of unlike nodes" in differences(cpu)
-
-
-def test_counters_that_one_node_does_not_show_make_their_power_unknown_and_no_other(
-    tmp_path: Path,
-) -> None:
-    gpus = {name: values for name, values in node().items() if name.startswith("CUDA")}
-    for repeat, sensors in enumerate((node(), gpus), 1):
-        make_probe(tmp_path / "idle" / "box", sensors, repeat)
-    definition = {"campaign": "study", "devices": {"box": {"repeats": [1, 2], "powers": NOTHING}}}
-    write_idle(definition, tmp_path, tmp_path / "idle.parquet")
-    rows = {row["device_kind"]: row for row in pq.read_table(tmp_path / "idle.parquet").to_pylist()}
-    assert unknown(rows["cpu"]) and unknown(rows["ram"])
-    assert rows["gpu"]["mean_w"] == pytest.approx(210.0)
-    words = [
-        f"{kind}: it is absent in repeat 2: no mean of unlike nodes" for kind in ("cpu", "ram")
-    ]
-    assert differences(rows["gpu"]) == words
-
-
-def test_a_probe_without_a_recording_is_not_unlike_the_others(tmp_path: Path) -> None:
-    probes = [probe_powers(make_probe(tmp_path, node(), i), NOTHING) for i in (1, 2)]
-    probes[1] = replace(probes[1], kinds={})
-    rows = device_rows("study", "box", probes)
-    assert [row["mean_w"] for row in rows] == [None, None, None]
-    assert not differences(rows[0]) and rows[0]["devices"] == 2
 
 
 # --- the table ----------------------------------------------------------------------------------
@@ -372,34 +319,6 @@ def test_why_runs_have_no_idle_energy_is_stated_by_device(tmp_path: Path) -> Non
     assert "do not state the power of gpu" in why["box"]
 
 
-def test_probes_of_another_origin_than_the_runs_are_no_baseline(idle_table: Path) -> None:
-    why = without_baseline(idle_table, runs([run_of("box")]))
-    assert "of another origin than the runs' energy" in why["box"]
-
-
-@pytest.mark.parametrize(
-    ("definition", "words"),
-    [
-        ([], "should be of type object"),
-        ({"campaign": "made", "devices": {"box": {"powers": NOTHING}}}, "missing key 'repeats'"),
-        (
-            {"campaign": "made", "devices": {"box": {"repeats": ["1"], "powers": NOTHING}}},
-            "integer",
-        ),
-    ],
-)
-def test_an_invalid_definition_is_refused(tmp_path: Path, definition: Any, words: str) -> None:
-    with pytest.raises(InputError, match=rf"^--definition.*{words}"):
-        write_idle(definition, tmp_path, tmp_path / "idle.parquet")
-
-
-def test_an_invalid_table_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "idle.parquet"
-    path.write_bytes(b"no Parquet")
-    with pytest.raises(InputError, match=r"idle\.parquet: is no readable Parquet file"):
-        idle_j(path, "box", {"cpu": 1.0}, {"cpu": "measured"})
-
-
 # --- asking for probes --------------------------------------------------------------------------
 
 
@@ -408,31 +327,6 @@ def test_a_campaign_asks_for_probes_or_has_none() -> None:
     wanted = demo({("idle_probe",): {}}).idle_probe
     assert wanted is not None
     assert (wanted.seconds, wanted.repeats, wanted.sampling_period_s) == (300.0, 3, 0.5)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"seconds": 5}, "seconds: 5 is too small; allowed: 10 or more"),
-        ({"repeats": 0}, "repeats: 0 is too small; allowed: 1 or more"),
-        ({"second": 30}, "did you mean 'seconds'?"),
-        (300, "should be of type object"),
-    ],
-)
-def test_a_campaigns_wrong_probes_are_refused(given: Any, words: str) -> None:
-    with pytest.raises(InputError) as refused:
-        demo({("idle_probe",): given})
-    assert "idle_probe" in str(refused.value) and words in str(refused.value)
-
-
-def test_a_job_holds_a_node_longer_than_the_probe_may_take() -> None:
-    wanted = demo({("idle_probe",): {"seconds": 601}}).idle_probe
-    assert wanted is not None
-    limits_s = START_LIMIT_S + SETTLE_S + CLOSE_LIMIT_S
-    assert 60 * wanted.job_minutes > limits_s + 601
-    device = load_cluster(LOCAL).devices["local"]
-    assert replace(device, torch_device="cuda").probe_ranks == device.gpus_per_node == 4
-    assert replace(device, torch_device="cpu").probe_ranks == 1
 
 
 def probe_command(tmp_path: Path, *options: str, device: str = "local") -> list[str]:
@@ -463,117 +357,11 @@ def test_a_wrong_option_is_refused_in_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_device_is_refused_with_those_that_there_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(probe_command(tmp_path, device="locale")) == 1
-    assert (
-        "no device 'locale'; allowed: local; add 'locale' to `devices`" in capsys.readouterr().err
-    )
-
-
 def test_a_launcher_that_is_not_there_is_refused(tmp_path: Path) -> None:
     asked, device = Probe("local", 1, 10.0, 1.0), load_cluster(LOCAL).devices["local"]
     with pytest.raises(InputError, match="launcher: 'no-such-launcher' is not found"):
         run_probe(asked, "no-such-launcher -n {gpus}", device, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("torch_device", "found", "geometry"),
-    [
-        ("auto", 0, (False, 1)),
-        ("auto", 2, (True, 2)),
-        ("auto", 8, (True, 4)),
-        ("cuda", 0, (True, 4)),
-        ("cpu", 8, (False, 1)),
-    ],
-)
-def test_there_is_a_rank_for_each_gpu_and_one_without(
-    monkeypatch: pytest.MonkeyPatch, torch_device: str, found: int, geometry: tuple[bool, int]
-) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: found)
-    device = replace(load_cluster(LOCAL).devices["local"], torch_device=torch_device)
-    assert probe._geometry(device) == geometry
-
-
-class Comm:
-    """MPI as rank 0 of two sees it."""
-
-    def __init__(self, other: Any = None) -> None:
-        self.other = other
-
-    def gather(self, value: Any, root: int) -> list[Any]:
-        return [value, self.other]
-
-    def allgather(self, value: Any) -> list[Any]:
-        return [value, self.other]
-
-    def bcast(self, value: Any, root: int) -> Any:
-        return value
-
-
-def ranks_of(comm: Comm) -> Ranks:
-    return Ranks(comm, 0, 2, 0, "n1", 1)  # type: ignore[arg-type]
-
-
-def test_the_opened_gpus_are_recorded_with_the_window(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(probe, "_open_gpu", lambda ranks: (Gpu(3, "GPU-d"), "A100"))
-    order = {"device": "box", "repeat": 2, "seconds": 0.2, "settle_s": 0.1, "sampling_period_s": 1}
-    order |= {"torch_device": "cuda", "ranks": 2}
-    slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-    before = time.time()
-    told = probe.hold_gpus(order, ranks_of(Comm(("n1", Gpu(0, "GPU-a")))))
-    assert told is not None
-    assert (told["gpus"], told["device_name"]) == ({"n1": [0, 3]}, "A100")
-    assert told["gpu_uuids"] == {"n1": ["GPU-a", "GPU-d"]}
-    assert told["hostnames"] == ["n1"]
-    assert told["window"]["start_s"] >= before + 0.1
-    assert told["window"]["end_s"] - told["window"]["start_s"] == pytest.approx(0.2)
-    assert sum(slept) == pytest.approx(0.3)
-
-
-class SamplerEnd:
-    """The watch of a rank whose sampler was lost, or was not."""
-
-    def __init__(self, lost: str | None) -> None:
-        self.lost = lost
-
-    def training_began(self) -> None: ...
-
-    def training_ended(self) -> str | None:
-        return self.lost
-
-
-@pytest.mark.parametrize("own", [None, "frozen"])
-@pytest.mark.parametrize("other", [None, "frozen"])
-def test_a_result_is_written_only_when_no_rank_has_lost_its_sampler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str | None, other: str | None
-) -> None:
-    said: list[str] = []
-
-    def abort(code: int, text: str) -> None:
-        said.append(text)
-        raise SystemExit(code)
-
-    def fail(error: BaseException) -> None:
-        raise error
-
-    monkeypatch.setattr(probe, "abort", abort)
-    monkeypatch.setattr(probe, "fail", fail)
-    monkeypatch.setattr(probe, "end_within", lambda seconds: None)
-    monkeypatch.setattr(probe, "hold_gpus", lambda order, ranks: {"device": "box"})
-    arguments: Any = SamplerEnd(own), {"work": str(tmp_path)}, ranks_of(Comm(other))
-    if own or other:
-        with pytest.raises(SystemExit):
-            probe.guarded_hold(*arguments)
-        assert "no longer recorded: frozen" in said[0]
-    else:
-        assert probe.guarded_hold(*arguments)
-    assert (tmp_path / "probe.json").exists() is not bool(own or other)
 
 
 @pytest.mark.parametrize(("samples", "recorded"), [(60, True), (41, True), (40, False), (1, False)])
@@ -583,12 +371,3 @@ def test_a_probe_whose_journal_ends_before_its_window_is_invalid(
     folder = make_probe(tmp_path, {name: values[:samples] for name, values in node().items()})
     assert probe.is_recorded(folder) is recorded
     assert ("the recording ends before" in capsys.readouterr().err) is not recorded
-
-
-def test_a_probe_without_a_journal_or_a_result_is_invalid(tmp_path: Path) -> None:
-    folder = make_probe(tmp_path, node())
-    (folder / "perun" / "segment-000.n1.journal").unlink()
-    assert not probe.is_recorded(folder)
-    folder = make_probe(tmp_path, node(), repeat=2)
-    (folder / "probe.json").unlink()
-    assert not probe.is_recorded(folder)

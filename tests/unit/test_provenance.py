@@ -74,10 +74,6 @@ def test_a_host_with_one_unknown_gpu_has_unknown_ones() -> None:
     }
 
 
-def test_ranks_on_cpus_hold_none() -> None:
-    assert held_gpus([("n1", None), ("n2", None)]) == {"gpus": None, "gpu_uuids": None}
-
-
 @pytest.mark.parametrize(
     ("segments", "joined"),
     [
@@ -90,10 +86,6 @@ def test_ranks_on_cpus_hold_none() -> None:
 def test_what_one_segment_does_not_know_is_not_known(segments: list[Any], joined: Any) -> None:
     described = [{"gpus": gpus, "gpu_uuids": gpus} for gpus in segments]
     assert joined_gpus(described) == {"gpus": joined, "gpu_uuids": joined}
-
-
-def test_what_an_older_version_did_not_write_is_not_known() -> None:
-    assert joined_gpus([{"gpus": {"n1": [0]}}]) == {"gpus": {"n1": [0]}, "gpu_uuids": None}
 
 
 def git(folder: Path, *words: str) -> str:
@@ -167,26 +159,6 @@ def test_a_changed_check_tolerance_or_published_spread_changes_the_hash_of_the_c
         provenance.claims_hash.cache_clear()
         found.append(provenance.claims_hash())
     assert None not in found and found[0] != found[1]
-
-
-def test_the_documents_name_the_tables_that_the_hash_of_the_claims_covers() -> None:
-    assert provenance.CLAIMS_TABLES == CLAIMS
-    for name in ("provenance.md", "claims.md"):
-        guide = (Path(__file__).parents[2] / "docs" / name).read_text(encoding="utf-8")
-        assert all(table in guide for table in CLAIMS), name
-
-
-def test_claims_are_made_again_where_a_table_of_their_hash_changes() -> None:
-    rule = (Path(__file__).parents[2] / "workflow" / "rules" / "claims.smk").read_text("utf-8")
-    assert 'CLAIMS_DATA = [str(shipped(f"reference/{name}")) for name in CLAIMS_TABLES]' in rule
-    assert "        CLAIMS_DATA,\n" in rule
-
-
-def test_an_installation_without_claims_has_no_hash_of_them(reference: Path) -> None:
-    assert provenance.claims_hash() is None
-    reference.mkdir()
-    provenance.claims_hash.cache_clear()
-    assert provenance.claims_hash() is None
 
 
 def test_a_container_says_the_commit_that_was_noted_when_it_was_built(

@@ -20,7 +20,7 @@ from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.execution import publish as publish_module
 from scalewatt.execution.publish import already_published, publish
 from scalewatt.recordings.journal import JOURNAL_VERSION
-from scalewatt.recordings.record_file import Field, RecordWriter, write_records
+from scalewatt.recordings.record_file import Field, write_records
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.run_files.work_directory import (
     WorkDir,
@@ -143,27 +143,6 @@ def test_every_output_is_there_and_nothing_else(work: WorkDir, out: Path) -> Non
     assert (out / "perun" / "segment-001.hdf5").read_bytes() == b"hdf5"
 
 
-def test_the_provenance_names_the_commit_of_the_code(
-    work: WorkDir, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(publish_module, "source_commit", lambda: "0123456789ab")
-    publish(work, out)
-    assert read_json(out / "provenance.json")["commit"] == "0123456789ab"
-
-
-@pytest.mark.parametrize(("commit", "clean"), [("0123", True), ("0123-dirty", False), (None, None)])
-def test_the_provenance_records_whether_the_commit_was_clean(
-    commit: str | None,
-    clean: bool | None,
-    work: WorkDir,
-    out: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(publish_module, "source_commit", lambda: commit)
-    publish(work, out)
-    assert read_json(out / "provenance.json")["commit_clean"] is clean
-
-
 def test_each_segment_records_the_commit_that_it_was_started_from(work: WorkDir, out: Path) -> None:
     lock = {"sha256": "ab", "differences": []}
     packages = {"packages_installed": {"torch": "2.7.0"}, "lock": lock}
@@ -183,26 +162,6 @@ def test_the_claims_of_a_run_are_those_that_stood_when_its_first_segment_began(
         write_json(made_with_path(work.path, number), {"commit": "4567", "claims_sha256": one})
     publish(work, out)
     assert read_provenance(out / "provenance.json")["claims_sha256"] == recorded
-
-
-_SINCE = ("packages_installed", "lock", "nodes", "claims_sha256")
-
-
-def test_a_run_of_an_older_version_is_published_with_what_it_noted(
-    work: WorkDir, out: Path
-) -> None:
-    publish(work, out)
-    found = read_json(out / "provenance.json")
-    assert [found[name] for name in _SINCE] == [None] * len(_SINCE)
-    assert read_provenance(out / "provenance.json") == found
-
-
-def test_the_nodes_of_a_run_are_those_of_all_its_segments(work: WorkDir, out: Path) -> None:
-    old, new = {"hosts": ["n1"], "gpu_driver": "535"}, {"hosts": ["n1", "n2"], "gpu_driver": "550"}
-    describe(work, 0, nodes=[old])
-    describe(work, 1, nodes=[new])
-    publish(work, out)
-    assert read_json(out / "provenance.json")["nodes"] == [old, new]
 
 
 def test_the_reason_of_a_segments_end_names_no_path_of_a_persons(work: WorkDir, out: Path) -> None:
@@ -241,25 +200,6 @@ def test_a_killed_segments_last_stage_ends_with_its_recording(work: WorkDir, out
     ]
 
 
-@pytest.mark.parametrize(("second_node", "end"), [(47.25, 47.25), (30, 42.5)])
-def test_the_recording_of_several_nodes_ends_with_the_last_of_them(
-    second_node: float, end: float, work: WorkDir, out: Path
-) -> None:
-    journal(work, 0, "n2", [1, second_node])
-    publish(work, out)
-    rows = pq.read_table(out / "events.parquet").to_pylist()
-    assert rows[1]["end_s"] - T0 == end
-
-
-def test_a_segment_whose_sampler_took_no_sample_gives_its_stage_no_length(
-    work: WorkDir, out: Path
-) -> None:
-    journal(work, 0, "n1", [])
-    publish(work, out)
-    cut = pq.read_table(out / "events.parquet").to_pylist()[1]
-    assert cut["start_s"] == cut["end_s"] == T0 + 5
-
-
 def test_the_provenance_records_what_the_run_was_done_with(work: WorkDir, out: Path) -> None:
     describe(work, 0, hostnames=["n3", "n1"], gpus={"n1": [2], "n3": [0]}, packages={})
     publish(work, out)
@@ -274,24 +214,6 @@ def test_the_provenance_records_what_the_run_was_done_with(work: WorkDir, out: P
     assert [s["outcome"] for s in found["segments"]] == ["killed", "finished"]
 
 
-def test_gpus_unknown_in_one_segment_are_unknown(work: WorkDir, out: Path) -> None:
-    describe(work, 0, hostnames=["n1", "n2"], gpus={"n1": None, "n2": [1]})
-    uuids = {"n1": ["GPU-b", "GPU-a"], "n2": None}
-    describe(work, 1, hostnames=["n1", "n2"], gpus={"n1": [0], "n2": [0]}, gpu_uuids=uuids)
-    publish(work, out)
-    found = read_json(out / "provenance.json")
-    assert found["gpus"] == {"n1": None, "n2": [0, 1]}
-    assert found["gpu_uuids"] == {"n1": ["GPU-a", "GPU-b"], "n2": None}
-
-
-def test_the_steps_of_slurm_belong_to_segments_and_not_to_the_run(work: WorkDir, out: Path) -> None:
-    note = work.perun / f"{segment_name(1)}.slurm-energy.json"
-    write_json(note, {"job": "4711", "step": "1", "consumed_energy_j": 5.0})
-    publish(work, out)
-    assert "slurm" not in read_json(out / "provenance.json")
-    assert read_json(out / "perun" / note.name)["step"] == "1"
-
-
 def test_what_is_recorded_beside_power_is_published_too(work: WorkDir, out: Path) -> None:
     names = [f"{segment_name(0)}.n1.{suffix}" for suffix in ("telemetry", "samplers.json")]
     for name in names:
@@ -299,30 +221,6 @@ def test_what_is_recorded_beside_power_is_published_too(work: WorkDir, out: Path
     publish(work, out)
     for name in names:
         assert (out / "perun" / name).read_bytes() == name.encode()
-
-
-def test_a_recording_in_binary_records_ends_with_its_last_whole_one(
-    work: WorkDir, out: Path
-) -> None:
-    (work.perun / f"{segment_name(0)}.n1.journal").unlink()
-    header = {"host": "n1", "sampling_period_s": 1.0, "started_s": T0}
-    header |= {"journal": JOURNAL_VERSION, "sensors": {}}
-    fields = [Field("CPU_BUSY", "<f4")]
-    writer = RecordWriter(work.perun, f"{segment_name(0)}.n1", "journal", header, fields)
-    for second in (1.0, 2.0, 43.5):
-        writer.append(T0 + second, second, [50.0])
-    with open(work.perun / f"{segment_name(0)}.n1.journal", "ab") as file:
-        file.write(b"torn")
-    publish(work, out)
-    cut = pq.read_table(out / "events.parquet").to_pylist()[1]
-    assert cut["end_s"] - T0 == 43.5
-
-
-def test_without_gpus_the_provenance_names_none(work: WorkDir, out: Path) -> None:
-    for segment in (0, 1):
-        describe(work, segment, gpus=None, torch_device="cpu")
-    publish(work, out)
-    assert read_json(out / "provenance.json")["gpus"] is None
 
 
 def test_a_segment_that_died_before_it_described_itself_is_no_obstacle(

@@ -11,9 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scalewatt.common.errors import InputError
 from scalewatt.execution import launcher_process as ranks_process
-from scalewatt.execution.launcher_process import RanksProcess, last_lines, require_launcher
+from scalewatt.execution.launcher_process import RanksProcess
 
 PATIENCE_S = 60
 SLEEP = "import time; time.sleep(600)"
@@ -119,30 +118,3 @@ def test_others_with_the_same_command_are_left_alone(
     finally:
         bystander.kill()
         bystander.wait()
-
-
-def test_leaving_the_context_ends_all(start: Callable[[str], RanksProcess]) -> None:
-    with pytest.raises(KeyboardInterrupt), start(f"setsid $PY -c '{SLEEP}' & wait") as ranks:
-        left = children_of(ranks, 1)
-        raise KeyboardInterrupt
-    _, alive = psutil.wait_procs(left, timeout=PATIENCE_S)
-    assert not alive
-
-
-def test_a_launcher_that_is_not_there_is_refused() -> None:
-    with pytest.raises(InputError, match="'mpirunx' is not found"):
-        require_launcher("mpirunx -n {gpus}")
-    require_launcher("sh -c true")
-
-
-def test_the_end_of_a_log_is_shown(tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(b"".join(b"line %d \xff\n" % n for n in range(40)))
-    assert last_lines(tmp_path / "log", 2).splitlines() == ["line 38 �", "line 39 �"]
-
-
-def test_the_end_of_a_log_leaves_out_what_was_there_before(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_text("an old error\n", encoding="utf-8")
-    start = log.stat().st_size
-    log.write_text("an old error\nthe new one\n", encoding="utf-8")
-    assert last_lines(log, start=start) == "the new one"

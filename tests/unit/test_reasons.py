@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.common import files
 from scalewatt.execution.failure_reason import (
     Failure,
     is_full,
@@ -128,10 +127,6 @@ def test_the_first_rank_that_fails_is_the_one_that_is_noted(tmp_path: Path) -> N
     assert read_failure(path) == Failure(64, 1, "first")
 
 
-def test_a_failure_that_cannot_be_noted_is_no_other_failure(tmp_path: Path) -> None:
-    record_failure(tmp_path / "no" / "folder", Failure(70, None, "why"))
-
-
 def test_a_full_disk_is_recognised_also_as_the_cause_of_another_error() -> None:
     full, other = OSError(errno.ENOSPC, "full"), OSError(errno.EACCES, "denied")
     assert is_full(full) and is_full(OSError(errno.EDQUOT, "quota"))
@@ -139,10 +134,3 @@ def test_a_full_disk_is_recognised_also_as_the_cause_of_another_error() -> None:
     for told in (ValueError("a"), RuntimeError("b")):
         told.__context__ = full
         assert is_full(told)
-
-
-def test_room_is_for_more_than_a_few_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert files.has_room(tmp_path)
-    assert files.has_room(tmp_path / "nowhere"), "what cannot be asked is not full"
-    monkeypatch.setattr(files, "ROOM_BYTES", 1 << 80)
-    assert not files.has_room(tmp_path)

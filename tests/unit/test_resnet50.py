@@ -19,14 +19,12 @@ from torch import Tensor, nn
 from scalewatt.campaign.campaign_types import Configuration
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
 from scalewatt.datasets.imagenet.alternative_loaders import TorchvisionImages, normalised
 from scalewatt.datasets.imagenet.imagenet_dataset import ImageNetDataset
 from scalewatt.datasets.imagenet.index import index_path
 from scalewatt.datasets.imagenet.subsets import indices_sha256, stratified_subset
 from scalewatt.training.samplers import EvaluationBatches, TrainingBatches
-from scalewatt.workloads import resnet50, workload_class
 from scalewatt.workloads.resnet50 import ResNet50, top_hits, top_hits_one_by_one
 
 CPU = torch.device("cpu")
@@ -59,10 +57,6 @@ def cudnn() -> Any:
     kept = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
     yield
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = kept
-
-
-def test_the_model_is_found_by_its_name() -> None:
-    assert workload_class("resnet50") is ResNet50
 
 
 # --- the learning rate --------------------------------------------------------------------------
@@ -107,10 +101,6 @@ def bumpy(epochs: int = 100) -> list[float]:
     """A loss that falls, stalls three times and falls again."""
     levels = np.repeat([6, 5, 4, 3, 2.5, 2.2], [10, 12, 9, 25, 4, epochs])[:epochs]
     return (levels - 0.0001 * np.arange(epochs) % 0.0005).tolist()
-
-
-def test_the_papers_batches_reach_from_256_to_65536() -> None:
-    assert list(BATCHES) == [256 * 2**k for k in range(9)]
 
 
 STEPS = {
@@ -165,18 +155,6 @@ def test_a_loss_that_never_improves_halves_the_rate_every_six_epochs(
     np.testing.assert_allclose(found[6:], expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_an_improving_loss_keeps_the_reference_rate(protocol: str) -> None:
-    found = rates(workload(protocol, 8192), np.linspace(7, 1, 100).tolist(), 2)
-    assert set(np.ravel(found[5:])) == {3.2}
-
-
-def test_at_a_batch_of_256_there_is_nothing_to_warm_up() -> None:
-    for protocol in PROTOCOLS:
-        found = rates(workload(protocol, 256), [1.0] * 5, 4)
-        assert np.ptp(found) < 1e-15 and found[0, 0] == 0.1
-
-
 def test_the_papers_warm_up_steps_once_an_epoch_and_the_corrected_one_at_every_update() -> None:
     paper = rates(workload("paper", 65536), [1.0] * 6, 10)
     assert paper[:, 0] == pytest.approx([0.1, 5.2, 10.3, 15.4, 20.5, 25.6])
@@ -190,12 +168,6 @@ def test_losses_of_the_warm_up_do_not_count_for_the_plateau() -> None:
     # the best loss of all comes in the warm-up, and would make every later one a bad one
     found = rates(workload("corrected", 8192), [0.1] * 5 + np.linspace(7, 6, 30).tolist(), 1)
     assert set(found[5:, 0]) == {3.2}
-
-
-def test_without_warm_up_the_reference_rate_holds_from_the_start() -> None:
-    settings = of_batch(8192).settings | {"warmup_epochs": 0}
-    found = rates(workload("corrected", 8192, settings=settings), [1.0] * 3, 2)
-    assert set(np.ravel(found)) == {3.2}
 
 
 def test_a_schedule_resumed_in_the_middle_continues_unchanged() -> None:
@@ -344,15 +316,6 @@ def test_a_training_batch_gives_its_mean_loss_with_a_graph_and_sums_without() ->
     assert logits.grad is not None
 
 
-def test_with_fewer_than_five_classes_no_sample_misses_the_top_five() -> None:
-    one = workload()
-    logits, labels = predictions(9, classes=3)
-    sums = gathered(one, [[(logits, labels)]])
-    found = one.results({"train": sums, "validation": sums})
-    assert found["top5_error_percent"] == 0
-    assert found["metric"] == pytest.approx(errors(logits, labels, 1))
-
-
 # --- network, data and protocol -----------------------------------------------------------------
 
 
@@ -453,18 +416,6 @@ def test_a_subset_is_drawn_once_and_listed_with_its_digest(
         assert one.provenance()[f"{split}_indices_sha256"] == indices_sha256(indices)
 
 
-def test_a_whole_dataset_has_no_index_list(folder: Path) -> None:
-    one = on(folder, "corrected")
-    assert one.index_lists() == {}
-    assert one.provenance() == {"train_indices_sha256": None, "val_indices_sha256": None}
-
-
-def test_a_validation_set_of_another_size_is_refused(folder: Path) -> None:
-    one = on(folder, "corrected", validation=12)
-    with pytest.raises(InputError, match=r"index-val\.parquet: has 13 images.*asks for 12"):
-        one.evaluations()
-
-
 # --- what the paper's protocol evaluates, and how it counts ---------------------------------------
 
 
@@ -507,25 +458,6 @@ def test_hits_are_the_same_counted_at_once_and_one_by_one(
     expected = sum(int(logits[i, labels[i]] >= classes - 5) for i in range(samples))
     assert top_hits(top, labels).item() == expected
     assert top_hits_one_by_one(top, labels).item() == expected
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_only_the_papers_evaluations_count_one_by_one(
-    protocol: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[str] = []
-    for name in ("top_hits", "top_hits_one_by_one"):
-        original = getattr(resnet50, name)
-
-        def counted(*arguments: Any, name: str = name, original: Any = original) -> Any:
-            calls.append(name)
-            return original(*arguments)
-
-        monkeypatch.setattr(resnet50, name, counted)
-    one = workload(protocol)
-    one.loss(Fixed(), predictions(4))
-    one.evaluate("validation", Fixed(), predictions(4))
-    assert calls == ["top_hits", "top_hits_one_by_one" if protocol == "paper" else "top_hits"]
 
 
 # --- loaders ------------------------------------------------------------------------------------

@@ -55,18 +55,6 @@ def test_no_scan_is_both_in_training_and_in_validation(prepared):
     assert not names[0] & names[1]
 
 
-def test_the_same_definition_gives_the_same_marker_elsewhere(prepared, tmp_path):
-    _, marker = prepared
-    assert prepare_dataset(DEFINITION, tmp_path, None) == marker
-    assert marker["train_samples"] == 120 and "path" not in marker
-
-
-def test_a_second_call_reads_the_manifest_only(prepared, monkeypatch):
-    folder, marker = prepared
-    monkeypatch.setattr("scalewatt.datasets.imagenet.demo_scans.write_scans", None)
-    assert prepare_dataset(DEFINITION, folder, None) == marker
-
-
 def test_a_lost_image_or_an_interrupted_build_is_repeated(tmp_path):
     marker = prepare_dataset(DEFINITION, tmp_path, None)
     next(tmp_path.glob("train/*/*")).unlink()
@@ -74,12 +62,6 @@ def test_a_lost_image_or_an_interrupted_build_is_repeated(tmp_path):
     assert prepare_dataset(DEFINITION, tmp_path, None) == marker
     assert len(list(tmp_path.glob("train/*/*"))) == 120
     assert not (tmp_path / ".building-old").exists()
-
-
-def test_another_definition_replaces_the_scans(tmp_path):
-    prepare_dataset(DEFINITION, tmp_path, None)
-    marker = prepare_dataset(DEFINITION | {"train_samples": 90}, tmp_path, None)
-    assert marker["train_samples"] == 90 == len(list(tmp_path.glob("train/*/*")))
 
 
 def test_other_images_are_never_replaced(tmp_path):

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
-import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from imagenet_files import Official, contents
-from no_flock import no_flock
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
@@ -32,7 +24,7 @@ from scalewatt.datasets import packed_tar as packed_module
 from scalewatt.datasets.imagenet.imagenet_dataset import ImageNetDataset
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.node_staging import PREFIX, remove_staged, stage_images
-from scalewatt.datasets.packed_tar import PACKED, PLACES, check_packed, pack
+from scalewatt.datasets.packed_tar import PACKED, PLACES, pack
 from scalewatt.datasets.prepare import prepare_dataset
 
 ALL = {"train": None, "val": None}
@@ -89,28 +81,6 @@ def test_packing_twice_makes_one_file(own: Path) -> None:
     assert not list(own.glob("*.tmp*")) and not list(own.glob(".packed.*.tar"))
 
 
-def test_two_packed_files_of_the_same_images_are_equal(own: Path, data: Path) -> None:
-    (own / PACKED).unlink()
-    pack(own)
-    assert (own / PACKED).read_bytes() == (data / PACKED).read_bytes()
-
-
-def test_a_long_name_is_packed_too(tmp_path: Path, scratch: Path) -> None:
-    for split in SPLITS:
-        for name in ("a", "é" * 70):
-            (tmp_path / split / name).mkdir(parents=True)
-            (tmp_path / split / name / f"{'x' * 90}.jpg").write_bytes(f"{split}{name}".encode())
-    definition = {
-        **{"name": "x", "format": "imagenet", "source": "data_root", "classes": 2},
-        **{"train_samples": 2, "validation_samples": 2},
-    }
-    prepare_dataset(definition, tmp_path, None)
-    pack(tmp_path)
-    with tarfile.open(tmp_path / PACKED) as tar:
-        assert sorted(tar.getnames()) == sorted(contents(tmp_path))
-    assert contents(stage_images(tmp_path, str(scratch), ALL)) == contents(tmp_path)
-
-
 def test_an_image_that_changed_since_it_was_indexed_is_named(
     official: Official, tree: Path, tmp_path: Path
 ) -> None:
@@ -142,18 +112,6 @@ def test_prepare_packs_if_asked(
     assert "--pack: is for images" in capsys.readouterr().err
     assert prepare(official.definition) == 0
     assert (tmp_path / "d" / PACKED).exists()
-
-
-def test_the_command_that_a_message_names_makes_the_packed_file(
-    official: Official, tree: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / "a folder"
-    prepare_dataset(official.definition, folder, {"tree": str(tree)})
-    with pytest.raises(InputError, match=r"packed\.tar: missing") as caught:
-        check_packed(folder)
-    command = str(caught.value).partition("create it with: scalewatt ")[2]
-    assert main(shlex.split(command)) == 0
-    check_packed(folder)
 
 
 # --- staging ------------------------------------------------------------------------------------
@@ -202,36 +160,12 @@ def test_a_scratch_that_is_no_folder_is_named(data: Path, tmp_path: Path) -> Non
         stage_images(data, str(tmp_path / "nowhere"), ALL)
 
 
-@settings(max_examples=200)
-@given(st.lists(st.tuples(st.integers(0, 300_000), st.integers(0, 9_000_000)), max_size=30))
-def test_reads_cover_every_image_once_and_stay_small(steps: list[tuple[int, int]]) -> None:
-    places, end = [], 0
-    for number, (gap, size) in enumerate(steps):
-        places.append((str(number), end + gap, size, 0))
-        end += gap + size
-    runs = list(staging._runs(places))
-    assert [place for run in runs for place in run] == places
-    for run in runs:
-        assert run[-1][1] - run[0][1] <= staging._READ_BYTES
-        gaps = [b[1] - a[1] - a[2] for a, b in pairwise(run)]
-        assert all(gap <= staging._GAP_BYTES for gap in gaps)
-
-
 # --- what is refused ----------------------------------------------------------------------------
 
 
 def test_without_a_packed_file_the_message_says_how_to_create_it(own: Path, scratch: Path) -> None:
     (own / PLACES).unlink()
     with pytest.raises(InputError, match=r"packed\.tar: missing; create it with: scalewatt prep"):
-        stage_images(own, str(scratch), ALL)
-
-
-@pytest.mark.parametrize("cut", [1, 100_000])
-def test_a_cut_packed_file_is_named(cut: int, own: Path, scratch: Path) -> None:
-    with open(own / PACKED, "r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.truncate(max(size - cut, 0))
-    with pytest.raises(InputError, match=rf"packed\.tar: has \d+ bytes, expected {size}"):
         stage_images(own, str(scratch), ALL)
 
 
@@ -325,33 +259,6 @@ def test_a_killed_process_leaves_nothing_to_the_next_and_a_living_one_keeps_its_
     remove_staged(mine)
 
 
-def test_where_there_are_no_locks_staging_knows_the_killed_by_their_processes(
-    data: Path, scratch: Path, tmp_path: Path
-) -> None:
-    environment = no_flock(tmp_path / "stub", errno.ENOSYS)
-    holders = []
-    try:
-        for _ in range(2):
-            command = [sys.executable, "-c", HOLD, str(data), str(scratch)]
-            holders.append(
-                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-            )
-            assert holders[-1].stdout is not None
-        killed, kept = (Path(holder.stdout.readline().strip()) for holder in holders)
-        assert killed.parent == kept.parent == scratch
-        holders[0].kill()
-        holders[0].wait()
-        code = HOLD.replace("time.sleep(100)", "")
-        command = [sys.executable, "-c", code, str(data), str(scratch)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert sorted(scratch.iterdir()) == sorted([kept, Path(done.stdout.strip())])
-    finally:
-        for holder in holders:
-            holder.kill()
-            holder.communicate()
-
-
 FORK = """
 import os, sys, time
 from scalewatt.datasets.node_staging import stage_images
@@ -383,23 +290,6 @@ def test_a_worker_that_outlives_its_killed_rank_keeps_no_copy(data: Path, scratc
         remove_staged(made)
 
 
-def test_a_folder_whose_maker_was_killed_before_it_had_its_name_is_removed(
-    data: Path, scratch: Path
-) -> None:
-    here = os.uname().nodename
-    old, begun, elsewhere = (
-        scratch / f".scalewatt-staging-{name}" for name in (f"{here}-a", f"{here}-b", f"{here}-2-a")
-    )
-    for folder in (old, begun, elsewhere):
-        folder.mkdir()
-        (folder / ".owner").touch()
-    for folder in (old, elsewhere):
-        os.utime(folder, (0, 0))
-    mine = stage_images(data, str(scratch), {"val": None})
-    assert sorted(scratch.iterdir()) == sorted([begun, elsewhere, mine])
-    remove_staged(mine)
-
-
 def test_a_killed_packing_leaves_no_packed_file(
     own: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,17 +314,3 @@ def test_a_killed_packing_leaves_no_packed_file(
     assert not list(own.glob(".*.tmp.*"))
     with tarfile.open(own / PACKED) as tar:
         assert len(tar.getnames()) == len(contents(tree))
-
-
-def test_a_second_packing_waits_for_the_first(own: Path) -> None:
-    (own / PACKED).unlink()
-    code = "import sys; from scalewatt.datasets.packed_tar import pack; pack(sys.argv[1])"
-    with open(own / ".packed.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        waiting = subprocess.Popen(
-            [sys.executable, "-c", code, str(own)], stderr=subprocess.PIPE, text=True
-        )
-        assert "another process packs" in waiting.stderr.readline()  # type: ignore[union-attr]
-        time.sleep(0.05)
-        assert not (own / PACKED).exists()
-    assert waiting.wait() == 0 and (own / PACKED).exists()

@@ -60,14 +60,6 @@ def test_the_process_itself_may_ask_which_is_no_request_from_outside() -> None:
     assert request.requested()
 
 
-def test_ctrl_c_is_left_to_the_launching_process() -> None:
-    request = StopRequest()
-    request.install()
-    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    signal.raise_signal(signal.SIGINT)
-    assert not request.asked()
-
-
 def test_a_stop_file_asks(tmp_path: Path, clock: Clock) -> None:
     request = StopRequest()
     request.stop_file = tmp_path / "stop"
@@ -78,19 +70,6 @@ def test_a_stop_file_asks(tmp_path: Path, clock: Clock) -> None:
     request.stop_file.unlink()
     clock.now += 1
     assert request.asked(), "a request is not forgotten"
-
-
-def test_the_file_is_not_looked_for_at_every_step(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks: list[object] = []
-    monkeypatch.setattr(termination.os.path, "exists", lambda path: bool(looks.append(path)))
-    request = StopRequest()
-    request.stop_file = tmp_path / "stop"
-    for _ in range(1000):  # ten seconds of steps of 10 ms
-        request.asked()
-        clock.now += 0.01
-    assert 10 <= len(looks) <= 25
 
 
 def test_nobody_asks_without_a_signal_or_a_file() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
@@ -87,18 +86,6 @@ def test_a_sampler_that_takes_no_sample_is_ended_once(
     assert f"process {sampler.pid}" in reason and "no sample for 31 s" in reason
 
 
-def test_a_slow_sampler_may_pause_for_ten_periods(
-    tmp_path: Path, sampler: BaseProcess, losses: list[str]
-) -> None:
-    watch = SamplerWatch(tmp_path, STEM, 10.0, LIMITS, losses.append)
-    watch.began()
-    grow(tmp_path)
-    look(watch, 100)
-    assert watch.lost is None
-    look(watch, 2)
-    assert watch.lost is not None
-
-
 def test_a_sampler_that_writes_no_journal_is_lost(
     watch: SamplerWatch, sampler: BaseProcess, losses: list[str]
 ) -> None:
@@ -107,39 +94,6 @@ def test_a_sampler_that_writes_no_journal_is_lost(
     assert not losses
     look(watch, 2)
     assert "no journal" in losses[0]
-
-
-def test_a_sampler_that_holds_up_the_start_is_ended(
-    watch: SamplerWatch, sampler: BaseProcess, losses: list[str]
-) -> None:
-    look(watch, 62)
-    sampler.join(30)
-    assert sampler.exitcode == -9
-    assert losses
-
-
-def test_a_slow_sampler_may_take_ten_periods_for_its_first_sample(
-    tmp_path: Path, sampler: BaseProcess, losses: list[str]
-) -> None:
-    watch = SamplerWatch(tmp_path, STEM, 10.0, LIMITS, losses.append)
-    watch.began()
-    look(watch, 100)
-    assert watch.lost is None
-    look(watch, 2)
-    assert "no journal" in losses[0]
-
-
-def test_the_beginning_waits_for_a_check_under_way(
-    watch: SamplerWatch, sampler: BaseProcess
-) -> None:
-    beginning = threading.Thread(target=watch.began)
-    with watch._lock:
-        beginning.start()
-        beginning.join(0.3)
-        assert beginning.is_alive()
-    beginning.join(60)
-    look(watch, 62)
-    assert watch.lost is not None
 
 
 def test_a_sampler_that_has_ended_is_lost_at_once(
@@ -154,14 +108,6 @@ def test_a_sampler_that_has_ended_is_lost_at_once(
     assert "has ended" in losses[0]
 
 
-def test_a_training_without_a_sampler_is_noticed(watch: SamplerWatch, losses: list[str]) -> None:
-    look(watch, 100)
-    assert not losses
-    watch.began()
-    look(watch, 1)
-    assert losses == ["perun runs no sampler"]
-
-
 def test_a_training_s_other_children_are_never_ended(
     watch: SamplerWatch, sampler: BaseProcess, child: Callable[[], BaseProcess]
 ) -> None:
@@ -171,27 +117,6 @@ def test_a_training_s_other_children_are_never_ended(
     sampler.join(30)
     assert sampler.exitcode == -9
     assert loader.is_alive()
-
-
-def test_only_this_host_s_journal_counts(
-    tmp_path: Path, watch: SamplerWatch, sampler: BaseProcess, losses: list[str]
-) -> None:
-    watch.began()
-    for _ in range(62):
-        grow(tmp_path, host=f"{socket.gethostname()}0")
-        look(watch, 1)
-    assert "no journal" in losses[0]
-
-
-def test_a_journal_of_a_second_start_counts(
-    tmp_path: Path, watch: SamplerWatch, sampler: BaseProcess
-) -> None:
-    watch.began()
-    grow(tmp_path)
-    for _ in range(62):
-        grow(tmp_path, suffix=".1")
-        look(watch, 1)
-    assert watch.lost is None
 
 
 class Clock:
@@ -247,45 +172,3 @@ def test_a_loss_is_reported_when_the_training_ends(
     assert one.training_ended() == losses[0] and "has ended" in losses[0]
     assert len(losses) == 1
     assert Watchdog(None).training_ended() is None
-
-
-class Rounds:
-    """A clock of one second a round, which ends the watch after some."""
-
-    def __init__(self, watch: Watchdog, rounds: int) -> None:
-        self.watch, self.now, self.rounds = watch, 0.0, rounds
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        if self.now >= self.rounds:
-            self.watch.stop()
-
-
-def test_a_failing_check_is_reported_once_and_does_not_end_the_watchdog(
-    watch: SamplerWatch,
-    sampler: BaseProcess,
-    losses: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    rounds = 0
-    whole = watch.check
-
-    def check(elapsed_s: float) -> None:
-        nonlocal rounds
-        rounds += 1
-        if rounds <= 3:
-            raise RuntimeError("no /proc")
-        whole(elapsed_s)
-
-    monkeypatch.setattr(watch, "check", check)
-    one = Watchdog(watch)
-    one.training_began()
-    monkeypatch.setattr(watch_module, "time", Rounds(one, 70))
-    one.start()
-    one._thread.join(60)
-    assert "no journal" in losses[0]
-    assert capsys.readouterr().err.count("no /proc") == 1

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -105,13 +104,6 @@ def test_a_second_opener_on_the_same_machine_says_whom_it_waits_for_and_then_goe
         assert word in message
 
 
-def test_the_lock_is_free_after_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), open_workdir(tmp_path, SPEC, DATA):
-        raise RuntimeError
-    with open_workdir(tmp_path, SPEC, DATA):
-        pass
-
-
 HOLD = """
 import sys, time
 from pathlib import Path
@@ -151,14 +143,6 @@ def test_a_dead_holders_lock_is_free_and_its_segment_was_killed(
 
 
 # --- segments -----------------------------------------------------------------------------------
-
-
-def test_a_new_run_has_no_segments_and_is_not_finished(tmp_path: Path) -> None:
-    with open_workdir(tmp_path, SPEC, DATA) as work:
-        assert work.segments() == []
-        assert not work.finished
-        (work.path / "result.json").write_text("{}")
-        assert work.finished
 
 
 def test_segments_are_counted_and_keep_their_outcomes(tmp_path: Path) -> None:
@@ -202,30 +186,3 @@ def test_a_segment_left_open_ended_as_its_ranks_said_and_where_its_checkpoint_st
         (9, 9),
     ]
     assert (first["ended_s"], second["code"], third["code"]) == (None, None, 70)
-
-
-def test_where_a_run_without_a_noted_position_stands_is_unknown(tmp_path: Path) -> None:
-    with open_workdir(tmp_path, SPEC, DATA) as work:
-        (work.path / "checkpoint.pt").touch()
-        work.begin_segment()
-        assert work.segments()[0]["from_updates"] is None
-
-
-def test_a_segment_knows_its_times(tmp_path: Path) -> None:
-    before = time.time()
-    with open_workdir(tmp_path, SPEC, DATA) as work:
-        work.begin_segment()
-        work.end_segment("finished")
-        [segment] = work.segments()
-    assert before <= segment["started_s"] <= segment["ended_s"] <= time.time()
-
-
-def test_a_segment_says_why_its_sampler_was_lost(tmp_path: Path) -> None:
-    with open_workdir(tmp_path, SPEC, DATA) as work:
-        work.begin_segment()
-        work.end_segment("monitor_lost", "n1: the sampler has ended")
-        work.begin_segment()
-        work.end_segment("finished")
-    first, second = work.segments()
-    assert (first["outcome"], first["detail"]) == ("monitor_lost", "n1: the sampler has ended")
-    assert "detail" not in second

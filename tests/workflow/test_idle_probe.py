@@ -116,21 +116,6 @@ def test_a_probe_on_a_cpu_holds_no_gpu(measured: ProbePowers) -> None:
     assert unused.mean_w is not None and unused.mean_w > 0
 
 
-def test_a_probe_of_gpus_that_are_not_there_says_so(tmp_path: Path) -> None:
-    arguments = command(tmp_path / "probe", torch_device="cuda", gpus_per_node=1)
-    process = subprocess.run(
-        arguments,
-        env={**environment(), "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode != 0
-    assert "needs a GPU, but sees none" in process.stderr
-    assert "idle probe of local repeat 1: failed" in process.stderr
-    assert not (tmp_path / "probe" / "probe.json").exists()
-    assert nothing_is_left(tmp_path / "probe")
-
-
 def test_a_probe_whose_sampler_is_lost_fails(tmp_path: Path) -> None:
     out = tmp_path / "probe"
     process = start(command(out))
@@ -154,18 +139,6 @@ def test_a_probe_that_is_killed_leaves_no_process_and_no_result(tmp_path: Path) 
     process.communicate()
     wait_for(lambda: nothing_is_left(out), "the end of its ranks")
     assert not (out / "probe.json").exists()
-
-
-def test_two_probes_at_once_on_one_node_say_no_power(tmp_path: Path) -> None:
-    outs = [tmp_path / "one", tmp_path / "other"]
-    processes = [start(command(out)) for out in outs]
-    for process in processes:
-        output, _ = process.communicate()
-        assert process.returncode == 0, output
-    for out in outs:
-        found = probe_powers(out, RATED)
-        assert found.kinds["cpu"].mean_w is None
-        assert "node_shared" in {flag["code"] for flag in found.flags}
 
 
 # --- in the workflow ----------------------------------------------------------------------------
@@ -213,16 +186,6 @@ def test_finished_probes_are_not_probed_again(probed: Workspace) -> None:
     assert probed.jobs("idle_probe") == {}
 
 
-def test_other_seconds_are_probed_and_other_repeats_are_added(
-    probed: Workspace, tmp_path: Path
-) -> None:
-    changed = probed.copy(tmp_path / "changed")
-    changed.edit("campaigns/tiny.yaml", "seconds: 10,", "seconds: 12,")
-    assert changed.jobs("idle_probe")["probe"] == 2
-    changed.edit("campaigns/tiny.yaml", "{seconds: 12, repeats: 2}", "{seconds: 10, repeats: 3}")
-    assert changed.jobs("idle_probe")["probe"] == 1
-
-
 def test_with_results_only_finished_probes_are_used_and_none_is_started(
     probed: Workspace, tmp_path: Path
 ) -> None:
@@ -242,12 +205,3 @@ def test_with_the_key_all_probes(tmp_path: Path) -> None:
     workspace.edit("campaigns/tiny.yaml", "protocol: corrected\n", f"protocol: corrected\n{KEY}")
     after = workspace.jobs("all")
     assert after == before | PROBES | {"request": before["request"] + 1}
-
-
-def test_without_the_key_the_target_says_what_to_add(tmp_path: Path) -> None:
-    workspace = Workspace.create(tmp_path / "project")
-    code, output = workspace.snakemake("-n", "idle_probe")
-    assert code == 1
-    assert "idle: needs idle_probe in campaigns/tiny.yaml" in output
-    assert "idle_probe: {seconds: 300, repeats: 3}" in output
-    assert "Traceback" not in output

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import struct
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,7 +19,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 IMAGES = "resnet50-local-n002-lbs0016-full"
 WAVES = "fourcastnet.pretrain-local-n002-lbs0002-full"
-TUNED = "fourcastnet.finetune-local-n002-lbs0002-full"
 ALONE = "fourcastnet.pretrain-local-n001-lbs0002-full"
 CHANGED = {"protocol": "paper", "settings": {"channels_last": True, "precision": "bf16"}}
 COMPILED = {
@@ -126,57 +119,3 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path, data: Path) -> None
     assert training.run()[0] == 0
     assert (training.out / "provenance.json").read_bytes() == before
     assert len(list((training.work / "perun").glob("*.hdf5"))) == 1
-
-
-IN_OPEN, IN_CLOSE = 0x20, 0x10
-EVENT_BYTES = 16
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[list[int]]:
-    """An entry for each time that a process of the machine opens a file meanwhile (inotify)."""
-    libc, found = ctypes.CDLL(None, use_errno=True), []
-    watch = libc.inotify_init1(0)
-    # With closing, as equal events that nobody has read yet are one.
-    number = libc.inotify_add_watch(watch, os.fsencode(path), IN_OPEN | IN_CLOSE)
-    assert watch >= 0 and number >= 0
-
-    def read() -> None:
-        removed = False
-        while not removed:
-            events = os.read(watch, 64 * EVENT_BYTES)  # of a file itself they have no name
-            for start in range(0, len(events), EVENT_BYTES):
-                (mask,) = struct.unpack_from("I", events, start + 4)
-                found.extend([mask] if mask & IN_OPEN else [])
-                removed = not mask & (IN_OPEN | IN_CLOSE)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    yield found
-    libc.inotify_rm_watch(watch, number)  # the last event; also where the file has been replaced
-    reader.join()
-    os.close(watch)
-
-
-def test_all_ranks_together_read_the_checkpoint_once(tmp_path: Path, data: Path) -> None:
-    training = Training.of(tmp_path / "run", data, WAVES)
-    code, output = training.run("--max-updates", "2")
-    assert code == 75, output
-    with opened(training.work / "checkpoint.pt") as times:
-        code, output = training.run("--max-updates", "2")
-    assert code == 75, output
-    assert len(times) == 1
-
-
-def test_all_ranks_together_read_the_weights_that_fine_tuning_starts_from_once(
-    tmp_path: Path, data: Path
-) -> None:
-    before = Training.of(tmp_path / "before", data, WAVES)
-    code, output = before.run()
-    assert code == 0, output
-    tuned = Training.of(tmp_path / "tuned", data, TUNED)
-    weights = before.out / "weights.pt"
-    with opened(weights) as times:
-        code, output = tuned.run("--initial-weights", str(weights), "--max-updates", "2")
-    assert code == 75, output
-    assert len(times) == 1

@@ -238,29 +238,6 @@ def test_a_sampler_lost_on_a_second_node_stops_all_ranks(on_two_nodes: Watched) 
     assert len(watched.training.history()) == EPOCHS
 
 
-FROZEN_S = 130.0
-
-
-@pytest.mark.nightly
-def test_a_training_outlasts_minutes_in_which_a_node_does_nothing(
-    on_two_nodes: Watched,
-) -> None:
-    watched = on_two_nodes
-    watched.limits |= {"journal_silence_s": 600}
-    watched.start()
-    watched.wait_for_checkpoint()
-    ranks, samplers = watched.ranks_and_samplers()
-    (parent,) = [s.ppid() for s in samplers if has_open(s, "segment-000.127.0.0.2.journal")]
-    (rank,) = [r for r in ranks if r.pid == parent]
-    rank.suspend()  # as a process that waits for a file system
-    time.sleep(FROZEN_S)
-    rank.resume()
-    output = watched.output()
-    assert watched.process.returncode == 0, output
-    assert watched.outcomes() == ["finished"]
-    assert len(watched.training.history()) == EPOCHS
-
-
 def has_open(process: psutil.Process, name: str) -> bool:
     """Whether a process holds a file of this name open."""
     return any(Path(file.path).name == name for file in process.open_files())
@@ -297,18 +274,6 @@ def test_when_a_rank_dies_the_others_end(watched: Watched) -> None:
     wait_for(lambda: not watched.processes(), "end of all processes")
     (journal,) = (watched.training.work / "perun").glob("*.journal")
     assert last_sample_s(journal) is not None
-
-
-def test_a_rank_that_a_signal_ends_is_named_by_the_signal(watched: Watched) -> None:
-    watched.start()
-    watched.wait_for_checkpoint()
-    ranks, _ = watched.ranks_and_samplers()
-    ranks[-1].send_signal(signal.SIGBUS)
-    output = watched.output()
-    assert watched.process.returncode == 70, output
-    assert "a rank was ended by signal SIGBUS: /dev/shm may be full" in output
-    (segment,) = read_json(watched.training.work / "segments.json")
-    assert "SIGBUS" in segment["detail"]
 
 
 def test_a_launcher_that_starts_no_rank_is_named_and_not_ended(watched: Watched) -> None:
