@@ -1,41 +1,33 @@
 """A node's own copy of the images that a run reads, unpacked from the packed file.
 
-Each copy has a folder of its own on the node's scratch, locked as long as the process that created
-it lives, so that the next one recognises and removes what a killed one left behind. Forked children
-do not keep the lock. A folder's name ends in a random part; the part before names the node.
+Each copy has a folder of its own on the node's scratch, which names the process that created it, so that
+the next one recognises and removes what a killed one left behind. A folder's name ends in a random
+part; the part before names the node.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import shutil
 import tempfile
-import time
 import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_locks import flock, has_ended, this_process
-from scalewatt.common.files import read_content, require_space
+from scalewatt.common.file_locks import has_ended, this_process
+from scalewatt.common.files import read_content, require_space, write_json
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.packed_tar import Packed, how_to_pack, load_packed
 
-PREFIX, _NEW = "scalewatt-staged-", ".scalewatt-staging-"
+PREFIX = "scalewatt-staged-"
 _OWNER = ".owner"
-_NEW_S = 60.0
-"""A folder that is not renamed after so long belongs to a killed process."""
 _READ_BYTES, _GAP_BYTES = 8 << 20, 64 << 10
 """Images of one read: at most so many bytes, with gaps of at most so many."""
-_held: dict[Path, int] = {}
-"""Locks of the folders that this process created."""
 
 Places = list[tuple[str, int, int, int]]
 """Path, offset, bytes and CRC-32 of images, by ascending offset."""
@@ -76,12 +68,7 @@ def remove_staged(folder: Path | str) -> None:
         return
     if not folder.name.startswith(PREFIX) or not (folder / _OWNER).is_file():
         raise InputError(f"{folder}: was not created by staging; nothing is removed")
-    lock = _held.pop(folder, None)
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        if lock is not None:
-            os.close(lock)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 # --- the folder ---------------------------------------------------------------------------------
@@ -98,61 +85,26 @@ def _scratch_folder(scratch: str) -> Path:
 
 
 def _own_folder(base: Path) -> Path:
-    """Create a folder, and lock it before it gets the name by which others look for it."""
-    new = Path(tempfile.mkdtemp(prefix=_prefix(_NEW), dir=base))
-    lock = os.open(new / _OWNER, os.O_WRONLY | os.O_CREAT, 0o600)
-    os.write(lock, json.dumps(this_process()).encode())
-    flock(lock, fcntl.LOCK_EX)  # where there are no locks, the process in it tells
-    folder = base / (PREFIX + new.name.removeprefix(_NEW))
-    new.rename(folder)
-    _held[folder] = lock
+    """Create a folder that names this process as its owner."""
+    folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=base))
+    write_json(folder / _OWNER, this_process())
     return folder
 
 
 def _remove_left_behind(base: Path) -> None:
     """Remove the folders of this node's processes that have ended, and no others.
 
-    Other nodes' may be there where scratch is shared, and a lock need not be seen across nodes.
+    Other nodes' may be there where scratch is shared: node `a-b` is not node `a`.
     """
-    for folder in _of_this_node(base, PREFIX):
-        with suppress(OSError):  # another user's, gone, or locked: in use
-            lock = os.open(folder / _OWNER, os.O_WRONLY)
-            try:
-                if flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB) or _owner_has_ended(folder):
-                    shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(lock)
-    for folder in _of_this_node(base, _NEW):
-        with suppress(OSError):
-            if time.time() - folder.stat().st_mtime > _NEW_S:
-                (folder / _OWNER).unlink(missing_ok=True)
-                folder.rmdir()
+    for folder in base.glob(f"{_prefix()}*"):
+        owner = read_content(folder / _OWNER)
+        same_node = folder.name.rpartition("-")[0] + "-" == _prefix()
+        if same_node and isinstance(owner, dict) and has_ended(owner):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _owner_has_ended(folder: Path) -> bool:
-    """Return True if the process that a folder names was one of this machine and is gone."""
-    found = read_content(folder / _OWNER)
-    return isinstance(found, dict) and has_ended(found) is True
-
-
-def _of_this_node(base: Path, kind: str) -> list[Path]:
-    """Return the folders of this node: node `a-b` is not node `a`."""
-    paths = base.glob(f"{kind}*")
-    return [path for path in paths if path.name.rpartition("-")[0] + "-" == _prefix(kind)]
-
-
-def _prefix(kind: str) -> str:
-    return f"{kind}{os.uname().nodename}-"
-
-
-def _release_in_child() -> None:
-    """Close the locks in a forked process: a worker may outlive a killed rank."""
-    for lock in _held.values():
-        os.close(lock)
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_release_in_child)
+def _prefix() -> str:
+    return f"{PREFIX}{os.uname().nodename}-"
 
 
 def _check_space(base: Path, places: Places) -> None:
