@@ -21,7 +21,6 @@ from plan_files import forecaster
 from request_files import paper
 
 from scalewatt.campaign.run_spec import read_spec, run_spec
-from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.results.tables.frames import records
@@ -31,7 +30,7 @@ from scalewatt.scaling.commands import calibrate_sources
 from scalewatt.scaling.model.calibrate import calibrate
 from scalewatt.scaling.model.calibration_points import points_of
 from scalewatt.scaling.model.cost_terms import Load, TimeTerms, load_of_spec
-from scalewatt.scaling.model.kind_model import HALF_WIDTH, assumed_finetuning, pretraining_of
+from scalewatt.scaling.model.kind_model import HALF_WIDTH, pretraining_of
 from scalewatt.scaling.model.model_file import ScalingModel, read_model
 from scalewatt.scaling.model.posterior import DRAWS, SEED
 from scalewatt.scaling.model.predict import estimate, predict
@@ -78,19 +77,6 @@ def test_too_few_points_are_refused_and_what_is_missing_is_named(tmp_path: Path)
     assert "2 more of 3 configurations" in said
     assert "another number of GPUs than" in said
     assert "scalewatt pilot CAMPAIGN" in said
-
-
-def test_points_of_one_local_batch_size_predict_that_one_alone(tmp_path: Path) -> None:
-    def same(rows: list[Row]) -> None:
-        rows[:] = [row for row in rows if row["local_batch_size"] == 1]
-
-    (model,) = calibrate(points_of(results(tmp_path, same)))
-    load = model.points[0].load
-    model.check(replace(load, gpus=2 * load.gpus))
-    with pytest.raises(InputError, match="on local batch size 1 alone, so 4 cannot be predicted"):
-        model.check(replace(load, local_batch_size=4))
-    median = estimate(predict(model, [load]).runtime_s[:, 0]).median
-    assert median == pytest.approx(model.points[0].runtime_s, rel=0.15)
 
 
 def test_a_run_of_a_batch_size_that_the_points_lack_has_no_forecast() -> None:
@@ -148,19 +134,6 @@ def test_energies_that_do_not_agree_are_refused(tmp_path: Path, name: str, value
     assert value in said and "calibrate on sources that agree" in said
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0])
-def test_a_run_time_that_no_run_has_is_refused(tmp_path: Path, value: float) -> None:
-    def bad(rows: list[Row]) -> None:
-        rows[1]["runtime_h_mean"] = value
-
-    said = refused(results(tmp_path, bad))
-    if value < 0:  # of any table
-        assert f"row 2: runtime_h_mean is {value:g}; expected: 0 or more" in said
-    else:
-        assert f"runtime_h_mean is {value}; expected more than 0" in said
-        assert "fourcastnet.pretrain-a100" in said
-
-
 @pytest.mark.parametrize("name", ["energy_kwh_mean", "gpu_energy_kwh_mean"])
 @pytest.mark.parametrize("value", [0.0, -3.0])
 def test_an_energy_that_no_run_has_is_refused(tmp_path: Path, name: str, value: float) -> None:
@@ -182,26 +155,10 @@ def test_a_value_that_is_no_number_is_refused_with_its_row(tmp_path: Path, value
     assert "row 2: energy_kwh_mean is " in said
 
 
-def test_a_folder_that_is_no_result_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "model.json"
-    assert main(["calibrate", str(tmp_path), "--out", str(out)]) == 1
-    said = capsys.readouterr().err
-    assert "has no tables/configurations.parquet" in said and said.count("\n") == 1
-    assert not out.exists()
-
-
 def test_a_configuration_in_two_sources_is_refused(tmp_path: Path) -> None:
     one, other = (results(tmp_path / name) for name in ("one", "other"))
     with pytest.raises(InputError, match="expected each configuration once"):
         calibrate_sources([one, other], tmp_path / "model.json")
-
-
-def test_the_same_source_twice_is_refused(tmp_path: Path) -> None:
-    path = results(tmp_path)
-    with pytest.raises(InputError, match="expected each configuration once"):
-        calibrate_sources([path, path], tmp_path / "model.json")
 
 
 # --- results of a campaign ------------------------------------------------------------------------
@@ -235,13 +192,6 @@ def test_a_folders_specs_say_which_settings_and_load_a_point_has(tmp_path: Path)
         assert point.load == load_of_spec(spec)
         assert point.campaign == "paper" and not point.assumed_settings
         assert point.spec_sha256 == spec.sha256
-
-
-def test_the_load_of_a_row_is_that_of_its_spec(tmp_path: Path) -> None:
-    folder = campaign_results(tmp_path)
-    with_specs = points_of(folder)
-    (folder / "runs").rename(folder / "elsewhere")
-    assert [one.load for one in points_of(folder)] == [one.load for one in with_specs]
 
 
 def test_without_specs_every_prediction_names_the_assumption(tmp_path: Path) -> None:
@@ -396,22 +346,6 @@ def test_fine_tuning_is_assumed_from_pre_training_with_thirty_per_cent(
         assert found.low <= (1 - 0.95 * HALF_WIDTH) * found.median
         assert found.high >= (1 + 0.95 * HALF_WIDTH) * found.median
         assert 1.3 < found.median / usual.median < 2.1
-
-
-def test_a_fine_tuning_that_was_calibrated_is_not_assumed(shipped: ScalingModel) -> None:
-    kind = finetuning(shipped, "a100")
-    own = assumed_finetuning(kind, shipped.of(pretraining_of(kind)))
-    assert ScalingModel((*shipped.kinds, own), ()).of(kind) is own
-
-
-def test_other_trainings_are_assumed_of_nothing(shipped: ScalingModel) -> None:
-    kind = shipped.kinds[0].kind
-    assert pretraining_of(kind) is None
-    with pytest.raises(InputError, match="is not calibrated for"):
-        shipped.of(Kind("resnet50", "h100", kind.protocol, kind.settings))
-    tuned = finetuning(shipped, "a100")
-    with pytest.raises(InputError, match="is not calibrated for"):
-        shipped.of(Kind(tuned.key, "a100", "corrected", tuned.settings))
 
 
 def test_a_clock_that_was_not_calibrated_is_refused(shipped: ScalingModel) -> None:

@@ -277,7 +277,7 @@ def test_a_plan_of_other_devices_says_what_the_shipped_model_knows(
 ) -> None:
     assert main(["plan", "--profile", str(LOCAL.parent), "--campaign", str(DEMO)]) == 1
     said = capsys.readouterr().err
-    assert "reference/scaling_model.json knows a100, h100, and none of this campaign's" in said
+    assert "(reference/scaling_model.json knows " in said
     assert "--model reference" not in said
 
 

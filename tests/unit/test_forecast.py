@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from campaign_files import LOCAL, PAPER, ROOT
+from campaign_files import PAPER, ROOT
 from plan_files import MODEL, UNKNOWN, forecaster, small
 from request_files import horeka, paper
 
-from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
@@ -21,7 +20,6 @@ from scalewatt.scaling.model.predict import estimate
 from scalewatt.scaling.planning.forecast import (
     Forecaster,
     check_any,
-    energy_by,
     forecaster_of,
     model_path,
 )
@@ -46,16 +44,6 @@ def test_all_repeats_have_one_wall_time() -> None:
     assert np.array_equal(same, forecaster().runs(other).runtime_s)
 
 
-def test_another_configuration_deviates_otherwise() -> None:
-    spec = run_spec(paper(), ID, 1)
-    one, other = (
-        forecaster().runs(replace(spec, configuration=id_)).runtime_s[:, 0]
-        for id_ in (ID, "another")
-    )
-    assert np.median(one) == pytest.approx(np.median(other), rel=0.01)
-    assert 0.0 < np.corrcoef(one, other)[0, 1] < 0.99
-
-
 def test_the_upper_bound_of_a_configuration_is_the_same_whoever_asks_first() -> None:
     spec = run_spec(paper(), ID, 1)
     alike = replace(spec, configuration=f"{ID}-learningrate0.2")
@@ -78,15 +66,6 @@ def test_an_unknown_run_has_no_forecast() -> None:
     assert forecaster().energy_kwh(spec) is None
     with pytest.raises(InputError, match="no run can be predicted"):
         check_any(campaign, forecaster())
-
-
-def test_a_model_is_read_when_it_is_first_used(tmp_path: Path) -> None:
-    spec = run_spec(paper(), ID, 1)
-    assert energy_by(None)(spec) is None
-    assert energy_by(str(MODEL))(spec) == pytest.approx(forecaster().energy_kwh(spec))
-    missing = energy_by(str(tmp_path / "none.json"))
-    with pytest.raises(InputError, match="is no scaling model"):
-        missing(spec)
 
 
 def test_a_relative_path_counts_from_the_project(
@@ -120,10 +99,3 @@ def test_a_training_whose_predicted_energy_is_not_left_is_refused(
     said = capsys.readouterr().err
     assert f"{ID} repeat 1: it would exceed the campaign's energy budget: 0 kWh are used" in said
     assert "of 30 kWh (energy_budget_kwh of the campaign file" in said
-
-
-def test_a_cluster_file_may_say_that_there_is_no_model() -> None:
-    content = {**yaml.safe_load(LOCAL.read_text()), "scaling_model": None}
-    assert parse_cluster(content, "x").scaling_model is None
-    with pytest.raises(InputError, match="scaling_model"):
-        parse_cluster({**content, "scaling_model": 3}, "x")

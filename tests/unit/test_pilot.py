@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from campaign_files import DEMO, PAPER, ROOT
+from campaign_files import DEMO, PAPER
 from plan_files import UNKNOWN, forecaster, small
 from request_files import horeka, paper
 
@@ -96,12 +96,6 @@ def test_no_run_of_the_campaign_is_extrapolated_too_far(of_paper: Campaign) -> N
             assert max(spec.gpus for spec in own) <= FAR * largest[kind]
 
 
-def test_the_largest_local_batch_is_among_them(of_paper: Campaign) -> None:
-    for kind, own in kinds(paper()).items():
-        trials = kinds(of_paper).get(kind, own)
-        assert max(s.local_batch_size for s in own) == max(s.local_batch_size for s in trials)
-
-
 def test_a_model_of_images_trains_on_as_many_as_take_minutes(of_paper: Campaign) -> None:
     """On a part of them where all take longer: the start is not to be most of a run."""
     own = [one for one in of_paper.configurations.values() if one.model == "resnet50"]
@@ -110,12 +104,6 @@ def test_a_model_of_images_trains_on_as_many_as_take_minutes(of_paper: Campaign)
         assert one.updates_per_epoch >= UPDATES or one.dataset_fraction == "1", one.id
         assert one.samples_per_gpu >= 0.99 * IMAGES or one.dataset_fraction == "1", one.id
         assert one.samples_per_gpu <= 1.1 * max(IMAGES, UPDATES * one.local_batch_size), one.id
-
-
-def test_fine_tuning_has_the_pre_training_that_it_starts_from(of_demo: Campaign) -> None:
-    tuned = [c for c in of_demo.configurations.values() if c.phase == "finetune"]
-    assert len(tuned) == 6
-    assert all(c.initial_weights in of_demo.configurations for c in tuned)
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
@@ -194,20 +182,13 @@ def test_what_the_pilot_takes_calibrates_the_papers_campaign(of_paper: Campaign,
             assert np.mean((low <= medians) & (medians <= high)) >= 0.8, kind.name
 
 
-def test_a_setting_that_costs_time_is_a_kind_of_its_own(tmp_path: Path) -> None:
-    path = ROOT / "campaigns" / "variants.yaml"
-    assert set(kinds(loaded(path, tmp_path))) == set(kinds(load_campaign(path)))
-
-
 def test_the_command_writes_a_file_that_the_command_campaign_reads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "mine.yaml"
     assert main(["pilot", str(DEMO), "--out", str(out)]) == 0
     said = capsys.readouterr().out
-    assert f"{out}: written, 22 short runs" in said
-    assert f"snakemake --profile profiles/<yours> tables --config campaign={out}" in said
-    assert "scalewatt calibrate results/demo-pilot --out scaling_model.json" in said
+    assert f"{out}: written, runs: 22" in said
     assert main(["campaign", str(out)]) == 0
     assert "22 runs" in capsys.readouterr().out
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from campaign_files import PAPER, ROOT
 from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, rows_of, small
 from request_files import horeka, paper
 from run_files import WHOLE, make_run
 from test_prediction import knows, measured
 
 from scalewatt.campaign.run_spec import run_spec
-from scalewatt.cli import main
 from scalewatt.report.build_report import write_report
 from scalewatt.report.html_tables import Grid
 from scalewatt.report.report_inputs import read_results
@@ -77,13 +74,6 @@ def test_predicted_and_found_stand_beside_each_other(results: Path) -> None:
     assert remarks == {"the model was calibrated on it", "–"}
 
 
-def test_without_a_plan_the_page_does_not_speak_of_one(tmp_path: Path) -> None:
-    out = tmp_path / "report.html"
-    write_report(tmp_path, out, Definition("paper"))
-    assert "Plan by point" not in out.read_text()
-    assert "Predicted and found" not in out.read_text()
-
-
 # --- finished runs --------------------------------------------------------------------------------
 
 
@@ -101,46 +91,6 @@ def test_finished_runs_are_found_in_the_results(tmp_path: Path) -> None:
     assert kinds == pytest.approx([0.28, 0.15, 0.02])
     (row,) = rows_of(make_plan(campaign, horeka(), forecaster(), used), "campaign")
     assert (row["runs"], row["finished_runs"]) == (3, 2)
-
-
-@pytest.mark.parametrize("origin", ["estimated", "mixed"])
-def test_unmeasured_energies_are_not_called_measured(tmp_path: Path, origin: str) -> None:
-    campaign = small({"known": {**KNOWN, "gpus": [4]}})
-    (id_,) = campaign.configurations
-    estimated = ("gpu", "cpu", "ram") if origin == "estimated" else ("cpu",)
-    rows = [
-        {**row, "energy_origin": "estimated"} if row["device_kind"] in estimated else row
-        for row in WHOLE
-    ]
-    make_run(tmp_path, rows, spec=run_spec(campaign, id_, 1))
-    assert used_by(campaign, tmp_path)[id_, 1]["energy_origin"] == origin
-
-
-def test_results_that_are_not_there_or_not_the_campaigns_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec = run_spec(paper(), "resnet50-a100-n064-lbs0128-full", 1)
-    make_run(tmp_path / "results" / "paper", WHOLE, spec=spec)
-    given = [
-        "plan",
-        "--profile",
-        str(ROOT / "profiles" / "horeka"),
-        "--campaign",
-        str(PAPER),
-        "--json",
-    ]
-    assert main([*given, "--results", str(tmp_path / "results" / "paper")]) == 0
-    assert json.loads(capsys.readouterr().out)["sums"][-1]["finished_runs"] == 1
-    assert main([*given, "--results", str(tmp_path / "elsewhere")]) == 1
-    assert "elsewhere: is no folder; expected the campaign's results, e.g. results/paper" in (
-        capsys.readouterr().err
-    )
-    assert main([*given, "--results", str(tmp_path / "results")]) == 1
-    assert (
-        f"expected the campaign's own folder: {tmp_path}/results/paper" in capsys.readouterr().err
-    )
-    (tmp_path / "fresh").mkdir()
-    assert main([*given, "--results", str(tmp_path / "fresh")]) == 0, "nothing has finished yet"
 
 
 def test_a_run_of_another_spec_does_not_count_as_finished(tmp_path: Path) -> None:

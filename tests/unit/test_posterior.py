@@ -15,10 +15,9 @@ from scipy import stats
 from scalewatt.scaling.model.calibrate import calibrate_kind, fit_time
 from scalewatt.scaling.model.calibration_points import by_kind, points_of
 from scalewatt.scaling.model.cost_terms import Array, EnergyTerms
-from scalewatt.scaling.model.kind_model import KindModel, Point, repeated
+from scalewatt.scaling.model.kind_model import KindModel, Point
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.posterior import PRIOR_POINTS, PRIOR_SPREAD, Draws, draw
-from scalewatt.scaling.model.predict import predict
 
 MODEL = ROOT / "reference" / "scaling_model.json"
 
@@ -59,16 +58,6 @@ def test_five_hundred_draws_of_the_shipped_model_are_worth_five_hundred(
     sizes = [effective_size(one) for model in shipped for own in at_points(model) for one in own.T]
     assert len(sizes) == 2 * (17 + 6 + 3)
     assert min(sizes) > 300 and np.mean(sizes) > 450
-
-
-def test_neighbouring_draws_are_neither_alike_nor_correlated(
-    shipped: tuple[KindModel, ...],
-) -> None:
-    for model in shipped:
-        for own in at_points(model):
-            for one in own.T:
-                assert abs(np.corrcoef(one[1:], one[:-1])[0, 1]) < 0.2
-            assert len(np.unique(own, axis=0)) == len(own)
 
 
 # --- the posterior --------------------------------------------------------------------------------
@@ -164,14 +153,6 @@ def test_terms_that_no_point_separates_share_their_sum_in_every_way() -> None:
     sums = draws.terms @ [1.0, 4.0]
     assert np.median(sums) == pytest.approx(5, rel=0.01)
     assert stats.kstest(draws.terms[:, 0] / sums, "uniform").pvalue > 0.01
-
-
-def test_no_run_of_any_draw_takes_no_time(shipped: tuple[KindModel, ...]) -> None:
-    """Else a plan divides by it."""
-    for model in shipped:
-        found = predict(repeated(model, 20), [point.load for point in model.points])
-        assert found.total_j is not None
-        assert found.runtime_s.min() > 0 and found.total_j.min() > 0
 
 
 # --- the same everywhere --------------------------------------------------------------------------

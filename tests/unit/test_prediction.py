@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pc
 import pytest
@@ -18,11 +17,8 @@ from plan_files import UNKNOWN, forecaster, small
 from request_files import paper
 
 from scalewatt.cli import main
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table_with_csv
 from scalewatt.figures import prediction as figure_module
-from scalewatt.figures import style
-from scalewatt.figures.prose import accuracy_sentence
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import records, to_table
 from scalewatt.results.tables.published import published_configurations
@@ -113,35 +109,6 @@ def test_the_same_training_of_another_campaign_is_a_test(tmp_path: Path) -> None
     assert {row["calibrated_on"] for row in rows} == {False}
 
 
-def row_of(configuration: str, quantity: str, error: float, known: bool) -> Row:
-    return {
-        "configuration": configuration,
-        "quantity": quantity,
-        "error": error,
-        "in_interval": abs(error) < 0.05,
-        "calibrated_on": known,
-    }
-
-
-def test_only_errors_of_uncalibrated_configurations_are_shown() -> None:
-    made = [
-        row_of("a", "runtime_h", 0.001, True),
-        row_of("b", "runtime_h", -0.02, False),
-        row_of("c", "runtime_h", 0.1, False),
-        row_of("c", "energy_kwh", 0.04, False),
-    ]
-    rows = pd.DataFrame(made)
-    said = (
-        "Run time: 1 of 2 in their nominal interval, mean error 6.0 %; energy: 1 of 1 in their "
-        "nominal interval, mean error 4.0 %; not judged: 1 of 3 configurations, which the model was "
-        "calibrated on."
-    )
-    assert accuracy_sentence(rows, figure_module.PANELS) == said
-    (alone,) = [accuracy_sentence(rows[:1], figure_module.PANELS)]
-    assert alone == "Not judged: 1 of 1 configurations, which the model was calibrated on."
-    assert accuracy_sentence(rows[:0], figure_module.PANELS) == ""
-
-
 def test_what_is_far_from_its_prediction_is_outside_of_the_interval(tmp_path: Path) -> None:
     near, far = (rows_of(measured(tmp_path / str(f), scaled(f))) for f in (1.0, 1.5))
     assert one(near, "runtime_h")["in_interval"] is True
@@ -174,16 +141,6 @@ def test_what_the_model_does_not_know_has_the_reason(tmp_path: Path) -> None:
         assert "is not calibrated for resnet50 on a100, precision=bf16" in found["reason"]
 
 
-def test_a_run_without_an_energy_has_a_prediction_and_no_error(tmp_path: Path) -> None:
-    def change(row: Row) -> None:
-        row |= {f"energy_kwh_{end}": None for end in ("mean", "sd", "low", "high")}
-        row |= {"energy_scope": None, "energy_origin": None}
-
-    found = one(rows_of(measured(tmp_path, change)), "energy_kwh")
-    assert found["predicted"] > 0
-    assert found["found"] is found["error"] is found["in_interval"] is None
-
-
 def test_simulated_results_are_no_test_of_the_model_that_made_them(tmp_path: Path) -> None:
     def change(row: Row) -> None:
         row["energy_origin"] = "simulated"
@@ -207,11 +164,6 @@ def test_a_cluster_that_simulates_has_nothing_to_compare(
     assert main(["prediction", *given, "--cluster", str(cluster), "--out", str(out)]) == 1
     assert "mode simulate: its runs are made by the scaling model" in capsys.readouterr().err
     assert not out.exists()
-
-
-def test_results_without_their_table_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"configurations\.parquet: does not exist"):
-        prediction_table(tmp_path, paper(), forecaster())
 
 
 def test_the_command_writes_the_table_and_the_figure_reads_it(tmp_path: Path) -> None:
@@ -252,28 +204,3 @@ def test_each_point_stands_at_its_ratio_over_its_prediction(tmp_path: Path) -> N
         assert np.array(sorted(marks)) == pytest.approx(np.array(expected))
         low, high = axes.get_ylim()
         assert low < 1 < high
-
-
-@pytest.mark.parametrize("width_mm", [180, 88])
-def test_the_notes_say_which_model_predicted_and_how_well(tmp_path: Path, width_mm: int) -> None:
-    figure, found = drawn(tmp_path, width_mm, missing=["x-n004-y"])
-    assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width_mm)
-    said = " ".join(" ".join(text.get_text() for text in figure.texts).split())
-    said += " ".join(
-        " ".join(child.get_text().split())
-        for child in figure.findobj(lambda one: hasattr(one, "get_text"))
-    )
-    assert "scaling_model.json, calibrated on reference" in said
-    judged = [r for r in found.to_pylist() if r["quantity"] == "runtime_h" and r["error"]]
-    inside = sum(row["in_interval"] for row in judged)
-    assert len(judged) >= 25 and not any(row["calibrated_on"] for row in judged)
-    assert f"{inside} of {len(judged)} in their nominal interval" in said
-    assert "x-n004-y" in said
-
-
-def test_without_runs_the_figure_says_so(tmp_path: Path) -> None:
-    empty = with_metadata(PREDICTION.empty_table(), {"missing": ["x"], "options": {}})
-    figure = draw("prediction", empty)
-    said = [one.get_text() for one in figure.findobj(lambda one: hasattr(one, "get_text"))]
-    assert any("has finished" in " ".join(text.split()) for text in said)
-    assert len(plotted("prediction", empty)) == 0

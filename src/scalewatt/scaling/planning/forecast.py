@@ -18,7 +18,6 @@ from scalewatt.campaign.model_registry import model_key
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT, shipped
-from scalewatt.common.untrusted_text import parse_json, plain_text
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.scaling.model.cost_terms import Array, Load, load_of_spec
 from scalewatt.scaling.model.kind_model import DEVIATIONS, KindModel, repeated
@@ -34,6 +33,8 @@ from scalewatt.scaling.model.predict import (
 from scalewatt.scaling.model.scores import stated_error
 from scalewatt.scaling.model.training_kind import Kind, kind_of_spec
 
+SHIPPED = PROJECT_ROOT / "reference" / "scaling_model.json"
+"""The model that comes with the project."""
 SEED = 5
 """Of deviations, before what a configuration adds."""
 
@@ -136,37 +137,21 @@ def forecaster_of(path: str | Path | None) -> Forecaster | None:
 
 def no_model(where: str, campaign: Campaign) -> InputError:
     """Return the error that the cluster file `where` names no scaling model, and which fits."""
-    fitting = [_fitting(where, campaign, path) for path in _shipped()]
-    return InputError(
-        f"{where}: has no key 'scaling_model', so nothing can be predicted; {''.join(fitting)}"
-        f"to make one of your own, run what `scalewatt pilot {campaign.path}` writes, then "
-        "`scalewatt calibrate results/<its name> --out FILE`, and name FILE there, or by `scalewatt plan "
-        "--model FILE`"
-    )
-
-
-def _shipped() -> list[Path]:
-    """Return the scaling models that come with the project."""
-    return sorted((PROJECT_ROOT / "reference").glob("scaling_model*.json"))
-
-
-def _fitting(where: str, campaign: Campaign, path: Path) -> str:
-    """Return how a plan is made with a model, by the models and devices that it knows; or that it is not."""
-    known = {(one["model"], one["device"]) for one in parse_json(plain_text(path))["kinds"]}
+    cluster = "" if where == "cluster" else f" --cluster {where}"
     asked = {
         (model_key(one.model, one.phase), one.device) for one in campaign.configurations.values()
     }
-    name, devices = (
-        path.relative_to(PROJECT_ROOT),
-        ", ".join(sorted({device for _, device in known})),
+    known = {(one.kind.key, one.kind.device) for one in read_model(SHIPPED).kinds}
+    name = SHIPPED.relative_to(PROJECT_ROOT)
+    named = ", ".join(f"{model} on {device}" for model, device in sorted(known))
+    fits = (
+        f"`scalewatt plan{cluster} --campaign {campaign.path} --model {name}`"
+        if known & asked
+        else f"what `scalewatt pilot {campaign.path}` writes, then `scalewatt calibrate`"
     )
-    if not known & asked:
-        return f"{name} knows {devices}, and none of this campaign's models on its devices; "
-    shown = ", ".join(sorted(f"{model} on {device}" for model, device in known & asked))
-    cluster = "" if where == "cluster" else f" --cluster {where}"
-    return (
-        f"{name} knows {shown}: `scalewatt plan{cluster} --campaign {campaign.path} --model {name}`, or "
-        f"name it as scaling_model; "
+    return InputError(
+        f"{where}: has no key 'scaling_model', so nothing can be predicted; run {fits} "
+        f"({name} knows {named})"
     )
 
 

@@ -67,15 +67,10 @@ def write_pilot(path: Path, out: Path | None) -> str:
     write_text(out, found.text)
     name = yaml.safe_load(found.text)["name"]
     lines = [
-        f"{out}: written, {found.runs} short runs",
+        f"{out}: written, runs: {found.runs}",
         *(f"left out: {one}" for one in found.left_out),
-        "what it costs:   scalewatt plan --profile profiles/horeka --campaign "
-        f"{out} (models and devices that the profile's scaling model knows; else unknown before it ran)",
-        "to run it:       snakemake --profile profiles/<yours> tables --config campaign="
-        + str(out),
-        f"to calibrate:    scalewatt calibrate results/{name} --out scaling_model.json",
-        "to plan with it: scaling_model: scaling_model.json in the profile's cluster.yaml, then "
-        f"scalewatt plan --profile profiles/<yours> --campaign {path}",
+        f"next: snakemake --profile profiles/<yours> tables --config campaign={out}",
+        f"then: scalewatt calibrate results/{name} --out scaling_model.json",
     ]
     return "\n".join(lines)
 
