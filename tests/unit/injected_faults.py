@@ -1,6 +1,6 @@
 """Faults in simulated runs: lost nodes and sensors, shorter jobs, counters that wrap often.
 
-The true energy that the simulator notes is the same with and without a fault of the recording.
+The true energy is the same with and without a fault of the recording.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +28,8 @@ from scalewatt.scaling.simulation.sensors import (
     NodeSamples,
     Periods,
     Samples,
-    joules_between,
 )
-from scalewatt.scaling.simulation.simulate_run import TRUTH, write_run
+from scalewatt.scaling.simulation.simulate_run import write_run
 from scalewatt.scaling.simulation.simulated_run import Simulation, simulation
 from scalewatt.scaling.simulation.stage_schedule import Segment, Stage
 
@@ -127,8 +127,11 @@ def simulate_with_faults(
     model: tuple[KindModel, Path],
     faults: Sequence[Fault],
     folder: Path,
-) -> None:
-    """Write the run folder of a run that these faults befall. `model`: the one of its kind, and its file."""
+) -> dict[str, Any]:
+    """Write the run folder of a run that these faults befall; return its truth.
+
+    `model`: the one of its kind, and its file.
+    """
     limits = [one.minutes for one in faults if isinstance(one, TimeLimit)]
     if limits:
         device = replace(cluster.devices[spec.device], time_limit_min=limits[0])
@@ -143,20 +146,76 @@ def simulate_with_faults(
     segments = tuple(with_node_losses(whole.segments, losses))
     one = _FaultySimulation(**{**vars(whole), "nodes": nodes, "segments": segments})
     write_run(one, folder, model[1])
-    _note_true_discards(one, whole.nodes, folder)
     _end_killed_segments(one, folder)
+    return truth_of(one, whole.nodes)
 
 
-def _note_true_discards(one: Simulation, healthy: Nodes, folder: Path) -> None:
-    """Write what segments worked in vain, which sensors that fail do not find, into the truth."""
-    truth = read_json(folder / TRUTH)
-    for noted, segment in zip(truth["segments"], one.segments, strict=True):
-        if noted["discarded_s"]:
-            noted["discarded_joules"] = {
-                node.host: joules_between(node, *one.discarded(segment), healthy.held_gpus)
-                for node in healthy.sampled(segment)
-            }
-    write_json(folder / TRUTH, truth)
+def truth_of(one: Simulation, healthy: Nodes) -> dict[str, Any]:
+    """The true time and energies of a run by segment, node, device kind and stage, and what was lost.
+
+    `healthy`: its nodes with sensors that find all of what segments worked in vain.
+    """
+    return {
+        "runtime_s": sum(segment.seconds for segment in one.segments),
+        "in_one_go": {"runtime_s": one.draw.runtime_s, "joules": dict(one.draw.joules)},
+        "segments": [_true_segment(one, healthy, segment) for segment in one.segments],
+    }
+
+
+def _true_segment(one: Simulation, nodes: Nodes, segment: Segment) -> dict[str, Any]:
+    courses, held = nodes.courses(segment), nodes.held_gpus
+    idle_gpus = nodes.device.gpus_per_node - held if held else 0
+    joules: dict[str, dict[str, float]] = {}
+    stages: dict[str, dict[str, dict[str, float]]] = {}
+    for number, host in enumerate(nodes.hosts):
+        shares = nodes.shares()[number * held : (number + 1) * held]
+        devices = {kind: float(nodes.device.cpu["sockets"]) for kind in courses}
+        devices |= {"gpu": float(shares.sum())} if held else {}
+        joules[host] = {kind: devices[kind] * own.total_j for kind, own in courses.items()}
+        if idle_gpus:
+            idle_j = nodes.idle_w(courses["gpu"]) * segment.seconds
+            joules[host]["unused_gpu"] = idle_gpus * idle_j
+        stages[host] = {
+            kind: {name: devices[kind] * j for name, j in own.stage_joules.items()}
+            for kind, own in courses.items()
+        }
+    begin_s, end_s = one.discarded(segment)
+    discarded = {}
+    if end_s > begin_s:
+        for node in nodes.sampled(segment):
+            discarded[node.host] = joules_between(node, begin_s, end_s, held)
+    return {
+        "segment": segment.number,
+        "seconds": segment.seconds,
+        "joules": joules,
+        "stage_joules": stages,
+        "discarded_s": end_s - begin_s,
+        "discarded_joules": discarded,
+    }
+
+
+def joules_between(
+    node: NodeSamples, begin_s: float, end_s: float, held_gpus: int
+) -> dict[str, float]:
+    """Return the energy in J by device kind that a node's sensors find in a part of a segment."""
+    found: dict[str, float] = {}
+    for sensor in node.sensors:
+        held = sensor.device_kind != "gpu" or sensor.device_index < held_gpus
+        used = np.interp([begin_s, end_s], *_joules(sensor, node.time_s))
+        kind = sensor.device_kind if held else "unused_gpu"
+        found[kind] = found.get(kind, 0.0) + float(used[1] - used[0])
+    return found
+
+
+def _joules(sensor: Samples, time_s: Floats) -> tuple[Floats, Floats]:
+    """Return times, and the energy until then from any origin; a mean is at the middle of its time."""
+    if sensor.counted_uj is not None:
+        return time_s, np.asarray(sensor.counted_uj * 1e-6)
+    watts, half_s = sensor.raw * 1e-3, sensor.over_s / 2
+    steps = 0.5 * (watts[1:] + watts[:-1]) * np.diff(time_s)
+    joules = np.concatenate(([0.0], np.cumsum(steps), [half_s * watts[-1]]))
+    joules[-1] += joules[-2]
+    return np.append(time_s - half_s, time_s[-1]), joules
 
 
 def _end_killed_segments(one: Simulation, folder: Path) -> None:

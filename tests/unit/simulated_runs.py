@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from energy_tables import write_tables
-from injected_faults import Fault, simulate_with_faults
+from injected_faults import Fault, simulate_with_faults, truth_of
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.cluster import load_cluster, powers
@@ -22,6 +22,7 @@ from scalewatt.results.tables.run_row import RunFiles, run_row
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation.simulate_run import simulate_run
+from scalewatt.scaling.simulation.simulated_run import simulation
 
 MODEL = PROJECT_ROOT / "reference" / "scaling_model.json"
 J_PER_KWH = 3.6e6
@@ -55,6 +56,8 @@ class Simulated:
     """A simulated run."""
 
     files: RunFiles
+    truth: dict[str, Any]
+    """Its true time and energies: `injected_faults.truth_of`."""
 
     @property
     def folder(self) -> Path:
@@ -65,11 +68,6 @@ class Simulated:
     def provenance(self) -> dict[str, Any]:
         """Its provenance.json."""
         return read_json(self.folder / "provenance.json")
-
-    @property
-    def truth(self) -> dict[str, Any]:
-        """Its truth.json."""
-        return read_json(self.folder / "truth.json")
 
     def true_j(self, kind: str) -> float:
         """The true energy of a device kind."""
@@ -108,12 +106,15 @@ def simulate(
 
     With faults `is_scaled` is always so.
     """
-    one = Simulated(RunFiles(results, spec.configuration, spec.repeat))
-    one.folder.mkdir(parents=True)
-    (one.folder / "spec.json").write_text(spec.text + "\n", encoding="utf-8")
+    files = RunFiles(results, spec.configuration, spec.repeat)
+    files.folder.mkdir(parents=True)
+    (files.folder / "spec.json").write_text(spec.text + "\n", encoding="utf-8")
+    cluster_ = on or cluster()
     if faults:
         kind_model = read_model(model).of(kind_of_spec(spec))
-        simulate_with_faults(spec, on or cluster(), (kind_model, model), faults, one.folder)
+        truth = simulate_with_faults(spec, cluster_, (kind_model, model), faults, files.folder)
     else:
-        simulate_run(one.folder / "spec.json", one.folder, on or cluster(), model, is_scaled)
-    return one
+        simulate_run(files.folder / "spec.json", files.folder, cluster_, model, is_scaled)
+        one = simulation(spec, cluster_, read_model(model).of(kind_of_spec(spec)), is_scaled)
+        truth = truth_of(one, one.nodes)
+    return Simulated(files, truth)

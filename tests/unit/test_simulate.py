@@ -414,20 +414,6 @@ def test_energies_that_the_model_has_by_device_kind_are_the_models(
     assert one.true_j("cpu") == pytest.approx(one.true_j("ram"))
 
 
-def test_the_accounting_does_not_read_the_truth(tmp_path: Path) -> None:
-    one = simulate(tmp_path, spec_of(SHORT, epochs=3))
-    rows, tables = [], []
-    for truth in (True, False):
-        if not truth:
-            (one.folder / "truth.json").unlink()
-        rows.append(one.row())
-        beside = sorted(one.files.energy.parent.glob("*.parquet"))
-        tables.append([pq.read_table(path) for path in (*beside, one.files.traces)])
-    assert rows[0] == rows[1] and len(tables[0]) == 7
-    for before, after in zip(*tables, strict=True):
-        assert before.equals(after)
-
-
 def test_fine_tuning_is_marked_as_assumed(tmp_path: Path) -> None:
     one = simulate(tmp_path, spec_of("fourcastnet.finetune-a100-n064-lbs0001-full"))
     assert "assumed" in one.provenance["simulated"]["assumed"]

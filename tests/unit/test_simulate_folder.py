@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.recordings.record_file import Field, write_records
 from scalewatt.scaling.simulation.simulate_run import simulate_run
 
 RUN = "resnet50-a100-n001-lbs0256-s0005004"
@@ -33,68 +33,31 @@ def simulated_into(folder: Path) -> None:
     simulate_run(folder / "spec.json", folder, cluster(), MODEL)
 
 
-def journal(path: Path, **said: object) -> None:
-    path.unlink(missing_ok=True)
-    write_records(path, {"host": "n1", **said}, [Field("cpu_0", "<u4")], [[1.0], [0.0], [1]])
-
-
 def test_a_run_that_was_measured_is_never_simulated_over(folder: Path) -> None:
     write_json(folder / "provenance.json", {"hostnames": ["n1"], "segments": []})
-    with pytest.raises(InputError, match=r"of a run which was not simulated; .*expected an empty"):
+    with pytest.raises(InputError, match="not known to be simulated; expected an empty"):
         simulated_into(folder)
     assert (folder / "perun" / "segment-000.hdf5").read_bytes() == MEASURED
     assert read_json(folder / "provenance.json")["hostnames"] == ["n1"]
 
 
-def test_recordings_not_marked_as_simulated_are_kept(folder: Path) -> None:
-    for said in (None, {}, {"simulated": False}):
-        if said is not None:
-            journal(folder / "perun" / "segment-000.n1.journal", **said)
-        with pytest.raises(InputError, match=r"perun/segment-000\..* is not marked as simulated"):
-            simulated_into(folder)
-    (folder / "perun" / "segment-000.n1.journal").write_bytes(b"torn")
-    with pytest.raises(InputError, match="is not marked"):
+@pytest.mark.parametrize("name", ["history.parquet", "perun", "notes.txt"])
+def test_files_without_the_provenance_of_a_simulation_are_kept(folder: Path, name: str) -> None:
+    if name != "perun":
+        shutil.rmtree(folder / "perun")
+        (folder / name).write_bytes(MEASURED)
+    with pytest.raises(InputError, match="not known to be simulated"):
         simulated_into(folder)
-    assert (folder / "perun" / "segment-000.hdf5").read_bytes() == MEASURED
-
-
-def test_a_segment_that_was_measured_beside_a_simulated_one_is_kept(folder: Path) -> None:
-    journal(folder / "perun" / "segment-000.n1.journal", simulated=True)
-    (folder / "perun" / "segment-001.hdf5").write_bytes(MEASURED)
-    with pytest.raises(InputError, match=r"perun/segment-001.hdf5 is not marked as simulated"):
-        simulated_into(folder)
-
-
-@pytest.mark.parametrize("name", ["history.parquet", "train.log", "truth.json", "notes.txt"])
-def test_files_without_a_recording_are_kept(folder: Path, name: str) -> None:
-    (folder / "perun" / "segment-000.hdf5").unlink()
-    (folder / name).write_bytes(b"mine")
-    with pytest.raises(InputError, match=f"{name} is not known to belong to a simulation"):
-        simulated_into(folder)
-    assert (folder / name).read_bytes() == b"mine"
+    kept = folder / "perun" / "segment-000.hdf5" if name == "perun" else folder / name
+    assert kept.read_bytes() == MEASURED
 
 
 def test_a_file_in_the_folders_place_is_kept(folder: Path) -> None:
     taken = folder / "taken"
     taken.write_bytes(b"mine")
-    with pytest.raises(InputError, match="taken: is a file; expected an empty folder"):
+    with pytest.raises(InputError, match="taken: holds what is not known"):
         simulate_run(folder / "spec.json", taken, cluster(), MODEL)
     assert taken.read_bytes() == b"mine"
-
-
-def test_other_files_among_recordings_are_kept(folder: Path) -> None:
-    journal(folder / "perun" / "segment-000.n1.journal", simulated=True)
-    (folder / "perun" / "mine").write_bytes(MEASURED)
-    with pytest.raises(InputError, match="perun/mine is not marked as simulated"):
-        simulated_into(folder)
-    assert (folder / "perun" / "mine").read_bytes() == MEASURED
-
-
-def test_a_simulation_that_was_broken_off_is_made_anew(folder: Path) -> None:
-    journal(folder / "perun" / "segment-000.n1.journal", simulated=True)
-    simulated_into(folder)
-    assert (folder / "perun" / "segment-000.hdf5").read_bytes() != MEASURED
-    assert not (folder / "perun" / "segment-000.n1.journal").exists()
 
 
 @pytest.fixture
@@ -103,23 +66,25 @@ def finished(tmp_path: Path) -> Simulated:
     return simulate(tmp_path, spec_of(RUN, epochs=1))
 
 
-def test_a_finished_simulation_is_made_anew(finished: Simulated) -> None:
-    provenance = finished.folder / "provenance.json"
-    provenance.write_text(json.dumps({**finished.provenance, "seen": True}))
-    simulated_into(finished.folder)
-    assert "seen" not in finished.provenance
-
-
-def test_while_it_is_made_anew_a_simulation_is_not_finished(
+def test_a_simulation_that_was_broken_off_is_not_finished_and_is_made_anew(
     finished: Simulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("scalewatt.scaling.simulation.simulate_run.write_table", broken)
-    with pytest.raises(OSError, match="no space"):
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="no space"):
+        patched.setattr("scalewatt.scaling.simulation.simulate_run.write_table", broken)
         simulated_into(finished.folder)
     assert not (finished.folder / "provenance.json").exists()
+    simulated_into(finished.folder)
+    assert finished.provenance["simulated"]
+
+
+def test_a_finished_simulation_is_made_anew(finished: Simulated) -> None:
+    provenance = finished.folder / "provenance.json"
+    provenance.write_text(json.dumps({**finished.provenance, "seen": True}))
+    simulated_into(finished.folder)
+    assert "seen" not in finished.provenance
 
 
 def test_what_is_refused_leaves_a_finished_simulation_as_it_is(finished: Simulated) -> None:

@@ -144,7 +144,7 @@ def test_a_run_folder_has_what_a_training_leaves_but_for_weights(played: Workspa
     folder = results(played) / "runs" / RUN
     assert {path.name for path in folder.iterdir()} == {
         *("spec.json", "history.parquet", "events.parquet", "perun", "train.log"),
-        *("provenance.json", "truth.json"),
+        "provenance.json",
     }
 
 

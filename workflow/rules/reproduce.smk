@@ -100,7 +100,6 @@ if CLUSTER.simulates:
             code=code_of("scaling.simulation.simulate_run"),
         output:
             multiext(f"{RUN_AGAIN}/", "history.parquet", "events.parquet", "train.log"),
-            truth=f"{RUN_AGAIN}/truth.json",
             perun=directory(f"{RUN_AGAIN}/perun"),
             provenance=f"{RUN_AGAIN}/provenance.json",
         retries: 0

@@ -1,7 +1,7 @@
 # Simulations in place of trainings, where the cluster file says `mode: simulate`.
 #   in   spec.json (which alone says what the run is), the scaling model
 #   out  the run folder as a training leaves it, without weights: perun/ (one HDF5 per segment,
-#        journals), history, events, log, provenance; and truth.json, which only tests read;
+#        journals), history, events, log, provenance;
 #        and the energies and traces that rule `energy` makes elsewhere
 # One job simulates all repeats of a configuration, and one accounts for their energy: starting a
 # program takes longer than what it does. So there is a rule for each set of repeats.
@@ -48,7 +48,7 @@ def of_repeats(repeats, *patterns):
     ]
 
 
-SIMULATED = ("history.parquet", "events.parquet", "train.log", "truth.json")
+SIMULATED = ("history.parquet", "events.parquet", "train.log")
 RECORDED = ("spec.json", "events.parquet", "perun", "provenance.json")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,10 +67,6 @@ class NodeSamples:
     host: str
     time_s: Floats
     sensors: tuple[Samples, ...]
-    joules: Mapping[str, float] = field(default_factory=dict)
-    """The true energy by device kind, with `unused_gpu`: tests compare the accounting with it."""
-    stage_joules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """The same by stage of each device kind that the run holds."""
 
 
 @dataclass(frozen=True)
@@ -122,14 +118,18 @@ class Nodes:
 
     def sampled(self, segment: Segment) -> Iterator[NodeSamples]:
         """Yield the samples of a segment, node by node."""
-        courses = {
+        courses = self.courses(segment)
+        shares = self.shares()
+        for number, host in enumerate(self.hosts):
+            yield self._node(segment, courses, shares, number, host)
+
+    def courses(self, segment: Segment) -> dict[str, Course]:
+        """Return the mean power of one device of each kind over a segment."""
+        return {
             kind: Course.of(self.levels[kind], segment.stages)
             for kind in DEVICE_KINDS
             if kind in self.levels
         }
-        shares = self._shares()
-        for number, host in enumerate(self.hosts):
-            yield self._node(segment, courses, shares, number, host)
 
     def uuids(self, host: str) -> list[str]:
         """Return the UUIDs of all GPUs of a node."""
@@ -146,20 +146,14 @@ class Nodes:
         random = self.draw.random(1, segment.number, number)
         time_s = self.periods.times(segment.seconds, random)
         sensors: list[Samples] = []
-        joules: dict[str, float] = {}
-        stages: dict[str, dict[str, float]] = {}
         for kind, course in courses.items():
             if kind == "gpu":
                 held = self.held_gpus
                 own = shares[number * held : (number + 1) * held]
-                sensors += self._gpus(host, course, own, time_s, random, joules)
-                devices = float(own.sum())
+                sensors += self._gpus(host, course, own, time_s, random)
             else:
-                devices = float(self.device.cpu["sockets"])
                 sensors += self._counters(kind, course, time_s, random)
-            joules[kind] = course.total_j * devices
-            stages[kind] = {name: devices * own for name, own in course.stage_joules.items()}
-        return NodeSamples(host, time_s, tuple(sensors), joules, stages)
+        return NodeSamples(host, time_s, tuple(sensors))
 
     def _gpus(
         self,
@@ -168,7 +162,6 @@ class Nodes:
         shares: Floats,
         time_s: Floats,
         random: np.random.Generator,
-        joules: dict[str, float],
     ) -> Iterator[Samples]:
         """Yield the samples of a node's GPUs: those that the run uses, and the idle others."""
         sensor = gpu_sensor(self.spec)
@@ -178,10 +171,9 @@ class Nodes:
             watts = scaled(read, time_s, course.total_j * shares, sensor.over_s)
         idle = self.device.gpus_per_node - shares.size
         if idle:
-            constant = np.full(idle, self._idle_w(course) * time_s[-1])
+            constant = np.full(idle, self.idle_w(course) * time_s[-1])
             steady = noise((idle, time_s.size), assumptions.UNUSED_NOISE, random)
             watts = np.concatenate((watts, scaled(steady, time_s, constant, sensor.over_s)))
-            joules["unused_gpu"] = float(constant.sum())
         limit_w = max((self.device.gpu or {"rated_w": 0.0})["rated_w"], float(watts.max()))
         milliwatts = np.rint(watts * 1000).astype(np.uint32)
         for index, uuid in enumerate(self.uuids(host)):
@@ -189,12 +181,13 @@ class Nodes:
             own, top = milliwatts[index], round(1000 * limit_w)
             yield Samples(name, "gpu", index, own, top, uuid, over_s=sensor.over_s)
 
-    def _shares(self) -> Floats:
+    def shares(self) -> Floats:
         """Return the energy of each of the run's GPUs relative to their mean; the same in all segments."""
         shares = 1 + assumptions.DEVICE_SPREAD * self.draw.random(2).standard_normal(self.spec.gpus)
         return shares / shares.mean()
 
-    def _idle_w(self, course: Course) -> float:
+    def idle_w(self, course: Course) -> float:
+        """Return the power of a GPU that the run does not use."""
         return self.device.gpu["idle_w"] if self.device.gpu else course.idle_w
 
     def _counters(
@@ -212,26 +205,3 @@ class Nodes:
             own = counts[socket]
             one = Samples(name.format(socket), kind, socket, own, top, counted_uj=own)
             yield one.with_range(top, int(begin))
-
-
-def joules_between(
-    node: NodeSamples, begin_s: float, end_s: float, held_gpus: int
-) -> dict[str, float]:
-    """Return the energy in J by device kind that a node's sensors find in a part of a segment."""
-    found = dict.fromkeys(node.joules, 0.0)
-    for sensor in node.sensors:
-        held = sensor.device_kind != "gpu" or sensor.device_index < held_gpus
-        used = np.interp([begin_s, end_s], *_joules(sensor, node.time_s))
-        found[sensor.device_kind if held else "unused_gpu"] += float(used[1] - used[0])
-    return found
-
-
-def _joules(sensor: Samples, time_s: Floats) -> tuple[Floats, Floats]:
-    """Return times, and the energy until then from any origin; a mean is at the middle of its time."""
-    if sensor.counted_uj is not None:
-        return time_s, np.asarray(sensor.counted_uj * 1e-6)
-    watts, half_s = sensor.raw * 1e-3, sensor.over_s / 2
-    steps = 0.5 * (watts[1:] + watts[:-1]) * np.diff(time_s)
-    joules = np.concatenate(([0.0], np.cumsum(steps), [half_s * watts[-1]]))
-    joules[-1] += joules[-2]
-    return np.append(time_s - half_s, time_s[-1]), joules

@@ -1,4 +1,4 @@
-"""Write a simulated run's folder: the files that a training would publish, and the truth."""
+"""Write a simulated run's folder: the files that a training would publish."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,6 @@ from scalewatt.common.files import read_json, write_json, write_table, write_tex
 from scalewatt.common.redaction import Redaction
 from scalewatt.common.schema_validation import project_path
 from scalewatt.provenance.versions import made_with
-from scalewatt.recordings.record_file import read_header
-from scalewatt.recordings.series import SIMULATED, origin_stated
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.scaling.model.cost_terms import load_of_spec
@@ -29,14 +27,13 @@ from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.predict import warnings_of
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation.learning_curves import curve, final_metric
-from scalewatt.scaling.simulation.sensors import NodeSamples, joules_between
 from scalewatt.scaling.simulation.simulated_run import Simulation, simulation
 from scalewatt.scaling.simulation.stage_schedule import Segment
 from scalewatt.scaling.simulation.write_recording import Recorder
 from scalewatt.training.history import history_table
 
-TRUTH = "truth.json"
-"""The true energies, which only tests may read."""
+_UNDER_WAY = ".simulating"
+"""Is there while a folder is written: what a simulation that was broken off left is made anew."""
 
 
 def simulate_run(
@@ -56,84 +53,34 @@ def simulate_run(
 def write_run(one: Simulation, out: Path, model_path: Path) -> None:
     """Write the files of a simulated run; the provenance comes last."""
     recordings = out / "perun"
+    out.mkdir(parents=True, exist_ok=True)
+    (out / _UNDER_WAY).touch()
     (out / "provenance.json").unlink(missing_ok=True)
     shutil.rmtree(recordings, ignore_errors=True)
     recordings.mkdir(parents=True)
-    truth = [_record(one, segment, recordings) for segment in one.segments]
+    for segment in one.segments:
+        nodes = one.nodes
+        started_s, period_s = one.started_s(segment), nodes.periods.usual_s
+        place = Recorder(recordings, segment.number, started_s, period_s, one.spec.ranks_per_node)
+        place.write(nodes.sampled(segment))
     write_table(history_table(_history(one)), out / "history.parquet")
     write_table(pa.Table.from_pylist(list(_events(one)), EVENTS_SCHEMA), out / "events.parquet")
-    write_json(out / TRUTH, _truth(one, truth))
     write_text(out / "train.log", _log(one, model_path))
     write_json(out / "provenance.json", _provenance(one, model_path))
+    (out / _UNDER_WAY).unlink()
 
 
 def check_replaceable(folder: Path) -> None:
-    """Raise InputError if a run folder holds more than its spec and what a simulation has written.
-
-    The provenance of a finished simulation records that it was simulated; of an interrupted one, the
-    journals do.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: is a file; expected an empty folder (--out)")
-    provenance = folder / "provenance.json"
-    if provenance.exists():
-        stored = read_json(provenance)
-        if not (isinstance(stored, dict) and stored.get("simulated")):
-            raise _measured(folder, "its provenance.json is that of a run which was not simulated")
+    """Raise InputError if a run folder holds more than its spec and what a simulation has written."""
+    if (folder / _UNDER_WAY).exists() or not folder.exists():
         return
-    recordings = sorted((folder / "perun").glob("*"))
-    for path in recordings:
-        if not _is_simulated(path):
-            raise _measured(folder, f"perun/{path.name} is not marked as simulated")
-    others = {path.name for path in folder.glob("*")} - {"perun", "spec.json"}
-    if others and not recordings:
-        raise _measured(folder, f"{min(others)} is not known to belong to a simulation")
-
-
-def _is_simulated(recording: Path) -> bool:
-    """Return True if the journals of a recording's segment, at least one, say so."""
-    segment = recording.name.lstrip(".").split(".")[0]
-    journals = list(recording.parent.glob(f"{segment}.*.journal"))
-    try:
-        origins = {origin_stated(read_header(journal)[0]) for journal in journals}
-    except InputError:
-        return False
-    return origins == {SIMULATED}
-
-
-def _measured(folder: Path, what: str) -> InputError:
-    return InputError(
-        f"{folder}: {what}; a simulation can only replace another simulation: expected an empty "
-        "folder (--out)"
-    )
-
-
-def _record(one: Simulation, segment: Segment, folder: Path) -> dict[str, Any]:
-    """Write a segment's recordings; return its truth."""
-    nodes = one.nodes
-    discarded: dict[str, dict[str, float]] = {}
-    begin_s, end_s = one.discarded(segment)
-
-    def sampled() -> Iterator[NodeSamples]:
-        for node in nodes.sampled(segment):
-            if end_s > begin_s:
-                discarded[node.host] = joules_between(node, begin_s, end_s, nodes.held_gpus)
-            yield node
-
-    recorder = Recorder(
-        folder,
-        segment.number,
-        one.started_s(segment),
-        nodes.periods.usual_s,
-        one.spec.ranks_per_node,
-    )
-    return {
-        "segment": segment.number,
-        "seconds": segment.seconds,
-        **recorder.write(sampled()),
-        "discarded_s": end_s - begin_s,
-        "discarded_joules": discarded,
-    }
+    provenance = folder / "provenance.json"
+    stored = read_json(provenance) if provenance.exists() else {}
+    is_simulated = isinstance(stored, dict) and stored.get("simulated")
+    if not folder.is_dir() or not (is_simulated or {*os.listdir(folder)} <= {"spec.json"}):
+        raise InputError(
+            f"{folder}: holds what is not known to be simulated; expected an empty folder (--out)"
+        )
 
 
 def _events(one: Simulation) -> Iterator[dict[str, Any]]:
@@ -180,15 +127,6 @@ def _history(one: Simulation) -> list[dict[str, Any]]:
         }
         for epoch, own in enumerate(seconds)
     ]
-
-
-def _truth(one: Simulation, segments: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the true time and energies, uninterrupted and in the recorded segments."""
-    return {
-        "runtime_s": sum(segment.seconds for segment in one.segments),
-        "in_one_go": {"runtime_s": one.draw.runtime_s, "joules": dict(one.draw.joules)},
-        "segments": list(segments),
-    }
 
 
 def _log(one: Simulation, model_path: Path) -> str:

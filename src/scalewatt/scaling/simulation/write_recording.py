@@ -39,14 +39,9 @@ class Recorder:
     period_s: float
     ranks_per_node: int
 
-    def write(self, nodes: Iterable[NodeSamples]) -> dict[str, dict[str, Any]]:
-        """Write the samples of each node; return the true energies by node and device kind.
-
-        `joules` of the segment, `stage_joules` of each of its stages.
-        """
+    def write(self, nodes: Iterable[NodeSamples]) -> None:
+        """Write the samples of each node."""
         name = segment_name(self.segment)
-        joules: dict[str, Any] = {}
-        stages: dict[str, Any] = {}
         with (
             atomic_path(self.folder / f"{name}.hdf5") as temporary,
             h5py.File(temporary, "w", track_order=False) as file,
@@ -55,9 +50,6 @@ class Recorder:
             for number, node in enumerate(nodes):
                 self._host(hosts, number, node)
                 self._journal(name, node)
-                joules[node.host] = dict(node.joules)
-                stages[node.host] = dict(node.stage_joules)
-        return {"joules": joules, "stage_joules": stages}
 
     def _groups(self, file: h5py.File, name: str) -> h5py.Group:
         """Create the groups down to the hosts, as perun nests them; return the parent of the hosts."""
