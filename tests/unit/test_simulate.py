@@ -22,12 +22,9 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.tabular_files import csv_rows
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.provenance.package_lock import lock_sha256
-from scalewatt.provenance.versions import claims_hash
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
-from scalewatt.results.tables.table_schema import RUNS
 from scalewatt.scaling.model.cost_terms import load_of_spec
 from scalewatt.scaling.model.model_file import read_model, write_model
 from scalewatt.scaling.model.predict import TOTAL, estimate, predict
@@ -35,13 +32,12 @@ from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation.learning_curves import (
     ASSUMED,
 )
-from scalewatt.scaling.simulation.run_sample import bounded_pairs, draw_run
+from scalewatt.scaling.simulation.run_sample import draw_run
 from scalewatt.scaling.simulation.simulated_run import simulation
 
 FULL_1, FULL_4 = "resnet50-a100-n001-lbs0256-full", "resnet50-a100-n004-lbs0256-full"
 SHORT = "resnet50-a100-n008-lbs0256-s0040036"
 LONG = "fourcastnet.pretrain-a100-n004-lbs0004-full"
-ON_H100 = "fourcastnet.pretrain-h100-n016-lbs0001-full"
 
 
 @pytest.fixture(scope="module")
@@ -81,15 +77,6 @@ def test_the_accounting_finds_the_true_time_and_energy(short: Simulated) -> None
     assert_true(short, row)
     assert row["flags"] == "[]"
     assert row["segments"] == 1
-
-
-def test_a_row_has_all_columns_and_is_marked_as_simulated(short: Simulated) -> None:
-    row = short.row()
-    assert set(row) == set(RUNS.names)
-    assert row["energy_origin"] == "simulated"
-    assert row["device_name"].endswith("(simulated)")
-    traces = pq.read_table(short.files.traces)
-    assert set(traces["energy_origin"].to_pylist()) == {"simulated"}
 
 
 def test_the_recording_itself_is_marked_as_simulated(short: Simulated) -> None:
@@ -175,47 +162,6 @@ def test_a_gpu_that_the_run_does_not_hold_is_recorded_idle_and_not_counted(
     assert row["unused_gpu_energy_kwh"] == pytest.approx(3 * 0.050 * hours, rel=1e-3)
 
 
-def test_h100_nodes_have_no_memory_sensor_and_their_power_varies_less(tmp_path: Path) -> None:
-    row = (one := simulate(tmp_path, spec_of(ON_H100))).row()
-    assert_true(one, row)
-    assert row["ram_energy_kwh"] is None
-    assert row["energy_scope"] == "gpu+cpu"
-    other = simulate(tmp_path, spec_of("fourcastnet.pretrain-a100-n016-lbs0004-full"))
-    cv = {run.files.configuration: _variation(run) for run in (one, other)}
-    assert cv[ON_H100] < 0.1 < cv[other.files.configuration]
-
-
-def _variation(one: Simulated) -> float:
-    """Relative standard deviation of a GPU's power in the first epoch's training."""
-    recording = read_perun_file(one.folder / "perun" / "segment-000.hdf5")
-    gpu = next(s for s in recording.series if s.device_kind == "gpu")
-    power = gpu.values[(gpu.time_s > 60) & (gpu.time_s < 600)]
-    return float(power.std() / power.mean())
-
-
-def test_an_instantaneous_sensor_falls_back_to_the_baseline_and_lower_lbs_less_often(
-    tmp_path: Path,
-) -> None:
-    low = {}
-    for lbs in (1, 4):
-        one = simulate(tmp_path, spec_of(f"fourcastnet.pretrain-a100-n016-lbs{lbs:04d}-full"))
-        recording = read_perun_file(one.folder / "perun" / "segment-000.hdf5")
-        gpu = next(s for s in recording.series if s.device_kind == "gpu")
-        power = gpu.values[(gpu.time_s > 60) & (gpu.time_s < 1800)]
-        low[lbs] = float(np.mean(power < 0.7 * np.median(power)))
-    assert 0.02 < low[1] < low[4]
-
-
-def test_gpus_wait_for_the_first_batch_of_an_epoch(short: Simulated) -> None:
-    events = pq.read_table(short.folder / "events.parquet").to_pylist()
-    stage = next(e for e in events if e["stage"] == "train")
-    recording = read_perun_file(short.folder / "perun" / "segment-000.hdf5")
-    begin = stage["start_s"] - events[0]["start_s"]
-    for gpu in (s for s in recording.series if s.device_kind == "gpu"):
-        first = gpu.values[(gpu.time_s >= begin + 0.1) & (gpu.time_s < begin + 1.5)]
-        assert first.max() < 0.6 * gpu.values.mean()
-
-
 def test_counters_wrap_in_their_range() -> None:
     spec = spec_of(SHORT)
     one = simulation(spec, cluster(), read_model(MODEL).of(kind_of_spec(spec)))
@@ -265,29 +211,6 @@ def test_repeats_scatter_as_the_published_ones_do(configuration: str) -> None:
         samples = np.column_stack((np.full(len(groups), one), groups))
         assert math.sqrt(samples.var(axis=1, ddof=1).mean()) / one == pytest.approx(median, rel=0.2)
         assert np.abs(found / one - 1).max() < 2.8 * median
-
-
-def test_the_first_repeat_is_the_models_median() -> None:
-    model, device = read_model(MODEL), cluster().devices["a100"]
-    for configuration in (FULL_4, LONG):
-        spec = spec_of(configuration)
-        own = model.of(kind_of_spec(spec))
-        draw = draw_run(spec, own, device)
-        load = load_of_spec(spec)
-        runtime_s = float(np.median(own.time.means(own.time_terms.columns([load]))))
-        assert draw.runtime_s == runtime_s
-        columns = own.energy_terms.columns([load], np.array([runtime_s]))
-        total = float(np.median(own.energy["total"].means(columns)))
-        assert sum(draw.joules.values()) == pytest.approx(total, rel=1e-12)
-        assert draw.metric_deviation == 0
-
-
-def test_deviations_have_the_documented_standard_deviation() -> None:
-    pairs = bounded_pairs(np.random.default_rng(1), 40_000)
-    assert pairs.mean(axis=0) == pytest.approx([0, 0], abs=0.02)
-    assert pairs.std(axis=0) == pytest.approx([1, 1], rel=0.01)
-    assert abs(np.corrcoef(pairs.T)[0, 1]) < 0.02
-    assert 2.1 < np.hypot(*pairs.T).max() < 2.22
 
 
 def test_every_published_time_and_energy_is_reproduced_within_the_models_interval() -> None:
@@ -345,32 +268,6 @@ def test_published_numbers_come_out_of_recording_and_accounting_restarts_include
         assert interval.holds(published[f"{name}_mean"]), name
 
 
-def test_the_published_energies_of_devices_are_reproduced() -> None:
-    model = read_model(MODEL)
-    for configuration, kind, published in (
-        (FULL_1, "cpu", 18.9),
-        (FULL_1, "gpu", 17.6),
-        (FULL_4, "cpu", 6.7),
-        ("resnet50-a100-n256-lbs0256-full", "gpu", 20.3),
-    ):
-        spec = spec_of(configuration)
-        draw = draw_run(spec, model.of(kind_of_spec(spec)), cluster().devices["a100"])
-        assert draw.joules[kind] / J_PER_KWH == pytest.approx(published, rel=0.05)
-
-
-def test_provenance_has_the_simulators_packages_and_nothing_that_only_a_training_has(
-    short: Simulated,
-) -> None:
-    found = short.provenance
-    assert found["packages_of"] == "the simulator"
-    assert found["packages_installed"]["numpy"] == np.__version__
-    assert found["lock"]["sha256"] == lock_sha256()
-    assert {"commit", "commit_clean"} <= found.keys()
-    assert found["claims_sha256"] == claims_hash()
-    for name in ("nodes", "software", "perun", "environment_variables"):
-        assert found[name] is None
-
-
 def test_provenance_names_the_model_and_what_is_assumed(short: Simulated) -> None:
     said = short.provenance["simulated"]
     assert len(said["model_sha256"]) == 64
@@ -395,13 +292,6 @@ def test_provenance_says_whether_the_model_was_calibrated_on_this_training(
         assert one.provenance["simulated"]["calibrated"] is False
 
 
-def test_a_fine_tuning_of_the_load_of_a_calibrated_pretraining_was_not_calibrated_on() -> None:
-    spec = spec_of("fourcastnet.finetune-a100-n064-lbs0001-full", epochs=80)
-    model = read_model(MODEL).of(kind_of_spec(spec))
-    assert load_of_spec(spec) in {point.load for point in model.points}
-    assert not simulation(spec, cluster(), model).calibrated
-
-
 def test_energies_that_the_model_has_by_device_kind_are_the_models(
     tmp_path: Path,
 ) -> None:
@@ -412,12 +302,6 @@ def test_energies_that_the_model_has_by_device_kind_are_the_models(
     write_model(path, replace(shipped, kinds=(kinds,)), {})
     one = simulate(tmp_path, spec, model=path)
     assert one.true_j("cpu") == pytest.approx(one.true_j("ram"))
-
-
-def test_fine_tuning_is_marked_as_assumed(tmp_path: Path) -> None:
-    one = simulate(tmp_path, spec_of("fourcastnet.finetune-a100-n064-lbs0001-full"))
-    assert "assumed" in one.provenance["simulated"]["assumed"]
-    assert one.row()["energy_origin"] == "simulated"
 
 
 def test_several_specs_are_simulated_and_accounted_for_by_one_command_each(
@@ -440,16 +324,6 @@ def test_several_specs_are_simulated_and_accounted_for_by_one_command_each(
         assert set(pq.read_table(table)["repeat"].to_pylist()) == {number}
 
 
-def test_one_folder_for_several_specs_and_unequal_numbers_of_files_are_refused(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    options = ["--cluster", "x", "--model", "y"]
-    assert main(["simulate", "a", "b", "--out", "c", *options]) == 1
-    assert "--out: is one folder, for 2 runs" in capsys.readouterr().err
-    assert main(["account", "a", "b", "--powers", "{}", "--traces", "t", "--energy", "e"]) == 1
-    assert "2 folders, 1 traces, 1 energy; expected as many" in capsys.readouterr().err
-
-
 def test_simulating_imports_no_torch(tmp_path: Path, short: Simulated) -> None:
     code = (
         "import sys; from scalewatt.cli import main; code = main(sys.argv[1:]); "
@@ -462,31 +336,11 @@ def test_simulating_imports_no_torch(tmp_path: Path, short: Simulated) -> None:
     assert (tmp_path / "out" / "provenance.json").exists()
 
 
-def test_a_kind_that_the_model_does_not_know_is_refused(tmp_path: Path) -> None:
-    spec = spec_of(FULL_4, protocol="corrected")
-    with pytest.raises(InputError, match="is not calibrated for resnet50 on a100, corrected"):
-        simulate(tmp_path, spec)
-
-
-def test_a_model_without_energy_is_refused() -> None:
-    spec = spec_of(FULL_4)
-    model = replace(read_model(MODEL).of(kind_of_spec(spec)), energy={})
-    with pytest.raises(InputError, match="has no energy; expected one calibrated on runs"):
-        draw_run(spec, model, cluster().devices["a100"])
-
-
 def test_a_wall_limit_in_which_no_segment_gets_on_is_refused() -> None:
     spec = spec_of(FULL_1)
     model = read_model(MODEL).of(kind_of_spec(spec))
     with pytest.raises(InputError, match=r"cannot make progress in segments of 300 s"):
         simulation(spec, with_device("a100", time_limit_min=15), model)
-
-
-def test_mode_simulate_needs_a_scaling_model() -> None:
-    content = read_yaml(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
-    del content["scaling_model"]
-    with pytest.raises(InputError, match="mode simulate: missing key 'scaling_model'"):
-        parse_cluster(content, "x.yaml")
 
 
 @pytest.mark.parametrize(
@@ -498,11 +352,3 @@ def test_a_sampling_period_that_counters_do_not_survive_is_refused(
     content = read_yaml(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
     with pytest.raises(InputError, match="simulate"):
         parse_cluster(content | {"simulate": simulate}, "x.yaml")
-
-
-def test_how_simulations_are_recorded_is_no_key_of_a_cluster_that_trains() -> None:
-    content = read_yaml(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
-    for mode in ({"mode": "train"}, {}):
-        other = {key: value for key, value in content.items() if key != "mode"} | mode
-        with pytest.raises(InputError, match=r"x\.yaml: simulate: .* but mode is train"):
-            parse_cluster(other, "x.yaml")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from simulated_runs import J_PER_KWH, MODEL, Simulated, simulate, spec_of
+from simulated_runs import J_PER_KWH, MODEL, Simulated, simulate
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import known_devices, parse_cluster
@@ -18,19 +18,15 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.figures.run_page import note_sentences
 from scalewatt.results.build import write_runs
-from scalewatt.results.figures.footnotes import ASSUMED, notes
-from scalewatt.results.figures.run_page_table import read_page
+from scalewatt.results.figures.footnotes import notes
 from scalewatt.results.tables.table_schema import metadata
-from scalewatt.scaling.model.kind_model import SENTENCE
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.simulation.simulated_run import check_simulations
 
 pytestmark = [pytest.mark.long, pytest.mark.nightly]
 
 FAR = "n = 4096 is more than 4 times the largest calibrated (256): extrapolated"
-FINETUNING = "fourcastnet.finetune-a100-n064-lbs0001-full"
 
 
 def wide() -> Cluster:
@@ -118,20 +114,3 @@ def test_beyond_four_times_the_calibrated_n_everything_is_marked(
     assert said in metadata(table)["notes"]
     near = [rows[1024], rows[4096] | {"excluded": "a test"}]
     assert not any("extrapolated" in one for one in notes({"figure": "runs"}, near))
-
-
-def test_what_was_assumed_stands_below_figures_and_on_the_runs_page(tmp_path: Path) -> None:
-    one = simulate(tmp_path, spec_of(FINETUNING, epochs=1))
-    row = one.row()
-    assert "cost_assumed" in {flag["code"] for flag in json.loads(row["flags"])}
-    said = notes({"figure": "runs"}, [row])
-    assert said == [ASSUMED, f"Simulated fourcastnet.finetune on a100: {SENTENCE}."]
-    page = " ".join(note_sentences(read_page(tmp_path, FINETUNING, 1, None)))
-    assert f"Simulated with a cost that was assumed: {SENTENCE}" in page
-
-
-def test_of_calibrated_kinds_only_the_assumptions_are_named(tmp_path: Path) -> None:
-    row = simulate(tmp_path, spec_of("resnet50-a100-n004-lbs0256-s0020018", epochs=1)).row()
-    assert row["flags"] == "[]"
-    assert notes({"figure": "runs"}, [row]) == [ASSUMED]
-    assert notes({"figure": "runs"}, [row | {"excluded": "disturbed"}]) == []

@@ -14,7 +14,6 @@ from scalewatt.results.tables.published import REFERENCE
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.simulation.learning_curves import (
-    ASSUMED,
     IN_WORDS,
     INTERPOLATED,
     PUBLISHED,
@@ -25,8 +24,6 @@ from scalewatt.scaling.simulation.learning_curves import (
 from scalewatt.scaling.simulation.run_sample import draw_run
 
 FULL_1 = "resnet50-a100-n001-lbs0256-full"
-SHORT = "resnet50-a100-n008-lbs0256-s0040036"
-LONG = "fourcastnet.pretrain-a100-n004-lbs0004-full"
 
 
 def test_learning_curves_end_at_the_published_errors() -> None:
@@ -74,11 +71,3 @@ def test_a_metric_gets_better_whichever_way_is_better(goal: str) -> None:
     values = curve(replace(spec, model="mine", settings=other), draw)
     assert (values[-1] > values[0]) == (goal == "max")
     assert values[-1] == pytest.approx(0.5, rel=0.05)
-
-
-def test_errors_between_published_ones_are_interpolated_and_assumed_ones_marked() -> None:
-    between = final_metric(spec_of("resnet50-a100-n128-lbs0256-full"))
-    assert (between.source, between.between) == (INTERPOLATED, (8192, 65536))
-    assert 28 < between.value < 42
-    assert final_metric(spec_of(SHORT)).source == ASSUMED
-    assert final_metric(spec_of(LONG)).source == ASSUMED

@@ -27,10 +27,6 @@ def paper_with(**changes: Any) -> Campaign:
     return expand(content, Path("config.yaml"), known_devices(cluster()))
 
 
-def test_the_papers_campaign_can_be_simulated() -> None:
-    check_simulations(campaign(), cluster(), read_model(MODEL))
-
-
 def test_every_kind_that_the_model_does_not_know_is_named_in_one_message() -> None:
     with pytest.raises(InputError) as refused:
         check_simulations(paper_with(protocol="corrected"), cluster(), read_model(MODEL))
@@ -70,17 +66,6 @@ def test_a_spec_of_nodes_of_another_width_is_refused(width: int, name: str, tmp_
     assert f"{name}: has 4 ranks on each of 2 nodes" in said
     assert f"nodes of a100 have {width} GPUs; make the spec with this cluster" in said
     assert not list(tmp_path.rglob("perun"))
-
-
-def test_a_part_of_a_wider_node_is_no_other_width(tmp_path: Path) -> None:
-    one = simulate(tmp_path, spec_of("resnet50-a100-n004-lbs0256-s0020018"), eight_wide())
-    row = one.row(eight_wide())
-    assert row["gpus"] == 4
-    assert row["unused_gpu_energy_kwh"] > 0
-
-
-def eight_wide() -> Any:
-    return with_device("a100", gpus_per_node=8)
 
 
 def test_a_campaign_on_devices_that_the_simulating_cluster_lacks_is_refused() -> None:

@@ -93,15 +93,6 @@ def at_one_end(run: Simulated, kind: str, stage: str, seconds: float) -> float:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_truth_by_stage_adds_up_to_the_truth(name: str, tmp_path: Path) -> None:
-    run = simulate(tmp_path, spec_of(name, epochs=2))
-    for kind in ("gpu", "cpu", "ram"):
-        stages = run.true_stage_j(kind)
-        assert sum(stages.values()) == pytest.approx(run.true_j(kind), rel=1e-9)
-    assert set(run.true_stage_j("gpu")) >= {"startup", "train", "validate", "checkpoint"}
-
-
-@pytest.mark.parametrize("name", RUNS)
 def test_at_one_second_what_is_stated_of_a_stage_is_true(name: str, tmp_path: Path) -> None:
     with accounted(tmp_path, name, 1.0) as found:
         lengths = pieces_s(found.run)
@@ -167,11 +158,3 @@ def test_sampled_energies_agree_with_sampling_theory(
         # Counters integrate by themselves.
         assert found.totals.joules("cpu") == pytest.approx(found.run.true_j("cpu"), rel=EXACT)
         assert found.totals.coverage == 1.0
-
-
-def test_whether_samples_are_scaled_changes_no_truth(tmp_path: Path) -> None:
-    truths = [
-        simulate(tmp_path / str(s), spec_of(ON_TWO_NODES, epochs=3), is_scaled=s).truth
-        for s in (True, False)
-    ]
-    assert truths[0] == truths[1]

@@ -20,7 +20,6 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
-from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.report.planner.plan_page import Limits, Site, write_plan_page
 from scalewatt.results.tables.derived_quantities import Facility
@@ -197,29 +196,6 @@ def test_the_page_warns_and_refuses_as_a_plan_does(page: Browser, asked: Asked) 
     assert warned
 
 
-def test_a_batch_that_no_point_tells_of_is_refused_as_by_a_plan(
-    asked: Asked, tmp_path: Path
-) -> None:
-    model = asked.planner.forecaster.model
-    (kind,) = (one for one in model.kinds if one.kind.key == "resnet50")
-    points = tuple(one for one in kind.points if one.load.local_batch_size == 256)
-    forecaster = Forecaster(replace(model, kinds=(replace(kind, points=points),)))
-    write_plan_page(tmp_path / "plan.html", Site(forecaster), Limits())
-    campaign = asked.planner.campaign
-    other = next(
-        one.id
-        for one in campaign.configurations.values()
-        if one.model == "resnet50" and one.local_batch_size == 64
-    )
-    with pytest.raises(InputError) as refused:
-        forecaster.runs(run_spec(campaign, other, 1))
-    (tmp_path / "profile").mkdir()
-    with headless(tmp_path / "profile") as opened:
-        opened.open((tmp_path / "plan.html").as_uri())
-        put(opened, "local_batch_size", 64)
-        assert text(opened, "#refusal") == f"No prediction: {refused.value}"
-
-
 def test_loads_of_split_models_and_accumulated_gradients_are_those_of_python(page: Browser) -> None:
     chance = random.Random(3)
     for _ in range(50):
@@ -270,45 +246,6 @@ def test_the_recommended_n_are_those_of_a_plan(page: Browser, asked: Asked) -> N
                 assert best == wanted["deadline_h" if limited == "runtime_h" else limited]
 
 
-def test_a_configuration_is_called_as_its_campaign_calls_it(asked: Asked, tmp_path: Path) -> None:
-    """Its id seeds its deviations: with settings before and after the epochs, and clocks."""
-    learning = {"base_learning_rate": 0.1, "weight_decay": 0.001}
-    shared = {"model": "resnet50", "device": "a100", "local_batch_size": 64, "gpus": [4, 16]}
-    series = {
-        "plain": shared,
-        "part": {**shared, "dataset_fraction": "n/32"},
-        "short": {**shared, "settings": {"epochs": 7}},
-        "learning": {**shared, "settings": learning},
-        "short-learning": {**shared, "settings": {**learning, "epochs": 7}},
-        "clocks": {**shared, "settings": {**learning, "epochs": 7}, "gpu_clock_mhz": 1200},
-        "corrected": {**shared, "settings": {"epochs": 9}, "protocol": "corrected"},
-    }
-    campaign = campaign_of(series, asked.planner.cluster)
-    assert_called_alike(campaign, 2 * len(series), asked, tmp_path)
-
-
-def test_where_all_train_on_parts_of_the_data_none_is_called_full(
-    asked: Asked, tmp_path: Path
-) -> None:
-    shared = {"model": "resnet50", "device": "a100", "local_batch_size": 64, "gpus": [4, 16]}
-    campaign = campaign_of({"part": {**shared, "dataset_fraction": "1/4"}}, asked.planner.cluster)
-    assert all("-s0" in one for one in campaign.configurations)
-    assert_called_alike(campaign, 2, asked, tmp_path)
-
-
-def assert_called_alike(campaign: Campaign, count: int, asked: Asked, tmp_path: Path) -> None:
-    """Assert that each configuration has the same id in the page."""
-    site = Site(asked.planner.forecaster, asked.planner.cluster, campaign)
-    write_plan_page(tmp_path / "plan.html", site, Limits())
-    (tmp_path / "profile").mkdir()
-    with headless(tmp_path / "profile") as opened:
-        opened.open((tmp_path / "plan.html").as_uri())
-        assert len(campaign.configurations) == count
-        for one in campaign.configurations.values():
-            ids = f"DATA.trainings.map(one => idOf(one, {chosen(one, {})}))"
-            assert one.id in opened.evaluate(ids)
-
-
 # --- as a page ------------------------------------------------------------------------------------
 
 
@@ -335,24 +272,6 @@ def test_the_page_asks_nobody_and_complains_of_nothing(page: Browser) -> None:
     begin(page)
     assert page.complaints() == []
     assert page.requests() == []
-
-
-@pytest.mark.parametrize("width", (390, 1280, 1920))
-@pytest.mark.parametrize("scheme", ("light", "dark"))
-def test_at_every_width_and_in_both_schemes_it_fits_and_can_be_read(
-    page: Browser, width: int, scheme: str
-) -> None:
-    media = [{"name": "prefers-color-scheme", "value": scheme}]
-    page.call("Emulation.setEmulatedMedia", features=media)
-    page.resize(width, mobile=width < 600)
-    begin(page)
-    put(page, "deadline_h", 24)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
-        "rgb(255, 255, 255)" if scheme == "light" else "rgb(21, 25, 28)"
-    )
-    for selector in ("#facts", "#others tbody tr", "#limits li", "#recommended li"):
-        assert page.evaluate(f"document.querySelector({selector!r}).offsetHeight") > 0
 
 
 def test_what_is_typed_is_answered_at_once(page: Browser) -> None:
@@ -391,82 +310,6 @@ def test_what_cannot_be_is_named_beside_the_form_and_no_number_stays(page: Brows
     assert page.evaluate("document.getElementById('refusal').hidden")
 
 
-def test_nodes_of_six_gpus_are_compared_by_whole_nodes_and_the_page_begins_with_what_fits(
-    tmp_path: Path,
-) -> None:
-    cluster = unlimited()
-    devices = {n: replace(one, gpus_per_node=6) for n, one in cluster.devices.items()}
-    cluster = replace(cluster, devices=devices)
-    forecaster = Forecaster(read_model(PROJECT / "reference/scaling_model.json"))
-    write_plan_page(tmp_path / "plan.html", Site(forecaster, cluster, max_gpus=40), Limits())
-    (tmp_path / "profile").mkdir()
-    with headless(tmp_path / "profile") as page:
-        page.open((tmp_path / "plan.html").as_uri())
-        assert page.evaluate("document.getElementById('refusal').hidden")
-        assert page.evaluate("DATA.trainings.map(one => one.gpus % 6)").count(0) > 0
-        choice = "{...choiceOf(), gpus: 6}"
-        others = page.evaluate(f"otherGpus(DATA.trainings[0], {choice})")
-        assert others == [1, 2, 4, 6, 12, 24]
-
-
-def test_far_from_what_was_calibrated_the_page_says_so(page: Browser) -> None:
-    begin(page)
-    put(page, "gpus", 2048)
-    assert "n = 2048 is more than 4 times the largest calibrated (256): extrapolated" in text(
-        page, "#warnings"
-    )
-    assert "more than one doubling" in text(page, "#warnings")
-    put(page, "model", "fourcastnet.finetune")
-    assert "not calibrated on any fine-tuning" in text(page, "#warnings")
-
-
-def press(page: Browser, key: str, code: int, characters: str = "") -> None:
-    for kind in ("keyDown", "keyUp"):
-        more = {"text": characters} if characters and kind == "keyDown" else {}
-        page.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **more)
-
-
-def test_the_keyboard_alone_reaches_every_field_and_chooses_an_n(page: Browser) -> None:
-    begin(page)
-    page.evaluate("document.activeElement.blur(); document.getElementById('model').focus()")
-    seen = []
-    for _ in range(40):
-        focused = "(e => e.id || e.getAttribute('aria-label') || e.tagName)(document.activeElement)"
-        seen.append(page.evaluate(focused))
-        if seen[-1] == "Choose 8 GPUs":
-            break
-        press(page, "Tab", 9)
-    fields = (
-        *("model", "device", "settings", "gpus", "local_batch_size", "epochs", "samples"),
-        *("deadline_h", "budget_kwh", "pue", "price_per_kwh", "carbon_g_per_kwh", "reset"),
-    )
-    assert [name for name in seen if name in fields] == list(fields)
-    assert seen[-1] == "Choose 8 GPUs"
-    press(page, "Enter", 13, "\r")
-    assert page.evaluate("document.getElementById('gpus').value") == "8"
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Choose 8 GPUs"
-
-
-def test_every_field_has_a_label(page: Browser) -> None:
-    bare = "Array.from(document.querySelectorAll('input, select')).filter(e => !e.labels.length)"
-    assert page.evaluate(f"{bare}.length") == 0
-
-
-def test_a_page_that_is_loaded_again_has_the_choice_that_was_made(page: Browser) -> None:
-    begin(page)
-    put(page, "gpus", 32)
-    put(page, "deadline_h", 7)
-    kept = page.evaluate("Array.from(new URLSearchParams(location.hash.slice(1)).keys())")
-    assert kept == ["model", "device", "settings", "gpus", "deadline_h"], (
-        "the rest is the page's own"
-    )
-    page.evaluate("begin()")  # as at the load, by the address
-    assert page.evaluate("document.getElementById('gpus').value") == "32"
-    assert page.evaluate("document.getElementById('deadline_h').value") == "7"
-    page.evaluate("document.getElementById('reset').click()")
-    assert page.evaluate("document.getElementById('deadline_h').value") == ""
-
-
 @pytest.mark.parametrize("scheme", ("light", "dark"))
 def test_axe_finds_nothing_serious(page: Browser, scheme: str) -> None:
     media = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -499,24 +342,6 @@ def test_without_javascript_the_page_says_what_to_do_and_what_was_calibrated(
 # --- the command ----------------------------------------------------------------------------------
 
 
-def test_a_folder_without_any_file_gets_the_page_of_the_model_that_ships(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["plan", "--html", "plan.html", "--deadline-h", "24"]) == 0
-    assert capsys.readouterr().out == "plan.html: written\n"
-    (tmp_path / "profile").mkdir()
-    with headless(tmp_path / "profile") as opened:
-        opened.open((tmp_path / "plan.html").as_uri())
-        assert opened.complaints() == []
-        assert "this is the one that ships with scalewatt" in text(opened, "main")
-        assert "There is no cluster file" in text(opened, "main")
-        assert opened.evaluate("Object.values(DATA.site)") == [None] * 3, (
-            "of no place is a PUE known"
-        )
-        assert "Ends within 24 h" in text(opened, "#limits")
-
-
 def test_a_training_that_was_not_calibrated_is_offered_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -533,27 +358,7 @@ def test_a_training_that_was_not_calibrated_is_offered_with_the_reason(
         assert text(opened, "#settings option:checked").endswith("not calibrated")
 
 
-def test_no_n_above_a_limit_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(PROJECT)
-    out = tmp_path / "plan.html"
-    given = ["--profile", "profiles/horeka", "--max-gpus", "16"]
-    assert main(["plan", "--html", str(out), *given]) == 0
-    (tmp_path / "profile").mkdir()
-    with headless(tmp_path / "profile") as opened:
-        opened.open(out.as_uri())
-        assert opened.evaluate("Math.max(...DATA.trainings.map(one => one.gpus))") == 16
-        put(opened, "gpus", 32)
-        assert "allowed: at most 16" in text(opened, "#refusal")
-
-
-def test_what_no_n_is_known_to_take_is_not_called_none(page: Browser) -> None:
-    begin(page)
-    page.evaluate("DATA.kinds.forEach(kind => { kind.energy = {}; })")
-    put(page, "budget_kwh", 100)
-    assert "not known, as the energy of no n is known" in text(page, "#recommended")
-
-
-@pytest.mark.parametrize("option", ("--json", "--at-once", "--results=x", "--from=4"))
+@pytest.mark.parametrize("option", ("--json", "--results=x", "--from=4"))
 def test_an_option_that_the_page_does_not_answer_is_refused(
     option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -561,21 +366,6 @@ def test_an_option_that_the_page_does_not_answer_is_refused(
     said = capsys.readouterr().err
     assert option.partition("=")[0] in said and "is for a plan as text; allowed: " in said
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_limit_that_is_no_number_above_0_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for value in ("0", "-3", "nan", "inf"):
-        assert main(["plan", "--html", str(tmp_path / "p.html"), f"--deadline-h={value}"]) == 1
-        assert "--deadline-h: " in capsys.readouterr().err
-
-
-def test_a_profile_that_was_named_and_is_not_there_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["plan", "--html", str(tmp_path / "p.html"), "--profile", str(tmp_path)]) == 1
-    assert "cluster.yaml: cannot be read" in capsys.readouterr().err
 
 
 def test_a_name_that_looks_like_markup_stays_a_text(asked: Asked, tmp_path: Path) -> None:

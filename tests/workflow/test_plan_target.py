@@ -69,17 +69,6 @@ def test_other_code_of_what_a_table_or_figure_shows_makes_it_anew(
     assert found["draw_figure"] == 1
 
 
-def test_a_model_that_ships_is_found_from_another_folder(
-    planned: tuple[Workspace, str], tmp_path: Path
-) -> None:
-    workspace = planned[0].copy(tmp_path / "project")
-    (workspace.path / "reference" / "scaling_model.json").unlink()
-    (tables(workspace) / "plan.parquet").unlink()
-    code, output = workspace.snakemake("plan", *HERE, profile="horeka")
-    assert code == 0, output
-    assert (tables(workspace) / "plan.parquet").exists()
-
-
 def test_of_no_finished_run_there_is_an_empty_prediction(
     planned: tuple[Workspace, str], tmp_path: Path
 ) -> None:
@@ -111,16 +100,3 @@ def test_a_campaign_that_the_model_does_not_know_is_refused_but_still_made(
     assert "no run can be predicted" in output and "is not calibrated for" in output
     jobs = workspace.jobs("all")
     assert "plan_table" not in jobs and jobs["report"] == 1
-
-
-def test_a_model_that_is_not_there_is_named_before_anything_starts(
-    planned: tuple[Workspace, str], tmp_path: Path
-) -> None:
-    workspace = planned[0].copy(tmp_path / "project")
-    workspace.edit(
-        "profiles/horeka/cluster.yaml", "reference/scaling_model.json", "elsewhere/model.json"
-    )
-    code, output = workspace.snakemake("-n", "all", profile="horeka")
-    assert code == 1
-    assert "scalewatt: error: elsewhere/model.json: is no scaling model" in output
-    assert "Traceback" not in output

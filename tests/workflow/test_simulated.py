@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -62,10 +61,6 @@ def results(workspace: Workspace) -> Path:
     return workspace.path / "results" / "small-simulated"
 
 
-def rows_of(table: Path) -> list[dict[str, Any]]:
-    return pq.read_table(table).to_pylist()
-
-
 def test_nothing_is_trained_prepared_or_probed(planned: Workspace) -> None:
     jobs = planned.jobs("all", *CHOSEN, profile="simulate")
     assert jobs["simulate_1_2"] == 2
@@ -98,15 +93,6 @@ def test_the_model_is_not_held_against_itself(planned: Workspace, played: Worksp
     assert "Predicted and measured" not in (results(played) / "report.html").read_text()
 
 
-def test_results_lie_apart(played: Workspace) -> None:
-    assert [path.name for path in (played.path / "results").iterdir()] == ["small-simulated"]
-    rows = rows_of(results(played) / "tables" / "runs.parquet")
-    assert len(rows) == 4
-    assert {row["campaign"] for row in rows} == {"small-simulated"}
-    for name in ("figure2.png", "figure5.png", f"runs/{RUN}.svg"):
-        assert (results(played) / "figures" / name).stat().st_size > 0
-
-
 def test_every_table_with_an_energy_says_that_it_is_simulated(played: Workspace) -> None:
     found = {}
     for path in results(played).rglob("*.parquet"):
@@ -136,20 +122,12 @@ def test_figures_report_and_claims_say_that_energies_are_simulated(played: Works
     assert "Simulated: verdicts only show that the engine runs." in claims
 
 
-def test_figure_5_is_recorded_at_the_campaigns_own_period(played: Workspace) -> None:
-    assert len(rows_of(results(played) / "tables" / "figure5.parquet")) > 250
-
-
 def test_a_run_folder_has_what_a_training_leaves_but_for_weights(played: Workspace) -> None:
     folder = results(played) / "runs" / RUN
     assert {path.name for path in folder.iterdir()} == {
         *("spec.json", "history.parquet", "events.parquet", "perun", "train.log"),
         "provenance.json",
     }
-
-
-def test_a_finished_simulation_is_done(played: Workspace) -> None:
-    assert played.jobs("all", *CHOSEN, profile="simulate") == {}
 
 
 @pytest.mark.nightly
@@ -168,34 +146,6 @@ def test_what_decides_the_numbers_makes_a_simulation_run_again(
     path = changeable.path / file
     path.write_text(path.read_text() + "\n")
     assert changeable.jobs("all", *CHOSEN, profile="simulate")["simulate_1_2"] == 2
-
-
-@pytest.mark.nightly
-def test_another_description_of_another_device_makes_no_simulation_run_again(
-    changeable: Workspace,
-) -> None:
-    changeable.edit(
-        "profiles/simulate/cluster.yaml", "idle_w: 70, rated_w: 700", "idle_w: 71, rated_w: 700"
-    )
-    assert "simulate_1_2" not in changeable.jobs("all", *CHOSEN, profile="simulate")
-    changeable.edit(
-        "profiles/simulate/cluster.yaml", "idle_w: 50, rated_w: 400", "idle_w: 51, rated_w: 400"
-    )
-    assert changeable.jobs("all", *CHOSEN, profile="simulate")["simulate_1_2"] == 2
-
-
-@pytest.mark.nightly
-def test_another_way_to_record_makes_it_run_again_and_the_old_one_does_not(
-    changeable: Workspace,
-) -> None:
-    file = changeable.path / "profiles" / "simulate" / "cluster.yaml"
-    text = file.read_text()
-    changeable.edit(
-        "profiles/simulate/cluster.yaml", "sampling_period_s: 10", "sampling_period_s: 20"
-    )
-    assert changeable.jobs("all", *CHOSEN, profile="simulate")["simulate_1_2"] == 2
-    file.write_text(text)
-    assert changeable.jobs("all", *CHOSEN, profile="simulate") == {}
 
 
 def test_a_campaign_that_the_model_does_not_know_is_refused_before_anything_starts(
