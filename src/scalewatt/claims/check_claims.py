@@ -277,28 +277,14 @@ def as_markdown(found: Sequence[Verdict], claims: Sequence[Claim], evidence: Evi
     of_id = {claim.id: claim for claim in claims}
     lines = ["# Claims"]
     lines += [line for note in _notes(found, evidence) for line in ("", note)]
+    heads = ["id", "claim", "p", "value", "expected", "what was found"]
     for words, meaning, chosen in _by_verdict(found):
         lines += ["", f"## {words} ({len(chosen)})", "", *([meaning, ""] if meaning else [])]
-        if all(one.verdict == INCONSISTENCY for one in chosen):
-            lines += ["| id | claim | reading chosen |", "| --- " * 3 + "|"]
-            rows = [[one.id, of_id[one.id].text, one.detail] for one in chosen]
-        else:
-            is_test = all(one.verdict in TESTED for one in chosen)
-            heads = ["id", "claim", *(["p"] if is_test else []), "value", "expected"]
-            heads += ["what was found"]
-            lines += [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
-            rows = [
-                [
-                    *(v.id, of_id[v.id].text),
-                    *([p_text(v.p, v.stands) or "–"] if is_test else []),
-                    *(value_text(v.value) or "–", v.expected),
-                    v.detail,
-                ]
-                for v in chosen
-            ]
-        for row in rows:
-            cells = (cell.replace("|", "\\|").replace("\n", " ") for cell in row)
-            lines.append("| " + " | ".join(cells) + " |")
+        lines += [f"| {' | '.join(heads)} |", "| --- " * len(heads) + "|"]
+        for one in chosen:
+            p, value = p_text(one.p, one.stands) or "–", value_text(one.value) or "–"
+            cells = [one.id, of_id[one.id].text, p, value, one.expected, one.detail]
+            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines) + "\n"
 
 

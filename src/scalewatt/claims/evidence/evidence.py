@@ -34,24 +34,13 @@ from scalewatt.results.tables.published_spread import Spread, pooled
 from scalewatt.results.tables.repeat_statistics import Summary, summary_of
 from scalewatt.results.tables.table_schema import QUANTITIES, RUNS
 
-
-@dataclass
-class LookedAt:
-    """What a check has looked at."""
-
-    origins: set[str] = field(default_factory=set)
-    """Of energies."""
-    configurations: set[str] = field(default_factory=set)
-    """Whose quantities are in its numbers."""
-
-
-_SEEN: ContextVar[LookedAt | None] = ContextVar("what is looked at", default=None)
+_SEEN: ContextVar[set[str] | None] = ContextVar("origins that are looked at", default=None)
 
 
 @contextmanager
-def looking() -> Iterator[LookedAt]:
-    """Collect what is looked at in the block."""
-    found = LookedAt()
+def looking() -> Iterator[set[str]]:
+    """Collect the origins of the energies that are looked at in the block."""
+    found: set[str] = set()
     token = _SEEN.set(found)
     try:
         yield found
@@ -63,14 +52,7 @@ def look_at(origin: str | None) -> None:
     """Note the origin of an energy."""
     seen = _SEEN.get()
     if seen is not None:
-        seen.origins.add(str(origin))
-
-
-def use(configuration: str) -> None:
-    """Note a configuration whose quantity is in a number."""
-    seen = _SEEN.get()
-    if seen is not None:
-        seen.configurations.add(configuration)
+        seen.add(str(origin))
 
 
 def is_of_energy(name: str) -> bool:

@@ -28,7 +28,6 @@ from scalewatt.claims.numbers.decisions import (
     told,
 )
 from scalewatt.claims.numbers.uncertain_number import (
-    Fit,
     Number,
     ends_text,
     line_fit,
@@ -188,7 +187,7 @@ def constant(
     margin = f"± {shown(most)} {unit}" if unit else by_factor(most)
     values = [one.value for one in numbers]
     sentence = (
-        f"{what} goes {', '.join(map(shown, values))} ({_extremes(values, unit)}): by the slope it "
+        f"{what} goes {', '.join(map(shown, values))}: by the slope it "
         f"drifts by {_change(drift, unit)} in all, and is furthest from its {mean} by "
         f"{_change(furthest, unit)}; expected {margin}"
     )
@@ -208,19 +207,6 @@ def _all_within(
         return replace(found, value=tells.value, detail=f"{sentence}.")
     open_ = max((one for _, one in parts), key=lambda one: max(low - one.low, one.high - high))
     return replace(found, value=tells.value, detail=f"{sentence}; {needed(open_, low, high)}.")
-
-
-def _extremes(values: Sequence[float], unit: str) -> str:
-    """Return what the values range over, which does not decide."""
-    largest, smallest = max(values), min(values)
-    if unit:
-        return f"largest less smallest {shown(largest - smallest)} {unit}"
-    mean = math.fsum(values) / len(values)
-    spread = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
-    return (
-        f"largest over smallest {shown(largest / smallest)}, coefficient of variation "
-        f"{spread / mean:.2%}"
-    )
 
 
 def _expm1(own: Number) -> Number:
@@ -275,9 +261,7 @@ def straight(
     The bow is that of a parabola, half-way, from the chord of its ends, as a part of the rise between
     these; below 0 where they flatten. It and the distance of each point from a line must be at most `most`
     of the rise; the line is that of least squares of distances as parts of each positive number. Undecided
-    where the rise is within its interval. R² and the line of ordinary least squares, and the exponent of a
-    power law, are told and do not decide: R² is high for many exponents. `gpus` are told of the point that
-    is furthest off.
+    where the rise is within its interval. `gpus` are told of the point that is furthest off.
     """
     x = [one.value for one in places]
     z = (np.array(x) - min(x)) / (max(x) - min(x) or 1.0)
@@ -286,7 +270,7 @@ def straight(
     is_relative = bool(np.all(values > 0))
     weights = 1 / values**2 if is_relative else np.ones(len(z))
     fit = line_fit(x, [one.value for one in numbers])
-    sentence = _line_in_words(what, fit, places, numbers)
+    sentence = f"{what}, {len(x)} points"
     numbers = with_errors_of([one.linear() for one in numbers], places, fit.slope)
     parabola = _estimators(weights, np.stack([np.ones_like(z), z, z**2], axis=1))
     ends = parabola[1] + parabola[2]
@@ -303,23 +287,11 @@ def straight(
     way = "" if bow.low <= 0 <= bow.high else " (flattening)" if bow.value < 0 else " (steepening)"
     line_of = "weights 1/value²" if is_relative else "least squares"
     sentence += (
-        f". Its bow is {_percent(bow)} of the rise{way}, and the furthest point, at {where}, lies "
+        f": its bow is {_percent(bow)} of the rise{way}, and the furthest point, at {where}, lies "
         f"{_percent(rests[index])} of it off the line of {line_of}; expected within ± {100 * most:g} %"
     )
     parts = [("bow", bow), *(("", one) for one in rests)]
     return _all_within(sentence, parts, -most, most, bow)
-
-
-def _line_in_words(what: str, fit: Fit, places: Sequence[Number], numbers: Sequence[Number]) -> str:
-    """Return the line of ordinary least squares, and the exponent of a power law, which do not decide."""
-    sentence = (
-        f"{what}: R² of a line with intercept is {fit.r2:.4f}, slope {shown(fit.slope)}, intercept "
-        f"{shown(fit.intercept)} (ordinary least squares); R² of the line through the origin is "
-        f"{fit.origin_r2:.4f}; {fit.n} points"
-    )
-    if any(one.value <= 0 for one in (*places, *numbers)):
-        return sentence
-    return f"{sentence}. As a power law the exponent is {text(elasticity(places, numbers))}"
 
 
 def _estimators(weights: npt.ArrayLike, design: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

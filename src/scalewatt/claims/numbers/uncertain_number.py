@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from scalewatt.claims.evidence import evidence
 from scalewatt.claims.evidence.claim_types import NotTestable
-from scalewatt.claims.evidence.evidence import Point, is_metric, is_of_power, unlike_paper, use
+from scalewatt.claims.evidence.evidence import Point, is_metric, is_of_power, unlike_paper
 from scalewatt.claims.numbers.variances import Variance, added, apart, freedom_of, times
 from scalewatt.results.tables.estimates import relative_bounds
 from scalewatt.results.tables.published_spread import (
@@ -229,7 +229,6 @@ def quantity(point: Point, name: str) -> Number:
     seed do not tell how errors scatter.
     """
     summary = point.stat(name)
-    use(point.id)
     if summary.mean is None:
         raise NotTestable(f"The {word(name)} of {point.id} is not known.")
     if is_of_power(name):
@@ -348,15 +347,10 @@ def word(name: str) -> str:
 
 @dataclass(frozen=True)
 class Fit:
-    """A line y = slope·x + intercept by least squares."""
+    """A line by least squares."""
 
     slope: float
-    intercept: float
     r2: float
-    origin_slope: float
-    """Of the line through the origin; likewise `origin_r2`, about the mean like `r2`."""
-    origin_r2: float
-    n: int
 
 
 def line_fit(x: Sequence[float], y: Sequence[float]) -> Fit:
@@ -368,12 +362,8 @@ def line_fit(x: Sequence[float], y: Sequence[float]) -> Fit:
     sxx = math.fsum((a - mx) ** 2 for a in x)
     syy = math.fsum((b - my) ** 2 for b in y)
     slope = math.fsum((a - mx) * (b - my) for a, b in zip(x, y, strict=True)) / sxx
-    intercept = my - slope * mx
-    rest = math.fsum((b - slope * a - intercept) ** 2 for a, b in zip(x, y, strict=True))
-    through = math.fsum(a * b for a, b in zip(x, y, strict=True)) / math.fsum(a * a for a in x)
-    origin_rest = math.fsum((b - through * a) ** 2 for a, b in zip(x, y, strict=True))
-    r2, origin_r2 = (1 - one / syy if syy else 0.0 for one in (rest, origin_rest))
-    return Fit(slope, intercept, r2, through, origin_r2, n)
+    rest = math.fsum((b - my - slope * (a - mx)) ** 2 for a, b in zip(x, y, strict=True))
+    return Fit(slope, 1 - rest / syy if syy else 0.0)
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> float:

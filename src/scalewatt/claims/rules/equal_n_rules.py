@@ -10,7 +10,7 @@ from scalewatt.claims.evidence.check_table import Check
 from scalewatt.claims.evidence.claim_types import NotTestable, Outcome
 from scalewatt.claims.evidence.evidence import Evidence
 from scalewatt.claims.numbers.uncertain_number import quantity
-from scalewatt.claims.rules.power_rules import P, of_whole_nodes, one_at_least, probes_left_out
+from scalewatt.claims.rules.power_rules import P, of_whole_nodes, one_at_least
 
 
 def _factors_at_equal_n(evidence: Evidence, check: Check) -> Outcome:
@@ -35,7 +35,7 @@ def _factors_at_equal_n(evidence: Evidence, check: Check) -> Outcome:
         " All are on one kind of device: hardware is not compared." if len(kinds) < 2 else ""
     )
     rest = f" {len(numbers)} pairs are compared.{one_device}"
-    return replace(found, detail=found.detail + rest + probes_left_out(evidence))
+    return replace(found, detail=found.detail + rest)
 
 
 EQUAL_N_RULES: dict[str, Callable[[Evidence, Check], Outcome]] = {

@@ -67,11 +67,7 @@ def _points_within(evidence: Evidence, check: Check) -> Outcome:
     if not counted:
         raise NotTestable(_nothing(evidence, check, least))
     own = [(f"P of {point.id}", quantity(point, P)) for point in counted]
-    found = all_within("P", own, *_with_room(check), check.unit)
-    below = [p for p in points if p.gpus < least]
-    named = ", ".join(f"n = {p.gpus}: {shown(p.mean(P) or 0.0)}" for p in below)
-    rest = f" Left out, below n = {least}, in kW: {named}." if below else ""
-    return replace(found, detail=found.detail + rest)
+    return all_within("P", own, *_with_room(check), check.unit)
 
 
 def _means_within(evidence: Evidence, check: Check) -> Outcome:
@@ -85,19 +81,16 @@ def _means_within(evidence: Evidence, check: Check) -> Outcome:
     if not series:
         raise NotTestable(_nothing(evidence, check, least))
     # The longest first: what one has already had is no other mean.
-    means, whole, left = [], list[set[str]](), list[str]()
+    means, whole = [], list[set[str]]()
     for line, points in sorted(series, key=lambda one: -len(one[1])):
         ids = {point.id for point in points}
         if any(ids <= others for others in whole):
-            left.append(line.title)
             continue
         whole.append(ids)
         count = f"{len(points)} points" if points[1:] else "one point"
         mean = mean_of([quantity(point, P) for point in points])
         means.append((f"Mean P of {line.title} ({count})", mean))
-    found = all_within("Mean P", means, *_with_room(check), check.unit)
-    rest = f" Left out, as another series has all their points: {', '.join(left)}." if left else ""
-    return replace(found, detail=found.detail + rest)
+    return all_within("Mean P", means, *_with_room(check), check.unit)
 
 
 def _with_room(check: Check) -> tuple[float, float]:
@@ -205,13 +198,6 @@ def of_whole_nodes(evidence: Evidence, *names: str) -> dict[str, list[Point]]:
     return grouped(alike, lambda point: f"{point.model} {point.device} ({point.scope})")
 
 
-def probes_left_out(evidence: Evidence) -> str:
-    """Return a sentence on probes with a known P, which are no trainings of a series; empty without any."""
-    probes = [p for line in evidence.find() if line.mode == "probe" for p in line.having(P)]
-    ids = ", ".join(dict.fromkeys(point.id for point in probes))
-    return f" Left out, as a probe of fewer epochs: {ids}." if ids else ""
-
-
 def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
     """Check whether the ratio of mean P between two models or devices is at least `low` for any pair.
 
@@ -230,8 +216,7 @@ def _factors_differ(evidence: Evidence, check: Check) -> Outcome:
             "Two pairs of model and device with P_GPUh over the same kinds of device are needed; there "
             f"are {', '.join(sorted(kinds)) or 'none'}."
         )
-    found = one_at_least([(what, ratio) for ratio, what in pairs], check.low)
-    return replace(found, detail=found.detail + probes_left_out(evidence))
+    return one_at_least([(what, ratio) for ratio, what in pairs], check.low)
 
 
 def one_at_least(numbers: Sequence[tuple[str, Number]], low: float) -> Outcome:
@@ -301,9 +286,7 @@ def _rates_explain(evidence: Evidence, check: Check) -> Outcome:
         )
     found = combine(attempt(key, _left_out, points, names) for key, points in large.items())
     alone = f"{next(iter(large))}: " if len(large) == 1 else ""
-    few = [f"{key} ({len(points)})" for key, points in groups.items() if key not in large]
-    rest = f" Too few points of whole nodes: {', '.join(few)}; {needed} are needed." if few else ""
-    return replace(found, detail=alone + found.detail + rest + probes_left_out(evidence))
+    return replace(found, detail=alone + found.detail)
 
 
 def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
@@ -317,22 +300,18 @@ def _left_out(points: Sequence[Point], names: Sequence[str]) -> Outcome:
     powers = [one.value for one in own]
     if not all(powers):
         raise NotTestable("An energy per GPU hour is 0.")
-    samples, passes = rates
     bent = [[rate, [one**2 for one in rate]] for rate in rates]
-    errors = [
-        leave_one_out(powers, terms) for terms in ([], [samples], [passes], rates, bent[1], bent[0])
-    ]
-    means = [100 * math.fsum(each) / len(each) for each in errors]
+    both, of_passes, of_samples = (
+        leave_one_out(powers, terms) for terms in (rates, bent[1], bent[0])
+    )
     sentence = (
-        f"leaving one of {len(points)} points out, the mean error of P_GPUh is {means[0]:.1f} % by a "
-        f"constant, {means[1]:.1f} % with samples per GPUh alone, {means[2]:.1f} % with passes per GPUh "
-        f"alone, {means[3]:.1f} % with both; with passes and their square {means[4]:.1f} %, with samples "
-        f"and theirs {means[5]:.1f} %"
+        f"leaving one of {len(points)} points out, the mean error of P_GPUh is "
+        f"{100 * math.fsum(both) / len(both):.1f} % with both rates"
     )
     # Each is dropped from both, for a bend of the other: a curve in one rate is no effect of two.
     parts = [
-        (f"without {name}", error_fall(without, errors[3]))
-        for name, without in (("samples", errors[4]), ("passes", errors[5]))
+        (f"without {name}", error_fall(without, both))
+        for name, without in (("samples", of_passes), ("passes", of_samples))
     ]
     found = all_of(parts)
     return replace(found, detail=f"{sentence}; {found.detail}")

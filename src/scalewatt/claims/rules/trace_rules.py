@@ -25,7 +25,7 @@ from scalewatt.claims.evidence.claim_types import (
     NotTestable,
     Outcome,
 )
-from scalewatt.claims.evidence.evidence import Evidence, Trace, use
+from scalewatt.claims.evidence.evidence import Evidence, Trace
 from scalewatt.claims.numbers.decisions import all_of, attempt, band, combine, sign
 from scalewatt.claims.numbers.uncertain_number import Number, quantity, text
 from scalewatt.claims.numbers.variances import Variance
@@ -61,8 +61,6 @@ def _measured(evidence: Evidence, model: str, phase: str, device: str | None = N
     if not found:
         on = "" if device is None else f" on {device}"
         raise NotTestable(f"Figure 5 has no measured GPU power of {model}{on}.")
-    for trace in found:
-        use(trace.row["configuration"])
     return found
 
 

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.claims.evidence.check_table import Check, read_checks
-from scalewatt.claims.evidence.claim_types import REFERENCE, Claim, Outcome, read_rows
-from scalewatt.claims.evidence.evidence import Evidence, LookedAt
+from scalewatt.claims.evidence.claim_types import REFERENCE, Outcome, read_rows
+from scalewatt.claims.evidence.evidence import Evidence
 from scalewatt.claims.numbers.decisions import attempt, combine
 from scalewatt.claims.rules.run_checks import check_claim
 from scalewatt.results.tables.published import FULL_SAMPLES
@@ -22,8 +21,6 @@ from scalewatt.results.tables.published import FULL_SAMPLES
 PORTABLE_TABLE = REFERENCE / "portable_checks.csv"
 EACH = "each"
 """In place of a model: every training of the campaign."""
-PAPER_SCOPES = ("gpu+cpu+ram", "gpu+cpu")
-SCOPE_WORDS = {"node": "whole nodes by their meters"}
 
 
 def portable_checks() -> dict[str, tuple[Check, ...]]:
@@ -62,27 +59,3 @@ def on_each_training(evidence: Evidence, checks: Sequence[Check]) -> Outcome:
 def _title(training: tuple[str, str, str]) -> str:
     model, phase, device = training
     return " ".join([model, *([] if phase == "train" else [phase]), device])
-
-
-def setting_of(claim_id: str, evidence: Evidence, seen: LookedAt) -> str:
-    """Return sentences on how what was looked at differs from the paper's setting."""
-    points = [point for point in evidence.points if point.id in seen.configurations]
-    models = ", ".join(sorted({point.model for point in points}))
-    devices = ", ".join(sorted({point.device for point in points}))
-    parts = [f"{models} on {devices}"] if points else []
-    if any(point.row["protocol"] == TARGET_PROTOCOL for point in points):
-        parts.append("trained until a target is reached, not for a number of epochs")
-    scopes = {str(point.scope) for point in points if point.scope not in (None, *PAPER_SCOPES)}
-    if seen.origins and scopes:
-        words = ", ".join(SCOPE_WORDS.get(scope, scope) for scope in sorted(scopes))
-        parts.append(f"energy of {words}, not of GPUs, CPUs and memory")
-    sentences = [portable_texts()[claim_id][1]]
-    sentences += [f"Unlike the paper's setting: {'; '.join(parts)}."] if parts else []
-    return " ".join(filter(None, sentences))
-
-
-def bound_to_paper(claim: Claim) -> str:
-    """Return why a claim is not portable; empty where it is, or where it is on all trainings."""
-    if claim.id in portable_checks() or claim.model in ("", "all"):
-        return ""
-    return "It is on the paper's own trainings, and not portable."

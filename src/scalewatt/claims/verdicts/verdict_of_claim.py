@@ -24,7 +24,7 @@ from scalewatt.claims.evidence.claim_types import (
     Verdict,
     reading_of,
 )
-from scalewatt.claims.evidence.evidence import Evidence, LookedAt, looking
+from scalewatt.claims.evidence.evidence import Evidence, looking
 from scalewatt.claims.rules.run_checks import (
     COUNTS,
     IDENTITIES,
@@ -32,12 +32,10 @@ from scalewatt.claims.rules.run_checks import (
     check_claim,
 )
 from scalewatt.claims.verdicts.portable import (
-    bound_to_paper,
     is_foreign,
     on_each_training,
     portable_checks,
     portable_texts,
-    setting_of,
 )
 
 
@@ -49,11 +47,11 @@ def verdict_of(claim: Claim, evidence: Evidence) -> Verdict:
     """
     with looking() as seen:
         outcome = _classed(claim, _outcome(claim, evidence))
-    outcome = _told(claim, evidence, outcome, seen)
+    outcome = _told(claim, evidence, outcome)
     expected = _expected(claim, evidence) if outcome.expected is None else outcome.expected
     names = {name for line in evidence.lines for name in (line.model, line.device)}
     detail = " ".join(filter(None, (_sentence(outcome.detail, names), outcome.note)))
-    if odd := sorted(seen.origins - {"measured", "published"}):
+    if odd := sorted(seen - {"measured", "published"}):
         detail += f" Origin of the energy: {', '.join(odd)}."
     return Verdict(
         claim.id,
@@ -71,17 +69,14 @@ def _expected(claim: Claim, evidence: Evidence) -> str:
     return claim.expected
 
 
-def _told(claim: Claim, evidence: Evidence, outcome: Outcome, seen: LookedAt) -> Outcome:
-    """Return the outcome with what stands beside it: the same points elsewhere, and another setting."""
+def _told(claim: Claim, evidence: Evidence, outcome: Outcome) -> Outcome:
+    """Return the outcome with what stands beside it: claims on the same points, and stand-ins."""
     notes = [outcome.note]
     if outcome.verdict in TESTED and claim.same_points_as:
         others = claim.same_points_as.replace(";", ", ")
         notes.append(f"Same points as {others}: no independent test.")
-    if is_foreign(evidence):
-        if claim.id in portable_checks() and outcome.verdict in TESTED:
-            notes.append(setting_of(claim.id, evidence, seen))
-        elif outcome.verdict == NOT_TESTABLE:
-            notes.append(bound_to_paper(claim))
+    if is_foreign(evidence) and claim.id in portable_checks() and outcome.verdict in TESTED:
+        notes.append(portable_texts()[claim.id][1])
     return replace(outcome, note=" ".join(filter(None, notes)))
 
 
