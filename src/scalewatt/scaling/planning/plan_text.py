@@ -1,118 +1,118 @@
-"""Format a plan as text: a table of at most 100 columns for a terminal, and Markdown."""
+"""Format a plan as text: tables of at most 100 columns for a terminal, and Markdown."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 
 from scalewatt.results.tables.frames import records
-from scalewatt.results.text.number_format import MISSING, count
+from scalewatt.results.text.number_format import MISSING
 from scalewatt.scaling.planning.plan import CAMPAIGN, DEVICE, POINT, Row
 from scalewatt.scaling.planning.plan_numbers import short, with_interval
 from scalewatt.scaling.planning.plan_table import Plan
 from scalewatt.scaling.planning.recommend import BY_GPU_HOURS, DEADLINE, Recommendation
 
 WIDTH = 100
-
-
-@dataclass(frozen=True)
-class _Column:
-    head: str
-    width: int
-    of: str
-    interval: bool = False
-
-
-_COLUMNS = (
-    _Column("n", 5, "gpus"),
-    _Column("LBS", 6, "local_batch_size"),
-    _Column("hours", 8, "runtime_h"),
-    _Column("nominal 90 %", 14, "runtime_h", interval=True),
-    _Column("GPUh", 8, "gpu_hours"),
-    _Column("kWh", 8, "energy_kwh"),
-    _Column("nominal 90 %", 14, "energy_kwh", interval=True),
-    _Column("jobs", 6, "segments"),
-    _Column("faster", 8, "speedup"),
-    _Column("+GPUh", 8, "extra_gpu_hours"),
-    _Column("+kWh", 8, "extra_energy_kwh"),
-    _Column("kWh/h", 7, "extra_kwh_per_hour_saved"),
-)
-_SUM_COLUMNS = (
-    ("hours of all GPUs", "gpu_hours", "GPUh"),
-    ("energy", "energy_kwh", "kWh"),
-    ("energy of GPUs", "gpu_energy_kwh", "kWh"),
-    ("energy of CPUs", "cpu_energy_kwh", "kWh"),
-    ("energy of memory", "ram_energy_kwh", "kWh"),
-    ("energy with PUE", "facility_energy_kwh", "kWh"),
-    ("CO2e", "carbon_kg", "kg"),
-    ("cost", "cost", ""),
-    ("jobs", "segments", ""),
+_COLUMNS = {
+    "n": "gpus",
+    "LBS": "local_batch_size",
+    "hours": "runtime_h",
+    "GPUh": "gpu_hours",
+    "kWh": "energy_kwh",
+    "jobs": "segments",
+    "faster": "speedup",
+    "+GPUh": "extra_gpu_hours",
+    "+kWh": "extra_energy_kwh",
+    "kWh/h": "extra_kwh_per_hour_saved",
+}
+_INTERVALS = ("hours", "kWh")
+"""Columns that have their intervals beside them on a terminal."""
+_SUMS = {
+    "runs": "runs",
+    "finished": "finished_runs",
+    "GPUh": "gpu_hours",
+    "kWh": "energy_kwh",
+    "kWh of GPUs": "gpu_energy_kwh",
+    "kWh of CPUs": "cpu_energy_kwh",
+    "kWh of memory": "ram_energy_kwh",
+    "kWh with PUE": "facility_energy_kwh",
+    "kg CO2e": "carbon_kg",
+    "cost": "cost",
+    "jobs": "segments",
+}
+_HEAD = (
+    "One run of each point, with nominal 90 % intervals. faster, +GPUh, +kWh and kWh/h (kWh for each hour "
+    "saved) are beside the next smaller n of the series."
 )
 
 
 def plan_text(plan: Plan) -> str:
     """Return the plan for a terminal."""
-    points = plan.of_level(POINT)
-    blocks = [
-        _wrapped(
-            f"{plan.table.attrs['campaign']}: one run of each point; beside the next smaller n: times as "
-            "fast, more GPU hours, more energy, and kWh for each hour saved"
-        )
-    ]
-    for _, own in points.groupby("series", sort=False):
+    blocks = [_wrapped(f"{plan.table.attrs['campaign']}: {_HEAD}")]
+    for _, own in plan.of_level(POINT).groupby("series", sort=False):
         rows = records(own)
-        lines = [[c.head for c in _COLUMNS], *([_cell(row, c) for c in _COLUMNS] for row in rows)]
-        table = [
-            "".join(f"{t:>{c.width}}" for t, c in zip(line, _COLUMNS, strict=True))
-            for line in lines
-        ]
-        blocks.append("\n".join([_title(rows[0]), *table]))
-    blocks.append("\n".join(_sum_lines(plan)))
-    if len(plan.steps):
-        blocks.append("\n".join(_wrapped(one, "  ") for one in step_sentences(plan)))
-    if plan.recommended:
-        blocks.append("\n".join(_wrapped(one, "  ") for one in recommended_sentences(plan)))
-    blocks.append("\n".join(_wrapped(one) for one in [*plan.notes, *point_sentences(points)]))
-    return "\n\n".join(blocks)
+        table = pd.DataFrame([_terminal_row(row) for row in rows])
+        blocks.append(f"{_title(rows[0])}\n{table.to_string(index=False)}")
+    blocks.append(_sum_table(plan).to_string())
+    return "\n\n".join([*blocks, *map(_wrapped, _sentences(plan))])
 
 
 def plan_markdown(plan: Plan) -> str:
     """Return the plan as Markdown."""
-    points = plan.of_level(POINT)
-    heads = ["series", *(c.head for c in _COLUMNS if not c.interval)]
-    rules = ["---", *("--:" for c in _COLUMNS if not c.interval)]
-    lines = [heads, rules]
-    for row in records(points):
-        cells = [_with_interval(row, c.of) for c in _COLUMNS if not c.interval]
-        lines.append([row["series"], *cells])
-    table = ["| " + " | ".join(cells) + " |" for cells in lines]
-    sums = ["| | runs | " + " | ".join(words for words, _, _ in _SUM_COLUMNS) + " |"]
-    sums.append("| --- |" + " --: |" * (len(_SUM_COLUMNS) + 1))
-    for row in _sums(plan):
-        cells = [
-            _with_interval(row, name, _unit(plan, name, unit)) for _, name, unit in _SUM_COLUMNS
-        ]
-        sums.append("| " + " | ".join([_sum_name(row), str(row["runs"]), *cells]) + " |")
-    sentences = [
+    points = [
+        {"series": row["series"]} | {head: _with_interval(row, of) for head, of in _COLUMNS.items()}
+        for row in records(plan.of_level(POINT))
+    ]
+    paragraphs = [
+        f"# Plan of {plan.table.attrs['campaign']}",
+        _HEAD,
+        _markdown_table(pd.DataFrame(points).set_index("series")),
+        "## In sum",
+        _markdown_table(_sum_table(plan)),
+        *_sentences(plan),
+    ]
+    return "\n\n".join(paragraphs) + "\n"
+
+
+def _sentences(plan: Plan) -> list[str]:
+    return [
         *step_sentences(plan),
         *recommended_sentences(plan),
         *plan.notes,
         *_warnings(_sums(plan)),
-        *point_sentences(points),
+        *point_sentences(plan.of_level(POINT)),
     ]
-    paragraphs = [
-        f"# Plan of {plan.table.attrs['campaign']}",
-        "One run of each point, with nominal 90 % intervals. `faster`, `+GPUh`, `+kWh` and `kWh/h` (kWh for "
-        "each hour saved) are beside the next smaller n of the series.",
-        "\n".join(table),
-        "## In sum",
-        "\n".join(sums),
-        *sentences,
+
+
+def _terminal_row(row: Row) -> dict[str, str]:
+    found = {}
+    for head, name in _COLUMNS.items():
+        found[head] = short(row[name])
+        if head in _INTERVALS:
+            low, high = row[f"{name}_low"], row[f"{name}_high"]
+            found[f"{head} 90 %"] = MISSING if low is None else f"{short(low)}–{short(high)}"
+    return found
+
+
+def _sum_table(plan: Plan) -> pd.DataFrame:
+    """Return sums, a row each, by device and in all; without those that are not known."""
+    sums = {
+        _sum_name(row): {head: _with_interval(row, name) for head, name in _SUMS.items()}
+        for row in _sums(plan)
+    }
+    table = pd.DataFrame(sums).rename({"cost": f"cost, {plan.table.attrs['currency']}"})
+    return table[(table != MISSING).any(axis=1)]
+
+
+def _markdown_table(table: pd.DataFrame) -> str:
+    lines = [
+        [str(table.index.name or ""), *map(str, table.columns)],
+        ["---"] + ["--:"] * len(table.columns),
     ]
-    return "\n\n".join(paragraphs) + "\n"
+    lines += [[str(label), *cells] for label, *cells in table.itertuples()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def step_sentences(plan: Plan) -> list[str]:
@@ -168,14 +168,7 @@ def _named(names: Sequence[str]) -> str:
 
 def _title(first: Row) -> str:
     model = first["model"] if first["phase"] == "train" else f"{first['model']} {first['phase']}"
-    return f"{first['series']} ({model} on {first['device']}, {count(first['runs'], 'run')} each)"
-
-
-def _cell(row: Row, column: _Column) -> str:
-    if not column.interval:
-        return short(row[column.of])
-    low, high = row[f"{column.of}_low"], row[f"{column.of}_high"]
-    return MISSING if low is None else f"{short(low)}–{short(high)}"
+    return f"{first['series']} ({model} on {first['device']}, runs of each: {first['runs']})"
 
 
 def _with_interval(row: Row, name: str, unit: str = "") -> str:
@@ -191,25 +184,6 @@ def _sums(plan: Plan) -> list[Row]:
 
 def _sum_name(row: Row) -> str:
     return row["device"] if row["level"] == DEVICE else "all"
-
-
-def _sum_lines(plan: Plan) -> list[str]:
-    lines = []
-    for row in _sums(plan):
-        finished = f", {row['finished_runs']} finished" if row["finished_runs"] else ""
-        lines.append(f"{_sum_name(row)} ({count(row['runs'], 'run')}{finished})")
-        parts = [
-            f"{words} {_with_interval(row, name, _unit(plan, name, unit))}"
-            for words, name, unit in _SUM_COLUMNS
-            if row[name] is not None
-        ]
-        lines.append(_wrapped("; ".join(parts) or MISSING, "  "))
-        lines += [_wrapped(one, "  ") for one in _warnings([row])]
-    return lines
-
-
-def _unit(plan: Plan, name: str, unit: str) -> str:
-    return str(plan.table.attrs["currency"]) if name == "cost" else unit
 
 
 def _warnings(rows: Iterable[Row]) -> list[str]:
