@@ -140,19 +140,7 @@ def test_an_energy_that_no_run_has_is_refused(tmp_path: Path, name: str, value: 
     def bad(rows: list[Row]) -> None:
         rows[1][name] = value
 
-    expected = f"{value}; expected more than 0, or null"
-    if value < 0:  # of any table
-        expected = f"{value:g}; expected: 0 or more"
-    assert f"{name} is {expected}" in refused(results(tmp_path, bad))
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_value_that_is_no_number_is_refused_with_its_row(tmp_path: Path, value: float) -> None:
-    def bad(rows: list[Row]) -> None:
-        rows[1]["energy_kwh_mean"] = value
-
-    said = refused(results(tmp_path, bad))
-    assert "row 2: energy_kwh_mean is " in said
+    assert f"{name} is {value}; expected more than 0, or null" in refused(results(tmp_path, bad))
 
 
 def test_a_configuration_in_two_sources_is_refused(tmp_path: Path) -> None:

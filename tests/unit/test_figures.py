@@ -528,17 +528,3 @@ def test_dictionary_encoded_columns_are_drawn_and_written_like_strings(tmp_path:
     pq.write_table(table, tmp_path / "table.parquet")
     draw_figure(2, tmp_path / "table.parquet", tmp_path / "figure2")
     assert pc.read_csv(tmp_path / "figure2.csv")["series"][0].as_py() == "resnet50-full-lbs256"
-
-
-@pytest.mark.parametrize(("figure", "others"), [(2, 3), (4, 2), (7, 6), (3, 2)])
-def test_a_figure_is_not_drawn_from_the_table_of_another(
-    tmp_path: Path, figure: int, others: int
-) -> None:
-    path = tmp_path / "table.parquet"
-    pq.write_table(curve_table(others), path)
-    with pytest.raises(
-        InputError,
-        match=rf"row 1: figure is 'figure{others}', so this is no table of figure{figure}",
-    ):
-        draw_figure(figure, path, tmp_path / "out")
-    assert list(tmp_path.iterdir()) == [path]

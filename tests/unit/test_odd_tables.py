@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,27 +21,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return make_project(tmp_path_factory.mktemp("made") / "project")
 
 
-def filled(name: str, value: Any) -> Change:
-    """Return a change that puts a value into every row of a column."""
-
-    def change(table: pa.Table) -> pa.Table:
-        at = table.column_names.index(name)
-        field = table.schema.field(at)
-        return table.set_column(at, field, pa.array([value] * len(table), field.type))
-
-    return change
+def described(text: str) -> Change:
+    """Return a change that stores another text with a table."""
+    return lambda table: table.replace_schema_metadata({"scalewatt": text})
 
 
 DAMAGED: dict[str, tuple[list[Change], str]] = {
-    "no GPU": ([filled("gpus", 0)], "row 1: gpus is 0; expected: 1 or more"),
-    "a batch of no sample": (
-        [filled("local_batch_size", -4)],
-        "row 1: local_batch_size is -4; expected: 1 or more",
-    ),
-    "an interval the wrong way round": (
-        [filled("y_low", 9.0), filled("y_high", 1.0)],
-        "row 1: y_low 9 is above y_high 1",
-    ),
+    "metadata that are cut": ([described("{")], "is no readable Parquet file"),
 }
 
 

@@ -31,9 +31,9 @@ from operating_runs import (
 
 from scalewatt.campaign.cluster import known_devices, load_cluster, parse_cluster
 from scalewatt.campaign.load import check_devices, expand, load_campaign
-from scalewatt.campaign.operating_points import LEVERS, commands_of, launcher_options, without_point
+from scalewatt.campaign.operating_points import commands_of, launcher_options, without_point
 from scalewatt.campaign.run_spec import parse_spec, run_spec
-from scalewatt.campaign.table_requests import runs_definition, table_definition
+from scalewatt.campaign.table_requests import table_definition
 from scalewatt.cli.campaigns import campaign_table
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
@@ -50,12 +50,7 @@ from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.recordings.series import EPOCHS_COMBINED, Flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 from scalewatt.results.build import write_tables
-from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.table_schema import (
-    CONFIGURATIONS,
-    LATER,
-    LATEST,
-    RUNS,
     metadata,
     with_metadata,
 )
@@ -425,19 +420,6 @@ def test_a_run_without_its_clock_is_left_out_of_every_figure(tmp_path: Path, fig
         assert own.energy_per_sample_j_mean.iloc[0] == pytest.approx(law_j / SAMPLES)
     told = pq.read_schema(out).metadata
     assert '"reason": "by hand"' in str(told) and '"reason": "clock_not_held"' in str(told)
-
-
-def test_tables_of_earlier_versions_without_levers_are_read(tmp_path: Path) -> None:
-    of = campaign()
-    made(tmp_path, of)
-    runs = [[run.configuration.id, run.repeat] for run in of.runs()]
-    write_tables(runs_definition(of, runs), tmp_path, tmp_path / "tables")
-    for name, schema in (("runs", RUNS), ("configurations", CONFIGURATIONS)):
-        path = tmp_path / "tables" / f"{name}.parquet"
-        pq.write_table(pq.read_table(path).drop_columns(list(LEVERS)), path)
-        for optional in (LATER, LATEST):
-            found = read_checked(path, schema, optional=optional)
-            assert found["gpu_clock_mhz"].null_count == len(found) > 0
 
 
 def test_points_that_are_slower_and_dearer_are_not_pareto_optimal(tmp_path: Path) -> None:

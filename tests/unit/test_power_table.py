@@ -176,3 +176,22 @@ def test_windows_of_a_run_are_means_over_equal_times(tmp_path: Path) -> None:
     rows = power_rows(tmp_path, traces, options={"power_window_s": 20.0})
     assert [r["time_s"] for r in rows] == [10.0 + 20 * i for i in range(15)]
     assert [r["power_w"] for r in rows] == pytest.approx([110.0 + 20 * i for i in range(15)])
+
+
+def test_power_known_in_start_up_alone_breaks_nothing(tmp_path: Path) -> None:
+    """A killed first segment with powers, and a second one whose training has none."""
+    traces = [trace("n1", "gpu", 0, t, 60.0, "startup") for t in range(5)]
+    traces += [trace("n1", "gpu", 0, t, None) | {"segment": 1} for t in range(10, 15)]
+    (row,) = power_rows(tmp_path / "none", traces)
+    assert (row["time_s"], row["power_w"], row["mean_power_w"]) == (0.0, None, None)
+    traces += [trace("n1", "gpu", 0, 9, 70.0, "startup") | {"segment": 1}]
+    rows = power_rows(tmp_path / "before", traces)
+    assert [row["time_s"] for row in rows] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert {row["power_w"] for row in rows} == {None}
+
+
+def test_windows_bridge_what_the_mean_bridges(tmp_path: Path) -> None:
+    seconds = [*range(5), *range(25, 31)]
+    traces = [trace("n1", "gpu", 0, t, 100.0) for t in seconds]
+    rows = power_rows(tmp_path, traces, options={"power_window_s": 10.0})
+    assert [row["power_w"] for row in rows] == [100.0] * 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,8 +13,8 @@ import scipy.stats
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand, load_campaign
+from scalewatt.campaign.model_registry import PHASES
 from scalewatt.campaign.table_requests import table_definition
-from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.figures.figure_schema import PANELS, TABLE1
@@ -379,33 +378,12 @@ def test_the_overview_takes_no_column_from_what_points_are_matched_by(paper: Cam
     assert "epochs" not in overview(table_definition(paper, "figure1", [])).columns
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "said"),
-    [
-        ("144.87", "-144.87", r"row \d+: energy_kwh is -144.87; expected: 0 or more"),
-        ("144.87", "a lot", r"row 21: energy_kwh is 'a lot'; expected a number"),
-        (
-            "fourcastnet,pretrain,h100,16",
-            "fourcast,pretrain,h100,16",
-            "row 20: model is 'fourcast'",
-        ),
-        ("fourcastnet,pretrain,h100,16", "fourcastnet,train,h100,16", "row 20: phase is 'train'"),
-        ("pretrain,h100,16", "pretrain,v100,16", "row 20: device is 'v100'; allowed: a100, h100"),
-    ],
-)
-def test_a_damaged_reference_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: str, wrong: str, said: str
-) -> None:
-    assert right in REFERENCE.read_text()
-    text = REFERENCE.read_text().replace(right, wrong)
-    damaged = tmp_path / "published_results.csv"
-    damaged.write_text(text)
-    monkeypatch.setattr(published, "REFERENCE", damaged)
-    published._merged.cache_clear()
-    published._configurations.cache_clear()
-    try:
-        with pytest.raises(InputError, match=said):
-            published_configurations()
-    finally:
-        published._merged.cache_clear()
-        published._configurations.cache_clear()
+def test_the_reference_names_known_trainings_and_positive_numbers() -> None:
+    rows = published._merged()
+    assert set(rows["device"]) == set(published.SCOPES)
+    for (model, phase), own in rows.groupby(["model", "phase"]):
+        assert phase in PHASES[model] and own["configuration"].is_unique
+    numbers = rows.select_dtypes("number")
+    spreads = [name for name in numbers if name.endswith(("popstd", "popstd_kwh"))]
+    assert (numbers[spreads].fillna(0) >= 0).all(axis=None)
+    assert (numbers.drop(columns=spreads).fillna(1) > 0).all(axis=None)

@@ -55,7 +55,6 @@ from scalewatt.report.summary_section import (
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.frames import to_frame
 from scalewatt.results.tables.idle import IDLE
-from scalewatt.results.tables.table_schema import COMPARISONS
 from scalewatt.results.text.flag_labels import FLAG_WORDS, NULL_ENERGY
 from scalewatt.results.text.number_format import number, unit_for, with_interval, with_unit
 
@@ -319,12 +318,6 @@ def test_table_1_shows_the_interval_of_estimated_energies_where_it_has_one(
     write_results(own, DEMO, made_runs(DEMO, estimated))
     report(own, tmp_path / "a.html")
     assert "estimated: at least" in heads(tmp_path / "a.html")
-    path = own / "tables" / "table1.parquet"
-    older = pq.read_table(path).drop_columns(["energy_low_kwh", "energy_high_kwh"])
-    pq.write_table(older, path)
-    report(own, tmp_path / "b.html")
-    assert "origin" in heads(tmp_path / "b.html")
-    assert "estimated: at" not in heads(tmp_path / "b.html")
 
 
 def test_ratios_of_estimates_show_their_interval_in_the_tables(own: Path, tmp_path: Path) -> None:
@@ -602,48 +595,6 @@ def test_what_was_found_is_sorted_by_its_number() -> None:
     assert [row[2] for row in made[0].grid.rows] == [
         Cell("0.5", 0.5), Cell("0.45", 0.45), Cell("a"),
     ]  # fmt: skip
-
-
-def test_a_table_of_claims_that_is_none_is_named(own: Path, tmp_path: Path) -> None:
-    table = claims_table([("A01", "supported"), ("A02", INCONSISTENCY)])
-    path = own / "tables" / "claims.parquet"
-    pq.write_table(table.drop_columns(["verdict"]), path)
-    with pytest.raises(InputError, match=r"claims\.parquet: lacks the column verdict"):
-        report(own, tmp_path / "report.html")
-    pq.write_table(pa.concat_tables([table, table[:1]]), path)
-    with pytest.raises(InputError, match=r"claims\.parquet: row 3 stands for the same as row 1"):
-        report(own, tmp_path / "report.html")
-
-
-def test_tables_of_older_results_lack_later_columns_and_are_shown(
-    own: Path, tmp_path: Path
-) -> None:
-    """With verdicts by their former names, too."""
-    made = claims_table([("A01", "reproduced"), ("A02", "not_testable"), ("A03", "supported")])
-    later = ["p", "stands"]
-    pq.write_table(made.drop_columns(later), own / "tables" / "claims.parquet")
-    row = compared(configuration="b", baseline="a", gpus=4, tost_p=0.3, spread_source="these runs")
-    path = own / "tables" / "comparisons.parquet"
-    compared_then = pa.Table.from_pylist([row], schema=COMPARISONS)
-    pq.write_table(compared_then.drop_columns(["spread_freedom"]), path)
-    page = report(own, tmp_path / "report.html")
-    assert [row["claim"] for row in page.rows("demo-claims-reproduced.csv")] == ["A01"]
-    assert [row["claim"] for row in page.rows("demo-claims-not_testable.csv")] == ["A02"]
-    (test,) = page.rows("demo-claims-supported.csv")
-    assert test["p"] == ""
-    (shown,) = page.rows("demo-comparisons.csv")
-    assert shown["verdict"] == "unresolved"
-
-
-@pytest.mark.parametrize("name", ["claims", "comparisons"])
-def test_tables_of_older_results_need_the_columns_that_were_always_there(
-    own: Path, tmp_path: Path, name: str
-) -> None:
-    write_claims(own, [("A01", "supported")])
-    path = own / "tables" / f"{name}.parquet"
-    pq.write_table(pq.read_table(path).drop_columns(["verdict"]), path)
-    with pytest.raises(InputError, match=rf"{name}\.parquet: lacks the column verdict"):
-        report(own, tmp_path / "report.html")
 
 
 # --- data quality and provenance ------------------------------------------------------------------
@@ -980,15 +931,6 @@ def spoiled(name: str, spoil: Callable[[pa.Table], pa.Table]) -> Callable[[Path]
             r"runs\.parquet: row 20 .* row 1",
         ),
         (spoiled("figure2", lambda t: t.drop_columns(["x"])), r"figure2\.parquet.* x"),
-        (
-            spoiled(
-                "runs",
-                lambda t: t.set_column(
-                    t.column_names.index("metric_last"), "metric_last", [[float("nan")] * len(t)]
-                ),
-            ),
-            r"runs\.parquet: row 1: metric_last is NaN",
-        ),
     ],
 )
 def test_a_bad_table_is_named_with_the_row(

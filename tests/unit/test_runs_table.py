@@ -13,7 +13,7 @@ import pytest
 from run_files import NAME, WHOLE, absent, epochs, make_run, make_spec, part, row_of
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json, write_json, write_table
+from scalewatt.common.files import write_table
 from scalewatt.results.build import write_runs
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.idle import IDLE
@@ -117,21 +117,6 @@ def test_peak_memory_is_the_largest_of_all_epochs(tmp_path: Path) -> None:
     history[1]["peak_memory_bytes"] = 3 * 2**30
     history[2]["peak_memory_bytes"] = None
     assert row_of(tmp_path, WHOLE, history=history)["peak_memory_gib"] == 3.0
-
-
-def test_a_run_of_an_older_version_has_no_step_times_and_no_used_precision(tmp_path: Path) -> None:
-    """Such a run's files lack the columns and keys altogether."""
-    files = make_run(tmp_path, WHOLE, spec=make_spec(settings={"precision": "fp16"}))
-    history = pq.read_table(files.folder / "history.parquet")
-    old = [name for name in history.column_names if name not in (*STEP, "peak_memory_bytes")]
-    write_table(history.select(old), files.folder / "history.parquet")
-    provenance = read_json(files.folder / "provenance.json")
-    del provenance["precision_used"]
-    write_json(files.folder / "provenance.json", provenance)
-    row = run_row(files, "made", Facility())
-    new = (*STEP, "step_data_share", "peak_memory_gib", "precision_used", "metric_climatology")
-    assert {row[name] for name in (*new, "loader", "channels_last", "compile")} == {None}
-    assert row["throughput_samples_per_s"] == pytest.approx(1436 / 8)
 
 
 def test_a_metric_that_was_never_measured_is_null(tmp_path: Path) -> None:
@@ -445,29 +430,6 @@ def refusal(files: RunFiles) -> str:
     with pytest.raises(InputError) as caught:
         run_row(files, "made", Facility())
     return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"metric": float("nan")}, "metric is NaN; expected a number"),
-        ({"metric": 120.0}, "metric is 120, but top1_error_percent is 0 to 100"),
-        ({"train_loss": float("inf")}, "train_loss is infinite"),
-        ({"epoch": 0}, "stands for the same as row 1: epoch 0"),
-    ],
-)
-def test_a_number_that_is_none_is_named_in_the_history_with_its_row(
-    tmp_path: Path, changes: dict[str, Any], said: str
-) -> None:
-    first, second = epochs([40.0, 30.0])
-    files = make_run(tmp_path, WHOLE, history=[first, second | changes])
-    assert refusal(files).startswith(f"{files.folder / 'history.parquet'}: row 2")
-    assert said in refusal(files)
-
-
-def test_an_energy_that_is_no_number_is_named_in_its_table_with_its_row(tmp_path: Path) -> None:
-    files = make_run(tmp_path, [*WHOLE, part("cpu", "shutdown", 1.0, float("nan"))])
-    assert refusal(files).startswith(f"{files.energy}: row 7: energy_j is NaN; expected")
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from scalewatt.common.files import read_json
 from scalewatt.energies.accounting.energy_schema import ENERGY_SCHEMA, FLAGS_SCHEMA
 from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.reproduction.manifests import MANIFEST, read_manifest
-from scalewatt.results.carbon.carbon_table import CARBON, PLACE
-from scalewatt.results.tables.read_table import RUN_KEY, opened_parquet, read_checked
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, LATER, RUNS
+from scalewatt.results.carbon.carbon_table import CARBON
+from scalewatt.results.tables.read_table import opened_parquet, read_checked
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
 _BEGINS: Mapping[str, tuple[bytes, ...]] = {
     ".pdf": (b"%PDF-",),
@@ -74,7 +74,7 @@ def _check_table(path: Path, relative: Path) -> None:
     elif relative.parts[0] == "energy" and path.stem.endswith(".flags"):
         read_checked(path, FLAGS_SCHEMA)
     elif relative.parts[0] == "energy" and path.stem.endswith(".carbon"):
-        read_checked(path, CARBON, unique=PLACE)
+        read_checked(path, CARBON)
     else:
         with opened_parquet(path, ()) as file:
             for group in range(file.num_row_groups):
@@ -82,8 +82,6 @@ def _check_table(path: Path, relative: Path) -> None:
 
 
 _TABLES: Mapping[str, Callable[[Path], Any]] = {
-    "tables/runs.parquet": lambda path: read_checked(path, RUNS, unique=RUN_KEY, optional=LATER),
-    "tables/configurations.parquet": lambda path: read_checked(
-        path, CONFIGURATIONS, optional=LATER
-    ),
+    "tables/runs.parquet": lambda path: read_checked(path, RUNS),
+    "tables/configurations.parquet": lambda path: read_checked(path, CONFIGURATIONS),
 }

@@ -15,7 +15,7 @@ from scalewatt.common.files import file_sha256
 from scalewatt.reproduction.manifests import ALL_RUNS, MANIFEST, Given, read_manifest
 from scalewatt.results.tables.read_table import RUN_KEY, read_checked
 from scalewatt.results.tables.run_row import RunFiles
-from scalewatt.results.tables.table_schema import LATER, RUNS
+from scalewatt.results.tables.table_schema import RUNS
 from scalewatt.results.text.number_format import count, listed
 
 _OF_RUN = ("spec.json", "history.parquet", "events.parquet", "provenance.json")
@@ -99,7 +99,7 @@ def _check_tables(results: Path, runs: tuple[Run, ...], command: str) -> None:
         if not path.exists():
             raise InputError(f"{path}: is missing; `{command}` makes it")
     path = results / "tables" / "runs.parquet"
-    rows = read_checked(path, RUNS, unique=RUN_KEY, optional=LATER).select(RUN_KEY).to_pylist()
+    rows = read_checked(path, RUNS).select(RUN_KEY).to_pylist()
     listed = {(row["configuration"], row["repeat"]) for row in rows}
     for what, some in (("lacks", set(runs) - listed), ("has, though deleted,", listed - set(runs))):
         if some:

@@ -31,9 +31,9 @@ from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.figures.figure_schema import POWER
 from scalewatt.results.tables.frames import read_frame, records
 from scalewatt.results.tables.published import published_configurations
-from scalewatt.results.tables.read_table import CONFIGURATION_KEY, PUBLISHED, RUN_KEY
+from scalewatt.results.tables.read_table import PUBLISHED, RUN_KEY
 from scalewatt.results.tables.run_row import read_provenances
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, LATEST, RUNS
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
 PAPER_CAMPAIGN = PROJECT_ROOT / "config.yaml"
 
@@ -60,10 +60,8 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
     configurations = read_frame(
         tables / "configurations.parquet",
         CONFIGURATIONS,
-        unique=CONFIGURATION_KEY,
-        optional=LATEST,
     )
-    runs = read_frame(tables / "runs.parquet", RUNS, unique=RUN_KEY, optional=LATEST)
+    runs = read_frame(tables / "runs.parquet", RUNS)
     runs = runs.loc[runs["excluded"].isna(), RUN_COLUMNS]
     _check_origins(tables / "configurations.parquet", configurations, runs)
     figure5 = tables / "figure5.parquet"

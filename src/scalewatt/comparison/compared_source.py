@@ -20,9 +20,8 @@ from scalewatt.common.schema_validation import nearest
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.reproduction.manifests import REFERENCE
 from scalewatt.results.tables.frames import read_frame, records
-from scalewatt.results.tables.read_table import RUN_KEY
 from scalewatt.results.tables.run_row import RunFiles, read_provenances
-from scalewatt.results.tables.table_schema import LATER, RUNS
+from scalewatt.results.tables.table_schema import RUNS
 
 Row = dict[str, Any]
 _RUNS = "tables/runs.parquet"
@@ -98,7 +97,7 @@ def _name_in(file: Path) -> str:
 
 
 def _of_folder(folder: Path, place: str, facts: Path) -> Source:
-    frame = read_frame(folder / _RUNS, RUNS, unique=RUN_KEY, optional=LATER)
+    frame = read_frame(folder / _RUNS, RUNS)
     rows = records(frame)
     counted = tuple(row for row in rows if row["excluded"] is None)
     if not counted:

@@ -51,7 +51,7 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     """
     import pyarrow.csv as pc
 
-    from scalewatt.results.figures.figure_schema import KEYS, LATER, SCHEMAS
+    from scalewatt.results.figures.figure_schema import SCHEMAS
     from scalewatt.results.tables.frames import read_frame, to_table
 
     name = f"figure{figure}" if isinstance(figure, int) else figure
@@ -62,10 +62,7 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     table_path, stem = Path(table_path), Path(stem)
     # Imported here: matplotlib costs half a second, which other commands need not pay.
     module: Any = import_module(f"scalewatt.{module_of(name)}")
-    frame = read_frame(
-        table_path, SCHEMAS[name], unique=KEYS.get(name, ()), optional=LATER.get(name, ())
-    )
-    _check_figure(table_path, frame, name)
+    frame = read_frame(table_path, SCHEMAS[name])
     frame.attrs["figure"] = name
     from scalewatt.figures.figure_data import options
     from scalewatt.figures.output.save_figure import save
@@ -99,15 +96,3 @@ def _for_a_phone(frame: Any) -> Any:
     narrow = frame.copy()
     narrow.attrs["options"] = {**frame.attrs.get("options", {}), "width_mm": STACKED.width_mm}
     return narrow
-
-
-def _check_figure(path: Path, frame: Any, name: str) -> None:
-    """Raise InputError if a table is that of another figure, whose columns may be the same."""
-    if "figure" not in frame.columns:
-        return
-    for row, figure in enumerate(frame["figure"], 1):
-        if figure != name:
-            raise InputError(
-                f"{path}: row {row}: figure is {figure!r}, so this is no table of {name}; "
-                f"expected: tables/{name}.parquet, or to draw {figure}"
-            )

@@ -19,7 +19,7 @@ from scalewatt.common.tabular_files import Row, Rows, csv_rows, parquet_rows
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.formats.format import NO_OPTIONS, Options
-from scalewatt.results.tables.read_table import check_metric
+from scalewatt.results.tables.value_ranges import check_metric
 from scalewatt.results.text.metric_labels import METRIC_OF_MODEL
 from scalewatt.results.text.number_format import count
 

@@ -14,35 +14,28 @@ import pyarrow as pa
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.claims import check_claims
 from scalewatt.figures import figure_data as data
-from scalewatt.results.figures.figure_schema import KEYS, LATER, SCHEMAS
+from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.other_sources import CROSS_CHECKS
 from scalewatt.results.tables import table_schema
 from scalewatt.results.tables.frames import read_frame, records, to_frame
 from scalewatt.results.tables.idle import IDLE
-from scalewatt.results.tables.read_table import CONFIGURATION_KEY, RUN_KEY
+from scalewatt.results.tables.read_table import RUN_KEY
 from scalewatt.results.tables.run_row import RunFiles, read_provenances
 from scalewatt.scaling.planning.plan_table import PLAN
 
 Row = dict[str, Any]
-_SCHEMAS: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
-    # Columns of a table, and those that name a row.
-    "runs": (table_schema.RUNS, RUN_KEY),
-    "configurations": (table_schema.CONFIGURATIONS, CONFIGURATION_KEY),
-    "scaling": (table_schema.SCALING, ("series", "configuration")),
-    "comparisons": (table_schema.COMPARISONS, ("configuration", "baseline", "quantity")),
-    "cross_checks": (CROSS_CHECKS, (*RUN_KEY, "source", "device_kind")),
-    "idle": (IDLE, ("device", "device_kind")),
-    "claims": (check_claims.TABLE, ("id",)),
-    "plan": (PLAN, ()),
-    **{name: (columns, KEYS.get(name, ())) for name, columns in SCHEMAS.items()},
+_SCHEMAS: dict[str, pa.Schema] = {
+    "runs": table_schema.RUNS,
+    "configurations": table_schema.CONFIGURATIONS,
+    "scaling": table_schema.SCALING,
+    "comparisons": table_schema.COMPARISONS,
+    "cross_checks": CROSS_CHECKS,
+    "idle": IDLE,
+    "claims": check_claims.TABLE,
+    "plan": PLAN,
+    **SCHEMAS,
 }
-_LATER = {
-    "claims": ("p", "stands"),
-    "comparisons": ("spread_freedom",),
-    **dict.fromkeys(("runs", "configurations"), table_schema.LATEST),
-    **LATER,
-}
-"""Columns that older results, as of an archive or of an imported campaign, have not: then null."""
+"""The columns of each table."""
 _EMPTY = {"plan": ("series", "configuration", "repeat", "gpus")}
 """Columns that a table's sums have not."""
 _GUESSED = "top1_error_percent"
@@ -66,7 +59,7 @@ class Results:
     def rows(self, name: str) -> pd.DataFrame:
         """Return a table with numpy columns (figure_data.drawable); without rows where it is not there."""
         frame = self.tables.get(name)
-        return data.drawable(to_frame(_SCHEMAS[name][0].empty_table()) if frame is None else frame)
+        return data.drawable(to_frame(_SCHEMAS[name].empty_table()) if frame is None else frame)
 
     @property
     def gpu_word(self) -> str:
@@ -101,9 +94,7 @@ def read_results(folder: Path) -> Results:
     tables = {
         name: read_frame(
             path,
-            _SCHEMAS[name][0],
-            unique=_SCHEMAS[name][1],
-            optional=_LATER.get(name, ()),
+            _SCHEMAS[name],
             empty=_EMPTY.get(name, ()),
         )
         for name, path in paths.items()

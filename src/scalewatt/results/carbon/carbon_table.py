@@ -51,7 +51,7 @@ def emitted(energy: Path, totals: EnergyTotals) -> Emitted:
     InputError if it is damaged or belongs to another energy table.
     """
     path = carbon_path(energy)
-    table = read_checked(path, CARBON, unique=PLACE)
+    table = read_checked(path, CARBON)
     told = metadata(table)
     means = {tuple(row[name] for name in PLACE): row for row in table.to_pylist()}
     grams, unknown = 0.0, []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from string import ascii_uppercase
@@ -11,7 +10,6 @@ import pyarrow as pa
 
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.recordings.series import EPOCHS_COMBINED
-from scalewatt.results.tables.read_table import POINT_KEY
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, SUMMARY
 
 
@@ -287,15 +285,6 @@ SCHEMAS = {
     "prediction": PREDICTION,
 }
 """The columns of each figure's table."""
-_LATEST = (*LEVERS, EPOCHS_COMBINED)
-_OF_ESTIMATES = re.compile(r".*(_estimate_(low|high)|energy_(low|high)_kwh)")
-LATER = {
-    name: tuple(n for n in schema.names if _OF_ESTIMATES.fullmatch(n) or n in _LATEST)
-    for name, schema in SCHEMAS.items()
-}
-"""The columns that tables of earlier versions, as of an archive, have not: then null."""
-KEYS = dict.fromkeys(PANELS, POINT_KEY) | {"prediction": ("configuration", "quantity")}
-"""Those that name a row, where this is checked."""
 
 
 def panel_letter(index: int) -> str:

@@ -26,12 +26,10 @@ def read_frame(
     path: Path | str,
     schema: pa.Schema,
     *,
-    unique: Sequence[str] = (),
-    optional: Sequence[str] = (),
     empty: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Read a table that has the columns of `schema`; InputError as of `read_checked`."""
-    return to_frame(read_checked(path, schema, unique=unique, optional=optional, empty=empty))
+    return to_frame(read_checked(path, schema, empty=empty))
 
 
 def to_frame(stored: pa.Table) -> pd.DataFrame:

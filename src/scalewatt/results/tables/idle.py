@@ -377,4 +377,4 @@ def _rows_of(table_path: Path | str) -> list[dict[str, Any]]:
 @lru_cache(maxsize=2)
 def _read(path: Path, _changed_ns: int) -> list[dict[str, Any]]:
     """Return the table's rows, read once for all runs; they are not to be changed."""
-    return read_checked(path, IDLE, unique=("device", "device_kind")).to_pylist()
+    return read_checked(path, IDLE).to_pylist()

@@ -15,10 +15,9 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.campaign_types import Configuration
-from scalewatt.campaign.model_registry import PHASES, known_models, model_key
+from scalewatt.campaign.model_registry import known_models, model_key
 from scalewatt.campaign.series_expansion import configuration_id
-from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import PROJECT_ROOT, one_of
+from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.recordings.series import EPOCHS_COMBINED, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
 from scalewatt.results.tables.frames import (
@@ -103,43 +102,11 @@ def is_overlaid(definition: Row) -> bool:
 def _merged() -> pd.DataFrame:
     """Return one row per configuration: its time and its energy's parts may stand in two of the reference."""
     read = read_frame(REFERENCE, _COLUMNS)
-    rows = records(read)
-    for number, row in enumerate(rows, 1):
-        _check_words(row, number)
-    ids = [_configuration(row).id for row in rows]
+    ids = [_configuration(row).id for row in records(read)]
     by_id = read.assign(configuration=column_of(ids, pa.string())).groupby(
         "configuration", sort=False
     )
-    for name in set(_COLUMNS.names) - {"source"}:
-        different = by_id[name].nunique()
-        for id_ in different[different > 1].index:
-            text = ", ".join(map(str, by_id.get_group(id_)[name].dropna()))
-            raise InputError(
-                f"{REFERENCE}: {id_}: two rows differ in {name} ({text}); expected: one value"
-            )
     return by_id.first().assign(source=by_id["source"].agg("; ".join)).reset_index()
-
-
-def _check_words(row: Row, number: int) -> None:
-    for name, allowed in (
-        ("model", list(FULL_SAMPLES)),
-        ("phase", [phase for m in FULL_SAMPLES if m == row["model"] for phase in PHASES[m]]),
-        ("device", list(SCOPES)),
-    ):
-        if row[name] not in allowed:
-            problem = f"{name} is '{row[name]}'; {one_of(row[name], allowed)}"
-            raise InputError(f"{REFERENCE}: row {number}: {problem}")
-    for column in _COLUMNS:
-        value, least = (
-            row[column.name],
-            0 if column.name.endswith(("popstd", "popstd_kwh")) else None,
-        )
-        if pa.types.is_string(column.type) or value is None or value > 0 or value == least:
-            continue
-        expected = "0 or more" if least == 0 else "more than 0"
-        raise InputError(
-            f"{REFERENCE}: row {number}: {column.name} is {value}; expected {expected}, or nothing"
-        )
 
 
 @cache

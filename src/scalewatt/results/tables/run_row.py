@@ -40,7 +40,7 @@ from scalewatt.results.tables.derived_quantities import (
 from scalewatt.results.tables.estimates import estimate_bounds
 from scalewatt.results.tables.frames import column_of, frame_of, records
 from scalewatt.results.tables.idle import idle_energies_j
-from scalewatt.results.tables.read_table import check_metric, read_checked
+from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.script_flags import script_flags
 from scalewatt.results.tables.table_schema import (
     ENERGY_QUANTITIES,
@@ -178,7 +178,7 @@ def run_record(
             f"{files.folder}: spec.json is not the spec that provenance.json names: one of them was "
             "changed; restore it (of an import: import it again), or train the run again"
         )
-    history = read_history(files.folder / "history.parquet", provenance["metric_name"])
+    history = read_history(files.folder / "history.parquet")
     energy = EnergyTotals(read_energy(files), with_staging=spec.protocol != "paper")
     carbon = emitted(files.energy, energy) if over_time else Emitted()
     metrics = [row["metric"] for row in history]
@@ -258,21 +258,10 @@ _FROM_SPEC = (
 _FROM_SETTINGS = ("precision", "loader", "channels_last", "compile")
 """Null if the model has no such setting."""
 
-_OF_EVERY_HISTORY = (
-    *("epoch", "segment", "train_loss", "validation_loss", "metric"),
-    *("samples", "updates", "train_s"),
-)
 
-
-def read_history(path: Path, metric_name: str | None = None) -> list[dict[str, Any]]:
-    """Read the rows of a history, which may be of an older version.
-
-    `metric_name` gives the range of its metric.
-    """
-    later = [name for name in HISTORY_SCHEMA.names if name not in _OF_EVERY_HISTORY]
-    rows = read_checked(path, HISTORY_SCHEMA, unique=("epoch",), optional=later).to_pylist()
-    for number, row in enumerate(rows, 1):
-        check_metric(f"{path}: row {number}: metric", row["metric"], metric_name or "")
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """Read the rows of a history."""
+    rows: list[dict[str, Any]] = read_checked(path, HISTORY_SCHEMA).to_pylist()
     return rows
 
 
@@ -365,7 +354,7 @@ def _copies(files: RunFiles, energy: EnergyTotals) -> dict[str, Any]:
     ]
     found = copies_by_kind(rows).values()
     recorded_j = sum(one.recorded_j for one in found)
-    if not recorded_j > 0 or "copy_of" not in rows[0]:
+    if not recorded_j > 0:
         return {"duplicate_share": None, "distinct_j": None}
     return {
         "duplicate_share": sum(one.copied_j for one in found) / recorded_j,

@@ -114,15 +114,6 @@ SUMMARY = ("mean", "sd", "low", "high")
 PARTS = (*SUMMARY, "population_sd")
 """How a configuration's row sums up a quantity of its repeats."""
 
-LATEST = (
-    "epochs_done",
-    *LEVERS,
-    OVER_TIME,
-    *(f"{OVER_TIME}_{part}" for part in PARTS),
-    EPOCHS_COMBINED,
-)
-LATER = (*ESTIMATE_BOUNDS, *LATEST)
-"""Columns of RUNS and CONFIGURATIONS that tables of earlier versions lack, LATEST those of the last."""
 
 RUNS = pa.schema(
     [

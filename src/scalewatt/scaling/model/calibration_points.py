@@ -13,8 +13,8 @@ from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
-from scalewatt.results.tables.read_table import CONFIGURATION_KEY, read_checked
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, LATER
+from scalewatt.results.tables.read_table import read_checked
+from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.scaling.model.cost_terms import Load, load_of, load_of_spec
 from scalewatt.scaling.model.kind_model import Point
 from scalewatt.scaling.model.training_kind import Kind, kind_of_row, kind_of_spec
@@ -32,9 +32,7 @@ def points_of(source: Path) -> list[Point]:
     if table == REFERENCE:
         name, rows, folder = "published", records(published_configurations()), None
     else:
-        rows = read_checked(
-            table, CONFIGURATIONS, unique=CONFIGURATION_KEY, optional=LATER
-        ).to_pylist()
+        rows = read_checked(table, CONFIGURATIONS).to_pylist()
         name, folder = str(source), table.resolve().parents[1] / "runs"
     found = [_point(name, row, folder) for row in rows if row["runtime_h_mean"] is not None]
     if not found:

@@ -15,8 +15,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.recordings.series import J_PER_KWH, SIMULATED
 from scalewatt.results.figures.figure_schema import PREDICTION, PREDICTION_IDENTITY
 from scalewatt.results.tables.frames import read_frame, to_frame, to_table
-from scalewatt.results.tables.read_table import CONFIGURATION_KEY
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, LATER
+from scalewatt.results.tables.table_schema import CONFIGURATIONS
 from scalewatt.scaling.model.cost_terms import Array
 from scalewatt.scaling.model.predict import estimate
 from scalewatt.scaling.planning.forecast import Forecaster
@@ -37,7 +36,7 @@ def prediction_table(results: Path, campaign: Campaign, forecaster: Forecaster) 
     no test of it. InputError if the table of configurations is missing or damaged.
     """
     path = results / "tables" / "configurations.parquet"
-    found = read_frame(path, CONFIGURATIONS, unique=CONFIGURATION_KEY, optional=LATER)
+    found = read_frame(path, CONFIGURATIONS)
     asked = found["configuration"].isin(list(campaign.configurations))
     measured = found[asked & (found["energy_origin"].fillna("") != SIMULATED)]
     predicted = pd.DataFrame(
