@@ -345,7 +345,6 @@ def legend_of(figure: Figure, block: int) -> dict[str, Any]:
 
 
 def texts(figure: Figure) -> str:
-    """All words in the panels and below them, in one line."""
+    """All words in the panels and of the captions, in one line."""
     found = [text.get_text() for axes in figure.axes for text in axes.texts]
-    label = figure._supxlabel.get_text()  # type: ignore[attr-defined]
-    return " ".join([*found, label]).replace("\n", " ")
+    return " ".join([*found, *figure.sentences]).replace("\n", " ")  # type: ignore[attr-defined]

@@ -176,7 +176,7 @@ def test_a_shared_configuration_stands_under_its_first_series(tmp_path: Path) ->
 
 def texts(figure: Figure) -> list[str]:
     found = [text.get_text() for axes in figure.axes for text in axes.texts]
-    return [*found, figure._supxlabel.get_text().replace("\n", " ")]  # type: ignore[attr-defined]
+    return [*found, " ".join(figure.sentences)]  # type: ignore[attr-defined]
 
 
 ALL = figure_module.shades(pd.DataFrame({"stage": list(STAGES), "energy_kwh": 1.0}))

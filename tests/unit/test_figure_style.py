@@ -72,8 +72,8 @@ def seen_texts(figure: Any) -> list[Any]:
 
 
 def words(figure: Any) -> str:
-    said = " ".join(text.get_text() for text in figure.findobj(matplotlib.text.Text))
-    return " ".join(said.split())
+    found = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
+    return " ".join(" ".join([*found, *figure.sentences]).split())
 
 
 # --- colours --------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def words(figure: Any) -> str:
     import matplotlib.text
 
     found = [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
-    return " ".join(" ".join(found).split())
+    return " ".join(" ".join([*found, *figure.sentences]).split())
 
 
 def factor(rows: list[dict[str, Any]], row: dict[str, Any], axis: str) -> float:

@@ -139,7 +139,6 @@ def test_all_that_is_exported_belongs_into_an_archive(sound: Path) -> None:
         "tables/table1.tex",
         "figures/runs/a.b-c-n001/1.svg",
         "figures/figure2.caption.tex",
-        "figures/figure2.stacked.svg",
         "idle/a100.json",
         "idle/a100/1/probe.json",
         "datasets/imagenet.json",

@@ -453,8 +453,8 @@ def test_a_ratio_of_single_epochs_has_no_interval_from_their_executions(tmp_path
         assert rows[name].isna().all()
     path = tmp_path / "tables" / "operating_points.parquet"
     draw_figure("operating_points", path, tmp_path / "figure")
-    svg = " ".join((tmp_path / "figure.svg").read_text().split())
-    assert "one measured epoch" in svg and "start-up and evaluation are in time" not in svg
+    caption = (tmp_path / "figure.caption.md").read_text()
+    assert "one measured epoch" in caption and "start-up and evaluation are in time" not in caption
 
 
 def test_lines_of_two_optimisers_are_told_apart_by_these() -> None:
@@ -479,8 +479,9 @@ def test_a_figure_without_a_known_energy_says_why(tmp_path: Path) -> None:
     draw_figure("operating_points", path, tmp_path / "figure")
     svg = " ".join(re.sub("<[^>]+>", " ", (tmp_path / "figure.svg").read_text()).split())
     assert "No configuration has both a time and an energy." in svg
-    assert "devices without power or" in svg
-    assert "has finished" not in svg and "Single runs" not in svg
+    caption = (tmp_path / "figure.caption.md").read_text()
+    assert "devices without power or" in caption
+    assert "has finished" not in caption and "Single runs" not in caption
 
 
 def test_error_bars_are_inside_the_panels_or_a_note_says_that_they_are_not(tmp_path: Path) -> None:
@@ -493,8 +494,7 @@ def test_error_bars_are_inside_the_panels_or_a_note_says_that_they_are_not(tmp_p
         draw_figure(
             "operating_points", folder / "tables" / "operating_points.parquet", folder / "it"
         )
-        svg = " ".join((folder / "it.svg").read_text().split())
-        assert ("go on beyond the panels" in svg) == cut
+        assert ("go on beyond the panels" in (folder / "it.caption.md").read_text()) == cut
 
 
 def test_lines_over_clocks_break_where_a_clock_has_no_run(tmp_path: Path) -> None:

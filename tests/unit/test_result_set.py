@@ -152,7 +152,7 @@ def test_configurations_with_the_same_repeats_belong_together(results: ResultSet
 def test_a_target_asks_for_tables_and_drawings(results: ResultSet) -> None:
     assert results.figure_files("figure2") == [
         f"results/demo/figures/figure2.{suffix}"
-        for suffix in ("pdf", "svg", "png", "csv", "caption.tex", "caption.md", "stacked.svg")
+        for suffix in ("pdf", "svg", "png", "csv", "caption.tex", "caption.md")
     ]
     assert results.figure_files("table1") == [
         f"results/demo/tables/table1.{suffix}" for suffix in ("parquet", "csv", "md", "tex")

@@ -2,7 +2,7 @@
 #   in   tables/<figure>.parquet, the module of src/scalewatt/figures that draws it;
 #        of pages also energy, traces and events of the runs
 #   out  figures/<figure>.{pdf,svg,png} and .csv (exactly the plotted points),
-#        .caption.{tex,md} (its small print), .stacked.svg (for a phone),
+#        .caption.{tex,md} (its notes),
 #        figures/runs/<configuration>/<repeat>.svg; report.html
 from scalewatt.campaign.cluster import basis
 from scalewatt.campaign.exclusions import remeasured_runs

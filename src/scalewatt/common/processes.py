@@ -5,16 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-_Result = TypeVar("_Result")
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _DEAD = ("Z", "X", "x")
@@ -90,14 +83,3 @@ def ignore_stop_signals(_worker: int = 0) -> None:
     """Ignore them in helper processes (data-loader workers): the rank decides when these end."""
     for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-
-
-@contextmanager
-def beside(function: Callable[..., _Result], *arguments: Any) -> Iterator[Future[_Result]]:
-    """Call a function in a forked copy of this process while the block runs; give its future."""
-    # Imported here, as few commands need a process.
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    with ProcessPoolExecutor(1, get_context("fork")) as pool:
-        yield pool.submit(function, *arguments)

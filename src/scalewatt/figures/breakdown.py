@@ -56,18 +56,16 @@ def draw(frame: pd.DataFrame) -> Figure:
     handles = _handles(parts, whites)
     columns = layout.legend_columns(handles, preset.legend_characters)
     cut: list[str] = []
-    sentences = note_sentences(parts, bars, chosen.error_bars, cut)
-    small = style.lines_mm(len(style.note_lines(sentences, chosen.width_mm)), preset.note_size)
-    small += style.lines_mm(-(-len(handles) // columns), 1.3 * preset.text_size) + 18.0
+    small = style.notes_mm(preset) + 16.0
+    small += style.lines_mm(-(-len(handles) // columns), 1.3 * preset.text_size)
     lines = max(len(bars) + len(headings), 6)
-    rows = 1 if preset.columns > 1 else 2
     slot_mm = max(SLOT_MM[0], min(SLOT_MM[1], (layout.TALLEST_MM - small) / lines))
     with style.applied(chosen.width_mm):
-        figure = style.new_figure(rows * lines * slot_mm + small, chosen.width_mm)
+        figure = style.new_figure(lines * slot_mm + small, chosen.width_mm)
         if parts.empty:
             style.say_instead(figure.subplots(), prose.nothing_sentence(data.stored(frame)))
         else:
-            grid = figure.subplots(rows, 2 // rows, sharey=True)
+            grid = figure.subplots(1, 2, sharey=True)
             cut += _draw_panels(grid, bars, headings, pieces(parts, bars), whites)
             size = max(6.0, min(preset.text_size, 2.0 * slot_mm + 0.6))
             for axes in grid:
@@ -180,10 +178,8 @@ def _draw_panels(
     # Long headings reach over the second panel.
     grid[0].set_zorder(1)
     grid[0].patch.set_visible(False)
-    stacked = grid[0].get_position().x0 == grid[1].get_position().x0
-    for axes in grid if stacked else grid[:1]:
-        for y, text in headings.items():
-            layout.write_beside(axes, 0.0, y, text, weight="bold")
+    for y, text in headings.items():
+        layout.write_beside(grid[0], 0.0, y, text, weight="bold")
     limit = grid[0].get_xlim()[1] / energy.factor
     beyond = (bars["bar_high"] > limit) | (bars["bar_low"] < 0)
     return list(bars.index[beyond])

@@ -20,7 +20,7 @@ from scalewatt.results.figures.figure_schema import PANELS, Panel
 
 plotted = data.plotted  # which `draw_figure` reads
 COLUMNS = {"figure3": 3}
-"""Panels beside each other, where they are not two; at column width at most two are, on a phone one."""
+"""Panels beside each other, where they are not two; at column width two are."""
 _INSTEAD = {
     "speedup": "No speed-up was measured: each series has a single point here.",
 }
@@ -67,7 +67,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     points = everything[~lone & ~unlike]
     width = data.options(frame).width_mm
     preset = style.preset(width)
-    columns = min(COLUMNS.get(figure_name, 2), preset.columns)
+    columns = 2 if preset.narrow else COLUMNS.get(figure_name, 2)
     panel_mm = 40.0 if preset.narrow else 56.0
     left_out = everything[lone].drop_duplicates("panel")
     instead = {row.panel: _INSTEAD[row.y_name] for row in data.each(left_out)}
@@ -105,9 +105,7 @@ def draw(frame: pd.DataFrame) -> Figure:
         sentences = _note_sentences(points, context, cut)
         sentences.insert(2, _left_out_sentence(pointless))
         sentences.insert(2, _base_sentence(points, everything[lone], context.labels))
-        small = style.lines_mm(
-            len(style.note_lines(sentences, width)) + legend_rows * 1.25 + 1, preset.text_size
-        )
+        small = style.notes_mm(preset) + style.lines_mm(legend_rows * 1.25, preset.text_size)
         figure.set_figheight((n_rows * panel_mm + small) / style.MM_PER_INCH)
         style.notes(figure, sentences)
     return figure

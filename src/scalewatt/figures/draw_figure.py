@@ -11,7 +11,6 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import atomic_path, with_ending
-from scalewatt.common.processes import beside
 
 MODULES = {
     "figure1": "figure1",
@@ -29,9 +28,9 @@ MODULES = {
     "prediction": "prediction",
 }
 """The module of each figure in scalewatt.figures. It has the functions draw and plotted, which take the
-table; PLOTTED are the columns of the plotted points where they are not the table's."""
+table."""
 FIGURES = range(1, 8)
-SUFFIXES = (".pdf", ".svg", ".png", ".csv", ".caption.tex", ".caption.md", ".stacked.svg")
+SUFFIXES = (".pdf", ".svg", ".png", ".csv", ".caption.tex", ".caption.md")
 """What the names of a figure's files end in, in the order in which they are written."""
 NAMED = tuple(name for name in MODULES if not name.startswith("figure"))
 """Figures that the paper does not have."""
@@ -45,9 +44,8 @@ def module_of(figure: str) -> str:
 def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     """Draw figure 1 to 7 or a named one and write its files: `stem` with each of SUFFIXES.
 
-    The CSV holds exactly the plotted points, the captions the small print, whether or not it is in the
-    picture; in the stacked SVG panels are one below the other, without small print. InputError: no such
-    figure, table or column.
+    The CSV holds exactly the plotted points, the captions the notes. InputError: no such figure, table or
+    column.
     """
     import pyarrow.csv as pc
 
@@ -64,35 +62,13 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
     module: Any = import_module(f"scalewatt.{module_of(name)}")
     frame = read_frame(table_path, SCHEMAS[name])
     frame.attrs["figure"] = name
-    from scalewatt.figures.figure_data import options
     from scalewatt.figures.output.save_figure import save
-    from scalewatt.figures.output.small_print import without_small_print, write_captions
+    from scalewatt.figures.output.small_print import write_captions
 
-    with beside(_save_stacked, name, frame, stem) as stacked:
-        drawing = module.draw(frame)
-        sentences = drawing.sentences
-        paths = save(drawing if options(frame).small_print else without_small_print(drawing), stem)
-        csv_path = with_ending(stem, ".csv")
-        points = module.plotted(frame)
-        with atomic_path(csv_path) as temporary:
-            pc.write_csv(to_table(points, getattr(module, "PLOTTED", SCHEMAS[name])), temporary)
-        captions = write_captions(sentences, stem)
-        return [*paths, csv_path, *captions, *stacked.result()]
-
-
-def _save_stacked(name: str, frame: Any, stem: Path) -> list[Path]:
-    from scalewatt.figures.output.save_figure import save
-    from scalewatt.figures.output.small_print import without_small_print
-
-    module: Any = import_module(f"scalewatt.{module_of(name)}")
-    stacked = without_small_print(module.draw(_for_a_phone(frame)))
-    return save(stacked, with_ending(stem, ".stacked"), ["svg"])
-
-
-def _for_a_phone(frame: Any) -> Any:
-    """Return the table with the width of a phone among its options."""
-    from scalewatt.figures.style import STACKED
-
-    narrow = frame.copy()
-    narrow.attrs["options"] = {**frame.attrs.get("options", {}), "width_mm": STACKED.width_mm}
-    return narrow
+    drawing = module.draw(frame)
+    paths = save(drawing, stem)
+    csv_path = with_ending(stem, ".csv")
+    points = module.plotted(frame)
+    with atomic_path(csv_path) as temporary:
+        pc.write_csv(to_table(points, SCHEMAS[name]), temporary)
+    return [*paths, csv_path, *write_captions(drawing.sentences, stem)]

@@ -50,9 +50,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     lines = [cells[at : at + across] for at in range(0, len(cells), across)]
     heights = [CELL_HEIGHT if any(line) else EMPTY_HEIGHT for line in lines]
     sentences = _note_sentences(cells, rows, word)
-    notes_mm = style.lines_mm(
-        len(style.note_lines(sentences, width)) + 1, style.preset(width).note_size
-    )
+    notes_mm = style.notes_mm(style.preset(width))
     with style.applied(width):
         figure = style.new_figure(sum(heights) + 2 * len(heights) + notes_mm, width)
         grid = figure.subplots(

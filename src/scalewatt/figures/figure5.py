@@ -28,9 +28,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     n_rows = -(-len(panels) // columns)
     sentences = _note_sentences(samples)
     panel_mm = 42.0 if preset.narrow else 56.0
-    lines = len(style.note_lines(sentences, chosen.width_mm)) + 1
     with style.applied(chosen.width_mm):
-        height = n_rows * panel_mm + style.lines_mm(lines, preset.note_size)
+        height = n_rows * panel_mm + style.notes_mm(preset)
         figure = style.new_figure(height, chosen.width_mm)
         grid = figure.subplots(n_rows, columns, squeeze=False).ravel().tolist()
         for (letter, configuration), axes in zip(panels.items(), grid, strict=False):

@@ -24,7 +24,6 @@ class Options:
     width_mm: float = 180.0
     error_bars: str = "interval"
     power_window_s: float | None = None
-    small_print: bool = True
 
 
 def options(frame: pd.DataFrame) -> Options:

@@ -333,38 +333,33 @@ def wrap_labels(axes: Axes, across: int, upright: int) -> None:
 def draw_blocks(
     blocks: Sequence[Block],
     width_mm: float,
-    small_print: Callable[[], Sequence[str]],
     draw_panel: Callable[[Block, int, Axes, Panels], None],
     nothing: str,
-) -> Figure:
-    """Draw two panels for each block, in a row or on a phone one below the other, as high as a page has
-    room; then the small print.
+) -> style.Drawing:
+    """Draw a row of two panels for each block, as high as a page has room.
 
-    `draw_panel` gets a block, the panel's index in the figure, its axes and sizes. `small_print` is
-    called before and after, as what is drawn may add a sentence. Without blocks the figure says `nothing`.
+    `draw_panel` gets a block, the panel's index in the figure, its axes and sizes. Without blocks the
+    figure says `nothing`.
     """
     if not blocks:
         figure = style.new_figure(60.0, width_mm)
         style.say_instead(figure.subplots(), nothing)
-        style.notes(figure, small_print())
         return figure
     preset = style.preset(width_mm)
-    rows, columns = (1, 2) if preset.columns > 1 else (2, 1)
     tallest = 44.0 if preset.narrow else 60.0
-    notes_mm = _notes_mm(small_print(), width_mm)
+    notes_mm = style.notes_mm(preset)
     legends = [block.legend_mm(width_mm) for block in blocks]
     room = (TALLEST_MM - notes_mm - sum(legends)) / len(blocks)
-    panel_mm = max(LOWEST_MM, min(tallest, room)) if columns > 1 else tallest
-    across_mm = width_mm / columns - (12 if preset.narrow else 18)
+    panel_mm = max(LOWEST_MM, min(tallest, room))
+    across_mm = width_mm / 2 - (12 if preset.narrow else 18)
     panels = Panels(width_mm, (across_mm, panel_mm - 13))
-    heights = [rows * panel_mm + legend for legend in legends]
+    heights = [panel_mm + legend for legend in legends]
     figure = style.new_figure(sum(heights) + notes_mm, width_mm)
     parts = figure.subfigures(len(blocks), 1, squeeze=False, height_ratios=heights).ravel()
     for place, (block, part) in enumerate(zip(blocks, parts, strict=True)):
-        for index, axes in enumerate(part.subplots(rows, columns), 2 * place):
+        for index, axes in enumerate(part.subplots(1, 2), 2 * place):
             draw_panel(block, index, axes, panels)
         _draw_legend(part, block, preset)
-    style.notes(figure, small_print())
     return figure
 
 
@@ -377,8 +372,3 @@ def _draw_legend(part: SubFigure, block: Block, preset: style.Preset) -> None:
         title=block.title,
         title_fontproperties={"weight": "bold", "size": preset.label_size},
     )
-
-
-def _notes_mm(sentences: Sequence[str], width_mm: float) -> float:
-    lines = len(style.note_lines(sentences, width_mm))
-    return style.lines_mm(lines, style.preset(width_mm).note_size) + 2.0

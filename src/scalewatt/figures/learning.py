@@ -30,7 +30,6 @@ def draw(frame: pd.DataFrame) -> Figure:
     points = points.assign(drawn_origin=data.drawn_origins(points))
     width = data.options(frame).width_mm
     word = data.gpu_word(frame)
-    sentences = _note_sentences(points)
     blocks = data.blocks_of(points)
     bases = layout.looks_of(points, width)
     looks = {name: look for own in blocks for name, look in _looks(own, bases).items()}
@@ -41,13 +40,14 @@ def draw(frame: pd.DataFrame) -> Figure:
         _draw_panel(axes, block.points, cost, looks, word, panels)
 
     with style.applied(width):
-        return layout.draw_blocks(
+        figure = layout.draw_blocks(
             [layout.Block(own, _handles(own, width, looks, bases)) for own in blocks],
             width,
-            lambda: sentences,
             draw_panel,
             prose.nothing_sentence(data.stored(frame)),
         )
+        style.notes(figure, _note_sentences(points))
+    return figure
 
 
 def plotted(frame: pd.DataFrame) -> pd.DataFrame:

@@ -46,13 +46,14 @@ def draw(frame: pd.DataFrame) -> Figure:
             cut.append(own["panel"].iloc[0])
 
     with style.applied(width):
-        return layout.draw_blocks(
+        figure = layout.draw_blocks(
             [layout.Block(own, _handles(own, looks, width)) for own in blocks],
             width,
-            lambda: _note_sentences(points, cut),
             draw_panel,
             prose.nothing_sentence(data.stored(frame)),
         )
+        style.notes(figure, _note_sentences(points, cut))
+    return figure
 
 
 def fronts(points: pd.DataFrame) -> list[pd.DataFrame]:

@@ -30,8 +30,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     handles = _handles(points, looks, width)
     in_line = layout.legend_columns(handles, preset.legend_characters)
     legend_rows = -(-len(handles) // in_line)
-    small = len(style.note_lines(sentences, width)) + 1.25 * legend_rows + 1
-    height = len(PANELS) // columns * PANEL_HEIGHT_MM + style.lines_mm(small, preset.text_size)
+    small = style.notes_mm(preset) + style.lines_mm(1.25 * legend_rows, preset.text_size)
+    height = len(PANELS) // columns * PANEL_HEIGHT_MM + small
     with style.applied(width):
         figure = style.new_figure(height, width)
         if points.empty:

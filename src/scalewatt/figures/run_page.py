@@ -80,7 +80,7 @@ def draw(page: RunPage) -> Figure:
     heights = [4.0, *([max(17.0, min(38.0, 190.0 / max(len(panels), 1)))] * max(len(panels), 1))]
     sentences = note_sentences(page)
     with style.applied():
-        small = style.lines_mm(len(style.note_lines(sentences)), style.PAGE.note_size)
+        small = style.lines_mm(len(style.note_lines(sentences, style.PAGE)), style.PAGE.note_size)
         small += style.lines_mm(title(page).count("\n") - 1, 1.5 * TITLE_SIZE)
         figure = style.new_figure(sum(heights) + small + 34)
         grid = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
@@ -96,7 +96,7 @@ def draw(page: RunPage) -> Figure:
         _time_axis(grid, page)
         place: Any = {"loc": "lower right", "bbox_to_anchor": (1, 1.1), "borderaxespad": 0}
         grid[0].legend(handles=_handles(page), ncols=6, handlelength=1.6, **place)
-        style.notes(figure, sentences)
+        style.notes(figure, sentences, most=None)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""One style for all figures: size, colours, markers, log axes with plain numbers, small print."""
+"""One style for all figures: size, colours, markers, log axes with plain numbers, notes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 from matplotlib.path import Path as MarkerPath
 from matplotlib.patheffects import withStroke
-from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
 from scalewatt.figures.output.seaborn_import import seaborn
@@ -34,7 +33,7 @@ LOG_SCALE = "log\u00a0scale"  # in one line
 
 @dataclass(frozen=True)
 class Preset:
-    """A width in print, and what goes with it: font sizes in points, panels beside each other."""
+    """A width in print, and what goes with it: font sizes in points."""
 
     width_mm: float
     label_size: float
@@ -42,7 +41,6 @@ class Preset:
     note_size: float
     letter_size: float
     scale: float  # of lines and markers
-    columns: int  # most panels beside each other
 
     @property
     def narrow(self) -> bool:
@@ -51,7 +49,7 @@ class Preset:
 
     @property
     def note_characters(self) -> int:
-        """Characters of small print that fit into a line."""
+        """Characters of notes that fit into a line."""
         return int(self.width_mm / (0.2006 * self.note_size))
 
     @property
@@ -60,19 +58,15 @@ class Preset:
         return int(self.width_mm / (0.1948 * self.text_size))
 
 
-PAGE = Preset(
-    180.0, label_size=7.5, text_size=7.0, note_size=6.0, letter_size=10.0, scale=1.0, columns=3
-)
-COLUMN = Preset(
-    88.0, label_size=6.5, text_size=6.2, note_size=6.0, letter_size=8.0, scale=0.72, columns=2
-)
-STACKED = Preset(
-    70.0, label_size=6.8, text_size=6.5, note_size=6.0, letter_size=8.0, scale=0.72, columns=1
-)
-"""Of a phone's screen, about 370 pixels wide: its panels are one below the other."""
+PAGE = Preset(180.0, label_size=7.5, text_size=7.0, note_size=6.0, letter_size=10.0, scale=1.0)
+COLUMN = Preset(88.0, label_size=6.5, text_size=6.2, note_size=6.0, letter_size=8.0, scale=0.72)
+
+
 PRESETS = {int(preset.width_mm): preset for preset in (PAGE, COLUMN)}
 """The widths in mm that a figure may have in print."""
 WIDTH_MM = PAGE.width_mm
+NOTE_LINES = 2
+"""Of the notes, in the drawing; captions have all."""
 
 # Distinct for any common colour vision, and in grey. Each series also has its marker and line style.
 COLOURS = ("#14305e", "#c13a22", "#35b199", "#e2aa1c", "#8a1f4e", "#4a7fc4", "#0d0d0d")
@@ -145,7 +139,7 @@ def _rc(preset: Preset) -> Any:
 
 def preset(width_mm: float) -> Preset:
     """Return the preset of a width, or the nearest one."""
-    return min((PAGE, COLUMN, STACKED), key=lambda known: abs(known.width_mm - width_mm))
+    return min((PAGE, COLUMN), key=lambda known: abs(known.width_mm - width_mm))
 
 
 def preset_of(figure: Figure) -> Preset:
@@ -154,12 +148,10 @@ def preset_of(figure: Figure) -> Preset:
 
 
 class Drawing(Figure):
-    """A figure and its small print."""
+    """A figure and its notes."""
 
     sentences: tuple[str, ...] = ()
-    """The small print, in the order in which it stands below the panels."""
-    small_print: Text | None = None
-    """It, as it is drawn; None where it is left out."""
+    """All of them; in the drawing are the first NOTE_LINES lines."""
 
 
 def new_figure(height_mm: float, width_mm: float = WIDTH_MM) -> Drawing:
@@ -266,20 +258,27 @@ def _preset_at(axes: Axes) -> Preset:
     return PAGE if figure is None else preset_of(figure)
 
 
-def notes(figure: Drawing, sentences: Sequence[str]) -> None:
-    """Write notes below the panels, wrapped to the figure's width; empty sentences are left out."""
+def notes(figure: Drawing, sentences: Sequence[str], most: int | None = NOTE_LINES) -> None:
+    """Keep sentences for the captions, and write the first lines below the panels; without empty ones."""
     figure.sentences = tuple(filter(None, sentences))
-    text = "\n".join(note_lines(figure.sentences, preset_of(figure).width_mm))
-    size = preset_of(figure).note_size
-    figure.small_print = figure.supxlabel(text, x=0.012, ha="left", fontsize=size, color="#333333")
+    preset = preset_of(figure)
+    lines = note_lines(figure.sentences, preset)[:most]
+    look: Any = {"x": 0.012, "ha": "left", "fontsize": preset.note_size, "color": "#333333"}
+    figure.supxlabel("\n".join(lines), **look)
 
 
-def note_lines(sentences: Sequence[str], width_mm: float = WIDTH_MM) -> list[str]:
-    """Return the lines that `notes` writes."""
-    characters = preset(width_mm).note_characters
+def note_lines(sentences: Sequence[str], preset: Preset) -> list[str]:
+    """Return sentences as lines that are as wide as the figure."""
     # Configuration ids have hyphens and must stay whole.
-    wrapped = (textwrap.wrap(one, characters, break_on_hyphens=False) for one in sentences)
+    wrapped = (
+        textwrap.wrap(one, preset.note_characters, break_on_hyphens=False) for one in sentences
+    )
     return [line for lines in wrapped for line in lines]
+
+
+def notes_mm(preset: Preset) -> float:
+    """Return the height in mm of the notes in a drawing."""
+    return lines_mm(NOTE_LINES, preset.note_size) + 2.0
 
 
 def lines_mm(count: float, size: float) -> float:

@@ -199,8 +199,7 @@ def _draw_phases(axes: Axes, points: pd.DataFrame, looks: Looks) -> None:
     preset = style.preset_of(axes.get_figure(root=True))  # type: ignore[arg-type]
     place: Any = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
     if preset.narrow:
-        columns = 1 + preset.columns
-        place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.3), "ncols": columns}
+        place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.3), "ncols": 3}
     axes.legend(handles=handles, handlelength=1.2, **place)
 
 

@@ -42,19 +42,18 @@ def draw_blocks(
 ) -> Figure:
     """Draw blocks one below the other, with notes below them; without any, the sentence `nothing`."""
     preset = style.preset(width_mm)
-    notes_mm = style.lines_mm(len(style.note_lines(sentences, width_mm)), preset.note_size) + 2
     with style.applied(width_mm):
         if not blocks:
             figure = style.new_figure(60.0, width_mm)
             style.say_instead(figure.subplots(), nothing)
             style.notes(figure, sentences)
             return figure
-        laid = [laid_out(one.parts, preset.columns) for one in blocks]
+        laid = [laid_out(one.parts, 2 if preset.narrow else 3) for one in blocks]
         heights = [
             sum(max(part.height_mm for part in row) for row in rows) + _legend_mm(one, preset)
             for one, rows in zip(blocks, laid, strict=True)
         ]
-        figure = style.new_figure(sum(heights) + notes_mm, width_mm)
+        figure = style.new_figure(sum(heights) + style.notes_mm(preset), width_mm)
         # Long labels of bars are wider in print than where they are laid out.
         engine: Any = figure.get_layout_engine()
         engine.set(w_pad=0.1)

@@ -1,1 +1,1 @@
-"""From a drawing to its files: pictures, and its small print as captions."""
+"""From a drawing to its files: pictures, and its notes as captions."""

@@ -13,9 +13,9 @@ import pandas as pd
 
 from scalewatt.campaign.operating_points import without_point
 from scalewatt.common.errors import InputError
+from scalewatt.results.tables.estimates import is_estimated
 from scalewatt.results.tables.frames import read_frame, records
-from scalewatt.results.tables.read_table import CONFIGURATION_KEY
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, LATER
+from scalewatt.results.tables.table_schema import CONFIGURATIONS
 
 SAME_WORK = ["model", "phase", "dataset_samples", "epochs", "protocol", "energy_scope"]
 """What two settings have in common where either may be taken in place of the other, with `--any`."""
@@ -88,7 +88,7 @@ def settings_in(results: Path) -> pd.DataFrame:
     path = results / "tables" / "configurations.parquet"
     if not path.is_file():
         raise InputError(f"{path}: is missing; expected what `snakemake tables` makes")
-    return read_frame(path, CONFIGURATIONS, unique=CONFIGURATION_KEY, optional=LATER)
+    return read_frame(path, CONFIGURATIONS)
 
 
 def advise(settings: pd.DataFrame, limits: Limits, any_setting: bool = False) -> list[Advice]:
@@ -115,9 +115,10 @@ def _of_trainings(known: pd.DataFrame, limits: Limits) -> Iterator[Advice]:
         if len(own) < 2:
             continue
         fastest = own.nsmallest(1, "runtime_h_mean").iloc[0]
+        estimated = is_estimated(own)  # their errors are a machine's, so ratios of them say nothing
         own = own.assign(
             slower=own["runtime_h_mean"] / fastest["runtime_h_mean"] - 1,
-            saved=1 - own["energy_kwh_mean"] / fastest["energy_kwh_mean"],
+            saved=(1 - own["energy_kwh_mean"] / fastest["energy_kwh_mean"]).mask(estimated.any()),
         )
         kept = own["runtime_h_mean"] <= (limits.deadline_h or math.inf)
         if limits.slowdown is not None:
