@@ -17,12 +17,11 @@ from scalewatt.results.tables.derived_quantities import (
     Facility,
     Work,
     energy_columns,
-    net_columns,
     with_model_energies,
 )
 from scalewatt.results.tables.frames import column_of, frame_of, values
 from scalewatt.results.tables.run_row import run_row
-from scalewatt.results.tables.table_schema import ENERGY_QUANTITIES, NET, RUNS
+from scalewatt.results.tables.table_schema import ENERGY_QUANTITIES, RUNS
 
 ENERGY = st.floats(1.0, 1e9)
 KINDS = ("gpu", "cpu", "ram")
@@ -42,14 +41,6 @@ def gross_of(parts: dict[str, Number], total: float) -> dict[str, Number]:
     return {name: values(one)[0] for name, one in found.items()}
 
 
-def net_of(parts: dict[str, Number], idle: dict[str, Number]) -> dict[str, Number]:
-    """Of a run with GPU and CPU in scope."""
-    joules, baseline = ({k: column(one.get(k)) for k in KINDS} for one in (parts, idle))
-    in_scope = {kind: column_of([kind != "ram"], pa.bool_()) for kind in KINDS}
-    found = net_columns(joules, baseline, in_scope, WORK, SITE)
-    return {name: values(one)[0] for name, one in found.items()}
-
-
 SITE = Facility(1.2, 300.0, 0.5)
 
 
@@ -59,27 +50,6 @@ def test_shares_of_all_kinds_in_scope_add_up_to_one(parts: tuple[float, float, f
     columns = gross_of(joules, sum(parts))
     shares = [columns[f"{kind}_energy_share"] for kind in joules]
     assert sum(share or 0.0 for share in shares) == pytest.approx(1.0)
-
-
-@given(st.tuples(ENERGY, ENERGY), st.tuples(ENERGY, ENERGY))
-def test_net_and_idle_add_up_to_the_energy(
-    parts: tuple[float, float], idle: tuple[float, float]
-) -> None:
-    joules: dict[str, float | None] = {"gpu": parts[0], "cpu": parts[1], "ram": None}
-    baseline: dict[str, float | None] = {"gpu": idle[0], "cpu": idle[1]}
-    net = net_of(joules, baseline)
-    gross = gross_of(joules, sum(parts))
-    for name in ("energy_kwh", "gpu_energy_kwh", "p_gpuh_kw", "energy_per_sample_j", "carbon_kg"):
-        of_idle = gross_of(baseline, sum(idle))[name]
-        assert (net[f"net_{name}"] or 0.0) + (of_idle or 0.0) == pytest.approx(gross[name])
-    assert net["net_ram_energy_kwh"] is None
-
-
-def test_a_kind_without_baseline_makes_the_total_unknown_and_keeps_the_others() -> None:
-    joules: dict[str, float | None] = {"gpu": 100.0, "cpu": 50.0, "ram": None}
-    found = net_of(joules, {"gpu": 40.0, "cpu": None})
-    assert found["net_gpu_energy_kwh"] == pytest.approx(60 / 3.6e6)
-    assert found["net_energy_kwh"] is found["net_p_gpuh_kw"] is found["net_cost"] is None
 
 
 def row(repeat: int, energy: float | None, began: str | None = None) -> dict[str, Any]:
@@ -104,11 +74,10 @@ def test_a_model_whose_first_training_is_unknown_has_no_energy(before: list[Any]
     assert model_energies([*before, row(1, 1.0, "first/1")])[-1] is None
 
 
-def test_a_run_has_every_energy_quantity_twice(tmp_path: Path) -> None:
+def test_a_run_has_every_energy_quantity(tmp_path: Path) -> None:
     found = run_row(make_run(tmp_path, WHOLE), "made", Facility(1.5, 400.0, 0.3))
     for name in ENERGY_QUANTITIES:
         assert found[name] is not None
-        assert f"{NET}{name}" in found
     assert found["mean_ram_power_w"] == pytest.approx(20.0)
 
 

@@ -26,7 +26,6 @@ from scalewatt.results.tables.repeat_statistics import (
 )
 from scalewatt.results.tables.table_schema import (
     CONFIGURATIONS,
-    NET,
     OVER_TIME,
     PARTS,
     QUANTITIES,
@@ -212,10 +211,10 @@ def test_a_configurations_row_has_exactly_the_columns_of_the_schema(tmp_path: Pa
     found = configurations_of(frame_of(runs(tmp_path, WHOLE), RUNS))
     to_table(found, CONFIGURATIONS)
     [row] = records(found)
-    of_site_or_idle = {"facility_energy_kwh", "carbon_kg", "cost", "idle_energy_kwh", OVER_TIME}
+    of_idle = {"idle_energy_kwh", "net_energy_kwh"}
+    of_site_or_idle = {"facility_energy_kwh", "carbon_kg", "cost", OVER_TIME, *of_idle}
     for name in QUANTITIES:
-        unknown = name in of_site_or_idle or name.startswith(NET)
-        unknown |= name in WHOLE_QUANTITIES
+        unknown = name in of_site_or_idle or name in WHOLE_QUANTITIES
         assert (row[f"{name}_mean"] is None) is unknown, name
         assert {row[f"{name}_{part}"] for part in PARTS if part != "mean"} == {None}
 

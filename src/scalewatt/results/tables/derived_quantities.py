@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH
-from scalewatt.results.tables.table_schema import NET
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,23 +71,6 @@ def energy_columns(
     }
 
 
-def net_columns(
-    joules: Mapping[str, pd.Series],
-    idle_j: Mapping[str, pd.Series],
-    in_scope: Mapping[str, pd.Series],
-    work: Work,
-    facility: Facility,
-) -> dict[str, pd.Series]:
-    """Return the same above the idle baseline: each device kind's energy less what it uses idle.
-
-    `in_scope` is true where a device kind counts. The total is null if one kind of the scope has
-    no baseline.
-    """
-    net = {kind: joules[kind] - idle_j[kind] for kind in DEVICE_KINDS}
-    columns = energy_columns(net, total_in_scope(net, in_scope), work, facility)
-    return {f"{NET}{name}": column for name, column in columns.items()}
-
-
 def total_in_scope(parts: Mapping[str, pd.Series], in_scope: Mapping[str, pd.Series]) -> pd.Series:
     """Return the sum over the device kinds in scope; null if one is, or none is in scope."""
     counted = [parts[kind].where(in_scope[kind], 0.0) for kind in DEVICE_KINDS]
@@ -104,13 +86,9 @@ def with_model_energies(runs: pd.DataFrame) -> pd.DataFrame:
     counted = runs[runs["excluded"].isna()]
     names = counted["configuration"].str.cat(counted["repeat"].astype("string[pyarrow]"), sep="/")
     alone = runs["initial_weights"].isna()
-    found = {}
-    for prefix in ("", NET):
-        energy = runs[f"{prefix}energy_kwh"]
-        before = counted[f"{prefix}energy_kwh"].set_axis(names)
-        total = energy + before.reindex(runs["initial_weights"]).set_axis(runs.index)
-        found[f"{prefix}energy_per_model_kwh"] = energy.where(alone, total)
-    return runs.assign(**found)
+    energy, before = runs["energy_kwh"], counted["energy_kwh"].set_axis(names)
+    total = energy + before.reindex(runs["initial_weights"]).set_axis(runs.index)
+    return runs.assign(energy_per_model_kwh=energy.where(alone, total))
 
 
 def ratio(top: pd.Series, bottom: pd.Series) -> pd.Series:

@@ -31,7 +31,6 @@ from scalewatt.results.tables.derived_quantities import (
     Facility,
     Work,
     energy_columns,
-    net_columns,
     ratio,
     times,
     total_in_scope,
@@ -45,7 +44,7 @@ from scalewatt.results.tables.script_flags import script_flags
 from scalewatt.results.tables.table_schema import (
     ENERGY_QUANTITIES,
     ESTIMATE_BOUNDS,
-    NET,
+    NET_ENERGY,
     OVER_TIME,
     RUNS,
     STEP_PHASES,
@@ -126,6 +125,7 @@ def runs_of(
         kind: _idle_j(runs, kind, idle).where(in_scope[kind] & total_j.notna())
         for kind in DEVICE_KINDS
     }
+    net_j = {kind: joules[kind] - idle_j[kind] for kind in DEVICE_KINDS}
     hours = runs["runtime_s"] / 3600
     gpu_hours = runs["gpus"] * hours
     done = ("nodes", "samples", "updates", "gpu_s", "cpu_s", "ram_node_s")
@@ -143,8 +143,8 @@ def runs_of(
         **energy_columns(joules, total_j, work, facility),
         OVER_TIME: times(runs["over_time_g"], facility.pue) / 1000,
         **estimate_bounds(runs, in_scope, total_j, of_nodes),
-        **net_columns(joules, idle_j, in_scope, work, facility),
         "idle_energy_kwh": total_in_scope(idle_j, in_scope) / J_PER_KWH,
+        NET_ENERGY: total_in_scope(net_j, in_scope) / J_PER_KWH,
         **{f"{name}_energy_kwh": runs[f"{name}_j"] / J_PER_KWH for name in _OTHER_ENERGIES},
     }
     return with_model_energies(runs.assign(**derived))[RUNS.names]
@@ -366,7 +366,7 @@ _OTHER_ENERGIES = (*("recorded", "discarded", "unused_gpu", "stage_data", "node"
 _DERIVED = {
     *("passes", "runtime_h", "gpu_hours", "samples_per_gpuh", "passes_per_gpuh"),
     *("throughput_samples_per_s", "step_data_share"),
-    *(f"{net}{name}" for name in ENERGY_QUANTITIES for net in ("", NET)),
+    *(*ENERGY_QUANTITIES, NET_ENERGY),
     *(f"{name}_energy_kwh" for name in ("idle", *_OTHER_ENERGIES)),
     *ESTIMATE_BOUNDS,
     OVER_TIME,

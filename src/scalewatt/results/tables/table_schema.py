@@ -64,7 +64,7 @@ ENERGY_QUANTITIES = (
     "carbon_kg",
     "cost",
 )
-"""What follows from energy. Each is there twice: as it is, and as net_… above the idle baseline."""
+"""What follows from energy."""
 
 WHOLE_QUANTITIES = ("node_energy_kwh", "distinct_energy_kwh")
 """Energies beside `energy_kwh`: of whole nodes by their meters, and what the recordings that do not repeat
@@ -77,7 +77,8 @@ ESTIMATE_BOUNDS = tuple(
 )
 """The interval of the energy, and of each kind's: both ends are the energy where nothing is estimated."""
 
-NET = "net_"
+NET_ENERGY = "net_energy_kwh"
+"""The energy above the idle baseline."""
 
 OVER_TIME = "carbon_over_time_kg"
 """What a run emitted by a file of carbon intensity, along its power; beside the constant's `carbon_kg`."""
@@ -94,7 +95,7 @@ QUANTITIES = (
     OVER_TIME,
     *WHOLE_QUANTITIES,
     "idle_energy_kwh",
-    *(f"{NET}{name}" for name in ENERGY_QUANTITIES),
+    NET_ENERGY,
     *STEP_PHASES,
     "step_data_share",
     "peak_memory_gib",
@@ -106,7 +107,7 @@ OF_ENERGY = (
     OVER_TIME,
     "distinct_energy_kwh",
     "idle_energy_kwh",
-    *(f"{NET}{name}" for name in ENERGY_QUANTITIES),
+    NET_ENERGY,
 )
 """Those that have the origin and scope of `energy_kwh`."""
 
