@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -278,21 +277,6 @@ def test_a_run_without_any_sensor_has_a_page_that_says_so(tmp_path: Path) -> Non
 def test_an_excluded_run_has_a_page_that_says_why(tmp_path: Path) -> None:
     page = page_of(made(tmp_path, seconds(10)), "the node was busy")
     assert "Excluded from tables and figures: the node was busy" in figure_module.title(page)
-
-
-def test_a_run_that_was_measured_again_has_a_page_that_says_why(tmp_path: Path) -> None:
-    files = made(tmp_path, seconds(10))
-    kept = tmp_path / "superseded" / files.configuration / str(files.repeat) / "1"
-    said = {"reason": "sensor broke", "date": "2026-01-31T09:30:00Z", "measurement": "0123456789ab"}
-    write_json(kept / "set-aside.json", said)
-    (kept / "run").mkdir()
-    shutil.copy2(files.folder / "spec.json", kept / "run")
-    shutil.copy2(files.energy, kept / "energy.parquet")
-    (told,) = (s for s in figure_module.note_sentences(page_of(files)) if "Measured" in s)
-    assert told.startswith("Measured again: sensor broke (measurement 0123456789ab, ")
-    assert told.endswith("Wh, was set aside; asked for on 2026-01-31).")
-    (kept / "energy.parquet").write_bytes(b"PAR1")
-    assert page_of(files).replaced[0].energy_kwh is None, "what lies there may be damaged"
 
 
 def test_kinds_without_a_sensor_are_no_doubt_but_are_named(tmp_path: Path) -> None:

@@ -154,7 +154,6 @@ def note_sentences(page: RunPage) -> list[str]:
         sentences.append(f"{with_unit(lost, 'kWh')} of it were lost work, which was repeated.")
     if page.row["energy_origin"] == SIMULATED:
         sentences.append(ASSUMED)
-    sentences += [one.sentence for one in page.replaced]
     flags = read_flags(page.row["flags"])
     found = _flag_sentences(one for one in flags if one["code"] != "absent")
     sentences += found[:MOST_FLAGS]

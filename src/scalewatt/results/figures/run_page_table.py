@@ -21,7 +21,6 @@ from scalewatt.energies.accounting.node_energy import UNUSED_GPU
 from scalewatt.recordings.series import ALL_KINDS, Floats
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.recordings.telemetry import TELEMETRY_PERIOD_LIMIT_S
-from scalewatt.results.figures.superseded import Replaced, replaced_measurements
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.read_table import opened_parquet, read_checked
@@ -93,8 +92,6 @@ class RunPage:
     bands: tuple[Band, ...]
     place_s: float | None
     """Length of the places that samples were put together in; None if each of them is there."""
-    replaced: tuple[Replaced, ...] = ()
-    """Measurements of the run that were set aside before this one."""
     clocks: tuple[Trace, ...] | Band | None = None
     """The GPUs' clocks, in MHz in place of W; None where none was recorded, or none asked for."""
 
@@ -124,7 +121,6 @@ def read_page(results: Path, configuration: str, repeat: int, excluded: str | No
 
 
 def _read_page(files: RunFiles, row: dict[str, Any]) -> RunPage:
-    results, run = files.results, (files.configuration, files.repeat)
     events = read_checked(files.folder / "events.parquet", EVENTS_SCHEMA).to_pylist()
     recorded = _recorded(files.traces)
     segments = _segments(recorded.spans, events)
@@ -147,9 +143,8 @@ def _read_page(files: RunFiles, row: dict[str, Any]) -> RunPage:
         Span(e["stage"], *(e[end] + shifts[e["segment"]] for end in ("start_s", "end_s")))
         for e in events
     )
-    replaced = tuple(replaced_measurements(results, run=run))
     clocks = None if row["gpu_clock_mhz"] is None else _clocks(files, segments, len(nodes), place_s)
-    return RunPage(row, nodes, segments, spans, traces, bands, place_s, replaced, clocks)
+    return RunPage(row, nodes, segments, spans, traces, bands, place_s, clocks)
 
 
 # --- when -----------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.totals import EnergyTotals
 from scalewatt.recordings.series import J_PER_KWH
-from scalewatt.results.text.number_format import with_unit
 from scalewatt.run_files.run_inventory import RUN, json_object, set_aside_notes
 
 
@@ -30,20 +29,9 @@ class Replaced:
     measurement: str
     energy_kwh: float | None = None
 
-    @property
-    def sentence(self) -> str:
-        """Return a sentence on the superseded measurement for readers of the new one."""
-        energy = "" if self.energy_kwh is None else f", {with_unit(self.energy_kwh, 'kWh')}"
-        return (
-            f"Measured again: {self.reason.rstrip('.')} (measurement {self.measurement}{energy}, was "
-            f"set aside; asked for on {self.date[:10]})."
-        )
 
-
-def replaced_measurements(
-    results: Path, asked: Iterable[Mapping[str, Any]] = (), run: tuple[str, int] | None = None
-) -> list[Replaced]:
-    """Return what was set aside, of all runs or of one, in the order of runs.
+def replaced_measurements(results: Path, asked: Iterable[Mapping[str, Any]] = ()) -> list[Replaced]:
+    """Return what was set aside, in the order of runs.
 
     `results` is the campaign's own folder. `asked`: rows of the table of exclusions; one of
     `remeasure` counts where the run's present measurement is another, though what it names may lie on
@@ -63,8 +51,7 @@ def replaced_measurements(
             one = Replaced(*own, reason, date, measurement, _energy_kwh(note.parent))
             if measurement_of(results, *own) != measurement:  # else it is published once more
                 found[(*own, one.measurement)] = one
-    kept = [one for one in found.values() if run in (None, (one.configuration, one.repeat))]
-    return sorted(kept, key=lambda one: (one.configuration, one.repeat, one.date))
+    return sorted(found.values(), key=lambda one: (one.configuration, one.repeat, one.date))
 
 
 def _replaced(row: Mapping[str, Any]) -> Replaced:
