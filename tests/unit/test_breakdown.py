@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from figure_tables import draw, plotted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from paper_rows import breakdown_table, with_metadata
 from run_files import NAME, WHOLE, absent, make_run, make_spec, part
@@ -24,7 +22,6 @@ from scalewatt.energies.integration.stage_intervals import STAGES
 from scalewatt.figures import breakdown as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable
-from scalewatt.figures.output.save_figure import save
 from scalewatt.results.figures.breakdown_table import breakdown, run_parts
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.frames import records, to_frame
@@ -182,41 +179,6 @@ def texts(figure: Figure) -> list[str]:
 ALL = figure_module.shades(pd.DataFrame({"stage": list(STAGES), "energy_kwh": 1.0}))
 
 
-def test_every_stage_has_a_shade_and_shades_differ_clearly_in_each_kind() -> None:
-    assert set(figure_module.STAGES) == set(STAGES)
-    for kind in figure_module.KINDS:
-        found = list(dict.fromkeys(figure_module.colour(kind, s, ALL) for s in STAGES))
-        assert len(found) == len(ALL) == 5
-        greys = sorted(grey(colour) for colour in found)
-        assert min(b - a for a, b in pairwise(greys)) > 0.07
-
-
-def test_few_stages_share_all_the_shades() -> None:
-    few = pd.DataFrame({"stage": ["train", "validate", "startup"], "energy_kwh": 1.0})
-    assert list(figure_module.shades(few).values()) == pytest.approx([0, 0.41, 0.82])
-
-
-def grey(colour: str) -> float:
-    red, green, blue = to_rgb(colour)
-    return 0.299 * red + 0.587 * green + 0.114 * blue
-
-
-def test_kinds_differ_in_grey_and_stages_get_paler() -> None:
-    kinds = [grey(figure_module.colour(kind, "train", ALL)) for kind in figure_module.KINDS]
-    assert min(b - a for a, b in pairwise(kinds)) > 0.08
-    for kind in figure_module.KINDS:
-        greys = [grey(figure_module.colour(kind, s, ALL)) for s in figure_module.STAGES]
-        assert greys == sorted(greys)
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [(0.0398, "0.0398"), (6.0, "6.00"), (13.0, "13.0"), (102.4, "102"), (9.999, "10.0")],
-)
-def test_numbers_have_three_digits(value: float, words: str) -> None:
-    assert style.three_digits(value) == words
-
-
 @pytest.mark.parametrize("width", [180, 88])
 def test_the_bars_are_as_long_as_the_energies_of_the_table(width: int) -> None:
     table = breakdown_table(width_mm=width)
@@ -262,25 +224,6 @@ def test_energy_that_is_not_known_is_said_and_never_a_bar_of_length_zero() -> No
     assert plotted("breakdown", table).num_rows < table.num_rows
 
 
-def test_origin_scope_idle_discarded_missing_and_excluded_are_said_in_words() -> None:
-    out = [{"configuration": "x-n001", "repeat": 2, "reason": "the node was busy"}]
-    table = changed(breakdown_table(), dict, excluded=out, missing=["y-n002-z"])
-    said = texts(draw("breakdown", table))[-1]
-    for words in ("measured by the devices' sensors", "gpu+cpu+ram", "Hatched", "Discarded"):
-        assert words in said
-    assert "x-n001/2 (the node was busy)" in said and "y-n002-z" in said
-
-
-def test_without_idle_probes_the_figure_says_so() -> None:
-    table = changed(breakdown_table(), lambda row: row | {"idle_energy_kwh": None})
-    assert "no idle probe" in texts(draw("breakdown", table))[-1]
-    note = "No idle baseline of a100: its nodes were not idle: 96 % busy."
-    busy = changed(table, dict, no_idle={"a100": "busy"}, notes=[note])
-    said = texts(draw("breakdown", busy))[-1]
-    assert "no idle probe" not in said and note in said
-    assert said.lower().count("idle baseline") == 1
-
-
 def lines_of(figure: Figure, gid: str) -> Any:
     (found,) = [c for c in figure.axes[0].collections if c.get_gid() == gid]
     return found
@@ -301,24 +244,6 @@ def test_a_repeated_total_has_the_error_bar_that_was_asked_for(kind: str) -> Non
         assert widths == pytest.approx(sorted(2 * sd for sd in sds))
 
 
-def test_an_error_bar_that_would_squeeze_the_bars_is_cut_and_named() -> None:
-    def wide(row: Row) -> Row:
-        ends = {"total_kwh_low": -900.0, "total_kwh_high": 900.0}
-        return row | ends if row["configuration"] == "resnet50-a100-n256-lbs0256-full" else row
-
-    figure = draw("breakdown", changed(breakdown_table(), wide))
-    assert figure.axes[0].get_xlim()[1] < 40
-    assert "beyond the axis: resnet50-a100-n256-lbs0256-full" in texts(figure)[-1]
-
-
-def test_a_bar_that_is_cut_is_named_by_its_id_whatever_words_this_has() -> None:
-    parts = drawable(to_frame(breakdown_table()))
-    bars, _ = figure_module.bars_of(parts, "interval")
-    name = "pointnet-a100-n004-lbs0001-full"
-    said = figure_module.note_sentences(parts, bars, "interval", [name])
-    assert any(f"beyond the axis: {name}" in one for one in said)
-
-
 def test_idle_energy_is_hatched_in_white_on_dark_shades_and_in_grey_on_pale_ones() -> None:
     def mostly_idle(row: Row) -> Row:
         return row | {"idle_energy_kwh": 0.99 * row["energy_kwh"]}
@@ -331,36 +256,6 @@ def test_idle_energy_is_hatched_in_white_on_dark_shades_and_in_grey_on_pale_ones
     assert hatched == pytest.approx(sum(table["idle_energy_kwh"].to_pylist()))
 
 
-def test_a_configuration_that_used_less_than_idle_devices_is_named() -> None:
-    def below(row: Row) -> Row:
-        less = row["device_kind"] == "cpu" and row["gpus"] == 256 and row["phase"] == "finetune"
-        return row | {"idle_energy_kwh": 2 * row["energy_kwh"]} if less else row
-
-    said = texts(draw("breakdown", changed(breakdown_table(), below)))[-1]
-    assert "They used less than idle devices, so that all is hatched: CPU of fourcastnet." in said
-    assert "less than idle" not in texts(draw("breakdown", breakdown_table()))[-1]
-
-
-def test_of_estimates_it_is_not_said_that_they_are_below_idle() -> None:
-    def below(row: Row) -> Row:
-        return row | {"idle_energy_kwh": 2 * row["energy_kwh"], "energy_origin": "estimated"}
-
-    said = " ".join(texts(draw("breakdown", changed(breakdown_table(), below)))[-1].split())
-    assert "They used less than idle" not in said
-    assert "Whether estimated devices used more than idle ones is not told." in said
-    assert "is not told" not in texts(draw("breakdown", breakdown_table()))[-1]
-
-
-def test_several_origins_are_named_at_the_bars() -> None:
-    def estimated(row: Row) -> Row:
-        return row | {"energy_origin": "estimated"} if row["device"] == "h100" else row
-
-    table = changed(breakdown_table(), estimated)
-    names = figure_module.bars_of(drawable(to_frame(table)), "interval")[0]["text"]
-    assert any(name.endswith("estimated") for name in names)
-    assert any(name.endswith("measured") for name in names)
-
-
 def test_without_a_finished_run_the_figure_states_why() -> None:
     made = {"figure": "breakdown", "campaign": "made", "missing": ["a-n001"], "options": {}}
     figure = draw("breakdown", with_metadata(BREAKDOWN.empty_table(), made))
@@ -368,15 +263,6 @@ def test_without_a_finished_run_the_figure_states_why() -> None:
         texts(figure)
     ).replace("\n", " ")
     assert "a-n001" in texts(figure)[-1]
-
-
-def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
-    table = breakdown_table().slice(0, 36)
-    first, second = (
-        save(draw("breakdown", table, again=True), tmp_path / name / "breakdown") for name in "ab"
-    )
-    for one, other in zip(first, second, strict=True):
-        assert one.read_bytes() == other.read_bytes()
 
 
 def test_a_damaged_energy_table_is_named(tmp_path: Path) -> None:

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from campaign_files import DEMO, LOCAL, PAPER, ROOT, Refused, edited, write_yaml
+from campaign_files import DEMO, LOCAL, ROOT, Refused, edited, write_yaml
 
 from scalewatt.campaign import cluster as cluster_module
-from scalewatt.campaign.cluster import given_cluster, known_devices, load_cluster
+from scalewatt.campaign.cluster import given_cluster, known_devices
 from scalewatt.cli import main
-from scalewatt.common.errors import InputError
 
 SIMULATE = LOCAL.parents[1] / "simulate" / "cluster.yaml"
 GOOD = "time,g_per_kwh\n1795000000,300\n1795003600,400\n"
@@ -64,26 +63,6 @@ def test_a_file_that_is_not_there_is_named_by_every_command(
     assert err.endswith(f"; paths begin in {tmp_path} or {ROOT}\n")
 
 
-def test_where_paths_begin_is_said_once_in_the_projects_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    with pytest.raises(InputError) as error:
-        load_cluster(profile(tmp_path, "none.csv") / "cluster.yaml")
-    assert str(error.value).endswith(f"; paths begin in {ROOT}")
-
-
-def test_a_folder_is_called_one(refused: Refused) -> None:
-    own = profile(refused.folder, refused.folder)
-    message = refused.message(DEMO, "--cluster", own / "cluster.yaml")
-    assert f"carbon_intensity.file: {refused.folder} is a folder; expected a CSV file" in message
-
-
-def test_a_simulating_cluster_is_held_to_it_too(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"carbon_intensity\.file: none\.csv does not exist"):
-        load_cluster(profile(tmp_path, "none.csv", SIMULATE) / "cluster.yaml")
-
-
 def test_a_campaign_is_refused_for_a_row_that_is_cut_off(refused: Refused) -> None:
     grid = refused.folder / "grid.csv"
     grid.write_text(CUT_OFF)
@@ -92,16 +71,6 @@ def test_a_campaign_is_refused_for_a_row_that_is_cut_off(refused: Refused) -> No
     assert f"{grid}: line 3: cells: 1" in message
     grid.write_text(GOOD)
     assert main(["campaign", str(DEMO), "--cluster", str(own / "cluster.yaml")]) == 0
-
-
-def test_a_plan_is_refused_for_a_row_that_is_cut_off(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    grid = tmp_path / "grid.csv"
-    grid.write_text(CUT_OFF)
-    own = profile(tmp_path, grid, SIMULATE)
-    assert main(["plan", "--profile", str(own), "--campaign", str(PAPER)]) == 1
-    assert f"{grid}: line 3: cells: 1" in capsys.readouterr().err
 
 
 def test_a_job_that_has_the_content_of_the_cluster_file_needs_no_file_of_carbon() -> None:

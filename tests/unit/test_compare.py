@@ -103,11 +103,6 @@ def test_the_ratio_of_two_pairs_of_repeats_is_that_by_hand() -> None:
     assert verdict_text(row) == "B is lower by 50 % (33.2 to 62.6 %)"
 
 
-def test_the_lower_one_is_named_whichever_it_is() -> None:
-    row = row_of(beside(repeats([0.5, 0.55]), repeats([1.0, 1.1])), "energy_kwh")
-    assert verdict_text(row) == "A is lower by 50 % (33.2 to 62.6 %)"
-
-
 def test_an_interval_around_1_tells_nothing_apart_and_a_narrow_one_says_that_they_are_the_same() -> (
     None
 ):
@@ -141,14 +136,6 @@ def test_repeats_that_do_not_differ_at_all_tell_nothing() -> None:
     found = judged([0.75, 0.75], [0.7512, 0.7512])
     assert (found.verdict, found.low) == ("no_interval", None)
     assert found.reason == "repeats do not differ at all"
-
-
-def test_names_from_elsewhere_do_not_move_the_terminals_cursor() -> None:
-    hostile = {"packages": {"x": "1\u001b[2J"}, "hostnames": ["a\rb"]}
-    a, b = ([run(1)], [run(1)])
-    told = {(a[0][0].configuration, 1): hostile}
-    text = comparison_text(compared(source(a, provenance=told), source(b, "results/\u001b[31m")))
-    assert "\u001b" not in text and "\r" not in text and "\\x1b[31m" in text
 
 
 @pytest.mark.parametrize(
@@ -303,42 +290,6 @@ def test_a_missing_repeat_of_another_seed_is_no_other_training_and_no_other_sett
     assert not found.differences
     other = beside(seeded("a1", "a100", [0, 1]), seeded("b1", "a100", [0, 5, 6]))
     assert [(d.name, d.a, d.b) for d in other.differences] == [("seed", "0, 1", "0, 5, 6")]
-
-
-def test_what_is_unlike_in_nothing_that_is_asked_for_is_called_the_default() -> None:
-    settings = {**make_spec().settings, "gpu_clock_mhz": 1000}
-    slow = make_spec(configuration="slow", settings=settings)
-    part = make_spec(configuration="part", dataset_fraction="1/2", dataset_samples=50)
-    for other, label in ((slow, "GPU clock 1000 MHz"), (part, "1/2 of the data")):
-        runs = [run(1), run(1, other, gpu_clock_mhz=other.settings.get("gpu_clock_mhz"))]
-        text = comparison_text(
-            beside(
-                runs,
-                [
-                    run(1, runs[0][0]),
-                    run(1, other, **{"gpu_clock_mhz": other.settings.get("gpu_clock_mhz")}),
-                ],
-            )
-        )
-        assert f"  {label} " in text and "\n  default " in text
-
-
-def test_runs_and_configurations_are_counted_in_words() -> None:
-    found = compared(
-        replace(source([run(1)]), excluded=2), replace(source(repeats([1, 2]), "x"), unlisted=1)
-    )
-    text = comparison_text(found)
-    assert ": 1 run of 1 configuration on local, 2 more runs excluded; protocol" in text
-    assert ": 2 runs of 1 configuration on local, 1 more run not yet in the table; protocol" in text
-
-
-def test_what_only_one_has_is_called_processes_in_json_too_where_n_counts_these() -> None:
-    a, b = (
-        replace(source([variant(*own)]), counts_processes=True)
-        for own in (("one", "local", "fp16"), ("two", "local", "bf16"))
-    )
-    found = compared(a, replace(b, place="x")).as_json()
-    assert found["only_a"][0]["label"] == "resnet50, 2 processes, LBS 64, GBS 128, fp16"
 
 
 def test_of_several_devices_each_is_set_beside_itself_and_what_is_left_beside_the_other() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from cost_rows import frame, h100_rows, row
-from figure_tables import draw, plotted, texts
+from figure_tables import draw, texts
 from matplotlib.figure import Figure
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
 from scalewatt.figures.cost import draw_cost
-from scalewatt.figures.cost.cost_points import usual_batch, worded
+from scalewatt.figures.cost.cost_points import worded
 from scalewatt.figures.figure_data import drawable
 from scalewatt.figures.output.save_figure import save
 from scalewatt.figures.style import LOG_SCALE
@@ -222,12 +222,6 @@ def test_bars_of_phases_add_up_to_the_energy_of_a_sample() -> None:
     assert sorted(widths.values()) == pytest.approx([0.3, 0.6])
 
 
-def test_without_second_batches_their_panels_are_left_out() -> None:
-    figure = drawn([row({"precision": p}, 256, 1000, 500) for p in ("fp32", "bf16")])
-    labels = [axes.get_xlabel() for axes in panels(figure)]
-    assert labels == [RATE_LABEL, "Energy per sample (J), LBS 256"]
-
-
 def test_lines_over_batch_sizes_break_where_a_planned_one_is_missing() -> None:
     ids = {batch: f"resnet50-h100-n001-lbs{batch:04d}-full" for batch in (32, 64, 128, 256, 512)}
     made = frame([row({"configuration": ids[b]}, b, 1000 + b, 500) for b in ids if b != 128])
@@ -244,33 +238,6 @@ def test_lines_over_batch_sizes_break_where_a_planned_one_is_missing() -> None:
         assert [math.isnan(y) for y in line.get_ydata()] == [batch == 128 for batch in ids]
 
 
-def test_a_point_without_energy_is_named_and_not_drawn() -> None:
-    lost = row({"precision": "fp32", "energy_per_sample_j_mean": None}, 256, 1000, 500)
-    rows = [lost, row({"precision": "bf16"}, 256, 1000, 500)]
-    assert f"in a segment: {lost['configuration']}" in " ".join(texts(drawn(rows)).split())
-    assert plotted("cost_per_sample", to_table(frame(rows), COST_PER_SAMPLE)).num_rows == 1
-
-
 def test_without_any_run_the_figure_says_so() -> None:
     figure = draw("cost_per_sample", to_table(frame([]), COST_PER_SAMPLE))
     assert "No run" in texts(figure)
-
-
-def test_estimates_are_told_from_error_bars() -> None:
-    ends = {"energy_per_sample_j_estimate_low": 0.1, "energy_per_sample_j_estimate_high": 2.5}
-    own = {"energy_origin": "estimated", "energy_scope": "cpu", **ends}
-    figure = drawn([row({"precision": p} | own, 8, 20, 10) for p in ("fp32", "bf16")])
-    said = texts(figure)
-    assert "Broad pale bars" in said and "Single runs: no error bars" in said
-
-
-def test_settings_are_named_in_the_fields_words() -> None:
-    points = worded(drawable(frame(h100_rows())))
-    assert {
-        "bf16, NHWC, compiled",
-        "TF32 conv.",
-        "bf16, NHWC, torchvision",
-        "fine-tuning, fp16",
-    } <= set(points["setting"])
-    own = points[points["model"] == "fourcastnet"]
-    assert usual_batch(own) == {"pretrain": 4, "finetune": 4}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from itertools import combinations
 from typing import Any
@@ -13,28 +12,21 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from figure_tables import any_table, as_table, curve_table, draw, power_table, procedure_table
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import (
     drawn_origins,
     error_bars,
-    is_beyond,
-    room_for,
     series_labels,
     series_origins,
 )
-from scalewatt.figures.layout import LEGEND_EXTRA, legend_columns
-from scalewatt.figures.prose import Quantity, quantity, sensor_sentence
-from scalewatt.recordings.series import gpu_quantity
+from scalewatt.figures.prose import quantity
 from scalewatt.results.figures.figure_schema import OVERVIEW, PANELS, POINTS, POWER
-from scalewatt.results.figures.footnotes import notes
-from scalewatt.results.text.markdown_latex import excluded_sentence
 
 WIDTHS = sorted(style.PRESETS)
 
@@ -159,19 +151,6 @@ def test_every_text_is_on_the_page_and_at_least_6_points(number: int, width: int
         assert box.y0 > -1 and box.y1 < figure.bbox.height + 1, text.get_text()
 
 
-@pytest.mark.parametrize("label", ["GBS 8", "GBS 128", "GBS 8192"])
-def test_a_legend_of_short_words_is_on_the_page(label: str) -> None:
-    rows = [
-        row | {"label": row["label"].replace("GBS 8192", label)}
-        for row in curve_table(2, small=True).to_pylist()
-    ]
-    figure = draw("figure2", as_table(rows, POINTS, figure=2, options={"width_mm": 88}))
-    with style.applied(88):
-        FigureCanvasAgg(figure).draw()
-    box = figure.legends[0].get_window_extent()
-    assert box.x0 > -1 and box.x1 < figure.bbox.width + 1
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("number", range(1, 8))
 def test_a_figure_fits_onto_a_page(number: int, width: int) -> None:
@@ -218,30 +197,6 @@ def segments(figure: Any, panel: int) -> list[float]:
     return [float(end) for s in found for end in (s[0][1], s[1][1])]
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        ("interval", "Error bars: 95 % t interval of the mean over repeats."),
-        ("sd", "Error bars: sample standard deviation over repeats."),
-        (
-            "population_sd",
-            "Error bars: population standard deviation over repeats, as the paper prints.",
-        ),
-        ("none", "Error bars are not drawn."),
-    ],
-)
-def test_error_bars_are_what_the_campaign_asks_for_and_the_note_says(kind: str, said: str) -> None:
-    table = curve_table(2, error_bars=kind)
-    figure = draw("figure2", table)
-    expected = []
-    for row in (row for row in table.to_pylist() if row["panel"] == "B"):
-        half = {"sd": row["y_sd"], "population_sd": row["y_population_sd"]}.get(kind)
-        ends = (row["y_low"], row["y_high"]) if half is None else (row["y"] - half, row["y"] + half)
-        expected += ends if kind != "none" else ()
-    assert sorted(segments(figure, 1)) == pytest.approx(sorted(expected))
-    assert said in words(figure)
-
-
 @given(
     st.sampled_from(["interval", "sd", "population_sd", "none"]),
     st.integers(1, 5),
@@ -258,116 +213,6 @@ def test_a_bar_is_around_its_point_and_single_runs_have_none(
     assert unknown or (n > 1 and kind != "none" and found[0] <= y <= found[1])
     if n > 1 and kind == "sd" and None not in (y, sd):
         assert found == [y - sd, y + sd]
-
-
-def test_single_runs_among_others_are_ringed_and_the_note_says_so() -> None:
-    rows = curve_table(2).to_pylist()
-    for row in rows:
-        if row["gpus"] == 64:
-            row |= {"n_repeats": 1, "y_low": None, "y_high": None}
-    figure = draw("figure2", as_table(rows, POINTS, figure=2))
-    rings = [line for line in figure.axes[1].lines if line.get_gid() == "single-runs"]
-    assert sorted({float(x) for line in rings for x in line.get_xdata()}) == [64.0]
-    assert "Ringed: single runs." in words(figure)
-    assert "Ringed" not in words(draw("figure2", curve_table(2)))
-
-
-def test_single_series_among_repeated_ones_are_ringed_as_the_note_says() -> None:
-    rows = curve_table(2).to_pylist()
-    single = rows[0]["series"]
-    for row in rows:
-        if row["series"] == single:
-            row |= {"n_repeats": 1, "y_low": None, "y_high": None, "y_sd": None}
-    figure = draw("figure2", as_table(rows, POINTS, figure=2))
-    assert "Ringed: single runs." in words(figure)
-    for axes, panel in zip(figure.axes, "ABCD", strict=True):
-        rings = [line for line in axes.lines if line.get_gid() == "single-runs"]
-        (own,) = [r for r in axes.lines if r.get_gid() == f"points-{panel}-{single}-measured"]
-        assert len(rings) == 1
-        assert rings[0].get_xydata().tolist() == own.get_xydata().tolist()
-
-
-@pytest.mark.parametrize(
-    ("own", "theirs", "said"),
-    [
-        ({1: 1, 64: 3}, {64: 1}, ["Ringed: single runs.", "Published points are single runs."]),
-        ({1: 1, 64: 1}, {64: 3}, ["This campaign's points are single runs."]),
-        ({1: 3, 64: 3}, {1: 1, 64: 3}, ["Published single runs are not marked."]),
-        ({1: 1, 64: 1}, {64: 1}, ["No error bars: each point is a single run."]),
-        ({1: 3, 64: 3}, {64: 3}, []),
-    ],
-)
-def test_the_note_tells_single_runs_of_the_campaign_from_published_ones(
-    own: dict[int, int], theirs: dict[int, int], said: list[str]
-) -> None:
-    rows = [row for row in curve_table(2).to_pylist() if row["series"] == "resnet50-full-lbs256"]
-    ours = [row | {"n_repeats": own[row["gpus"]]} for row in rows if row["gpus"] in own]
-    published = [
-        row | {"n_repeats": theirs[row["gpus"]], "energy_origin": "published"}
-        for row in rows
-        if row["gpus"] in theirs
-    ]
-    figure = draw("figure2", as_table(ours + published, POINTS, figure=2))
-    found = re.findall(r"[^.]*single runs?[^.]*\.", words(figure))
-    assert [sentence.strip() for sentence in found] == said
-    rings = [line for line in figure.axes[1].lines if line.get_gid() == "single-runs"]
-    assert len(rings) == (said[:1] == ["Ringed: single runs."])
-
-
-def with_bar(low: float, high: float) -> Any:
-    """Figure 2 with one interval of panel B that reaches so far below and above its point."""
-    rows = curve_table(2).to_pylist()
-    for row in rows:
-        if row["panel"] == "B":
-            changed = row["gpus"] == 2
-            row["y_low"] = row["y"] - (low if changed else 0.1)
-            row["y_high"] = row["y"] + (high if changed else 0.1)
-    return draw("figure2", as_table(rows, POINTS, figure=2))
-
-
-@given(st.floats(0, 60), st.floats(0, 60))
-@settings(max_examples=12, deadline=None)
-@example(0.1, 0.1)
-@example(0.1, 50)
-def test_only_bars_beyond_the_axis_are_said_to_be_cut(low: float, high: float) -> None:
-    figure = with_bar(low, high)
-    bottom, top = figure.axes[1].get_ylim()
-    ends = segments(figure, 1)
-    beyond = min(ends) < bottom or max(ends) > top
-    assert ("in panel B some reach beyond the axis" in words(figure)) == beyond
-
-
-def test_a_bar_that_ends_in_the_room_around_the_points_is_not_said_to_be_cut() -> None:
-    rows = curve_table(2).to_pylist()
-    own = [row for row in rows if row["panel"] == "C"]
-    least, most = min(r["y"] for r in own), max(r["y"] for r in own)
-    for row in own:
-        # The lowest end that is allowed for, and a little more: still inside of the axis.
-        row["y_low"] = 0.99 * least / max(most / least, 1.5) if row["y"] == least else row["y"]
-        row["y_high"] = row["y"]
-    figure = draw("figure2", as_table(rows, POINTS, figure=2))
-    assert figure.axes[2].get_ylim()[0] < min(segments(figure, 2))
-    assert "beyond the axis" not in words(figure)
-
-
-def test_one_rule_says_how_far_bars_may_widen_an_axis() -> None:
-    assert room_for([10.0, 12.0], [3.0, 12.5], log=False) == [10.0, 12.0, 8.0, 12.5]
-    assert room_for([10.0, 40.0], [1.0, 170.0], log=True) == [10.0, 40.0, 2.5, 160.0]
-    assert room_for([100.0], [50.0, 101.0], log=False) == [100.0, 95.0, 101.0]
-    assert is_beyond((0.0, 1.0), [0.5, 1.1]) and not is_beyond((0.0, 1.0), [0.0, 1.0])
-
-
-def test_a_bar_that_would_squeeze_the_points_is_cut_and_the_note_says_so() -> None:
-    rows = curve_table(2).to_pylist()
-    points = [row["y"] for row in rows if row["panel"] == "B"]
-    for row in rows:
-        if row["panel"] == "B" and row["gpus"] == 2:
-            row |= {"y_low": row["y"] - 500, "y_high": row["y"] + 500}
-    figure = draw("figure2", as_table(rows, POINTS, figure=2))
-    low, high = figure.axes[1].get_ylim()
-    assert low < min(points) and max(points) < high
-    assert high - low < 5 * (max(points) - min(points))
-    assert "in panel B some reach beyond the axis" in words(figure)
 
 
 # --- published points -------------------------------------------------------------------------------
@@ -397,22 +242,7 @@ def test_published_points_of_different_series_differ_without_colour() -> None:
 # --- legends --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("entries", "columns"), [(3, 3), (4, 4), (5, 3), (6, 3), (9, 3)])
-def test_rows_of_a_legend_are_about_equally_long(entries: int, columns: int) -> None:
-    handles = [Line2D([], [], label="LBS 64") for _ in range(entries)]
-    assert legend_columns(handles, 4 * (len("LBS 64") + LEGEND_EXTRA)) == columns
-
-
 # --- ticks ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("number", [2, 3, 4, 6, 7])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_every_line_of_a_grid_has_its_number(number: int, width: int) -> None:
-    for axes in drawn(number, width)[0].axes:
-        if axes.axison:
-            for axis in (axes.xaxis, axes.yaxis):
-                assert all(label.get_text() for label in axis.get_ticklabels())
 
 
 # --- origins of unknown energies ------------------------------------------------------------------
@@ -492,16 +322,6 @@ def test_an_axis_takes_the_largest_unit_without_tiny_numbers(
     )
 
 
-def test_units_are_those_of_their_words() -> None:
-    energy = quantity("energy_kwh", "GPUs", None)
-    assert energy.fitting([0.0003]).label == "Energy (mWh)"
-    assert energy.fitting([0.02, 0.3]) == Quantity("Energy (Wh)", "log", factor=1000.0)
-    hours = quantity("gpu_hours", "processes", None)
-    assert hours.fitting([0.05]).label == "Process time n·T (min)"
-    assert hours.fitting([0.005]).factor == 3600.0
-    assert quantity("runtime_h", "GPUs", None).fitting([40.0, 3.0]).label == "Run time (h)"
-
-
 def labels_of(**series: str) -> list[str]:
     rows = [{"series": name.replace("_", "-"), "label": label} for name, label in series.items()]
     return list(series_labels(pd.DataFrame(rows)).values())
@@ -514,45 +334,6 @@ def test_series_that_share_a_label_are_told_apart_by_their_names() -> None:
         "GBS",
     ]
     assert labels_of(a_b="x", a_b_c="x") == ["x (a-b)", "x (a-b-c)"]
-
-
-def test_excluded_runs_are_named_with_their_reason() -> None:
-    excluded = [
-        {"configuration": "a", "repeat": 2, "reason": "another job on the node"},
-        {"configuration": "b", "repeat": 1, "reason": "lost sensor."},
-        {"configuration": "c", "repeat": 1, "reason": "another job on the node"},
-    ]
-    said = excluded_sentence(excluded)
-    assert said == "Excluded: a/2, c/1 (another job on the node); b/1 (lost sensor)."
-    assert excluded_sentence([]) == ""
-
-
-def test_a_series_without_any_run_is_named_where_others_have_some() -> None:
-    series = [
-        {"name": n, "label": n.upper(), "model": "resnet50", "phase": "train"}
-        | {"points": [{"configuration": f"{n}{gpus}", "gpus": gpus} for gpus in (1, 2)]}
-        for n in ("a", "b", "c")
-    ]
-    left_out = [{"configuration": "b1", "repeat": 1, "reason": "why"}]
-    definition = {"figure": "figure6", "series": series, "excluded": left_out}
-    row = {"configuration": "a2", "excluded": None, "protocol": "paper"}
-    assert notes(definition, [row]) == [
-        "Empty series (no run has finished; with results_only none is started): C.",
-        "Empty series (all finished runs are excluded): B.",
-    ]
-    assert notes(definition, []) == []
-
-
-def test_the_first_speed_up_lacks_no_error_bar() -> None:
-    rows = curve_table(2).to_pylist()
-    for row in rows:
-        if row["panel"] == "A" and row["gpus"] == 1:
-            row |= {"y": 1.0, "y_low": None, "y_high": None}
-    assert "not known for" not in words(draw("figure2", as_table(rows, POINTS, figure=2)))
-    rows[1] |= {"y_low": None}
-    assert "not known for some points of panel A" in words(
-        draw("figure2", as_table(rows, POINTS, figure=2))
-    )
 
 
 def test_panels_of_the_same_quantity_have_the_same_x_axis_and_lines_break_at_unknown_values() -> (
@@ -575,17 +356,6 @@ def test_panels_of_the_same_quantity_have_the_same_x_axis_and_lines_break_at_unk
     assert "Energy not known: resnet50-a100-n{001,008}-lbs0256-full (other runs measured" in said
 
 
-def test_the_note_says_where_markers_cover_each_other() -> None:
-    rows = curve_table(2).to_pylist()
-    said = "Configurations shared by several series show overlapping markers."
-    assert said in words(
-        draw("figure2", as_table(rows, POINTS, figure=2))
-    )  # LBS 256 and GBS 256 at n = 1
-    apart = [r for r in rows if r["series"] == rows[0]["series"]]
-    theirs = [r | {"energy_origin": "published", "series": "other"} for r in apart]
-    assert said not in words(draw("figure2", as_table(apart + theirs, POINTS, figure=2)))
-
-
 @pytest.mark.parametrize("number", [2, 3, 4, 6, 7])
 def test_a_figure_shows_the_panels_that_its_table_has(number: int) -> None:
     figure, _ = drawn(number, 180)
@@ -598,71 +368,7 @@ def test_a_figure_shows_the_panels_that_its_table_has(number: int) -> None:
     assert letters == [panel.letter for panel in PANELS[f"figure{number}"]]
 
 
-@pytest.mark.parametrize("number", [2, 5])
-def test_an_empty_panel_says_that_results_only_trains_nothing(number: int) -> None:
-    schema = POWER if number == 5 else POINTS
-    said = {"missing": ["a"], "panels": {"A": "a"}}
-    assert "with results_only none is started." in words(
-        draw(f"figure{number}", as_table([], schema, figure=number, **said))
-    )
-
-
-@pytest.mark.parametrize("number", [2, 5])
-def test_a_figure_whose_runs_are_all_excluded_says_so(number: int) -> None:
-    excluded = [{"configuration": "a", "repeat": 2, "reason": "lost sensor"}]
-    schema = POWER if number == 5 else POINTS
-    said = words(
-        draw(
-            f"figure{number}",
-            as_table([], schema, figure=number, excluded=excluded, panels={"A": "a"}),
-        )
-    )
-    assert "Excluded: a/2 (lost sensor)." in said
-    what = {2: "these series", 5: "this panel"}[number]
-    assert f"All finished runs of {what} are excluded." in said
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("NVIDIA A100-SXM4-40GB", "instantaneous power."),
-        ("Tesla V100-SXM2-32GB", "instantaneous power."),
-        ("Tesla V100S-PCIE-32GB", "instantaneous power."),
-        ("Quadro RTX 6000", "instantaneous power."),
-        ("NVIDIA TITAN RTX", "instantaneous power."),
-        ("NVIDIA RTX A6000", "the mean over the second before."),
-        ("NVIDIA RTX 4000 SFF Ada Generation", "the mean over the second before."),
-        ("NVIDIA H100", "the mean over the second before."),
-        ("NVIDIA GH200 480GB", "the mean over the second before."),
-        ("NVIDIA A40", "the mean over the second before."),
-        ("NVIDIA GeForce RTX 3090", "the mean over the second before."),
-        ("a100 (simulated)", "instantaneous power."),
-        ("h100", "the mean over the second before."),
-        ("AMD Instinct MI300X", "is not known."),
-        ("", "is not known."),
-    ],
-)
-def test_the_sensor_of_a_gpu_is_named_as_far_as_it_is_known(name: str, said: str) -> None:
-    for origin in ("measured", "simulated"):
-        assert sensor_sentence(name, "gpu", origin, gpu_quantity(name)).endswith(said)
-
-
-def test_only_a_sensor_has_a_meaning_of_its_own() -> None:
-    assert sensor_sentence("NVIDIA A100", "gpu", "estimated", None) == ""
-    for origin in ("measured", "simulated"):
-        assert "energy counter" in sensor_sentence("NVIDIA A100", "cpu", origin, "mean")
-        assert "the CPU" in sensor_sentence("NVIDIA A100", "cpu", origin, None)
-
-
 # --- figures 1 and 5 --------------------------------------------------------------------------------
-
-
-def test_figure1_of_one_series_is_low_where_there_is_nothing() -> None:
-    rows = [r for r in procedure_table().to_pylist() if r["series"] == "resnet50-full-lbs256"]
-    for width in WIDTHS:
-        table = as_table(rows, OVERVIEW, figure=1, options={"width_mm": width})
-        heights = [axes.get_ylim()[1] for axes in draw("figure1", table).axes]
-        assert heights[0] > 3 * heights[-1]
 
 
 @pytest.mark.parametrize(
@@ -674,33 +380,6 @@ def test_figure1_counts_what_the_campaign_counts(word: str, one: str) -> None:
     )
     assert f"{word} n" in said and f"samples per {one}" in said and f"n counts {word}." in said
     assert ("GPU" in said) == (word == "GPUs")
-
-
-def test_figure1_names_series_that_scale_neither_way() -> None:
-    rows = [r | {"batch_rule": "neither constant"} for r in procedure_table().to_pylist()]
-    said = words(draw("figure1", as_table(rows, OVERVIEW, figure=1)))
-    assert said.count("No series of this campaign scales this way.") == 4
-    assert "In no panel, as neither LBS nor GBS is constant: resnet50-full-lbs256" in said
-
-
-def test_figure5_says_by_which_rule_its_device_was_picked_and_what_sensors_report() -> None:
-    said = words(draw("figure5", power_table()))
-    assert "Shown: the first GPU of the first node (by name) in the configuration's first" in said
-    assert "The sensor of NVIDIA A100 reports instantaneous power." in said
-    assert "The sensor of NVIDIA H100 reports the mean over the second before." in said
-    assert "by sensors that differ; means over equal windows" in said
-    table = as_table(power_table().to_pylist(), POWER, figure=5, options={"power_window_s": 10.0})
-    assert "Points: means over equal windows of 10 s." in words(draw("figure5", table))
-
-
-def test_figure5_says_which_run_has_no_power_and_which_never_trained() -> None:
-    first = power_table(panels="AB").to_pylist()
-    rows = [r for r in first if r["time_s"] == 0]
-    rows[0] |= {"power_w": None, "energy_origin": None}
-    rows[1] |= {"power_w": None, "time_s": None, "energy_origin": None}
-    said = words(draw("figure5", as_table(rows, POWER, figure=5)))
-    assert "No GPU power was measured or estimated on this device." in said
-    assert "This run never began training." in said
 
 
 def test_figure5_keeps_a_panel_for_each_point_of_the_campaign_and_says_why_it_is_empty() -> None:
@@ -715,23 +394,6 @@ def test_figure5_keeps_a_panel_for_each_point_of_the_campaign_and_says_why_it_is
     assert [text[0] for text in texts if text] == ["A", "B", "C"]
     assert " ".join(texts[0]).startswith("A gone: No run of this panel has finished; with")
     assert " ".join(texts[2]) == "C excluded-one: All finished runs of this panel are excluded."
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_figure5_keeps_an_id_whole_in_a_line_of_its_own(width: int) -> None:
-    rows = [row for row in power_table(panels="ABCD").to_pylist() if row["panel"] in "CD"]
-    ids = ("fourcastnet.pretrain-local-n004-lbs0003-full", "resnet50-a100-n004-lbs0064-full")
-    panels = dict(
-        zip("ABCD", [*ids, *dict.fromkeys(r["configuration"] for r in rows)], strict=True)
-    )
-    made = as_table(rows, POWER, figure=5, panels=panels, missing=ids, options={"width_mm": width})
-    figure = draw("figure5", made)
-    FigureCanvasAgg(figure).draw()
-    for axes, id_ in zip(figure.axes, ids, strict=False):
-        (text,) = [t for t in axes.texts if id_ in t.get_text()]
-        assert text.get_text().split("\n")[0] == f"{id_}:"
-        box, page = text.get_window_extent(), figure.bbox
-        assert page.x0 <= box.x0 and box.x1 <= page.x1
 
 
 def test_figure5_draws_one_mean_where_the_device_is_the_only_one() -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from campaign_files import demo
@@ -22,13 +21,12 @@ from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_requests import table_definition
 from scalewatt.cli import main
-from scalewatt.common.files import read_json, write_json
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.results.build import write_figure_table, write_runs
+from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import OVERVIEW, POINTS
-from scalewatt.results.figures.figure_tables import overview, points
-from scalewatt.results.figures.footnotes import SCATTER, notes, seed_notes
+from scalewatt.results.figures.figure_tables import points
+from scalewatt.results.figures.footnotes import SCATTER, notes
 from scalewatt.results.tables.frames import frame_of, records, to_table
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, IDENTITY, QUANTITIES
@@ -237,16 +235,6 @@ def test_a_dataset_that_grows_has_no_speedup_and_the_figure_says_so() -> None:
     assert notes(said, rows)[-1] == "No speed-up where the dataset grows with n: a line."
 
 
-def test_empty_series_of_one_label_are_told_apart() -> None:
-    said = definition("figure6")
-    said["series"] += [
-        {"name": name, "label": "LBS 256", "points": [{"configuration": name, "gpus": 1}]}
-        for name in ("full", "scaled")
-    ]
-    (note,) = notes(said, [{"configuration": "c1", "excluded": None}])
-    assert note.endswith("none is started): LBS 256 (full); LBS 256 (scaled).")
-
-
 # --- figure 1 -----------------------------------------------------------------------------------
 
 
@@ -267,38 +255,6 @@ def test_the_overview_is_of_the_campaign_alone(tmp_path: Path) -> None:
     assert (fixed["local_batch_size"], fixed["global_batch_size"]) == (8, 16)
     # 192 samples a rank in batches of 8: 24 updates an epoch, 5 epochs
     assert (fixed["updates_per_epoch"], fixed["updates"]) == (24, 120)
-
-
-def test_along_the_overviews_rules_updates_do_what_the_paper_says() -> None:
-    rows = records(overview(table_definition(demo(), "figure1", [])))
-    updates: dict[tuple[str, str], list[int]] = {}
-    for row in rows:
-        updates.setdefault((row["dataset_rule"], row["batch_rule"]), []).append(row["updates"])
-    fixed_lbs = updates["fixed", "constant LBS"]
-    assert fixed_lbs == sorted(fixed_lbs, reverse=True) and fixed_lbs[0] > 2 * fixed_lbs[2] - 10
-    assert len(set(updates["fixed", "constant GBS"])) == 1
-    assert len(set(updates["scaled", "constant LBS"])) == 1
-    first, second = updates["scaled", "constant GBS"]
-    assert abs(second - 2 * first) <= 5  # the last, partial batch of each of five epochs
-
-
-@pytest.mark.parametrize(
-    ("kinds", "word"),
-    [
-        (["cuda"], "GPUs"),
-        (["cpu"], "processes"),
-        (["auto"], "ranks"),
-        (["None"], "ranks"),
-        (["cpu", "cuda"], "ranks"),
-    ],
-)
-def test_the_overview_says_what_n_counts_as_far_as_the_campaign_settles_it(
-    tmp_path: Path, kinds: list[str], word: str
-) -> None:
-    made = table_definition(demo(), "figure1", [])
-    assert made["torch_devices"] == ["auto"]  # as profiles/local has it
-    write_figure_table(made | {"torch_devices": kinds}, tmp_path, tmp_path / "figure1.parquet")
-    assert metadata_of(tmp_path / "figure1.parquet")["gpu_word"] == word
 
 
 # --- from runs to a written table ---------------------------------------------------------------
@@ -363,35 +319,6 @@ def test_where_errors_of_repeats_are_shown_it_is_said_that_they_share_one_seed(
         assert said == ([note] if note else [])
 
 
-@pytest.mark.parametrize("figure", ["figure2", "figure3", "learning", "variants", None])
-def test_every_table_with_errors_says_it(figure: str | None) -> None:
-    assert notes({"figure": figure, "series": []}, [], {"a": "same"})[-1] == ONE_SEED
-
-
-def test_nothing_is_said_of_seeds_without_errors_of_repeats(tmp_path: Path) -> None:
-    for figure in ("figure2", "figure7"):  # single runs; no errors
-        made, _ = finished_demo_runs(tmp_path / figure, figure)
-        write_figure_table(made, tmp_path / figure, tmp_path / "out.parquet")
-        assert not [one for one in metadata_of(tmp_path / "out.parquet")["notes"] if "seed" in one]
-
-
-@pytest.mark.parametrize(
-    ("seeds", "said"),
-    [
-        ({"a": "same", "b": "same"}, [ONE_SEED]),
-        (
-            {"a": "same", "b": "varied"},
-            [f"Repeats of 1 of 2 configurations share one seed: {SCATTER}"],
-        ),
-        ({"a": None}, [f"Whether repeats share a seed is not known; if so, {SCATTER}"]),
-        ({"a": "varied"}, []),
-        ({}, []),
-    ],
-)
-def test_what_is_said_of_seeds(seeds: dict[str, str | None], said: list[str]) -> None:
-    assert seed_notes(seeds) == said
-
-
 def test_a_figures_table_names_the_configurations_that_are_missing(tmp_path: Path) -> None:
     made, runs = finished_demo_runs(tmp_path, "figure2", skip=2)
     out = tmp_path / "figure2.parquet"
@@ -433,28 +360,6 @@ def test_why_energies_are_not_known_is_stored_by_configuration(tmp_path: Path) -
     assert said == {runs[0][0]: "other runs measured on the node at the same time"}
 
 
-def test_of_how_many_repeats_the_energy_is_unknown_is_said(tmp_path: Path) -> None:
-    made, runs = finished_demo_runs(tmp_path, "figure4")
-    id_ = next(id_ for id_, repeat in runs if repeat == 3)
-    unknown = [part("cpu", "train", 3600, None, flags=("node_shared",))]
-    write_energy(RunFiles(tmp_path, id_, 2).energy, unknown)
-    write_figure_table(made, tmp_path, tmp_path / "figure4.parquet")
-    said = metadata_of(tmp_path / "figure4.parquet")["no_energy"]
-    assert said == {id_: "other runs measured on the node at the same time in 1 of 3 runs"}
-    write_runs(made | {"missing": []}, tmp_path, tmp_path / "tables")
-    rows = pq.read_table(tmp_path / "tables" / "configurations.parquet").to_pylist()
-    (row,) = [row for row in rows if row["configuration"] == id_]
-    assert (row["n_repeats"], row["n_energies"], row["n_metrics"]) == (3, 2, 3)
-
-
-def test_runs_on_cpus_and_on_gpus_count_ranks(tmp_path: Path) -> None:
-    made, runs = finished_demo_runs(tmp_path, "figure2")
-    files = RunFiles(tmp_path, *runs[0]).folder / "provenance.json"
-    write_json(files, read_json(files) | {"torch_device": "cuda"})
-    write_figure_table(made, tmp_path, tmp_path / "figure2.parquet")
-    assert metadata_of(tmp_path / "figure2.parquet")["gpu_word"] == "ranks"
-
-
 def test_how_a_figure_is_to_be_drawn_is_stored_with_its_table(tmp_path: Path) -> None:
     content = read_yaml(PROJECT_ROOT / "campaigns" / "demo.yaml")
     content["figures"]["figure2"] |= {"overlay": "published", "width_mm": 88}
@@ -475,16 +380,6 @@ def test_a_figure_of_no_finished_run_is_an_empty_table(tmp_path: Path) -> None:
     out = tmp_path / "figure2.parquet"
     write_figure_table(table_definition(demo(), "figure2", []), tmp_path, out)
     assert len(pq.read_table(out)) == 0
-
-
-def test_a_written_table_has_its_metadata_under_one_key(tmp_path: Path) -> None:
-    out = tmp_path / "figure2.parquet"
-    write_figure_table(table_definition(demo(), "figure2", []), tmp_path, out)
-    schema: pa.Schema = pq.read_schema(out)
-    assert set(json.loads(schema.metadata[b"scalewatt"])) == {
-        "figure", "campaign", "missing", "notes", "gpu_word", "metric_name",
-        "excluded", "options", "no_energy", "definition",
-    }  # fmt: skip
 
 
 WRONG = {

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
@@ -24,9 +23,6 @@ from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.figures.output.save_figure import save
 from scalewatt.figures.prose import (
     abbreviated,
-    missing_sentence,
-    named,
-    origin_sentence,
     quantity,
     trend,
 )
@@ -118,19 +114,6 @@ def test_an_estimates_interval_is_a_broad_pale_bar_unlike_an_error_bar() -> None
     assert "Broad pale bars" not in words(draw("figure2", table))
 
 
-@pytest.mark.parametrize("number", CURVES)
-def test_estimated_energy_is_called_estimated_on_the_face(number: int) -> None:
-    said = words(drawn(number, curve_table(number, small=True)))
-    assert "Energy estimated from CPU utilisation and rated powers; scope: cpu." in said
-    assert "n counts processes." in said
-    assert "Number of processes n" in said and "Number of GPUs" not in said
-
-
-def test_unequal_scopes_are_named_by_device() -> None:
-    said = words(drawn(4, curve_table(4)))
-    assert "scope: gpu+cpu+ram (a100), gpu+cpu (h100). Totals of unequal scope are" in said
-
-
 @pytest.mark.parametrize(
     ("origin", "fill", "face"),
     [
@@ -175,27 +158,6 @@ def only(table: pa.Table, wanted: Any) -> pa.Table:
     return pa.Table.from_pylist([r for r in table.to_pylist() if wanted(r)], schema=table.schema)
 
 
-def test_a_series_only_speed_up_is_none_and_named_but_drawn_nowhere() -> None:
-    table = only(curve_table(2), lambda r: "gbs8192" not in r["series"] or r["gpus"] == 32)
-    figure = drawn(2, table)
-    own = [line for line in lines(figure, "points-A-resnet50-full-gbs8192")]
-    assert not own and lines(figure, "points-C-resnet50-full-gbs8192")
-    assert "No speed-up, as there is no second n: GBS 8192 (n = 32)." in words(figure)
-    lone = [r for r in plotted_of("figure2", table).to_pylist() if "gbs8192" in r["series"]]
-    assert {r["panel"] for r in lone} == {"B", "C", "D"}
-
-
-def test_a_speed_up_that_begins_above_one_says_from_where() -> None:
-    assert "Speed-ups from above n = 1: GBS 8192 (n₀ = 32)." in words(drawn(2, curve_table(2)))
-    assert "Speed-ups from" not in words(drawn(2, curve_table(2, small=True)))
-
-
-def test_a_panel_of_lone_speed_ups_says_so() -> None:
-    figure = drawn(2, only(curve_table(2), lambda r: r["gpus"] == 1))
-    assert len(shown_axes(figure)) == 3
-    assert "No speed-up was measured: each series has a single point here." in words(figure)
-
-
 def test_runs_known_by_whole_nodes_alone_have_no_panels_of_parts() -> None:
     table = curve_table(6)
     rows = [
@@ -225,18 +187,6 @@ def test_energy_against_gpu_hours_is_log_log() -> None:
     assert (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
     assert panel.get_xlabel() == f"GPU hours (h), {style.LOG_SCALE}"
     assert panel.get_ylabel() == f"Energy (kWh), {style.LOG_SCALE}"
-
-
-@pytest.mark.parametrize("number", CURVES)
-def test_an_axis_says_that_it_is_logarithmic_unless_powers_of_two_show_it(number: int) -> None:
-    seen = set()
-    for axes in shown_axes(drawn(number, any_table(number))):
-        for axis in (axes.xaxis, axes.yaxis):
-            label, log = " ".join(axis.get_label_text().split()), axis.get_scale() == "log"
-            powers = all(math.log2(tick).is_integer() for tick in axis.get_majorticklocs() if log)
-            assert label.endswith("log scale") == (log and not powers), label
-            seen.add((log, powers))
-    assert len(seen) > 1
 
 
 def without(table: pa.Table, series: str, gpus: int) -> pa.Table:
@@ -301,43 +251,11 @@ def test_error_bars_reach_from_y_low_to_y_high_and_single_runs_have_none() -> No
     assert len(barred) == 3
 
 
-def test_missing_configurations_are_named_and_share_an_entry_when_only_n_differs() -> None:
-    missing = ["resnet50-a100-n064-lbs0256-full", "resnet50-a100-n128-lbs0256-full"]
-    said = words(drawn(2, curve_table(2, missing=missing)))
-    assert "No finished run, so no point: resnet50-a100-n{064,128}-lbs0256-full." in said
-    assert missing_sentence(missing[:1]).endswith(f"{missing[0]}.")
-
-
-def test_a_lost_value_among_others_is_named_not_drawn() -> None:
-    table = curve_table(2)
-    rows = table.to_pylist()
-    lost = next(r for r in rows if r["panel"] == "C" and r["gpus"] == 64)
-    lost["y"] = lost["y_low"] = lost["y_high"] = None
-    said = words(drawn(2, pa.Table.from_pylist(rows, schema=table.schema)))
-    assert "Runs without a value – C: LBS 256 at n = 64." in said
-
-
 @pytest.mark.parametrize("number", [2, 3, 4, 5, 6, 7])
 def test_a_table_without_rows_gives_a_figure_that_says_so(number: int) -> None:
     figure = drawn(number, any_table(number).slice(0, 0))
     assert not shown_axes(figure)
     assert "has finished" in words(figure)
-
-
-def test_figure1_shows_the_campaigns_own_numbers_and_every_series_by_name() -> None:
-    table = procedure_table()
-    said = words(drawn(1, table))
-    for cell in ("Fixed", "Scaled"):
-        assert f"{cell} dataset, constant LBS" in said and f"{cell} dataset, constant GBS" in said
-    assert all(name in said for name in set(table["series"].to_pylist()))
-    assert "65.5k" in said and "∝ 1/n" in said
-
-
-def test_figure1_says_so_when_a_procedure_is_not_used() -> None:
-    table = procedure_table()
-    kept = [row for row in table.to_pylist() if row["dataset_rule"] == "fixed"]
-    said = words(drawn(1, pa.Table.from_pylist(kept, schema=table.schema)))
-    assert said.count("No series of this campaign scales this way.") == 2
 
 
 @pytest.mark.parametrize("small", [False, True])
@@ -365,32 +283,6 @@ def test_figure5_has_a_panel_per_run_with_two_dashed_means(panels: str) -> None:
         assert len(means) == 2 and all(mean.is_dashed() for mean in means)
     legend = axes[0].get_legend().get_texts()
     assert legend[0].get_text() == "a100: 1 GPU, LBS 4, GBS 4"
-
-
-def test_figure5_without_gpu_sensor_says_that_it_shows_cpu_power() -> None:
-    figure = drawn(5, power_table(small=True))
-    assert "these panels show CPU power" in words(figure)
-    assert "Power estimated from CPU utilisation and rated powers; scope: cpu." in words(figure)
-    assert shown_axes(figure)[0].get_ylabel() == "CPU power (W)"
-
-
-def test_figure5_says_where_a_window_is_longer_than_what_was_recorded() -> None:
-    table = power_table(panels="A")
-    rows = [row | {"power_w": None} for row in table.to_pylist()][:1]
-    for options, said in (
-        ({"power_window_s": 1000}, "The recorded samples cover no window of 1000 s"),
-        ({}, "No GPU power was measured or estimated on this device."),
-    ):
-        stored = {**metadata(table), "options": options}
-        own = pa.Table.from_pylist(rows, schema=table.schema)
-        own = own.replace_schema_metadata({b"scalewatt": json.dumps(stored).encode()})
-        assert said in words(drawn(5, own))
-
-
-def test_small_print_names_few_configurations_and_counts_the_others() -> None:
-    ids = [f"m-{device}-n{n:03d}-full" for device in "abcdef" for n in (2, 1)]
-    assert named(ids[:4]) == "m-a-n{001,002}-full, m-b-n{001,002}-full"
-    assert named(ids) == f"{', '.join(f'm-{d}-n{{001,002}}-full' for d in 'abcd')} and 4 more"
 
 
 @pytest.mark.parametrize(("small", "word"), [(True, "proportional"), (False, "logarithmic")])
@@ -500,31 +392,9 @@ def test_ticks_are_round_numbers_inside_the_axis() -> None:
     ]
 
 
-def test_series_stay_apart_without_colour() -> None:
-    looks = {(s["marker"], str(s["linestyle"])) for s in map(style.series_style, range(8))}
-    assert len(looks) == 8
-
-
 def test_trends_in_words() -> None:
     assert trend([(1, 5004), (256, 5005)]) == "constant"
     assert trend([(1, 2), (4, 8)]) == "∝ n"
     assert trend([(1, 500), (4, 126)]) == "∝ 1/n"
     assert trend([(1, 1), (4, 2)]) == "grows"
     assert [abbreviated(v) for v in (64, 5004, 80072, 1281167)] == ["64", "5004", "80.1k", "1.28M"]
-
-
-def test_rows_without_energy_are_not_called_measured() -> None:
-    row = {"energy_origin": None, "energy_scope": None, "device": "a100"}
-    points = pd.DataFrame([row])
-    assert origin_sentence(points) == "No energy is known for these runs."
-    assert origin_sentence(points[:0]) == "No run, so no energy."
-
-
-def test_dictionary_encoded_columns_are_drawn_and_written_like_strings(tmp_path: Path) -> None:
-    table = curve_table(2)
-    for name in ("series", "energy_origin", "panel"):
-        index = table.column_names.index(name)
-        table = table.set_column(index, name, table[name].dictionary_encode())
-    pq.write_table(table, tmp_path / "table.parquet")
-    draw_figure(2, tmp_path / "table.parquet", tmp_path / "figure2")
-    assert pc.read_csv(tmp_path / "figure2.csv")["series"][0].as_py() == "resnet50-full-lbs256"

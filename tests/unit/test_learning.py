@@ -20,7 +20,6 @@ from scalewatt.energies.accounting.energy_schema import EPOCHS_SCHEMA
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable, series_labels
-from scalewatt.figures.output.save_figure import save
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.learning_table import (
     LEARNING,
@@ -367,50 +366,7 @@ def test_a_run_that_diverged_ends_where_its_metric_does() -> None:
     assert plotted("learning", table).num_rows == table.num_rows * 2 / 5
 
 
-def test_panels_without_a_value_say_why() -> None:
-    def unknown(row: Row) -> Row:
-        return row | {"energy_kwh": None}
-
-    said = texts(draw("learning", changed(learning_table(epochs=2), unknown)))
-    assert said.count("No energy of these runs' epochs is known.") == 3
-
-
-def test_single_curves_that_are_missing_are_named() -> None:
-    def unknown(row: Row) -> Row:
-        return row | {"energy_kwh": None} if row["gpus"] == 256 else row
-
-    table = changed(learning_table(epochs=2), unknown)
-    said = texts(draw("learning", table))
-    assert "No curve, as a value is not known: against energy resnet50-a100-n256" in said
-
-
 def test_without_a_finished_run_the_figure_states_why() -> None:
     made = {"figure": "learning", "campaign": "made", "missing": ["a-n001"], "options": {}}
     said = texts(draw("learning", with_metadata(LEARNING.empty_table(), made)))
     assert "No run of these series has finished" in said and "a-n001" in said
-
-
-def test_origin_scope_and_excluded_runs_are_stated() -> None:
-    out = [{"configuration": "x-n001", "repeat": 2, "reason": "the node was busy"}]
-    said = texts(draw("learning", changed(learning_table(epochs=2), dict, excluded=out)))
-    for words in (
-        "measured by the devices' sensors",
-        "gpu+cpu+ram",
-        "x-n001/2 (the node was busy)",
-    ):
-        assert words in said
-
-
-def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
-    table = learning_table(epochs=2).slice(0, 40)
-    first, second = (
-        save(draw("learning", table, again=True), tmp_path / name / "learning") for name in "ab"
-    )
-    for one, other in zip(first, second, strict=True):
-        assert one.read_bytes() == other.read_bytes()
-
-
-def test_blocks_are_named_as_people_name_models_and_phases() -> None:
-    figure = draw("learning", learning_table(epochs=2))
-    titles = [part.legends[0].get_title().get_text() for part in figure.subfigs]
-    assert titles == ["ResNet50", "FourCastNet, pre-training", "FourCastNet, fine-tuning"]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -44,16 +41,10 @@ from scalewatt.energies.integration.operating_point import (
     seen_of_levers,
 )
 from scalewatt.energies.integration.stage_intervals import tile_window
-from scalewatt.figures.cost.cost_points import ordered_lines
-from scalewatt.figures.cost.draw_operating_points import cut_bars, own_parts
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.recordings.series import EPOCHS_COMBINED, Flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 from scalewatt.results.build import write_tables
-from scalewatt.results.tables.table_schema import (
-    metadata,
-    with_metadata,
-)
 from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.planning.pilot import make_pilot
 
@@ -169,17 +160,6 @@ def test_a_pilot_of_clocks_calibrates_each_of_them(tmp_path: Path) -> None:
         str(one.operating_point) for one in pilot.configurations.values() if one.model == "resnet50"
     }
     assert {str({"gpu_clock_mhz": clock}) for clock in (705.0, 1410.0)} <= asked
-
-
-def test_the_series_of_a_pilot_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    clocks = [300 + 100 * number for number in range(11)]
-    content = edited({("series", SERIES, "gpu_clock_mhz"): clocks}, DEMO)
-    names = yaml.safe_load(make_pilot(write_yaml(tmp_path / "levers.yaml", content)).text)
-    numbers = [
-        int(name.split("-")[2]) for name in names["series"] if name.startswith("resnet50-local-")
-    ]
-    assert numbers == sorted(numbers) and max(numbers) > 10
-    assert names["figures"]["breakdown"]["series"] == list(names["series"])
 
 
 # --- cluster files --------------------------------------------------------------------------------
@@ -457,46 +437,6 @@ def test_a_ratio_of_single_epochs_has_no_interval_from_their_executions(tmp_path
     assert "one measured epoch" in caption and "start-up and evaluation are in time" not in caption
 
 
-def test_lines_of_two_optimisers_are_told_apart_by_these() -> None:
-    lines = {
-        f"net-v100-n001-lbs{lbs}-s0050000-e001-{how}" for lbs in (8, 16) for how in ("adam", "sgd")
-    }
-    found = [own_parts(line, lines, "v100") for line in sorted(lines)]
-    assert found == [["adam"], ["sgd"], ["adam"], ["sgd"]]
-
-
-def test_a_figure_without_a_known_energy_says_why(tmp_path: Path) -> None:
-    of = campaign()
-    made(tmp_path, of)
-    table(tmp_path, of)
-    path = tmp_path / "tables" / "operating_points.parquet"
-    found = pq.read_table(path)
-    stored = metadata(found)
-    at, field = found.schema.get_field_index("energy_j_mean"), found.schema.field("energy_j_mean")
-    unknown = found.set_column(at, field, pa.nulls(len(found), pa.float64()))
-    why = dict.fromkeys(found["configuration"].to_pylist(), "devices without power or utilisation")
-    pq.write_table(with_metadata(unknown, {**stored, "no_energy": why}), path)
-    draw_figure("operating_points", path, tmp_path / "figure")
-    svg = " ".join(re.sub("<[^>]+>", " ", (tmp_path / "figure.svg").read_text()).split())
-    assert "No configuration has both a time and an energy." in svg
-    caption = (tmp_path / "figure.caption.md").read_text()
-    assert "devices without power or" in caption
-    assert "has finished" not in caption and "Single runs" not in caption
-
-
-def test_error_bars_are_inside_the_panels_or_a_note_says_that_they_are_not(tmp_path: Path) -> None:
-    of = campaign()
-    for name, scatter, cut in (("short", 0.05, False), ("long", 0.9, True)):
-        folder = tmp_path / name
-        made(folder, of, scatter=scatter)
-        rows = table(folder, of)
-        assert bool(cut_bars(rows)) == cut
-        draw_figure(
-            "operating_points", folder / "tables" / "operating_points.parquet", folder / "it"
-        )
-        assert ("go on beyond the panels" in (folder / "it.caption.md").read_text()) == cut
-
-
 def test_lines_over_clocks_break_where_a_clock_has_no_run(tmp_path: Path) -> None:
     of = campaign()
     made(tmp_path, of)
@@ -512,22 +452,3 @@ def test_lines_over_clocks_break_where_a_clock_has_no_run(tmp_path: Path) -> Non
     for line in lines:
         assert list(line.get_xdata()) == list(CLOCKS)
         assert [np.isnan(y) for y in line.get_ydata()] == [clock == 1005 for clock in CLOCKS]
-
-
-def test_lines_of_the_figure_are_in_the_order_of_their_numbers() -> None:
-    sizes = [(2, 32), (1, 256), (1, 32), (1, 2048), (2, 10240), (2, 64)]
-    points = pd.DataFrame(
-        [
-            {
-                "line": f"resnet50-v100-n{gpus:03d}-lbs{size:04d}-full", "device": device, "gpus": gpus,
-                "local_batch_size": size, "precision": "fp32", "protocol": "corrected", "epochs": 1,
-                "dataset_samples": 1000,
-            }
-            for device in ("v100", "a40")
-            for gpus, size in sizes
-        ]
-    )  # fmt: skip
-    points["line"] = points["device"] + points["line"]
-    ordered = points.set_index("line").loc[ordered_lines(points)]
-    found = list(zip(ordered["device"], ordered["gpus"], ordered["local_batch_size"], strict=True))
-    assert found == [(d, n, size) for d in ("v100", "a40") for n, size in sorted(sizes)]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pytest
-from figure_tables import draw, legend_of, plotted, texts
+from figure_tables import draw, legend_of, texts
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -21,7 +20,6 @@ from scalewatt.figures import pareto as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable
 from scalewatt.figures.layout import LABEL_SIZE
-from scalewatt.figures.output.save_figure import save
 from scalewatt.results.figures import pareto_table as front_module
 from scalewatt.results.figures.figure_schema import PARETO
 from scalewatt.results.figures.pareto_table import pareto
@@ -153,12 +151,6 @@ def test_unequal_scopes_have_fronts_of_their_own_in_energy_and_one_in_time() -> 
     assert [len(figure_module.fronts(of_panel[p])) for p in "CD"] == [2, 1]
 
 
-@pytest.mark.parametrize("width", [180, 88])
-def test_the_figure_is_as_wide_as_was_asked_for(width: int) -> None:
-    figure = draw("pareto", pareto_table(width_mm=width))
-    assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width)
-
-
 def test_fronts_of_unequal_scope_have_dashes_and_entries_of_their_own() -> None:
     figure = draw("pareto", pareto_table())
     named = {label for label in legend_of(figure, 1) if label.startswith("Pareto-optimal")}
@@ -202,44 +194,10 @@ def test_a_point_without_energy_looks_like_the_others_of_its_series(origin: str,
         assert one.get_markerfacecolor() == (one.get_color() if face == "colour" else "white")
 
 
-def test_error_bars_have_caps_and_a_wide_one_is_cut_and_said() -> None:
-    def wide(row: Row) -> Row:
-        ends = {"y_low": row["y"] - 900, "y_high": row["y"] + 900}
-        return row | ends if row["panel"] == "A" and row["gpus"] == 8 else row
-
-    figure = draw("pareto", changed(pareto_table(), wide))
-    points = [r["y"] for r in pareto_table().to_pylist() if r["panel"] == "A"]
-    low, high = figure.axes[0].get_ylim()
-    assert high - low < 4 * (max(points) - min(points))
-    assert "in A some reach beyond the axis" in texts(figure)
-    bars = [c for c in figure.axes[0].containers if isinstance(c, ErrorbarContainer)]
-    assert bars and all(len(bar.lines[1]) == 4 for bar in bars)
-    assert "beyond the axis" not in texts(draw("pareto", pareto_table()))
-
-
 def test_the_points_of_the_front_are_named_by_n_and_batch_size() -> None:
     figure = draw("pareto", pareto_table())
     names = {text.get_text() for text in figure.axes[5].texts}
     assert {"256, 1", "64, 1", "16, 1"} <= names
-
-
-@pytest.mark.parametrize(
-    ("option", "words"),
-    [
-        ("interval", "95 % t interval"),
-        ("sd", "sample standard deviation"),
-        ("population_sd", "population standard deviation"),
-        ("none", "Error bars are not drawn."),
-    ],
-)
-def test_error_bars_are_what_the_campaign_asks_for_and_single_runs_have_none(
-    option: str, words: str
-) -> None:
-    table = pareto_table(error_bars=option)
-    figure = draw("pareto", table)
-    repeated = [row for row in table.to_pylist() if row["n_repeats"] > 1]
-    assert bars(figure) == (0 if option == "none" else len(repeated))
-    assert words in texts(figure)
 
 
 def test_published_points_are_crossed_markers_and_said_in_words() -> None:
@@ -254,18 +212,6 @@ def test_published_points_are_crossed_markers_and_said_in_words() -> None:
     assert "as published by Huber et al. (2025)" in texts(figure)
 
 
-def test_runs_without_a_value_are_named_and_empty_panels_say_why() -> None:
-    def unknown(row: Row) -> Row:
-        lost = row["gpus"] == 256 or row["phase"] == "finetune"
-        return row | {"x": None} if lost and row["x_name"] == "energy_kwh" else row
-
-    table = changed(pareto_table(), unknown)
-    said = texts(draw("pareto", table))
-    assert "None of these runs has a value for: Energy" in said
-    assert "A: resnet50-a100-n256" in said
-    assert plotted("pareto", table).num_rows < table.num_rows
-
-
 def test_a_model_of_which_one_cost_has_no_row_at_all_is_drawn_against_the_other() -> None:
     rows = [
         row
@@ -278,23 +224,9 @@ def test_a_model_of_which_one_cost_has_no_row_at_all_is_drawn_against_the_other(
     assert figure.axes[5].get_xlabel().startswith("Run time")
 
 
-def test_a_metric_that_should_be_large_is_said_to_be() -> None:
-    table = changed(pareto_table(), lambda row: row | {"metric_goal": "max"})
-    assert "Larger is better: Top-1 error (%) of resnet50" in texts(draw("pareto", table))
-
-
 def test_without_a_finished_run_the_figure_states_why() -> None:
     out = [{"configuration": "x-n001", "repeat": 2, "reason": "the node was busy"}]
     made = {"figure": "pareto", "campaign": "made", "missing": ["a-n001"], "excluded": out}
     said = texts(draw("pareto", with_metadata(PARETO.empty_table(), made)))
     assert "No run of these series has finished; with results_only none is started." in said
     assert "a-n001" in said and "x-n001/2 (the node was busy)" in said
-
-
-def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
-    table = pareto_table().slice(60)
-    first, second = (
-        save(draw("pareto", table, again=True), tmp_path / name / "pareto") for name in "ab"
-    )
-    for one, other in zip(first, second, strict=True):
-        assert one.read_bytes() == other.read_bytes()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_files import WHOLE, absent, make_run, make_spec, part, trace, write_traces
+from run_files import WHOLE, absent, make_run, make_spec, trace, write_traces
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json, write_json, write_table
+from scalewatt.common.files import write_table
 from scalewatt.energies.accounting.energy_schema import TELEMETRY_SCHEMA
 from scalewatt.figures import run_page as figure_module
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
@@ -138,15 +137,6 @@ def test_stages_outside_of_the_recording_lengthen_the_page(tmp_path: Path) -> No
     assert page.traces[0].time_s[0] == 10
 
 
-def test_a_long_title_is_wrapped_and_the_configuration_stays_whole(tmp_path: Path) -> None:
-    page = page_of(made(tmp_path, seconds(5)))
-    name = "a-long-name-of-a-configuration-" * 3 + "n512"
-    page.row["configuration"] = name
-    lines = figure_module.title(page).split("\n")
-    assert lines[0].startswith(name) and len(lines) == 3
-    assert max(map(len, lines)) <= 120
-
-
 def test_devices_of_many_nodes_are_shown_together(tmp_path: Path) -> None:
     rows = [row for n in range(5) for row in seconds(40, node=f"n{n}", watts=100.0 + 10 * n)]
     page = page_of(made(tmp_path, rows))
@@ -176,14 +166,6 @@ def test_a_long_run_is_thinned_out_and_keeps_its_extremes(tmp_path: Path) -> Non
     assert "Gaps shorter than 7.5 s are not seen." in figure_module.note_sentences(page)[0]
     assert (np.nanmin(one.power_w), np.nanmax(one.power_w)) == (1.0, 999.0)
     assert one.time_s[np.nanargmax(one.power_w)] == pytest.approx(4321, abs=9000 / BINS)
-
-
-def test_a_whole_trace_of_as_many_samples_as_a_thinned_one_is_told_as_what_it_is(
-    tmp_path: Path,
-) -> None:
-    page = page_of(made(tmp_path, seconds(2 * BINS), [event("train", 0, 2 * BINS)]))
-    assert len(page.traces[0].time_s) == 2 * BINS
-    assert figure_module.note_sentences(page)[0] == "Every sample; gaps are gaps."
 
 
 def test_devices_that_come_in_several_pieces_are_put_together(
@@ -236,36 +218,6 @@ def test_the_title_says_energy_origin_scope_coverage_and_time(tmp_path: Path) ->
     assert "run time 1 h" in said
 
 
-def test_an_estimated_energy_is_said_with_its_interval(tmp_path: Path) -> None:
-    row = part("cpu", "train", 10, 3.6e6, origin="estimated")
-    ends = {"energy_low_j": 0.5 * 3.6e6, "energy_high_j": 2 * 3.6e6}
-    for number, (more, said) in enumerate(
-        (
-            (ends, "rated powers (the true value lies between 0.5 kWh and 2 kWh), scope cpu"),
-            ({}, "rated powers (no interval of the estimate is known), scope cpu"),
-        )
-    ):
-        files = made(tmp_path / str(number), seconds(10), energy=[row | more])
-        assert said in " ".join(figure_module.title(page_of(files)).split())
-    assert "the true value" not in figure_module.title(page_of(made(tmp_path, seconds(10))))
-
-
-def test_what_uncovered_time_can_have_cost_is_said_where_it_shows(tmp_path: Path) -> None:
-    for high, shown in ((1.04, "1 kWh and 1.04 kWh"), (1 + 1e-7, "")):
-        row = part("cpu", "train", 10, 3.6e6)
-        row |= {"energy_low_j": 3.6e6, "energy_high_j": high * 3.6e6}
-        files = made(tmp_path / str(high), seconds(10), energy=[row])
-        said = " ".join(figure_module.title(page_of(files)).split())
-        assert ("the true value lies between" in said) == bool(shown)
-        assert shown in said
-
-
-def test_unknown_energy_is_said_with_what_was_recorded(tmp_path: Path) -> None:
-    parts = [part("gpu", "train", 10, None, coverage=0.9996) | {"recorded_j": 3.6e6}]
-    said = figure_module.title(page_of(made(tmp_path, seconds(10), energy=parts)))
-    assert "Energy not known (1 kWh recorded of gpu, coverage 99.96 %)" in said
-
-
 def test_a_run_without_any_sensor_has_a_page_that_says_so(tmp_path: Path) -> None:
     nothing = [absent(kind, "train", 10) for kind in ("gpu", "cpu", "ram")]
     files = made(tmp_path, [], energy=nothing)
@@ -277,39 +229,6 @@ def test_a_run_without_any_sensor_has_a_page_that_says_so(tmp_path: Path) -> Non
 def test_an_excluded_run_has_a_page_that_says_why(tmp_path: Path) -> None:
     page = page_of(made(tmp_path, seconds(10)), "the node was busy")
     assert "Excluded from tables and figures: the node was busy" in figure_module.title(page)
-
-
-def test_kinds_without_a_sensor_are_no_doubt_but_are_named(tmp_path: Path) -> None:
-    energy = [
-        part("cpu", "train", 10, 1.0),
-        *(absent(kind, "train", 10) for kind in ("gpu", "ram")),
-    ]
-    said = figure_module.note_sentences(page_of(made(tmp_path, seconds(10), energy=energy)))
-    assert said[-1] == "Neither a sensor nor an estimate: gpu, ram."
-
-
-def test_flags_are_told_in_words_and_many_are_counted(tmp_path: Path) -> None:
-    codes = tuple(f"flag_{k}" for k in range(12))
-    files = made(tmp_path, seconds(10), energy=[part("gpu", "train", 10, 1.0, flags=codes)])
-    said = figure_module.note_sentences(page_of(files))
-    assert "Flag 0: flag_0" in said
-    assert said[-1] == "… and 4 more kinds of flags, in the energy table."
-
-
-def test_flags_of_one_kind_are_told_once_and_counted(tmp_path: Path) -> None:
-    page = page_of(made(tmp_path, seconds(10)))
-    flags = [{"code": "gap", "device": f"n{k}", "detail": f"{k} s"} for k in range(3)]
-    page.row["flags"] = json.dumps([*flags, {"code": "odd", "device": "", "detail": "once"}])
-    told = figure_module.note_sentences(page)[-2:]
-    assert "0 s (and 2 more of this kind)" in told[0] and "(n0)" in told[0]
-    assert told[1] == "Odd: once"
-
-
-def test_flags_that_the_project_knows_have_the_words_of_the_report(tmp_path: Path) -> None:
-    energy = [part("gpu", "train", 10, 1.0, flags=("node_shared",))]
-    said = figure_module.note_sentences(page_of(made(tmp_path, seconds(10), energy=energy)))
-    assert any(one.startswith("Other runs measured on the node at the same time") for one in said)
-    assert not any("node shared" in one or "node_shared:" in one for one in said)
 
 
 def test_each_node_and_kind_has_a_panel_and_unheld_gpus_too(tmp_path: Path) -> None:
@@ -331,11 +250,6 @@ def test_each_node_and_kind_has_a_panel_and_unheld_gpus_too(tmp_path: Path) -> N
 def test_a_run_without_stages_says_so(tmp_path: Path) -> None:
     figure = drawn(made(tmp_path, seconds(10), []))
     assert "no stages were recorded" in [text.get_text() for text in figure.axes[0].texts]
-
-
-def test_few_stages_are_drawn_as_they_are() -> None:
-    spans = [Span("train", 0.0, 0.001), Span("validate", 0.001, 100.0)]
-    assert figure_module.visible_spans(spans, 100.0) == spans
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=40, max_size=200))
@@ -392,18 +306,6 @@ def test_reasons_that_are_no_object_are_refused_in_one_line(tmp_path: Path) -> N
         list(read_pages(tmp_path, name, [1], ["x"]))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("held", "words"), [(None, "2 GPUs"), ([0], "2 processes"), ([0, 1], "2 GPUs")]
-)
-def test_ranks_that_share_a_gpu_are_processes_in_the_title_too(
-    tmp_path: Path, held: list[int] | None, words: str
-) -> None:
-    files = made(tmp_path, seconds(10), gpus=2, ranks_per_node=2)
-    path = files.folder / "provenance.json"
-    write_json(path, read_json(path) | {"gpus": {"n1": held}})
-    assert f": {words} on 1 node," in figure_module.title(page_of(files))
-
-
 @pytest.mark.parametrize("nodes", [1, 5])
 def test_a_clock_that_was_asked_for_is_shown_beside_the_power(tmp_path: Path, nodes: int) -> None:
     names = [f"n{number}" for number in range(1, nodes + 1)]
@@ -431,8 +333,3 @@ def test_a_clock_that_was_asked_for_is_shown_beside_the_power(tmp_path: Path, no
     (asked,) = [line for line in labelled[0].lines if line.get_gid() == "asked"]
     assert set(asked.get_ydata()) == {1200.0}
     assert "Dashed: the clock that was asked for." in figure_module.note_sentences(page)
-
-
-def test_without_a_clock_asked_for_none_is_shown(tmp_path: Path) -> None:
-    files = with_clocks(made(tmp_path, seconds(10)), ["n1"], [1410.0] * 10)
-    assert page_of(files).clocks is None

@@ -1,4 +1,4 @@
-"""The small print of figures: left out of the drawing, and as captions for LaTeX and Markdown."""
+"""The notes of figures: what they say, and as captions for LaTeX and Markdown."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from typing import Any
 import paper_rows
 import pyarrow as pa
 import pytest
+from cost_rows import frame, h100_rows
 from figure_tables import any_table, draw
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from syrupy.assertion import SnapshotAssertion
 
 from scalewatt.figures.output.small_print import write_captions
+from scalewatt.results.figures.figure_schema import COST_PER_SAMPLE
+from scalewatt.results.tables.frames import to_table
 from scalewatt.results.tables.table_schema import metadata
 from scalewatt.results.text.markdown_latex import escaped_latex, escaped_markdown
 
@@ -93,6 +97,36 @@ def test_the_captions_are_the_notes_and_the_drawing_has_their_first_lines(
     drawn_words = " ".join(figure._supxlabel.get_text().split())
     assert " ".join(" ".join(sentences).split()).startswith(drawn_words)
     assert figure._supxlabel.get_text().count("\n") < 2 and drawn_words
+
+
+LEFT_OUT = {
+    "missing": ["resnet50-a100-n004-lbs0064-full", "resnet50-a100-n008-lbs0064-full"],
+    "excluded": [
+        {"configuration": "resnet50-a100-n016-lbs0016-full", "repeat": 2, "reason": "a fan"}
+    ],
+    "notes": ["Repeats share one seed."],
+}
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["of the paper", "of the demo, estimated"])
+@pytest.mark.parametrize("number", range(1, 8))
+def test_captions_of_the_papers_figures(
+    number: int, small: bool, snapshot: SnapshotAssertion
+) -> None:
+    table = any_table(number, small)
+    stored = json.dumps({**metadata(table), **LEFT_OUT}).encode()
+    figure = draw(f"figure{number}", table.replace_schema_metadata({b"scalewatt": stored}))
+    assert "\n".join(figure.sentences) == snapshot
+
+
+@pytest.mark.parametrize("name", ["breakdown", "learning", "pareto"])
+def test_captions_of_other_figures(name: str, snapshot: SnapshotAssertion) -> None:
+    assert "\n".join(draw(name, table_of(name)).sentences) == snapshot
+
+
+def test_the_caption_of_what_a_sample_costs(snapshot: SnapshotAssertion) -> None:
+    table = to_table(frame(h100_rows()), COST_PER_SAMPLE)
+    assert "\n".join(draw("cost_per_sample", table).sentences) == snapshot
 
 
 def test_signs_are_escaped_in_both_forms() -> None:

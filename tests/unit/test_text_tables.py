@@ -146,13 +146,6 @@ def test_an_unknown_energy_is_a_dash_and_not_zero(form: Any) -> None:
     assert found[4] == found[5] == {markdown: "–", latex: "--"}[form]
 
 
-@pytest.mark.parametrize("origin", ["measured", "estimated", "simulated", "published"])
-def test_a_table_says_on_its_face_where_the_energies_come_from(origin: str) -> None:
-    table = made(row(energy_origin=origin, energy_scope="cpu"))
-    assert f"{origin} (cpu)" in markdown(table)
-    assert f"{origin} (cpu)" in typeset(latex(table))
-
-
 @BOTH
 def test_rows_that_differ_in_origin_or_scope_say_so_each(form: Any) -> None:
     ours, theirs = row(), row(energy_origin="published", energy_scope="gpu+cpu")

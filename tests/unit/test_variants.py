@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.stats
 from campaign_files import ROOT, workflow_in
-from hypothesis import assume, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from run_files import epochs, make_run, make_spec, part
 
@@ -25,7 +25,6 @@ from scalewatt.campaign.table_requests import (
     table_definition,
 )
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import schema
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import VARIANTS as VARIANTS_SCHEMA
@@ -59,29 +58,6 @@ def test_every_variant_of_the_shipped_campaign_departs_in_one_thing() -> None:
             assert "," not in entry["differs"]
 
 
-@pytest.mark.parametrize("model", ["resnet50", "fourcastnet.pretrain"])
-@pytest.mark.parametrize("key", ["loader", "precision", "compile", "channels_last"])
-def test_the_shipped_campaign_has_every_choice(model: str, key: str) -> None:
-    entry = schema("campaign")["$defs"][model]["properties"].get(key)
-    if entry is None:
-        assert (model, key) == ("fourcastnet.pretrain", "channels_last")
-        return
-    own = [c for c in load_campaign(VARIANTS).configurations.values() if model.startswith(c.model)]
-    assert {c.settings[key] for c in own} == set(entry.get("enum", (True, False)))
-
-
-def test_both_protocols_are_compared() -> None:
-    made = load_campaign(VARIANTS)
-    own = [c for c in made.configurations.values() if c.model == "resnet50"]
-    assert {c.protocol for c in own} == {"paper", "corrected"}
-
-
-def test_variants_are_repeated_except_where_compiling_takes_minutes() -> None:
-    repeats = load_campaign(VARIANTS).repeats
-    once = [id_ for id_, count in repeats.items() if count < 3]
-    assert once == ["resnet50-local-n001-lbs0032-full-compiletrue"]
-
-
 def test_a_departure_is_said_in_words_and_put_into_its_group() -> None:
     said = {
         entry["series"]: (entry["group"], entry["differs"])
@@ -98,40 +74,6 @@ def test_a_departure_is_said_in_words_and_put_into_its_group() -> None:
     assert said["fourcastnet-compiled"] == ("Layout and compilation", "compiled")
 
 
-def with_series(name: str, entry: dict[str, Any]) -> dict[str, Any]:
-    content = read_yaml(VARIANTS)
-    content["series"][name] = content["series"]["resnet50"] | entry
-    content["figures"]["variants"]["series"].append(name)
-    return {key: content[key] for key in ("series", "figures")}
-
-
-@pytest.mark.parametrize(
-    ("entry", "expected"),
-    [
-        ({"settings": {"loader": "synthetic", "compile": True}}, "Several"),
-        ({"settings": {"momentum": 0.5}}, "Other"),
-        ({"local_batch_size": 64}, "Other"),
-        ({"settings": {"epochs": 5}}, "Other"),
-        ({"protocol": "corrected", "settings": {"epochs": 5}}, "Several"),
-    ],
-)
-def test_what_departs_in_several_or_other_things_has_groups_of_its_own(
-    entry: dict[str, Any], expected: str
-) -> None:
-    found = definition_of(campaign(**with_series("odd", entry)), [])["variants"]
-    (odd,) = [e for e in found if e["series"] == "odd"]
-    assert odd["group"] == expected
-    for key, value in {**entry, **entry.get("settings", {})}.items():
-        if not isinstance(value, dict | bool):
-            assert f"{key.replace('_', ' ')} {value}" in odd["differs"]
-
-
-def departures(content: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Group and words of each series of a made campaign."""
-    made = expand({"name": "made", "protocol": "corrected"} | content, Path("m.yaml"), CLUSTER)
-    return {e["series"]: (e["group"], e["differs"]) for e in definition_of(made, [])["variants"]}
-
-
 CLUSTER = known_devices()
 COMMAND_SETTINGS = st.fixed_dictionaries(
     {},
@@ -141,70 +83,6 @@ COMMAND_SETTINGS = st.fixed_dictionaries(
         "precision": st.sampled_from(["fp16", "bf16"]),
     },
 )
-COMMAND_SERIES = st.fixed_dictionaries(
-    {"gpus": st.sampled_from([[1], [2]]), "local_batch_size": st.integers(1, 3)},
-    optional={
-        "settings": COMMAND_SETTINGS,
-        "protocol": st.sampled_from(["paper", "corrected"]),
-        "dataset_fraction": st.sampled_from([1, "1/2", "n/4"]),
-    },
-)
-
-
-@settings(max_examples=60)
-@given(COMMAND_SERIES, COMMAND_SERIES)
-def test_two_configurations_are_told_apart_in_words(
-    first: dict[str, Any], second: dict[str, Any]
-) -> None:
-    entry = {"workload": "command", "command": "true", "files": ["-"], "epochs": 2, "samples": 8}
-    series = {
-        name: {"model": "mine", "device": "local"} | own
-        for name, own in (("first", first), ("second", second))
-    }
-    try:
-        said = departures(
-            {
-                "models": {"mine": entry},
-                "series": series,
-                "figures": {
-                    "variants": {"series": ["first", "second"], "baselines": ["first"]},
-                },
-            }
-        )
-    except InputError as error:  # of a part of the samples, ids show the rounded number alone
-        assume("what the id" not in str(error))
-        raise
-    if len(said) == 1:  # one configuration
-        return
-    group, differs = said["second"]
-    assert differs and group in ("Protocol", "Precision", "Several", "Other")
-    named = {
-        "epochs": (first | first.get("settings", {}), second | second.get("settings", {})),
-        "protocol": (first, second),
-    }
-    for key, (usual, own) in named.items():
-        default = {"epochs": 2, "protocol": "corrected"}[key]
-        changed = usual.get(key, default) != own.get(key, default)
-        assert (f"{key} {own.get(key, default)}" in differs) == changed
-    assert (group == "Protocol") == (differs in ("protocol paper", "protocol corrected"))
-
-
-def test_other_samples_of_a_command_are_said_and_those_of_a_fraction_only_once() -> None:
-    entry = {"workload": "command", "command": "true", "files": ["-"], "epochs": 2, "samples": 64}
-    one = {"model": "mine", "device": "local", "gpus": [1], "local_batch_size": 8}
-    said = departures(
-        {
-            "models": {"mine": entry},
-            "series": {
-                "all": one,
-                "more": one | {"settings": {"samples": 80}},
-                "half": one | {"dataset_fraction": "1/2"},
-            },
-            "figures": {"variants": {"series": ["all", "more", "half"], "baselines": ["all"]}},
-        }
-    )
-    assert said["more"] == ("Other", "dataset samples 80")
-    assert said["half"] == ("Other", "dataset fraction 1/2")
 
 
 def test_a_configuration_that_differs_in_nothing_named_is_shown_by_its_id() -> None:
@@ -382,11 +260,6 @@ def test_the_share_of_waiting_tells_loading_from_computing(table: Any) -> None:
     assert row_of(table, "resnet50")["step_data_share_mean"] == pytest.approx(0.5)
 
 
-def test_random_data_have_no_error(table: Any) -> None:
-    row = row_of(table, "resnet50-synthetic")
-    assert {row[f"metric_{which}_mean"] for which in ("last", "best")} == {None}
-
-
 def test_the_table_in_markdown_says_what_differs_and_where_energy_comes_from(results: Path) -> None:
     said = (results / "tables" / "variants.md").read_text()
     assert "| loader synthetic | tf32_convolutions | 3 | 12 ± 2.5 |" in said
@@ -410,12 +283,6 @@ def made_table(*kinds: str, **changes: Any) -> Any:
         for kind in kinds
     ]
     return schema_table(rows, VARIANTS_SCHEMA)
-
-
-def test_a_metric_that_is_no_error_is_not_called_one() -> None:
-    said = markdown(made_table("mine", metric_name="hits_percent", metric_goal="max"))
-    assert said.startswith("**mine** (metric: hits_percent, larger is better)\n")
-    assert "| Metric, last | Metric, best |" in said and "rror" not in said
 
 
 def open_by(factor: float) -> dict[str, Any]:

@@ -17,8 +17,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scalewatt.energies.integration.stage_intervals import LEAST_PERIODS
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
-from scalewatt.results.tables.estimates import ORIGINS
-from scalewatt.results.text.number_format import with_unit
 
 KINDS = dict(zip(("gpu", "cpu", "ram", "node"), (*style.COLOURS[:3], "#7fa8d8"), strict=True))
 """Colour of each device kind, in the order of the bars."""
@@ -55,7 +53,6 @@ def draw(frame: pd.DataFrame) -> Figure:
     whites = shades(parts)
     handles = _handles(parts, whites)
     columns = layout.legend_columns(handles, preset.legend_characters)
-    cut: list[str] = []
     small = style.notes_mm(preset) + 16.0
     small += style.lines_mm(-(-len(handles) // columns), 1.3 * preset.text_size)
     lines = max(len(bars) + len(headings), 6)
@@ -66,12 +63,12 @@ def draw(frame: pd.DataFrame) -> Figure:
             style.say_instead(figure.subplots(), prose.nothing_sentence(data.stored(frame)))
         else:
             grid = figure.subplots(1, 2, sharey=True)
-            cut += _draw_panels(grid, bars, headings, pieces(parts, bars), whites)
+            _draw_panels(grid, bars, headings, pieces(parts, bars), whites)
             size = max(6.0, min(preset.text_size, 2.0 * slot_mm + 0.6))
             for axes in grid:
                 axes.tick_params(axis="y", labelsize=size)
             layout.legend_above(figure, handles, columns, 1.6)
-        style.notes(figure, note_sentences(parts, bars, chosen.error_bars, cut))
+        style.notes(figure, note_sentences(parts, bars, chosen.error_bars))
     return figure
 
 
@@ -154,8 +151,8 @@ def _draw_panels(
     headings: dict[float, str],
     found: pd.DataFrame,
     whites: dict[str, float],
-) -> list[str]:
-    """Draw both panels; return the configurations whose error bars reach beyond the axis."""
+) -> None:
+    """Draw both panels."""
     totals = bars["total_kwh"].dropna()
     energy = prose.quantity("energy_kwh", "GPUs", None).fitting(totals.to_list())
     share = prose.Quantity("Share of energy (%)", factor=100.0)
@@ -180,9 +177,6 @@ def _draw_panels(
     grid[0].patch.set_visible(False)
     for y, text in headings.items():
         layout.write_beside(grid[0], 0.0, y, text, weight="bold")
-    limit = grid[0].get_xlim()[1] / energy.factor
-    beyond = (bars["bar_high"] > limit) | (bars["bar_low"] < 0)
-    return list(bars.index[beyond])
 
 
 def axis_end(bars: pd.DataFrame) -> float:
@@ -286,28 +280,32 @@ def _handles(parts: pd.DataFrame, whites: dict[str, float]) -> list[Artist]:
 # --- notes ----------------------------------------------------------------------------------------
 
 
-def note_sentences(
-    parts: pd.DataFrame, bars: pd.DataFrame, kind: str, cut: Sequence[str]
-) -> list[str]:
-    """Return the notes below the figure: of the table's rows, of its bars, their kind of error bars,
-    and those that are cut."""
-    table = data.stored(parts)
+def note_sentences(parts: pd.DataFrame, bars: pd.DataFrame, kind: str) -> list[str]:
+    """Return the notes of the figure; `kind` is that of its error bars."""
+    known = bars[bars["total_kwh"].notna()]
     sentences = [
         f"{prose.origin_sentences(parts)} n counts {data.gpu_word(parts)}. {prose.device_sentence(parts)}",
+        prose.bar_sentence(kind, data.is_single(known)),
         f"Colour: device kind; shade: stage. {_others(parts)}Means over repeats; numbers: totals.",
-        _spread_sentence(bars, kind, cut),
-        _open_sentence(bars),
-        _idle_sentence(table, parts),
+        prose.estimate_sentence(bars, "total_kwh"),
+        _idle_sentence(data.stored(parts), parts),
         "Discarded: energy used by killed segments after their last checkpoint, part of the total."
         if (parts["discarded_energy_kwh"] > 0).any()
         else "",
         prose.no_energy_sentence(parts),
-        "A configuration shared by several series is shown with the first of them.",
     ]
-    return [
-        *(sentences if len(parts) else []),
-        *prose.table_notes(parts),
-    ]
+    return [*(sentences if len(parts) else []), *prose.table_notes(parts)]
+
+
+def _idle_sentence(table: Mapping[str, Any], parts: pd.DataFrame) -> str:
+    """Return what is hatched, and whether an idle baseline is not known; the table's notes say why."""
+    idle = parts.loc[parts["energy_kwh"].notna(), "idle_energy_kwh"]
+    if idle.notna().any():
+        unknown = " Bars without hatching: not known." if idle.isna().any() else ""
+        return f"Hatched: what the devices would have used idle over the same time.{unknown}"
+    if idle.empty or table.get("no_idle"):
+        return ""
+    return "The idle baseline is not known: the campaign has no usable probe of these devices."
 
 
 def _others(parts: pd.DataFrame) -> str:
@@ -323,53 +321,3 @@ def _others(parts: pd.DataFrame) -> str:
             f"which cannot be told from those around them: {', '.join(inside)}. "
         )
     return sentence
-
-
-def _spread_sentence(bars: pd.DataFrame, kind: str, cut: Sequence[str]) -> str:
-    """Return which error bars the totals have, which have none and why."""
-    known = bars[bars["total_kwh"].notna()]
-    singles, barred = int(data.is_single(known).sum()), int(known["bar_low"].notna().sum())
-    details = "; totals without one are of single runs" if singles else ""
-    if barred + singles < len(known):
-        details += "; not known for some totals"
-    if cut:
-        details += f"; beyond the axis: {prose.named(cut)}"
-    return prose.bar_sentence(kind, len(known), singles, barred, details, "total")
-
-
-def _open_sentence(bars: pd.DataFrame) -> str:
-    """Return what the pale bars over estimated totals are, and how far those reach that the axis cuts."""
-    sentence = prose.estimate_sentence(bars, "total_kwh")
-    if not sentence:
-        return ""
-    high = bars["total_kwh_estimate_high"]
-    cut = list(bars.index[high > axis_end(bars)])
-    beyond = (
-        f" Beyond the axis, up to {with_unit(high.max(), 'kWh', 3)}: {prose.named(cut)}."
-        if cut
-        else ""
-    )
-    return f"{sentence}{beyond} In shares there are none."
-
-
-def _idle_sentence(table: Mapping[str, Any], parts: pd.DataFrame) -> str:
-    """Return what is hatched, what is not and why, and where devices used less than idle ones."""
-    known = parts[parts["energy_kwh"].notna()]
-    if known.empty:
-        return ""
-    if known["idle_energy_kwh"].isna().all():
-        if table.get("no_idle"):
-            return ""  # the table's notes say so, and why
-        probe = "usable probe" if "no_idle" in table else "idle probe of these devices"
-        return f"The idle baseline is not known: the campaign has no {probe}."
-    probe = "Hatched: what the devices would have used idle over the same time."
-    if known["idle_energy_kwh"].isna().any():
-        probe += " Bars without hatching: not known."
-    if (known["energy_origin"].isin(ORIGINS) & known["idle_energy_kwh"].notna()).any():
-        probe += " Whether estimated devices used more than idle ones is not told."
-    less = prose.below_idle(known)
-    return probe + (
-        f" They used less than idle devices, so that all is hatched: {'; '.join(less)}."
-        if less
-        else ""
-    )

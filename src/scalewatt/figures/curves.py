@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from bisect import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,17 +83,9 @@ def draw(frame: pd.DataFrame) -> Figure:
     with style.applied(width):
         figure = style.new_figure(n_rows * panel_mm, width)
         grid = figure.subplots(n_rows, columns, squeeze=False).ravel().tolist()
-        cut = [
-            panel.letter
-            for panel, axes in zip(panels, grid, strict=False)
-            if _draw_panel(
-                axes,
-                panel,
-                points[points["panel"] == panel.letter],
-                context,
-                instead.get(panel.letter, context.no_runs),
-            )
-        ]
+        for panel, axes in zip(panels, grid, strict=False):
+            own = points[points["panel"] == panel.letter]
+            _draw_panel(axes, panel, own, context, instead.get(panel.letter, context.no_runs))
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
         if handles and in_cell:
@@ -102,9 +94,16 @@ def draw(frame: pd.DataFrame) -> Figure:
             )
         elif handles:
             layout.legend_above(figure, handles, legend_columns_, 4)
-        sentences = _note_sentences(points, context, cut)
-        sentences.insert(2, _left_out_sentence(pointless))
-        sentences.insert(2, _base_sentence(points, everything[lone], context.labels))
+        sentences = [
+            prose.opening(points),
+            _bar_sentence(points[points["valued"]], context),
+            _base_sentence(points, everything[lone], context.labels),
+            _left_out_sentence(pointless),
+            prose.estimate_sentence(points[points["valued"]]),
+            prose.null_sentence(points),
+            prose.no_energy_sentence(points),
+            *prose.table_notes(points),
+        ]
         small = style.notes_mm(preset) + style.lines_mm(legend_rows * 1.25, preset.text_size)
         figure.set_figheight((n_rows * panel_mm + small) / style.MM_PER_INCH)
         style.notes(figure, sentences)
@@ -163,19 +162,19 @@ def _context(points: pd.DataFrame, panel_size_mm: tuple[float, float], dense: bo
 
 def _draw_panel(
     axes: Axes, panel: Panel, rows: pd.DataFrame, context: _Context, without_rows: str
-) -> bool:
-    """Draw one panel; return True if an error bar reaches beyond its axis."""
+) -> None:
+    """Draw one panel."""
     style.panel_letter(axes, panel.letter)
     points = rows[rows["valued"]]
     if rows.empty:
         style.say_instead(axes, without_rows)
-        return False
+        return
     if points.empty:
         sentence = prose.no_value_sentence(
             panel.y_name, context.word, context.model, context.metric_name
         )
         style.say_instead(axes, sentence)
-        return False
+        return
     x = context.quantity(panel.x_name, context.places[panel.x_name])
     y = context.quantity(panel.y_name, points["y"])
     of_y = ("y", "y_bar_low", "y_bar_high", "y_estimate_low", "y_estimate_high")
@@ -198,7 +197,6 @@ def _draw_panel(
     if panel.y_name == "speedup":
         _draw_ideal(axes)
     layout.wrap_labels(axes, *context.label_characters)
-    return data.is_beyond(axes.get_ylim(), ends)
 
 
 def with_stretches(rows: pd.DataFrame, planned: Mapping[str, set[int]]) -> pd.DataFrame:
@@ -282,43 +280,10 @@ def _handles(points: pd.DataFrame, context: _Context, preset: style.Preset) -> l
 # --- notes ----------------------------------------------------------------------------------------
 
 
-def _note_sentences(points: pd.DataFrame, context: _Context, cut: Sequence[str]) -> list[str]:
-    return [
-        prose.opening(points),
-        _bar_sentence(points[points["valued"]], context, cut),
-        prose.estimate_sentence(points[points["valued"]]),
-        _shared_sentence(points),
-        _null_sentence(points, context.labels),
-        prose.no_energy_sentence(points),
-        *prose.table_notes(points),
-    ]
-
-
-def _bar_sentence(points: pd.DataFrame, context: _Context, cut: Sequence[str]) -> str:
-    """Return which error bars are drawn, which points have none and why."""
-    barred = points["y_bar_low"].notna()
-    # The first speed-up of a series is n₀ by definition.
-    exact = (points["y_name"] == "speedup") & (points["y"] == points["gpus"])
-    unknown = set(points.loc[~barred & ~points["single"] & ~exact, "panel"])
-    known = set(points.loc[barred, "panel"])
-    none, some = sorted(unknown - known), sorted(unknown & known)
-    details = f"; not known for any point of {_panels(none)}" if none else ""
-    details += f"; not known for some points of {_panels(some)}" if some else ""
-    details += f"; in {_panels(cut)} some reach beyond the axis" if cut else ""
-    singles = int(points["single"].sum())
-    kind = context.options.error_bars
-    sentence = prose.bar_sentence(kind, len(points), singles, int(barred.sum()), details)
-    return sentence + (_single_sentences(points, context) if singles < len(points) else "")
-
-
-def _single_sentences(points: pd.DataFrame, context: _Context) -> str:
-    """Return which points are single runs, where others are means over repeats."""
-    own = set(points.loc[~points["published"], "single"])
-    theirs = set(points.loc[points["published"], "single"])
-    sentence = " Ringed: single runs." if context.ringed else ""
-    sentence += " This campaign's points are single runs." if own == {True} else ""
-    sentence += " Published points are single runs." if theirs == {True} else ""
-    return sentence + (" Published single runs are not marked." if len(theirs) == 2 else "")
+def _bar_sentence(points: pd.DataFrame, context: _Context) -> str:
+    """Return which error bars are drawn, and how single runs are marked."""
+    ringed = " Ringed: single runs." if context.ringed else ""
+    return prose.bar_sentence(context.options.error_bars, points["single"]) + ringed
 
 
 def _base_sentence(points: pd.DataFrame, lone: pd.DataFrame, labels: dict[str, str]) -> str:
@@ -336,25 +301,3 @@ def _base_sentence(points: pd.DataFrame, lone: pd.DataFrame, labels: dict[str, s
 def _panels(letters: Iterable[str]) -> str:
     named = list(letters)
     return f"panel{'s' * (len(named) > 1)} {', '.join(named)}"
-
-
-def _shared_sentence(points: pd.DataFrame) -> str:
-    """Return that markers cover each other, where series have a configuration in common."""
-    own = points[points["valued"] & ~points["published"]]
-    shared = own.groupby("configuration")["series"].nunique()
-    return (
-        "Configurations shared by several series show overlapping markers."
-        if (shared > 1).any()
-        else ""
-    )
-
-
-def _null_sentence(points: pd.DataFrame, labels: dict[str, str]) -> str:
-    """Return points without a value in panels that have other points, by panel and series."""
-    return prose.null_sentence(
-        [
-            (panel, f"{labels[series]} at n\u00a0=\u00a0{', '.join(map(str, sorted(own['gpus'])))}")
-            for panel, inside in data.groups(data.without_value(points), "panel")
-            for series, own in data.groups(inside, "series")
-        ]
-    )

@@ -159,59 +159,27 @@ def _note_sentences(samples: pd.DataFrame) -> list[str]:
         "Power simulated" if origin == SIMULATED else f"Power {prose.origin_phrase(origin, scope)}"
         for origin in dict.fromkeys(row["energy_origin"] for row in devices)
     )
-    instead = _INSTEAD.get("+".join(sorted(set(known["device_kind"]))), "")
+    window_s = data.options(samples).power_window_s
+    points = (
+        "samples as recorded"
+        if window_s is None
+        else f"means over equal windows of {style.plain_number(window_s)} s"
+    )
     named = [f"{row.panel}:\u00a0{row.configuration}" for row in data.each(runs)]
-    counts = f"n counts {data.gpu_word(samples)}."
-    sensors = _sensor_sentences(devices)
     return [
-        " ".join(filter(None, [f"{power}; scope: {scope}." if power else "", instead, counts])),
-        f"{_device_sentence(devices)} {prose.device_sentence(runs)}".strip(),
-        " ".join(sensors),
-        _window_sentence(data.options(samples).power_window_s, len(sensors)) if len(known) else "",
+        f"{power}; scope: {scope}. n counts {data.gpu_word(samples)}." if power else "",
+        # By which rule it is picked: results/figures/power_trace.py.
+        "Shown: the first device of the first node (by name) in the configuration's first run; means over "
+        f"time, of the whole run. {prose.device_sentence(runs)}"
+        if devices
+        else "",
+        " ".join([f"Points: {points}.", *_sensor_sentences(devices)]) if devices else "",
         f"Runs: {'; '.join(named)}." if named else "",
         *prose.table_notes(samples),
     ]
-
-
-_INSTEAD = {
-    "cpu": "No GPU power is known here: these panels show CPU power.",
-    NODE: "No part of a node was measured by itself: these panels show whole nodes.",
-}
-
-
-def _device_sentence(devices: Sequence[Mapping[str, Any]]) -> str:
-    """Return by which rule the shown device was picked (results/figures/power_trace.py)."""
-    if {row["device_kind"] for row in devices} == {NODE}:
-        return (
-            "Shown: the first node (by name) of the configuration's first run. Means are over time, of "
-            "the whole run."
-        )
-    shown = dict.fromkeys(
-        # An estimate is of all sockets together.
-        "all CPUs" if (row["device_kind"], row["energy_origin"]) == ("cpu", "estimated")
-        else f"the first {prose.KIND_WORDS[row['device_kind']]}"
-        for row in devices
-    )  # fmt: skip
-    return (
-        f"Shown: {' or '.join(shown)} of the first node (by name) in the configuration's first "
-        "run. Means are over time, of the whole run."
-        if shown
-        else ""
-    )
 
 
 def _sensor_sentences(devices: Sequence[Mapping[str, Any]]) -> list[str]:
     names = ("device_name", "device_kind", "energy_origin", "quantity")
     sentences = (prose.sensor_sentence(*(row[name] for name in names)) for row in devices)
     return list(dict.fromkeys(filter(None, sentences)))
-
-
-def _window_sentence(window_s: float | None, sensors: int) -> str:
-    if window_s is not None:
-        return f"Points: means over equal windows of {style.plain_number(window_s)} s."
-    if sensors > 1:
-        return (
-            "Points: samples as recorded, by sensors that differ; means over equal windows "
-            "(power_window_s) would be comparable."
-        )
-    return "Points: samples as recorded."

@@ -175,11 +175,6 @@ def room_for(values: Sequence[float], ends: Sequence[float], log: bool) -> list[
     return [*values, *(min(max(end, least), most) for end in ends)]
 
 
-def is_beyond(limits: tuple[float, float], ends: Sequence[float]) -> bool:
-    """Return True if an end of an error bar lies outside of its axis."""
-    return any(not limits[0] <= end <= limits[1] for end in ends)
-
-
 def bar_ends(points: pd.DataFrame, axis: str = "y") -> list[float]:
     """Return the known ends of error bars along an axis in one list."""
     return points[[f"{axis}_bar_low", f"{axis}_bar_high"]].dropna().to_numpy().ravel().tolist()

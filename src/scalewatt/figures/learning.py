@@ -223,36 +223,15 @@ def _note_sentences(points: pd.DataFrame) -> list[str]:
         return ends
     return [
         prose.opening(points),
-        "One line per configuration, from the first epoch to the last; its end is marked and labelled"
-        " with n where there is room. The darker the line, the larger n."
+        "Ends are labelled with n; the darker, the larger n."
         + (
-            " Thick: mean over repeats, as long as all of them have a value; thin: each repeat."
+            " Thick: mean over repeats; thin: each repeat."
             if (points["n_repeats"] > 1).any()
             else " All are single runs."
         ),
-        "Energy and time count from the start of the run and include the work lost by killed segments.",
-        _open_sentence(points),
-        _unplaced_sentence(points),
+        "Energy and time count from the start of the run, with work lost by killed segments.",
+        prose.estimate_sentence(points, "energy_kwh"),
         prose.no_energy_sentence(points),
-        "A configuration shared by several series is shown with the first of them.",
         prose.goal_sentence(points),
         *ends,
     ]
-
-
-def _open_sentence(points: pd.DataFrame) -> str:
-    """Return what the pale bars at the ends of curves are, where there are any."""
-    drawn = points[points["metric"].notna() & points["energy_kwh"].notna()]
-    sentence = prose.estimate_sentence(drawn, "energy_kwh")
-    return f"{sentence} They are at the ends of curves alone." if sentence else ""
-
-
-def _unplaced_sentence(points: pd.DataFrame) -> str:
-    """Return configurations that a panel with other curves lacks."""
-    parts = []
-    for cost, label in (("energy_kwh", "energy"), ("time_h", "time")):
-        drawn = set(curves(points, cost)["configuration"])
-        lacking = [name for name in points["configuration"].unique() if name not in drawn]
-        if drawn and lacking:
-            parts.append(f"against {label} {prose.named(lacking)}")
-    return f"No curve, as a value is not known: {'; '.join(parts)}." if parts else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -13,7 +12,6 @@ from matplotlib.lines import Line2D
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
 from scalewatt.results.figures.figure_schema import panel_letter
-from scalewatt.results.text.number_format import part_of
 
 plotted = data.plotted  # which `draw_figure` reads
 COSTS = ("energy_kwh", "runtime_h")
@@ -34,7 +32,6 @@ def draw(frame: pd.DataFrame) -> Figure:
     width = data.options(frame).width_mm
     blocks = data.blocks_of(points)
     looks = layout.looks_of(points, width)
-    cut: list[str] = []
 
     def draw_panel(block: layout.Block, index: int, axes: Axes, panels: layout.Panels) -> None:
         cost = COSTS[index % len(COSTS)]
@@ -42,8 +39,8 @@ def draw(frame: pd.DataFrame) -> Figure:
         style.panel_letter(axes, panel_letter(index) if own.empty else own["panel"].iloc[0])
         if not own["valued"].any():
             style.say_instead(axes, _why_empty(block.points, cost))
-        elif _draw_panel(axes, own, looks, panels):
-            cut.append(own["panel"].iloc[0])
+        else:
+            _draw_panel(axes, own, looks, panels)
 
     with style.applied(width):
         figure = layout.draw_blocks(
@@ -52,7 +49,7 @@ def draw(frame: pd.DataFrame) -> Figure:
             draw_panel,
             prose.nothing_sentence(data.stored(frame)),
         )
-        style.notes(figure, _note_sentences(points, cut))
+        style.notes(figure, _note_sentences(points))
     return figure
 
 
@@ -85,8 +82,8 @@ def named_fronts(points: pd.DataFrame) -> list[tuple[str, Any, pd.DataFrame]]:
     ]
 
 
-def _draw_panel(axes: Axes, rows: pd.DataFrame, looks: layout.Looks, panels: layout.Panels) -> bool:
-    """Draw one panel; return True if an error bar reaches beyond its axes."""
+def _draw_panel(axes: Axes, rows: pd.DataFrame, looks: layout.Looks, panels: layout.Panels) -> None:
+    """Draw one panel."""
     points = rows[rows["valued"]]
     first = points.iloc[0]
     cost = prose.quantity(first["x_name"], data.gpu_word(rows), first["model"])
@@ -104,11 +101,7 @@ def _draw_panel(axes: Axes, rows: pd.DataFrame, looks: layout.Looks, panels: lay
         style.log_axis(axes, "x", positive, 10, panels.dense)
     style.linear_axis(axes, data.room_for(points["y"].to_list(), ends["y"], log=False), False)
     panels.wrap_labels(axes)
-    beyond = data.is_beyond(axes.get_xlim(), ends["x"]) or data.is_beyond(
-        axes.get_ylim(), ends["y"]
-    )
     _draw_fronts(axes, points, panels)
-    return beyond
 
 
 def _why_empty(rows: pd.DataFrame, cost: str) -> str:
@@ -150,52 +143,17 @@ def _handles(points: pd.DataFrame, looks: layout.Looks, width: float) -> list[Li
 # --- notes ----------------------------------------------------------------------------------------
 
 
-def _note_sentences(points: pd.DataFrame, cut: Sequence[str]) -> list[str]:
+def _note_sentences(points: pd.DataFrame) -> list[str]:
     sentences = [
         prose.opening(points),
-        "Dashed: Pareto-optimal points by their means: no other point is at least as good and as cheap,"
-        " and better in one; labelled with n and local batch size where there is room. Energies are"
-        " compared within one origin and scope only. A configuration shared by several series is shown"
-        " with the first of them.",
-        _bar_sentence(points[points["valued"]], cut),
+        "Dashed: Pareto-optimal by means, within one origin and scope; labelled with n and local batch size.",
+        prose.bar_sentence(data.options(points).error_bars, points.loc[points["valued"], "single"]),
         prose.estimate_sentence(points[points["valued"]], "x"),
-        _open_sentence(points[points["valued"] & ~points["published"]]),
         prose.goal_sentence(points),
-        _null_sentence(points),
+        prose.null_sentence(points),
         prose.no_energy_sentence(points),
     ]
     return [
         *(sentences if len(points) else []),
         *prose.table_notes(points),
     ]
-
-
-def _open_sentence(points: pd.DataFrame) -> str:
-    """Return of how many points estimates do not tell whether they are Pareto-optimal."""
-    open_ = points[points["non_dominated"].isna() & (points["x_name"] == "energy_kwh")]
-    if open_.empty:
-        return ""
-    total = int((points["x_name"] == "energy_kwh").sum())
-    points_are = part_of(len(open_), total, "point")
-    return f"Whether {points_are} optimal in energy is left open by the estimates."
-
-
-def _bar_sentence(points: pd.DataFrame, cut: Sequence[str]) -> str:
-    """Return which error bars are drawn, which points have none and why, which are cut."""
-    singles = int(points["single"].sum())
-    barred = int(points[["x_bar_low", "y_bar_low"]].notna().any(axis=1).sum())
-    details = "; points without one are single runs" if singles else ""
-    if barred + singles < len(points):
-        details += "; not known for some points"
-    if cut:
-        details += f"; in {', '.join(cut)} some reach beyond the axis"
-    kind = data.options(points).error_bars
-    return prose.bar_sentence(kind, len(points), singles, barred, details)
-
-
-def _null_sentence(points: pd.DataFrame) -> str:
-    """Return configurations without a place in a panel that has other points."""
-    by_panel = data.groups(data.without_value(points), "panel")
-    return prose.null_sentence(
-        [(panel, prose.named(list(own["configuration"]))) for panel, own in by_panel]
-    )

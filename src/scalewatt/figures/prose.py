@@ -291,35 +291,22 @@ def accuracy_sentence(rows: pd.DataFrame, quantities: Mapping[str, str]) -> str:
     return f"{(text := '; '.join(parts))[0].upper()}{text[1:]}." if parts else ""
 
 
-def bar_sentence(
-    kind: str, points: int, singles: int, barred: int, details: str = "", what: str = "point"
-) -> str:
-    """Return which error bars are drawn, and why some or all points have none.
-
-    Counts: all points, single runs, and points with a bar; `details` is inserted before the full stop.
-    """
-    if not points:
+def bar_sentence(kind: str, single: pd.Series) -> str:
+    """Return which error bars are drawn; `single` is true of points that are single runs."""
+    if single.empty:
         return ""
-    if singles == points:
-        return f"No error bars: each {what} is a single run."
+    if single.all():
+        return "Single runs: no error bars."
     if kind == "none":
         return "Error bars are not drawn."
-    if not barred:
-        return f"No error bars: not known ({BAR_WORDS[kind]})."
-    return f"Error bars: {BAR_WORDS[kind]}{details}."
+    return f"Error bars: {BAR_WORDS[kind]}.{' Single runs have none.' * bool(single.any())}"
 
 
-def null_sentence(lacking: Sequence[tuple[str, str]]) -> str:
-    """Return what has no value in which panels, from (panel, what) pairs; panels that lack the same share an
-    entry."""
-    by_panel: dict[str, list[str]] = {}
-    for panel, what in lacking:
-        by_panel.setdefault(panel, []).append(what)
-    panels: dict[tuple[str, ...], list[str]] = {}
-    for panel, found in by_panel.items():
-        panels.setdefault(tuple(dict.fromkeys(found)), []).append(panel)
-    parts = [f"{', '.join(letters)}: {'; '.join(found)}" for found, letters in panels.items()]
-    return f"Runs without a value – {' – '.join(parts)}." if parts else ""
+def null_sentence(points: pd.DataFrame) -> str:
+    """Return the configurations without a value in panels where others have one (columns panel, valued)."""
+    lacking = data.groups(data.without_value(points), "panel")
+    parts = [f"{panel}: {named(list(own['configuration']))}" for panel, own in lacking]
+    return f"Runs without a value – {'; '.join(parts)}." if parts else ""
 
 
 def no_energy_sentence(points: pd.DataFrame) -> str:
@@ -384,19 +371,3 @@ def trend(values: Sequence[tuple[int, float]]) -> str:
         if abs(growth / expected - 1) < 0.05:
             return word
     return "grows" if growth > 1 else "shrinks"
-
-
-def below_idle(parts: pd.DataFrame) -> list[str]:
-    """Return device kinds that used less than idle ones would have, with their configurations.
-
-    Estimates do not tell that: the difference of two is open.
-    """
-    parts = parts[~parts["energy_origin"].isin(ORIGINS)]
-    columns = ["idle_energy_kwh", "energy_kwh"]
-    by_kind = parts.groupby(["device_kind", "configuration"], sort=False)
-    sums = by_kind[columns].sum(skipna=False)
-    below = sums[sums["idle_energy_kwh"] > sums["energy_kwh"] * (1 + 1e-9)].reset_index()
-    return [
-        f"{KIND_WORDS[kind]} of {named(list(own['configuration']))}"
-        for kind, own in data.groups(below, "device_kind")
-    ]

@@ -117,41 +117,13 @@ def note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
     sentences = [
         prose.opening(points),
         "Training alone: start-up, evaluations and checkpoints are apart. Numbers at points are local"
-        " batch sizes. Energies are compared within one model, phase, origin and scope.",
-        bar_sentence(known),
-        _estimate_sentence(known),
+        " batch sizes.",
+        prose.bar_sentence("interval", data.is_single(known)),
+        prose.estimate_sentence(known, ENERGY),
         "Phases: the time of each on the device, as if the power were the same in all.",
-        _abbreviations(points),
-        f"No throughput, or no energy of training, as it is not known or training is shorter than five"
-        f" sampling periods in a segment: {named}."
-        if len(lacking)
-        else "",
+        f"No throughput, or no energy of training: {named}." if len(lacking) else "",
     ]
     return [*(sentences if len(points) else []), *prose.table_notes(points)]
-
-
-def _abbreviations(points: pd.DataFrame) -> str:
-    known = {
-        "NHWC": "in memory with the channels last",
-        "TF32 conv.": "convolutions in TF32, products in fp32",
-    }
-    shown = [
-        f"{word}: {meaning}"
-        for word, meaning in known.items()
-        if any(word in setting for setting in points["setting"])
-    ]
-    return f"{'; '.join(shown)}." if shown else ""
-
-
-def bar_sentence(points: pd.DataFrame) -> str:
-    """Return which points have error bars, and what these are."""
-    if points.empty:
-        return ""
-    several = points["n_repeats"] > 1
-    if not several.any():
-        return "Single runs: no error bars."
-    singles = "" if several.all() else "; points without one are single runs"
-    return f"Error bars: 95 % t interval of the mean over repeats{singles}."
 
 
 def whole_sentence(points: pd.DataFrame) -> str:
@@ -163,13 +135,4 @@ def whole_sentence(points: pd.DataFrame) -> str:
     return (
         "To the target: one measured epoch's time and energy, times the epochs of several executions; their"
         f" spread is the error bars', and how far a measured epoch varies is not known.{others}"
-    )
-
-
-def _estimate_sentence(points: pd.DataFrame) -> str:
-    if points[f"{ENERGY}_estimate_low"].isna().all():
-        return ""
-    return (
-        "Broad pale bars: where the true value of an estimate lies; runs on one device share most of that"
-        " error, and which of them are Pareto-optimal is not known."
     )

@@ -17,13 +17,11 @@ from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
 from scalewatt.figures.cost.cost_points import (
     asked_of,
-    bar_sentence,
     ordered_lines,
     whole_sentence,
 )
 from scalewatt.figures.cost.panel_rows import Block, Looks, Part, draw_blocks
 from scalewatt.results.figures.operating_points_table import TRAINING
-from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.number_format import count
 
 WIDE_MM, PANEL_MM = 76.0, 52.0
@@ -210,16 +208,6 @@ def _bounds(means: pd.Series, lows: pd.Series, highs: pd.Series) -> tuple[float,
     )
 
 
-def cut_bars(points: pd.DataFrame) -> int:
-    """Return how many points of a block have a bar that goes on beyond the panels."""
-    cut = pd.Series(False, index=points.index)
-    for name in ("time_s", "energy_j"):
-        means, lows, highs = (points[f"{name}_{part}"] for part in ("mean", "low", "high"))
-        low, high = _bounds(means, lows, highs)
-        cut |= ((lows < low) | (highs > high)).fillna(False)
-    return int(cut.sum())
-
-
 def _short(row: Any) -> str:
     """Return a point's levers with their units left out where there is only one."""
     asked = asked_of(row)
@@ -289,18 +277,9 @@ def _note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
         prose.opening(points),
         whole_sentence(known) + (f" Numbers at points: {', '.join(numbers)}." if numbers else ""),
         "Pareto-optimal by means, within one origin and scope.",
-        bar_sentence(known),
-        _cut_sentence(known),
-        "Broad pale bars: where the true value of an estimate lies."
-        if known["energy_origin"].isin(ORIGINS).any()
-        else "",
+        prose.bar_sentence("interval", data.is_single(known)),
+        prose.estimate_sentence(known, "energy_j"),
         prose.no_energy_sentence(points),
         f"No time: {prose.named(timeless)}." if timeless else "",
     ]
     return [*(sentences if len(points) else []), *prose.table_notes(points)]
-
-
-def _cut_sentence(points: pd.DataFrame) -> str:
-    blocks = points.groupby(_BLOCK, sort=False)
-    cut = sum(cut_bars(own) for _, own in blocks)
-    return f"Error bars of {count(cut, 'point')} go on beyond the panels." if cut else ""

@@ -13,7 +13,6 @@ from scalewatt.results.tables.published import (
     is_overlaid,
     published_lines,
     published_sources,
-    timed_alike,
 )
 from scalewatt.results.tables.scaling import points_of
 from scalewatt.results.text.flag_labels import read_flags
@@ -48,8 +47,7 @@ def notes(
     `rows` are those of the runs, `seeds` as of `seed_notes`.
     """
     return [
-        *_empty_notes(definition, rows),
-        *_speedup_notes(definition, rows),
+        *_speedup_notes(definition),
         *_overlay_notes(definition, rows),
         *_simulated_notes(rows),
         *estimate_notes(rows),
@@ -69,10 +67,7 @@ def estimate_notes(rows: Sequence[Row]) -> list[str]:
     if not found:
         return []
     if len(known) < len(found):
-        return [
-            "Energies are estimated, in part by an earlier version that states no interval: nothing "
-            "is concluded from them."
-        ]
+        return ["Energies are estimated, in part without an interval."]
     low, high = min(ends[0] for ends in known), max(ends[1] for ends in known)
     some = "Energies are" if len(found) == len(counted) else "Some energies are"
     return [
@@ -141,57 +136,24 @@ def _shows_errors(figure: str | None) -> bool:
     return figure is None or figure in _WITH_ERRORS or shown
 
 
-def _empty_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
-    """Return a note on series of a curve figure that have no point, where others have."""
-    present = {row["configuration"] for row in rows if row["excluded"] is None}
-    if definition.get("figure") not in PANELS or not present:
-        return []
-    excluded = {one["configuration"] for one in definition.get("excluded", [])}
-    unfinished: list[str] = []
-    left_out: list[str] = []
-    for label, series in _labelled(definition["series"]):
-        shown = {point["configuration"] for point in series["points"]}
-        if not shown & present:
-            (left_out if shown & excluded else unfinished).append(label)
-    notes = []
-    if unfinished:
-        # Without results_only a table waits for all of its configurations.
-        why = "no run has finished; with results_only none is started"
-        notes.append(f"Empty series ({why}): {_listed(unfinished)}.")
-    if left_out:
-        notes.append(f"Empty series (all finished runs are excluded): {_listed(left_out)}.")
-    return notes
-
-
 def _has_speedup(definition: Row) -> bool:
     return any(panel.y_name == "speedup" for panel in PANELS.get(definition.get("figure", ""), ()))
 
 
-def _speedup_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
+def _speedup_notes(definition: Row) -> list[str]:
     if not _has_speedup(definition):
         return []
-    present = {row["configuration"] for row in rows if row["excluded"] is None}
-    found = []
-    models = {(series["model"], series["phase"]) for series in definition["series"]}
-    if ("fourcastnet", "finetune") in models:
-        found.append(
-            "RMSE of the 6 h forecast in pre-training, of the 12 h forecast in fine-tuning."
-        )
-    growing, several = [], is_overlaid(definition)
-    for label, series in _labelled(definition["series"]):
-        there = [p["gpus"] for p in series["points"] if p["configuration"] in present]
-        smallest = min(p["gpus"] for p in series["points"])
-        if _is_growing(series):
-            growing.append(label)
-            continue
-        several |= len(there) > 1
-        if len(there) > 1 and min(there) != smallest:
-            found.append(f"{label}: speed-up from n = {min(there)}, as n = {smallest} is missing.")
-    if several:
-        found.insert(0, "n₀ is a series' smallest n, where its speed-up is ideal by definition.")
-    if growing:
-        found.append(f"No speed-up where the dataset grows with n: {_listed(growing)}.")
-    return found
+    series = definition["series"]
+    growing = [label for label, one in _labelled(series) if _is_growing(one)]
+    return [
+        "n₀ is a series' smallest n, where its speed-up is ideal by definition.",
+        *(
+            ["RMSE of the 6 h forecast in pre-training, of the 12 h forecast in fine-tuning."]
+            if ("fourcastnet", "finetune") in {(one["model"], one["phase"]) for one in series}
+            else []
+        ),
+        *([f"No speed-up where the dataset grows with n: {_listed(growing)}."] if growing else []),
+    ]
 
 
 def _is_growing(series: Row) -> bool:
@@ -221,9 +183,11 @@ def _overlay_notes(definition: Row, rows: Sequence[Row]) -> list[str]:
         notes.append(f"Published: Huber et al. (2025), {', '.join(_places(shown))}.")
     if without:
         notes.append(f"Nothing is published of these trainings: {_listed(without)}.")
-    if _has_speedup(definition):
-        present = {row["configuration"] for row in rows if row["excluded"] is None}
-        notes += _published_speedups(definition["series"], present)
+    if shown and _has_speedup(definition):
+        notes.append(
+            "Published speed-ups count from this campaign's run time at n₀, without it from the smallest n "
+            "with a published time."
+        )
     protocols = sorted({row["protocol"] for row in rows} - {"paper"})
     if shown and protocols:
         notes.append(
@@ -262,32 +226,6 @@ def _places(configurations: Iterable[str]) -> list[str]:
     codes = dict.fromkeys(code for id_ in configurations for code in found[id_].split("; "))
     known = [words for code, words in _SOURCES.items() if code in codes]
     return known + [code for code in codes if code not in _SOURCES]
-
-
-def _published_speedups(lines: Sequence[Row], present: set[str]) -> list[str]:
-    """Return from what published speed-ups count: our time at n₀, or without runs the first published one.
-
-    `present`: the configurations with runs.
-    """
-    timed = timed_alike(published_lines(points_of(lines)))
-    single, later, ours = [], [], False
-    for place, (label, series) in enumerate(_labelled(lines)):
-        if _is_growing(series):
-            continue
-        gpus = list(timed["gpus"][timed["place"] == place])
-        if present & {point["configuration"] for point in series["points"]}:
-            ours |= bool(gpus)
-        elif len(gpus) == 1:
-            single.append(label)
-        elif gpus and gpus[0] > min(p["gpus"] for p in series["points"]):
-            later.append(f"{label} (n = {gpus[0]})")
-    found = (
-        [f"Only one run time is published, so no speed-up: {_listed(single)}."] if single else []
-    )
-    if ours:
-        found.insert(0, "Published speed-ups count from this campaign's run time at n₀.")
-    start = "Published speed-ups count from the smallest n with a published time"
-    return [*found, f"{start}: {_listed(later)}."] if later else found
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -139,6 +139,8 @@ def advice_text(found: list[Advice]) -> str:
 def _table(kept: pd.DataFrame) -> str:
     if kept.empty:
         return "none keeps the limit"
-    shares = {name: kept[name].map("{:.1%}".format, na_action="ignore") for name in ("slower", "saved")}
+    shares = {
+        name: kept[name].map("{:.1%}".format, na_action="ignore") for name in ("slower", "saved")
+    }
     shown = kept.assign(**shares)[list(COLUMNS)].rename(columns=COLUMNS).dropna(axis=1, how="all")
     return shown.to_string(index=False, float_format="{:.4g}".format)
