@@ -62,7 +62,7 @@ def test_times_may_be_dates_with_a_zone(tmp_path: Path) -> None:
 
 
 def test_the_mean_over_a_step_is_that_of_both_sides_by_their_time() -> None:
-    found = of_times(np.array([0.0, 100, 200]), np.array([100.0, 400, 50]), "a", "b")
+    found = of_times(np.array([0.0, 100, 200]), np.array([100.0, 400, 50]), "a")
     assert found.mean([50, 0, 90], [150, 200, 90]).tolist() == [250, 250, 100]
     assert np.isnan(found.mean([250], [301])).all() and np.isnan(found.mean([-1], [10])).all()
 
@@ -75,7 +75,7 @@ def test_a_mean_lies_between_the_least_and_the_largest_and_adds_up(
     values: list[float], cut: tuple[float, float]
 ) -> None:
     time_s = 1.7e9 + 900 * np.arange(len(values))
-    found = of_times(time_s, np.array(values), "a", "b")
+    found = of_times(time_s, np.array(values), "a")
     begin, end = found.cover_s
     first, last = sorted(begin + (end - begin) * one for one in cut)
     middle = 0.5 * (first + last)
@@ -89,7 +89,7 @@ def test_a_mean_lies_between_the_least_and_the_largest_and_adds_up(
 
 @given(st.floats(0, 1500), st.floats(0, 1), st.floats(0, 1))
 def test_the_mean_of_a_constant_file_is_the_constant(value: float, one: float, two: float) -> None:
-    found = of_times(1.7e9 + 300.0 * np.arange(500), np.full(500, value), "a", "b")
+    found = of_times(1.7e9 + 300.0 * np.arange(500), np.full(500, value), "a")
     begin, end = found.cover_s
     first, last = sorted((begin + one * (end - begin - 1), begin + two * (end - begin - 1)))
     assert float(found.mean(first, last)) == pytest.approx(value, rel=1e-12)

@@ -106,21 +106,6 @@ def test_a_step_in_mid_run_is_the_sum_of_both_sides(tmp_path: Path) -> None:
     assert run.grams(file) == pytest.approx(by_hand, rel=1e-9)
 
 
-def test_power_and_not_time_is_the_weight(tmp_path: Path) -> None:
-    watts = np.where(np.arange(301) < 150, 100.0, 300.0)
-    run = made(tmp_path, {"CUDA:0_POWER": 1000 * watts})
-    file = grid(tmp_path, (-150, 10.0), (149.5, 1000.0), (449, 0.0))
-    # Between two samples the energy is interpolated linearly, as at the ends of stages: 100 J on each side.
-    by_hand = (100 * 149 + 100) * 10 + (100 + 150 * 300) * 1000
-    assert run.grams(file) == pytest.approx(by_hand / J_PER_KWH, rel=1e-9)
-
-
-def test_a_counter_counts_as_its_differences(tmp_path: Path) -> None:
-    run = made(tmp_path, {"cpu_0_package-0": counter(301, 200.0)})
-    file = grid(tmp_path, (-150, 100.0), (150, 300.0), (450, 0.0))
-    assert run.grams(file) == pytest.approx(200 * 150 * (100 + 300) / J_PER_KWH, rel=1e-9)
-
-
 def test_a_night_between_two_segments_does_not_count(tmp_path: Path) -> None:
     night = 36_000.0
     stages = [
@@ -148,46 +133,28 @@ def test_lost_work_counts_as_its_energy_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "seconds"),
+    "rows",
     [
-        ([(100.0, 100.0), (250, 100.0), (400, 100.0)], 80),  # begins within the training
-        ([(-600, 100.0), (-300, 100.0)], 260),  # ended before it
-        ([(-200, 100.0), (-100, 100.0), (0, 100.0), (250, 100.0), (350, 100.0)], 150),  # a gap
+        [(100.0, 100.0), (250, 100.0), (400, 100.0)],  # begins within the training
+        [(-600, 100.0), (-300, 100.0)],  # ended before it
+        [(-200, 100.0), (-100, 100.0), (0, 100.0), (250, 100.0), (350, 100.0)],  # a gap
     ],
     ids=["begins later", "ended before", "has a gap"],
 )
 def test_outside_of_the_cover_it_is_null_with_the_reason(
-    rows: list[tuple[float, float]], seconds: int, tmp_path: Path
+    rows: list[tuple[float, float]], tmp_path: Path
 ) -> None:
     run = made(tmp_path, wave())
     assert run.grams(grid(tmp_path, *rows)) is None
     (flag,) = emitted(run.energy, run.totals).flags
     assert flag["code"] == "carbon_unknown"
-    assert f"up to {seconds} s of a stage lie outside of the cover of grid.csv" in flag["detail"]
+    assert "grid.csv, " in flag["detail"] and "outside of it" in flag["detail"]
 
 
 def test_cover_is_needed_only_where_energy_was_used(tmp_path: Path) -> None:
     run = made(tmp_path, {"CUDA:0_POWER": gpu(301, 100.0)})
     exactly = grid(tmp_path, (0, 100.0), (150, 100.0))
     assert run.grams(exactly) == pytest.approx(30_000 * 100 / J_PER_KWH)
-
-
-def test_a_kind_without_samples_has_the_same_power_all_through_its_stage(tmp_path: Path) -> None:
-    run = made(tmp_path, {"CUDA:0_POWER": gpu(301, 100.0)})
-    rows = pq.read_table(run.energy).to_pylist()
-    ram = [row | {"device_kind": "ram", "energy_j": 1000.0, "coverage": 1.0} for row in rows]
-    both = [row for row in rows if row["device_kind"] == "gpu"]
-    both += [row for row in ram if row["stage"] == "train"][:1]
-    write_table(type(pq.read_table(run.energy)).from_pylist(both), run.energy)
-    file = grid(tmp_path, (-110, 0.0), (150, 100.0), (410, 0.0))
-    write_carbon(run.folder, run.traces, run.energy, file, "a test", carbon_path(run.energy))
-    found = {
-        (row["device_kind"], row["stage"]): row
-        for row in pq.read_table(carbon_path(run.energy)).to_pylist()
-    }
-    assert found["ram", "train"]["carbon_g_per_kwh"] == pytest.approx(50)
-    assert found["ram", "train"]["weighted_by"] == "time"
-    assert found["gpu", "train"]["weighted_by"] == "power"
 
 
 # --- in the tables ------------------------------------------------------------------------------

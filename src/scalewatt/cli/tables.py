@@ -157,7 +157,7 @@ def account(arguments: argparse.Namespace) -> None:
     ),
 )
 def carbon(arguments: argparse.Namespace) -> None:
-    """Find the carbon intensity that a run met, along its power."""
+    """Find the carbon intensity that a run met."""
     from scalewatt.results.carbon.run_carbon import write_carbon
 
     tables = arguments.traces, arguments.energy

@@ -24,8 +24,6 @@ class CarbonIntensity:
     """(m,); NaN in a gap."""
     name: str
     """The file that it comes from, without its folder."""
-    form: str
-    """What the file is, in words."""
 
     @property
     def cover_s(self) -> tuple[float, float]:
@@ -39,10 +37,6 @@ class CarbonIntensity:
         inside = (place >= 0) & (place < self.g_per_kwh.size)
         values = self.g_per_kwh[np.clip(place, 0, self.g_per_kwh.size - 1)]
         return np.where(inside, values, np.nan)
-
-    def edges_within(self, start_s: float, end_s: float) -> Floats:
-        """Return the times in s between two times at which the intensity may change."""
-        return self.edges_s[(self.edges_s > start_s) & (self.edges_s < end_s)]
 
     def mean(self, start_s: ArrayLike, end_s: ArrayLike) -> Floats:
         """Return the mean g/kWh from one time to another, both in s and of one shape.
@@ -76,9 +70,7 @@ class CarbonIntensity:
         return np.asarray(np.interp(time_s, self.edges_s, sums))
 
 
-def of_intervals(
-    start_s: Floats, end_s: Floats, g_per_kwh: Floats, name: str, form: str
-) -> CarbonIntensity:
+def of_intervals(start_s: Floats, end_s: Floats, g_per_kwh: Floats, name: str) -> CarbonIntensity:
     """Return the intensity of intervals in order of time, (n,) each; what lies between two is a gap.
 
     Where an interval lasts beyond the begin of the next, the next one counts from there.
@@ -86,10 +78,10 @@ def of_intervals(
     end = np.minimum(end_s, np.append(start_s[1:], np.inf))
     gaps = np.flatnonzero(start_s[1:] > end[:-1])
     edges = np.append(np.insert(start_s, gaps + 1, end[gaps]), end[-1])
-    return CarbonIntensity(edges, np.insert(g_per_kwh, gaps + 1, np.nan), name, form)
+    return CarbonIntensity(edges, np.insert(g_per_kwh, gaps + 1, np.nan), name)
 
 
-def of_times(time_s: Floats, g_per_kwh: Floats, name: str, form: str) -> CarbonIntensity:
+def of_times(time_s: Floats, g_per_kwh: Floats, name: str) -> CarbonIntensity:
     """Return the intensity of rows in order of time, (n,) with n ≥ 2; NaN for a value that is not known.
 
     A value counts until the next row, but no longer than the regular step, which is the median: beyond
@@ -98,4 +90,4 @@ def of_times(time_s: Floats, g_per_kwh: Floats, name: str, form: str) -> CarbonI
     step = np.diff(time_s)
     regular = float(np.median(step))
     lasts = np.where(step > _LONGER * regular, regular, step)
-    return of_intervals(time_s, time_s + np.append(lasts, lasts[-1]), g_per_kwh, name, form)
+    return of_intervals(time_s, time_s + np.append(lasts, lasts[-1]), g_per_kwh, name)

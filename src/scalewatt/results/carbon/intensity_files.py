@@ -41,7 +41,7 @@ def read_intensity(path: Path) -> CarbonIntensity:
     time_s, g_per_kwh = _times(path, table[TIME]), as_numbers(table[VALUE])
     check_intensities(path, table[VALUE], g_per_kwh)
     check_times(path, time_s, table.index)
-    intensity = of_times(time_s, g_per_kwh, path.name, f"{TIME}, {VALUE}")
+    intensity = of_times(time_s, g_per_kwh, path.name)
     known = np.flatnonzero(np.isfinite(intensity.g_per_kwh))
     if not known.size:
         raise InputError(f"{path}: has no value; expected g CO2e per kWh against time")

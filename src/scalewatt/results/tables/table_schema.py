@@ -81,7 +81,7 @@ NET_ENERGY = "net_energy_kwh"
 """The energy above the idle baseline."""
 
 OVER_TIME = "carbon_over_time_kg"
-"""What a run emitted by a file of carbon intensity, along its power; beside the constant's `carbon_kg`."""
+"""What a run emitted by a file of carbon intensity; beside the constant's `carbon_kg`."""
 
 QUANTITIES = (
     "runtime_h",
