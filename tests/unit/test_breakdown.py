@@ -16,13 +16,12 @@ from matplotlib.figure import Figure
 from paper_rows import breakdown_table, with_metadata
 from run_files import NAME, WHOLE, absent, make_run, make_spec, part
 
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
 from scalewatt.energies.integration.stage_intervals import STAGES
 from scalewatt.figures import breakdown as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable
-from scalewatt.results.figures.breakdown_table import breakdown, run_parts
+from scalewatt.results.figures.breakdown_table import breakdown
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.frames import records, to_frame
 from scalewatt.results.tables.idle import IDLE
@@ -158,16 +157,6 @@ def test_a_configuration_of_which_nothing_was_recorded_has_a_row_that_says_so(
     assert row["device_kind"] is row["energy_kwh"] is None
 
 
-def test_an_excluded_run_does_not_count(tmp_path: Path) -> None:
-    files = [run_of(tmp_path, 1, WHOLE), run_of(tmp_path, 2, [part("gpu", "train", 10, 9e9)])]
-    out = [{"configuration": NAME, "repeat": 2, "reason": "no"}]
-    assert total(built(tmp_path, files, excluded=out)) == pytest.approx(0.45)
-
-
-def test_a_shared_configuration_stands_under_its_first_series(tmp_path: Path) -> None:
-    assert {row["series"] for row in built(tmp_path, [run_of(tmp_path, 1, WHOLE)])} == {"first"}
-
-
 # --- the figure -----------------------------------------------------------------------------------
 
 
@@ -189,14 +178,6 @@ def test_the_bars_are_as_long_as_the_energies_of_the_table(width: int) -> None:
     assert drawn == pytest.approx(sum(table["energy_kwh"].to_pylist()))
     assert len(bars.get_paths()) == plotted("breakdown", table).num_rows == table.num_rows
     assert figure.get_figwidth() * style.MM_PER_INCH == pytest.approx(width)
-
-
-def test_all_configurations_of_the_paper_are_named() -> None:
-    table = breakdown_table()
-    bars, headings = figure_module.bars_of(drawable(to_frame(table)), "interval")
-    assert len(bars) == len(set(table["configuration"].to_pylist())) == 53
-    lines = [*bars["y"], *headings]
-    assert sorted(lines, reverse=True) == [-place for place in range(len(lines))]
 
 
 def test_pieces_of_a_bar_lie_end_to_end() -> None:
@@ -254,19 +235,3 @@ def test_idle_energy_is_hatched_in_white_on_dark_shades_and_in_grey_on_pale_ones
     assert all(drawn.values())
     hatched = sum(path.get_extents().width for paths in drawn.values() for path in paths)
     assert hatched == pytest.approx(sum(table["idle_energy_kwh"].to_pylist()))
-
-
-def test_without_a_finished_run_the_figure_states_why() -> None:
-    made = {"figure": "breakdown", "campaign": "made", "missing": ["a-n001"], "options": {}}
-    figure = draw("breakdown", with_metadata(BREAKDOWN.empty_table(), made))
-    assert "No run of these series has finished; with results_only none is started." in " ".join(
-        texts(figure)
-    ).replace("\n", " ")
-    assert "a-n001" in texts(figure)[-1]
-
-
-def test_a_damaged_energy_table_is_named(tmp_path: Path) -> None:
-    files = run_of(tmp_path, 1, WHOLE)
-    files.energy.write_bytes(b"no Parquet")
-    with pytest.raises(InputError, match=r"1\.parquet: is no readable Parquet file"):
-        run_parts([files], None)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from campaign_files import DEMO, LOCAL, ROOT, Refused, edited, write_yaml
 
-from scalewatt.campaign import cluster as cluster_module
-from scalewatt.campaign.cluster import given_cluster, known_devices
 from scalewatt.cli import main
 
 SIMULATE = LOCAL.parents[1] / "simulate" / "cluster.yaml"
@@ -71,19 +68,3 @@ def test_a_campaign_is_refused_for_a_row_that_is_cut_off(refused: Refused) -> No
     assert f"{grid}: line 3: cells: 1" in message
     grid.write_text(GOOD)
     assert main(["campaign", str(DEMO), "--cluster", str(own / "cluster.yaml")]) == 0
-
-
-def test_a_job_that_has_the_content_of_the_cluster_file_needs_no_file_of_carbon() -> None:
-    found = given_cluster(json.dumps(content("none.csv")))
-    assert found.carbon_intensity == {"file": "none.csv", "source": "a test"}
-
-
-def test_the_devices_of_a_profile_count_without_its_file_of_carbon(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "profiles").mkdir()
-    profile(tmp_path / "profiles" / "other", "none.csv")
-    monkeypatch.setattr(cluster_module, "PROJECT_ROOT", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    assert set(known_devices()) == {"local"}
-    assert capsys.readouterr().err == ""

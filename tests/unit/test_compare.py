@@ -12,7 +12,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import archived
 import pyarrow.parquet as pq
 import pytest
 from archived import Project, make_project
@@ -132,12 +131,6 @@ def test_errors_over_repeats_of_one_seed_tell_nothing_and_over_several_they_do()
     assert verdict_text(row_of(varied, "metric_last")).startswith("A is lower by 33.2 % (")
 
 
-def test_repeats_that_do_not_differ_at_all_tell_nothing() -> None:
-    found = judged([0.75, 0.75], [0.7512, 0.7512])
-    assert (found.verdict, found.low) == ("no_interval", None)
-    assert found.reason == "repeats do not differ at all"
-
-
 @pytest.mark.parametrize(
     ("a", "b", "whose"),
     [([1.0], [2.0], "each"), ([1.0, 1.1], [2.0], "B"), ([1.0], [2.0, 2.1], "A")],
@@ -252,17 +245,6 @@ def test_names_do_not_matter_and_the_device_may_differ_and_is_named() -> None:
     assert "A local, B h100" in comparison_text(found)
 
 
-def test_another_n_batch_or_precision_is_another_training() -> None:
-    other_n = run(1, make_spec(configuration="four", gpus=4, global_batch_size=256))
-    found = beside([variant("one"), other_n], [variant("half", precision="fp16")])
-    assert pairs(found) == []
-    assert {one.training.id for one in found.matched.only_a} == {"one", "four"}
-    assert [one.training.id for one in found.matched.only_b] == ["half"]
-    text = comparison_text(found)
-    assert "No configuration is in both." in text
-    assert "Only in B: 1 configuration\n  resnet50, 2 GPUs, LBS 64, GBS 128, fp16, local" in text
-
-
 def test_variants_are_matched_by_what_they_vary_in_and_what_is_left_says_what_is_there_instead() -> (
     None
 ):
@@ -290,14 +272,6 @@ def test_a_missing_repeat_of_another_seed_is_no_other_training_and_no_other_sett
     assert not found.differences
     other = beside(seeded("a1", "a100", [0, 1]), seeded("b1", "a100", [0, 5, 6]))
     assert [(d.name, d.a, d.b) for d in other.differences] == [("seed", "0, 1", "0, 5, 6")]
-
-
-def test_of_several_devices_each_is_set_beside_itself_and_what_is_left_beside_the_other() -> None:
-    a = [variant("a1", device="a100"), variant("a2", device="h100")]
-    b = [variant("b1", device="a100"), variant("b2", device="v100")]
-    assert pairs(beside(a, b)) == [("a1", "b1"), ("a2", "b2")]
-    more = [*b, variant("b3", device="cpu")]
-    assert pairs(beside(a, more)) == [("a1", "b1")]  # which of two it is cannot be told
 
 
 def test_settings_software_machines_and_cluster_that_differ_are_listed_by_their_keys() -> None:
@@ -394,15 +368,6 @@ def test_a_table_of_another_training_is_refused_and_runs_that_it_lacks_are_count
     assert "runs.parquet is of another training of " in capsys.readouterr().err
 
 
-def test_campaigns_without_anything_in_common_end_with_1_and_list_both(
-    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(archived, "CAMPAIGN", archived.CAMPAIGN.replace("[2, 4]", "[8]"))
-    other = make_project(project.path / "other").results
-    assert main(["compare", "small", str(other)]) == 1
-    assert "No configuration is in both." in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -423,10 +388,3 @@ def test_what_is_no_campaigns_results_is_refused_with_what_is_allowed(
 ) -> None:
     assert main(["compare", *words]) == 1
     assert re.search(why, capsys.readouterr().err)
-
-
-def test_the_columns_are_those_of_the_document() -> None:
-    page = (PROJECT_ROOT / "docs" / "compare.md").read_text(encoding="utf-8")
-    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
-    named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
-    assert named == COMPARED.names

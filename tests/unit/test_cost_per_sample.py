@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 from cost_rows import frame, h100_rows, row
-from figure_tables import draw, texts
+from figure_tables import draw
 from matplotlib.figure import Figure
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
 from scalewatt.figures.cost import draw_cost
 from scalewatt.figures.cost.cost_points import worded
 from scalewatt.figures.figure_data import drawable
-from scalewatt.figures.output.save_figure import save
 from scalewatt.figures.style import LOG_SCALE
 from scalewatt.results.figures.cost_table import cost_per_sample
 from scalewatt.results.figures.figure_schema import COST_PER_SAMPLE, COST_PHASES
@@ -184,16 +183,6 @@ def by_gid(figure: Figure, gid: str) -> list[Any]:
     return [a for axes in panels(figure) for a in axes.get_children() if a.get_gid() == gid]
 
 
-@pytest.mark.parametrize("width", [88, 180])
-def test_each_model_has_its_panels_at_both_widths(tmp_path: Path, width: int) -> None:
-    figure = drawn(h100_rows(), width_mm=width)
-    labels = [axes.get_xlabel() for axes in panels(figure)]
-    assert labels.count(RATE_LABEL) == 2
-    assert labels.count("Local batch size") == 4
-    assert sum(label.startswith("Energy per sample (J)") for label in labels) == 2
-    assert len(save(figure, tmp_path / "cost")) == 3
-
-
 def test_every_point_is_where_the_table_has_it() -> None:
     rows = h100_rows()
     figure = drawn(rows)
@@ -236,8 +225,3 @@ def test_lines_over_batch_sizes_break_where_a_planned_one_is_missing() -> None:
         (line,) = [one for one in axes.lines if str(one.get_gid()).startswith("points-")]
         assert list(line.get_xdata()) == list(ids)
         assert [math.isnan(y) for y in line.get_ydata()] == [batch == 128 for batch in ids]
-
-
-def test_without_any_run_the_figure_says_so() -> None:
-    figure = draw("cost_per_sample", to_table(frame([]), COST_PER_SAMPLE))
-    assert "No run" in texts(figure)

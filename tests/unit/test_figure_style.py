@@ -11,18 +11,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from figure_tables import any_table, as_table, curve_table, draw, power_table, procedure_table
+from figure_tables import any_table, as_table, curve_table, draw, power_table
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import (
     drawn_origins,
     error_bars,
-    series_labels,
     series_origins,
 )
 from scalewatt.figures.prose import quantity
@@ -121,22 +119,6 @@ def test_series_that_share_a_colour_differ_in_marker_and_line() -> None:
         assert one["linestyle"] != other["linestyle"] and one["marker"] != other["marker"]
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("index", range(14))
-def test_a_markers_fill_can_be_told_from_its_edge(index: int, width: int) -> None:
-    look = style.series_style(index, width) | {"linestyle": "none", "color": "black"}
-    dark = {}
-    for origin in ("measured", "estimated"):
-        figure = Figure(figsize=(0.2, 0.2), dpi=600)
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.set_axis_off()
-        axes.plot([0], [0], **(look | style.origin_style(origin)))
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        dark[origin] = float(np.sum(np.asarray(canvas.buffer_rgba())[:, :, 0] < 128))
-    assert dark["estimated"] < 0.75 * dark["measured"]
-
-
 # --- both widths ----------------------------------------------------------------------------------
 
 
@@ -149,12 +131,6 @@ def test_every_text_is_on_the_page_and_at_least_6_points(number: int, width: int
         assert text.get_fontsize() >= 6, text.get_text()
         assert box.x0 > -1 and box.x1 < figure.bbox.width + 1, text.get_text()
         assert box.y0 > -1 and box.y1 < figure.bbox.height + 1, text.get_text()
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("number", range(1, 8))
-def test_a_figure_fits_onto_a_page(number: int, width: int) -> None:
-    assert drawn(number, width)[0].get_figheight() * 25.4 < 247
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -234,11 +210,6 @@ def test_published_points_have_their_series_colour_and_one_entry_in_the_legend()
         assert theirs.get_marker() is style.crossed(own.get_marker())
 
 
-def test_published_points_of_different_series_differ_without_colour() -> None:
-    outlines = {style.crossed(marker).vertices.tobytes() for marker in style.MARKERS}
-    assert len(outlines) == len(style.MARKERS)
-
-
 # --- legends --------------------------------------------------------------------------------------
 
 
@@ -267,18 +238,6 @@ def test_an_unknown_energy_takes_the_look_of_its_series_only_origin() -> None:
         "a": None,
         "b": "published",
     }
-
-
-def test_the_legend_of_a_series_is_that_of_its_energies_also_where_the_first_has_none() -> None:
-    rows = curve_table(2).to_pylist()
-    for row in rows:
-        if row["gpus"] == 1:
-            row |= {"energy_origin": None, "energy_scope": None}
-    figure = draw("figure2", as_table(rows, POINTS, figure=2))
-    for entry in figure.legends[0].legend_handles[:3]:
-        assert entry.get_markerfacecolor() == entry.get_color()
-    assert "Some points have no energy." in words(figure)
-    assert "grey markers" not in words(figure)
 
 
 def test_a_series_without_any_energy_looks_neither_measured_nor_estimated() -> None:
@@ -322,20 +281,6 @@ def test_an_axis_takes_the_largest_unit_without_tiny_numbers(
     )
 
 
-def labels_of(**series: str) -> list[str]:
-    rows = [{"series": name.replace("_", "-"), "label": label} for name, label in series.items()]
-    return list(series_labels(pd.DataFrame(rows)).values())
-
-
-def test_series_that_share_a_label_are_told_apart_by_their_names() -> None:
-    assert labels_of(net_full_lbs8="LBS 8", net_scaled_lbs8="LBS 8", net_gbs="GBS") == [
-        "LBS 8 (full)",
-        "LBS 8 (scaled)",
-        "GBS",
-    ]
-    assert labels_of(a_b="x", a_b_c="x") == ["x (a-b)", "x (a-b-c)"]
-
-
 def test_panels_of_the_same_quantity_have_the_same_x_axis_and_lines_break_at_unknown_values() -> (
     None
 ):
@@ -371,17 +316,6 @@ def test_a_figure_shows_the_panels_that_its_table_has(number: int) -> None:
 # --- figures 1 and 5 --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("word", "one"), [("GPUs", "GPU"), ("processes", "process"), ("ranks", "rank")]
-)
-def test_figure1_counts_what_the_campaign_counts(word: str, one: str) -> None:
-    said = words(
-        draw("figure1", as_table(procedure_table().to_pylist(), OVERVIEW, figure=1, gpu_word=word))
-    )
-    assert f"{word} n" in said and f"samples per {one}" in said and f"n counts {word}." in said
-    assert ("GPU" in said) == (word == "GPUs")
-
-
 def test_figure5_keeps_a_panel_for_each_point_of_the_campaign_and_says_why_it_is_empty() -> None:
     rows = [row for row in power_table(panels="AB").to_pylist() if row["panel"] == "B"]
     said = {
@@ -394,11 +328,3 @@ def test_figure5_keeps_a_panel_for_each_point_of_the_campaign_and_says_why_it_is
     assert [text[0] for text in texts if text] == ["A", "B", "C"]
     assert " ".join(texts[0]).startswith("A gone: No run of this panel has finished; with")
     assert " ".join(texts[2]) == "C excluded-one: All finished runs of this panel are excluded."
-
-
-def test_figure5_draws_one_mean_where_the_device_is_the_only_one() -> None:
-    rows = [
-        r | {"mean_power_all_w": r["mean_power_w"]} for r in power_table(panels="A").to_pylist()
-    ]
-    (axes,) = draw("figure5", as_table(rows, POWER, figure=5)).axes
-    assert len(axes.lines) == 2

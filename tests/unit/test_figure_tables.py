@@ -20,7 +20,6 @@ from scalewatt.campaign.load import expand
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_requests import table_definition
-from scalewatt.cli import main
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.results.build import write_figure_table
@@ -142,18 +141,6 @@ def test_a_point_without_runs_has_no_row() -> None:
     assert rows_of("figure2", []) == []
 
 
-def test_a_configuration_of_two_series_is_a_point_of_both() -> None:
-    both = definition("figure2")
-    both["series"].append({**both["series"][0], "name": "other", "label": "another"})
-    rows = points(both, frame_of([configuration(n) for n in GPU_COUNTS], CONFIGURATIONS))
-    assert len(rows) == 2 * 4 * 3
-
-
-def test_a_configuration_of_no_series_is_not_plotted() -> None:
-    rows = rows_of("figure2", [configuration(1), configuration(8)])
-    assert {r["gpus"] for r in rows} == {1}
-
-
 # --- the speed-up -------------------------------------------------------------------------------
 
 
@@ -180,11 +167,6 @@ def test_a_series_that_starts_at_n_gpus_starts_at_a_speedup_of_n() -> None:
     )
 
 
-def test_ideal_scaling_is_a_speedup_of_n() -> None:
-    found = speedups({n: 100 / n for n in (4, 8, 12, 256)})
-    assert all(r["y"] == pytest.approx(n) for n, r in found.items())
-
-
 def numeric_half(function: Callable[..., float], values: list[float], errors: list[float]) -> float:
     """The error of a function of independent values, by numeric derivatives."""
     total = 0.0
@@ -209,12 +191,6 @@ def test_the_speedups_sd_is_that_of_both_run_times() -> None:
     assert found["y_sd"] == pytest.approx(numeric_half(s, [3.0, 10.0], [0.2, 1.0]), rel=1e-6)
     assert found["y_low"] * found["y_high"] == pytest.approx(found["y"] ** 2)
     assert 0 < found["y_low"] < found["y"]
-
-
-def test_the_first_points_speedup_is_exact() -> None:
-    first = speedups({4: 10.0, 8: 6.0}, repeats=3)[4]
-    assert first["y"] == 4.0
-    assert (first["y_sd"], first["y_low"], first["y_high"]) == (None, None, None)
 
 
 def test_a_speedup_of_single_runs_has_no_error_bar() -> None:
@@ -360,28 +336,6 @@ def test_why_energies_are_not_known_is_stored_by_configuration(tmp_path: Path) -
     assert said == {runs[0][0]: "other runs measured on the node at the same time"}
 
 
-def test_how_a_figure_is_to_be_drawn_is_stored_with_its_table(tmp_path: Path) -> None:
-    content = read_yaml(PROJECT_ROOT / "campaigns" / "demo.yaml")
-    content["figures"]["figure2"] |= {"overlay": "published", "width_mm": 88}
-    content["figures"]["table1"]["overlay"] = "published"
-    campaign = expand(content, Path("demo.yaml"), known_devices())
-    for figure, options in (
-        ("figure2", {"overlay": "published", "width_mm": 88}),
-        ("table1", {"overlay": "published"}),
-        ("figure3", {}),
-    ):
-        out = tmp_path / f"{figure}.parquet"
-        write_figure_table(table_definition(campaign, figure, []), tmp_path, out)
-        metadata = json.loads(pq.read_schema(out).metadata[b"scalewatt"])
-        assert metadata["options"] == options
-
-
-def test_a_figure_of_no_finished_run_is_an_empty_table(tmp_path: Path) -> None:
-    out = tmp_path / "figure2.parquet"
-    write_figure_table(table_definition(demo(), "figure2", []), tmp_path, out)
-    assert len(pq.read_table(out)) == 0
-
-
 WRONG = {
     "no object": (["figure2"], "should be of type object"),
     "no runs": ({"campaign": "made", "missing": []}, "missing key 'runs'"),
@@ -402,15 +356,3 @@ WRONG = {
         "excluded[0]: missing key 'reason'",
     ),
 }
-
-
-@pytest.mark.parametrize(("given", "words"), WRONG.values(), ids=WRONG)
-def test_a_definition_that_is_none_is_named(
-    tmp_path: Path, given: Any, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    whole = {"campaign": "made", "runs": [], "missing": []}
-    given = whole | given if isinstance(given, dict) and "campaign" not in given else given
-    options = ("--results", str(tmp_path), "--out", str(tmp_path / "out"))
-    assert main(["table", "--definition", json.dumps(given), *options]) == 1
-    said = capsys.readouterr().err
-    assert words in said and said.count("\n") == 1 and "--definition" in said

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,11 +18,9 @@ from figure_tables import plotted as plotted_of
 from scalewatt.common.errors import InputError
 from scalewatt.figures import style
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
-from scalewatt.figures.output.save_figure import save
 from scalewatt.figures.prose import (
     abbreviated,
     quantity,
-    trend,
 )
 from scalewatt.results.tables.table_schema import metadata
 
@@ -84,12 +80,6 @@ def test_a_figure_of_the_papers_size_shows_all_its_panels_with_labels(number: in
     assert all(a.get_xlabel() and a.get_ylabel() for a in axes)
 
 
-def test_a_panel_without_any_value_says_why_and_has_no_axis() -> None:
-    figure = drawn(6, curve_table(6, small=True))
-    assert len(shown_axes(figure)) == 4
-    assert "No GPU power was measured or estimated on this device." in words(figure)
-
-
 def test_an_estimates_interval_is_a_broad_pale_bar_unlike_an_error_bar() -> None:
     table = any_table(2)
     rows = table.to_pylist()
@@ -131,18 +121,6 @@ def test_the_markers_fill_tells_the_origin(origin: str, fill: str, face: str) ->
     assert (line.get_markerfacecolor() == "white") == (face == "white")
 
 
-def test_published_points_are_crossed_markers_without_a_line_beside_ours() -> None:
-    table = curve_table(2)
-    ours = table.to_pylist()
-    theirs = [row | {"energy_origin": "published"} for row in ours]
-    figure = drawn(2, pa.Table.from_pylist(ours + theirs, schema=table.schema))
-    crosses = [line for line in lines(figure) if line.get_gid().endswith("published")]
-    assert crosses and all(c.get_linestyle() == "None" for c in crosses)
-    assert all(c.get_marker() in map(style.crossed, style.MARKERS) for c in crosses)
-    assert "Crossed markers: energy as published" in words(figure)
-    assert "Filled markers: energy measured" in words(figure)
-
-
 def test_the_speed_up_has_its_ideal_line_and_powers_of_two_on_both_axes() -> None:
     figure = drawn(2, curve_table(2))
     panel = figure.axes[0]
@@ -180,13 +158,6 @@ def test_metrics_of_several_models_share_no_axis() -> None:
     common = json.dumps({**metadata(table), "metric_name": "top1_error_percent"}).encode()
     alike = mixed.replace_schema_metadata({b"scalewatt": common})
     assert len(shown_axes(drawn(2, alike))) == 4
-
-
-def test_energy_against_gpu_hours_is_log_log() -> None:
-    panel = drawn(2, curve_table(2)).axes[3]
-    assert (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
-    assert panel.get_xlabel() == f"GPU hours (h), {style.LOG_SCALE}"
-    assert panel.get_ylabel() == f"Energy (kWh), {style.LOG_SCALE}"
 
 
 def without(table: pa.Table, series: str, gpus: int) -> pa.Table:
@@ -236,11 +207,6 @@ def test_a_line_without_its_first_or_last_point_is_whole(end: int, rest: list[fl
     assert stretches(drawn(2, table), "C", "resnet50-full-gbs256") == [rest]
 
 
-def test_a_line_against_gpu_hours_breaks_at_the_same_points() -> None:
-    table = without(curve_table(2), "resnet50-full-gbs256", 4)
-    assert [len(one) for one in stretches(drawn(2, table), "D", "resnet50-full-gbs256")] == [2, 2]
-
-
 def test_error_bars_reach_from_y_low_to_y_high_and_single_runs_have_none() -> None:
     table = curve_table(2, small=True)
     axes = drawn(2, table).axes[1]
@@ -256,21 +222,6 @@ def test_a_table_without_rows_gives_a_figure_that_says_so(number: int) -> None:
     figure = drawn(number, any_table(number).slice(0, 0))
     assert not shown_axes(figure)
     assert "has finished" in words(figure)
-
-
-@pytest.mark.parametrize("small", [False, True])
-def test_figure1_keeps_each_text_inside_its_cell(small: bool) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    figure = drawn(1, procedure_table(small))
-    canvas = FigureCanvasAgg(figure)
-    with style.applied():
-        canvas.draw()
-    for axes in figure.axes:
-        for text in axes.texts:
-            box = text.get_window_extent(canvas.get_renderer())
-            assert axes.bbox.x0 < box.x0 and box.x1 < axes.bbox.x1, text.get_text()
-            assert axes.bbox.y0 < box.y0 and box.y1 < axes.bbox.y1, text.get_text()
 
 
 @pytest.mark.parametrize("panels", ["A", "AB", "ABC", "ABCD"])
@@ -313,15 +264,6 @@ def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
         written.append({p.name: p.read_bytes() for p in (tmp_path / folder).iterdir()})
         time.sleep(1.1)  # a stored date would differ by now
     assert written[0] == written[1] and len(written[0]) == 2 * len(SUFFIXES)
-
-
-def test_text_stays_text_in_svg(tmp_path: Path) -> None:
-    save(drawn(2, curve_table(2)), tmp_path / "figure2")
-    svg = (tmp_path / "figure2.svg").read_text()
-    assert ">Top-1 error (%)</text>" in svg
-    assert 'width="510.23622' in svg  # 180 mm in points
-    pdf = (tmp_path / "figure2.pdf").read_bytes()
-    assert b"/FontFile2" in pdf and b"/Type3" not in pdf  # fonts, not outlines
 
 
 @pytest.mark.parametrize(("number", "small"), [(6, True), (5, False)])
@@ -375,11 +317,6 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["figure2.parquet"]
 
 
-def test_importing_the_figures_entry_does_not_import_matplotlib() -> None:
-    code = "import sys, scalewatt.figures.draw_figure; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def test_ticks_are_round_numbers_inside_the_axis() -> None:
     assert style.log_ticks(3, 3000) == [10, 100, 1000]
     assert style.log_ticks(33, 125) == [40, 60, 80, 100, 120]
@@ -390,11 +327,3 @@ def test_ticks_are_round_numbers_inside_the_axis() -> None:
         "1000",
         "12\u2009000",
     ]
-
-
-def test_trends_in_words() -> None:
-    assert trend([(1, 5004), (256, 5005)]) == "constant"
-    assert trend([(1, 2), (4, 8)]) == "∝ n"
-    assert trend([(1, 500), (4, 126)]) == "∝ 1/n"
-    assert trend([(1, 1), (4, 2)]) == "grows"
-    assert [abbreviated(v) for v in (64, 5004, 80072, 1281167)] == ["64", "5004", "80.1k", "1.28M"]

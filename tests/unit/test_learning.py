@@ -8,18 +8,17 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from figure_tables import draw, legend_of, plotted, texts
+from figure_tables import draw, legend_of, plotted
 from hypothesis import given
 from hypothesis import strategies as st
-from paper_rows import learning_table, pareto_table, with_metadata
+from paper_rows import learning_table, with_metadata
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
 from scalewatt.energies.accounting.energy_schema import EPOCHS_SCHEMA
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
-from scalewatt.figures.figure_data import drawable, series_labels
+from scalewatt.figures.figure_data import drawable
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.learning_table import (
     LEARNING,
@@ -132,13 +131,6 @@ def test_unknown_energy_leaves_the_time_known(tmp_path: Path) -> None:
     assert row["energy_kwh"] is None and row["time_h"] == pytest.approx(100 / 3600)
 
 
-def test_a_registered_run_without_epochs_in_time_has_all_at_its_one_point(tmp_path: Path) -> None:
-    energy = [part("gpu", "unattributed", 100, 3 * KWH)]
-    parts = [epoch_part(None, "unattributed", 100, 3 * KWH)]
-    (row,) = run_epochs(made_run(tmp_path, energy, parts, epochs([1.0])))
-    assert row["energy_kwh"] == pytest.approx(3) and row["time_h"] == pytest.approx(100 / 3600)
-
-
 def test_epochs_that_the_recording_does_not_place_have_neither(tmp_path: Path) -> None:
     energy = [part("gpu", "unattributed", 100, 3 * KWH)]
     parts = [epoch_part(None, "unattributed", 100, 3 * KWH)]
@@ -181,15 +173,6 @@ def test_without_any_power_the_time_is_that_of_the_stages(tmp_path: Path) -> Non
     rows = run_epochs(files)
     assert {row["energy_kwh"] for row in rows} == {None}
     assert [row["time_h"] * 3600 for row in rows] == pytest.approx([35.0, 35 + 12 + 50])
-
-
-@pytest.mark.parametrize("name", ["energy", "epochs"])
-def test_a_damaged_table_is_named(tmp_path: Path, name: str) -> None:
-    files = simple(tmp_path)
-    path = getattr(files, name)
-    path.write_bytes(b"no Parquet")
-    with pytest.raises(InputError, match=f"{path.name}: is no readable Parquet file"):
-        run_epochs(files)
 
 
 AMOUNT = st.floats(0, 1e9)
@@ -296,34 +279,6 @@ def test_a_run_that_lacks_an_epoch_does_not_shift_the_curve() -> None:
         assert drawn[["x", "y"]].to_numpy() == pytest.approx(expected.to_numpy())
 
 
-@pytest.mark.parametrize(("origin", "face"), [("measured", "colour"), ("estimated", "white")])
-def test_markers_of_the_legend_are_filled_by_origin_and_sized_as_those_of_the_curves(
-    origin: str, face: str
-) -> None:
-    def of_origin(row: Row) -> Row:
-        # The first configuration of a series without energy hides no origin.
-        known = None if row["gpus"] in (1, 4, 16) else origin
-        return row | {"energy_origin": known}
-
-    table = changed(learning_table(epochs=2), of_origin, options={"width_mm": 88})
-    for index, handle in enumerate(legend_of(draw("learning", table), 0).values()):
-        if handle.get_label() == "n in between" or not handle.get_marker().strip("None"):
-            continue
-        look = style.series_style(index, 88)
-        assert handle.get_markerfacecolor() == (look["color"] if face == "colour" else "white")
-        assert handle.get_markersize() == look["markersize"]
-
-
-def test_curves_are_in_the_order_of_the_table() -> None:
-    rows = [
-        {"configuration": name, "series": "s", "gpus": 1, "drawn_origin": "measured"}
-        | {"epoch": epoch, "repeat": 1, "x": 1.0 + epoch, "y": 1.0}
-        for name in "za"
-        for epoch in (0, 1)
-    ]
-    assert list(figure_module.means(pd.DataFrame(rows))["configuration"]) == ["z", "z", "a", "a"]
-
-
 def test_a_series_has_the_colour_of_its_place_in_the_campaign_in_every_figure_and_chart() -> None:
     learned, chosen = learning_table(epochs=2), pareto_table()
     names = list(dict.fromkeys(learned["series"].to_pylist()))
@@ -364,9 +319,3 @@ def test_a_run_that_diverged_ends_where_its_metric_does() -> None:
     mean = figure_module.means(places(table, "time_h", gpus=256))
     assert set(mean.groupby("configuration").size()) == {2}
     assert plotted("learning", table).num_rows == table.num_rows * 2 / 5
-
-
-def test_without_a_finished_run_the_figure_states_why() -> None:
-    made = {"figure": "learning", "campaign": "made", "missing": ["a-n001"], "options": {}}
-    said = texts(draw("learning", with_metadata(LEARNING.empty_table(), made)))
-    assert "No run of these series has finished" in said and "a-n001" in said

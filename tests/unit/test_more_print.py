@@ -35,11 +35,6 @@ each = pytest.mark.parametrize(("name", "width"), [(name, w) for name in NAMES f
 
 
 @each
-def test_a_figure_fits_onto_a_page(name: str, width: int) -> None:
-    assert drawn(name, width)[0].get_figheight() * style.MM_PER_INCH < 247
-
-
-@each
 def test_every_text_is_on_the_page_and_at_least_6_points(name: str, width: int) -> None:
     figure, texts = drawn(name, width)
     for text, box in texts:
@@ -63,13 +58,6 @@ def test_no_legend_covers_data_or_notes(name: str, width: int) -> None:
     notes = figure._supxlabel.get_window_extent()
     lowest = min(axes.xaxis.label.get_window_extent().y0 for axes in figure.axes)
     assert notes.y1 <= lowest + 1
-
-
-@each
-def test_axes_are_large_enough_to_be_read(name: str, width: int) -> None:
-    for axes in drawn(name, width)[0].axes:
-        assert axes.bbox.width > 0.22 * axes.get_figure(root=True).bbox.width
-        assert axes.bbox.height * style.MM_PER_INCH / 100 > 18
 
 
 @each

@@ -31,7 +31,6 @@ from scalewatt.campaign.load import check_devices, expand, load_campaign
 from scalewatt.campaign.operating_points import commands_of, launcher_options, without_point
 from scalewatt.campaign.run_spec import parse_spec, run_spec
 from scalewatt.campaign.table_requests import table_definition
-from scalewatt.cli.campaigns import campaign_table
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.energies.accounting.throttling import state_flags
@@ -45,7 +44,6 @@ from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.recordings.series import EPOCHS_COMBINED, Flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 from scalewatt.results.build import write_tables
-from scalewatt.scaling.model.training_kind import kind_of_spec
 from scalewatt.scaling.planning.pilot import make_pilot
 
 # --- campaigns ------------------------------------------------------------------------------------
@@ -72,44 +70,6 @@ def test_lists_of_several_levers_are_combined_and_a_value_stays_one_series() -> 
     assert len(points) == 4 and all(("cpu_clock_mhz", 2000.0) in point for point in points)
     alone = edited({("series", SERIES, "gpu_clock_mhz"): 1200}, DEMO)
     assert SERIES in expand(alone, Path("made.yaml"), known_devices()).series
-
-
-def test_configurations_are_in_the_order_of_their_clocks_and_limits() -> None:
-    found = campaign((1155, 705), gpu_power_limit_w=[1000, 250.5], cpu_clock_mhz=2000)
-    ids = [id_.partition("-full-")[2] for id_ in found.configurations]
-    assert ids[:4] == [
-        "gpuclock705mhz-gpulimit250.5w-cpuclock2000mhz",
-        "gpuclock705mhz-gpulimit1000w-cpuclock2000mhz",
-        "gpuclock1155mhz-gpulimit250.5w-cpuclock2000mhz",
-        "gpuclock1155mhz-gpulimit1000w-cpuclock2000mhz",
-    ]
-    assert [one.gpus for one in found.configurations.values()] == [1] * 4 + [2] * 4
-    first, *rows = campaign_table(found).splitlines()[:9]
-    assert [row.split()[0] for row in rows] == list(found.configurations)
-    assert first.startswith("configuration")
-
-
-def test_registered_configurations_are_in_the_order_of_their_limits() -> None:
-    point = {"gpus": 1, "local_batch_size": 32, "dataset_samples": 1000, "epochs": 1}
-    series = {
-        f"at-{limit}": {
-            "model": "resnet50", "device": "v100", "points": [point | {"gpu_power_limit_w": limit}],
-        }
-        for limit in (1000, 250)
-    }  # fmt: skip
-    content = {"registered": True, "name": "limits", "series": series, "figures": {}}
-    limits = [
-        one.operating_point
-        for one in expand(content, Path("limits.yaml"), {}).configurations.values()
-    ]
-    assert limits == [{"gpu_power_limit_w": 250.0}, {"gpu_power_limit_w": 1000.0}]
-
-
-def test_a_line_that_has_the_name_of_another_series_is_refused() -> None:
-    content = edited({("series", SERIES, "gpu_clock_mhz"): [1200]}, DEMO)
-    content["series"][f"{SERIES}-gpuclock1200mhz"] = content["series"]["resnet50-full-gbs16"]
-    with pytest.raises(InputError, match="has the name of another series"):
-        expand(content, Path("made.yaml"), known_devices())
 
 
 def test_a_spec_without_levers_is_as_it_was_and_one_with_them_is_read_back() -> None:
@@ -143,13 +103,6 @@ def test_fine_tuning_starts_from_weights_that_were_trained_at_another_clock() ->
     found = expand(content, Path("made.yaml"), known_devices()).configurations
     own = found["fourcastnet.finetune-local-n001-lbs0004-full-gpuclock1200mhz"]
     assert own.initial_weights == "fourcastnet.pretrain-local-n001-lbs0004-full"
-
-
-def test_trainings_at_several_clocks_are_several_kinds_for_the_scaling_model() -> None:
-    found = campaign()
-    kinds = {kind_of_spec(run_spec(found, id_, 1)).name for id_ in found.configurations}
-    assert len(kinds) == len(CLOCKS)
-    assert any("gpu_clock_mhz=705" in kind for kind in kinds)
 
 
 def test_a_pilot_of_clocks_calibrates_each_of_them(tmp_path: Path) -> None:
@@ -283,23 +236,6 @@ def test_the_5_percent_are_of_the_training_over_all_its_segments() -> None:
     }
 
 
-def test_a_gpu_of_which_nothing_was_seen_is_unknown() -> None:
-    asked = {"gpu_clock_mhz": 1200.0}
-    seen, idle = telemetry("clock_sm", [1200.0] * 13), telemetry("gpu_utilisation", [0.0] * 13)
-    assert held(asked, seen, idle)[0][0] == "operating_point_unknown"
-    two = flags_of(asked, [0, 1], seen)
-    assert [one["code"] for one in two] == ["operating_point_unknown"]
-
-
-def test_heat_is_told_apart_from_a_wanted_clock() -> None:
-    clock, hot = (
-        telemetry("clock_sm", [900.0] * 13),
-        telemetry("throttle_reasons", [float(0x40)] * 13),
-    )
-    ((_, detail),) = held({"gpu_clock_mhz": 1200.0}, clock, hot)
-    assert detail.endswith("(hardware thermal slowdown 100 s)")
-
-
 def test_an_idle_gpu_may_lower_its_clock() -> None:
     clock = telemetry("clock_sm", [345.0] * 6 + [1200.0] * 7)
     load = telemetry("gpu_utilisation", [0.0] * 6 + [95.0] * 7)
@@ -400,16 +336,6 @@ def test_a_run_without_its_clock_is_left_out_of_every_figure(tmp_path: Path, fig
         assert own.energy_per_sample_j_mean.iloc[0] == pytest.approx(law_j / SAMPLES)
     told = pq.read_schema(out).metadata
     assert '"reason": "by hand"' in str(told) and '"reason": "clock_not_held"' in str(told)
-
-
-def test_points_that_are_slower_and_dearer_are_not_pareto_optimal(tmp_path: Path) -> None:
-    of = campaign()
-    made(tmp_path, of)
-    rows = table(tmp_path, of)
-    points = list(zip(rows.time_s_mean, rows.energy_j_mean, strict=True))
-    for (time, energy), optimal in zip(points, rows.pareto_optimal, strict=True):
-        beaten = any(t <= time and e <= energy and (t, e) != (time, energy) for t, e in points)
-        assert optimal == (not beaten)
 
 
 def test_a_run_that_did_not_have_its_clock_is_left_out_of_its_configuration(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.path import Path as Path_
-from paper_rows import configurations, definition, pareto_table, with_metadata
+from paper_rows import configurations, pareto_table, with_metadata
 
 from scalewatt.figures import pareto as figure_module
 from scalewatt.figures import style
@@ -22,9 +22,7 @@ from scalewatt.figures.figure_data import drawable
 from scalewatt.figures.layout import LABEL_SIZE
 from scalewatt.results.figures import pareto_table as front_module
 from scalewatt.results.figures.figure_schema import PARETO
-from scalewatt.results.figures.pareto_table import pareto
 from scalewatt.results.tables.frames import frame_of, records, to_frame
-from scalewatt.results.tables.table_schema import CONFIGURATIONS
 
 Row = dict[str, Any]
 
@@ -89,16 +87,6 @@ def test_published_points_and_points_without_a_value_are_on_no_front_and_beat_no
         assert fronts_of([row | {"x_name": name} for row in rows]) == [None, None, None, True]
 
 
-def test_each_configuration_stands_once_in_each_panel_of_its_model_and_phase() -> None:
-    rows = pareto_table().to_pylist()
-    kinds = {(row["model"], row["phase"]): set() for row in rows}  # type: ignore[var-annotated]
-    for row in rows:
-        kinds[row["model"], row["phase"]].add(row["panel"])
-    assert [sorted(letters) for letters in kinds.values()] == [["A", "B"], ["C", "D"], ["E", "F"]]
-    names = [(row["panel"], row["configuration"]) for row in rows]
-    assert len(names) == len(set(names)) == 2 * 53
-
-
 def test_mean_spread_and_interval_are_those_of_the_configurations() -> None:
     stored = {row["configuration"]: row for row in configurations()}
     for row in pareto_table().to_pylist():
@@ -114,12 +102,6 @@ def test_the_overlay_adds_published_points_that_are_on_no_front() -> None:
     assert added and {row["non_dominated"] for row in added} == {None}
     assert all(row["x"] is not None and row["y"] is not None for row in added)
     assert overlaid.num_rows == own.num_rows + len(added)
-
-
-def test_published_points_are_there_where_no_run_is() -> None:
-    made = definition("pareto", overlay="published") | {"runs": []}
-    rows = records(pareto(made, frame_of([], CONFIGURATIONS)))
-    assert rows and {row["energy_origin"] for row in rows} == {"published"}
 
 
 # --- the figure -----------------------------------------------------------------------------------
@@ -200,18 +182,6 @@ def test_the_points_of_the_front_are_named_by_n_and_batch_size() -> None:
     assert {"256, 1", "64, 1", "16, 1"} <= names
 
 
-def test_published_points_are_crossed_markers_and_said_in_words() -> None:
-    figure = draw("pareto", pareto_table(overlay="published"))
-    crosses = [
-        line
-        for axes in figure.axes
-        for line in axes.lines
-        if not isinstance(line.get_marker(), str)
-    ]
-    assert crosses and all(line.get_linestyle() == "None" for line in crosses)
-    assert "as published by Huber et al. (2025)" in texts(figure)
-
-
 def test_a_model_of_which_one_cost_has_no_row_at_all_is_drawn_against_the_other() -> None:
     rows = [
         row
@@ -222,11 +192,3 @@ def test_a_model_of_which_one_cost_has_no_row_at_all_is_drawn_against_the_other(
     figure = draw("pareto", with_metadata(pa.Table.from_pylist(rows, PARETO), made))
     assert "None of these runs has a value for: Energy" in texts(figure)
     assert figure.axes[5].get_xlabel().startswith("Run time")
-
-
-def test_without_a_finished_run_the_figure_states_why() -> None:
-    out = [{"configuration": "x-n001", "repeat": 2, "reason": "the node was busy"}]
-    made = {"figure": "pareto", "campaign": "made", "missing": ["a-n001"], "excluded": out}
-    said = texts(draw("pareto", with_metadata(PARETO.empty_table(), made)))
-    assert "No run of these series has finished; with results_only none is started." in said
-    assert "a-n001" in said and "x-n001/2 (the node was busy)" in said

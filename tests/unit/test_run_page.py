@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_files import WHOLE, absent, make_run, make_spec, trace, write_traces
 
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_table
 from scalewatt.energies.accounting.energy_schema import TELEMETRY_SCHEMA
 from scalewatt.figures import run_page as figure_module
@@ -131,12 +130,6 @@ def test_waiting_between_segments_is_left_out_and_told(tmp_path: Path) -> None:
     assert any("(16.5 min) is left out" in said for said in figure_module.note_sentences(page))
 
 
-def test_stages_outside_of_the_recording_lengthen_the_page(tmp_path: Path) -> None:
-    page = page_of(made(tmp_path, seconds(5, start=10), [event("train", 0, 20)]))
-    assert page.segments[0].end_s == 20
-    assert page.traces[0].time_s[0] == 10
-
-
 def test_devices_of_many_nodes_are_shown_together(tmp_path: Path) -> None:
     rows = [row for n in range(5) for row in seconds(40, node=f"n{n}", watts=100.0 + 10 * n)]
     page = page_of(made(tmp_path, rows))
@@ -146,15 +139,6 @@ def test_devices_of_many_nodes_are_shown_together(tmp_path: Path) -> None:
     assert band.low_w.min() == 100.0 and band.high_w.max() == 146.0
     assert np.nanmean(band.mean_w) == pytest.approx(120 + 3, abs=1)
     assert "Gaps shorter than 2.05 s are not seen." in figure_module.note_sentences(page)[0]
-
-
-@pytest.mark.parametrize("nodes", [1, 5])
-def test_a_run_of_a_single_sample_has_a_page(tmp_path: Path, nodes: int) -> None:
-    rows = [row for n in range(nodes) for row in seconds(1, node=f"n{n}")]
-    page = page_of(made(tmp_path, rows, []))
-    assert page.segments[0].start_s == page.segments[0].end_s
-    shown = page.bands[0].mean_w if nodes > 1 else page.traces[0].power_w
-    assert shown.tolist() == [100.0]
 
 
 def test_a_long_run_is_thinned_out_and_keeps_its_extremes(tmp_path: Path) -> None:
@@ -226,11 +210,6 @@ def test_a_run_without_any_sensor_has_a_page_that_says_so(tmp_path: Path) -> Non
     assert any("No power of any device" in word for word in words)
 
 
-def test_an_excluded_run_has_a_page_that_says_why(tmp_path: Path) -> None:
-    page = page_of(made(tmp_path, seconds(10)), "the node was busy")
-    assert "Excluded from tables and figures: the node was busy" in figure_module.title(page)
-
-
 def test_each_node_and_kind_has_a_panel_and_unheld_gpus_too(tmp_path: Path) -> None:
     rows = [
         *seconds(10, kind="cpu"),
@@ -245,11 +224,6 @@ def test_each_node_and_kind_has_a_panel_and_unheld_gpus_too(tmp_path: Path) -> N
         ["GPUs not held", "n1"],
         ["GPU", "n2"],
     ]
-
-
-def test_a_run_without_stages_says_so(tmp_path: Path) -> None:
-    figure = drawn(made(tmp_path, seconds(10), []))
-    assert "no stages were recorded" in [text.get_text() for text in figure.axes[0].texts]
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=40, max_size=200))
@@ -285,25 +259,6 @@ def test_pages_are_written_for_each_repeat_with_the_same_bytes_again(tmp_path: P
     pages = read_pages(tmp_path, name, [1], {})
     more = figure_module.save_pages(pages, tmp_path, ["pdf", "png"])
     assert sorted(folder.iterdir()) == sorted([*first, *more])
-
-
-@pytest.mark.parametrize("damaged", [b"no Parquet", None])
-@pytest.mark.parametrize("name", ["events", "traces"])
-def test_a_damaged_or_missing_file_of_the_run_is_named(
-    tmp_path: Path, name: str, damaged: bytes | None
-) -> None:
-    files = made(tmp_path, seconds(5))
-    path = files.traces if name == "traces" else files.folder / "events.parquet"
-    path.write_bytes(damaged) if damaged else path.unlink()
-    with pytest.raises(InputError) as caught:
-        read_page(files.results, files.configuration, files.repeat, None)
-    assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
-
-
-def test_reasons_that_are_no_object_are_refused_in_one_line(tmp_path: Path) -> None:
-    name = made(tmp_path, seconds(10)).configuration
-    with pytest.raises(InputError, match=r"--excluded: is \['x'\]; expected a JSON object"):
-        list(read_pages(tmp_path, name, [1], ["x"]))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("nodes", [1, 5])

@@ -18,8 +18,8 @@ from scalewatt.results.build import write_runs
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.idle import IDLE
 from scalewatt.results.tables.repeat_statistics import configurations_of
-from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
-from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS, table
+from scalewatt.results.tables.run_row import Facility, run_row
+from scalewatt.results.tables.table_schema import CONFIGURATIONS, RUNS
 
 
 def test_energy_time_and_rates_of_a_measured_run(tmp_path: Path) -> None:
@@ -65,15 +65,6 @@ def test_a_row_says_what_was_run(tmp_path: Path) -> None:
     assert {name: row[name] for name in expected} == expected
 
 
-def test_a_row_has_exactly_the_columns_of_the_schema(tmp_path: Path) -> None:
-    row = row_of(tmp_path, WHOLE)
-    assert set(row) == set(RUNS.names)
-    with pytest.raises(ValueError, match="odd_column"):
-        table([{**row, "odd_column": 1}], RUNS)
-    with pytest.raises(ValueError, match="energy_kwh"):
-        table([{k: v for k, v in row.items() if k != "energy_kwh"}], RUNS)
-
-
 def test_the_last_and_the_best_metric_are_told_apart(tmp_path: Path) -> None:
     row = row_of(tmp_path, WHOLE, history=epochs([40.0, 22.5, 20.0, 25.0]))
     assert (row["metric_last"], row["metric_best"]) == (25.0, 20.0)
@@ -101,12 +92,6 @@ def test_a_steps_phases_are_means_over_updates(tmp_path: Path) -> None:
     assert row["step_data_share"] == pytest.approx(0.4 / 0.7)
 
 
-def test_an_epoch_without_timed_steps_does_not_count_in_their_mean(tmp_path: Path) -> None:
-    history = epochs([40.0, 30.0])
-    history[1] |= dict.fromkeys(STEP)
-    assert row_of(tmp_path, WHOLE, history=history)["step_data_s"] == pytest.approx(0.1)
-
-
 def test_throughput_is_that_of_training_without_evaluation(tmp_path: Path) -> None:
     row = row_of(tmp_path, WHOLE)
     assert row["throughput_samples_per_s"] == pytest.approx(1436 / 8)
@@ -117,11 +102,6 @@ def test_peak_memory_is_the_largest_of_all_epochs(tmp_path: Path) -> None:
     history[1]["peak_memory_bytes"] = 3 * 2**30
     history[2]["peak_memory_bytes"] = None
     assert row_of(tmp_path, WHOLE, history=history)["peak_memory_gib"] == 3.0
-
-
-def test_a_metric_that_was_never_measured_is_null(tmp_path: Path) -> None:
-    row = row_of(tmp_path, WHOLE, history=epochs([None, None]))
-    assert row["metric_last"] is None and row["metric_best"] is None
 
 
 def test_a_training_that_diverged_has_no_last_metric(tmp_path: Path) -> None:
@@ -141,13 +121,6 @@ def test_a_kind_without_sensor_is_outside_of_the_scope_and_the_rest_is_the_total
     assert row["energy_kwh"] == pytest.approx(0.43)
     assert row["ram_energy_kwh"] is None
     assert row["coverage"] == 1.0
-
-
-def test_a_kind_without_rows_is_outside_of_the_scope(tmp_path: Path) -> None:
-    row = row_of(tmp_path, WHOLE[2:4])
-    assert row["energy_scope"] == "cpu"
-    assert row["energy_kwh"] == pytest.approx(0.15)
-    assert row["gpu_energy_kwh"] is None and row["mean_gpu_power_w"] is None
 
 
 DEPENDENT = [
@@ -192,16 +165,6 @@ def test_the_least_coverage_of_what_has_sensors_is_the_runs(tmp_path: Path) -> N
         absent("ram", "train", 100),
     ]
     assert row_of(tmp_path, energy)["coverage"] == 0.97
-
-
-def test_every_different_flag_is_kept_once(tmp_path: Path) -> None:
-    energy = [
-        part("gpu", "train", 100, 1.0, flags=("gap", "wrap")),
-        part("gpu", "validate", 100, 1.0, flags=("gap",)),
-        part("cpu", "train", 100, 1.0, flags=("from_journal",)),
-    ]
-    codes = [flag["code"] for flag in json.loads(row_of(tmp_path, energy)["flags"])]
-    assert codes == ["gap", "wrap", "from_journal"]
 
 
 @pytest.mark.parametrize(
@@ -249,10 +212,6 @@ def test_energy_of_gpus_that_the_run_did_not_hold_is_beside_the_total(tmp_path: 
     assert row["unused_gpu_energy_kwh"] == pytest.approx(0.1)
     assert row["energy_kwh"] == pytest.approx(0.45)
     assert row["energy_scope"] == "gpu+cpu+ram"
-
-
-def test_without_unused_gpus_their_energy_is_null(tmp_path: Path) -> None:
-    assert row_of(tmp_path, WHOLE)["unused_gpu_energy_kwh"] is None
 
 
 def test_time_adds_up_over_segments_and_is_the_longest_nodes_in_each(tmp_path: Path) -> None:
@@ -320,11 +279,6 @@ def test_what_the_cluster_file_does_not_say_is_null(
     assert {name for name in columns if row[name] is None} == unknown
 
 
-def test_free_electricity_without_carbon_is_zero_and_not_unknown(tmp_path: Path) -> None:
-    row = row_of(tmp_path, WHOLE, Facility(pue=1.0, carbon_g_per_kwh=0, price_per_kwh=0))
-    assert (row["carbon_kg"], row["cost"]) == (0, 0)
-
-
 # --- files --------------------------------------------------------------------------------------
 
 
@@ -374,14 +328,6 @@ def test_ranks_on_cpus_are_called_processes(tmp_path: Path) -> None:
     assert json.loads(schema.metadata[b"scalewatt"])["gpu_word"] == "processes"
 
 
-def test_no_column_of_the_tables_can_hold_a_number_that_is_none(tmp_path: Path) -> None:
-    make_run(tmp_path, [absent("cpu", "train", 0.0)], history=epochs([None]))
-    write_runs(definition([NAME, 1]), tmp_path, tmp_path / "tables")
-    for row in pq.read_table(tmp_path / "tables" / "runs.parquet").to_pylist():
-        assert not [k for k, v in row.items() if isinstance(v, float) and v != v]
-        assert row["p_gpuh_kw"] is None and row["samples_per_gpuh"] is None
-
-
 # --- idle power ---------------------------------------------------------------------------------
 
 
@@ -424,25 +370,3 @@ def test_idle_energy_is_that_of_the_runs_devices_over_its_time(
 
 
 # --- damaged files --------------------------------------------------------------------------------
-
-
-def refusal(files: RunFiles) -> str:
-    with pytest.raises(InputError) as caught:
-        run_row(files, "made", Facility())
-    return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("table", "column"), [("history.parquet", "metric"), ("energy", "coverage")]
-)
-def test_a_column_that_a_run_lacks_is_named(tmp_path: Path, table: str, column: str) -> None:
-    files = make_run(tmp_path, WHOLE)
-    path = files.energy if table == "energy" else files.folder / table
-    pq.write_table(pq.read_table(path).drop_columns([column]), path)
-    assert refusal(files).startswith(f"{path}: lacks the column {column}; expected")
-
-
-def test_an_energy_table_of_an_earlier_version_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    files = make_run(tmp_path, WHOLE)
-    files.flags.unlink()
-    assert "Snakemake accounts for the energy anew" in refusal(files)

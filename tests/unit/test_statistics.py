@@ -13,7 +13,7 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
-from run_files import NAME, WHOLE, make_spec, part, row_of
+from run_files import WHOLE, make_spec, part, row_of
 
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.frames import column_of, frame_of, records, to_table
@@ -58,28 +58,6 @@ def test_five_repeats_have_the_interval_of_the_tables() -> None:
     assert found.mean == 3.0
     assert found.sd == pytest.approx(1.58114, abs=1e-5)
     assert (found.low, found.high) == pytest.approx((1.0368, 4.9632), abs=1e-4)
-
-
-@given(VALUES, st.floats(0.01, 100), st.floats(-1e5, 1e5))
-def test_units_scale_the_mean_and_the_interval(
-    values: list[float], factor: float, offset: float
-) -> None:
-    plain, scaled = summarise(values), summarise([factor * v + offset for v in values])
-    size = factor * max(abs(v) for v in values) + abs(offset) + 1
-    for name in ("mean", "low", "high"):
-        expected = factor * getattr(plain, name) + offset
-        assert getattr(scaled, name) == pytest.approx(expected, abs=1e-8 * size)
-    assert scaled.sd == pytest.approx(factor * plain.sd, abs=1e-8 * size)  # type: ignore[operator]
-
-
-@given(VALUES, st.randoms(use_true_random=False))
-def test_the_order_of_repeats_does_not_matter(values: list[float], random: Any) -> None:
-    shuffled = values.copy()
-    random.shuffle(shuffled)
-    first, second = summarise(values), summarise(shuffled)
-    assert first.mean == second.mean
-    assert first.sd == second.sd
-    assert (first.low, first.high) == (second.low, second.high)
 
 
 def test_the_interval_covers_the_truth_in_95_of_100_cases() -> None:
@@ -149,11 +127,6 @@ def test_a_population_spread_says_the_same_as_the_values_it_is_of(values: list[f
         assert found[name] == pytest.approx(getattr(whole, name), rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("given_", [(5, 2.0, None), (1, 2.0, 0.1), (5, None, 0.1)])
-def test_without_a_published_spread_there_is_none(given_: Any) -> None:
-    assert of_population(*given_) == dict.fromkeys(SUMMARY) | {"mean": given_[1]}
-
-
 NONE = (None, None, None)
 
 
@@ -219,27 +192,10 @@ def test_a_configurations_row_has_exactly_the_columns_of_the_schema(tmp_path: Pa
         assert {row[f"{name}_{part}"] for part in PARTS if part != "mean"} == {None}
 
 
-def test_repeats_that_were_computed_in_different_precisions_say_so(tmp_path: Path) -> None:
-    rows = runs(tmp_path, cpu(1.0), cpu(2.0))
-    rows[1]["precision_used"] = "fp32"
-    assert configuration_rows(rows)[0]["precision_used"] == "several"
-
-
-def test_configurations_are_grouped_in_their_order(tmp_path: Path) -> None:
-    rows = runs(tmp_path, cpu(1.0), cpu(2.0))
-    other = [{**row, "configuration": "another"} for row in rows]
-    found = configuration_rows([rows[0], other[0], rows[1]])
-    assert [(r["configuration"], r["n_repeats"]) for r in found] == [(NAME, 2), ("another", 1)]
-
-
 def test_an_excluded_run_is_in_no_mean(tmp_path: Path) -> None:
     one, other = runs(tmp_path, cpu(3.6e6), cpu(7.2e6))
     (row,) = configuration_rows([one, {**other, "excluded": "a test"}])
     assert (row["n_repeats"], row["energy_kwh_mean"]) == (1, pytest.approx(1))
-
-
-def test_no_runs_make_no_configurations() -> None:
-    assert configuration_rows([]) == []
 
 
 def test_measured_and_estimated_repeats_have_no_mean_energy_and_the_row_says_why(
@@ -292,9 +248,3 @@ def test_a_repeat_that_was_not_recorded_makes_the_mean_unknown_and_refuses_nothi
     assert row["energy_kwh_mean"] is None
     assert row["runtime_h_mean"] == 1.0
     assert (row["energy_origin"], row["energy_scope"]) == ("measured", "cpu")
-
-
-def test_repeats_on_different_models_of_a_device_say_so(tmp_path: Path) -> None:
-    first, second = runs(tmp_path, cpu(1.0), cpu(1.0))
-    [row] = configuration_rows([first, {**second, "device_name": "NVIDIA A100-80GB"}])
-    assert row["device_name"] == "several"

@@ -147,16 +147,6 @@ def test_an_unknown_energy_is_a_dash_and_not_zero(form: Any) -> None:
 
 
 @BOTH
-def test_rows_that_differ_in_origin_or_scope_say_so_each(form: Any) -> None:
-    ours, theirs = row(), row(energy_origin="published", energy_scope="gpu+cpu")
-    text = form(made(ours, theirs))
-    head = {markdown: "Energy origin", latex: r"Energy\\origin"}[form]
-    assert head in text
-    assert "measured (gpu+cpu+ram)" in text and "published (gpu+cpu)" in text
-    assert head not in form(made(ours, ours))
-
-
-@BOTH
 def test_what_is_missing_or_excluded_is_named_with_the_reason(form: Any) -> None:
     out = [{"configuration": "a", "repeat": r, "reason": "the node was shared."} for r in (1, 3)]
     other = {"configuration": "b", "repeat": 2, "reason": "50 % of samples lost"}

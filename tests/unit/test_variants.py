@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import scipy.stats
-from campaign_files import ROOT, workflow_in
+from campaign_files import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from run_files import epochs, make_run, make_spec, part
@@ -21,7 +18,6 @@ from run_files import epochs, make_run, make_spec, part
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand, load_campaign
 from scalewatt.campaign.table_requests import (
-    _departure,
     table_definition,
 )
 from scalewatt.common.errors import InputError
@@ -83,11 +79,6 @@ COMMAND_SETTINGS = st.fixed_dictionaries(
         "precision": st.sampled_from(["fp16", "bf16"]),
     },
 )
-
-
-def test_a_configuration_that_differs_in_nothing_named_is_shown_by_its_id() -> None:
-    one = next(iter(load_campaign(VARIANTS).configurations.values()))
-    assert _departure(replace(one, id="another"), one) == ("Other", "another")
 
 
 def test_a_point_is_compared_with_the_baseline_of_its_own_n() -> None:
@@ -179,10 +170,6 @@ def test_a_ratio_has_no_more_than_is_known(own: dict[str, Any], expected: tuple[
     assert tuple(ratio(own, BASE, "energy_kwh").values()) == expected
 
 
-def test_without_a_finished_baseline_there_is_no_ratio() -> None:
-    assert set(ratio(quantity(3.0, 0.1), None, "energy_kwh").values()) == {None}
-
-
 RUNS = {
     # series: what a run takes in s and W on the GPU, waits for in s a step, and its last error
     "resnet50": (40.0, 200.0, 0.3, 20.0),
@@ -255,11 +242,6 @@ def test_time_energy_and_their_ratios_are_those_of_the_runs(table: Any) -> None:
     assert row["n_repeats"] == 3
 
 
-def test_the_share_of_waiting_tells_loading_from_computing(table: Any) -> None:
-    assert row_of(table, "resnet50-synthetic")["step_data_share_mean"] == 0.0
-    assert row_of(table, "resnet50")["step_data_share_mean"] == pytest.approx(0.5)
-
-
 def test_the_table_in_markdown_says_what_differs_and_where_energy_comes_from(results: Path) -> None:
     said = (results / "tables" / "variants.md").read_text()
     assert "| loader synthetic | tf32_convolutions | 3 | 12 ± 2.5 |" in said
@@ -308,15 +290,3 @@ def test_a_campaign_without_finished_runs_has_an_empty_table(tmp_path: Path) -> 
 
 
 # --- the target -----------------------------------------------------------------------------------
-
-
-def dry_run(folder: Path, *arguments: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "snakemake", "--profile", "profiles/local", "-np", *arguments]
-    done = subprocess.run(command, cwd=workflow_in(folder), capture_output=True, text=True)
-    return done.returncode, done.stdout + done.stderr
-
-
-def test_a_campaign_without_variants_is_told_how_to_get_them(tmp_path: Path) -> None:
-    code, said = dry_run(tmp_path, "variants", "--config", "campaign=campaigns/demo.yaml")
-    assert code == 1
-    assert "variants: needs figures.variants in campaigns/demo.yaml" in said
