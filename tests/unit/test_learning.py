@@ -11,14 +11,14 @@ import pytest
 from figure_tables import draw, legend_of, plotted
 from hypothesis import given
 from hypothesis import strategies as st
-from paper_rows import learning_table, with_metadata
+from paper_rows import learning_table, pareto_table, with_metadata
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
 from scalewatt.common.files import write_table
 from scalewatt.energies.accounting.energy_schema import EPOCHS_SCHEMA
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
-from scalewatt.figures.figure_data import drawable
+from scalewatt.figures.figure_data import drawable, series_labels
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.figures.learning_table import (
     LEARNING,
