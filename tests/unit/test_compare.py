@@ -326,10 +326,10 @@ def test_a_campaign_is_compared_by_its_name_with_an_archive(
     given = ["compare", "small", "theirs.crate.zip", "--out", "ratios"]
     assert main(given) == 0
     text = capsys.readouterr().out
-    assert "2 runs are the same measurements in both: their ratios say nothing." in text
+    assert "The same measurements in both, whose ratios say nothing: 2." in text
     assert "Nothing differs in settings, software, machines and cluster." in text
-    assert "In both: 2 configurations of resnet50, LBS 256, torch_default, a100" in text
-    assert "Energy: 2 without an interval, of 2 configurations\n  Both simulated." in text
+    assert "In both: 2 configurations" in text
+    assert "Energy: without an interval: 2\n  Both simulated." in text
     stored = pq.read_table("ratios.parquet")
     assert stored.schema.names == COMPARED.names
     assert set(stored["ratio"].to_pylist()) == {1.0}

@@ -20,14 +20,12 @@ from scalewatt.comparison.compare_words import (
     verdict_text,
 )
 from scalewatt.comparison.matching import Alone
-from scalewatt.comparison.setting_differences import Difference, facts, left_out, ordered, summary
-from scalewatt.results.text.number_format import count
+from scalewatt.comparison.setting_differences import SECTIONS, Difference, summary
+from scalewatt.results.text.number_format import MISSING, count, listed
 
 _WIDTH = 100
 _MOST_ALONE = 20
 _LONGEST_VALUE = 48
-_DEFAULT = "default"
-"""Stands for clocks, a precision or a part of the data that a configuration does not ask for."""
 NOTE = (
     "B/A is the ratio of geometric means over repeats, with the 95 % interval of Welch's t on logarithms; "
     "means are arithmetic, as in the tables. Lower does not mean better."
@@ -39,8 +37,7 @@ def comparison_text(found: Comparison) -> str:
     sources = [*_source_lines(found), same_sentence(found.same_runs)]
     blocks = ["\n".join(filter(None, sources)), *_difference_blocks(found.differences)]
     labels = labels_of(found)
-    if len(labels) > 1:
-        blocks.append(f"In both: {count(len(labels), 'configuration')} of {common_words(found)}")
+    blocks += [f"In both: {count(len(labels), 'configuration')}"] if labels else []
     for quantity, rows in by_quantity(found.rows):
         heading = heading_of(quantity, rows, found.word, metric_of(found))
         unit = unit_of(rows, quantity)
@@ -67,38 +64,14 @@ def comparison_text(found: Comparison) -> str:
     return "\n\n".join(blocks)
 
 
-def _pair_words(found: Comparison) -> dict[str, tuple[str, ...]]:
-    """Return what each pair is, part by part, by A's configuration; the last part is its device."""
-    return {
-        pair.a.id: (*pair.a.words(found.word), _devices(pair.a.device, pair.b.device))
-        for pair in found.matched.pairs
-    }
-
-
-def _devices(a: str, b: str) -> str:
-    return a if a == b else f"A {a}, B {b}"
-
-
-def common_words(found: Comparison) -> str:
-    """Return what all pairs have in common, as model and precision."""
-    columns = zip(*_pair_words(found).values(), strict=True)
-    shared = (own[0] for own in columns if len(set(own)) == 1)
-    return ", ".join(filter(None, shared))
-
-
 def labels_of(found: Comparison) -> dict[str, str]:
-    """Return what tells each pair from the others, by A's configuration; of a single pair, all it is."""
-    words = _pair_words(found)
-    columns = list(zip(*words.values(), strict=True))
-    kept = [len(words) == 1 or len(set(own)) > 1 for own in columns]
-    labels = {
-        id_: ", ".join(part for part, keep in zip(own, kept, strict=True) if part and keep)
-        or _DEFAULT
-        for id_, own in words.items()
-    }
-    # Variants of one training have the same label: then their ids tell them apart.
+    """Return what each pair is, by A's configuration; those of one label keep their ids."""
+    labels = {}
+    for pair in found.matched.pairs:
+        a, b = pair.a.device, pair.b.device
+        labels[pair.a.id] = f"{pair.a.label(found.word)}, {a if a == b else f'A {a}, B {b}'}"
     several = Counter(labels.values())
-    return {id_: id_ if several[one] > 1 else one for id_, one in labels.items()}
+    return {id_: id_ if several[label] > 1 else label for id_, label in labels.items()}
 
 
 def metric_of(found: Comparison) -> str | None:
@@ -110,12 +83,16 @@ def metric_of(found: Comparison) -> str | None:
 def _source_lines(found: Comparison) -> list[str]:
     lines = []
     for side, source in (("A", found.a), ("B", found.b)):
-        own, told = dict(facts(source)), summary(source)
+        facts = summary(source)
+        origins = [f"{name} ({count(n, 'run')})" for name, n in facts["energy_origins"].items()]
+        more = (("excluded", source.excluded), ("not yet in the table", source.unlisted))
+        left_out = "".join(f", {count(n, 'more run')} {words}" for words, n in more if n)
         lines.append(
             printable(
-                f"{side}: {own['campaign']} ({own['from']}): {count(told['runs'], 'run')} of "
-                f"{count(told['configurations'], 'configuration')} on {own['devices']}{left_out(source)}; "
-                f"protocol {own['protocol']}; energy {own['energy']}, of {own['energy of']}"
+                f"{side}: {facts['campaign']} ({facts['place']}): {count(facts['runs'], 'run')} of "
+                f"{count(facts['configurations'], 'configuration')} on {listed(facts['devices'])}"
+                f"{left_out}; protocol {listed(facts['protocols'])}; energy {listed(origins)}, of "
+                f"{listed(facts['energy_scopes']) or MISSING}"
             )
         )
     return lines
@@ -123,8 +100,8 @@ def _source_lines(found: Comparison) -> list[str]:
 
 def _difference_blocks(found: Sequence[Difference]) -> list[str]:
     blocks = []
-    for section, own in ordered(found).items():
-        if own:
+    for section in SECTIONS:
+        if own := [one for one in found if one.section == section]:
             table = [("", "A", "B", "")]
             table += [
                 (

@@ -17,7 +17,7 @@ from scalewatt.comparison.ratios import (
     Quantity,
 )
 from scalewatt.results.text.metric_labels import METRIC_LABELS
-from scalewatt.results.text.number_format import MISSING, Unit, count, number, unit_for
+from scalewatt.results.text.number_format import MISSING, Unit, number, unit_for
 
 Row = Mapping[str, Any]
 _PER_GPU = "p_gpuh_kw"
@@ -86,36 +86,38 @@ def _by(row: Row) -> str:
 
 def origins_text(rows: Sequence[Row]) -> str:
     """Return where the values of a quantity are from, and of what its energies are."""
-    pairs = Counter((row["origin_a"], row["origin_b"]) for row in rows if row["ratio"] is not None)
-    parts = []
-    for (a, b), n in pairs.items():
-        what = f"both {a}" if a == b else f"A {a}, B {b}"
-        parts.append(what if len(pairs) == 1 else f"{what}: {count(n, 'configuration')}")
-    scopes = sorted({row["scope_a"] for row in rows if row["ratio"] is not None and row["scope_a"]})
+    compared = [row for row in rows if row["ratio"] is not None]
+    pairs = dict.fromkeys((row["origin_a"], row["origin_b"]) for row in compared)
+    parts = [f"both {a}" if a == b else f"A {a}, B {b}" for a, b in pairs]
+    scopes = sorted({row["scope_a"] for row in compared if row["scope_a"]})
     of = f" Energy of {', '.join(scopes)}." if scopes else ""
     return f"{'; '.join(parts)[:1].upper()}{'; '.join(parts)[1:]}.{of}" if parts else ""
 
 
 def same_sentence(same_runs: int) -> str:
     """Return that the campaigns share measurements, whose ratio of 1 says nothing; empty if they do not."""
-    if not same_runs:
-        return ""
-    are = "is the same measurement" if same_runs == 1 else "are the same measurements"
-    return f"{count(same_runs, 'run')} {are} in both: their ratios say nothing."
+    return (
+        f"The same measurements in both, whose ratios say nothing: {same_runs}."
+        if same_runs
+        else ""
+    )
+
+
+_TALLIED = {
+    A_LOWER: "A lower",
+    B_LOWER: "B lower",
+    NOT_APART: "not told apart",
+    NO_INTERVAL: "without an interval",
+    NOT_COMPARED: "not compared",
+}
 
 
 def tally(rows: Sequence[Row]) -> str:
-    """Return how many configurations have each verdict, in one sentence without an end."""
+    """Return how many configurations have each verdict."""
     found = Counter(row["verdict"] for row in rows)
-    words = {
-        A_LOWER: "A is lower in {}",
-        B_LOWER: "B is lower in {}",
-        NOT_APART: "{} cannot be told apart",
-        NO_INTERVAL: "{} without an interval",
-        NOT_COMPARED: "{} not compared",
-    }
-    parts = [text.format(found[verdict]) for verdict, text in words.items() if found[verdict]]
-    return f"{', '.join(parts)}, of {count(len(rows), 'configuration')}"
+    return ", ".join(
+        f"{words}: {found[verdict]}" for verdict, words in _TALLIED.items() if found[verdict]
+    )
 
 
 def by_quantity(rows: Sequence[Row]) -> list[tuple[Quantity, list[Row]]]:

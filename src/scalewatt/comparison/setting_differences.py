@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from scalewatt.comparison.compared_source import Row, Source
 from scalewatt.comparison.matching import Pair, Training
 from scalewatt.report.provenance_section import node_kind, software_of
-from scalewatt.results.text.number_format import MISSING, count, listed, number
+from scalewatt.results.text.number_format import MISSING, listed, number
 
-SETTINGS, SOFTWARE, MACHINES, CLUSTER = "settings", "software", "machines", "cluster"
+SECTIONS = SETTINGS, SOFTWARE, MACHINES, CLUSTER = "settings", "software", "machines", "cluster"
 _MOST_VALUES = 4
 _OF_CAMPAIGN = ("protocol", "sampling_period_s")
 """Keys of a spec that are the campaign's own, and no model's."""
@@ -188,7 +187,7 @@ def _cluster(source: Source, other: Source) -> dict[str, list[str]]:
 
 
 def summary(source: Source) -> Row:
-    """Return a source in a few facts, for people and as JSON."""
+    """Return a source in a few facts."""
     origins = Counter(row["energy_origin"] or "unknown" for row in source.runs)
     scopes = sorted({row["energy_scope"] for row in source.runs if row["energy_scope"]})
     return {
@@ -205,32 +204,6 @@ def summary(source: Source) -> Row:
     }
 
 
-def facts(source: Source) -> list[tuple[str, str]]:
-    """Return the same as words and values."""
-    told: dict[str, Any] = summary(source)
-    origins = told["energy_origins"]
-    energies = [
-        origin if len(origins) == 1 else f"{origin} ({count(n, 'run')})"
-        for origin, n in origins.items()
-    ]
-    return [
-        ("from", told["place"]),
-        ("campaign", told["campaign"]),
-        ("runs", f"{number(told['runs'])}{left_out(source)}"),
-        ("configurations", number(told["configurations"])),
-        ("devices", listed(told["devices"])),
-        ("protocol", listed(told["protocols"])),
-        ("energy", listed(energies)),
-        ("energy of", listed(told["energy_scopes"]) or MISSING),
-    ]
-
-
-def left_out(source: Source) -> str:
-    """Return which more runs there are, after a comma; empty if there are none."""
-    more = (("excluded", source.excluded), ("not yet in the table", source.unlisted))
-    return "".join(f", {count(n, 'more run')} {words}" for words, n in more if n)
-
-
 def as_json(found: Sequence[Difference]) -> list[Row]:
     """Return differences as JSON-ready values; null where a value is not recorded."""
     return [
@@ -243,11 +216,3 @@ def as_json(found: Sequence[Difference]) -> list[Row]:
         }
         for one in found
     ]
-
-
-def ordered(found: Sequence[Difference]) -> dict[str, list[Difference]]:
-    """Return differences by section, in the order in which they are shown."""
-    return {
-        section: [one for one in found if one.section == section]
-        for section in (SETTINGS, SOFTWARE, MACHINES, CLUSTER)
-    }
