@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import psutil
 import pytest
 from doctor_files import counters, one_of, profile
 from workspace import first_on_path
@@ -24,19 +24,18 @@ from scalewatt.cli import main
 from scalewatt.doctor import examine as module
 from scalewatt.doctor.doctor_types import LIMITED, MISSING, OK, UNKNOWN, Check, Limits, Machine
 from scalewatt.doctor.examine import Examination, conclude, examination_text, run_checks
-from scalewatt.doctor.probe_child import mean_of
 from scalewatt.doctor.sensor_checks import (
     assess_counters,
     assess_gpus,
     assess_torch,
     check_counters,
+    check_meters,
     find_counters,
     pci_devices,
 )
 from scalewatt.doctor.software_checks import assess_sampling, check_perun
 from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
 from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, ConcurrentSamplers
-from scalewatt.recordings.series import SensorSeries
 
 STAND_IN_NVML = Path(__file__).parents[1] / "workflow" / "stand_in_nvml"
 LONG = Limits(whole_s=200.0, command_s=100.0, child_s=150.0)
@@ -174,6 +173,27 @@ def test_graces_sensors_are_found_by_their_labels(tmp_path: Path) -> None:
     assert grace.outcome == OK and grace.found.startswith("1 power sensor")
 
 
+@pytest.mark.parametrize(
+    ("average", "outcome", "found"),
+    [
+        (None, MISSING, "no hwmon"),
+        ("812000000\n", OK, "hwmon 812 W"),
+        ("-\n", LIMITED, "hwmon: it gives no number"),
+        ("0\n", LIMITED, "hwmon: it states no power"),
+    ],
+)
+def test_the_nodes_meter_is_shown_with_its_reading_or_why_there_is_none(
+    tmp_path: Path, average: str | None, outcome: str, found: str
+) -> None:
+    if average is not None:
+        chip = tmp_path / "sys/class/hwmon/hwmon1"
+        chip.mkdir(parents=True)
+        (chip / "name").write_text("power_meter\n")
+        (chip / "power1_average").write_text(average)
+    (check,) = check_meters(Machine(tmp_path, {}))
+    assert (check.outcome, check.found, check.needed) == (outcome, found, False)
+
+
 def test_perun_that_leaves_nothing_not_found_and_one_that_hangs_is_unknown() -> None:
     failed = assess_sampling("1.0.0", Answer(problem="python failed (no MPI)"))
     assert failed.outcome == MISSING and "no MPI" in failed.found and failed.needed
@@ -202,17 +222,6 @@ def test_perun_is_not_tested_where_a_run_is_being_measured(
     assert measuring.others() == [], "the doctor announces no sampler"
 
 
-def test_two_samples_at_one_time_have_no_power() -> None:
-    def counter(*time_s: float) -> SensorSeries:
-        return SensorSeries(
-            node="n", sensor="cpu_0_package-0", device_kind="cpu", device_index=0, quantity="counter",
-            time_s=np.array(time_s), values=np.array([1.0, 3.0]),
-        )  # fmt: skip
-
-    assert mean_of(counter(5.0, 6.0)) == 2.0
-    assert mean_of(counter(5.0, 5.0)) is None
-
-
 # --- conclusion ---------------------------------------------------------------------------------
 
 KINDS = {
@@ -226,21 +235,38 @@ NO_GPU = assess_gpus(NO_NVML, 0, needed=False)
 PERUN_CPU = replace(PERUN, facts={"kinds": {k: v for k, v in KINDS.items() if k != "gpu"}})
 
 
-def test_measured_gpus_and_an_estimated_cpu_are_mixed(tmp_path: Path) -> None:
-    device = profile(tmp_path).cluster.devices["local"]
-    found = conclude([ONE_GPU, PERUN], device, elsewhere=False)
-    assert (found.origin, found.scope, found.can_run) == ("mixed", "gpu+cpu", True)
+NO_POWER = assess_gpus({"driver": "1", "cuda": 1, "gpus": [GPU | {"power_w": None}]}, 1, False)
+SILENT_GPU = replace(PERUN, facts={"kinds": {**KINDS, "gpu": {"origin": None, "sensors": []}}})
+SILENT_MPI = Check("mpi", UNKNOWN, "no answer", needed=True)
+NO_MPI = Check("mpi", MISSING, "not there", needed=True)
 
 
-def test_a_gpu_without_power_makes_the_total_unknown_and_runs_useless(tmp_path: Path) -> None:
-    device = profile(tmp_path).cluster.devices["local"]
-    gpus = assess_gpus({"driver": "1", "cuda": 1, "gpus": [GPU | {"power_w": None}]}, 1, False)
-    none = {**KINDS, "gpu": {"origin": None, "sensors": []}}
-    perun = replace(PERUN, facts={"kinds": none})
-    found = conclude([gpus, perun], device, elsewhere=False)
-    assert (found.origin, found.scope, found.can_run) == (None, None, False)
-    assert found.reasons == ("gpus",)
-    assert conclude([gpus, perun], device, elsewhere=True).can_run is True
+@pytest.mark.parametrize(
+    ("checks", "device", "elsewhere", "origin", "scope", "can_run", "reasons"),
+    [
+        ([ONE_GPU, PERUN], {}, False, "mixed", "gpu+cpu", True, ()),
+        ([NO_POWER, SILENT_GPU], {}, False, None, None, False, ("gpus",)),
+        ([NO_POWER, SILENT_GPU], {}, True, None, None, True, ()),
+        ([NO_GPU, PERUN_CPU], {"ram": {"power_w": 30}}, False, "estimated", "cpu+ram", True, ()),
+        ([NO_GPU, PERUN_CPU], {}, False, "estimated", "cpu", True, ()),
+        ([NO_GPU, PERUN_CPU, SILENT_MPI], {}, False, "estimated", "cpu", None, ("mpi",)),
+        ([NO_GPU, PERUN_CPU, SILENT_MPI, NO_MPI], {}, False, "estimated", "cpu", False, ("mpi",)),
+    ],
+)
+def test_origin_scope_and_whether_runs_can_be_made_follow_from_the_checks(
+    tmp_path: Path,
+    checks: list[Check],
+    device: dict[str, Any],
+    elsewhere: bool,
+    origin: str | None,
+    scope: str | None,
+    can_run: bool | None,
+    reasons: tuple[str, ...],
+) -> None:
+    made = profile(tmp_path, **device).cluster.devices["local"]
+    found = conclude(checks, made, elsewhere)
+    assert (found.origin, found.scope) == (origin, scope)
+    assert (found.can_run, found.reasons) == (can_run, reasons)
 
 
 def test_a_cpu_without_rated_power_and_counters_is_unknown(tmp_path: Path) -> None:
@@ -248,22 +274,6 @@ def test_a_cpu_without_rated_power_and_counters_is_unknown(tmp_path: Path) -> No
     found = conclude([NO_GPU, PERUN_CPU], unrated, elsewhere=False).kinds["cpu"]
     assert found.origin is None and found.is_there
     assert "the cluster file has no rated power (key cpu)" in found.why
-
-
-def test_rated_memory_is_in_scope_and_unrated_memory_is_not(tmp_path: Path) -> None:
-    rated = profile(tmp_path, ram={"power_w": 30}).cluster.devices["local"]
-    found = conclude([NO_GPU, PERUN_CPU], rated, elsewhere=False)
-    assert (found.origin, found.scope) == ("estimated", "cpu+ram")
-    unrated = profile(tmp_path).cluster.devices["local"]
-    assert conclude([NO_GPU, PERUN_CPU], unrated, elsewhere=False).scope == "cpu"
-
-
-def test_without_an_answer_of_a_needed_check_the_conclusion_is_undetermined(tmp_path: Path) -> None:
-    device = profile(tmp_path).cluster.devices["local"]
-    silent = Check("mpi", UNKNOWN, "no answer", needed=True)
-    assert conclude([NO_GPU, PERUN, silent], device, False).can_run is None
-    absent = Check("mpi", MISSING, "not there", needed=True)
-    assert conclude([NO_GPU, PERUN, silent, absent], device, False).reasons == ("mpi",)
 
 
 # --- the whole ----------------------------------------------------------------------------------
@@ -291,29 +301,18 @@ def test_checks_that_fail_or_never_end_are_unknown_and_the_others_reported() -> 
 
 
 @pytest.mark.slow
-def test_programs_that_cannot_be_ended_share_one_time_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    killed: list[subprocess.Popen[bytes]] = []
-    monkeypatch.setattr(Subprocesses, "_kill", staticmethod(killed.append))
-    programs = Subprocesses(sys.executable, {"PATH": os.environ["PATH"]})
+def test_programs_end_with_all_that_they_started_when_the_time_is_up(tmp_path: Path) -> None:
+    began_s = time.monotonic()
+    programs = Subprocesses(sys.executable, {"PATH": os.environ["PATH"]}, began_s + 1.0)
+    script = f"sleep 300 & echo $! > {tmp_path}/pid; wait"
     planned = {
-        (str(n),): lambda: [Check("never", OK, str(programs.run(["sleep", "60"], 50.0)))]
-        for n in range(8)
+        ("hangs",): lambda: [Check("hangs", OK, str(programs.run(["sh", "-c", script], 50.0)))]
     }
-    began = time.monotonic()
-    try:
-        found = run_checks(planned, began + 1.0)
-        assert [check.outcome for check in found] == [UNKNOWN] * 8
-        programs.end_all(0.5)
-        took_s = time.monotonic() - began
-    finally:
-        for process in killed:
-            process.kill()
-    assert len(killed) == 8
-    assert took_s < 1.0 + 8 * 0.5, "not one after another"
-    limits = Limits()
-    assert limits.whole_s + limits.end_s < 9.0, "Python's start needs some of the 10 s"
+    (hung,) = run_checks(planned, began_s + 10.0)
+    assert "timed_out=True" in hung.found and time.monotonic() - began_s < 5.0
+    child = int((tmp_path / "pid").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    assert programs.run(["true"], 5.0).timed_out, "nothing more is started"
 
 
 def examined(tmp_path: Path, *checks: Check) -> Examination:
@@ -336,9 +335,8 @@ def test_the_text_begins_with_the_conclusion_and_a_command_is_never_broken(tmp_p
 
 
 def test_only_what_is_known_to_be_missing_is_an_error(tmp_path: Path) -> None:
-    assert examined(tmp_path, NO_GPU, PERUN_CPU).exit_code == 0
-    silent = Check("mpi", UNKNOWN, "no answer", needed=True)
-    assert examined(tmp_path, NO_GPU, PERUN_CPU, silent).exit_code == 0
+    assert examined(tmp_path, NO_GPU, PERUN_CPU, SILENT_MPI).exit_code == 0
+    assert examined(tmp_path, NO_GPU, PERUN_CPU, NO_MPI).exit_code == 1
 
 
 @pytest.mark.slow

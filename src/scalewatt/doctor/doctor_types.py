@@ -61,8 +61,6 @@ class Limits:
     """Time limits in s. With Python's start the doctor takes 10 s at most."""
 
     whole_s: float = 8.2
-    end_s: float = 0.6
-    """For ending everything that still runs then."""
     command_s: float = 5.0
     child_s: float = 8.0
     sample_s: float = 1.0

@@ -27,8 +27,7 @@ from scalewatt.doctor.doctor_types import (
     unknown,
 )
 from scalewatt.doctor.folder_checks import plan_folder_checks
-from scalewatt.doctor.meter_checks import check_meters
-from scalewatt.doctor.sensor_checks import check_counters, check_gpus
+from scalewatt.doctor.sensor_checks import check_counters, check_gpus, check_meters
 from scalewatt.doctor.slurm_checks import plan_slurm_checks
 from scalewatt.doctor.software_checks import (
     check_cores,
@@ -85,12 +84,11 @@ def examine(
     began = time.monotonic()
     machine = machine or Machine()
     profile = Profile(folder, load_cluster(folder / "cluster.yaml"))
-    programs = Subprocesses(machine.python, machine.environment)
-    try:
-        planned = planned_checks(machine, programs, profile, results or Path("results"))
-        checks = run_checks(planned, began + machine.limits.whole_s)
-    finally:
-        programs.end_all(machine.limits.end_s)
+    until_s = began + machine.limits.whole_s
+    # A second to kill what hangs, and to say so.
+    programs = Subprocesses(machine.python, machine.environment, until_s - 1.0)
+    planned = planned_checks(machine, programs, profile, results or Path("results"))
+    checks = run_checks(planned, until_s)
     device = profile.device(machine.environment)
     elsewhere = profile.submits and machine.job is None
     found = conclude(checks, device, elsewhere)

@@ -12,7 +12,6 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from scalewatt.doctor.doctor_types import (
     unknown,
 )
 from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
+from scalewatt.recordings.telemetry_sources import hwmon_sources
 
 NVIDIA, AMD = "0x10de", "0x1002"
 _DISPLAY, _ACCELERATOR = "0x03", "0x12"
@@ -202,42 +202,22 @@ _RULE = (
 )
 
 
-@dataclass(frozen=True)
-class EnergyCounter:
-    """One counter of RAPL; its range in J, None if it is not stated."""
-
-    entry: str
-    name: str
-    problem: str | None
-    """Why it cannot be read; None if it can."""
-    mode: str
-    owner: str
-    range_j: float | None
-
-    @property
-    def is_package(self) -> bool:
-        """Return True if it counts a CPU package."""
-        return "package" in self.name
-
-    @property
-    def is_dram(self) -> bool:
-        """Return True if it counts memory."""
-        return "dram" in self.name
-
-
 def check_counters(machine: Machine) -> list[Check]:
     """Look at RAPL, and at Grace's sensors where there are such."""
     folder = machine.root / POWERCAP
     virtual = " hypervisor" in machine.read("proc/cpuinfo")
     masked = any(path.is_symlink() and not path.exists() for path in folder.glob("intel-rapl*"))
     rapl = assess_counters(find_counters(folder), folder.exists(), virtual, masked)
-    return [rapl, *assess_grace(find_grace(machine.root / HWMON))]
+    return [rapl, *check_grace(machine.root / HWMON)]
 
 
 def find_counters(
     folder: Path, read: Callable[[Path], str] = Path.read_text
-) -> tuple[EnergyCounter, ...]:
-    """Return the counters of CPU packages and memory that perun would look for."""
+) -> list[dict[str, Any]]:
+    """Return the counters of CPU packages and memory that perun would look for.
+
+    Each with its name, mode and owner, why it cannot be read (None if it can) and its range in J.
+    """
     found = []
     for entry in sorted(folder.glob("intel-rapl:*")):
         if not _ENTRY.match(entry.name):
@@ -247,27 +227,28 @@ def find_counters(
             facts = (entry / "energy_uj").stat()
         except OSError:
             continue
-        one = EnergyCounter(
-            entry=entry.name,
-            name=name,
-            problem=_reading_problem(entry / "energy_uj", read),
-            mode=stat.filemode(facts.st_mode),
-            owner=_user(facts.st_uid),
-            range_j=_range_j(entry / "max_energy_range_uj"),
-        )
-        if one.is_package or one.is_dram:
-            found.append(one)
-    return tuple(found)
+        if "package" in name or "dram" in name:
+            found.append(
+                {
+                    "entry": entry.name,
+                    "name": name,
+                    "problem": _reading_problem(entry / "energy_uj", read),
+                    "mode": stat.filemode(facts.st_mode),
+                    "owner": _user(facts.st_uid),
+                    "range_j": _range_j(entry / "max_energy_range_uj"),
+                }
+            )
+    return found
 
 
 def assess_counters(
-    counters: Sequence[EnergyCounter], has_powercap: bool, is_virtual: bool, is_masked: bool
+    counters: Sequence[Mapping[str, Any]], has_powercap: bool, is_virtual: bool, is_masked: bool
 ) -> Check:
     """Assess what RAPL's counters give for the energy of CPU and memory."""
     estimated = "the CPU's energy is estimated from its busy share and rated powers"
-    facts = {"counters": [asdict(one) for one in counters]}
-    packages = [one for one in counters if one.is_package]
-    memories = [one for one in counters if one.is_dram]
+    facts = {"counters": list(counters)}
+    packages = [one for one in counters if "package" in one["name"]]
+    memories = [one for one in counters if "dram" in one["name"]]
     if not packages:
         found = f"no /{POWERCAP}/intel-rapl:* " + (
             "in this container, which hides them" if is_masked else "here"
@@ -275,16 +256,16 @@ def assess_counters(
         fix, ask = _fix_absent(has_powercap, is_virtual, is_masked)
         return Check("rapl", MISSING, found, estimated, fix, facts=facts, ask=ask)
     found = f"{len(packages)} CPU package(s), {len(memories)} memory domain(s)"
-    unreadable = [one for one in (*packages, *memories) if one.problem]
+    unreadable = [one for one in (*packages, *memories) if one["problem"]]
     if unreadable:
         first = unreadable[0]
         found += (
             f"; {len(unreadable)} of {len(packages) + len(memories)} cannot be read "
-            f"({first.mode}, owner {first.owner}: {first.problem})"
+            f"({first['mode']}, owner {first['owner']}: {first['problem']})"
         )
         # perun does not catch an unreadable memory counter below a readable package: it loses them all.
         return Check("rapl", LIMITED, found, estimated, (_CHMOD,), facts=facts, ask=(_RULE,))
-    ranges = {one.range_j for one in packages if one.range_j}
+    ranges = {one["range_j"] for one in packages if one["range_j"]}
     if ranges:
         found += f"; readable; a counter wraps after {min(ranges) / 1e3:.0f} kJ"
     means = "" if memories else "no counter of memory: its energy is not measured"
@@ -310,41 +291,46 @@ def _fix_absent(
     return ("sudo modprobe intel_rapl_msr",), (has_rapl,)
 
 
-@dataclass(frozen=True)
-class GraceSensor:
-    """One power sensor of a Grace CPU."""
-
-    label: str
-    problem: str | None
-
-
-def find_grace(folder: Path) -> tuple[GraceSensor, ...]:
-    """Return Grace's sensors of CPU sockets, recognised by their firmware's labels."""
-    found = []
+def check_grace(folder: Path) -> list[Check]:
+    """Check Grace's sensors of CPU sockets, known by their labels; no check where there are none."""
+    problems = {}
     for file in sorted(folder.glob("hwmon*/device/power*_average")):
         try:
             label = file.with_name(f"{file.name.removesuffix('_average')}_oem_info").read_text()
         except OSError:
             continue
-        if "CPU Power Socket" not in label and "Grace Power Socket" not in label:
-            continue
-        found.append(GraceSensor(label.strip(), _reading_problem(file)))
-    return tuple(found)
-
-
-def assess_grace(sensors: Sequence[GraceSensor]) -> list[Check]:
-    """Assess Grace's sensors; no check where there are none."""
-    if not sensors:
+        if "CPU Power Socket" in label or "Grace Power Socket" in label:
+            problems[label.strip()] = _reading_problem(file)
+    if not problems:
         return []
-    facts = {"sensors": [asdict(one) for one in sensors]}
-    bad = [one for one in sensors if one.problem]
-    found = f"{len(sensors)} power sensor(s) of Grace"
-    if bad:
-        fix = ("sudo chmod a+r /sys/class/hwmon/hwmon*/device/power*_average",)
-        found += f"; {bad[0].label} cannot be read ({bad[0].problem})"
-        means = "the energy of that CPU is estimated"
-        return [Check("grace", LIMITED, found, means, fix, facts=facts)]
+    facts = {"sensors": [{"label": one, "problem": why} for one, why in problems.items()]}
+    found = f"{len(problems)} power sensor(s) of Grace"
+    for label, problem in problems.items():
+        if problem:
+            fix = ("sudo chmod a+r /sys/class/hwmon/hwmon*/device/power*_average",)
+            found += f"; {label} cannot be read ({problem})"
+            means = "the energy of that CPU is estimated"
+            return [Check("grace", LIMITED, found, means, fix, facts=facts)]
     return [Check("grace", OK, f"{found}, readable", facts=facts)]
+
+
+_NO_METER = "no energy of whole nodes beside that of their parts; nothing else is missing"
+
+
+def check_meters(machine: Machine) -> list[Check]:
+    """Read the meter of this node once."""
+    sources = hwmon_sources(machine.root / "sys/class/hwmon")
+    if not sources:
+        return [Check("node_meters", MISSING, "no hwmon", _NO_METER, facts={"watts": None})]
+    try:
+        (watts,) = sources[0].read()
+        problem = None if watts else "it states no power"
+    except (OSError, ValueError) as error:
+        watts, problem = None, getattr(error, "strerror", None) or "it gives no number"
+    facts = {"watts": watts}
+    if problem is not None:
+        return [Check("node_meters", LIMITED, f"hwmon: {problem}", _NO_METER, facts=facts)]
+    return [Check("node_meters", OK, f"hwmon {watts:.0f} W", facts=facts)]
 
 
 def _reading_problem(file: Path, read: Callable[[Path], str] = Path.read_text) -> str | None:

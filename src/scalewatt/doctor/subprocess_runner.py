@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +20,7 @@ import psutil
 
 from scalewatt.slurm.slurm_commands import users_variables
 
-_END_S = 1.0
+_END_S = 0.5
 _ANSWER_BYTES = 1 << 22
 
 
@@ -35,8 +35,6 @@ class Answer:
     """True if there is no such program."""
     timed_out: bool = False
     """True if it did not end in time."""
-    code: int | None = None
-    """Its exit code; None if it was not run to its end."""
 
     @property
     def lines(self) -> list[str]:
@@ -50,15 +48,15 @@ class Answer:
 
 
 class Subprocesses:
-    """Runs programs, and ends all that still run when asked to."""
+    """Runs programs, each for a limited time and none beyond `until_s` (monotonic clock)."""
 
-    def __init__(self, python: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, python: str, environment: Mapping[str, str], until_s: float = math.inf
+    ) -> None:
         path = [str(Path(python).parent), environment.get("PATH", os.defpath)]
         plain = {k: v for k, v in environment.items() if k not in users_variables(environment)}
         self.environment = {**plain, "PATH": os.pathsep.join(path), "LC_ALL": "C"}
-        self._lock = threading.Lock()
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._ended = False
+        self.until_s = until_s
 
     def which(self, program: str) -> str | None:
         """Return where a program is; None if it is not found."""
@@ -79,67 +77,49 @@ class Subprocesses:
         program = Path(command[0]).name
         if self.which(command[0]) is None:
             return Answer(problem=f"{program} is not found", not_found=True)
+        limit_s = min(limit_s, self.until_s - time.monotonic())
+        if limit_s <= 0:
+            return Answer(problem=f"{program} was not started in time", timed_out=True)
         # Files: a pipe would have to be read until the last process with its other end has ended.
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-            with self._lock:
-                if self._ended:
-                    return Answer(problem=f"{program} was not started in time", timed_out=True)
-                try:
-                    process = subprocess.Popen(
-                        command,
-                        stdin=subprocess.DEVNULL,
-                        stdout=output,
-                        stderr=errors,
-                        env={**kept, **(environment or {})},
-                        start_new_session=True,
-                    )
-                except OSError as error:
-                    return Answer(problem=f"{program} cannot be run ({error.strerror})")
-                self._processes[process.pid] = process
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    env={**kept, **(environment or {})},
+                    start_new_session=True,
+                )
+            except OSError as error:
+                return Answer(problem=f"{program} cannot be run ({error.strerror})")
             try:
                 code = process.wait(limit_s)
             except subprocess.TimeoutExpired:
-                self._kill(process)
-                self._wait(process, _END_S)
-                problem = f"{program} gave no answer in {limit_s:g} s"
+                _kill(process)
+                problem = f"{program} gave no answer in {limit_s:.3g} s"
                 return Answer(_text(output), _text(errors), problem, timed_out=True)
-            finally:
-                with self._lock:
-                    self._processes.pop(process.pid, None)
             stderr = _text(errors)
             lines = [line.strip() for line in stderr.splitlines() if line.strip()]
             why = lines[-1] if lines else f"exit code {code}"
-            problem = f"{program} failed ({why})" if code else ""
-            return Answer(_text(output), stderr, problem, code=code)
+            return Answer(_text(output), stderr, f"{program} failed ({why})" if code else "")
 
-    def end_all(self, within_s: float = _END_S) -> None:
-        """End whatever still runs, waiting `within_s` at most for all; nothing more is started."""
-        with self._lock:
-            self._ended = True
-            running = list(self._processes.values())
-        until_s = time.monotonic() + within_s
-        for process in running:
-            self._kill(process)
-        for process in running:
-            self._wait(process, until_s - time.monotonic())
 
-    @staticmethod
-    def _kill(process: subprocess.Popen[bytes]) -> None:
-        """Kill a process and all that it started; mpiexec gives its ranks groups of their own."""
-        started: list[psutil.Process] = []
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and all that it started; mpiexec gives its ranks groups of their own.
+
+    One that waits for a file system cannot be ended, and is left.
+    """
+    started: list[psutil.Process] = []
+    with suppress(psutil.Error):
+        started = psutil.Process(process.pid).children(recursive=True)
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for child in started:
         with suppress(psutil.Error):
-            started = psutil.Process(process.pid).children(recursive=True)
-        with suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-        for child in started:
-            with suppress(psutil.Error):
-                child.kill()
-
-    @staticmethod
-    def _wait(process: subprocess.Popen[bytes], limit_s: float) -> None:
-        """Wait for a killed process; one that waits for a file system cannot be ended, and is left."""
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.0, limit_s))
+            child.kill()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_END_S)
 
 
 def _json(line: str) -> Any:
