@@ -8,7 +8,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from run_files import make_spec
@@ -17,7 +16,6 @@ from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import write_json
 from scalewatt.run_files.attempt_log import Attempt, attempt_path
-from scalewatt.scheduling import submissions
 from scalewatt.scheduling.submissions import Submissions
 
 SPEC = make_spec()
@@ -73,17 +71,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def test_a_run_that_nobody_holds_may_be_submitted(run: Run) -> None:
+def test_a_run_is_refused_while_its_holders_job_runs_and_no_longer(run: Run) -> None:
     assert run.refusal() is None
-
-
-def test_a_run_whose_holders_job_runs_is_refused(run: Run) -> None:
     run.held_by("10")
     run.queue("10|RUNNING|x|(null)")
     assert "it is being trained by job 10" in str(run.refusal())
 
 
-def test_a_run_whose_holders_job_is_gone_may_be_submitted_at_once(run: Run) -> None:
+def test_a_run_whose_holders_job_is_gone_may_be_submitted(run: Run) -> None:
     run.held_by("10")
     assert run.refusal() is None
 
@@ -99,15 +94,6 @@ def test_a_job_that_has_ended_and_is_being_cleared_away_is_not_waited_for(run: R
     run.snakemake.note(run.spec, "10", None)
     run.queue(f"10|COMPLETING|x|{COMMENT}")
     assert "its job 10 is" in str(run.refusal())
-    run.snakemake.end(run.spec, "10")
-    assert run.refusal() is None
-
-
-def test_a_job_that_ended_is_not_taken_for_running_by_an_older_answer(run: Run) -> None:
-    run.snakemake.note(run.spec, "10", None)
-    run.queue(f"10|RUNNING|x|{COMMENT}")
-    assert run.refusal() is not None
-    run.queue()
     run.snakemake.end(run.spec, "10")
     assert run.refusal() is None
 
@@ -176,27 +162,29 @@ def budgeted(run: Run, budget: float, spent: float, whole: float | None) -> Subm
     return Submissions(run.work, 3, budget, lambda: spent, lambda _: whole)
 
 
+@pytest.mark.parametrize(
+    ("spent", "whole", "said"),
+    [
+        (40, 60, None),
+        (40, 60.5, "40 kWh are used, 0 runs under way will use about 0 kWh more and this one 60.5"),
+        (99, None, None),  # without a prediction only what is spent counts
+        (100, None, "is used up"),
+    ],
+)
+def test_a_run_is_submitted_only_where_its_predicted_energy_is_left(
+    run: Run, spent: float, whole: float | None, said: str | None
+) -> None:
+    refused = budgeted(run, 100, spent, whole).refusal(run.spec, COMMENT)
+    assert refused is None if said is None else said in str(refused)
+    (run.workdir / "result.json").write_text("{}")
+    assert budgeted(run, 100, spent, whole).refusal(run.spec, COMMENT) is None, "it is trained"
+
+
 def other_run(run: Run, repeat: int) -> Path:
     path = run.spec.parent / f"{repeat}" / "spec.json"
     path.parent.mkdir()
     path.write_text(replace(SPEC, repeat=repeat).text)
     return path
-
-
-def test_a_run_whose_predicted_energy_is_left_may_be_submitted(run: Run) -> None:
-    assert budgeted(run, 100, 40, 60).refusal(run.spec, COMMENT) is None
-
-
-def test_a_run_that_would_exceed_the_budget_is_refused_with_the_numbers(run: Run) -> None:
-    said = str(budgeted(run, 100, 40, 60.5).refusal(run.spec, COMMENT))
-    assert "it would exceed the campaign's energy budget" in said
-    assert "40 kWh are used, 0 runs under way will use about 0 kWh more and this one 60.5" in said
-    assert "100.5 of 100 kWh (energy_budget_kwh of the campaign file" in said
-
-
-def test_without_a_prediction_only_what_is_spent_counts(run: Run) -> None:
-    assert budgeted(run, 100, 99, None).refusal(run.spec, COMMENT) is None
-    assert "is used up" in str(budgeted(run, 100, 100, None).refusal(run.spec, COMMENT))
 
 
 def test_what_was_submitted_and_still_runs_is_not_left_for_another(run: Run) -> None:
@@ -278,22 +266,6 @@ def test_of_runs_asked_for_at_once_as_many_are_let_in_as_fit(run: Run) -> None:
         assert sum(pool.map(asked, paths)) == 3
 
 
-def test_an_answer_asked_before_a_job_ended_is_not_kept_after_it(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-
-    def queue() -> dict[str, Any]:
-        asked.append(1)
-        if len(asked) == 1:  # while squeue answers, a job ends
-            run.snakemake.end(run.spec, "10")
-        return {}
-
-    monkeypatch.setattr(submissions, "queued_jobs", queue)
-    assert [run.refusal() for _ in range(3)] == [None] * 3
-    assert len(asked) == 2
-
-
 def test_runs_whose_energy_nobody_knows_are_counted_and_named(run: Run) -> None:
     def kwh(spec: RunSpec) -> float | None:
         return None if spec.repeat in (2, 3) else 60.0
@@ -327,38 +299,3 @@ def beside_another(run: Run) -> Submissions:
     """A Snakemake of a campaign of two runs, with a budget for one of them."""
     both = {one.key: one for one in (SPEC, replace(SPEC, repeat=2))}
     return Submissions(run.work, 3, 100, lambda: 10.0, lambda _: 60.0, lambda: both)
-
-
-def test_notes_of_other_runs_are_read_only_where_another_snakemake_has_jobs(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[int] = []
-    original = submissions.read_submission
-
-    def counted(work: Path, spec: RunSpec) -> Any:
-        read.append(spec.repeat)
-        return original(work, spec)
-
-    monkeypatch.setattr(submissions, "read_submission", counted)
-    monkeypatch.setattr(submissions, "_ANSWER_AGE_S", 0.0)
-    Submissions(run.work, 3).note(other_run(run, 2), "12", None)
-    snakemake = beside_another(run)
-    run.queue("77|RUNNING|x|somebody else's")
-    assert snakemake.would_exceed(SPEC) is None and read == []
-    run.queue(f"12|RUNNING|x|{snakemake.comment('rule_train')}")
-    assert snakemake.would_exceed(SPEC) and sorted(read) == [1, 2]
-    assert snakemake.would_exceed(SPEC) and len(read) == 2, "whose a job is does not change"
-    run.queue()
-    assert snakemake.would_exceed(SPEC) is None
-
-
-def test_a_runs_next_segment_is_not_counted_as_another_run(run: Run) -> None:
-    snakemake = budgeted(run, 100, 40, 60)
-    snakemake.note(run.spec, "10", None)
-    snakemake.end(run.spec, "10")
-    assert snakemake.refusal(run.spec, COMMENT) is None
-
-
-def test_a_trained_run_is_published_whatever_the_budget(run: Run) -> None:
-    (run.workdir / "result.json").write_text("{}")
-    assert budgeted(run, 100, 200, 60).refusal(run.spec, COMMENT) is None

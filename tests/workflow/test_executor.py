@@ -17,9 +17,7 @@ from typing import Any
 
 import pytest
 from fake_slurm import FakeSlurm
-from snakemake_interface_common.exceptions import WorkflowError
 
-import snakemake_executor_plugin_scalewatt_slurm as plugin
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.processes import machine_id, process_started_s
 from scalewatt.run_files.attempt_log import read_no_retries, read_submission, submission_path
@@ -466,40 +464,6 @@ def test_a_run_made_again_is_a_training_of_its_own_and_in_no_budget(tmp_path: Pa
     assert read_submission(tmp_path / "work", spec) is None
 
 
-def test_of_two_runs_that_fit_only_alone_one_is_submitted(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    for name in "ab":
-        project.run(name)
-    project.slurm.plan({f"rule_train_wildcards_{n}": [ends(n, state="COMPLETED")] for n in "ab"})
-    last = ended(project.start("a/done", "b/done", budget=100, whole=60), project)
-    assert last.code == 1
-    assert last.output.count("not submitted: it would exceed the campaign's energy budget") == 1
-    assert "1 run under way will use about 60 kWh more and this one 60: 120 of 100" in last.output
-    assert last.is_done("a") != last.is_done("b")
-
-
-def test_what_a_finished_run_was_to_use_is_left_for_the_next(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    for name in "ab":
-        project.run(name)
-    project.slurm.plan({f"rule_train_wildcards_{n}": [ends(n, state="COMPLETED")] for n in "ab"})
-    last = ended(project.start("a/done", "b/done", jobs=1, budget=100, whole=60), project)
-    assert last.code == 0, last.output
-    assert last.is_done("a") and last.is_done("b")
-
-
-def test_what_is_spent_is_counted_once_for_all_runs_that_are_refused(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    for name in "abc":
-        project.run(name)
-    (tmp_path / "spent").write_text("12.5")
-    last = ended(
-        project.start("a/done", "b/done", "c/done", budget=12.5, answer_age_s=1e6), project
-    )
-    assert last.output.count("not submitted: ") == 3
-    assert (tmp_path / "asked").read_text().split() == ["once"]
-
-
 def test_an_error_that_nobody_foresaw_is_said_and_not_waited_for(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.run("a")
@@ -602,12 +566,6 @@ def test_ctrl_c_cancels_the_jobs_that_were_submitted(tmp_path: Path) -> None:
     assert project.slurm.states() == {"1000": "CANCELLED"}, last.output
 
 
-def test_another_parent_than_it_was_written_for_is_refused() -> None:
-    with pytest.raises(WorkflowError, match=r"has no run_job: .* version 2\.8\.x"):
-        plugin._require(object(), ["__init__", "run_job"])
-    plugin._require(plugin.parent.Executor, plugin._USED)
-
-
 @pytest.mark.parametrize(
     ("package", "found", "expected"),
     [
@@ -632,25 +590,3 @@ def test_another_version_than_the_executor_was_made_for_is_named_before_any_job_
     )
     assert "Traceback" not in last.output
     assert project.slurm.calls("sbatch") == []
-
-
-def test_the_lock_has_the_versions_that_the_executor_was_made_for() -> None:
-    lock = (Path(__file__).parents[2] / "envs" / "lock.txt").read_text()
-    for package, expected in plugin.MADE_FOR.items():
-        assert re.search(rf"(?m)^{package}=={re.escape(expected)}\.", lock), package
-
-
-def test_a_users_variables_for_squeue_and_sacct_hide_no_job(tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    queue(project, project.run("queued"))
-    project.run("finishes")
-    project.slurm.plan({"rule_train_wildcards_finishes": RUNS["finishes"]})
-    variables = {
-        "SQUEUE_STATES": "RUNNING",
-        "SACCT_FORMAT": "JobID",
-        "SLURM_TIME_FORMAT": "relative",
-    }
-    process = project.start("queued/done", "finishes/done", variables=variables)
-    found = ended(process, project)
-    assert found.submitted == {"finishes": 1}, found.output
-    assert found.is_done("finishes"), "what sacct says of it reached the executor"
