@@ -38,11 +38,6 @@ INTO_EPOCH_S = 0.4
         pytest.param(lambda: small_spec(RESNET50, protocol="paper"), True, id="resnet50-paper"),
         pytest.param(lambda: small_spec(RESNET50), False, id="resnet50-corrected"),
         pytest.param(lambda: small_spec(FOURCASTNET), None, id="fourcastnet"),
-        pytest.param(
-            lambda: small_spec(FOURCASTNET, settings={"precision": "fp16"}),
-            None,
-            id="fourcastnet-fp16",
-        ),
     ],
 )
 def test_a_resumed_training_equals_an_uninterrupted_one_in_every_bit(
