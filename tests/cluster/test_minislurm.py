@@ -55,46 +55,6 @@ def test_what_does_not_exist_is_refused(slurm: MiniSlurm) -> None:
         slurm.command("sbatch", "--gres=gpu:5", "--wrap", "true")
 
 
-@pytest.mark.nightly
-def test_a_node_whose_slurmd_is_killed_goes_down_and_comes_back(slurm: MiniSlurm) -> None:
-    node = slurm.nodes["a3"]
-    node.kill()
-    slurm.wait_until_down("a3")
-    assert {slurm.states()[name] for name in ("a1", "a2", "h1", "c1")} == {"idle"}
-    node.restart()
-    wait_for(slurm.idle, "nodes that are idle")
-
-
-@pytest.mark.nightly
-def test_a_crash_ends_all_that_runs_on_the_node_and_nothing_elsewhere(slurm: MiniSlurm) -> None:
-    job = slurm.command(
-        "sbatch", "--parsable", "--output=/dev/null", "--nodelist=a2", "--wrap", "sleep 600"
-    ).strip()
-    node, other = slurm.nodes["a2"], slurm.nodes["a1"]
-    (sleeper,) = wait_for(lambda: node.processes("sleep"), "job")
-    node.crash()
-    assert not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE
-    assert node.processes() == [] and other.processes("slurmd")
-    slurm.wait_until_down("a2")
-    node.restart()
-    wait_for(lambda: slurm.sacct(job)[-1]["State"] != "RUNNING", "end of the job")
-
-
-@pytest.mark.nightly
-def test_jobs_on_low_are_put_back_into_the_queue_for_those_of_accelerated(slurm: MiniSlurm) -> None:
-    wide = ("--nodes=3", "--exclusive", "--parsable")
-    low = slurm.command(
-        "sbatch", "--output=/dev/null", "--partition=low", *wide, "--wrap", "sleep 600"
-    ).strip()
-    wait_for(lambda: slurm.squeue().get(low) == "RUNNING", "job on low")
-    high = slurm.command(
-        "sbatch", "--output=/dev/null", "--partition=accelerated", *wide, "--wrap", "sleep 2"
-    ).strip()
-    wait_for(lambda: slurm.squeue().get(high) in ("RUNNING", "COMPLETED"), "job on accelerated")
-    assert slurm.squeue()[low] in ("PENDING", "PREEMPTED", "REQUEUED", "COMPLETING")
-    wait_for(lambda: slurm.squeue().get(low) == "RUNNING", "job on low, again")
-
-
 def test_a_second_cluster_lives_beside_the_first_and_leaves_nothing(
     slurm: MiniSlurm, tmp_path: Path
 ) -> None:
@@ -127,14 +87,3 @@ def test_no_process_outlives_the_one_that_started_the_cluster(tmp_path: Path) ->
         finally:
             server.send_signal(signal.SIGKILL)
     wait_for(lambda: not belongings(base), "end of all processes")
-
-
-def test_what_goes_wrong_at_the_start_ends_what_was_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    base = tmp_path / "s"
-    monkeypatch.setattr(minislurm, "ACCOUNT", "")
-    with pytest.raises(AssertionError, match="sacctmgr"), MiniSlurm(base):
-        pass
-    assert not belongings(base)
-    assert not base.exists()

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import time
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_files import NAME, make_spec
+from run_files import make_spec
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.files import read_note, write_json
+from scalewatt.common.files import write_json
 from scalewatt.run_files.attempt_log import (
     REASON_CHARACTERS,
     Attempt,
-    Submission,
     attempt_path,
     note_no_retries,
     note_submission,
@@ -32,7 +26,6 @@ from scalewatt.run_files.attempt_log import (
     read_attempt,
     read_no_retries,
     read_submission,
-    submission_path,
 )
 from scalewatt.run_files.progress_files import (
     Progress,
@@ -51,13 +44,6 @@ SPEC = make_spec()
 @pytest.fixture(autouse=True)
 def in_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
-
-
-def test_notes_are_named_by_the_run_and_lie_beside_the_working_directories(tmp_path: Path) -> None:
-    key = f"{NAME}-1-{SPEC.sha256[:12]}"
-    assert SPEC.key == key
-    assert attempt_path(tmp_path, SPEC) == tmp_path / "attempts" / f"{key}.json"
-    assert submission_path(tmp_path, SPEC) == tmp_path / "attempts" / f"{key}.submitted.json"
 
 
 def test_an_attempt_is_noted_when_it_begins_and_when_it_ends(tmp_path: Path) -> None:
@@ -94,13 +80,6 @@ def test_what_an_attempt_raises_is_noted_and_goes_on(
         raise error
     found = read_attempt(tmp_path, SPEC)
     assert found is not None and (found.code, found.reason) == (code, reason)
-
-
-def test_an_attempt_without_a_code_has_failed(tmp_path: Path) -> None:
-    with noted_attempt(tmp_path, SPEC):
-        pass
-    found = read_attempt(tmp_path, SPEC)
-    assert found is not None and found.code == ExitCode.FAILED
 
 
 def test_an_attempt_that_cannot_be_noted_goes_on(tmp_path: Path) -> None:
@@ -180,34 +159,6 @@ def test_a_reason_is_one_short_line(text: str) -> None:
     assert len(line.splitlines()) <= 1
 
 
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=5,
-)
-NAMES = st.sampled_from(
-    ["job", "host", "pid", "started_s", "ended_s", "code", "reason", "submitted_s", "log", "x"]
-)
-
-
-@given(content=ANYTHING | st.dictionaries(NAMES, ANYTHING))
-def test_a_note_of_whatever_content_is_whole_or_none(
-    tmp_path_factory: pytest.TempPathFactory, content: object
-) -> None:
-    path = tmp_path_factory.mktemp("note") / "note.json"
-    path.write_text(json.dumps(content))
-    for found in (read_note(path, Attempt), read_note(path, Submission)):
-        if found is not None:
-            assert isinstance(found.host, str) and isinstance(found.pid, int)
-
-
-def test_a_torn_note_is_none(tmp_path: Path) -> None:
-    note_submission(tmp_path, SPEC, "12", None)
-    path = submission_path(tmp_path, SPEC)
-    path.write_bytes(path.read_bytes()[:-9])
-    assert read_submission(tmp_path, SPEC) is None
-
-
 def test_the_working_directory_that_was_used_last_counts(tmp_path: Path) -> None:
     assert find_workdirs(tmp_path, SPEC) == [] and done_updates(tmp_path, SPEC) == 0
     for number, data in enumerate(("dddddddd", "eeeeeeee")):
@@ -227,34 +178,6 @@ def test_positions_and_progress_are_read_as_they_were_written(tmp_path: Path) ->
     progress = Progress(0, 1, 4, 5, 12, 17, 48, None, "train", 1e9)
     note_progress(tmp_path, progress)
     assert read_progress(tmp_path) == progress
-
-
-def listed_folders(action: Callable[[], None]) -> Counter[str]:
-    """How often each folder is listed by what `action` does."""
-    found: Counter[str] = Counter()
-
-    def note(event: str, arguments: tuple[Any, ...]) -> None:
-        if counting and event in ("os.listdir", "os.scandir"):
-            found[os.path.abspath(arguments[0])] += 1
-
-    counting = True
-    sys.addaudithook(note)  # cannot be taken away again
-    action()
-    counting = False
-    return found
-
-
-def test_a_look_at_each_of_many_runs_lists_their_folder_once(tmp_path: Path) -> None:
-    specs = [replace(SPEC, repeat=repeat) for repeat in range(1, 51)]
-    for spec in specs:
-        workdir = tmp_path / f"{spec.key}-dddddddd"
-        workdir.mkdir()
-        note_position(workdir, 12, 1, 0)
-    os.utime(tmp_path, (1e9, 1e9))
-    done: list[int] = []
-    found = listed_folders(lambda: done.extend(done_updates(tmp_path, spec) for spec in specs))
-    assert done == [12] * len(specs)
-    assert found[str(tmp_path)] == 1
 
 
 def test_a_run_that_has_begun_is_seen_by_the_next_look(tmp_path: Path) -> None:

@@ -210,13 +210,6 @@ def test_a_finished_run_that_is_not_published_is_tried_a_few_times(work: Work) -
     assert [one.again for one in verdicts] == [True] * RETRIES + [False]
 
 
-def test_damaged_notes_are_as_none(work: Work) -> None:
-    work.job("stopped", (0, 3), 75)
-    attempt_path(work.folder, SPEC).write_text('{"job": 3')
-    (work.workdir / "segments.json").write_text("[{")
-    assert work.judged().again, "a job that began no segment, as far as can be read"
-
-
 ENDS = st.sampled_from(["stopped", "killed", "failed", "monitor_lost"])
 
 
