@@ -30,11 +30,11 @@ from scalewatt.doctor.doctor_types import (
     Profile,
 )
 from scalewatt.doctor.examine import conclude, planned_checks
-from scalewatt.doctor.folder_checks import Folder, assess_folder, read_mounts, type_of
+from scalewatt.doctor.folder_checks import Folder, assess_folder, type_of
 from scalewatt.doctor.probe_child import probe_folder
 from scalewatt.doctor.slurm_checks import (
     assess_account,
-    assess_energy,
+    assess_accounting,
     assess_pmi,
     plan_slurm_checks,
 )
@@ -105,7 +105,7 @@ def test_a_cluster_that_answers_is_all_right(slurm: Path) -> None:
     found = asked(slurm)
     assert found["slurm_partitions"].outcome == found["slurm_pmi"].outcome == OK
     assert found["slurm_partitions"].found == "accelerated: 1 nodes, 48 h"
-    assert found["slurm_energy"].outcome == LIMITED
+    assert found["slurm_accounting"].outcome == LIMITED
     assert "--partition=accelerated" in found["slurm_job"].fix[0]
 
 
@@ -162,13 +162,14 @@ def test_pmi_account_and_energy_of_a_cluster_are_assessed() -> None:
     assert unknown.fix == () and "project" in unknown.ask[0]
     assert assess_account(yours, "$ACCOUNT", {"ACCOUNT": "HK-2"}, "c").outcome == OK
     assert assess_account(yours, "hk-3", {}, "c").outcome == MISSING
-    rapl = assess_energy(Answer("AcctGatherEnergyType    = acct_gather_energy/rapl\n"))
-    assert (rapl.outcome, rapl.facts["plugin"]) == (OK, "rapl")
+    storage = "AccountingStorageType   = accounting_storage/slurmdbd\n"
+    rapl = assess_accounting(
+        Answer(f"{storage}AcctGatherEnergyType    = acct_gather_energy/rapl\n")
+    )
+    assert (rapl.outcome, rapl.facts) == (OK, {"accounting": True, "energy": "rapl"})
 
 
-MOUNTS = read_mounts(
-    "1 0 8:1 / / rw - ext4 /dev/sda rw\n2 1 0:5 / /nfs\\040home rw shared:1 - nfs4 server:/ rw\n"
-)
+MOUNTS = {"/": "ext4", "/nfs home": "nfs4"}
 
 
 def tried(folder: Folder, **change: Any) -> Check:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from scalewatt.doctor.doctor_types import (
     LIMITED,
     MISSING,
@@ -23,7 +25,6 @@ from scalewatt.doctor.doctor_types import (
 from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
 
 _SHARED = re.compile(r"nfs|lustre|gpfs|beegfs|ceph|afs|cifs|smb|wekafs|pvfs|orangefs|9p|glusterfs")
-_ESCAPED = re.compile(r"\\(\d{3})")
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def plan_folder_checks(
     machine: Machine, programs: Subprocesses, profile: Profile, results: Path
 ) -> PlannedChecks:
     """Return the checks of folders, by name."""
-    mounts = read_mounts(machine.read("proc/self/mountinfo"))
+    mounts = {one.mountpoint: one.fstype for one in psutil.disk_partitions(all=True)}
 
     def check(folder: Folder) -> CheckFunction:
         command = machine.probe("folder", str(folder.path.absolute()))
@@ -138,18 +139,6 @@ def _unset_scratch(scratch: str, job: str | None) -> Check:
         return Check("folder_scratch", MISSING, found, "runs are refused", (), True, facts, ask)
     found = f"{scratch}: is not set here; it may be in a job"
     return Check("folder_scratch", UNKNOWN, found, "run the doctor inside a job", facts=facts)
-
-
-def read_mounts(mountinfo: str) -> dict[str, str]:
-    """Return the types of file systems by mount point, from /proc/self/mountinfo."""
-    mounts = {}
-    for line in mountinfo.splitlines():
-        before, dash, after = line.partition(" - ")
-        words = before.split()
-        if dash and len(words) > 4 and after:
-            point = _ESCAPED.sub(lambda one: chr(int(one[1], 8)), words[4])
-            mounts[point] = after.split()[0]
-    return mounts
 
 
 def type_of(path: Path, mounts: Mapping[str, str]) -> str | None:

@@ -184,18 +184,16 @@ def mean_of(series: SensorSeries) -> float | None:
 
     good = np.isfinite(series.values)
     values, time_s = series.values[good], series.time_s[good]
+    if series.quantity == "counter":
+        if values.size < 2:
+            return None
+        used_j, took_s = values[-1] - values[0], time_s[-1] - time_s[0]
+        used_j += series.valid_max or 0.0 if used_j < 0 else 0.0
+        return float(used_j / took_s) if used_j > 0 and took_s > 0 else None
     if not values.size:
         return None
-    if series.quantity == "utilisation":
-        return 100 * float(values.mean())
-    if series.quantity != "counter":
-        mean = float(values.mean())
-        return mean if mean > 0 else None
-    if values.size < 2 or not (used_j := values[-1] - values[0]) or time_s[-1] <= time_s[0]:
-        return None
-    if used_j < 0:
-        used_j += series.valid_max or 0.0
-    return float(used_j / (time_s[-1] - time_s[0]))
+    mean = float(values.mean())
+    return 100 * mean if series.quantity == "utilisation" else mean or None
 
 
 def main(kind: str, *arguments: str) -> None:

@@ -31,13 +31,12 @@ from scalewatt.slurm.partitions import (
 )
 
 PROGRAMS = ("sbatch", "srun", "sinfo", "squeue", "scancel", "scontrol")
-ACCOUNTING = ("sacct", "sacctmgr")
 _LOGIN_NODE = "the login node of the cluster, or `module load slurm` (ask its support)"
 
 
 def plan_slurm_checks(machine: Machine, programs: Subprocesses, profile: Profile) -> PlannedChecks:
     """Return the checks of Slurm, by name."""
-    present = {name: programs.which(name) for name in (*PROGRAMS, *ACCOUNTING)}
+    present = {name: programs.which(name) for name in PROGRAMS}
     commands = assess_commands(present, profile.submits, str(profile.folder))
     planned: PlannedChecks = {("slurm",): lambda: [commands]}
     if not profile.submits or commands.outcome == MISSING:
@@ -59,10 +58,7 @@ def plan_slurm_checks(machine: Machine, programs: Subprocesses, profile: Profile
             lambda answer: assess_account(answer, cluster.account, machine.environment, where),
             *("sacctmgr", "-nP", "show", "assoc", f"user={_user()}", "format=account"),
         ),
-        ("slurm_accounting",): check(
-            assess_accounting, "sacct", "-X", "-n", "-P", "-S", "now-1hour", "-o", "JobIDRaw"
-        ),
-        ("slurm_energy",): check(assess_energy, "scontrol", "show", "config"),
+        ("slurm_accounting",): check(assess_accounting, "scontrol", "show", "config"),
         ("slurm_job",): lambda: [assess_job(machine.environment, profile)],
     }
     return planned
@@ -90,10 +86,7 @@ def assess_commands(present: Mapping[str, str | None], needed: bool, profile: st
         found = f"{', '.join(absent)}: not found"
         means = "no job can be submitted from here"
         return Check("slurm", MISSING, found, means, (), True, facts, (_LOGIN_NODE,))
-    without = [name for name in ACCOUNTING if not present[name]]
-    found = f"{', '.join(name for name in present if present[name])} are there"
-    means = f"{' and '.join(without)} not found: no accounting" if without else ""
-    return Check("slurm", LIMITED if without else OK, found, means, (), True, facts)
+    return Check("slurm", OK, f"{', '.join(PROGRAMS)} are there", needed=True, facts=facts)
 
 
 def assess_partitions(answer: Answer, cluster: Cluster, where: str) -> Check:
@@ -187,31 +180,24 @@ def assess_account(
 
 
 def assess_accounting(answer: Answer) -> Check:
-    """Check that sacct answers."""
-    if answer.not_found or "disabled" in answer.errors:
-        found = answer.problem
-        means = "how a job ended is known from the queue alone; Slurm's own energy is not recorded"
-        ask = ("the cluster's support, for slurmdbd",)
-        return Check("slurm_accounting", LIMITED, found, means, ask=ask)
+    """Check whether Slurm keeps how jobs ended, and measures energy itself, as a cross-check."""
+    name = "slurm_accounting"
     if answer.problem:
-        return _no_answer("slurm_accounting", answer)
-    found = f"sacct answers ({len(answer.lines)} jobs of yours in the last hour)"
-    return Check("slurm_accounting", OK, found)
-
-
-def assess_energy(answer: Answer) -> Check:
-    """Check whether Slurm measures energy itself, which serves as a cross-check."""
-    if answer.problem:
-        return _no_answer("slurm_energy", answer)
-    found = re.search(r"^AcctGatherEnergyType\s*=\s*(\S+)", answer.output, re.MULTILINE)
-    plugin = found[1].removeprefix("acct_gather_energy/") if found else "none"
-    facts = {"plugin": plugin}
-    if plugin in ("none", "(null)"):
-        means = "no cross-check of the energy of nodes; nothing else is missing"
-        ask = ("the cluster's support, for AcctGatherEnergyType (rapl, ipmi, xcc)",)
-        text = "AcctGatherEnergyType is none"
-        return Check("slurm_energy", LIMITED, text, means, facts=facts, ask=ask)
-    return Check("slurm_energy", OK, f"Slurm measures nodes by {plugin}", facts=facts)
+        return _no_answer(name, answer)
+    plugins = dict(re.findall(r"^(\w+)\s*=\s*(\S+)", answer.output, re.MULTILINE))
+    kept = plugins.get("AccountingStorageType", "").rpartition("/")[2] not in ("", "none", "(null)")
+    meter = plugins.get("AcctGatherEnergyType", "none").rpartition("/")[2]
+    measures = meter not in ("none", "(null)")
+    facts = {"accounting": kept, "energy": meter if measures else None}
+    lacks = [] if kept else ["how a job ended is known from the queue alone"]
+    lacks += [] if measures else ["no cross-check of the energy of nodes"]
+    found = f"accounting {'is kept' if kept else 'is off'}; Slurm measures " + (
+        f"nodes by {meter}" if measures else "no energy"
+    )
+    ask = ("the cluster's support, for slurmdbd and AcctGatherEnergyType (rapl, ipmi, xcc)",)
+    means = "; ".join(lacks)
+    outcome = LIMITED if lacks else OK
+    return Check(name, outcome, found, means, facts=facts, ask=ask if lacks else ())
 
 
 def assess_job(environment: Mapping[str, str], profile: Profile) -> Check:
