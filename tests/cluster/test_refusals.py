@@ -8,9 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 from mini_project import MiniProject
-from minislurm import MiniSlurm, wait_for
+from minislurm import MiniSlurm
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -33,12 +32,6 @@ def project(prepared: MiniProject, tmp_path: Path) -> MiniProject:
     prepared.slurm.cancel_all()
     shutil.copytree(prepared.path, tmp_path / "project")
     return MiniProject(tmp_path / "project", slurm=prepared.slurm)
-
-
-def change_campaign(project: MiniProject, **values: object) -> None:
-    """Set top-level keys of the campaign."""
-    path = project.path / "campaigns" / "mini.yaml"
-    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **values}))
 
 
 def notes(output: str) -> list[str]:
@@ -72,14 +65,6 @@ def test_all_that_slurm_cannot_give_is_said_before_anything_is_submitted(
     assert not trainings(project)
 
 
-def test_an_account_that_is_not_the_users_is_refused_with_the_users(project: MiniProject) -> None:
-    project.change("cluster", account="nobodys")
-    code, output = project.snakemake(ONE)
-    assert code == 1
-    assert re.search("Slurm does not let you use 'nobodys'; allowed: .*test", output)
-    assert not trainings(project)
-
-
 def test_what_only_sbatch_knows_is_said_as_slurm_says_it(project: MiniProject) -> None:
     """More GPUs than nodes have are seen by sinfo; a constraint that no node has is not."""
     project.change(
@@ -108,39 +93,3 @@ def test_a_launcher_that_makes_worlds_of_one_is_named_and_not_tried_again(
     assert trainings(project) == 1, "no retries are burnt"
     (segments,) = project.work.glob("*/segments.json")
     assert [one["outcome"] for one in json.loads(segments.read_text())] == ["refused"]
-
-
-def test_a_spent_budget_stops_submission_and_what_was_trained_stays(project: MiniProject) -> None:
-    change_campaign(project, energy_budget_kwh=0.000001)
-    code, output = project.snakemake("--jobs", "1", ONE, TWO)
-    assert code == 1
-    finished = [path for path in (ONE, TWO) if (project.path / path).exists()]
-    assert len(finished) == 1
-    (said,) = [line for line in notes(output) if "budget" in line]
-    assert "not submitted: the campaign's energy budget is used up" in said
-    assert trainings(project) == 1
-
-
-@pytest.mark.nightly
-def test_a_job_that_outlives_its_snakemake_is_not_submitted_again(project: MiniProject) -> None:
-    models = yaml.safe_load((project.path / "campaigns" / "mini.yaml").read_text())["models"]
-    models["fourcastnet.pretrain"]["epochs"] = 200
-    change_campaign(project, models=models)
-    first = project.start(TWO)
-    try:
-        wait_for(lambda: any(project.work.glob("*/position.json")), "a checkpoint", 150)
-    finally:
-        first.kill()
-        first.communicate()
-    (job,) = [job for job, state in project.slurm.squeue().items() if state == "RUNNING"]
-    assert project.snakemake("--unlock")[0] == 0
-    code, output = project.snakemake(TWO)
-    assert code == 1
-    (said,) = [line for line in notes(output) if "not submitted" in line]
-    assert f"job {job}" in said and f"scancel {job}" in said
-    wait_for(lambda: (project.path / TWO).exists(), "the end of the job", 120)
-    wait_for(project.slurm.idle, "an empty queue")
-    project.done(TWO)
-    provenance = json.loads((project.path / TWO).read_text())
-    assert [one["outcome"] for one in provenance["segments"]] == ["finished"]
-    assert trainings(project) == 1
