@@ -295,3 +295,11 @@ def test_another_cluster_than_it_ran_on_is_named(
     said = capsys.readouterr().out
     assert "not in it: PUE, carbon and price: the cluster 'local' has no device a100" in said
     assert "pue" not in json.loads(content(out)["campaigns/small.imported.json"])
+
+
+def test_what_scalewatt_does_not_make_is_not_exported_but_named(project: Project) -> None:
+    (project.results / "figures").mkdir(exist_ok=True)
+    (project.results / "figures" / "mine.ipynb").write_text("{}")
+    out = project.path / "a.zip"
+    assert "not in it: figures/mine.ipynb, which scalewatt does not make" in project.said(out)
+    assert "results/small/figures/mine.ipynb" not in content(out)

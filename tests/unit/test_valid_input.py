@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from campaign_files import DELETE, LOCAL, Edits, demo, edited
 
-from scalewatt.archive.archive_layout import belongs
 from scalewatt.campaign.cluster import load_cluster, parse_cluster
 from scalewatt.campaign.load import check_devices
 from scalewatt.common.errors import InputError
@@ -53,7 +52,6 @@ def test_series_and_datasets_are_named_freely(name: str) -> None:
     }
     campaign = demo(edits)
     assert name in campaign.datasets() and campaign.series[name].label == "ResNet50\nscaled"
-    assert belongs(f"datasets/{name}.json") and belongs(f"datasets/{name}/1979.json")
 
 
 def test_years_that_overlap_are_refused_only_where_something_is_to_be_trained() -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from scalewatt.archive.archive_layout import belongs
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.exclusions import exclusions_path
 from scalewatt.common.errors import InputError
@@ -22,7 +21,24 @@ _OF_RUN = ("spec.json", "history.parquet", "events.parquet", "provenance.json")
 """Files of a run folder; without its recordings (perun/), weights and log."""
 _OF_SET_ASIDE = ("set-aside.json", "energy.parquet", "run/spec.json", "run/provenance.json")
 
+_FOLDERS = (
+    *("runs", "energy", "traces", "requests", "tables", "figures", "datasets", "idle"),
+    "superseded",
+)
+_SUFFIXES = (*(".json", ".parquet", ".csv", ".md", ".tex", ".pdf", ".svg", ".png", ".html"),)
+
 Run = tuple[str, int]
+
+
+def belongs(path: str) -> bool:
+    """Return True if a file, by its path below the campaign's results, may be in an archive.
+
+    An archive brings results: nothing that is run or loaded as weights, and nothing hidden.
+    """
+    place = PurePosixPath(path)
+    hidden = any(part.startswith(".") for part in place.parts)
+    known = len(place.parts) == 1 or place.parts[0] in _FOLDERS
+    return known and place.suffix in _SUFFIXES and not hidden
 
 
 @dataclass(frozen=True)
@@ -148,16 +164,7 @@ def _named(results: Path, paths: Any) -> Iterator[tuple[str, Given]]:
     for path in paths:
         relative = path.relative_to(results)
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):
-            _refuse_foreign(results, path)
             yield relative.as_posix(), path
-
-
-def _refuse_foreign(results: Path, path: Path) -> None:
-    """Refuse a link to a file elsewhere: whoever may write here could have anything exported."""
-    if path.is_symlink() and not path.resolve().is_relative_to(results.resolve()):
-        raise InputError(
-            f"{path}: is a link to a file outside of {results}; allowed: plain files, so copy it there"
-        )
 
 
 def _missing(campaign: Campaign, results: Path, runs: tuple[Run, ...]) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import time
 import uuid
@@ -21,9 +20,8 @@ from scalewatt.archive.archive_file import (
     read_manifest,
     write_content,
 )
-from scalewatt.archive.archive_layout import ALLOWED, belongs
-from scalewatt.archive.content_checks import check_results
-from scalewatt.archive.ro_crate import METADATA, check_metadata
+from scalewatt.archive.file_selection import belongs
+from scalewatt.archive.ro_crate import METADATA
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.imported_campaign import NAME, SUFFIX, imported_content, read_imported
 from scalewatt.campaign.load import SIMULATED, load_campaign
@@ -66,11 +64,11 @@ def import_archive(
         _check_free(own, results, campaigns)
         _check_room(path, manifest, results, campaigns)
         with _unpacking(results, own) as folder:
-            with _named_in(path, manifest.name, own, folder):
-                write_content(one, manifest, {p: folder / target for p, target in targets.items()})
-                check_metadata((folder / METADATA).read_bytes(), manifest.files, str(path))
+            write_content(one, manifest, {p: folder / target for p, target in targets.items()})
+            try:
                 campaign = _renamed(folder / "campaigns" / f"{own}.yaml", own)
-                check_results(campaign, folder / "results")
+            except InputError as error:  # the folder of unpacking is gone when it is read
+                raise InputError(str(error).replace(f"{folder}/", f"{path}: ")) from error
             # One time for all files, later than any code's, so that nothing is re-run.
             now = time.time_ns()
             for file in folder.rglob("*"):
@@ -91,8 +89,6 @@ def _checked(one: Opened) -> ArchiveManifest:
     if manifest.kind != REFERENCE:
         _targets(one.path, manifest, manifest.name)
     check_content(one, manifest)
-    with one.stream(METADATA) as stream:
-        check_metadata(stream.read(), manifest.files, str(one.path))
     return manifest
 
 
@@ -102,22 +98,13 @@ def _targets(path: Path, manifest: ArchiveManifest, own: str) -> dict[str, Path]
     stem, results = f"campaigns/{manifest.name}", f"results/{manifest.name}/"
     for name in manifest.files.keys() - {METADATA}:
         if name.startswith(results) and not belongs(name.removeprefix(results)):
-            raise InputError(
-                f"{path}: {name}: is no file of a campaign's results; allowed: {ALLOWED}"
-            )
+            raise InputError(f"{path}: {name}: is not a file of a campaign's results")
         if name.startswith(results):
             found[name] = Path("results", name.removeprefix(results))
         elif name in {stem + end for end in _OF_CAMPAIGN}:
             found[name] = Path("campaigns", own + name.removeprefix(stem))
         else:
             raise InputError(f"{path}: {name}: allowed: files below {results} and {stem}.yaml")
-    energy = re.compile(rf"{re.escape(results)}energy/[^/]+/\d+\.parquet")
-    for name in filter(energy.fullmatch, found):
-        if name.replace(".parquet", ".flags.parquet") not in found:
-            raise InputError(
-                f"{path}: {name} was written by an earlier version, without a table of its quality flags; "
-                "export the campaign again with this version"
-            )
     for end in _MUST:
         if stem + end not in found:
             raise InputError(f"{path}: has no {stem}{end}; expected what `scalewatt export` wrote")
@@ -165,22 +152,6 @@ def _check_room(path: Path, manifest: ArchiveManifest, results: Path, campaigns:
 
 
 @contextmanager
-def _named_in(path: Path, name: str, own: str, folder: Path) -> Iterator[None]:
-    """Let refusals name files as the archive does: the folder of unpacking is gone when they are read."""
-    try:
-        yield
-    except InputError as error:
-        said = str(error)
-        for here, there in (
-            (f"{folder}/campaigns/{own}", f"{path}: campaigns/{name}"),
-            (f"{folder}/results", f"{path}: results/{name}"),
-            (f"{folder}/", f"{path}: "),
-        ):
-            said = said.replace(here, there)
-        raise InputError(said) from error
-
-
-@contextmanager
 def _unpacking(results: Path, own: str) -> Iterator[Path]:
     """Create a folder beside the results, whose content is renamed or deleted."""
     folder = results / f".{own}.{uuid.uuid4().hex[:8]}.importing"
@@ -188,7 +159,7 @@ def _unpacking(results: Path, own: str) -> Iterator[Path]:
         folder.mkdir(parents=True)
         yield folder
     except OSError as error:
-        raise InputError(f"{results}: cannot be written ({error.strerror})") from error
+        raise InputError(f"{results}: the archive cannot be unpacked ({error.strerror})") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

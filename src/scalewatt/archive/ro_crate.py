@@ -12,8 +12,6 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from scalewatt.common.errors import InputError
-from scalewatt.common.untrusted_text import parse_json
 from scalewatt.reproduction.manifests import MANIFEST, Entry
 
 Node = dict[str, Any]
@@ -172,31 +170,3 @@ def _paper() -> Node:
         "datePublished": "2025",
         "identifier": "arXiv:2508.07706",
     }
-
-
-def check_metadata(text: bytes, files: Mapping[str, Entry], where: str) -> None:
-    """Check ro-crate-metadata.json against what RO-Crate 1.1 demands and the manifest's files.
-
-    InputError names `where` and what is wrong.
-    """
-    try:
-        nodes = {node["@id"]: node for node in parse_json(text)["@graph"]}
-        descriptor, root = nodes[METADATA], nodes["./"]
-        wrong = [
-            f"its root has no {key}"
-            for key in ("name", "description", "datePublished", "license", "hasPart")
-            if not root.get(key)
-        ]
-        if descriptor["about"] != to("./") or descriptor["conformsTo"] != to(CONFORMS_TO):
-            wrong.append(f"its descriptor does not conform to {CONFORMS_TO}")
-        for path, entry in files.items():
-            if path == METADATA:
-                continue
-            node = nodes.get(quote(path), {})
-            stated = node.get("contentSize"), node.get("sha256")
-            if stated != (str(entry.bytes), entry.sha256):
-                wrong.append(f"it describes {path} otherwise than the manifest")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{where}: {METADATA}: is no RO-Crate ({error!r})") from error
-    if wrong:
-        raise InputError(f"{where}: {METADATA}: {wrong[0]}")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.archive.archive_file import opened, read_manifest, write_content
-from scalewatt.archive.archive_layout import belongs
 from scalewatt.archive.ro_crate import METADATA
 from scalewatt.campaign.imported_campaign import SUFFIX, parse_imported
 from scalewatt.campaign.run_spec import RunSpec, read_spec
@@ -160,5 +159,4 @@ def _of_archive(path: Path) -> Source:
 
 
 def _is_needed(name: str, base: str) -> bool:
-    path = name.removeprefix(base)
-    return name.startswith(base) and belongs(path) and _NEEDED.fullmatch(path) is not None
+    return name.startswith(base) and _NEEDED.fullmatch(name.removeprefix(base)) is not None
