@@ -66,10 +66,6 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         if len(runs)
         else [],
         "what_ran": summary_section.what_ran(runs, word),
-        "findings": [
-            *summary_section.scaling_sentences(results.rows("scaling"), word),
-            *summary_section.comparison_sentences(results.rows("comparisons")),
-        ],
         "basis": [
             *definition.basis,
             *summary_section.left_out_of_sums(counting, len(results.rows("idle")) > 0),
@@ -91,12 +87,7 @@ def _contents(results: Results, definition: Definition) -> dict[str, Any]:
         "machines": provenance_section.machines(results.provenance),
         "departures": provenance_section.packages(results.provenance),
         "variables": provenance_section.variables(results.provenance),
-        "silent": [
-            provenance_section.lock_sentence(runs, results.provenance),
-            provenance_section.commit_sentence(runs, results.provenance),
-            provenance_section.unknown_software(runs, results.provenance),
-            provenance_section.unknown_commits(runs, results.provenance),
-        ],
+        "records": provenance_section.records(runs, results.provenance),
         "specifications": provenance_section.specifications(runs) if len(runs) else None,
         "commands": _commands(definition, figures, shown, bool(claims), "idle" in results.tables),
     }

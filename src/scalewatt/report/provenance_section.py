@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +12,7 @@ from scalewatt import __version__
 from scalewatt.figures import figure_data as data
 from scalewatt.provenance.versions import source_commit
 from scalewatt.report.html_tables import Column, Grid, grid, texts
-from scalewatt.results.text.number_format import count, listed
+from scalewatt.results.text.number_format import listed
 
 Row = dict[str, Any]
 Provenance = Mapping[tuple[str, int], Row]
@@ -67,19 +66,13 @@ def _moment(seconds: float | None) -> str | None:
 
 def software(provenance: Provenance) -> Grid | None:
     """Return each package and setting with its values, and the number of runs for each."""
-    found: dict[tuple[str, str, str], int] = {}
-    for one in provenance.values():
-        for key in software_of(one):
-            found[key] = found.get(key, 0) + 1
-    if not found:
-        return None
-    rows = [(*key, n) for key, n in sorted(found.items())]
-    return texts("software", "Software", ["of", "what", "version or value", "runs"], rows)
+    rows = [row for one in provenance.values() for row in software_of(one)]
+    return _counted("software", "Software", ["of", "what", "version or value"], rows)
 
 
 def software_of(provenance: Row) -> Iterable[tuple[str, str, str]]:
     """Yield each package and setting of a run: whose, its name, its version or value."""
-    whose = str(provenance.get("packages_of") or "the run")
+    whose = _whose(provenance)
     for name, version in (provenance.get("packages") or {}).items():
         if version is not None:
             yield whose, str(name), str(version)
@@ -95,12 +88,6 @@ def software_of(provenance: Row) -> Iterable[tuple[str, str, str]]:
 
 def _setting(value: Any) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
-
-
-def unknown_software(runs: pd.DataFrame, provenance: Provenance) -> str:
-    """Return how many runs have no record of their packages; empty if all have."""
-    silent = sum(not one.get("packages") for one in _of(runs, provenance))
-    return f"{count(silent, 'run')} without a record of its packages." if silent else ""
 
 
 def specifications(runs: pd.DataFrame) -> Grid:
@@ -119,13 +106,6 @@ def specifications(runs: pd.DataFrame) -> Grid:
     return grid("specifications", "Specifications of the runs", runs, columns)
 
 
-def unknown_commits(runs: pd.DataFrame, provenance: Provenance) -> str:
-    """Return how many runs have no record of the commit that published them; empty if all have."""
-    silent = sum(not one.get("commit") for one in _of(runs, provenance))
-    record = "without a record of the commit of the checkout that published them"
-    return f"{count(silent, 'run')} {record}." if silent else ""
-
-
 def _of(runs: pd.DataFrame, provenance: Provenance) -> list[Row]:
     """Return the provenance of each run, empty if there is none."""
     keys = zip(runs["configuration"], runs["repeat"], strict=True)
@@ -141,51 +121,42 @@ def maker() -> str:
 # --- differences from the lock, from a commit, and between runs -----------------------------------
 
 
-def lock_sentence(runs: pd.DataFrame, provenance: Provenance) -> str:
-    """Return how many runs had the packages of the lock, and how many have no record of it."""
+def records(runs: pd.DataFrame, provenance: Provenance) -> list[str]:
+    """Return how many runs had the packages of the lock and a clean checkout, and how many do not say."""
     of = _of(runs, provenance)
-    noted = [one["lock"] for one in of if one.get("lock")]
-    other = sum(bool(lock["differences"]) for lock in noted)
-    parts = []
-    if noted and not other:
-        whom = "All runs" if len(noted) == len(of) else count(len(noted), "run")
-        parts.append(f"{whom}: packages as locked.")
-    elif other:
-        parts.append(
-            f"{count(other, 'run')} with packages that differ from the lock, listed above."
-        )
-    if len(locks := {lock.get("sha256") for lock in noted}) > 1:
-        parts.append(f"They were compared with {len(locks)} different locks.")
-    if silent := len(of) - len(noted):
-        parts.append(f"{count(silent, 'run')} without a record of the lock.")
-    return " ".join(parts)
+    locks = [one["lock"] for one in of if one.get("lock")]
+    other = sum(bool(lock["differences"]) for lock in locks)
+    clean = [one["commit_clean"] for one in of if one.get("commit_clean") is not None]
+    counts = {
+        "Runs with packages as locked": len(locks) - other,
+        "Runs with packages that differ from the lock, listed above": other,
+        "Runs without a record of the lock": len(of) - len(locks),
+        "Runs without a record of their packages": sum(not one.get("packages") for one in of),
+        "Runs published from a clean checkout": sum(clean),
+        "Runs published from a checkout with changed files": len(clean) - sum(clean),
+        "Runs trained, in part, at another commit than published": sum(map(_has_moved, of)),
+        "Runs without a record of the commit of the checkout that published them": sum(
+            not one.get("commit") for one in of
+        ),
+    }
+    if (different := len({lock.get("sha256") for lock in locks})) > 1:
+        counts["Locks that they were compared with"] = different
+    return [f"{label}: {count}." for label, count in counts.items() if count]
 
 
 def packages(provenance: Provenance) -> Grid | None:
     """Return each package that differs from the lock and in how many runs; None if none does."""
-    found: Counter[tuple[str, ...]] = Counter()
-    for one in provenance.values():
-        whose = str(one.get("packages_of") or "the run")
-        for other in (one.get("lock") or {}).get("differences") or ():
-            versions = (other[name] or _NONE for name in ("locked", "installed"))
-            found[whose, other["package"], *versions] += 1
-    headings = ["of", "package", "locked", "installed", "runs"]
-    return _counted("departures", "Packages that differ from the lock", headings, found)
+    rows = [
+        (_whose(one), other["package"], other["locked"] or _NONE, other["installed"] or _NONE)
+        for one in provenance.values()
+        for other in (one.get("lock") or {}).get("differences") or ()
+    ]
+    headings = ["of", "package", "locked", "installed"]
+    return _counted("departures", "Packages that differ from the lock", headings, rows)
 
 
-def commit_sentence(runs: pd.DataFrame, provenance: Provenance) -> str:
-    """Return how many runs were published or trained from uncommitted files; empty if none was."""
-    parts = []
-    of = _of(runs, provenance)
-    clean = [one["commit_clean"] for one in of if one.get("commit_clean") is not None]
-    if clean and all(clean):
-        parts.append(f"{count(len(clean), 'run')} published from a clean checkout.")
-    elif clean:
-        changed = len(clean) - sum(clean)
-        parts.append(f"{count(changed, 'run')} published from a checkout with changed files.")
-    if moved := sum(_has_moved(one) for one in of):
-        parts.append(f"{count(moved, 'run')} trained, in part, at another commit than published.")
-    return " ".join(parts)
+def _whose(provenance: Row) -> str:
+    return str(provenance.get("packages_of") or "the run")
 
 
 def _has_moved(provenance: Row) -> bool:
@@ -195,20 +166,22 @@ def _has_moved(provenance: Row) -> bool:
 
 def machines(provenance: Provenance) -> Grid | None:
     """Return each kind of node, by CPUs, GPUs, driver and kernel; None without any record."""
-    found: Counter[tuple[str, ...]] = Counter()
-    hosts: dict[tuple[str, ...], set[str]] = {}
-    for one in provenance.values():
-        kinds = set()
-        for node in one.get("nodes") or ():
-            kind = node_kind(node)
-            hosts.setdefault(kind, set()).update(node["hosts"])
-            kinds.add(kind)
-        found.update(kinds)
-    headings = ["CPUs", "GPUs", "GPU driver", "kernel", "nodes", "their names", "runs"]
+    headings = ["CPUs", "GPUs", "GPU driver", "kernel"]
+    found = pd.DataFrame(
+        [
+            (*node_kind(node), host, run)
+            for run, one in provenance.items()
+            for node in one.get("nodes") or ()
+            for host in node["hosts"]
+        ],
+        columns=[*headings, "host", "run"],
+    )
     rows = [
-        (*kind, len(hosts[kind]), listed(sorted(hosts[kind]), _MOST_VALUES), runs)
-        for kind, runs in sorted(found.items())
+        (*kind, len(hosts := sorted(set(nodes["host"]))), listed(hosts, _MOST_VALUES), runs)
+        for kind, nodes in found.groupby(headings)
+        for runs in [nodes["run"].nunique()]
     ]
+    headings += ["nodes", "their names", "runs"]
     return texts("machines", "Nodes by what they are", headings, rows) if rows else None
 
 
@@ -229,33 +202,26 @@ def _text(words: Iterable[str] | None) -> str:
 
 def variables(provenance: Provenance) -> Grid | None:
     """Return each environment variable whose value differs between the runs that record it."""
-    noted = [
+    recorded = [
         one["environment_variables"]
         for one in provenance.values()
         if one.get("environment_variables") is not None
     ]
-    found: Counter[tuple[str, ...]] = Counter()
-    for name in sorted({name for one in noted for name in one}):
-        values = Counter(_UNSET if one.get(name) is None else one[name] for one in noted)
-        if len(values) > 1:
-            found.update(_fewer(name, values))
-    headings = ["variable", "value", "runs"]
-    return _counted("variables", "Environment variables that differ", headings, found)
-
-
-def _fewer(name: str, values: Counter[str]) -> dict[tuple[str, str], int]:
-    """Return the most frequent values of a variable, and the others together."""
-    shown = sorted(values.items(), key=lambda one: (-one[1], one[0]))
-    if len(shown) > _MOST_VALUES:
-        rest = shown[_MOST_VALUES - 1 :]
-        shown = shown[: _MOST_VALUES - 1]
-        shown.append((f"{len(rest)} other values", sum(n for _, n in rest)))
-    return {(name, value): n for value, n in shown}
+    counts = pd.DataFrame(recorded).fillna(_UNSET).apply(lambda values: values.value_counts())
+    rows = [
+        (name, listed([f"{value} ({n:.0f} runs)" for value, n in values.items()], _MOST_VALUES))
+        for name, column in sorted(counts.items())
+        if len(values := column.dropna().sort_values(ascending=False, kind="stable")) > 1
+    ]
+    headings = ["variable", "its values"]
+    return texts("variables", "Variables that differ", headings, rows) if rows else None
 
 
 def _counted(
-    name: str, says: str, headings: list[str], found: Mapping[tuple[str, ...], int]
+    name: str, title: str, headings: list[str], rows: Sequence[tuple[str, ...]]
 ) -> Grid | None:
-    """Return keys and their counts as a grid, by name; None without any."""
-    rows = [(*key, n) for key, n in sorted(found.items(), key=lambda one: one[0])]
-    return texts(name, says, headings, rows) if rows else None
+    """Return different rows and how often there is each, sorted; None without any."""
+    if not rows:
+        return None
+    counts = pd.DataFrame(rows, columns=headings).value_counts().sort_index().reset_index()
+    return texts(name, title, [*headings, "runs"], counts.itertuples(index=False, name=None))

@@ -14,8 +14,6 @@ from scalewatt.report.html_tables import in_unit
 from scalewatt.report.report_request import Definition
 from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.tables.estimates import ORIGINS
-from scalewatt.results.tables.frames import records
-from scalewatt.results.tables.t_tests import MOST_REPEATS
 from scalewatt.results.text.markdown_latex import UNEQUAL_SCOPES
 from scalewatt.results.text.number_format import (
     MISSING,
@@ -212,119 +210,6 @@ def what_ran(runs: pd.DataFrame, word: str) -> list[str]:
 def model_words(row: Mapping[str, Any] | pd.Series) -> str:
     """Return the model of a run or configuration, with its phase unless that is plain training."""
     return str(row["model"] if row["phase"] == "train" else f"{row['model']} ({row['phase']})")
-
-
-# --- scaling --------------------------------------------------------------------------------------
-
-
-def scaling_sentences(rows: pd.DataFrame, word: str) -> list[str]:
-    """Return the speed-up over the widest span, and what more GPUs cost in energy; of fixed datasets."""
-    fixed = rows.groupby("series")["dataset_samples"].transform("nunique") == 1
-    ends = rows[fixed].sort_values("gpus", kind="stable").groupby("series", sort=False).tail(1)
-    ends = ends[ends["gpus"] > ends["smallest_gpus"]]
-    known = ends[ends["speedup"].notna()]
-    span = known["gpus"] / known["smallest_gpus"]
-    widest = known[span == span.max()].sort_values("speedup", kind="stable")
-    used = ends[ends["energy_ratio"].notna()].sort_values("energy_ratio", kind="stable")
-    sentences = [_speedups(widest, word)] if len(widest) else []
-    if len(used):
-        several = f", over {len(used)} series" if len(used) > 1 else ""
-        sentences.append(
-            "From the smallest to the largest n of a series with a fixed dataset, energy changed by a "
-            f"factor of {_ends(used, 'energy_ratio')}{several}."
-        )
-    lows = [*_outer(widest)["speedup_low"], *_outer(used)["energy_ratio_low"]]
-    if any(map(pd.isna, lows)):
-        sentences.append("A ratio without a 95 % interval rests on a single run.")
-    return sentences
-
-
-def _speedups(rows: pd.DataFrame, word: str) -> str:
-    """Return the least and the highest speed-up of the series with the widest span; `rows` by speed-up."""
-    spans = rows[["smallest_gpus", "gpus"]].drop_duplicates().sort_values("gpus")
-    over = listed(
-        f"{one.smallest_gpus} to {prose.counted(one.gpus, word)}" for one in data.each(spans)
-    )
-    shares = dict.fromkeys(f"{100 * share:.0f}" for share in _outer(rows)["efficiency"])
-    several = f", over {len(rows)} series" if len(rows) > 1 else ""
-    return (
-        f"The widest span of a series, {over}: speed-up {_ends(rows, 'speedup')}, "
-        f"{' to '.join(shares)} % of the ideal{several}."
-    )
-
-
-def _outer(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows if len(rows) < 2 else rows.iloc[[0, -1]]
-
-
-def _ends(rows: pd.DataFrame, name: str) -> str:
-    """Return the first and the last row's ratio, each with its intervals and series."""
-    outer = records(_outer(rows))
-    return " to ".join(f"{_value(row, name)} ({row['series']})" for row in outer)
-
-
-def _value(row: Mapping[str, Any], name: str) -> str:
-    """Return a ratio with the interval of its repeats."""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    known = low is not None and not pd.isna(low)
-    interval = f" [95 % interval {number(low, 3)} to {number(high, 3)}]" if known else ""
-    return number(row[name], 3) + interval
-
-
-# --- devices compared -----------------------------------------------------------------------------
-
-_VERDICTS = {
-    "equivalent": "equivalent within {margin} %",
-    "different": "different",
-    "unresolved": "unresolved",
-}
-_COMPARED = {"energy_kwh": "energy", "runtime_h": "run time"}
-_ALIKE = ["device", "baseline_device", "quantity", "energy_scope", "energy_origin"]
-"""What ratios in one sentence have in common."""
-
-
-def comparison_sentences(rows: pd.DataFrame) -> list[str]:
-    """Return for each pair of devices how their energies and times for the same training compare."""
-    shown = rows[rows["quantity"].isin(list(_COMPARED)) & rows["ratio"].notna()]
-    return [_compared(own) for _, own in shown.groupby(_ALIKE, sort=False, dropna=False)]
-
-
-def _compared(rows: pd.DataFrame) -> str:
-    device, baseline, quantity, scope, origin = rows.iloc[0][_ALIKE]
-    ends = dict.fromkeys(number(one, 3) for one in (rows["ratio"].min(), rows["ratio"].max()))
-    over = "" if pd.isna(scope) else f" ({origin}, {scope})"
-    return (
-        f"The same training on {device} and on {baseline} ({count(len(rows), 'pair')}): "
-        f"{_COMPARED[quantity]}{over} on {device} {' to '.join(ends)} times that on {baseline}; "
-        f"{_tally(rows)}."
-    )
-
-
-def _tally(rows: pd.DataFrame) -> str:
-    margin = number(100 * rows["margin"].iloc[0])
-    parts = []
-    for verdict, label in _VERDICTS.items():
-        own = rows[rows["verdict"] == verdict]
-        if len(own):
-            needed = _needed(own) if verdict == "unresolved" else ""
-            parts.append(f"{label.format(margin=margin)}: {len(own)}{needed}")
-    return ", ".join(parts)
-
-
-def _needed(rows: pd.DataFrame) -> str:
-    """Return how many repeats would resolve the pairs if their ratios were the true ones."""
-    if rows["energy_origin"].isin(ORIGINS).all():
-        return " (the estimates leave these ratios open, however many repeats there are)"
-    needed = rows.loc[rows["spread"].notna(), "repeats_needed"]
-    least = rows[["n_repeats", "baseline_n_repeats"]].min(axis=1)
-    fewest, most = int(least.min()), int(least.max())
-    runs = f"{fewest} to {most} runs" if most > fewest else count(fewest, "run")
-    if needed.empty:
-        return f" (from {runs} of each; without a spread the repeats needed are unknown)"
-    enough = f"over {MOST_REPEATS}" if needed.isna().any() else f"{int(needed.max())}"
-    if len(needed) < len(rows):
-        enough += f" for {len(needed)} of them"
-    return f" (from {runs} of each; were these ratios the true ones, {enough} would suffice)"
 
 
 def scope_sentence(runs: pd.DataFrame) -> str:
