@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from scalewatt.common.files import file_sha256
@@ -83,91 +82,38 @@ def difference(expected: Path, found: Path) -> str:
 
     Of tables (CSV, Parquet) the first differing values, else the first differing byte.
     """
-    read = _TABLES.get(expected.suffix)
+    read = {".csv": _csv_texts, ".parquet": _parquet_texts}.get(expected.suffix)
+    if read is None:
+        return _bytes(expected, found)
     try:
-        parts = [] if read is None else _of_tables(read(expected), read(found))
-    except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
-        words = " ".join(str(error).split())
-        parts = [f"one of them is no readable table ({words})"]
-    return "; ".join(parts) or _bytes(expected, found)
+        before, now = read(expected), read(found)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        return f"one of them is not a readable table ({' '.join(str(error).split())})"
+    if list(before) != list(now):
+        missing = [f"column {name} is missing" for name in before if name not in now]
+        new = [f"column {name} is new" for name in now if name not in before]
+        return "; ".join([*missing[:MOST], *new[:MOST]]) or "the columns are in another order"
+    rows = min(len(before), len(now))
+    cells = np.argwhere(before[:rows].to_numpy() != now[:rows].to_numpy())
+    names = list(map(str, before))
+    parts = [
+        f"row {row + 1}, {names[column]}: {before.iat[row, column]} is now {now.iat[row, column]}"
+        for row, column in cells[:MOST]
+    ]
+    parts += [f"{len(cells) - MOST} more values differ"] if len(cells) > MOST else []
+    parts += [f"{len(before)} rows are now {len(now)}"] if len(before) != len(now) else []
+    return "; ".join(parts) or "all values are the same; metadata or encoding differ"
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A table's columns and rows; of Parquet also its metadata."""
-
-    names: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    metadata: Mapping[bytes, bytes] | None = None
+def _csv_texts(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path, dtype=str, keep_default_na=False).map(repr)
 
 
-def _csv(path: Path) -> _Table:
-    with open(path, encoding="utf-8", errors="replace", newline="") as handle:
-        names, *rows = [*csv.reader(handle)] or [[]]
-    return _Table(names, rows)
-
-
-def _parquet(path: Path) -> _Table:
+def _parquet_texts(path: Path) -> pd.DataFrame:
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path)
-    columns = [column.to_pylist() for column in table.columns]
-    return _Table(table.schema.names, list(zip(*columns, strict=True)), table.schema.metadata or {})
-
-
-_TABLES: dict[str, Callable[[Path], _Table]] = {".csv": _csv, ".parquet": _parquet}
-
-
-def _of_tables(own: _Table, other: _Table) -> list[str]:
-    """Return where two tables differ; nothing for two CSV files whose values are the same."""
-    if own.names != other.names:
-        return _columns(own.names, other.names)
-    differences = _values(own.names, own.rows, other.rows)
-    if differences or own.metadata is None:
-        return differences
-    what = (
-        "the file's metadata differ" if own.metadata != other.metadata else "their encoding differs"
-    )
-    return [f"all values are the same; {what}"]
-
-
-def _columns(own: Sequence[str], other: Sequence[str]) -> list[str]:
-    missing = [name for name in own if name not in other]
-    more = [name for name in other if name not in own]
-    differences = [f"column {name} is missing" for name in missing[:MOST]]
-    differences += [f"column {name} is new" for name in more[:MOST]]
-    return differences or ["the columns are in another order"]
-
-
-def _values(
-    names: Sequence[str], own: Sequence[Sequence[Any]], other: Sequence[Sequence[Any]]
-) -> list[str]:
-    """Return the first values that differ; rows count from 1, the first row of data."""
-    differences: list[str] = []
-    count = 0
-    for number, (one, two) in enumerate(zip(own, other, strict=False), 1):
-        for name, value, now in zip(names, one, two, strict=False):
-            if not same_value(value, now):
-                count += 1
-                if len(differences) < MOST:
-                    differences.append(f"row {number}, {name}: {_text(value)} is now {_text(now)}")
-    if count > MOST:
-        differences.append(f"{count - MOST} more values differ")
-    if len(own) != len(other):
-        differences.append(f"{len(own)} rows are now {len(other)}")
-    return differences
-
-
-def same_value(one: Any, two: Any) -> bool:
-    """Return True if two values are the same: NaN equals NaN, -0.0 does not equal 0.0."""
-    if isinstance(one, float) and isinstance(two, float):
-        return one.hex() == two.hex()
-    return type(one) is type(two) and bool(one == two)
-
-
-def _text(value: Any) -> str:
-    text = "null" if value is None else "an empty cell" if value == "" else repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"
+    columns = pq.read_table(path).to_pydict()
+    return pd.DataFrame(columns, dtype=object).map(repr)
 
 
 def _bytes(expected: Path, found: Path) -> str:
@@ -176,5 +122,4 @@ def _bytes(expected: Path, found: Path) -> str:
         (i for i, (a, b) in enumerate(zip(own, other, strict=False)) if a != b),
         min(len(own), len(other)),
     )
-    sizes = f"{len(own)} bytes" if len(own) == len(other) else f"{len(own)} and {len(other)} bytes"
-    return f"the first difference is at byte {at + 1} ({sizes})"
+    return f"the first difference is at byte {at + 1} ({len(own)} and {len(other)} bytes)"

@@ -50,8 +50,8 @@ LABELS = {SAME: "same", DIFFERS: "differs", NOT_CHECKED: "not checked"}
 REPORT_VERSION = 1
 JSON_NAME = "reproduction.json"
 PAGE_NAME = "index.html"
-_MOST_LINES, _MOST_REASONS = 40, 3
-"""Differences, and reasons of each check, that are shown in the terminal; the page shows all."""
+_MOST_LINES, _MOST_NAMED = 40, 3
+"""Lines, and names in each, that are shown in the terminal; the page shows all."""
 
 
 @dataclass(frozen=True)
@@ -185,37 +185,34 @@ def as_text(done: Reproduction) -> str:
     lines = [f"{done.campaign}: {verdict(done.findings)}"]
     for check in CHECKS:
         lines.append(f"  {check:<12} {done.counted(check)}")
-    differing = _differing(done.findings)
-    lines += [f"differs: {difference}" for difference in differing[:_MOST_LINES]]
-    if len(differing) > _MOST_LINES:
-        lines.append(f"differs: {len(differing) - _MOST_LINES} more lines, on the page")
-    left = [one for one in done.findings if one.outcome == NOT_CHECKED]
-    for check in CHECKS:
-        reasons = dict.fromkeys(one.detail for one in left if one.check == check)
-        lines += [f"not checked: {check}: {reason}" for reason in list(reasons)[:_MOST_REASONS]]
-        if len(reasons) > _MOST_REASONS:
-            lines.append(f"not checked: {check}: {len(reasons) - _MOST_REASONS} more reasons")
+    told = _told(done.findings)
+    lines += told[:_MOST_LINES]
+    if len(told) > _MOST_LINES:
+        lines.append(f"{len(told) - _MOST_LINES} more lines: on the page")
     for one in done.repeats:
-        unlike = listed(one.circumstances, _MOST_REASONS)
+        unlike = listed(one.circumstances, _MOST_NAMED)
         more = f"; unlike the first run:  {unlike}" if unlike else ""
         lines.append(f"re-run: {one.configuration}/{one.repeat}, {one.made}{more}")
     return "\n".join([*lines, str(done.folder / PAGE_NAME)])
 
 
-def _differing(findings: Iterable[Finding]) -> list[str]:
-    """Return the differences, one line for all that have one reason."""
-    groups: dict[tuple[str, str], list[str]] = {}
+def _told(findings: Iterable[Finding]) -> list[str]:
+    """Return what differs, then what was not checked, one line for all that have one reason."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
     for one in findings:
-        if one.outcome == DIFFERS:
-            groups.setdefault((one.check, _why(one)), []).append(one.what)
+        groups.setdefault((one.outcome, one.check, _why(one)), []).append(one.what)
     return [
-        f"{check}: {listed(names, _MOST_REASONS)}: {why}" for (check, why), names in groups.items()
+        f"{LABELS[outcome]}: {check}: {listed(names, _MOST_NAMED)}: {why}"
+        for outcome in (DIFFERS, NOT_CHECKED)
+        for (of, check, why), names in groups.items()
+        if of == outcome
     ]
 
 
 def _why(one: Finding) -> str:
     """Return in what a finding differs; hashes of files are not shown, as they mean nothing to a reader."""
-    without = one.check in (STORED, REGENERATED) or one.expected is one.found is None
+    of_file = one.check in (STORED, REGENERATED)
+    without = of_file or one.outcome == NOT_CHECKED or one.expected is one.found is None
     if one.detail and without:
         return one.detail
     values = f"{shown(one.expected)} expected, {shown(one.found)} found"

@@ -25,7 +25,6 @@ from scalewatt.reproduction.check_result import (
     compared,
     not_checked,
 )
-from scalewatt.reproduction.file_check import same_value
 from scalewatt.reproduction.provenance_check import code_finding, commits_of
 from scalewatt.reproduction.run_selection import Run, again_folder, run_folder
 from scalewatt.results.tables.derived_quantities import Facility
@@ -160,6 +159,13 @@ class Exactness:
             return same_value(one, two)
         near = max(self.relative * max(abs(one), abs(two)), self.absolute)
         return bool(abs(one - two) <= near)  # of NaN and infinity it does not hold
+
+
+def same_value(one: Any, two: Any) -> bool:
+    """Return True if two values are the same: NaN equals NaN, -0.0 does not equal 0.0."""
+    if isinstance(one, float) and isinstance(two, float):
+        return one.hex() == two.hex()
+    return type(one) is type(two) and bool(one == two)
 
 
 def is_timing(column: str) -> bool:
