@@ -94,10 +94,11 @@ def difference(expected: Path, found: Path) -> str:
         new = [f"column {name} is new" for name in now if name not in before]
         return "; ".join([*missing[:MOST], *new[:MOST]]) or "the columns are in another order"
     rows = min(len(before), len(now))
-    cells = np.argwhere(before[:rows].to_numpy() != now[:rows].to_numpy())
+    was, becomes = before[:rows].to_numpy(), now[:rows].to_numpy()
+    cells = np.argwhere(was != becomes)
     names = list(map(str, before))
     parts = [
-        f"row {row + 1}, {names[column]}: {before.iat[row, column]} is now {now.iat[row, column]}"
+        f"row {row + 1}, {names[column]}: {was[row, column]} is now {becomes[row, column]}"
         for row, column in cells[:MOST]
     ]
     parts += [f"{len(cells) - MOST} more values differ"] if len(cells) > MOST else []
