@@ -194,8 +194,9 @@ def test_a_finished_command_that_contradicts_its_spec_is_named_with_what_was_don
     write_table(
         history_table(epochs([1.0, 2.0], updates=25, samples=500)), folder / "history.parquet"
     )
-    text = status_text(scripted.status())
-    assert "1 run is excluded from tables and figures:" in text
-    assert f"{SCRIPT} repeat 1: 2 of 6 epochs were reported" in text
+    text = " ".join(status_text(scripted.status()).split())
+    assert (
+        f"excluded from tables and figures: {SCRIPT} repeat 1 (2 of 6 epochs were reported" in text
+    )
     (run,) = (r for r in status_json(scripted.status())["runs"] if r["configuration"] == SCRIPT)
     assert run["updates"] == 50

@@ -48,7 +48,7 @@ def test_unknown_energy_is_named_and_the_sum_is_a_least(made: Made) -> None:
     made.account(rows=rows)
     text = status_text(made.status())
     assert "at least 0.45 kWh so far" in text
-    assert f"more was used than was recorded by:\n  {TWO} repeat 1" in text
+    assert f"more was used than was recorded by (all: --json): {TWO} repeat 1" in text
 
 
 def test_the_budget_is_shown_beside_what_was_used(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_comment_in_a_script_trains_no_finished_run_again_and_is_reported(
     with open(kept.path / "scripts" / "train.py", "a") as script:
         script.write("# a comment\n")
     assert kept.trainings("all") == set()
-    said = "train.py differs from what 2 finished runs used; scalewatt remeasure repeats them"
+    said = "files unlike those of finished runs (2): train.py; scalewatt remeasure repeats a run"
     _, output = kept.snakemake("-n", "tables")
     assert said in output
     assert "replace" not in output

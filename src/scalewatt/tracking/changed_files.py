@@ -9,6 +9,7 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.external_command import command_files, differing_files, is_command_spec
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
+from scalewatt.results.text.number_format import listed
 from scalewatt.run_files.run_inventory import published_run, work_folders, work_name
 
 _NAMED = 3
@@ -52,18 +53,12 @@ def _of_model(specs: list[RunSpec], results: Path, work: Path) -> Iterator[str]:
             now = work_name(spec.key, None, files)
             unfinished += all(one.path.name != now for one in begun[spec.key])
     if finished:
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         yield (
-            f"{', '.join(sorted(names)[:_NAMED])}{more} {'differs' if len(names) == 1 else 'differ'} "
-            f"from what {_count(finished, 'finished run')} used; scalewatt remeasure repeats them"
+            f"files unlike those of finished runs ({finished}): {listed(sorted(names), _NAMED)}; scalewatt "
+            "remeasure repeats a run"
         )
     if unfinished:
         yield (
-            f"the files differ from those that {_count(unfinished, 'unfinished run')} began with; with the "
-            "earlier files they go on; those that stopped at a checkpoint begin afresh when their folders "
-            f"in {work} are removed"
+            f"files unlike those that unfinished runs ({unfinished}) began with; with the earlier files they "
+            f"go on; those that stopped at a checkpoint begin afresh when their folders in {work} are removed"
         )
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

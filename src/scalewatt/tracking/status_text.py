@@ -15,6 +15,7 @@ from scalewatt.campaign.cluster import campaign_path, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.energies.integration.rated_power import FACTOR
 from scalewatt.recordings.series import ESTIMATED
+from scalewatt.results.text.number_format import listed
 from scalewatt.slurm.job_queue import never_starts
 from scalewatt.tracking.changed_files import changed_files
 from scalewatt.tracking.run_state import STATES, State
@@ -143,39 +144,48 @@ def _energy_sentences(status: CampaignStatus) -> list[str]:
 
 
 def _series_table(status: CampaignStatus) -> list[str]:
-    used = [state for state in STATES if any(r.state.state == state for r in status.runs)]
-    heads = [STATE_WORDS[state].rpartition(" ") for state in used]
-    rows = [
-        ["", "", *(above for above, _, _ in heads), ""],
-        ["series", "runs", *(word for _, _, word in heads), "updates"],
-    ][0 if any(above for above, _, _ in heads) else 1 :]
+    used = [state for state in STATES if any(run.state.state == state for run in status.runs)]
+    rows = [["series", "runs", *(STATE_WORDS[state] for state in used), "updates"]]
     for name, runs in status.of_series().items():
         counts = status.counts(runs)
-        updates, total = updates_of(runs)
-        share = f"{whole_percent(updates, total)} %" if total else _NONE
-        numbers = [str(counts[state]) if counts[state] else "·" for state in used]
-        rows.append([name, str(len(runs)), *numbers, share])
+        numbers = [str(counts[state] or "·") for state in used]
+        rows.append([name, str(len(runs)), *numbers, _share(*updates_of(runs))])
     return _columns(rows, {0})
 
 
 def _run_table(status: CampaignStatus) -> list[str]:
     rows = [["run", "repeat", "state", "updates", "kWh", "job", "since"]]
     for run in status.runs:
-        done = run.updates_total and run.updates is not None
-        share = f"{whole_percent(run.updates or 0, run.updates_total or 1)} %" if done else _NONE
-        since = run.state.since_s
+        since, least = run.state.since_s, "" if run.kwh_known else "≥ "
         rows.append(
             [
                 run.configuration,
                 str(run.repeat),
                 STATE_WORDS[run.state.state],
-                share,
-                _NONE if run.kwh is None else ("" if run.kwh_known else "≥ ") + kwh_text(run.kwh),
+                _share(run.updates, run.updates_total),
+                _NONE if run.kwh is None else f"{least}{kwh_text(run.kwh)}",
                 run.state.job or _NONE,
                 _NONE if since is None else clock(since, status.asked_s),
             ]
         )
     return _columns(rows, {0, 2})
+
+
+def _share(done: int | None, total: int | None) -> str:
+    return f"{whole_percent(done, total)} %" if total and done is not None else _NONE
+
+
+def _columns(rows: Sequence[Sequence[str]], words: set[int]) -> list[str]:
+    """Return rows as aligned columns, those of `words` to the left; the first gives way where it is wide."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths[0] = max(min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1)), 8)
+    return [
+        "  ".join(
+            _cut(cell, width).ljust(width) if i in words else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def _details(run: RunStatus, now_s: float) -> Iterator[str]:
@@ -249,7 +259,7 @@ def _remarks(status: CampaignStatus) -> list[str]:
     lines += [f"not shown: {one}" for one in status.campaign.left_out]
     lines += _excluded(status)
     for sentence in changed_files(status.campaign, status.results, status.work):
-        lines += textwrap.wrap(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        lines += _wrapped(sentence)
     if status.queue_asked is False:
         lines.append("Slurm's queue gives no answer: jobs that have vanished count as queued")
     if energy_used.superseded_kwh:
@@ -260,26 +270,23 @@ def _remarks(status: CampaignStatus) -> list[str]:
     if energy_used.probes_kwh:
         lines.append(f"{kwh_text(energy_used.probes_kwh)} kWh are of idle probes")
     if energy_used.unknown_runs:
-        named, more = energy_used.unknown_runs[:_NAMED], len(energy_used.unknown_runs) - _NAMED
-        others = f" and {more} more (--json names them)" if more > 0 else ""
-        lines.append("more was used than was recorded by:")
-        lines += [f"  {name}" for name in named]
-        lines += [f"  {others.strip()}"] if others else []
+        named = listed(energy_used.unknown_runs, _NAMED)
+        lines += _wrapped(f"more was used than was recorded by (all: --json): {named}")
     return lines
 
 
 def _excluded(status: CampaignStatus) -> list[str]:
-    found = [run for run in status.runs if run.excluded is not None]
-    if not found:
-        return []
-    count = "1 run is" if len(found) == 1 else f"{len(found)} runs are"
-    lines = [f"{count} excluded from tables and figures:"]
-    lines += [
-        f"  {run.configuration} repeat {run.repeat}: {run.excluded}" for run in found[:_NAMED]
+    reasons = [
+        f"{run.configuration} repeat {run.repeat} ({run.excluded})"
+        for run in status.runs
+        if run.excluded is not None
     ]
-    if len(found) > _NAMED:
-        lines.append(f"  and {len(found) - _NAMED} more (scalewatt exclude names them)")
-    return lines
+    named = f"{listed(reasons, _NAMED)} (all: scalewatt exclude)"
+    return _wrapped(f"excluded from tables and figures: {named}") if reasons else []
+
+
+def _wrapped(sentence: str) -> list[str]:
+    return textwrap.wrap(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def status_json(status: CampaignStatus) -> dict[str, Any]:
@@ -301,7 +308,8 @@ def status_json(status: CampaignStatus) -> dict[str, Any]:
         "updates_total": total,
         "ends_s": status.ends_s,
         "energy_kwh": energy_used.kwh,
-        **_ends(energy_used.bounds_kwh),
+        "energy_low_kwh": energy_used.bounds_kwh[0],
+        "energy_high_kwh": energy_used.bounds_kwh[1],
         "energy_budget_kwh": status.campaign.energy_budget_kwh,
         "energy_kwh_by_origin": dict(energy_used.by_origin),
         "energy_unknown_runs": list(energy_used.unknown_runs),
@@ -319,10 +327,6 @@ def status_json(status: CampaignStatus) -> dict[str, Any]:
         ],
         "runs": [_run_json(run) for run in status.runs],
     }
-
-
-def _ends(bounds: tuple[float | None, float | None]) -> dict[str, float | None]:
-    return dict(zip(("energy_low_kwh", "energy_high_kwh"), bounds, strict=True))
 
 
 def _run_json(run: RunStatus) -> dict[str, Any]:
@@ -353,7 +357,8 @@ def _run_json(run: RunStatus) -> dict[str, Any]:
         "ends_s": run.ends_s,
         "silent_s": state.silent_s,
         "energy_kwh": run.kwh,
-        **_ends(run.kwh_bounds),
+        "energy_low_kwh": run.kwh_bounds[0],
+        "energy_high_kwh": run.kwh_bounds[1],
         "energy_known": run.kwh_known,
         "excluded": run.excluded,
         "superseded": run.superseded,
@@ -400,20 +405,6 @@ def clock(unix_s: float, now_s: float) -> str:
 def kwh_text(kwh: float) -> str:
     """Return an energy in kWh to three digits."""
     return "0" if kwh == 0 else f"{kwh:.1f}" if kwh >= 100 else f"{kwh:.3g}"
-
-
-def _columns(rows: Sequence[Sequence[str]], words: set[int]) -> list[str]:
-    """Return rows as aligned columns, those of `words` to the left."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    # Numbers are kept; what names a row gives way.
-    widths[0] = max(min(widths[0], WIDTH - sum(widths[1:]) - 2 * (len(widths) - 1)), 8)
-    return [
-        "  ".join(
-            _cut(cell, width).ljust(width) if i in words else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def _cut(text: str, width: int = WIDTH) -> str:
