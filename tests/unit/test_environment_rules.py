@@ -69,15 +69,6 @@ def test_the_analysis_environment_has_all_that_its_packages_require() -> None:
     assert seen > 50
 
 
-def test_the_analysis_environment_has_neither_torch_nor_what_starts_and_watches_ranks() -> None:
-    heavy = {"torch", "torchvision", "triton", "mpi4py", "mpich", "perun", "xarray", "zarr"}
-    assert heavy <= set(SUBSET["entries_of"]((ENVS / "lock.txt").read_text()))
-    assert not heavy & analysis()
-    assert not [
-        name for name in analysis() if name.startswith("nvidia-") and name.endswith("-cu12")
-    ]
-
-
 # --- the rules ------------------------------------------------------------------------------------
 
 
@@ -131,18 +122,6 @@ def test_every_rule_that_runs_a_command_has_an_environment_and_no_other_has(
                 ENVS / "training.yaml",
                 ENVS / "analysis.yaml",
             )
-
-
-def test_every_rule_with_a_command_in_the_files_is_looked_at(rules: list[Rule]) -> None:
-    """A rule in a branch that no case takes would escape: each shell stands beside its environment."""
-    for path in RULES_FOLDER.glob("*.smk"):
-        parts = re.split(r"^\s*(?:use )?rule\b", path.read_text(), flags=re.MULTILINE)
-        for part in parts[1:]:
-            has = [
-                bool(re.search(rf"^\s+{word}:$", part, re.MULTILINE)) for word in ("shell", "conda")
-            ]
-            assert has[0] == has[1], f"{path}: {part[:60]}"
-    assert rules
 
 
 def test_what_trains_prepares_and_probes_has_all_of_the_lock_and_all_else_the_analysis(
@@ -210,10 +189,3 @@ def test_nothing_that_the_analysis_imports_later_is_left_out(
     known = {path.name.removesuffix(".py") for path in site.iterdir()}
     missing = {module: set(names) - known for module, names in imported["imports"].items()}
     assert {module: names for module, names in missing.items() if names} == ONLY_IN_TRAININGS
-
-
-def test_the_commands_of_the_analysis_start_there(linked: Path) -> None:
-    for command in ("table", "figure", "report", "claims", "plan"):
-        done = run(linked / "bin" / "scalewatt", command, "--help")
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith(f"usage: scalewatt {command}")

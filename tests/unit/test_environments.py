@@ -8,7 +8,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +51,6 @@ def conda_file(name: str) -> dict[str, Any]:
     return yaml.safe_load((ENVS / f"{name}.yaml").read_text())
 
 
-def pyproject() -> dict[str, Any]:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())
-
-
 def run(*command: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", **variables}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
@@ -87,11 +82,6 @@ def test_what_is_asked_for_is_in_the_lock_in_a_version_that_was_asked_for() -> N
         assert wanted.specifier.contains(versions[wanted.name]), wanted
 
 
-def test_every_package_of_the_lock_is_asked_for_by_something() -> None:
-    asked = [requirement.name for requirement in requirements("requirements.in")]
-    assert set(SUBSET["subset"](LOCK, asked)) == set(locked())
-
-
 def test_the_papers_versions_are_pinned_and_departures_are_those_stated() -> None:
     versions = locked()
     assert {name: versions[name] for name in PAPERS_PINS} == PAPERS_PINS
@@ -101,13 +91,6 @@ def test_the_papers_versions_are_pinned_and_departures_are_those_stated() -> Non
     assert "torch 2.7.0, torchvision 0.22.0" in comments
     assert "1.0.0 in place of 0.8.10" in comments
     assert "mpi4py 4.1 and MPICH 5" in comments
-
-
-def test_the_package_installs_on_the_pythons_that_the_documents_name() -> None:
-    wanted = SpecifierSet(pyproject()["project"]["requires-python"])
-    versions = [f"3.{minor}.{patch}" for minor in (10, 11, 12, 13, 14) for patch in (0, 9)]
-    assert [v for v in versions if wanted.contains(v)] == versions[2:8]
-    assert "Python 3.11 to 3.13" in (ENVS.parent / "docs" / "environments.md").read_text()
 
 
 def test_all_environments_have_the_python_of_the_paper_and_the_lock() -> None:
@@ -120,39 +103,7 @@ def test_all_environments_have_the_python_of_the_paper_and_the_lock() -> None:
     assert re.search(r"^From: python:3\.11-", (ENVS / "scalewatt.def").read_text(), re.MULTILINE)
 
 
-def test_the_lock_can_build_the_package() -> None:
-    content = pyproject()
-    versions = locked()
-    for text in content["build-system"]["requires"]:
-        wanted = Requirement(text)
-        assert wanted.specifier.contains(versions[wanted.name])
-        assert wanted.name in analysis()
-
-
 # --- installing -----------------------------------------------------------------------------------
-
-
-def test_make_conda_and_the_container_install_by_one_script() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    assert "\t@envs/install.sh .venv training\n" in makefile
-    assert "envs/install.sh /opt/scalewatt/.venv training" in (ENVS / "scalewatt.def").read_text()
-    for name in NAMES:
-        script = (ENVS / f"{name}.post-deploy.sh").read_text()
-        assert script.endswith(f'envs/install.sh "$CONDA_PREFIX" {name}\n')
-    installers = [
-        path.relative_to(ROOT)
-        for path in (ROOT / "Makefile", *sorted(ENVS.iterdir()))
-        if path.is_file() and "pip install" in path.read_text()
-    ]
-    # The second makes no results: it is for make test-versions alone.
-    assert installers == [Path("envs/install.sh"), Path("envs/newest.sh")]
-    assert makefile.count("envs/newest.sh") == 1
-
-
-def test_all_scripts_can_be_run_and_are_right_for_bash() -> None:
-    for path in ENVS.glob("*.sh"):
-        assert path.stat().st_mode & 0o111
-        assert run("bash", "-n", path, cwd=ROOT).stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -169,29 +120,6 @@ def test_the_installer_refuses_what_it_does_not_know(
     done = run("envs/install.sh", *arguments, cwd=checkout)
     assert done.returncode == 1
     assert words in done.stderr
-
-
-def test_the_installer_refuses_another_python_and_leaves_the_environment_alone(
-    checkout: Path,
-) -> None:
-    prefix = checkout / "env"
-    (prefix / "bin").mkdir(parents=True)
-    (prefix / "bin" / "python").write_text("#!/bin/sh\nexit 1\n")  # as one that is not 3.11
-    (prefix / "bin" / "python").chmod(0o755)
-    (prefix / "scalewatt-environment.json").write_text("{}")
-    done = run("envs/install.sh", "env", "training", cwd=checkout)
-    assert done.returncode == 1
-    assert "is not Python 3.11, for which envs/lock.txt was made" in done.stderr
-    assert (prefix / "scalewatt-environment.json").exists()
-
-
-def test_a_project_without_the_package_is_no_place_to_install_from(checkout: Path) -> None:
-    (checkout / "env" / "bin").mkdir(parents=True)
-    (checkout / "env" / "bin" / "python").symlink_to(sys.executable)
-    (checkout / "pyproject.toml").unlink(missing_ok=True)
-    done = run("envs/install.sh", "env", "analysis", cwd=checkout)
-    assert done.returncode == 1
-    assert "is no checkout of scalewatt" in done.stderr
 
 
 def test_an_installation_that_fails_is_no_environment(checkout: Path) -> None:
@@ -218,11 +146,6 @@ def test_the_scripts_name_the_lock_of_this_checkout() -> None:
         for path, sum_ in named.items():
             content = (ROOT / path).read_bytes()
             assert sum_ == hashlib.sha256(content).hexdigest(), f"{path}: run envs/renew.sh"
-
-
-def test_make_lock_renews_the_sums() -> None:
-    body = (ROOT / "Makefile").read_text().partition("\nlock:")[2]
-    assert body.index("-o envs/lock.txt") < body.index("@envs/renew.sh")
 
 
 def test_another_lock_makes_other_scripts_and_nothing_else(checkout: Path) -> None:
@@ -253,24 +176,6 @@ def test_a_script_made_for_another_lock_installs_nothing(checkout: Path, name: s
     assert not (checkout / "installed").exists()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_script_installs_into_the_environment_that_conda_names(checkout: Path, name: str) -> None:
-    (checkout / "envs" / "install.sh").write_text('#!/bin/sh\necho "$@"\n')
-    copied = checkout / "copied.sh"  # Snakemake runs a copy, which lies beside the environment
-    shutil.copy2(checkout / "envs" / f"{name}.post-deploy.sh", copied)
-    done = run("bash", copied, cwd=checkout, CONDA_PREFIX="/there/an env")
-    assert (done.returncode, done.stdout) == (0, f"/there/an env {name}\n")
-
-
-def test_a_script_outside_a_checkout_says_where_to_start_snakemake(tmp_path: Path) -> None:
-    done = run("bash", ENVS / "training.post-deploy.sh", cwd=tmp_path, CONDA_PREFIX="env")
-    assert done.returncode == 1
-    assert (
-        done.stderr
-        == f"{tmp_path}: has no envs/lock.txt; start Snakemake in the checkout's folder\n"
-    )
-
-
 # --- parts of the lock ----------------------------------------------------------------------------
 
 
@@ -280,17 +185,6 @@ def test_a_part_has_the_lines_of_the_lock_in_its_order() -> None:
     assert {"matplotlib", "numpy", "pillow"} <= set(part)
     assert all(text in LOCK for text in part.values())
     assert "torch" not in part
-
-
-def test_a_package_that_the_lock_lacks_is_named(checkout: Path) -> None:
-    with (checkout / "envs" / "analysis.in").open("a") as wanted:
-        wanted.write("no_such.package # for nothing\n")
-    script = ("envs/subset.py", "envs/lock.txt", "envs/analysis.in")
-    done = run(sys.executable, *script, cwd=checkout)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(
-        "envs/analysis.in: not in the lock: no-such-package (envs/lock.txt)"
-    )
 
 
 # --- the container --------------------------------------------------------------------------------
@@ -325,17 +219,3 @@ def test_the_container_has_all_that_the_package_and_the_workflow_read(tmp_path: 
     assert "175" in done.stdout
     assert (root / "envs" / "lock.txt").read_bytes() == LOCK.encode()
     assert (root / "Snakefile").exists()
-
-
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no clone: there is no commit to note")
-def test_the_container_knows_the_commit_that_it_was_built_from(tmp_path: Path) -> None:
-    done = run("sh", "-c", sections()["setup"], cwd=ROOT, APPTAINER_ROOTFS=str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    noted = (tmp_path / "opt" / "scalewatt" / "COMMIT").read_text().strip()
-    assert re.fullmatch(r"[0-9a-f]{12}(-dirty)?|.+-g[0-9a-f]{12}(-dirty)?", noted)
-
-
-def test_the_containers_shell_parts_are_right_for_sh() -> None:
-    for name in ("setup", "post", "environment", "runscript", "test"):
-        done = subprocess.run(["sh", "-n"], input=sections()[name], capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, "")
