@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
-from collections import Counter
 from fractions import Fraction
 from typing import Any
 
@@ -15,16 +13,9 @@ from hypothesis import strategies as st
 from paper_campaign import BATCHES, DOUBLING, FOURCASTNET_SETTINGS, RESNET50_SETTINGS, SHARED
 
 from scalewatt.campaign.campaign_types import Campaign, Configuration, Device
-from scalewatt.campaign.cluster import cluster_of_run, known_devices, load_cluster
+from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.load import expand, load_campaign
 from scalewatt.campaign.table_requests import table_definition
-from scalewatt.common.errors import InputError
-
-RESNET50 = [
-    f"resnet50-{data}-{batch}"
-    for data in ("full", "scaled")
-    for batch in ("lbs256", "gbs256", "gbs8192")
-]
 
 
 @pytest.fixture(scope="module")
@@ -46,21 +37,6 @@ def test_the_paper_has_53_configurations_and_175_runs(paper: Campaign) -> None:
     assert len({(run.configuration.id, run.repeat) for run in runs}) == 175
 
 
-def test_the_papers_six_resnet50_series_share_30_configurations_and_150_runs(
-    paper: Campaign,
-) -> None:
-    points = [id_ for name in RESNET50 for id_ in paper.series[name].points.values()]
-    assert len(points) == 36
-    assert len(set(points)) == 30
-    runs = [run for run in paper.runs() if run.configuration.model == "resnet50"]
-    assert len(runs) == 150
-    assert set(Counter(run.configuration.id for run in runs).values()) == {5}
-
-
-def test_the_paper_has_no_other_series(paper: Campaign) -> None:
-    assert set(paper.series) == set(BATCHES)
-
-
 @pytest.mark.parametrize("name", BATCHES)
 def test_a_series_of_the_paper_has_its_points_and_batch_sizes(name: str, paper: Campaign) -> None:
     counts, batches = BATCHES[name]
@@ -70,15 +46,6 @@ def test_a_series_of_the_paper_has_its_points_and_batch_sizes(name: str, paper: 
         assert (c.local_batch_size, c.global_batch_size) == batches(n)
         assert (c.gpus, c.nodes, c.ranks_per_node) == (n, max(1, n // 4), min(n, 4))
         assert c.protocol == "paper"
-
-
-def test_the_papers_device_and_phase_of_each_series(paper: Campaign) -> None:
-    for series in paper.series.values():
-        assert series.device == ("h100" if series.name.endswith("-h100") else "a100")
-        if series.model == "resnet50":
-            assert series.phase == "train"
-        else:
-            assert series.phase == ("finetune" if "finetune" in series.name else "pretrain")
 
 
 def test_the_papers_scaled_datasets_have_the_samples_of_its_text(paper: Campaign) -> None:
@@ -171,40 +138,7 @@ def test_fine_tuning_starts_from_the_same_configurations_pre_training(paper: Cam
     assert count == 5
 
 
-def test_table1_of_the_paper_is_its_published_rows(paper: Campaign) -> None:
-    rows = [row for row in published() if row["source"] == "paper_table1"]
-    expected = [(r["device"], int(r["gpus"]), int(r["local_batch_size"])) for r in rows]
-    shown = [paper.configurations[id_] for id_ in paper.figure_configurations("table1")]
-    assert [(c.device, c.gpus, c.local_batch_size) for c in shown] == expected
-
-
-def test_figure5_of_the_paper_shows_two_runs_on_each_device(paper: Campaign) -> None:
-    shown = [paper.configurations[id_] for id_ in paper.figure_configurations("figure5")]
-    assert [(c.device, c.global_batch_size, c.local_batch_size) for c in shown] == [
-        ("a100", 16, 4), ("a100", 16, 1), ("h100", 16, 4), ("h100", 16, 1),
-    ]  # fmt: skip
-
-
 # --- ids ----------------------------------------------------------------------------------------
-
-ID = re.compile(
-    r"(resnet50|fourcastnet\.(pretrain|finetune))-(a100|h100|local)-n\d{3}-lbs\d{4}-(full|s\d{7})"
-)
-
-
-@pytest.mark.parametrize("campaign", [load_campaign(PAPER), demo()], ids=["paper", "demo"])
-def test_ids_are_readable_unique_and_sorted(campaign: Campaign) -> None:
-    ids = list(campaign.configurations)
-    assert ids == sorted(set(ids))
-    for id_, c in campaign.configurations.items():
-        assert id_ == c.id
-        plain = id_.removesuffix("-epochs20")
-        assert ID.fullmatch(plain)
-        model = c.model if c.phase == "train" else f"{c.model}.{c.phase}"
-        part = "full" if c.dataset_fraction == "1" else f"s{c.dataset_samples:07d}"
-        assert plain.split("-") == [
-            model, c.device, f"n{c.gpus:03d}", f"lbs{c.local_batch_size:04d}", part,
-        ]  # fmt: skip
 
 
 def test_some_ids_of_the_paper(paper: Campaign) -> None:
@@ -213,13 +147,6 @@ def test_some_ids_of_the_paper(paper: Campaign) -> None:
     tuned = point(paper, "fourcastnet-finetune-lbs1", 16)
     assert tuned.id == "fourcastnet.finetune-a100-n016-lbs0001-full"
     assert point(paper, "fourcastnet-probe", 64).id.endswith("-n064-lbs0001-full-epochs20")
-
-
-def test_ids_of_one_kind_sort_by_gpus(paper: Campaign) -> None:
-    for series in paper.series.values():
-        if series.fraction_rule == "1":
-            ids = list(series.points.values())
-            assert sorted(ids) == ids
 
 
 def ids_with(name: str = "resnet50-full-lbs16", **values: Any) -> list[str]:
@@ -232,10 +159,6 @@ def test_an_id_shows_the_settings_that_depart_from_the_campaigns() -> None:
     assert ids_with(settings=settings)[0] == (
         "resnet50-local-n001-lbs0016-full-crop_scale0.25x1-horizontal_fliptrue-momentum0.8"
     )
-
-
-def test_an_id_shows_a_protocol_that_departs_from_the_campaigns() -> None:
-    assert ids_with(protocol="paper")[0] == "resnet50-local-n001-lbs0016-full-protocolpaper"
 
 
 @pytest.mark.parametrize(
@@ -255,13 +178,6 @@ def test_an_id_shows_a_protocol_that_departs_from_the_campaigns() -> None:
 )
 def test_an_id_shows_nothing_that_is_as_it_is_anyway(values: dict[str, Any]) -> None:
     assert ids_with(**values) == list(demo().series["resnet50-full-lbs16"].points.values())
-
-
-def test_a_setting_counts_for_its_series_only() -> None:
-    campaign = demo({("series", "resnet50-full-lbs16", "settings"): {"epochs": 7}})
-    assert point(campaign, "resnet50-full-lbs16", 1).epochs == 7
-    assert point(campaign, "resnet50-full-gbs16", 1).epochs == 5
-    assert "epochs" not in point(campaign, "resnet50-full-lbs16", 1).settings
 
 
 # --- arithmetic ---------------------------------------------------------------------------------
@@ -349,40 +265,7 @@ def test_the_given_clusters_geometry_counts() -> None:
     assert point(campaign, "resnet50-full-lbs16", 4).nodes == 2
 
 
-# --- the demo -----------------------------------------------------------------------------------
-
-
-def test_the_demo_has_every_rule_of_the_paper_in_small() -> None:
-    def rules(campaign: Campaign) -> set[tuple[str, str, str, bool]]:
-        return {
-            (s.model, s.phase, s.constant, "n" in s.fraction_rule) for s in campaign.series.values()
-        }
-
-    assert rules(demo()) == rules(load_campaign(PAPER))
-    assert {c.gpus for c in demo().configurations.values()} == {1, 2, 4}
-    assert max(demo().repeats.values()) > 1
-    assert set(demo().figures) == set(load_campaign(PAPER).figures)
-
-
-def test_the_demos_series_share_configurations_at_the_same_points() -> None:
-    campaign = demo()
-    for first, second, n in [
-        ("resnet50-full-lbs16", "resnet50-full-gbs16", 1),
-        ("resnet50-full-lbs16", "resnet50-full-gbs32", 2),
-        ("resnet50-full-lbs16", "resnet50-scaled-lbs16", 4),
-        ("resnet50-scaled-lbs16", "resnet50-scaled-gbs32", 2),
-    ]:
-        assert campaign.series[first].points[n] == campaign.series[second].points[n]
-
-
 # --- what a table depends on --------------------------------------------------------------------
-
-
-def test_a_definition_names_the_configurations_without_runs() -> None:
-    campaign = demo()
-    ids = campaign.figure_configurations("figure2")
-    definition = table_definition(campaign, "figure2", [[ids[0], 1], [ids[2], 1]])
-    assert definition["missing"] == [ids[1], *ids[3:]]
 
 
 def test_a_figures_definition_has_its_series_in_the_order_of_the_legend() -> None:
@@ -399,18 +282,6 @@ def test_a_figures_definition_has_its_series_in_the_order_of_the_legend() -> Non
     assert (quarter["updates_per_epoch"], quarter["updates"]) == (6, 30)
 
 
-@pytest.mark.parametrize("rule", ["1", "1/1", "1/4"])
-def test_a_fraction_that_does_not_grow_with_the_gpus_is_a_fixed_dataset(rule: str) -> None:
-    edits = {("series", "resnet50-full-lbs16", "dataset_fraction"): 1 if rule == "1" else rule}
-    definition = table_definition(demo(edits), "figure2", [])
-    assert definition["series"][0]["dataset_rule"] == "fixed"
-
-
-def test_a_shared_configuration_is_in_a_figure_once() -> None:
-    ids = demo().figure_configurations("figure2")
-    assert len(ids) == len(set(ids)) == 5
-
-
 def test_a_profile_that_is_wrong_is_said_and_passed_over(tmp_path, monkeypatch, capsys) -> None:
     for name, text in (
         ("bad", "cluster: [1"),
@@ -423,22 +294,3 @@ def test_a_profile_that_is_wrong_is_said_and_passed_over(tmp_path, monkeypatch, 
     assert set(known_devices()) == {"local"}
     assert "scalewatt: skipped: " in (said := capsys.readouterr().err)
     assert "bad/cluster.yaml" in said
-
-
-def test_a_profiles_folder_is_no_cluster_file_but_has_one() -> None:
-    with pytest.raises(
-        InputError, match=r"local: is a folder.* did you mean .*local/cluster\.yaml"
-    ):
-        load_cluster(ROOT / "profiles" / "local")
-
-
-def test_a_cluster_that_is_no_json_is_named_in_one_line() -> None:
-    with pytest.raises(InputError, match=r"--cluster: '\{bad' is no JSON object") as caught:
-        cluster_of_run("{bad", "a100", "a run")
-    assert "\n" not in str(caught.value)
-
-
-def test_a_series_is_scaled_where_its_dataset_grows_with_n() -> None:
-    for series in demo().series.values():
-        samples = {demo().configurations[id_].dataset_samples for id_ in series.points.values()}
-        assert series.is_scaled == (len(samples) > 1)

@@ -7,17 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from campaign_files import DEMO, LOCAL, PAPER, ROOT, demo, edited, write_yaml
+from campaign_files import DEMO, LOCAL, PAPER, ROOT, edited, write_yaml
 
-from scalewatt.campaign.campaign_part import part_of
 from scalewatt.campaign.campaign_types import Campaign, Cluster
-from scalewatt.campaign.cluster import check_options, is_results_only, load_cluster
+from scalewatt.campaign.cluster import check_options, load_cluster
 from scalewatt.campaign.exclusions import COLUMNS, read_exclusions
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.report.report_request import parse_definition, report_definition
-from scalewatt.targets.obstacles import figure_obstacle, idle_obstacle
+from scalewatt.targets.obstacles import idle_obstacle
 from scalewatt.targets.result_set import ResultSet
 
 HOREKA = ROOT / "profiles" / "horeka" / "cluster.yaml"
@@ -69,28 +67,9 @@ def test_each_series_with_larger_points_is_named_in_one_line() -> None:
     )
 
 
-def test_a_figure_without_points_is_left_out_and_named() -> None:
-    part = paper(max_gpus=2)
-    assert "figure4" not in part.figures and "figure5" not in part.figures
-    assert (
-        part.left_out[-1]
-        == "max_gpus: no run is left to show in figure4, figure5, figure7 and table1"
-    )
-
-
-def test_a_campaign_without_larger_points_is_the_whole_one() -> None:
-    assert paper(max_gpus=256) == paper()
-    assert demo().whole == demo()
-
-
 def test_the_smallest_points_must_be_left() -> None:
     with pytest.raises(InputError, match=r"max_gpus: 2: .*batch-study.* allowed: 4 or more"):
         load_campaign(STUDY, load_cluster(HOREKA), 2)
-
-
-def test_what_was_made_elsewhere_is_not_too_large() -> None:
-    elsewhere = replace(demo(), registered=True)
-    assert part_of(elsewhere, 1, None) == elsewhere
 
 
 def smaller(cluster: Cluster, most: int) -> Cluster:
@@ -108,15 +87,6 @@ def test_a_refusal_on_a_smaller_cluster_names_what_leaves_larger_points_out() ->
     assert "--config max_gpus=8 for snakemake, --max-gpus 8 for scalewatt" in str(caught.value)
     part = load_campaign(PAPER, cluster, 8)
     assert max(one.gpus for one in part.configurations.values()) == 8
-
-
-def test_a_device_that_the_cluster_lacks_is_no_typing_error() -> None:
-    cluster = load_cluster(HOREKA)
-    lacking = replace(cluster, devices={"a100": cluster.devices["a100"]})
-    with pytest.raises(InputError, match="'h100' is not on the cluster 'horeka'") as caught:
-        check_devices(load_campaign(PAPER, lacking), lacking)
-    assert "allowed: a100; add 'h100' to `devices` of the cluster file" in str(caught.value)
-    assert "did you mean" not in str(caught.value)
 
 
 def test_an_exclusion_of_a_larger_point_stays_valid(tmp_path: Path) -> None:
@@ -173,11 +143,6 @@ def test_an_unknown_run_is_refused_with_near_ones(only: str, words: tuple[str, .
     assert all(word in str(caught.value) for word in ("only: ", *words))
 
 
-def test_a_chosen_run_above_the_limit_is_refused_by_its_reason() -> None:
-    with pytest.raises(InputError, match=f"only: {OTHER} is of 8 GPUs, and max_gpus leaves it out"):
-        paper(only=OTHER, max_gpus=4)
-
-
 def test_a_comparison_without_its_baseline_is_left_out() -> None:
     cluster = load_cluster(HOREKA)
     with_baseline = "resnet50-a100-n004-lbs0256-s0256233,resnet50-a100-n004-lbs0032-s0256233"
@@ -185,16 +150,6 @@ def test_a_comparison_without_its_baseline_is_left_out() -> None:
     assert part.figures["variants"] == {"baselines": ["lbs256"], "series": ["lbs256", "lbs32"]}
     part = load_campaign(STUDY, replace(cluster, only="resnet50-a100-n004-lbs0032-s0256233"))
     assert "variants" not in part.figures and part.figures["breakdown"] == {"series": ["lbs32"]}
-
-
-def test_whether_anything_is_trained_does_not_depend_on_the_choice() -> None:
-    cluster = load_cluster(HOREKA)
-    lacking = replace(
-        cluster,
-        devices={"a100": cluster.devices["a100"]},
-        only="fourcastnet.pretrain-h100-n004-lbs0004-full",
-    )
-    assert not is_results_only(load_campaign(PAPER, lacking), lacking)
 
 
 def results(only: str) -> ResultSet:
@@ -214,13 +169,6 @@ def test_results_are_of_these_runs_and_no_probe_is_made(
     assert found.request("runs")["missing"] == []
 
 
-def test_a_figure_of_other_runs_says_what_leaves_them_out() -> None:
-    found = results("resnet50-local-n001-lbs0016-full/1")
-    assert figure_obstacle(found, "figure2") is None
-    assert "needs runs that `only`" in str(figure_obstacle(found, "figure4"))
-    assert "needs figures.cost_per_sample in" in str(figure_obstacle(found, "cost_per_sample"))
-
-
 # --- commands and files ---------------------------------------------------------------------------
 
 
@@ -229,25 +177,6 @@ def test_the_commands_count_without_larger_points(capsys: pytest.CaptureFixture[
     said = capsys.readouterr().out
     assert "102 runs, 1 to 16 GPUs" in said and "n032" not in said
     assert said.count("max_gpus 16 leaves out") == len(paper(max_gpus=16).left_out)
-
-
-def test_runs_of_a_campaign_too_large_for_the_cluster_are_looked_at_and_kept_all_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    profile = tmp_path / "profile"
-    profile.mkdir()
-    text = HOREKA.read_text().replace("max_gpus: 256", "max_gpus: 16")
-    (profile / "cluster.yaml").write_text(text)
-    given = ["--profile", str(profile), "--results", str(tmp_path), "--campaign", str(PAPER)]
-    given += ["--work", str(tmp_path / "work")]
-    assert main(["campaign", "--profile", str(profile), str(PAPER)]) == 1
-    assert "32 is more than a100 has for one job" in capsys.readouterr().err
-    assert main(["status", *given, "--json", "--max-gpus", "16"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["runs"]) == 102
-    for command in (["status", *given], ["exclude", *given]):
-        assert main(command) == 0, command
-    assert main(["export", *given[:4], str(PAPER)]) == 1
-    assert "has no finished run of" in capsys.readouterr().err
 
 
 def test_a_plan_and_its_sums_are_without_larger_points(capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,25 +189,6 @@ def test_a_plan_and_its_sums_are_without_larger_points(capsys: pytest.CaptureFix
     assert sum(one.startswith("max_gpus 4 leaves out") for one in plan["notes"]) == len(
         paper(max_gpus=4).left_out
     )
-
-
-def test_a_plan_without_a_model_names_the_one_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--profile", str(SLURM.parent), "--campaign", str(PAPER)]) == 1
-    said = capsys.readouterr().err
-    assert "reference/scaling_model.json knows fourcastnet.pretrain on a100, " in said
-    assert (
-        f"`scalewatt plan --cluster {SLURM} --campaign {PAPER} --model reference/scaling_model.json`"
-        in said
-    )
-
-
-def test_a_plan_of_other_devices_says_what_the_shipped_model_knows(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["plan", "--profile", str(LOCAL.parent), "--campaign", str(DEMO)]) == 1
-    said = capsys.readouterr().err
-    assert "(reference/scaling_model.json knows " in said
-    assert "--model reference" not in said
 
 
 @pytest.mark.parametrize("cluster", [HOREKA, SLURM])
@@ -308,17 +218,3 @@ def test_a_wrong_key_or_value_of_config_is_refused_as_such(
         check_options(given)
     check_options({"only": "a/1", "max_gpus": 4, "campaign": "config.yaml", "devices": {}})
     check_options({"results_only": "true"})
-
-
-def test_the_report_of_one_run_misses_no_other_and_repeats_its_command() -> None:
-    one = "resnet50-a100-n004-lbs0256-full"
-    cluster = replace(load_cluster(HOREKA), only=f"{one}/3", max_gpus=16)
-    given = report_definition(load_campaign(PAPER, cluster), cluster, [], False)
-    definition = parse_definition(given)
-    assert definition.planned == {one: 1} and list(definition.repeats(one)) == [3]
-    assert definition.command("figure2").endswith(
-        f" figure2 --config campaign={PAPER} max_gpus=16 only={one}/3"
-    )
-    whole = report_definition(paper(), load_cluster(HOREKA), [], False)
-    assert "only" not in whole and "limits" not in whole
-    assert list(parse_definition(whole).repeats(one)) == [1, 2, 3, 4, 5]

@@ -13,7 +13,7 @@ from campaign_files import ROOT
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand
-from scalewatt.campaign.model_registry import campaign_schema, known_models
+from scalewatt.campaign.model_registry import known_models
 from scalewatt.common.errors import InputError
 
 FILE = '''
@@ -57,17 +57,6 @@ def test_phases_have_entries_of_their_own(tmp_path: Path) -> None:
     assert small.network == ("width",)
 
 
-@pytest.mark.parametrize("line", ["MODEL: dict[str, Any] = {", "OTHER = MODEL = {"])
-def test_a_model_may_be_declared_with_its_type_or_a_second_name(tmp_path: Path, line: str) -> None:
-    text = FILE.replace("MODEL = {", line).replace("WORKLOAD =", "WORKLOAD: type =")
-    assert set(models(tmp_path, text)) == {"resnet50", "fourcastnet", "small"}
-
-
-def test_a_file_that_has_the_word_in_a_text_alone_is_no_model(tmp_path: Path) -> None:
-    text = '"""What MODEL is."""\n# MODEL\nMODELS = 3\n'
-    assert set(models(tmp_path, text)) == {"resnet50", "fourcastnet"}
-
-
 def fine_tuned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, width: int) -> Campaign:
     """A campaign of the model `small` in both phases, fine-tuning with another width."""
     found = models(tmp_path, with_phases())
@@ -96,21 +85,6 @@ def test_fine_tuning_another_network_than_the_pre_trained_is_refused(
         fine_tuned(monkeypatch, tmp_path, 32)
 
 
-def test_fine_tuning_the_pre_trained_network_is_accepted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    id_ = "small.finetune-local-n001-lbs0008-full"
-    one = fine_tuned(monkeypatch, tmp_path, 16).configurations[id_]
-    assert one.initial_weights == id_.replace("finetune", "pretrain")
-
-
-def test_a_models_own_default_of_a_common_setting_counts(tmp_path: Path) -> None:
-    epochs = '"epochs": {"type": "integer", "default": 7, "description": "Passes."}, "width"'
-    part = models(tmp_path, FILE.replace('"width"', epochs))["small"].settings["small"]
-    assert part["required"] == ["dataset"]
-    assert part["properties"]["epochs"]["default"] == 7
-
-
 WRONG_FILES = {
     "a name in it": (FILE.replace('"default": 16', '"default": WIDTH'), ["MODEL cannot be read"]),
     "no Python": (FILE + "def", ["small.py", "MODEL cannot be read"]),
@@ -119,16 +93,8 @@ WRONG_FILES = {
     "an unknown key": (FILE.replace('"settings"', '"setting"'), ["unknown key 'setting'"]),
     "no default": (FILE.replace('"default": 16, ', ""), ["settings.width", "'default'"]),
     "a default that does not fit": (FILE.replace("16", '"wide"'), ["width.default", '"wide"']),
-    "no schema": (FILE.replace('"integer"', '"int"'), ["settings.width", "JSON schema"]),
-    "no class": (FILE.replace("WORKLOAD", "CLASS"), ["no WORKLOAD"]),
-    "a type without a value": ("MODEL: dict\nWORKLOAD = 1\n", ["does not say what it is"]),
-    "nothing": ("MODEL = None\nWORKLOAD = 1\n", ["does not say what it is"]),
-    "a branch": (f"if True:\n    MODEL = {{}}\n{FILE.replace('MODEL', 'M')}", ["MODEL = {…}"]),
-    "another file's": ("from other import MODEL\nWORKLOAD = 1\n", ["does not say what it is"]),
-    "an unpacking": ("MODEL, WORKLOAD = {}, 1\n", ["does not say what it is"]),
     "fine-tuning alone": (with_phases('["finetune"]'), ["MODEL.phases", "weights of pretrain"]),
     "a network not said": (with_phases(network=None), ["missing key 'network'", "allowed: a list"]),
-    "an unknown setting": (with_phases(network='["widht"]'), ["network: 'widht'", "'width'?"]),
 }
 
 
@@ -145,15 +111,6 @@ def test_a_models_file_is_refused_for(text: str, words: list[str], tmp_path: Pat
 def test_a_model_cannot_take_a_word_of_the_schema(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"{name}\.py: a model cannot be named '{name}'"):
         models(tmp_path, FILE, f"{name}.py")
-
-
-def test_the_projects_own_models_are_known_by_the_schema_alone() -> None:
-    assert set(known_models()) == {"resnet50", "fourcastnet"}
-    assert campaign_schema({}, "own.yaml")["properties"]["models"]["properties"].keys() == {
-        "resnet50",
-        "fourcastnet.pretrain",
-        "fourcastnet.finetune",
-    }
 
 
 def test_a_campaign_is_checked_without_torch() -> None:
