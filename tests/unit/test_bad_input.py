@@ -147,7 +147,7 @@ def test_a_last_batch_of_one_larger_image_is_accepted() -> None:
 FILES = {
     "a key given twice": (DEMO.read_text() + "\nname: other\n", "'name'.* twice"),
     "no YAML": ("name: [demo\nprotocol: paper\n", "mine.yaml"),
-    "an unknown alias": (DEMO.read_text().replace("*small", "*smal"), "smal"),
+    "an unknown alias": (DEMO.read_text().replace("*small", "*smal"), "alias"),
     "a Python object": ("name: !!python/object/apply:os.getcwd []\n", "python"),
     "nothing": ("", "YAML mapping"),
     "a list": ("- name: demo\n", "YAML mapping"),
