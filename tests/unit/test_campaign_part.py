@@ -175,7 +175,7 @@ def test_results_are_of_these_runs_and_no_probe_is_made(
 def test_the_commands_count_without_larger_points(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["campaign", "--max-gpus", "16", str(PAPER)]) == 0
     said = capsys.readouterr().out
-    assert "102 runs, 1 to 16 GPUs" in said and "n032" not in said
+    assert "runs: 102, GPUs: 1 to 16" in said and "n032" not in said
     assert said.count("max_gpus 16 leaves out") == len(paper(max_gpus=16).left_out)
 
 

@@ -111,7 +111,7 @@ def test_a_campaign_is_checked_for_the_cluster_of_a_profile(
 ) -> None:
     profile = str(PAPER.parent / "profiles" / "horeka")
     assert main(["campaign", "--profile", profile, str(PAPER)]) == 0
-    assert "175 runs" in capsys.readouterr().out
+    assert "runs: 175" in capsys.readouterr().out
     assert main(["campaign", "--profile", profile, str(DEMO)]) == 1
     assert "'local' is not on the cluster 'horeka'" in capsys.readouterr().err
     assert main(["campaign", "--profile", profile, "--cluster", "x.yaml", str(DEMO)]) == 1

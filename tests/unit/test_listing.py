@@ -38,7 +38,7 @@ def test_the_table_has_one_line_per_configuration() -> None:
     assert [line.split()[0] for line in body] == list(campaign.configurations)
     row = next(line for line in body if line.startswith("resnet50-local-n002-lbs0016-full"))
     assert row.split()[1:9] == ["1", "2", "1", "16", "32", "384", "5", str(5 * 12)]
-    assert row.endswith("  resnet50-full-lbs16, resnet50-full-gbs32")
+    assert row.endswith(" resnet50-full-lbs16, resnet50-full-gbs32")
 
 
 def test_the_listing_says_what_one_and_two_repeats_cannot_show(
@@ -48,7 +48,7 @@ def test_the_listing_says_what_one_and_two_repeats_cannot_show(
     assert main(["campaign", str(write_yaml(tmp_path / "two.yaml", content))]) == 0
     said = capsys.readouterr().out.splitlines()
     (one,) = [line for line in said if line.startswith("repeats: 1 (")]
-    (two,) = [line for line in said if line.startswith("repeats: 2 (2 configurations)")]
+    (two,) = [line for line in said if line.startswith("repeats: 2 (configurations: 2)")]
     assert "no error bars" in one and "1 degree of freedom" in two and "± 9 standard" in two
     assert main(["campaign", str(DEMO)]) == 0
     assert "repeats: 2" not in capsys.readouterr().out

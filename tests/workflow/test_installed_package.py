@@ -99,8 +99,8 @@ def test_recordings_plans_and_claims_work_away_from_a_clone(base: Installed) -> 
     assert energy["energy_kwh"] > 0
     plan = json.loads(base.done("scalewatt", "plan", "--profile", "profiles/horeka", "--json"))
     assert plan["campaign"] == "paper"
-    assert "175 runs" in base.done("scalewatt", "campaign")
-    assert "19 runs" in base.done("scalewatt", "campaign", "campaigns/demo.yaml")
+    assert "runs: 175" in base.done("scalewatt", "campaign")
+    assert "runs: 19" in base.done("scalewatt", "campaign", "campaigns/demo.yaml")
     assert len(json.loads(base.done("scalewatt", "claims", "--json"))) == 160
     code = "import scalewatt as s; print(s.energy.__name__, s.read_recording.__name__)"
     assert base.done("python", "-c", code) == "energy read_recording\n"

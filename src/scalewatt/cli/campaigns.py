@@ -25,11 +25,16 @@ from scalewatt.common.schema_validation import shipped
 if TYPE_CHECKING:
     from scalewatt.campaign.campaign_types import Campaign
 
-_COLUMNS = (
-    *("configuration", "repeats", "GPUs", "nodes", "LBS", "GBS", "samples", "epochs", "updates"),
-    "series",
-)
-"""Of the table of a campaign: between the first and the last are numbers."""
+_COLUMNS = {
+    "GPUs": "gpus",
+    "nodes": "nodes",
+    "LBS": "local_batch_size",
+    "GBS": "global_batch_size",
+    "samples": "dataset_samples",
+    "epochs": "epochs",
+    "updates": "updates",
+}
+"""Of the table of a campaign: numbers of a configuration by their heads."""
 
 
 @command(
@@ -108,8 +113,6 @@ def runs_json(campaign: Campaign) -> list[dict[str, Any]]:
 
 def repeats_notes(campaign: Campaign) -> list[str]:
     """Return what one and two repeats cannot show, where configurations have so few."""
-    from scalewatt.results.text.number_format import count
-
     shown = {
         1: "no error bars, and no difference can be told from chance",
         2: "the 95 % t interval of a mean has 1 degree of freedom and is ± 9 standard deviations; with 3 "
@@ -117,7 +120,7 @@ def repeats_notes(campaign: Campaign) -> list[str]:
     }
     counts = {n: list(campaign.repeats.values()).count(n) for n in shown}
     return [
-        f"repeats: {n} ({count(counts[n], 'configuration')}): {words}"
+        f"repeats: {n} (configurations: {counts[n]}): {words}"
         for n, words in shown.items()
         if counts[n]
     ]
@@ -125,34 +128,32 @@ def repeats_notes(campaign: Campaign) -> list[str]:
 
 def campaign_table(campaign: Campaign) -> str:
     """Return one line per configuration, and the sums."""
-    from scalewatt.campaign.campaign_types import PASS_KEYS
-    from scalewatt.results.text.number_format import count
+    import pandas as pd
 
-    own = list(campaign.configurations.values())
-    split = [name for name in PASS_KEYS if any(getattr(one, name) > 1 for one in own)]
-    *columns, last = _COLUMNS
-    rows: list[tuple[str, ...]] = [
-        (*columns, *(name.replace("_", " ").replace("gpus", "GPUs") for name in split), last)
+    from scalewatt.campaign.campaign_types import PASS_KEYS
+
+    configurations = list(campaign.configurations.values())
+    split = [name for name in PASS_KEYS if any(getattr(c, name) > 1 for c in configurations)]
+    rows = [
+        {
+            "configuration": c.id,
+            "repeats": campaign.repeats[c.id],
+            **{head: getattr(c, name) for head, name in _COLUMNS.items()},
+            **{n.replace("_", " ").replace("gpus", "GPUs"): getattr(c, n) for n in split},
+            "series": ", ".join(campaign.series_of(c.id)),
+        }
+        for c in configurations
     ]
-    for one in own:
-        sizes = (one.gpus, one.nodes, one.local_batch_size, one.global_batch_size)
-        counts = (one.dataset_samples, one.epochs, one.updates)
-        numbers = (campaign.repeats[one.id], *sizes, *counts, *(getattr(one, n) for n in split))
-        cells = ("–" if number is None else str(number) for number in numbers)
-        rows.append((one.id, *cells, ", ".join(campaign.series_of(one.id))))
-    first, *widths, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
-    lines = [
-        "  ".join(
-            [f"{id_:<{first}}", *(f"{c:>{w}}" for c, w in zip(cells, widths, strict=True)), names]
-        )
-        for id_, *cells, names in rows
-    ]
-    gpus = [c.gpus for c in campaign.configurations.values()]
-    span = f"{min(gpus)} to " if min(gpus) < max(gpus) else ""
+    frame = pd.DataFrame(rows, dtype=object).fillna("–")
+    for name in ("configuration", "series"):  # texts begin at one place, numbers end there
+        frame[name] = frame[name].str.ljust(max(frame[name].str.len()))
+        frame = frame.rename(columns={name: name.ljust(max(frame[name].str.len()))})
+    lines = [line.rstrip() for line in frame.to_string(index=False).splitlines()]
+    gpus = [c.gpus for c in configurations]
     lines.append(
-        f"\n{campaign.path}: campaign '{campaign.name}', protocol {campaign.protocol}: "
-        f"{len(campaign.series)} series, {count(len(campaign.configurations), 'configuration')}, "
-        f"{count(sum(campaign.repeats.values()), 'run')}, {span}{count(max(gpus), 'GPU')}"
+        f"\n{campaign.path}: campaign '{campaign.name}', protocol {campaign.protocol}; "
+        f"series: {len(campaign.series)}, configurations: {len(configurations)}, "
+        f"runs: {sum(campaign.repeats.values())}, GPUs: {min(gpus)} to {max(gpus)}"
     )
     return "\n".join([*lines, *campaign.left_out])
 
