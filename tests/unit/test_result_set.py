@@ -10,12 +10,12 @@ import pytest
 from campaign_files import DEMO
 
 from scalewatt.campaign.campaign_types import Imported
-from scalewatt.campaign.cluster import basis, known_devices, load_cluster
+from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.report.report_request import report_definition
 from scalewatt.targets.obstacles import figure_obstacle, idle_obstacle, notices, plan_obstacle
-from scalewatt.targets.result_set import ENERGY_BESIDE, ROW_FILES, ResultSet, came_with
+from scalewatt.targets.result_set import ENERGY_BESIDE, ROW_FILES, ResultSet
 
 CLUSTER_FILE = PROJECT_ROOT / "profiles" / "local" / "cluster.yaml"
 
@@ -92,11 +92,6 @@ def test_tables_of_all_runs_need_carbon_only_where_there_is_a_file_of_it(
     assert "carbon_g_per_kwh" not in with_file.request("runs")["facility"]
 
 
-def test_simulated_runs_have_no_time_that_a_file_could_tell_of(results: ResultSet) -> None:
-    cluster = replace(results.cluster, carbon_intensity=CARBON, mode="simulate")
-    assert not replace(results, cluster=cluster).has_carbon
-
-
 def test_an_imported_campaign_has_what_came_with_it(results: ResultSet) -> None:
     told = Imported("demo", "", {}, carbon_intensity=CARBON)
     imported = replace(
@@ -114,15 +109,6 @@ def test_an_imported_campaign_has_what_came_with_it(results: ResultSet) -> None:
     assert replace(imported).carbon_tables == [str(path)]
 
 
-def test_where_numbers_come_from_is_said_of_the_constant_and_the_file() -> None:
-    cluster = load_cluster(CLUSTER_FILE)
-    both = replace(cluster, carbon_intensity={**CARBON, "file": "data/grid.csv", "value": 380})
-    alone = replace(cluster, carbon_intensity=CARBON)
-    assert "Carbon 380 g/kWh: the grid." in basis(both, [])
-    assert "Carbon over time by grid.csv: the grid." in basis(both, [])
-    assert not [one for one in basis(alone, []) if "g/kWh" in one]
-
-
 def test_a_figure_shows_its_own_runs_without_those_excluded(results: ResultSet) -> None:
     shown = results.figure_runs("figure2")
     out = {"configuration": shown[0][0], "repeat": shown[0][1], "reason": "shared"}
@@ -133,22 +119,6 @@ def test_a_figure_shows_its_own_runs_without_those_excluded(results: ResultSet) 
     assert results.figure_runs("figure1") == []
 
 
-def test_figure_5_takes_the_first_run_of_each_configuration_with_its_traces(
-    results: ResultSet,
-) -> None:
-    runs = results.figure_runs("figure5")
-    assert runs and all(repeat == 1 for _, repeat in runs)
-    assert any("/traces/" in path for path in results.table_inputs("figure5"))
-    assert not any("/traces/" in path for path in results.table_inputs("figure2"))
-
-
-def test_configurations_with_the_same_repeats_belong_together(results: ResultSet) -> None:
-    found = results.by_repeats()
-    assert sum(map(len, found.values())) == len(results.campaign.configurations)
-    for repeats, configurations in found.items():
-        assert {results.campaign.repeats[one] for one in configurations} == {len(repeats)}
-
-
 def test_a_target_asks_for_tables_and_drawings(results: ResultSet) -> None:
     assert results.figure_files("figure2") == [
         f"results/demo/figures/figure2.{suffix}"
@@ -157,13 +127,6 @@ def test_a_target_asks_for_tables_and_drawings(results: ResultSet) -> None:
     assert results.figure_files("table1") == [
         f"results/demo/tables/table1.{suffix}" for suffix in ("parquet", "csv", "md", "tex")
     ]
-
-
-def test_what_came_with_an_archive_is_all_of_it_or_nothing(tmp_path: Path) -> None:
-    here, gone = tmp_path / "here", tmp_path / "gone"
-    here.touch()
-    assert came_with([str(here)]) == [str(here)]
-    assert came_with([str(here), str(gone)]) == []
 
 
 def test_an_imported_campaign_without_traces_leaves_figure_5_out_and_says_so(
