@@ -5,14 +5,11 @@ from __future__ import annotations
 import pytest
 
 from scalewatt.cli import command_line, main
-from scalewatt.cli.command import COMMANDS
 from scalewatt.cli.removed import REMOVED
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in REMOVED if name.partition(" ")[0] not in COMMANDS]
-)
-def test_a_removed_command_says_what_to_do_instead(
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_removed_command_or_option_says_what_to_do_instead(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 REMOVED = {
+    "advise --model": "was removed; scalewatt plan predicts what was not measured",
     "boamps": "was removed; scalewatt export writes an archive with every run's energy and settings",
     "calibrate --leave-n-out": "was removed; docs/scaling.md says how far the model's predictions are off",
+    "compare --html": "was removed; the command prints the comparison, --out writes its tables",
     "completion": "was removed; pip install shtab; shtab --shell=bash scalewatt.cli.command_line prints it",
-    "gpu-check": "was removed; pytest -m gpu checks training and measuring on a GPU, in a checkout",
+    "energy --kind": "was removed with Slurm's profiles; --columns says what the columns of a CSV are",
+    "export --agent": "was removed; --author names the authors of an archive",
+    "gpu-check": "was removed; pytest -m gpu tests/gpu checks training and measuring on a GPU, in a checkout",
     "gpu-study": "was removed; scalewatt plan --campaign campaigns/one-gpu.yaml predicts that campaign, and "
     "snakemake --profile profiles/local --config campaign=campaigns/one-gpu.yaml all runs it",
     "init": "was removed; campaigns and profiles go into a clone of the repository",
@@ -16,7 +20,7 @@ REMOVED = {
     "plan --at-once": "was removed with --start-between; a plan's carbon is by carbon_intensity",
     "plan --finish-by": "was removed with --start-between; a plan's carbon is by carbon_intensity",
     "plan --start-between": "was removed; a plan's carbon is by carbon_intensity in the cluster file",
-    "probe --load": "was removed; load_w in the cluster file takes powers from a datasheet or a meter",
+    "probe --load": "was removed; docs/idle-probe.md says how the load_w of a cluster file is measured",
     "status --html": "was removed; scalewatt status prints it, --json gives all runs to a program",
 }
 """What to do instead of a command, or of an option of a command that stays."""
