@@ -147,46 +147,6 @@ def test_which_row_of_codecarbon_it_is_can_be_told(tmp_path: Path) -> None:
     assert row["energy_high_kwh"] == pytest.approx(0.005 + 0.012 * FACTOR)
 
 
-def unlike_repeats(folder: Path, **more: Any) -> tuple[Path, Path]:
-    """Write and describe a table of GPUs alone and a row with all parts of a node, of one configuration."""
-    measured = folder / "gpus.csv"
-    measured.write_text(smi((300.0, 320.0)))
-    mixed = codecarbon(folder / "emissions.csv", 0.005)
-    return described(measured, time_zone="UTC"), described(mixed, time_zone="UTC", **more)
-
-
-@pytest.mark.parametrize("together", [True, False])
-def test_repeats_of_which_one_is_measured_and_one_estimated_are_refused(
-    tmp_path: Path, together: bool
-) -> None:
-    measured, mixed = unlike_repeats(tmp_path)
-    if not together:
-        registered(tmp_path, measured)
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(InputError) as refused:
-        registered(tmp_path, *((measured, mixed) if together else (mixed,)))
-    other = measured if together else tmp_path / "results/mine/runs"
-    for words in (f"{mixed} has gpu measured and cpu estimated", str(other), "variant"):
-        assert words in str(refused.value)
-    assert [p for p in sorted(tmp_path.rglob("*")) if p not in before and p.is_file()] == []
-
-
-def test_a_variant_sets_recordings_of_other_origins_apart(tmp_path: Path) -> None:
-    registered(tmp_path, *unlike_repeats(tmp_path, variant="codecarbon"))
-    runs = {path.parent.name for path in (tmp_path / "results/mine/runs").glob("*/1")}
-    assert len(runs) == 2 and sum("codecarbon" in name for name in runs) == 1
-
-
-def test_repeats_whose_tables_differ_in_what_is_in_no_energy_are_alike(tmp_path: Path) -> None:
-    paths = [tmp_path / "one.csv", tmp_path / "two.csv"]
-    paths[0].write_text(smi((300.0, 320.0)))
-    paths[1].write_text(
-        smi((310.0, 330.0)).replace(", 97 %", "").replace(", utilization.gpu [%]", "")
-    )
-    registered(tmp_path, *(described(path, time_zone="UTC") for path in paths))
-    assert len(list((tmp_path / "results/mine/runs").glob("*/*"))) == 2
-
-
 @pytest.mark.parametrize(
     ("told", "message"),
     [

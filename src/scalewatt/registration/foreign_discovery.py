@@ -16,7 +16,6 @@ from scalewatt.recordings.formats.detect import (
 )
 from scalewatt.recordings.formats.format import Options, node_of
 from scalewatt.recordings.series import Recording
-from scalewatt.registration.energy_origins import Origins, joined_origins
 from scalewatt.registration.plausible_power import GpuPower
 from scalewatt.registration.recording_discovery import Recorded, RecordedFile, Window, facts_of
 
@@ -43,12 +42,12 @@ def open_foreign(path: Path, options: Options) -> Recorded | None:
     kept: list[RecordedFile] = []
     for file, recording in found:
         kept += _kept(file, recording, options, {one.target for one in kept})
-    windows, gpus, powers, origins = _facts(found, options)
+    windows, gpus, powers = _facts(found, options)
     hosts = {host for _, recording in found for host in recording.hosts}
     problems = tuple(
         f"{f}: {one['detail']}" for f, recording in found for one in recording.problems
     )
-    return Recorded(tuple(kept), (tuple(sorted(hosts)),), gpus, windows, problems, powers, origins)
+    return Recorded(tuple(kept), (tuple(sorted(hosts)),), gpus, windows, problems, powers)
 
 
 def _files_in(folder: Path) -> list[Path]:
@@ -78,19 +77,17 @@ def _kept(
 
 def _facts(
     found: list[tuple[Path, Recording]], options: Options
-) -> tuple[tuple[Window, ...], dict[str, list[int]], tuple[GpuPower, ...], Origins]:
-    """Return when each host was recorded, as far as its name is known, its GPUs, their powers and origins."""
+) -> tuple[tuple[Window, ...], dict[str, list[int]], tuple[GpuPower, ...]]:
+    """Return when each host was recorded, as far as its name is known and its GPUs with their powers."""
     windows: list[Window] = []
     powers: list[GpuPower] = []
-    origins: Origins = {}
     gpus: dict[str, set[int]] = {}
     for file, recording in found:
-        own, indices, of_gpus, of_kinds = facts_of(recording.nodes.items(), recording.t0_known)
+        own, indices, of_gpus = facts_of(recording.nodes.items(), recording.t0_known)
         powers += of_gpus
-        origins = joined_origins([origins, of_kinds])
         # The file's name says nothing of which machine it was.
         windows += [w for w in own if options.node or w.host != node_of(file, Options())]
         for host in recording.hosts:
             gpus.setdefault(host, set()).update(indices[host])
     own_gpus = {host: sorted(one) for host, one in sorted(gpus.items()) if one}
-    return tuple(windows), own_gpus, tuple(powers), origins
+    return tuple(windows), own_gpus, tuple(powers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scalewatt.common.errors import InputError
@@ -22,7 +22,6 @@ from scalewatt.recordings.perun_file import (
 )
 from scalewatt.recordings.perun_layout import RunInfo, choose_run, run_names
 from scalewatt.recordings.series import Flag, SensorSeries
-from scalewatt.registration.energy_origins import Origins, joined_origins, origins_of
 from scalewatt.registration.plausible_power import GpuPower, gpu_powers
 
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
@@ -74,8 +73,6 @@ class Recorded:
     """Problems found while reading the files, as sentences."""
     powers: tuple[GpuPower, ...] = ()
     """Mean powers of the GPUs, where their power was sampled or counted; each segment's."""
-    origins: Origins = field(default_factory=dict)
-    """Where the energy of each device kind comes from; empty if it was not looked for."""
 
     @property
     def identity(self) -> list[str]:
@@ -105,7 +102,6 @@ class _Read:
     started: str
     problems: tuple[Flag, ...]
     powers: tuple[GpuPower, ...]
-    origins: Origins
     part: tuple[str, str, str] | None = None
 
 
@@ -176,9 +172,9 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
         if run is not None or round_ is not None:
             raise InputError(f"{path}: run and round choose from a perun file; this is a journal")
         recording = read_journal(path)
-        windows, gpus, powers, origins = facts_of(recording.nodes.items(), recording.t0_known)
+        windows, gpus, powers = facts_of(recording.nodes.items(), recording.t0_known)
         problems = recording.problems
-        return _Read(path, True, recording.hosts, gpus, windows, "", problems, powers, origins)
+        return _Read(path, True, recording.hosts, gpus, windows, "", problems, powers)
     runs = list_runs(path)
     chosen = _chosen(runs, path, run)
     with open_perun_file(path, chosen.name, round_) as recording:
@@ -191,9 +187,9 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
             )
         others = len(runs) > 1 or (round_ is not None and len(chosen.round_ids) > 1)
         part = (chosen.app, chosen.run_id, recording.round_id or "") if others else None
-        windows, gpus, powers, origins = facts_of(recording.nodes.items(), recording.t0_known)
+        windows, gpus, powers = facts_of(recording.nodes.items(), recording.t0_known)
         started = recording.execution_dt or ""
-        facts = (gpus, windows, started, problems, powers, origins, part)
+        facts = (gpus, windows, started, problems, powers, part)
         return _Read(path, False, recording.hosts, *facts)
 
 
@@ -210,14 +206,12 @@ def _chosen(runs: list[RunInfo], path: Path, run: str | None) -> RunInfo:
 
 def facts_of(
     nodes: Iterable[tuple[str, Sequence[SensorSeries]]], t0_known: bool
-) -> tuple[tuple[Window, ...], dict[str, list[int]], tuple[GpuPower, ...], Origins]:
-    """Return when each host was recorded, where that is known, its GPUs, their mean powers, and origins."""
+) -> tuple[tuple[Window, ...], dict[str, list[int]], tuple[GpuPower, ...]]:
+    """Return when each host was recorded, where that is known, its GPUs and their mean powers."""
     windows: list[Window] = []
     powers: list[GpuPower] = []
     gpus: dict[str, list[int]] = {}
-    origins: Origins = {}
     for host, series in nodes:
-        origins = joined_origins([origins, origins_of(series)])
         gpus[host] = sorted(
             {
                 one.device_index
@@ -229,7 +223,7 @@ def facts_of(
         window = node_window(series)
         if window is not None and t0_known:
             windows.append(Window(host, *window))
-    return tuple(windows), gpus, tuple(powers), origins
+    return tuple(windows), gpus, tuple(powers)
 
 
 def _segments(found: list[_Read], path: Path) -> list[tuple[int, _Read]]:
@@ -275,7 +269,6 @@ def _recorded(found: list[tuple[int, _Read]], keep_names: bool = False) -> Recor
             f"{read.path}: {one['detail']}" for _, read in found for one in read.problems
         ),
         powers=tuple(power for _, read in found for power in read.powers),
-        origins=joined_origins(read.origins for _, read in found),
     )
 
 

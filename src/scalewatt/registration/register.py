@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scalewatt.campaign.cluster import Device, known_devices, powers
+from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.registered_campaign import configuration_id
 from scalewatt.common.errors import InputError
@@ -26,7 +26,6 @@ from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.series import same_node
 from scalewatt.registration import campaign_file
 from scalewatt.registration.campaign_file import point_of
-from scalewatt.registration.energy_origins import Origins, counted_origins, recorded_origins
 from scalewatt.registration.foreign_discovery import open_foreign
 from scalewatt.registration.plausible_power import implausible
 from scalewatt.registration.recording_discovery import Recorded, open_recording
@@ -84,7 +83,6 @@ def _register(name: str, wanted: list[_Wanted], folder: Path, campaigns: Path) -
                 f"({one.one.where}); allowed: each once"
             )
     known = known_runs(folder)
-    _check_alike(wanted, known)
     repeats = _repeats(wanted, known, folder)
     placed = ((one.one, one.nodes, repeat) for one, repeat in zip(wanted, repeats, strict=True))
     content = campaign_file.with_runs(before, placed)
@@ -238,37 +236,6 @@ def _repeats(wanted: list[_Wanted], known: list[Registered], folder: Path) -> li
     return [repeats[place] for place in range(len(wanted))]
 
 
-def _check_alike(wanted: list[_Wanted], known: list[Registered]) -> None:
-    """Raise InputError where repeats of one configuration differ in what was measured or estimated."""
-    identities = [tuple(one.identity) for one in known]
-    first: dict[str, tuple[Path, dict[str, str]]] = {}
-    for one in wanted:
-        if tuple(one.recorded.identity) in identities or not one.recorded.origins:
-            continue
-        there = next((run.folder for run in known if run.configuration == one.id), None)
-        if there is not None and one.id not in first:
-            first[one.id] = there, _origins(one, recorded_origins(there / "perun"))
-        own = _origins(one, one.recorded.origins)
-        path, others = first.setdefault(one.id, (one.one.path, own))
-        if own != others:
-            raise InputError(
-                f"{one.one.where}: {one.one.path} has {_listed(own)}, but {path}, a repeat of the same "
-                f"configuration {one.id}, {_listed(others)}: they cannot be averaged; allowed: a variant "
-                "that sets one of them apart (variant: estimated), or only one of them"
-            )
-
-
-def _origins(one: _Wanted, origins: Origins) -> dict[str, str]:
-    device = _devices().get(one.one.entry["device"])
-    found = counted_origins(origins, {} if device is None else powers(device))
-    on_cpu = one.one.torch_device == "cpu"
-    return {kind: words for kind, words in found.items() if kind != "gpu" or not on_cpu}
-
-
-def _listed(origins: dict[str, str]) -> str:
-    return " and ".join(f"{kind} {words}" for kind, words in origins.items()) or "no energy"
-
-
 def _check_same(one: _Wanted, there: Registered, folder: Path) -> None:
     """Raise InputError if a recording is already registered under another description."""
     place = folder / "runs" / there.configuration / str(there.repeat)
@@ -329,14 +296,9 @@ def _limits_w(one: Description) -> dict[str, float]:
 
 
 @cache
-def _devices() -> dict[str, Device]:
-    return known_devices()
-
-
-@cache
 def _rated_w() -> dict[str, float]:
     """Return the rated power of a GPU in W by device, of the cluster files that name one."""
-    devices = _devices().items()
+    devices = known_devices().items()
     return {name: one.gpu["rated_w"] for name, one in devices if one.gpu is not None}
 
 
