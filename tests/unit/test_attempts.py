@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from run_files import make_spec
 
@@ -16,25 +15,20 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import write_json
 from scalewatt.run_files.attempt_log import (
-    REASON_CHARACTERS,
     Attempt,
     attempt_path,
     note_no_retries,
     note_submission,
     noted_attempt,
-    one_line,
     read_attempt,
     read_no_retries,
     read_submission,
+    submission_path,
 )
 from scalewatt.run_files.progress_files import (
-    Progress,
     done_updates,
     find_workdirs,
     note_position,
-    note_progress,
-    read_position,
-    read_progress,
 )
 from scalewatt.run_files.run_lock import LockedError
 
@@ -80,6 +74,13 @@ def test_what_an_attempt_raises_is_noted_and_goes_on(
         raise error
     found = read_attempt(tmp_path, SPEC)
     assert found is not None and (found.code, found.reason) == (code, reason)
+
+
+def test_an_attempt_without_a_code_has_failed(tmp_path: Path) -> None:
+    with noted_attempt(tmp_path, SPEC):
+        pass
+    found = read_attempt(tmp_path, SPEC)
+    assert found is not None and found.code == ExitCode.FAILED
 
 
 def test_an_attempt_that_cannot_be_noted_goes_on(tmp_path: Path) -> None:
@@ -152,11 +153,21 @@ def test_a_run_has_no_further_retries_until_it_is_submitted_or_begun_again(tmp_p
     assert read_no_retries(tmp_path, SPEC) is not None, "its end is none after it got no retries"
 
 
-@given(st.text())
-def test_a_reason_is_one_short_line(text: str) -> None:
-    line = one_line(text)
-    assert len(line) <= REASON_CHARACTERS
-    assert len(line.splitlines()) <= 1
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+NAMES = st.sampled_from(
+    ["job", "host", "pid", "started_s", "ended_s", "code", "reason", "submitted_s", "log", "x"]
+)
+
+
+def test_a_torn_note_is_none(tmp_path: Path) -> None:
+    note_submission(tmp_path, SPEC, "12", None)
+    path = submission_path(tmp_path, SPEC)
+    path.write_bytes(path.read_bytes()[:-9])
+    assert read_submission(tmp_path, SPEC) is None
 
 
 def test_the_working_directory_that_was_used_last_counts(tmp_path: Path) -> None:
@@ -168,24 +179,3 @@ def test_the_working_directory_that_was_used_last_counts(tmp_path: Path) -> None
         os.utime(workdir / "position.json", (1e9 + number, 1e9 + number))
     assert [path.name[-8:] for path in find_workdirs(tmp_path, SPEC)] == ["eeeeeeee", "dddddddd"]
     assert done_updates(tmp_path, SPEC) == 24
-
-
-def test_positions_and_progress_are_read_as_they_were_written(tmp_path: Path) -> None:
-    assert read_position(tmp_path) is None and read_progress(tmp_path) is None
-    note_position(tmp_path, 17, 1, 5)
-    position = read_position(tmp_path)
-    assert position is not None and (position.updates, position.epoch, position.step) == (17, 1, 5)
-    progress = Progress(0, 1, 4, 5, 12, 17, 48, None, "train", 1e9)
-    note_progress(tmp_path, progress)
-    assert read_progress(tmp_path) == progress
-
-
-def test_a_run_that_has_begun_is_seen_by_the_next_look(tmp_path: Path) -> None:
-    for repeat in range(1, 101):
-        spec = replace(SPEC, repeat=repeat)
-        assert find_workdirs(tmp_path, spec) == []
-        workdir = tmp_path / f"{spec.key}-dddddddd"
-        workdir.mkdir()
-        assert find_workdirs(tmp_path, spec) == [workdir]
-        workdir.rmdir()
-        assert find_workdirs(tmp_path, spec) == []

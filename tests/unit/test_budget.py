@@ -64,20 +64,6 @@ def test_a_run_that_is_trained_is_still_published(tmp_path: Path, campaign: Path
     assert submissions.refusal(path) is None
 
 
-def test_without_a_budget_nobody_asks_what_is_spent(tmp_path: Path) -> None:
-    def never() -> float:
-        raise AssertionError("asked")
-
-    assert Submissions(tmp_path, 3, None, never).over_budget() is None
-
-
-def test_what_is_spent_is_not_counted_anew_for_each_run(tmp_path: Path) -> None:
-    asked = []
-    submissions = Submissions(tmp_path, 3, 2.0, lambda: asked.append(1) or 1.0)
-    assert [submissions.over_budget() for _ in range(5)] == [None] * 5
-    assert len(asked) == 1
-
-
 def test_what_a_job_has_spent_is_counted_as_soon_as_it_has_ended(tmp_path: Path) -> None:
     kwh = [1.0, 2.5]
     submissions = Submissions(tmp_path, 3, 2.0, lambda: kwh.pop(0))

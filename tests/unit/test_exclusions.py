@@ -26,7 +26,6 @@ from scalewatt.campaign.exclusions import (
     read_exclusions,
     write_exclusions,
 )
-from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.results.tables.derived_quantities import with_model_energies
@@ -36,7 +35,6 @@ from scalewatt.tracking import remeasure as remeasuring
 from scalewatt.tracking.energy_used import energy_used_kwh
 from scalewatt.tracking.exclude import exclude, undo
 from scalewatt.tracking.remeasure import Place, remeasure
-from scalewatt.tracking.status_text import WIDTH, status_json, status_text
 
 HEAD = "configuration,repeat,action,reason,date,measurement\n"
 ROW = f"{ONE},1,exclude,a GPU was throttled,2026-01-31,0123456789ab\n"
@@ -104,13 +102,6 @@ def test_without_a_table_nothing_is_excluded(place: Made) -> None:
     assert read_exclusions(place.campaign) == ()
 
 
-def test_simulated_runs_have_a_table_of_their_own(place: Made) -> None:
-    table(place).write_text(HEAD + ROW)
-    simulated = replace(place.campaign, name=f"{place.campaign.name}-simulated")
-    assert exclusions_path(simulated).name == "made-simulated.exclusions.csv"
-    assert read_exclusions(place.campaign) and not read_exclusions(simulated)
-
-
 @given(
     st.lists(
         st.builds(
@@ -162,26 +153,6 @@ def test_a_table_is_refused_for(rows: str, words: str, place: Made) -> None:
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("head", "words"),
-    [
-        (HEAD.replace("reason", "reasons"), "unknown column 'reasons'; allowed: configuration"),
-        (HEAD.replace(",date", ""), "missing column date"),
-    ],
-)
-def test_columns_are_those_that_are_documented(head: str, words: str, place: Made) -> None:
-    row = ROW if head.count(",") == 5 else ROW.replace("2026-01-31,", "")
-    table(place).write_text(head + row)
-    with pytest.raises(InputError, match=f"csv: line 1: {words}"):
-        read_exclusions(place.campaign)
-
-
-def test_a_file_that_is_no_table_is_named(place: Made) -> None:
-    table(place).write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=r"made\.exclusions\.csv: is no readable CSV file"):
-        read_exclusions(place.campaign)
-
-
 def test_a_row_counts_for_the_measurement_that_it_names(place: Made) -> None:
     table(place).write_text(
         HEAD
@@ -198,31 +169,6 @@ def test_a_row_without_a_measurement_counts_for_any(place: Made) -> None:
     for seed in (3, 4):
         place.publish(TWO, 1, seed=seed)
         assert [one["reason"] for one in excluded(place)] == ["always bad"]
-
-
-def test_an_unfinished_run_is_not_left_out_where_none_is_trained(place: Made) -> None:
-    """It is not there: its configuration is missing, and not only left out."""
-    table(place).write_text(
-        HEAD + f"{ONE},1,exclude,bad,2026-01-31,\n{TWO},1,exclude,bad,2026-01-31,\n"
-    )
-    rows = read_exclusions(place.campaign)
-    both = [one["configuration"] for one in excluded_runs(rows, place.results)]
-    there = excluded_runs(rows, place.results, finished=True)
-    assert (both, [one["configuration"] for one in there]) == ([ONE, TWO], [TWO])
-    missing = runs_definition(place.campaign, [[TWO, 1]], there)["missing"]
-    assert ONE in missing and TWO not in missing
-
-
-def test_a_run_is_excluded_once_and_in_an_order_of_its_own(place: Made) -> None:
-    now = measurement(place)
-    rows = [f"{TWO},{r},exclude,{why},2026-01-31,{m}\n" for r, why, m in
-            ((2, "b", ""), (1, "first", now), (1, "second", ""))]  # fmt: skip
-    for order in (rows, [rows[1], rows[2], rows[0]]):
-        table(place).write_text(HEAD + "".join(order))
-        assert [(one["repeat"], one["reason"]) for one in excluded(place)] == [
-            (1, "first"),
-            (2, "b"),
-        ]
 
 
 # --- scalewatt exclude --------------------------------------------------------------------------
@@ -249,11 +195,6 @@ def test_rows_are_appended_in_order_and_others_are_kept(place: Made, command: Co
     assert [one.run for one in read_exclusions(place.campaign)] == [(ONE, 1), (TWO, 1)]
 
 
-def test_the_last_repeat_that_is_left_out_is_told(place: Made, command: Command) -> None:
-    assert "have none of it" not in command("exclude", TWO, 1, "--reason", "a")[1]
-    assert "have none of it" in command("exclude", TWO, 2, "--reason", "a")[1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -274,49 +215,6 @@ def test_exclude_refuses(
 ) -> None:
     assert words in refused(command("exclude", *arguments))
     assert not table(place).exists()
-
-
-def test_an_excluded_run_is_not_excluded_twice(place: Made, command: Command) -> None:
-    command("exclude", TWO, 1, "--reason", "first")
-    before = table(place).read_bytes()
-    assert "is excluded already" in refused(command("exclude", TWO, 1, "--reason", "second"))
-    assert table(place).read_bytes() == before
-
-
-def test_a_table_that_cannot_be_written_is_named(
-    place: Made, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("scalewatt.campaign.exclusions.write_text", full)
-    err = refused(command("exclude", TWO, 1, "--reason", "a"))
-    assert f"{table(place)}: cannot be written (No space left on device)" in err
-
-
-def test_without_a_run_both_commands_name_all_and_what_has_become_of_it(
-    place: Made, command: Command
-) -> None:
-    table(place).write_text(
-        HEAD
-        + f"{TWO},1,exclude,noisy,2026-01-31,{measurement(place)}\n"
-        + f"{TWO},2,exclude,of before,2026-01-31,0123456789ab\n"
-        + f"{TWO},1,remeasure,to come,2026-02-01,{measurement(place)}\n"
-        + f"{TWO},2,remeasure,done,2026-02-01,0123456789ab\n"
-        + f"{ONE},1,remeasure,waits,2026-02-01,0123456789ab\n"
-    )
-    code, out, _ = command("exclude")
-    assert code == 0 and command("remeasure")[1] == out
-    assert "excluded: 2" in out and "measured again: 3" in out
-    assert f"left out: measurement {measurement(place)}" in out
-    assert "of no effect: about measurement 0123456789ab" in out
-    assert f"scalewatt remeasure {TWO} 1 does it" in out
-    assert f"was replaced; now it is {measurement(place, TWO, 2)}" in out
-    assert "it waits to be trained again" in out
-
-
-def test_with_no_table_there_is_nothing_to_name(command: Command) -> None:
-    assert command("exclude")[1] == "excluded: nothing\nmeasured again: nothing\n"
 
 
 def test_of_many_at_a_time_no_row_is_lost(place: Made) -> None:
@@ -509,13 +407,6 @@ def test_a_run_that_is_measured_again_is_excluded_no_more(place: Made, command: 
     assert "stays excluded" not in out and excluded(place) == []
 
 
-def test_a_row_without_a_measurement_keeps_it_excluded_and_that_is_told(
-    place: Made, command: Command
-) -> None:
-    table(place).write_text(HEAD + f"{TWO},1,exclude,always bad,2026-01-31,\n")
-    assert "stays excluded" in command("remeasure", TWO, 1, "--reason", "noisy")[1]
-
-
 def test_remeasure_refuses_what_is_not_finished(place: Made, command: Command) -> None:
     assert "is not finished" in refused(command("remeasure", ONE, 1, "--reason", "a"))
     assert not (place.results / ".exclusions.lock").exists(), "a refusal leaves nothing behind"
@@ -550,60 +441,4 @@ def test_remeasure_refuses_a_run_in_the_queue(place: Made, command: Command) -> 
     assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
 
 
-def test_without_an_answer_of_slurm_the_end_of_the_job_must_be_noted(
-    place: Made, command: Command
-) -> None:
-    submitted(place)
-    assert "Slurm does not say" in refused(command("remeasure", TWO, 1, "--reason", "a"))
-    place.attempt(TWO, 1, job="8", code=0)
-    assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
-
-
-def test_remeasure_refuses_where_nothing_would_train_it(place: Made, command: Command) -> None:
-    cluster = place.folder / "profile" / "cluster.yaml"
-    content = yaml.safe_load(cluster.read_text())
-    cluster.write_text(yaml.safe_dump({**content, "results_only": True}))
-    assert "(results_only)" in refused(command("remeasure", TWO, 1, "--reason", "a"))
-    devices = {"other": content["devices"]["a100"]}
-    cluster.write_text(yaml.safe_dump({**content, "devices": devices}))
-    assert "(results_only)" in refused(command("remeasure", TWO, 1, "--reason", "a"))
-    cluster.write_text(yaml.safe_dump({**content, "devices": devices, "results_only": False}))
-    assert command("remeasure", TWO, 1, "--reason", "a")[0] == 0
-
-
-def test_a_folder_that_cannot_be_moved_is_named_and_the_same_command_goes_on(
-    place: Made, command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def readonly(source: Path, target: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(source), None, str(target))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(remeasuring.os, "rename", readonly)
-        err = refused(command("remeasure", TWO, 1, "--reason", "a"))
-    assert "cannot be moved (Permission denied); the same command goes on" in err
-    assert command("remeasure", TWO, 1)[0] == 0
-
-
 # --- scalewatt status ---------------------------------------------------------------------------
-
-
-def test_the_status_names_what_is_excluded(place: Made, command: Command) -> None:
-    assert "excluded from" not in status_text(place.status())
-    command("exclude", TWO, 2, "--reason", "node n3 was throttled")
-    status = place.status()
-    text, said = status_text(status), status_json(status)
-    words = " ".join(text.split())
-    assert f"excluded from tables and figures: {TWO} repeat 2 (node n3 was throttled)" in words
-    assert said["excluded"] == 1
-    reasons = {(run["configuration"], run["repeat"]): run["excluded"] for run in said["runs"]}
-    assert reasons.pop((TWO, 2)) == "node n3 was throttled"
-    assert set(reasons.values()) == {None}
-    assert said["counts"]["done"] == 2, "it is finished all the same"
-
-
-def test_of_many_excluded_runs_three_are_named(place: Made) -> None:
-    rows = [f"{c},{r},exclude,{'bad ' * 40},2026-01-31,\n" for c in (ONE, TWO) for r in (1, 2)]
-    table(place).write_text(HEAD + "".join(rows))
-    text = status_text(place.status())
-    assert "and 1 more (all: scalewatt exclude)" in " ".join(text.split())
-    assert max(map(len, text.splitlines())) <= WIDTH

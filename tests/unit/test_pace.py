@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
@@ -21,7 +20,6 @@ from status_files import (
     running,
 )
 
-from scalewatt.common.files import write_json
 from scalewatt.run_files.progress_files import Progress
 from scalewatt.tracking.eta import time_left
 from scalewatt.tracking.status import updates_of
@@ -47,13 +45,6 @@ def test_before_the_first_epochs_end_it_is_at_least_the_time_of_the_updates(made
     assert "at least 1 min" in status_text(made.status())
 
 
-def test_before_the_first_update_nothing_is_known(made: Made) -> None:
-    folder = running(made, 0, samples_per_s=None)
-    marks(folder, (0, "train", 0, 5.0))
-    run = made.run()
-    assert (run.left, run.ends_s) == (None, None)
-
-
 @pytest.mark.parametrize(("limit_s", "known"), [(4000, True), (650, False)])
 def test_an_end_beyond_the_jobs_limit_is_none(made: Made, limit_s: int, known: bool) -> None:
     epochs_of_14_s(running(made, 45), 4, step_s=5.0)
@@ -63,16 +54,6 @@ def test_an_end_beyond_the_jobs_limit_is_none(made: Made, limit_s: int, known: b
     assert (run.ends_s is not None) == known, "the job is warned 600 s before its limit"
     assert run.left is not None
     assert ("of training left" in status_text(made.status())) != known
-
-
-@pytest.mark.parametrize(("began_ago_s", "known"), [(100, True), (600 * 60 - 620, False)])
-def test_without_slurm_the_limit_is_the_devices(
-    made: Made, began_ago_s: float, known: bool
-) -> None:
-    folder = running(made, 45)
-    begin_segment(folder, started_s=time.time() - began_ago_s)
-    epochs_of_14_s(folder, 4, step_s=5.0)
-    assert (made.run().ends_s is not None) == known
 
 
 def test_the_campaigns_end_is_known_once_all_that_is_left_runs(made: Made) -> None:
@@ -142,27 +123,6 @@ def test_a_running_ones_power_is_that_of_its_nodes_last_samples(made: Made) -> N
     assert run.power.watts == pytest.approx(300 + 250 + cpus_w)
     assert run.power.origin == "mixed"
     assert run.kwh == pytest.approx(59 * (550 + cpus_w) / 3.6e6)
-
-
-@pytest.mark.parametrize("why", ["old", "a node is missing", "of an earlier segment"])
-def test_a_power_that_is_not_that_of_now_is_not_told(made: Made, why: str) -> None:
-    folder = running(made)
-    begin_segment(folder)
-    if why == "a node is missing":
-        said = json.loads((folder / "segment-000.json").read_text())
-        write_json(folder / "segment-000.json", {**said, "hostnames": ["n1", "n2"]})
-    sensors = {"CUDA:0_POWER": gpu(60), "CUDA:1_POWER": gpu(60), "CPU_BUSY": [50.0] * 60}
-    record(folder, sensors, ago_s=120 if why == "old" else 0)
-    if why == "of an earlier segment":
-        begin_segment(folder, 1, from_updates=40)
-    assert made.run().power is None
-
-
-def test_progress_of_an_earlier_segment_does_not_count(made: Made) -> None:
-    folder = running(made, 45)
-    begin_segment(folder, 1, from_updates=40)
-    run = made.run()
-    assert (run.progress, run.updates, run.segment) == (None, 40, 1)
 
 
 def test_updates_add_up_over_runs_and_what_is_not_known_is_left_out(made: Made) -> None:

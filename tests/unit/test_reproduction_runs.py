@@ -13,7 +13,6 @@ from run_files import NAME, WHOLE, make_run
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.files import write_json
 from scalewatt.provenance import versions
-from scalewatt.reproduction import provenance_check as provenance
 from scalewatt.reproduction.check_result import DIFFERS, NOT_CHECKED, SAME, Finding
 from scalewatt.reproduction.manifests import Manifest
 from scalewatt.reproduction.provenance_check import run_findings
@@ -71,22 +70,6 @@ def test_other_data_another_spec_or_lock_is_a_difference(
     assert one.detail
 
 
-def test_packages_are_compared_with_the_lock_not_with_what_the_run_records_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(provenance, "current_lock_sha256", lambda: LOCK)
-    monkeypatch.setattr(provenance, "locked_versions", lambda: {"torch": "2.7.0"})
-    (one,) = found(tmp_path / "as-locked")
-    assert one.outcome == SAME
-    (one,) = found(tmp_path / "other", packages_installed={"torch": "2.6.0"})
-    assert (one.outcome, one.found) == (DIFFERS, "torch 2.6.0 (2.7.0)")
-    (one,) = found(tmp_path / "silent", packages_installed={})
-    assert (one.outcome, one.detail) == (
-        NOT_CHECKED,
-        "provenance.json does not record: packages",
-    )
-
-
 @pytest.fixture()
 def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A clone of three commits, by what each changed."""
@@ -126,53 +109,10 @@ def test_a_commit_of_exclusions_is_no_other_code_and_one_of_the_code_is(
         assert one.detail == "src, workflow, envs, Snakefile differ between the commits: other code"
 
 
-def test_where_the_clone_has_no_such_commits_the_code_is_not_checked(
-    tmp_path: Path, commits: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for said in ({"commit": "ba9876543210"}, {"commit": 7, "segments": "two"}):
-        (one,) = found(tmp_path / f"unknown-{len(said)}", **said)
-        assert (one.what, one.outcome) == (f"{RUN}: commit", NOT_CHECKED)
-        assert "does not have both commits" in (one.detail or "")
-    monkeypatch.setattr(versions, "PROJECT_ROOT", tmp_path)  # no clone at all
-    versions.same_code.cache_clear()
-    first, exclusions, _ = commits.values()
-    (one,) = found(tmp_path / "nowhere", replace(MANIFEST, commit=exclusions), commit=first)
-    assert one.outcome == NOT_CHECKED
-
-
-def test_changed_files_are_no_other_commit(tmp_path: Path) -> None:
-    (one,) = found(tmp_path, replace(MANIFEST, commit=f"{COMMIT}-dirty"))
-    assert one.outcome == SAME
-
-
 def test_what_a_run_does_not_record_is_not_checked_and_named(tmp_path: Path) -> None:
     (one,) = found(tmp_path, commit=None, lock=None)
     assert (one.what, one.outcome) == (RUN, NOT_CHECKED)
     assert one.detail == "provenance.json does not record: commit, lock, packages"
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"lock": "none"},
-        {"lock": SAID["lock"] | {"differences": [{"name": "torch"}]}},
-        {"packages_installed": {"torch": 2}},
-    ],
-)
-def test_a_provenance_with_other_types_is_a_difference_and_no_crash(
-    tmp_path: Path, said: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(provenance, "current_lock_sha256", lambda: LOCK)
-    monkeypatch.setattr(provenance, "locked_versions", lambda: {"torch": "2.7.0"})
-    (one,) = found(tmp_path, **said)
-    assert one.outcome == DIFFERS
-
-
-def test_a_provenance_that_is_no_json_object_is_a_difference(tmp_path: Path) -> None:
-    files = make_run(tmp_path, WHOLE)
-    (files.folder / "provenance.json").write_text("{")
-    (one,) = run_findings(MANIFEST, tmp_path)
-    assert (one.what, one.outcome) == (RUN, DIFFERS)
 
 
 def outcomes(own: dict[str, Any], again: dict[str, Any]) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,9 @@ import run_files
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.files import NO_ROOM, write_json
-from scalewatt.common.termination import StopRequest
-from scalewatt.execution import launch, launcher_process
+from scalewatt.execution import launch
 from scalewatt.execution.failure_reason import Failure, record_failure
-from scalewatt.execution.launcher_process import CLOSING_MARGIN_S
-from scalewatt.execution.rank import End, exit_code, outcome_of, outcome_path, report_loss
-from scalewatt.execution.watchdog import Limits
+from scalewatt.execution.rank import End, outcome_of, outcome_path
 from scalewatt.run_files.attempt_log import noted_attempt
 from scalewatt.run_files.work_directory import WorkDir, failure_path, open_workdir
 
@@ -131,32 +127,6 @@ def test_a_person_who_asks_twice_ends_the_ranks_and_a_scheduler_that_warns_twice
         assert segment._must_end() is (times > 1)
 
 
-def test_the_shared_file_system_is_asked_for_a_segments_outcome_once_a_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now, asked = [100.0], []
-
-    def noted(path: Path) -> bool:
-        asked.append(path)
-        return path.exists()
-
-    limits = Limits(closing_s=20)
-    options = launch.LaunchOptions(tmp_path, tmp_path, "mpiexec", "cpu", 1, limits)
-    with open_workdir(tmp_path, run_files.make_spec(), "d" * 64) as work:
-        segment = launch._Segment(work, options)
-        monkeypatch.setattr(time, "monotonic", lambda: now[0])
-        monkeypatch.setattr(launcher_process, "exists", noted)
-        for _ in range(50):
-            assert not segment._must_end()
-            now[0] += 0.1
-        assert 5 <= len(asked) <= 6
-        write_json(outcome_path(work.path, segment.number), {})
-        while not segment._must_end():
-            now[0] += 0.1
-        assert 105 + 20 + CLOSING_MARGIN_S <= now[0] <= 107 + 20 + CLOSING_MARGIN_S
-        assert len(asked) <= 7, "what has been seen is not looked for again"
-
-
 def test_a_full_disk_does_not_end_the_ranks_when_they_are_asked_to_stop(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,46 +201,6 @@ def test_a_segment_without_an_outcome_says_how_its_ranks_failed(
 
 
 # --- why the ranks stopped --------------------------------------------------------------------
-
-
-def end(host: str = "n1", **changes: Any) -> End:
-    return End(**{"host": host, "requested": False, "enough": False, "lost": None} | changes)
-
-
-def test_a_stop_because_of_lost_samplers_names_their_hosts() -> None:
-    said = outcome_of("stopped", [end("n1"), end("n2", lost="the sampler has ended"), end("n3")])
-    assert said["outcome"] == "monitor_lost"
-    assert said["losses"] == [{"host": "n2", "reason": "the sampler has ended"}]
-    assert exit_code(said["outcome"]) == ExitCode.STOPPED
-
-
-@pytest.mark.parametrize("asked", ["requested", "enough"])
-def test_a_stop_that_was_asked_for_as_well_is_no_loss(asked: str) -> None:
-    said = outcome_of("stopped", [end("n1", lost="frozen"), end("n2", **{asked: True})])
-    assert said["outcome"] == "stopped"
-    assert [loss["host"] for loss in said["losses"]] == ["n1"]
-
-
-@pytest.mark.parametrize("outcome", ["finished", "stopped"])
-def test_without_a_loss_the_outcome_is_the_training_s(outcome: str) -> None:
-    assert outcome_of(outcome, [end(), end("n2")]) == {"outcome": outcome, "losses": []}
-
-
-def test_a_finished_training_is_finished_also_without_a_sampler() -> None:
-    assert outcome_of("finished", [end(lost="frozen")])["outcome"] == "finished"
-
-
-def test_a_loss_asks_the_training_to_stop_but_is_no_request(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    stop = StopRequest()
-    report_loss("n1", stop, "the sampler has ended")
-    assert stop.asked() and not stop.requested()
-    assert "n1: the sampler has ended" in capsys.readouterr().err
-
-
-def test_a_rank_whose_outcome_is_unknown_has_failed() -> None:
-    assert [exit_code(outcome) for outcome in ("finished", None, "")] == [0, 70, 70]
 
 
 def test_a_command_whose_files_change_while_it_trains_is_not_started_again(

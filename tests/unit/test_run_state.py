@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
@@ -22,8 +21,7 @@ from status_files import (
 )
 
 from scalewatt.common.files import write_json
-from scalewatt.run_files.attempt_log import note_no_retries, noted_attempt
-from scalewatt.run_files.lock_owner import SILENT_S, LockedError
+from scalewatt.run_files.attempt_log import note_no_retries
 from scalewatt.tracking.status_text import status_text
 
 
@@ -87,14 +85,6 @@ def test_a_stopped_run_waits_at_its_checkpoint(made: Made) -> None:
     assert (run.state.state, run.updates, run.segment) == ("stopped", 40, 0)
 
 
-def test_a_stopped_run_that_was_submitted_again_is_queued(made: Made) -> None:
-    stopped(made)
-    submitted(made)
-    queue(made, "8|PENDING|N/A||Priority")
-    run = made.run()
-    assert (run.state.state, run.state.job, run.updates) == ("queued", "8", 40)
-
-
 def test_a_requeued_job_is_queued(made: Made) -> None:
     folder = running(made)
     made.held(folder, silent_s=100)
@@ -107,42 +97,6 @@ def test_a_requeued_job_is_queued(made: Made) -> None:
         "queued",
         "its job was put back into the queue (BeginTime)",
     )
-
-
-def test_a_requeued_job_that_had_stopped_at_its_checkpoint_is_queued(made: Made) -> None:
-    stopped(made)
-    made.attempt(job="8")
-    submitted(made)
-    queue(made, "8|PENDING|N/A||BeginTime")
-    state = made.run().state
-    assert (state.state, state.reason) == (
-        "queued",
-        "its job was put back into the queue (BeginTime)",
-    )
-    queue(made)
-    assert made.run().state.state == "stopped"
-
-
-@pytest.mark.parametrize("began", [True, False])
-def test_a_start_after_a_job_that_is_gone_counts(made: Made, began: bool) -> None:
-    submitted(made)
-    begin_segment(made.work_folder(), 0, "stopped", job="8" if began else None)
-    later_s = time.time() + (-3600 if began else 5)  # by a clock that is slow
-    made.attempt(job=None, code=64, reason="bad data", started_s=later_s)
-    for answered in (False, True):
-        if answered:
-            queue(made)
-        state = made.run().state
-        assert (state.state, state.reason) == ("refused", "bad data")
-    queue(made, "8|PENDING|N/A||Priority")
-    assert made.run().state.state == "queued", "it goes on"
-
-
-def test_an_attempt_before_a_job_that_vanished_does_not_count(made: Made) -> None:
-    stopped(made)
-    submitted(made)
-    queue(made)
-    assert "has not begun to train" in (made.run().state.reason or "")
 
 
 # --- no further retries --------------------------------------------------------------------------
@@ -174,42 +128,7 @@ def test_a_run_without_retries_has_failed_for_the_noted_reason(made: Made, befor
     assert "job 8: it makes no progress" in status_text(made.status())
 
 
-def test_a_run_without_retries_for_its_input_is_refused(made: Made) -> None:
-    made.attempt(code=64, reason="bad data")
-    no_retries(made, "7", "bad data")
-    assert made.run().state.state == "refused"
-
-
-def test_a_run_without_retries_that_goes_on_has_not_failed(made: Made) -> None:
-    stopped(made)
-    no_retries(made, None, "no energy is left")
-    submitted(made)
-    queue(made, "8|PENDING|N/A||Priority")
-    assert made.run().state.state == "queued"
-    no_retries(made)
-    running(made)
-    assert made.run().state.state == "running", "another trains it"
-    no_retries(made)
-    with noted_attempt(made.work, made.spec()) as note:
-        note.begin()
-        note.code, note.reason = 70, "MemoryError"
-    (made.work_folder() / "holder.json").unlink()
-    queue(made)
-    assert made.run().state.reason == "MemoryError"
-
-
 # --- ended --------------------------------------------------------------------------------------
-
-
-def test_an_attempt_that_said_that_it_failed_has_failed(made: Made) -> None:
-    folder = made.work_folder()
-    begin_segment(folder, 0, "failed")
-    (folder / "train.log").write_text("MemoryError\n")
-    with pytest.raises(ValueError), noted_attempt(made.work, made.spec()):
-        raise ValueError("broken")
-    state = made.run().state
-    assert (state.state, state.reason) == ("failed", "ValueError: broken")
-    assert state.log == folder / "train.log"
 
 
 @pytest.mark.parametrize(
@@ -255,26 +174,6 @@ def test_an_attempt_of_a_dead_process_of_this_machine_has_failed(made: Made) -> 
         ended_s=None,
         code=None,
         started_s=time.time(),
-    )
-    assert made.run().state.state == "failed"
-
-
-def test_an_attempt_of_this_process_is_under_way_before_it_holds_its_run(made: Made) -> None:
-    with noted_attempt(made.work, made.spec()) as note:
-        run = made.run()
-        assert (run.state.state, run.progress, run.segment) == ("running", None, None)
-        note.code = 0
-
-
-def test_a_later_process_of_the_same_number_is_another(made: Made) -> None:
-    long_ago = time.time() - 10**7
-    made.attempt(
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        job=None,
-        ended_s=None,
-        code=None,
-        started_s=long_ago,
     )
     assert made.run().state.state == "failed"
 
@@ -333,44 +232,6 @@ def test_a_holder_of_this_machine_is_dead_with_its_process_and_job(made: Made) -
     assert made.run().state.state == "running", "it may have ranks on other nodes"
     queue(made)
     assert made.run().state.state == "failed"
-
-
-@pytest.mark.parametrize(
-    ("job", "answer", "ago_s", "word"),
-    [
-        ("7", None, 50, "running"),
-        ("7", None, SILENT_S - 30, "running"),
-        ("7", None, SILENT_S + 30, "failed"),
-        (None, [], SILENT_S - 30, "running"),
-        (None, [], SILENT_S + 30, "failed"),
-        ("7", [], 10, "failed"),
-        ("7", ["7|RUNNING|N/A|n1|None"], SILENT_S + 30, "running"),
-        ("7", ["7|COMPLETING|N/A|n1|None"], SILENT_S + 30, "running"),
-    ],
-)
-def test_an_attempt_elsewhere_that_holds_nothing_goes_on_as_far_as_can_be_told(
-    made: Made, job: str | None, answer: list[str] | None, ago_s: float, word: str
-) -> None:
-    made.attempt(job=job, ended_s=None, code=None, started_s=time.time() - ago_s)
-    if answer is not None:
-        queue(made, *answer)
-    assert made.run().state.state == word
-
-
-def test_a_job_that_its_holder_refused_says_nothing_of_the_holders_end(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = running(made)
-    submitted(made, "9")
-    queue(made)
-    monkeypatch.setenv("SLURM_JOB_ID", "9")
-    with pytest.raises(LockedError), noted_attempt(made.work, made.spec()):
-        raise LockedError("the run is being trained by job 7", None)
-    assert made.run().state.state == "running"
-    made.held(folder, silent_s=100)
-    state = made.run().state
-    assert (state.state, state.job) == ("failed", "7")
-    assert "exited without status" in (state.reason or "")
 
 
 def test_of_two_working_directories_the_held_one_counts(made: Made) -> None:

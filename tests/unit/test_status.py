@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from energy_files import gpu
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from run_files import epochs
 from status_files import (
@@ -80,25 +79,6 @@ JSON = st.recursive(
     ),
     max_leaves=4,
 )
-
-
-@settings(max_examples=60)
-@given(data=st.data())
-def test_whatever_values_the_notes_hold_there_is_a_status(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    made = Made.create(tmp_path_factory.mktemp("odd"))
-    folder = running(made, 45)
-    epochs_of_14_s(folder, 4, step_s=5.0)
-    submitted(made)
-    names = ["progress.json", "position.json", "segments.json", "holder.json", "segment-000.json"]
-    paths = [*(folder / name for name in names), *(made.work / "attempts").glob("*.json")]
-    path = data.draw(st.sampled_from(paths))
-    said = json.loads(path.read_text())
-    one = said[0] if isinstance(said, list) else said
-    one[data.draw(st.sampled_from(sorted(one)))] = data.draw(JSON)
-    path.write_text(json.dumps(said))
-    assert_is_told(made)
 
 
 def assert_is_told(made: Made) -> None:

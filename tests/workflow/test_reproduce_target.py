@@ -20,7 +20,6 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table
-from scalewatt.reproduction.manifests import write_manifest
 from scalewatt.reproduction.run_selection import choose_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
@@ -122,27 +121,6 @@ def test_the_files_of_the_campaign_are_left_as_they_are(
             assert (after / path.relative_to(before)).read_bytes() == path.read_bytes(), path
 
 
-def test_it_checks_anew_each_time_and_makes_the_run_once(
-    reproduced: tuple[Workspace, int, str],
-) -> None:
-    workspace = reproduced[0]
-    assert workspace.jobs(*ASKED, profile="simulate") == {"reproduce": 1}
-    forced = workspace.jobs("reproduce", "-R", "run_again", *CHOSEN, profile="simulate")
-    assert forced == {"run_again": 1, "energy_again": 1, "reproduce": 1}
-    assert workspace.jobs("all", *CHOSEN, profile="simulate") == {}
-
-
-def test_the_manifest_names_every_table_and_figure(made: Workspace) -> None:
-    results = made.path / "results" / "small-simulated"
-    manifest = json.loads((results / "manifest.json").read_text())
-    named = {one["path"] for one in manifest["files"]}
-    assert f"figures/runs/{CONFIGURATION}/3.svg" in named
-    assert {"tables/claims.json", "tables/plan.md", "figures/figure2.csv"} <= named
-    there = [path for name in ("tables", "figures") for path in (results / name).rglob("*.*")]
-    files = [path for path in there if path.is_file() and not path.name.startswith(".")]
-    assert named == {path.relative_to(results).as_posix() for path in files}
-
-
 def test_a_flipped_byte_in_a_figure_is_named_and_the_page_stays(again: Path) -> None:
     figure = again / "figures" / "figure2.png"
     content = bytearray(figure.read_bytes())
@@ -169,19 +147,6 @@ def test_an_edited_table_is_named_with_row_column_and_both_values(again: Path) -
     assert differing(again) == {"stored": {"tables/runs.csv": said}}
 
 
-def test_an_edited_parquet_table_is_named_with_all_that_was_made_from_it(again: Path) -> None:
-    path = again / "tables" / "figure2.parquet"
-    table = pq.read_table(path)
-    at = table.column_names.index("y")
-    changed = table.set_column(at, table.schema.field(at), pc.multiply(table["y"], 1.5))
-    write_table(changed.cast(table.schema), path)
-    assert check() == 1
-    found = differing(again)
-    assert set(found["stored"]) == {"tables/figure2.parquet"}
-    assert "row 1, y: " in found["stored"]["tables/figure2.parquet"]
-    assert {"figures/figure2.svg", "tables/figure2.csv"} <= set(found["regenerated"])
-
-
 @pytest.mark.nightly
 def test_a_changed_figure_module_is_named_by_its_figures(
     again: Path, monkeypatch: pytest.MonkeyPatch
@@ -195,21 +160,6 @@ def test_a_changed_figure_module_is_named_by_its_figures(
     assert set(found) == {"regenerated"}
     pictures = {f"figures/figure2.{end}" for end in ("svg", "pdf", "png")}
     assert pictures == set(found["regenerated"])
-
-
-@pytest.mark.nightly
-def test_a_figure_that_cannot_be_drawn_any_more_is_a_difference(
-    again: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from scalewatt.figures import curves
-
-    def broken(table: pa.Table) -> None:
-        raise ValueError("no such axis")
-
-    monkeypatch.setattr(curves, "draw", broken)
-    assert check() == 1
-    said = differing(again)["regenerated"]["figures/figure2.svg"]
-    assert said == "regenerating it fails: ValueError: no such axis"
 
 
 @pytest.mark.nightly
@@ -261,48 +211,6 @@ def test_the_energy_of_the_repeat_is_what_is_held_against_the_earlier_ones(again
     assert "outside the 95 % prediction interval" in found["energy"][f"{name}: energy_kwh"]
 
 
-@pytest.mark.nightly
-def test_what_was_removed_is_named_and_what_needs_it_is_not_checked(again: Path) -> None:
-    shutil.rmtree(again / "traces")
-    (again / "figures" / "figure2.pdf").unlink()
-    assert check() == 1
-    assert differing(again) == {
-        "stored": {"figures/figure2.pdf": "the file does not exist any more"}
-    }
-    pages = [
-        one
-        for one in found_in(again)["findings"]
-        if one["check"] == "regenerated" and one["what"].startswith("figures/runs/")
-    ]
-    assert len(pages) == 3
-    assert {one["outcome"] for one in pages} == {"not_checked"}
-    assert "(traces/) is missing" in pages[0]["detail"]
-
-
-def test_without_a_manifest_there_is_nothing_to_hold_against(
-    again: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (again / "manifest.json").unlink()
-    assert check() == 1
-    assert "manifest.json: does not exist" in capsys.readouterr().err
-    code, output = Workspace(again.parents[1]).snakemake("-n", *ASKED, profile="simulate")
-    assert code == 1
-    assert "snakemake all" in output
-
-
-@pytest.mark.nightly
-def test_where_no_run_can_be_made_the_page_says_why(again: Path) -> None:
-    shutil.rmtree(again / "reproduction")
-    results_only = [*CHOSEN, "results_only=true"]
-    code, output = Workspace(again.parents[1]).snakemake(
-        "reproduce", *results_only, profile="simulate"
-    )
-    assert code == 0, output
-    left = [one for one in found_in(again)["findings"] if one["check"] in ("history", "energy")]
-    assert {one["outcome"] for one in left} == {"not_checked"}
-    assert all("results_only" in one["detail"] for one in left)
-
-
 # --- trained runs -------------------------------------------------------------------------------------
 
 
@@ -342,14 +250,6 @@ def test_the_run_itself_is_not_touched_and_nothing_is_left_to_do(
 
 
 @pytest.mark.nightly
-def test_asked_for_again_it_is_another_training(trained: tuple[Workspace, str]) -> None:
-    workspace, _ = trained
-    assert not list((workspace.path / "work" / "tiny.reproduce").glob("*-*-*/result.json"))
-    forced = workspace.jobs("reproduce", "-R", "run_again")
-    assert forced == {"run_again": 1, "energy_again": 1, "reproduce": 1}
-
-
-@pytest.mark.nightly
 def test_an_archive_is_reproduced_by_a_stranger_under_another_name(
     finished: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,44 +284,12 @@ def test_an_archive_is_reproduced_by_a_stranger_under_another_name(
 
 
 @pytest.mark.nightly
-def test_a_run_that_cannot_be_made_again_is_a_difference_on_the_page(
-    finished: Workspace, tmp_path: Path
-) -> None:
-    workspace = finished.copy(tmp_path / "project")
-    code, output = workspace.snakemake("reproduce", "--config", "launcher=false")
-    assert code == 1
-    (what, said), *others = differing(workspace.results)["history"].items()
-    assert (what.count("/"), others) == (1, [])
-    assert "the re-run failed" in said
-    assert f"differs: history: {what}: {said}" in output
-    counts = found_in(workspace.results)["counts"]
-    assert counts["stored"]["same"] > 70 and counts["regenerated"]["same"] > 50
-    assert "<strong>1 of " in (workspace.results / "reproduction" / "index.html").read_text()
-
-
-@pytest.mark.nightly
-def test_the_run_that_is_asked_for_must_be_there(finished: Workspace) -> None:
-    code, output = finished.snakemake("-n", "reproduce", "--config", "reproduce_run=nothing/1")
-    assert code == 1
-    assert "reproduce_run: nothing/1 is not a finished run" in output
-
-
-@pytest.mark.nightly
 def test_a_fine_tuned_run_starts_from_the_weights_that_are_there(finished: Workspace) -> None:
     (path,) = (finished.results / "runs").glob("fourcastnet.finetune-*/1")
     asked = ("--config", f"reproduce_run={path.parent.name}/1")
     jobs = finished.jobs("reproduce", *asked)
     assert jobs["run_again"] == 1
     assert "train" not in jobs
-
-
-def test_a_campaign_whose_manifest_is_recorded_again_is_held_against_the_new_one(
-    again: Path,
-) -> None:
-    (again / "figures" / "figure2.csv").write_text("figure\n")
-    write_manifest(again)
-    assert check() == 1
-    assert set(differing(again)) == {"regenerated"}
 
 
 @pytest.mark.nightly
