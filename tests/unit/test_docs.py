@@ -238,7 +238,10 @@ def test_documented_targets_are_rules_and_no_target_is_left_out() -> None:
     assert {rule for rule, has_output in rules.items() if not has_output} <= documented_targets()
 
 
-@pytest.mark.parametrize("words", commands("snakemake"), ids=" ".join)
+WITH_PROFILE = [words for words in commands("snakemake") if "--profile" in words]
+
+
+@pytest.mark.parametrize("words", WITH_PROFILE, ids=" ".join)
 def test_a_snakemake_command_is_right(words: list[str]) -> None:
     arguments = get_argument_parser().parse_args(words)
     rules = workflow_rules()
