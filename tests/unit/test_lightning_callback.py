@@ -20,6 +20,9 @@ import torch
 from scalewatt import events
 from scalewatt.recordings.stage_log import read_json_lines
 
+# Lightning hints at faster settings of its Trainer, which differ by machine.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
 NEEDED = "lightning is not installed (envs/requirements.in)"
 needs_lightning = pytest.mark.skipif(find_spec("lightning") is None, reason=NEEDED)
 SAMPLES, BATCH = 40, 4
