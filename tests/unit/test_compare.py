@@ -25,7 +25,6 @@ from scalewatt.comparison.compare_text import comparison_text
 from scalewatt.comparison.compare_words import verdict_text
 from scalewatt.comparison.compared_source import Source
 from scalewatt.comparison.ratios import COMPARED, judged
-from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.tables.table_schema import RUNS
 
 Run = tuple[RunSpec, dict[str, Any]]
@@ -141,13 +140,6 @@ def test_single_runs_have_a_ratio_without_an_interval_and_it_is_said(
     found = judged(a, b)
     assert found.ratio is not None and found.low is found.high is None
     assert (found.verdict, found.reason) == ("no_interval", f"a single run of {whose}")
-
-
-def test_epochs_of_one_execution_give_no_interval() -> None:
-    flags = json.dumps([{"code": EPOCHS_COMBINED, "device": None, "detail": ""}])
-    row = row_of(beside(repeats([1.0, 1.1], flags=flags), repeats([0.5, 0.55])), "energy_kwh")
-    assert (row["verdict"], row["ratio_low"]) == ("no_interval", None)
-    assert "another execution's epochs" in row["reason"]
 
 
 # --- origin and scope -----------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from scipy import stats
 from scalewatt.claims.evidence.claim_types import Outcome
 from scalewatt.claims.numbers.decisions import band, repeats_to_tell
 from scalewatt.claims.numbers.uncertain_number import own_repeats, single_run
-from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.tables.comparisons import (
     MARGIN,
     comparisons_of,
@@ -113,19 +112,6 @@ def test_energies_are_compared_over_the_kinds_that_both_devices_have() -> None:
     assert (energy["device"], energy["baseline_device"]) == ("h100", "a100")
     assert energy["energy_scope"] == "gpu+cpu"
     assert energy["ratio"] == pytest.approx(143 / 130)
-
-
-def test_epochs_of_the_same_executions_on_two_devices_have_a_ratio_without_a_test() -> None:
-    flags = f'[{{"code": "{EPOCHS_COMBINED}", "device": null, "detail": ""}}]'
-    runs = [
-        run(device, repeat, flags=flags, gpu_energy_kwh=energy * epochs)
-        for device, energy in (("a100", 100.0), ("h100", 90.0))
-        for repeat, epochs in ((1, 1.0), (2, 1.1), (3, 1.2))
-    ]
-    energy = by_quantity(comparison_rows(runs))["energy_kwh"]
-    assert energy["n_repeats"] == 3 and energy["ratio"] < 1
-    assert energy["verdict"] == "unresolved"
-    assert [energy[name] for name in ("ratio_low", "tost_p", "repeats_needed")] == [None] * 3
 
 
 def by_quantity(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -41,7 +41,7 @@ from scalewatt.energies.integration.operating_point import (
 )
 from scalewatt.energies.integration.stage_intervals import tile_window
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
-from scalewatt.recordings.series import EPOCHS_COMBINED, Flag
+from scalewatt.recordings.series import Flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 from scalewatt.results.build import write_tables
 from scalewatt.scaling.planning.pilot import make_pilot
@@ -346,21 +346,6 @@ def test_a_run_that_did_not_have_its_clock_is_left_out_of_its_configuration(tmp_
     assert list(rows[rows.configuration == id_].n_repeats) == [2]
     metadata = pq.read_schema(tmp_path / "tables" / "operating_points.parquet").metadata
     assert f'{{"configuration": "{id_}", "repeat": 2, "reason": "clock_not_held"}}' in str(metadata)
-
-
-def test_a_ratio_of_single_epochs_has_no_interval_from_their_executions(tmp_path: Path) -> None:
-    of = campaign()
-    names = [run_spec(of, run.configuration.id, run.repeat).name for run in of.runs()]
-    made(tmp_path, of, scatter=0.05, flags=dict.fromkeys(names, EPOCHS_COMBINED))
-    rows = table(tmp_path, of)
-    assert rows["epochs_combined"].all() and (rows["n_repeats"] == 3).all()
-    assert rows["energy_j_low"].notna().all() and rows["energy_ratio"].notna().all()
-    for name in ("time_ratio_low", "energy_ratio_high"):
-        assert rows[name].isna().all()
-    path = tmp_path / "tables" / "operating_points.parquet"
-    draw_figure("operating_points", path, tmp_path / "figure")
-    caption = (tmp_path / "figure.caption.md").read_text()
-    assert "one measured epoch" in caption and "start-up and evaluation are in time" not in caption
 
 
 def test_lines_over_clocks_break_where_a_clock_has_no_run(tmp_path: Path) -> None:

@@ -19,14 +19,13 @@ from scalewatt.comparison.matching import KEY, Pair, Training
 from scalewatt.recordings.series import ESTIMATED, MEASURED, SIMULATED
 from scalewatt.results.tables.comparisons import MARGIN, equivalence
 from scalewatt.results.tables.estimates import ORIGINS, relative_bounds
-from scalewatt.results.tables.repeat_statistics import is_combined, summarise
+from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.text.metric_labels import metric_label
 
 A_LOWER, B_LOWER, NOT_APART = "a_lower", "b_lower", "not_apart"
 NO_INTERVAL, NOT_COMPARED = "no_interval", "not_compared"
 
 
-_OF_EPOCHS = "one measured epoch's energy times another execution's epochs has no spread of its own"
 _ONE_SEED = "repeats share one seed"
 _NO_SPREAD = "repeats do not differ at all"
 
@@ -188,9 +187,8 @@ def _ratio(
     if reason:
         return Ratio(NOT_COMPARED, reason=reason)
     found = judged(values[0], values[1])
-    combined = any(is_combined(row["flags"]) for one in (pair.a, pair.b) for row in one.rows)
-    if found.verdict != NO_INTERVAL and (combined or _shares_seeds(pair, quantity)):
-        found = Ratio(NO_INTERVAL, found.ratio, reason=_OF_EPOCHS if combined else _ONE_SEED)
+    if found.verdict != NO_INTERVAL and _shares_seeds(pair, quantity):
+        found = Ratio(NO_INTERVAL, found.ratio, reason=_ONE_SEED)
     return found
 
 

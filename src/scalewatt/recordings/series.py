@@ -25,8 +25,6 @@ ALL_KINDS = (*DEVICE_KINDS, NODE)
 PERUN = "perun"
 """The format of perun's files, and of our journals."""
 J_PER_KWH = 3.6e6
-EPOCHS_COMBINED = "epochs_combined"
-"""Flag of a total that is one measured epoch's, times the epochs that another execution needed."""
 QUANTITIES = {"W": "power", "J": "counter", "%": "utilisation"}
 """What a sensor of each unit measures."""
 

@@ -11,7 +11,6 @@ import pandas as pd
 from scalewatt.campaign.operating_points import LEVERS, label_of
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose
-from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.figures.figure_schema import COST_PHASES
 
 ENERGY, RATE, POWER = "energy_per_sample_j", "throughput_samples_per_s", "power_w"
@@ -124,15 +123,3 @@ def note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
         f"No throughput, or no energy of training: {named}." if len(lacking) else "",
     ]
     return [*(sentences if len(points) else []), *prose.table_notes(points)]
-
-
-def whole_sentence(points: pd.DataFrame) -> str:
-    """Return what time and energy are those of."""
-    combined = points[EPOCHS_COMBINED].fillna(False)
-    if not combined.any():
-        return "Whole runs: start-up and evaluation are in time and energy."
-    others = "" if combined.all() else " The others are whole runs, with start-up and evaluation."
-    return (
-        "To the target: one measured epoch's time and energy, times the epochs of several executions; their"
-        f" spread is the error bars', and how far a measured epoch varies is not known.{others}"
-    )

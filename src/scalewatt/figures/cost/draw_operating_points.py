@@ -18,7 +18,6 @@ from scalewatt.figures import layout, prose, style
 from scalewatt.figures.cost.cost_points import (
     asked_of,
     ordered_lines,
-    whole_sentence,
 )
 from scalewatt.figures.cost.panel_rows import Block, Looks, Part, draw_blocks
 from scalewatt.results.figures.operating_points_table import TRAINING
@@ -275,7 +274,8 @@ def _note_sentences(points: pd.DataFrame, known: pd.DataFrame) -> list[str]:
     ]
     sentences = [
         prose.opening(points),
-        whole_sentence(known) + (f" Numbers at points: {', '.join(numbers)}." if numbers else ""),
+        "Whole runs: start-up and evaluation are in time and energy."
+        + (f" Numbers at points: {', '.join(numbers)}." if numbers else ""),
         "Pareto-optimal by means, within one origin and scope.",
         prose.bar_sentence("interval", data.is_single(known)),
         prose.estimate_sentence(known, "energy_j"),

@@ -9,7 +9,6 @@ from string import ascii_uppercase
 import pyarrow as pa
 
 from scalewatt.campaign.operating_points import LEVERS
-from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.tables.table_schema import CONFIGURATIONS, PARTS, SUMMARY
 
 
@@ -249,7 +248,7 @@ COST_PER_SAMPLE = pa.schema(
 OPERATING_IDENTITY = (
     *("configuration", "model", "phase", "device", "device_name", "torch_device", "gpus", "nodes"),
     *("local_batch_size", "global_batch_size", "dataset_samples", "epochs", "protocol"),
-    *("precision", *LEVERS, "n_repeats", EPOCHS_COMBINED, "energy_origin", "energy_scope"),
+    *("precision", *LEVERS, "n_repeats", "energy_origin", "energy_scope"),
 )
 """What a row of table operating_points takes over from its configuration's."""
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.operating_points import without_point
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
-from scalewatt.recordings.series import EPOCHS_COMBINED, J_PER_KWH
+from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.results.figures.figure_schema import OPERATING_POINTS
 from scalewatt.results.figures.pareto_table import pareto_optimal
 from scalewatt.results.tables.estimates import is_estimated, quantity_bounds
@@ -80,28 +80,19 @@ def _times(own: pd.DataFrame, basis: str) -> pd.DataFrame:
 def _with_ratios(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     """Add time and energy over those of the line's fastest point.
 
-    A line is only those of its points whose energies compare (`comparable`). Energies of epochs combined
-    with the same executions (EPOCHS_COMBINED) are ratios of single epochs, without an interval. There is no
-    ratio of estimated energies.
+    A line is only those of its points whose energies compare (`comparable`). There is no ratio of
+    estimated energies.
     """
     time = "samples_per_gpuh" if name == _ENERGY[SAMPLE][0] else "runtime_h"
     fastest = _fastest(rows)
     top, bottom = (rows, fastest) if time == "runtime_h" else (fastest, rows)
-    slower = _of_repeats(quotients(top, bottom, time), rows)
-    saved = _of_repeats(quotients(rows, fastest, name), rows)
-    saved = saved.where(~is_estimated(rows))
+    slower = quotients(top, bottom, time)
+    saved = quotients(rows, fastest, name).where(~is_estimated(rows))
     ends = {"": "mean", "_low": "low", "_high": "high"}
     return rows.assign(
         **{f"time_ratio{end}": slower[part] for end, part in ends.items()},
         **{f"energy_ratio{end}": saved[part] for end, part in ends.items()},
     )
-
-
-def _of_repeats(ratios: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return ratios within lines, without intervals where repeats do not tell of them."""
-    independent = ~rows[EPOCHS_COMBINED].fillna(False)
-    ends = {end: ratios[end].where(independent) for end in ("sd", "low", "high")}
-    return ratios.assign(**ends)
 
 
 def _fastest(rows: pd.DataFrame) -> pd.DataFrame:

@@ -28,7 +28,6 @@ from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import column_of, frame_of, records, values
 from scalewatt.results.tables.published_spread import Spread, published_spread
-from scalewatt.results.tables.repeat_statistics import is_combined
 from scalewatt.results.tables.t_tests import LogMean
 from scalewatt.results.tables.table_schema import COMPARISONS
 
@@ -104,8 +103,6 @@ def _pair(own: pd.DataFrame, baseline: pd.DataFrame, alike: list[pd.DataFrame]) 
     origins = set(values(both["energy_origin"]))
     powered = [group for group in alike if set(values(group["energy_origin"])) == origins]
     first, usual = records(own[:1])[0], records(baseline[:1])[0]
-    # The same executions' epochs on both devices: their spread is in both, and in no ratio.
-    combined = any(map(is_combined, values(both["flags"])))
     rows = []
     for quantity, value in _quantities(kinds if len(origins) == 1 else []).items():
         ones, others = _known(value(own)), _known(value(baseline))
@@ -117,8 +114,6 @@ def _pair(own: pd.DataFrame, baseline: pd.DataFrame, alike: list[pd.DataFrame]) 
             [ones, others], repeats, published_spread(first["model"], quantity)
         )
         found = equivalence(ones, others, MARGIN)
-        if combined:
-            found = Equivalence(found.ratio, None, None, None, "unresolved")
         estimated = of_energy and bool(origins & set(ORIGINS))
         if estimated:
             found = Equivalence(None, None, None, None, "estimated")
@@ -141,7 +136,7 @@ def _pair(own: pd.DataFrame, baseline: pd.DataFrame, alike: list[pd.DataFrame]) 
                 "tost_p": found.p,
                 "verdict": found.verdict,
                 "repeats_needed": None
-                if estimated or combined
+                if estimated
                 else _needed(found, spread, min(len(ones), len(others))),
                 "spread": spread.relative if spread else None,
                 "spread_freedom": spread.freedom if spread else None,

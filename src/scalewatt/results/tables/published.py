@@ -18,7 +18,7 @@ from scalewatt.campaign.campaign_types import Configuration
 from scalewatt.campaign.model_registry import known_models, model_key
 from scalewatt.campaign.series_expansion import configuration_id
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.recordings.series import EPOCHS_COMBINED, J_PER_KWH
+from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
 from scalewatt.results.tables.frames import (
     column_of,
@@ -124,7 +124,6 @@ def _configurations() -> pd.DataFrame:
         "metric_goal": "min",
         "torch_device": "cuda",
         "n_repeats": published["repeats"],
-        EPOCHS_COMBINED: False,
     }
     found = pd.concat(
         [

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.series import EPOCHS_COMBINED
 from scalewatt.results.tables.table_schema import (
     CONFIGURATIONS,
     ESTIMATE_BOUNDS,
@@ -200,22 +199,11 @@ def configurations_of(runs: pd.DataFrame) -> pd.DataFrame:
     columns = [
         summary_columns(name, map(summarise, found), first.index) for name, found in repeats.items()
     ]
-    combined = (any(is_combined(text) for text in values(own)) for _, own in groups["flags"])
-    first[EPOCHS_COMBINED] = column_of(combined, pa.bool_(), first.index)
     for name in ESTIMATE_BOUNDS:
         means = (summarise(values(own)).mean for _, own in groups[name])
         first[name] = column_of(means, pa.float64(), first.index)
     found = pd.concat([first.drop(columns=list(QUANTITIES)), *columns], axis=1)
     return found[CONFIGURATIONS.names].reset_index(drop=True)
-
-
-def is_combined(flags: str | None) -> bool:
-    """Return True if a run's energy is one measured epoch's, times the epochs of another execution.
-
-    `flags`: the run's column of that name. Of two such runs only the measured epochs differ where the
-    executions are the same, so that the spread over executions tells nothing of their ratio.
-    """
-    return f'"{EPOCHS_COMBINED}"' in (flags or "")
 
 
 def unlike_energies(runs: pd.DataFrame) -> dict[str, str]:

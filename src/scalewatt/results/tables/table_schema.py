@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.common.untrusted_text import parse_json
-from scalewatt.recordings.series import DEVICE_KINDS, EPOCHS_COMBINED
+from scalewatt.recordings.series import DEVICE_KINDS
 from scalewatt.training.history import PHASES
 
 IDENTITY = (
@@ -155,7 +155,6 @@ CONFIGURATIONS = pa.schema(
         ("n_repeats", pa.int32()),
         ("n_energies", pa.int32()),
         ("n_metrics", pa.int32()),
-        (EPOCHS_COMBINED, pa.bool_()),
         ("energy_unlike", pa.string()),
         *((name, pa.float64()) for name in ESTIMATE_BOUNDS),
         *((f"{name}_{part}", pa.float64()) for name in QUANTITIES for part in PARTS),

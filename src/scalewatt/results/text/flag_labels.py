@@ -19,7 +19,6 @@ FLAG_WORDS = {
     "gap": "a gap between samples",
     "duplicate_recording": "a recording that is the same as another to the last sample",
     "total_only": "a total without samples: no stages, no power over time",
-    "epochs_combined": "one measured epoch's energy, times the epochs of another execution",
     "damaged_lines": "unreadable lines of a recording",
     "inner_windows": "windows within others, not taken",
     "damaged_windows": "windows without a time or a length",
