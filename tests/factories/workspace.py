@@ -151,6 +151,18 @@ class Workspace:
         assert code == 0, output
         return output
 
+    def scalewatt(self, *arguments: object) -> str:
+        """Run a command, which must succeed; all it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "scalewatt.cli", *map(str, arguments)],
+            cwd=self.path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def jobs(self, *arguments: str, profile: str | None = "local") -> dict[str, int]:
         """How many jobs of each rule a dry run would execute."""
         code, output = self.snakemake("-n", *arguments, profile=profile)

@@ -25,7 +25,6 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, read_json
 from scalewatt.common.schema_validation import schema
 from scalewatt.energies.views.describe import describe
@@ -278,23 +277,6 @@ def test_stages_without_a_segment_are_of_the_only_one(place: Place) -> None:
     ]
 
 
-def test_with_several_segments_each_stage_must_say_its_own(place: Place) -> None:
-    place.journal("run/segment-000.n1.journal")
-    place.journal("run/segment-003.n1.journal", start=T0 + 100)
-    place.describe(place.folder / "run", events="stages.csv")
-    (place.folder / "stages.csv").write_text(f"stage,start_s,end_s\ntrain,{T0},{T0 + 9}\n")
-    message = place.refused(place.folder / "run")
-    assert "stages.csv: missing key 'segment'; allowed: 0, 3" in message
-
-
-def test_a_trainings_own_marks_may_be_given(place: Place) -> None:
-    marks = [("stage_data", T0 + 1), (None, T0 + 9)]
-    lines = [{"segment": 0, "stage": s, "epoch": None, "start_s": at} for s, at in marks]
-    (place.folder / "events.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    place.done(place.describe(place.journal("a.jsonl"), events="events.jsonl"))
-    assert place.row(ONE)["stage_data_energy_kwh"] == pytest.approx(8 * 420 / 3.6e6, rel=1e-6)
-
-
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_run_folder_of_ours_may_have_no_stages_or_one_that_never_ended(
     place: Place, ended: bool
@@ -528,26 +510,6 @@ def test_figures_grow_until_the_user_edits_them(place: Place) -> None:
     assert "series 'second' is in no curve" in out
 
 
-def test_a_registered_series_says_its_seeds_if_the_user_does_and_keeps_them(place: Place) -> None:
-    place.done(place.describe(place.perun("a.hdf5")))
-
-    def seeds() -> list[str | None]:
-        return [one.seeds for one in load_campaign(place.campaign).configurations.values()]
-
-    assert seeds() == [None]
-    content = yaml.safe_load(place.campaign.read_text())
-    (name,) = content["series"]
-    content["series"][name]["seeds"] = "varied"
-    place.campaign.write_text(yaml.safe_dump(content, sort_keys=False))
-    place.done(place.describe(place.perun("b.hdf5", watts=302)))
-    assert seeds() == ["varied"]
-    content = yaml.safe_load(place.campaign.read_text())
-    content["series"]["second"] = {**content["series"][name], "seeds": "same"}
-    place.campaign.write_text(yaml.safe_dump(content, sort_keys=False))
-    with pytest.raises(InputError, match=f"second.seeds: same, but series.{name} has varied"):
-        load_campaign(place.campaign)
-
-
 def test_a_campaign_that_trains_is_never_touched(place: Place) -> None:
     file = place.describe(place.perun("a.hdf5"))
     place.campaign.parent.mkdir()
@@ -732,14 +694,6 @@ def test_a_series_has_one_configuration_for_each_number_of_gpus(place: Place) ->
     )
     message = place.refused(place.describe(other, series="another"))
     assert f"{ONE} is in series 'own'" in message and "variant" in message
-
-
-def test_a_path_without_a_description_says_where_one_is_looked_for(place: Place) -> None:
-    file = place.perun("a.hdf5")
-    message = place.refused(file)
-    assert "a.hdf5.yaml or" in message and "a.yaml, or a row of --table" in message
-    assert "does not exist" in place.refused(place.folder / "none.hdf5")
-    assert "nothing to register" in place.refused()
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\x89HDF\r\n\x1a\n", b"text"])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from workspace import Workspace, environment
+from workspace import Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -19,19 +18,6 @@ FINETUNE = "fourcastnet.finetune-local-n002-lbs0002-full"
 OUT = {"configuration": PRETRAIN, "repeat": 2, "reason": "a noisy neighbour"}
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = {"train", "spec", "dataset", "energy"}
-
-
-def scalewatt(workspace: Workspace, *arguments: object) -> str:
-    """Run one command, which must succeed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "scalewatt.cli", *map(str, arguments)],
-        cwd=workspace.path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def table(workspace: Workspace, name: str) -> list[dict[str, Any]]:
@@ -62,7 +48,7 @@ def test_excluding_a_repeat_makes_only_its_tables_again_and_undo_brings_the_byte
     again: Workspace,
 ) -> None:
     before = products(again)
-    scalewatt(again, "exclude", PRETRAIN, 2, "--reason", OUT["reason"])
+    again.scalewatt("exclude", PRETRAIN, 2, "--reason", OUT["reason"])
     jobs = again.jobs("all")
     assert not set(jobs) & RUNS
     assert jobs["figure_table"] == 3, "of figures 4, 5 and 7"
@@ -83,7 +69,7 @@ def test_excluding_a_repeat_makes_only_its_tables_again_and_undo_brings_the_byte
     assert not {path for path in changed if path.startswith(others)}
     assert again.jobs("figure4", "tables") == {}, "nothing is left to do"
 
-    scalewatt(again, "exclude", PRETRAIN, 2, "--undo")
+    again.scalewatt("exclude", PRETRAIN, 2, "--undo")
     again.done("figure4", "tables")
     assert products(again) == before
     assert set(again.jobs("all")) <= {"manifest", "report"}
@@ -97,7 +83,7 @@ def test_measuring_a_run_again_trains_exactly_this_run_and_keeps_the_old_one_who
     finetuned = again.results / "runs" / FINETUNE
     before, worked, stays = files(folder), files(work), files(finetuned)
     weights = (folder / "weights.pt").stat().st_ino
-    out = scalewatt(again, "remeasure", PRETRAIN, 1, "--reason", "a noisy neighbour")
+    out = again.scalewatt("remeasure", PRETRAIN, 1, "--reason", "a noisy neighbour")
     assert f"{FINETUNE} repeat 1 started from its weights: is finished and stays" in out
     kept = again.results / "superseded" / PRETRAIN / "1" / "1"
     kept_work = again.path / "work/tiny/superseded" / PRETRAIN / "1" / "1"
@@ -117,16 +103,16 @@ def test_measuring_a_run_again_trains_exactly_this_run_and_keeps_the_old_one_who
     assert new["spec.json"][0] == before["spec.json"][0]
     assert files(finetuned) == stays
     assert again.trainings("all") == set()
-    said = json.loads(scalewatt(again, "status", "--json"))
+    said = json.loads(again.scalewatt("status", "--json"))
     assert said["counts"]["done"] == said["runs_total"]
     assert said["superseded_energy_kwh"] > 0
-    assert "was replaced; now it is" in scalewatt(again, "remeasure")
+    assert "was replaced; now it is" in again.scalewatt("remeasure")
 
 
 @pytest.mark.nightly
 def test_a_run_and_what_started_from_it_may_be_measured_again_together(again: Workspace) -> None:
-    scalewatt(again, "remeasure", PRETRAIN, 1, "--reason", "a noisy neighbour")
-    scalewatt(again, "remeasure", FINETUNE, 1, "--reason", "a noisy neighbour")
+    again.scalewatt("remeasure", PRETRAIN, 1, "--reason", "a noisy neighbour")
+    again.scalewatt("remeasure", FINETUNE, 1, "--reason", "a noisy neighbour")
     assert again.trainings("all") == {(PRETRAIN, 1), (FINETUNE, 1)}
     assert again.trainings("figure5") == {(PRETRAIN, 1)}
     # Where nothing is trained, the finished runs suffice.
@@ -139,7 +125,7 @@ def test_a_run_and_what_started_from_it_may_be_measured_again_together(again: Wo
 def test_the_old_measurement_is_taken_back_as_the_documentation_says(again: Workspace) -> None:
     again.done("tables")
     before = products(again)
-    scalewatt(again, "remeasure", PRETRAIN, 1, "--reason", "a noisy neighbour")
+    again.scalewatt("remeasure", PRETRAIN, 1, "--reason", "a noisy neighbour")
     again.done("tables")
     assert products(again) != before
     page = (ROOT / "docs" / "exclusions.md").read_text(encoding="utf-8")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from workspace import Workspace, environment
+from workspace import Workspace
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -66,16 +64,7 @@ def superseded(workspace: Workspace, number: int = 1) -> dict[int, dict[str, str
 
 
 def status(workspace: Workspace, *options: str) -> str:
-    command = [sys.executable, "-m", "scalewatt.cli", "status", *options]
-    done = subprocess.run(
-        [*command, "--campaign", "campaigns/kept.yaml"],
-        cwd=workspace.path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return workspace.scalewatt("status", *options, "--campaign", "campaigns/kept.yaml")
 
 
 def test_a_comment_in_a_script_trains_no_finished_run_again_and_is_reported(

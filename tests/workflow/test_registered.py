@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from workspace import Workspace, environment
+from workspace import Workspace
 
 from scalewatt.recordings.journal import JOURNAL_VERSION
 from scalewatt.recordings.record_file import Field, write_records
@@ -29,19 +27,6 @@ RECORDINGS = {
     "four": (("n1", "n2"), 2, 260.0, 300),
 }
 TRAINING = {"train", "spec", "dataset"}
-
-
-def scalewatt(folder: Path, *arguments: str) -> str:
-    """Run one command, which must succeed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "scalewatt.cli", *arguments],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def write_journal(path: Path, host: str, gpus: int, watts: float, start: float) -> None:
@@ -91,7 +76,7 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     folder = tmp_path_factory.mktemp("registered")
     workspace = Workspace.create(folder / "project")
     table = make_recordings(folder / "recordings")
-    scalewatt(workspace.path, "register", "mine", "--table", str(table))
+    workspace.scalewatt("register", "mine", "--table", str(table))
     workspace.done("all", *CAMPAIGN)
     return workspace
 
@@ -130,7 +115,7 @@ def test_energies_are_those_of_scalewatt_energy(registered: Workspace) -> None:
         assert (row["energy_origin"], row["energy_scope"]) == ("measured", "gpu+cpu")
         if len(hosts) == 1:
             path = str(printed / f"{name}.journal")
-            found = json.loads(scalewatt(registered.path, "energy", "--json", path))
+            found = json.loads(registered.scalewatt("energy", "--json", path))
             assert row["energy_kwh"] == pytest.approx(found["energy_kwh"], rel=1e-12)
             assert row["gpu_energy_kwh"] == pytest.approx(found["gpu_energy_kwh"], rel=1e-12)
 
@@ -180,8 +165,6 @@ def test_a_further_recording_is_the_only_one_accounted(
         "{model: vit, device: gpu9000, gpus: 2, local_batch_size: 32, dataset_samples: 960, "
         "epochs: 2, metric: 22.5, metric_name: top5_error_percent}"
     )
-    out = scalewatt(
-        workspace.path, "register", "mine", str(tmp_path / "recordings" / "new.journal")
-    )
+    out = workspace.scalewatt("register", "mine", str(tmp_path / "recordings" / "new.journal"))
     assert "-n002-lbs0032-s0000960-e002 repeat 2" in out
     assert workspace.jobs("all", *CAMPAIGN)["energy"] == 1
