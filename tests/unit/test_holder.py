@@ -205,14 +205,6 @@ def test_a_holder_elsewhere_outside_of_slurm_lives_by_its_heartbeat(
     assert owner_is_alive(put_record(tmp_path, silent_s), tmp_path) is alive
 
 
-def test_who_knows_the_queue_asks_it_no_further(tmp_path: Path, squeue: Path) -> None:
-    holder = put_record(tmp_path, WHILE, job="123")
-    assert owner_is_alive(holder, tmp_path, {"123": "running"}.get) is True  # type: ignore[arg-type]
-    assert owner_is_alive(holder, tmp_path, {}.get) is None
-    assert owner_is_alive(holder, tmp_path, {"123": "gone"}.get) is False  # type: ignore[arg-type]
-    assert not (squeue.parent / "calls").exists()
-
-
 def test_silence_is_measured_by_the_clock_of_the_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -609,30 +609,6 @@ def test_with_paths_a_table_gives_their_rows_and_yaml_the_rest(place: Place) -> 
     assert [id_.split("-")[2] for id_, _ in place.runs()] == ["n001", "n003"]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "parts"),
-    [
-        ("t.csv", "path,model\na.hdf5\n", ["line 2", "expected 2 cells"]),
-        ("t.csv", "model,gpus\nresnet50,1\n", ["line 2", "missing key 'path'"]),
-        (
-            "t.csv",
-            "path,gpus,model,device\na.hdf5,two,m,d\n",
-            ["line 2", "gpus", '"two"', "integer"],
-        ),
-        ("t.csv", "path\n", ["no row"]),
-        ("t.yaml", "model: resnet50\n", ["missing key 'runs'"]),
-        ("t.yaml", "runs: 3\n", ["runs: expected a list"]),
-        ("t.parquet", "no parquet", ["no readable Parquet file"]),
-        ("t.xlsx", "", ["allowed: .csv, .yaml, .parquet"]),
-    ],
-)
-def test_a_wrong_table_is_refused(place: Place, name: str, text: str, parts: list[str]) -> None:
-    place.perun("a.hdf5")
-    (place.folder / name).write_text(text)
-    message = place.refused("--table", place.folder / name)
-    assert all(part in message for part in [name, *parts]), message
-
-
 # --- wrong descriptions ---------------------------------------------------------------------------
 
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
@@ -736,11 +712,6 @@ def test_wrong_stages_are_refused(place: Place, rows: str, parts: list[str]) -> 
     (place.folder / "stages.csv").write_text(rows)
     message = place.refused(place.describe(place.perun("a.hdf5"), events="stages.csv"))
     assert all(part in message for part in ["stages.csv", *parts]), message
-
-
-def test_a_campaigns_name_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["register", "../mine", str(tmp_path)]) == 1
-    assert "allowed: lower-case letters" in capsys.readouterr().err
 
 
 # --- the document ---------------------------------------------------------------------------------

@@ -117,12 +117,6 @@ def test_a_folder_is_one_run_of_one_file_for_each_node(tmp_path: Path) -> None:
     assert row["gpu_energy_kwh"] == pytest.approx(500 * 59 / 3.6e6, rel=1e-6)
 
 
-def test_a_folder_without_a_description_is_told_its_one_place(tmp_path: Path) -> None:
-    (tmp_path / "job").mkdir()
-    with pytest.raises(InputError, match=r"allowed: \S+/job.yaml, or a row of --table"):
-        registered(tmp_path, tmp_path / "job")
-
-
 def codecarbon(path: Path, *gpu_kwh: float) -> Path:
     """Write rows of runs with a GPU that was measured, a CPU and memory that were estimated."""
     heading = (
