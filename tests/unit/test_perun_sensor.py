@@ -213,15 +213,6 @@ def test_a_device_kind_that_perun_had_a_total_of_is_missed(tmp_path: Path) -> No
     assert "perun computed 900 J" in str(said["flags"])
 
 
-def test_samples_without_a_time_are_left_out_and_flagged(tmp_path: Path) -> None:
-    path = tmp_path / "a.hdf5"
-    sensors = {"CUDA:0_POWER": gpu(4), "CUDA:1_POWER": gpu(4)}
-    write_perun(path, {"n1": sensors}, time_s=[0, np.nan, 1e30, 3])
-    for series in read_perun_file(path).series:
-        assert series.time_s.tolist() == [0, 3] and series.values.tolist() == [100, 100]
-        assert codes(series.flags) == {"missing_times"}
-
-
 def watts_of_a_counter(path: Path, reads_j: list[float]) -> None:
     """Write only the watts that perun computes of a counter with the package's range."""
     top = 262_143.32885
@@ -263,26 +254,3 @@ def test_a_failed_read_of_a_counter_costs_nothing(tmp_path: Path, as_watts: bool
     said = describe(path)
     assert said["cpu_energy_kwh"] * J_PER_KWH == pytest.approx(59 * 150)
     assert codes(said["flags"]) == {"counter_zero"}
-
-
-def test_a_gpu_states_its_identity_and_others_have_none(tmp_path: Path) -> None:
-    path = tmp_path / "a.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(2), "CUDA:1_POWER": gpu(2)}})
-    with changed(path, "gpu/nodes/CUDA:0_POWER/raw_data") as raw:
-        raw.parent.attrs["uuid"] = "GPU-57ca"
-    assert [s.uuid for s in read_perun_file(path).series] == ["GPU-57ca", None]
-
-
-def test_amd_gpus_are_numbered_by_their_number_or_else_by_their_uuid(tmp_path: Path) -> None:
-    for names in (
-        ("ROCM:2_POWER", "ROCM:10_POWER"),
-        ("ROCM:3aff74a1-0000_POWER", "ROCM:aaff74a1-0000_POWER"),
-    ):
-        path = tmp_path / f"{len(names[0])}.hdf5"
-        for name, watts in zip(names, (200, 300), strict=True):
-            write_perun(path, {"n1": {"CUDA:0_POWER": gpu(2, watts)}})
-            with changed(path, "gpu/nodes") as sensors:
-                sensors.move("CUDA:0_POWER", name)
-        found = {s.device_index: (s.sensor, s.values[0]) for s in read_perun_file(path).series}
-        expected = (2, 10) if "ROCM:2_POWER" in names else (0, 1)
-        assert found == dict(zip(expected, zip(names, (200, 300), strict=True), strict=True))

@@ -102,18 +102,6 @@ def test_every_sample_is_on_disk_with_what_the_sensors_are(tmp_path: Path) -> No
     assert recording.problems == ()
 
 
-def test_telemetry_is_recorded_from_the_first_sample_on(tmp_path: Path) -> None:
-    rank, _ = start(tmp_path, 3)
-    assert rank.wait() == 0
-    series, flags = read_telemetry(tmp_path / f"segment-000.{HOST}.telemetry")
-    assert flags == [] and {one.quantity for one in series} >= {
-        "temperature",
-        "concurrent_samplers",
-    }
-    journal = read_journal(tmp_path / f"segment-000.{HOST}.journal")
-    assert series[0].time_s[0] == pytest.approx(journal.series[0].time_s[0], abs=0.05)
-
-
 def test_concurrent_samplers_are_counted_and_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
