@@ -108,6 +108,7 @@ def part(
         "duration_s": duration_s,
         "unrecorded_s": 0.0,
         "energy_j": energy_j,
+        **dict.fromkeys(BOUNDS, None if origin == "estimated" else energy_j),
         "recorded_j": energy_j,
         **dict.fromkeys(BOUNDS, None if origin == "estimated" else energy_j),
         "discarded_j": None if energy_j is None else discarded_j,

@@ -81,16 +81,6 @@ def test_an_estimate_has_its_interval_in_the_whole_and_in_its_run(made: Made) ->
     assert of_run.bounds_kwh == found.bounds_kwh
 
 
-def test_an_estimate_of_an_earlier_version_has_no_interval(made: Made) -> None:
-    rows = [
-        row | {"energy_origin": "estimated"} if row["device_kind"] == "ram" else row
-        for row in WHOLE
-    ]
-    made.publish()
-    made.account(rows=rows)
-    assert made.spent().bounds_kwh == (None, None)
-
-
 def test_of_an_energy_that_may_not_be_stated_what_was_recorded_counts(made: Made) -> None:
     rows = [row | {"energy_j": None} if row["device_kind"] == "cpu" else row for row in WHOLE]
     made.publish()
@@ -265,10 +255,6 @@ def test_idle_probes_count_where_the_campaign_has_them(tmp_path: Path, place: st
 
 
 # --- asking again -------------------------------------------------------------------------------
-
-
-def no_reading(*_: Any) -> Any:
-    raise AssertionError("read again")
 
 
 def test_what_changed_is_counted_anew(made: Made) -> None:
