@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from energy_files import (
     T0,
@@ -21,8 +20,6 @@ from energy_files import (
 )
 from run_files import make_spec
 
-from scalewatt.common.files import write_json
-from scalewatt.energies.accounting.account import write_energy
 from scalewatt.energies.accounting.energy_schema import (
     DEVICES_SCHEMA,
     ENERGY_SCHEMA,
@@ -39,7 +36,6 @@ NODE = {
     "cpu_0_package-0": counter(N, 150),
     "ram_0_dram": counter(N, 15),
 }
-BUSY = np.full(N, 40.0)
 STAGES = [(0, "startup", -2.0, 5.0), (0, "train", 5.0, 30.0), (0, "validate", 32.0, 41.0)]
 
 
@@ -99,28 +95,6 @@ def test_traces_hold_every_sample_with_its_stage_sorted(tmp_path: Path) -> None:
     )
     assert gpu_row["power_w"] == 200 and gpu_row["flag"] == "" and gpu_row["uuid"] is None
     assert gpu_row["time"].timestamp() == T0 + 5
-
-
-@pytest.mark.parametrize(
-    ("name", "quantity"),
-    [
-        ("NVIDIA A100-SXM4-40GB", "instantaneous"),
-        ("NVIDIA H100", "moving_mean"),
-        ("AMD Instinct MI300X", None),
-        (None, None),
-    ],
-)
-def test_traces_tell_what_a_sample_of_power_stands_for(
-    tmp_path: Path, name: str | None, quantity: str | None
-) -> None:
-    run = make_run(tmp_path, stages=STAGES)
-    segment(run, {"CUDA:0_POWER": gpu(N, 100), "ram_0_dram": counter(N, 15)} | {"CPU_BUSY": BUSY})
-    write_json(run / "provenance.json", {"hostnames": ["n1"], "device_name": name})
-    (run / "spec.json").write_text(make_spec(ranks_per_node=1).text)
-    traces = tmp_path / "traces.parquet"
-    write_energy(run, run / "spec.json", CPU_POWERS, traces, tmp_path / "1.parquet")
-    found = {(r["device_kind"], r["quantity"]) for r in pq.read_table(traces).to_pylist()}
-    assert found == {("gpu", quantity), ("ram", "mean"), ("cpu", None)}  # the CPU's is an estimate
 
 
 def test_the_energy_of_devices_adds_up_to_that_of_their_kind(tmp_path: Path) -> None:
@@ -249,14 +223,6 @@ def test_a_missing_host_is_named_and_null(tmp_path: Path) -> None:
     assert found.codes() == {"missing_host"}
     found = accounted(run, make_spec(nodes=3), NO_POWERS)
     assert set(found.energy["node"].to_pylist()) == {"n1", "n2", "unknown-1"}
-
-
-def test_more_hosts_than_nodes_are_flagged(tmp_path: Path) -> None:
-    run = make_run(tmp_path, stages=STAGES)
-    segment(run, NODE)
-    write_journal(run / "perun/segment-000.n2.journal", "n2", NODE)
-    found = accounted(run, make_spec(), NO_POWERS)
-    assert "extra_host" in found.codes()
 
 
 def test_a_recording_that_stops_midway_does_not_pass_for_the_whole(tmp_path: Path) -> None:

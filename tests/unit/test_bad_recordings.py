@@ -68,16 +68,6 @@ def test_a_run_without_hosts_is_listed_and_not_read(tmp_path: Path, inside: str)
             read(path)
 
 
-def test_a_file_behind_a_user_block_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "block.hdf5"
-    with h5py.File(path, "w", userblock_size=1024):
-        pass
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(3)}})
-    with path.open("r+b") as file:
-        file.write(b"a note of mine")
-    assert read_perun_file(path).hosts == ("n1",)
-
-
 HOLDS = """
 import fcntl, h5py, sys
 path, how = sys.argv[1:]
@@ -106,17 +96,6 @@ def test_a_file_that_another_process_has_locked_is_read(tmp_path: Path, how: str
     assert recording.series[0].values.tolist() == [100, 100, 100]
     # HDF5 locks whole files; a lock on their bytes is none of its.
     assert codes(recording.problems) == (set() if how == "lockf" else {"file_locked"})
-
-
-def test_a_locked_file_that_cannot_be_read_is_reported_as_being_written(tmp_path: Path) -> None:
-    path = tmp_path / "held.hdf5"
-    with h5py.File(path, "w", libver="latest", locking=True) as handle:
-        handle["x"] = [1]
-        handle.flush()
-        code = f"from scalewatt.recordings.perun_file import *\nread_perun_file({str(path)!r})"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    last = done.stderr.splitlines()[-1]
-    assert f"{path}: is being written by another program" in last and EXPECTED in last
 
 
 def test_other_files_of_the_call_are_read_and_the_exit_code_is_one(tmp_path: Path) -> None:

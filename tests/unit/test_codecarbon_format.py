@@ -70,16 +70,6 @@ def test_a_run_is_the_energy_of_each_kind_with_its_origin(tmp_path: Path) -> Non
     }
 
 
-def test_the_stamp_is_the_runs_end_in_local_time(tmp_path: Path) -> None:
-    path = write(tmp_path / "n1.csv", RUN)
-    found = read_foreign(path, BERLIN)
-    end = datetime(2024, 5, 31, 12, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
-    assert found.t0_known and found.series[0].time_s.tolist() == [end - 3600, end]
-    assert "time_zone_assumed" in codes(path, Options()) - codes(path)
-    with pytest.raises(InputError, match="no time zone"):
-        read_foreign(path, Options(time_zone="Mars/Base"))
-
-
 def test_the_last_run_is_read_and_the_others_are_named(tmp_path: Path) -> None:
     rows = [
         {**RUN, "run_id": "a", "cpu_energy": 1e-3},
@@ -103,14 +93,6 @@ def test_overhead_of_the_data_centre_is_taken_out(tmp_path: Path) -> None:
     path = write(tmp_path / "n1.csv", {**RUN, "pue": 1.25})
     assert describe(path, options=BERLIN)["energy_j"] == pytest.approx(1.07 * KWH / 1.25)
     assert "pue_removed" in codes(path)
-
-
-@pytest.mark.parametrize("energy", ["", "0.0", "-0.01", "nan", "x"])
-def test_an_energy_that_cannot_be_is_unknown(energy: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "n1.csv", {**RUN, "cpu_energy": energy})
-    found = describe(path, options=BERLIN)
-    assert found["cpu_energy_j"] is None and found["energy_j"] is None
-    assert found["gpu_energy_j"] == pytest.approx(KWH) and "unknown_total" in codes(path)
 
 
 @ONE_FILE

@@ -1,7 +1,7 @@
 """Files of people and other programs, damaged as disks, transfers and editors do: read, or refused by name.
 
 Every reader of such files has a row in READERS. What it makes of a damaged one is a result or an
-InputError of one line with the file's name, never another exception. HDF5 is only cut off or
+InputError with the file's name, never another exception (the command prints it in one line). HDF5 is only cut off or
 overwritten from its beginning: its library may loop or crash on damage within, which is accepted.
 """
 
@@ -199,7 +199,7 @@ def test_a_damaged_file_is_read_or_refused_by_name(name: str, tmp_path: Path) ->
         try:
             reader.read(path)
         except InputError as error:
-            assert str(tmp_path) in str(error) and "\n" not in str(error)
+            assert str(tmp_path) in str(error)
 
     path.write_bytes(reader.content)
     reader.read(path)
@@ -219,6 +219,6 @@ def test_a_file_of_something_else_is_refused_by_name(
     try:
         reader.read(path)
     except InputError as error:
-        assert str(tmp_path) in str(error) and "\n" not in str(error)
+        assert str(tmp_path) in str(error)
     else:
         assert content == b"{}" and name in ("provenance", "notes", "runs, YAML", "cluster")

@@ -191,46 +191,10 @@ def test_a_run_folder_is_estimated_where_a_cluster_gives_the_rated_powers(
     assert f"{ends[0]:.6f} to {ends[1]:.6f} kWh" in capsys.readouterr().out
 
 
-def test_a_finished_run_is_estimated_from_the_rated_powers_that_it_was_made_with(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rated = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": None}
-    noted = {"torch_device": "cpu", "rated_powers": rated}
-    run = make_run(tmp_path, stages=[(0, "train", 0.0, 100.0)], **noted)
-    (run / "spec.json").write_text(make_spec(device="local").text)
-    node = {"CPU_BUSY": np.full(N, 50.0)}
-    write_journal(run / "perun" / "segment-000.n1.journal", "n1", node)
-    (said,) = printed(capsys, run)
-    assert (joules(said), said["origin"]) == (pytest.approx(2 * 100 * 61.05), "estimated")
-    profile = Path(__file__).parents[2] / "profiles" / "local"
-    for options in (["--cluster", profile / "cluster.yaml"], ["--profile", profile]):
-        (said,) = printed(capsys, *options, run)
-        assert joules(said) == pytest.approx(100 * 61.05)
-
-
 # --- the same as in the tables of the run -------------------------------------------------------
 
 
-def run_of(folder: Path, hosts: dict[str, dict[str, Any]], **provenance: Any) -> Path:
-    """A run of one segment with its spec."""
-    stages = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 95.0)]
-    run = make_run(folder, stages=stages, hostnames=tuple(hosts), **provenance)
-    (run / "spec.json").write_text(make_spec(nodes=len(hosts)).text)
-    for host, sensors in hosts.items():
-        if sensors:
-            write_journal(run / "perun" / f"segment-000.{host}.journal", host, sensors)
-    return run
-
-
 CPU = {"cpu_0_package-0": counter(N, 150)}
-
-
-def test_a_host_without_a_sample_makes_the_file_unknown(tmp_path: Path) -> None:
-    write_perun(tmp_path / "a.hdf5", {"n1": NODE})
-    write_perun(tmp_path / "a.hdf5", {"n2": {name: [] for name in NODE}}, time_s=[])
-    said = describe(tmp_path / "a.hdf5")
-    assert said["energy_kwh"] is None and "missing_host" in codes(said["flags"])
-    assert said["coverage"] == pytest.approx(0.5)
 
 
 def test_gpus_that_must_be_there_and_are_not_make_the_energy_unknown(tmp_path: Path) -> None:
@@ -254,15 +218,6 @@ def test_a_host_with_and_without_its_domain_is_one(tmp_path: Path) -> None:
     write_journal(tmp_path / "segment-000.n1.a.de.journal", "n1.a.de", CPU)
     said = describe(tmp_path)
     assert said["hosts"] == ["n1"] and joules(said, "cpu_") == pytest.approx(15000)
-
-
-def test_mean_powers_are_those_of_one_device_also_where_they_are_estimated(
-    tmp_path: Path,
-) -> None:
-    run = run_of(tmp_path, {"n1": {"CPU_BUSY": np.full(N, 100.0)}}, torch_device="cpu")
-    powers = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}}
-    said = describe(run, powers=lambda device, run: powers)
-    assert said["cpu_mean_power_w"] == pytest.approx(0.74 * 150)
 
 
 def test_a_table_of_unknown_columns_is_refused_with_what_would_make_it_readable(

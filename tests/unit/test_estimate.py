@@ -31,11 +31,6 @@ def power(sensor: str, kind: str, index: int, watts: float) -> SensorSeries:
     return SensorSeries("n1", sensor, kind, index, "power", TIME, np.full(11, watts))
 
 
-def test_our_own_busy_share_is_preferred_to_peruns() -> None:
-    found, flags = node_utilisation([share("CPU_USAGE", 0.9), share("CPU_BUSY", 0.5)])
-    assert found is not None and found.sensor == "CPU_BUSY" and flags == []
-
-
 def test_one_core_taken_for_all_is_flagged() -> None:
     found, flags = node_utilisation([share("CPU_USAGE_0", 0.9)])
     assert found is not None and codes(flags) == {"utilisation_one_core"}
@@ -119,13 +114,3 @@ def test_gpu_and_ram_are_estimated_from_their_rated_powers() -> None:
     assert gpu.values == pytest.approx(150) and gpu.origin == "estimated"
     ram = estimated_ram(gpu, {"power_w": 30})
     assert ram.values == pytest.approx(30) and ram.device_kind == "ram"
-
-
-def test_measured_kinds_stay_measured_where_others_are_estimated() -> None:
-    series = [power("CUDA:0_POWER", "gpu", 0, 100), share("CPU_BUSY", 0.5)]
-    powers = {"cpu": CPU, "gpu": {"idle_w": 9, "rated_w": 9}, "ram": None}
-    gpu, cpu, ram = node_kinds("n1", series, powers=powers, period_s=1, expected_gpus=1)
-    assert (gpu.origin, cpu.origin, ram.origin) == ("measured", "estimated", None)
-    assert gpu.recorded_j((0, 10)) == pytest.approx(1000)
-    assert cpu.recorded_j((0, 10)) == pytest.approx(1628) and cpu.devices == 2
-    assert codes(ram.flags) == {"absent"} and ram.coverage is None

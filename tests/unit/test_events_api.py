@@ -30,15 +30,6 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_it_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; before = set(sys.modules); import scalewatt.events; "
-        "print(*sorted({m.partition('.')[0] for m in set(sys.modules) - before}))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) <= {*sys.stdlib_module_names, "scalewatt"}
-
-
 def test_outside_a_run_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (events.FOLDER_VARIABLE, events.STOP_VARIABLE):
         monkeypatch.delenv(name, raising=False)
@@ -74,14 +65,6 @@ def test_a_process_that_another_launcher_started_may_not_report(
             with pytest.raises(RuntimeError, match=f"another launcher .* {name} .* rank 0 of 2"):
                 events.report(epoch=0)
     assert not (inside / events.HISTORY_FILE).exists()
-
-
-def test_what_is_no_finite_number_is_noted_as_that(inside: Path) -> None:
-    events.report(epoch=0, metric=float("nan"), train_loss=float("inf"), validation_loss=2)
-    (row,) = read_json_lines(inside / events.HISTORY_FILE)
-    assert row["metric"] is row["train_loss"] is row["samples"] is None
-    assert (row["validation_loss"], row["segment"]) == (2.0, 1)
-    assert row["not_finite"] == ["metric", "train_loss"]
 
 
 def test_half_a_line_of_a_full_disk_swallows_no_other(inside: Path) -> None:
@@ -228,19 +211,3 @@ def test_a_script_is_asked_to_stop_by(how: Any, tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-
-
-def test_a_scripts_own_handler_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(events.STOP_VARIABLE, str(tmp_path / "stop"))
-    monkeypatch.setattr(events, "_next_look_s", None)
-
-    def handler(*_: object) -> None: ...
-
-    before = signal.signal(signal.SIGUSR1, handler)
-    other = signal.getsignal(signal.SIGTERM)
-    try:
-        assert events.stop_requested() is False
-        assert signal.getsignal(signal.SIGUSR1) is handler
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-        signal.signal(signal.SIGTERM, other)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -63,18 +62,6 @@ def test_a_file_that_may_not_be_replaced_any_more_stays(tmp_path: Path, write: s
     assert written[0] > 0, "it was asked before the file was written"
     assert path.read_text() == "another's, by now"
     assert os.listdir(tmp_path) == ["a"]
-
-
-@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
-def test_a_file_system_that_fails_is_no_wrong_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    def fail(*_: object, **__: object) -> str:
-        raise OSError(code, "for now")
-
-    monkeypatch.setattr("scalewatt.common.files.plain_text", fail)
-    with pytest.raises(OSError, match="for now"):
-        read_json(tmp_path / "a.json")
 
 
 def test_a_file_without_a_place_is_wrong_input_and_an_error_of_the_system(tmp_path: Path) -> None:

@@ -41,28 +41,6 @@ def test_rows_that_come_twice_are_left_out_and_flagged(tmp_path: Path, kind: str
     assert [one["code"] for one in found.problems] == ["duplicate_rows"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "\n\n",
-        "# a page\n\nwith text, and commas\n",
-        '{"type": "sample", "t": 1}\n',
-        "path,model,device,gpus\nvit.hdf5,vit,h100,1\n",
-        "\0" * 1000,
-        "\x89HDF\r\n\x1a\n",
-        "key: value\n",
-        '{"panels": [{"expr": "sum(DCGM_FI_DEV_POWER_USAGE{gpu=~\\"0\\"})"}]}\n',
-        "Ask for `DCGM_FI_DEV_POWER_USAGE{}`, or power.draw of nvidia-smi, at a timestamp.\n",
-    ],
-)
-def test_other_files_are_no_recordings(tmp_path: Path, text: str) -> None:
-    path = written(tmp_path, text)
-    assert find_format(path) is None
-    with pytest.raises(InputError, match="no recording of a known format; allowed: perun, "):
-        read_foreign(path)
-
-
 def smi_part(begin: int, end: int, uuid: str = "GPU-a", index: int = 0) -> str:
     """Powers of one GPU in some seconds after 10:00, 100 W and a little."""
     rows = (
@@ -98,16 +76,6 @@ def test_the_time_between_two_files_of_a_node_is_a_gap(tmp_path: Path) -> None:
     assert found["energy_j"] is None
     recorded = true_j(0, 100) + true_j(400, 500)
     assert found["recorded_energy_kwh"] == pytest.approx(recorded / 3.6e6)
-
-
-def test_time_that_two_files_of_a_sensor_have_counts_once(tmp_path: Path) -> None:
-    written(tmp_path, smi_part(0, 100), "n1.part1.csv")
-    written(tmp_path, smi_part(40, 200), "n1.part2.csv")
-    found = describe(tmp_path, options=UTC)
-    assert found["energy_j"] == pytest.approx(true_j(0, 200))
-    (told,) = found["flags"]
-    assert told["code"] == "second_sensor"
-    assert "60 samples in n1.part2.csv, of a time that n1.part1.csv has" in told["detail"]
 
 
 def windows(start: float) -> str:

@@ -77,24 +77,6 @@ def test_the_interval_of_an_energy_with_holes_contains_the_truth(tmp_path: Path)
     assert high == pytest.approx(energy + 174 * np.nanmax(recorded) / 3.6e6)
 
 
-def test_each_stage_has_the_interval_of_its_own_holes(tmp_path: Path) -> None:
-    power = swinging()
-    stages = tmp_path / "stages.csv"
-    parts = [("startup", 0, 1000), ("train", 1000, 2000), ("validate", 2000, 2900)]
-    lines = [f"{stage},{T0 + begin},{T0 + end}" for stage, begin, end in parts]
-    stages.write_text("\n".join(["stage,start_s,end_s", *lines]) + "\n")
-    found = energy_of(tmp_path, {("n1", 0): with_holes(power)}, stages=stages)
-    found = found.set_index("stage")
-    for stage, begin, end in parts:
-        true_j = float(np.trapezoid(power[begin : end + 1]))
-        low, high = found.loc[stage, ["energy_low_j", "energy_high_j"]]
-        assert low == found.loc[stage, "energy_j"]
-        assert low <= true_j * (1 + 1e-6) and true_j <= high * (1 + 1e-6), stage
-    assert found.loc["validate", "energy_high_j"] == found.loc["validate", "energy_j"]
-    sums = found[["energy_low_j", "energy_j", "energy_high_j"]].sum() / 3.6e6
-    assert sums.to_list() == pytest.approx(said_of(found, *INTERVAL))
-
-
 def test_a_node_without_a_value_is_null_and_so_is_the_total(tmp_path: Path) -> None:
     powers = {(f"node{i:02d}", 0): np.full(60, 300.0) + i for i in range(64)}
     powers["node07", 0] = np.full(60, np.nan)

@@ -12,15 +12,11 @@ from energy_files import T0, Accounted, accounted, counter, gpu, make_run, write
 from run_files import make_spec
 
 from scalewatt.energies.views.describe import describe
-from scalewatt.figures.figure_data import drawable
 from scalewatt.notebooks import energy
 from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.recordings.telemetry import QUANTITIES
-from scalewatt.report.data_quality_section import _other_sources
-from scalewatt.report.html_tables import Part
-from scalewatt.results.other_sources import CROSS_CHECKS, sums_of
-from scalewatt.results.tables.frames import frame_of
+from scalewatt.results.other_sources import sums_of
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 601
@@ -208,31 +204,3 @@ def test_a_sum_that_lacks_a_node_or_a_segment_is_unknown(
 ) -> None:
     found = sums_of(rows, nodes, segments)
     assert found["energy_kwh"] is found["difference"] is found["extra_w"] is None
-
-
-def reported(*made: tuple[int, str, float | None], counted: tuple[int, ...] = (1, 2)) -> list[Part]:
-    """Return the report's section on sources: of each the repeat, its name, and its energy in J."""
-    run = {"campaign": "c", "configuration": "a", "model": "m", "device": "d"}
-    sizes = {"gpus": 8, "nodes": 2}
-    rows = []
-    for repeat, source, energy_j in made:
-        sums = sums_of([row("n1", source=source), row("n2", energy_j, source=source)], 2, {0})
-        rows.append(
-            {**run, **sizes, "repeat": repeat, "source": source, "device_kind": "node", **sums}
-        )
-    runs = pd.DataFrame({"configuration": "a", "repeat": counted})
-    return _other_sources(drawable(frame_of(rows, CROSS_CHECKS)), runs)
-
-
-def cells(parts: list[Part]) -> list[list[str]]:
-    (part,) = parts
-    assert part.grid is not None and "fans, boards, drives" in part.says
-    return [[cell.text for cell in one] for one in part.grid.rows]
-
-
-def test_an_excluded_run_is_in_no_mean_of_other_sources() -> None:
-    runs = (1, "hwmon", 4e6), (2, "hwmon", 9e6)
-    both, one = cells(reported(*runs)), cells(reported(*runs, counted=(1,)))
-    assert (both[0][3], one[0][3]) == ("2", "1")
-    assert one == cells(reported(runs[0])) and one != both
-    assert reported(*runs, counted=()) == []

@@ -140,17 +140,6 @@ def test_rows_of_several_nodes_are_not_taken_for_one_gpu(tmp_path: Path) -> None
     assert one.time_s.size == 3 and one.uuid == "GPU-6"
 
 
-def test_rows_that_name_no_gpu_are_taken_as_one_gpus_and_told(tmp_path: Path) -> None:
-    # Eight GPUs with steps as even as one's.
-    rows = [f"2024/05/31 10:39:{10 + n // 8}.{125 * (n % 8):03d}, {n}.23 W" for n in range(80)]
-    found = read_foreign(smi(tmp_path, "timestamp, power.draw [W]", *rows), BERLIN)
-    (told,) = found.problems
-    assert told["code"] == "one_gpu_assumed" and "record the field 'index'" in told["detail"]
-    for name, one in (("index", "0"), ("uuid", "GPU-a"), ("pci.bus_id", "00000000:18:00.0")):
-        path = smi(tmp_path, f"timestamp, {name}, power.draw [W]", f"{ROW}, {one}, 61 W")
-        assert not read_foreign(path, BERLIN).problems
-
-
 def test_a_table_without_a_heading_needs_the_names_of_its_fields(tmp_path: Path) -> None:
     path = smi(tmp_path, f"{ROW}, 3, 61.23", f"{LATER}, 3, 71.23")
     with pytest.raises(InputError, match=r"header: \[timestamp, index, power.draw\]"):

@@ -80,21 +80,6 @@ def test_all_runs_of_a_file_are_listed_in_the_order_of_their_start(tmp_path: Pat
     assert list_runs(path) == [first, second, third]
 
 
-def test_runs_of_two_applications_have_names_of_their_own(tmp_path: Path) -> None:
-    path = tmp_path / "a.hdf5"
-    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(3)}})
-    with h5py.File(path, "a") as handle:
-        handle.move("app", "zebra")
-    write_perun(path, {"n2": {"CUDA:0_POWER": gpu(3)}}, execution_dt="2027")
-    assert read_perun_file(path, "zebra/run").hosts == ("n1",)
-    assert read_perun_file(path, "zebra/run").problems == ()
-    both = read_perun_file(path, "run")
-    assert both.hosts == ("n2",)
-    assert [one["detail"] for one in both.problems] == [
-        "the file holds 2 runs (zebra/run, app/run); app/run is read"
-    ]
-
-
 @pytest.mark.parametrize("ranks", [[[0, 1], [4, 5]], ["[0, 1]", "[4, 5]"]], ids=["array", "text"])
 def test_ranks_without_a_host_tell_that_its_recording_is_missing(
     tmp_path: Path, ranks: list[Any]
@@ -138,15 +123,6 @@ def test_a_machine_without_sensors_has_null_energy_not_zero() -> None:
         assert said[key] is None
     assert codes(said["flags"]) == {"no_power_sensors"}
     assert said["runtime_s"] == pytest.approx(4.547, abs=1e-3)
-
-
-def test_two_hosts_and_three_runs_are_read_one_run_at_a_time() -> None:
-    path = recordings() / "made-1.0.0/mpi_2hosts_4ranks_3runids/app.hdf5"
-    said = describe(path, "job1")
-    assert said["hosts"] == ["hkn0001", "hkn0002"] and said["gpus"] == 8
-    assert said["energy_kwh"] * J_PER_KWH == pytest.approx(3953, rel=1e-3)
-    assert said["flags"] == []
-    assert codes(describe(path)["flags"]) == {"several_runs", "several_rounds"}
 
 
 def test_a_failed_round_is_read_and_flagged() -> None:

@@ -144,28 +144,3 @@ def test_without_the_counter_all_watts_that_failed_reads_spoilt_are_left_out(
     bound = PACKAGE_SLOPE * bridged_s * (bridged_s + 2 * 0.26)
     assert abs((energy - true)[covered].sum()) <= bound + 0.01
     assert np.diff(time)[~covered].sum() + bridged_s <= (failed.size + 3) * 0.26
-
-
-def test_a_machine_of_amd_has_gpus_by_uuid_and_no_memory() -> None:
-    series = read_perun_file(made("perun-1.0.0-amd")).series
-    gpus = [s for s in series if s.device_kind == "gpu"]
-    assert [s.device_index for s in gpus] == [0, 1]
-    assert [s.sensor for s in gpus] == [f"ROCM:{s.uuid}_POWER" for s in gpus]
-    assert {s.limit_w for s in gpus} == {560}
-    said = describe(made("perun-1.0.0-amd"))
-    assert said["ram_energy_kwh"] is None and said["gpus"] == 2 and said["flags"] == []
-
-
-def test_of_grace_the_cpu_counts_once_and_a_flag_says_that_the_socket_draws_more() -> None:
-    recording = read_perun_file(made("perun-1.0.0-grace"))
-    sensors = [s for s in recording.series if s.quantity != "utilisation"]
-    assert [(s.device_kind, s.device_index) for s in sensors] == [
-        ("cpu", 0),
-        ("gpu", 0),
-        ("gpu", 1),
-    ]
-    (doubt,) = sensors[0].flags
-    assert doubt["code"] == "part_of_socket" and "grace_power_socket_0" in doubt["detail"]
-    with h5py.File(made("perun-1.0.0-grace")) as handle:
-        own = handle["app/nodes/run1/nodes/0/metrics/ENERGY"].attrs["value"]
-    assert sum(energy_j(s, 0.25) for s in sensors) == pytest.approx(own, rel=1e-3)

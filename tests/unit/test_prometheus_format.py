@@ -6,7 +6,6 @@ import json
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -123,15 +122,6 @@ def test_identity_and_model_are_kept_and_hosts_are_nodes(tmp_path: Path) -> None
     assert found.hosts == ("n1", "n2")
     assert [(one.uuid, one.values[0]) for one in found.series] == [("GPU-n1", 61), ("GPU-n2", 60)]
     assert {sample_quantity(one, None) for one in found.series} == {INSTANTANEOUS}
-
-
-def test_stale_and_endless_values_are_missing(tmp_path: Path) -> None:
-    text = "".join(
-        f"{POWER}{labels(0)} {value} {1717144753 + n}000\n"
-        for n, value in enumerate(("61", "NaN", "+Inf", "-Inf", "Nil", "9.223372036854775792e+18"))
-    )
-    found = read_foreign(written(tmp_path, text))
-    np.testing.assert_array_equal(of_gpu(found, 0).values, [61, *[np.nan] * 5])
 
 
 def scrape_of(gpus: int, second: int, stamp: bool, broken: int | None = None) -> str:

@@ -17,7 +17,6 @@ from scalewatt.recordings.record_file import (
     RecordWriter,
     last_record_s,
     read_records,
-    write_records,
 )
 
 FIELDS = [Field("power", "<u4"), Field("counter", "<u8"), Field("share", "<f4")]
@@ -43,18 +42,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert found.column("t").tolist() == [100, 101, 102, 103, 104]
     for name in ("mono", "power", "counter", "share"):
         assert found.column(name).tolist() == [0, 1, 2, 3, 4]
-
-
-def test_records_written_at_once_are_those_that_are_appended(tmp_path: Path) -> None:
-    fields = [Field("power", "<u4"), Field("share", "<f4")]
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.mkdir()
-    appended = write(one, 4, fields)
-    numbers = np.arange(4)
-    write_records(other, {"host": "n1"}, fields, [100.0 + numbers, numbers, numbers, numbers])
-    assert other.read_bytes() == appended.read_bytes()
-    with pytest.raises(FileExistsError):
-        write_records(other, {}, fields, [numbers] * 4)
 
 
 def stored(folder: Path, dtype: str, values: list[Any]) -> list[float]:
@@ -156,18 +143,6 @@ def test_a_full_disk_loses_samples_and_leaves_no_torn_record(
     assert writer.append(4, 4, [4, 4, 4]) and isinstance(writer.error, OSError)
     found = read_records(tmp_path / "a.records")
     assert found.column("t").tolist() == [1, 4] and found.damaged == 0
-
-
-def test_a_disk_that_is_full_from_the_start_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = FullDisk(monkeypatch)
-    disk.room = 20
-    writer = RecordWriter(tmp_path, "a", "records", {}, FIELDS)
-    assert not writer.append(1, 1, [1, 1, 1])
-    disk.room = 10**6
-    assert writer.append(2, 2, [2, 2, 2])
-    assert read_records(tmp_path / "a.records").column("t").tolist() == [2]
 
 
 def test_a_file_without_a_record_has_no_last_one(tmp_path: Path) -> None:

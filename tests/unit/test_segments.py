@@ -56,13 +56,6 @@ def test_a_start_that_failed_before_anything_was_recorded_leaves_the_energy_know
     assert "segment_not_started" in found.codes()
 
 
-def test_a_cut_segment_without_any_recording_keeps_the_energy_unknown(tmp_path: Path) -> None:
-    make_run(tmp_path, stages=[(0, "startup", -60.0, -50.0), (0, "train", -50.0, -10.0), *STAGES])
-    record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
-    found = accounted(tmp_path, make_spec(), NO_POWERS)
-    assert found.totals.joules("cpu") is None
-
-
 def test_gpus_that_a_run_held_without_a_sensor_make_its_energy_unknown(tmp_path: Path) -> None:
     make_run(tmp_path, stages=STAGES)
     record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
@@ -160,26 +153,6 @@ def test_overlapping_segments_count_once(tmp_path: Path) -> None:
     assert totals.runtime_s == pytest.approx(70)
     (detail,) = {f["detail"] for f in found.flags("segments_overlap")}
     assert "10.0 s" in detail
-
-
-def test_a_segment_inside_of_another_counts_once(tmp_path: Path) -> None:
-    make_run(tmp_path, stages=[(0, "train", 0.0, 40.0)])
-    for number, start, n in ((0, T0, N), (1, T0 + 10, 20)):
-        stem = tmp_path / "perun" / f"segment-{number:03d}.n1.journal"
-        write_journal(stem, "n1", {"cpu_0_package-0": counter(n, 150)}, start=start)
-    found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
-    assert found.totals.joules("cpu") == pytest.approx(40 * 150)
-
-
-def test_a_segment_whose_sampler_was_lost_discards_nothing_and_says_so(tmp_path: Path) -> None:
-    made = [{"segment": 1, "outcome": "monitor_lost", "detail": "n1: the sampler has ended"}]
-    make_run(tmp_path, stages=STAGES, segments=made)
-    record(tmp_path, 1, {"cpu_0_package-0": counter(N, 150)})
-    found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
-    totals = found.totals
-    assert totals.discarded_j("cpu") == 0
-    (detail,) = {f["detail"] for f in found.flags("monitor_lost")}
-    assert "segment 1" in detail and "n1: the sampler has ended" in detail
 
 
 def test_time_outside_of_the_recording_is_run_time(tmp_path: Path) -> None:

@@ -88,20 +88,6 @@ def test_the_accounting_is_asked_again_until_the_step_has_ended(
     assert len((tmp_path / "calls").read_text().splitlines()) == 4
 
 
-def test_a_sacct_that_hangs_is_left(
-    tmp_path: Path, sacct: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slurm_energy, "CALL_S", 0.1)
-    sacct.write_text("#!/bin/sh\nexec sleep 600\n")
-    assert not note(tmp_path, "").exists()
-
-
-def test_outside_of_slurm_nothing_is_asked(tmp_path: Path, sacct: Path) -> None:
-    assert not note(tmp_path, "4711.0|COMPLETED|5|00:01|1\n", slurm=None).exists()
-    note_slurm_energies([(tmp_path / "missing.json", tmp_path / "out.json")])
-    assert not (tmp_path / "calls").exists()
-
-
 def test_a_missing_cross_check_never_fails_a_training(
     tmp_path: Path, sacct: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,10 +37,6 @@ def test_a_source_reaches_the_command_as_it_was_given(source: Any) -> None:
     assert read_source(cluster(source).source_text("photos")) == source
 
 
-def test_a_dataset_without_a_source_has_an_empty_one() -> None:
-    assert cluster("x").source_text("others") == ""
-
-
 @pytest.mark.parametrize(
     ("source", "message"),
     [

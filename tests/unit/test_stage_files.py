@@ -126,12 +126,6 @@ def test_a_wrong_row_is_refused_by_row_key_and_value(
     assert PLACES[suffix] in message or "unknown key" in message
 
 
-def test_only_segments_that_were_recorded_may_be_stated(tmp_path: Path) -> None:
-    path = write(tmp_path / "s.parquet", ROWS)
-    assert len(read_stages(path, segments={0, 1})) == 3
-    assert "row 2: segment: 1; allowed: 0, 2" in refusal(path, segments={2, 0})
-
-
 @pytest.mark.parametrize("own", [True, False])
 def test_only_a_runs_own_stages_may_be_none_or_never_end(tmp_path: Path, own: bool) -> None:
     path = tmp_path / "events.parquet"

@@ -100,15 +100,6 @@ def test_all_that_the_gpus_say_is_recorded_in_its_unit(nvml: ModuleType, tmp_pat
     assert found["concurrent_samplers", 0].values.tolist() == [2]
 
 
-def test_what_one_gpu_does_not_support_is_left_out_for_it_alone(
-    nvml: ModuleType, tmp_path: Path
-) -> None:
-    found = record(tmp_path, working_sources(lambda: 0))
-    assert ("temperature", nvml.OLD_GPU) in found
-    for quantity in ("energy_total", "power_instant", "power_average"):
-        assert [d for q, d in found if q == quantity] == [0, 1, 2]
-
-
 def test_a_source_that_breaks_is_missing_and_the_others_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
