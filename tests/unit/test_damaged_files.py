@@ -1,8 +1,8 @@
 """Files of people and other programs, damaged as disks, transfers and editors do: read, or refused by name.
 
 Every reader of such files has a row in READERS. What it makes of a damaged one is a result or an
-InputError with the file's name, never another exception (the command prints it in one line). HDF5 is only cut off or
-overwritten from its beginning: its library may loop or crash on damage within, which is accepted.
+InputError with the file's name, never another exception (the command prints it in one line). HDF5 is only
+cut off or overwritten from its beginning: its library may loop or crash on damage within, which is accepted.
 """
 
 from __future__ import annotations

@@ -189,29 +189,16 @@ def _open(folder: Path, number: int, files: ExitStack) -> Segment:
         except InputError as error:
             flags.append(flag("recording_unreadable", None, str(error)))
     telemetry, damaged = read_telemetry(telemetry_files(folder, f"{stem}.*"))
-    reported, unread = _read_slurm(folder / f"{stem}.slurm-energy.json")
+    slurm = folder / f"{stem}.slurm-energy.json"
     return Segment(
         number,
         record,
         journal,
         tuple(telemetry),
         tuple(read_samplers(sampler_files(folder, f"{stem}.*"))),
-        (*flags, *damaged, *unread),
-        reported,
+        (*flags, *damaged),
+        read_json(slurm) if slurm.exists() else None,
     )
-
-
-def _read_slurm(path: Path) -> tuple[dict[str, Any] | None, list[Flag]]:
-    """Return Slurm's record of a segment's energy; what cannot be read is a flag."""
-    if not path.exists():
-        return None, []
-    try:
-        reported = read_json(path)
-        float(reported.get("consumed_energy_j") or 0), float(reported.get("elapsed_s") or 0)
-        return reported, []
-    except (InputError, AttributeError, TypeError, ValueError) as error:
-        detail = f"{path.name} is left out: {' '.join(str(error).split())}"
-        return None, [flag("slurm_energy_unreadable", None, detail)]
 
 
 def _of_host(recording: Recording | None, name: str | None, host: str) -> tuple[SensorSeries, ...]:

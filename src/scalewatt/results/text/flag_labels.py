@@ -88,7 +88,6 @@ FLAG_WORDS = {
     "missing_host": "a node that was not recorded",
     "extra_host": "more nodes recorded than the run has",
     "segment_unrecorded": "a segment without a readable sample",
-    "slurm_energy_unreadable": "Slurm's figure cannot be read",
     "segment_not_started": "a start that failed before its first update",
     "segment_killed": "a segment was killed, failed or refused its input",
     "gpus_shared": "several ranks shared a GPU: n counts processes",
