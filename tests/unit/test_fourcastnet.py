@@ -162,21 +162,6 @@ def test_the_metric_is_the_mean_rmse_of_z500_at_the_last_step(
     assert results["metric_climatology"] == pytest.approx(np.mean(climatology), rel=1e-4)
 
 
-def test_without_a_climatology_its_error_is_missing_and_the_others_are_not(
-    folder: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(folder, tmp_path / "older")
-    (tmp_path / "older" / "climatology.h5").unlink()
-    one = workload(tmp_path / "older")
-    sums = one.evaluate("forecasts", model_of(fields(2, 1)), batch(fields(2), fields(2, 1)))
-    ones = np.ones((1, 2))
-    found = one.results(
-        {"train": ones, "validation": ones, "forecasts": sums.detach().numpy()[None]}
-    )
-    assert found["metric_climatology"] is None
-    assert found["metric"] is not None and found["metric_persistence"] is not None
-
-
 # --- the evaluation as a whole ------------------------------------------------------------------
 
 LONG_ROWS, LONG_COLUMNS = 2, 4

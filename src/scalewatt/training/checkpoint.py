@@ -128,9 +128,7 @@ def load_checkpoint(path: Path, spec_sha256: str) -> dict[str, Any] | None:
             state = torch.load(content, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InputError(
-            f"{path}: has more in it than tensors and plain values, and is not read, because that "
-            "could run code; an earlier version wrote such files: finish the run with that version, "
-            f"or {anew}"
+            f"{path}: has more in it than tensors and plain values, which could run code; {anew}"
         ) from error
     except Exception as error:  # whatever reading what is damaged may raise
         raise InputError(

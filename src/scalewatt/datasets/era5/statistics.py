@@ -14,12 +14,11 @@ import h5py
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import atomic_path, read_json, write_json
+from scalewatt.common.files import atomic_path, read_json, read_json_object, write_json
 from scalewatt.datasets.era5.channels import CHANNELS, Z500
 
 STATISTICS = "statistics.json"
 CLIMATOLOGY = "climatology.h5"
-ANEW = "remove it and prepare the dataset again"
 BLOCK_BYTES = 128 * 2**20  # read at once
 PART = 2**15
 """Values at once: their float64 copy stays in a core's cache."""
@@ -87,7 +86,7 @@ class Moments:
 
 
 def write_statistics(folder: Path, years: Iterable[int], steps: dict[int, int]) -> None:
-    """Merge the years' moments into `statistics.json` and `climatology.h5`, if these differ.
+    """Merge the years' moments into `statistics.json` and `climatology.h5`.
 
     Population sd, unweighted over all values of each year's first `steps`. A year's own moments
     are taken where its file has those of exactly these steps; else they are computed in one pass.
@@ -111,13 +110,11 @@ def write_statistics(folder: Path, years: Iterable[int], steps: dict[int, int]) 
     }
     assert whole.z500_sum is not None
     climatology = (whole.z500_sum / fields).astype(np.float32)
-    if not _is_current_climatology(folder, climatology):
-        with atomic_path(folder / CLIMATOLOGY) as temporary, h5py.File(temporary, "w") as file:
-            file["z500"] = climatology
-            file.attrs["years"] = years
-            file.attrs["units"] = "m**2 s**-2"
-    if not _are_current_statistics(folder, statistics):
-        write_json(folder / STATISTICS, statistics)
+    with atomic_path(folder / CLIMATOLOGY) as temporary, h5py.File(temporary, "w") as file:
+        file["z500"] = climatology
+        file.attrs["years"] = years
+        file.attrs["units"] = "m**2 s**-2"
+    write_json(folder / STATISTICS, statistics)
 
 
 def stored_moments(path: Path, steps: int) -> Moments | None:
@@ -152,70 +149,15 @@ def read_moments(path: Path, steps: int) -> Moments:
 
 
 def load_statistics(folder: Path | str) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation of every channel, float32 (20,); InputError if damaged."""
-    path = Path(folder) / STATISTICS
-    statistics = read_json(path)
-    try:
-        if statistics["channels"] != list(CHANNELS):
-            raise InputError(
-                f"{path}: is of the channels {statistics['channels']}; needed are {list(CHANNELS)}"
-            )
-        mean, sd = (np.array(statistics[key], np.float32) for key in ("mean", "sd"))
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: is damaged ({error!r}); {ANEW}") from error
-    shapes = mean.shape == sd.shape == (len(CHANNELS),)
-    if not shapes or not np.isfinite([mean, sd]).all() or (sd <= 0).any():
-        raise InputError(f"{path}: is damaged (its numbers are no mean and sd); {ANEW}")
-    return mean, sd
+    """Return mean and standard deviation of every channel, float32 (20,)."""
+    statistics = read_json_object(Path(folder) / STATISTICS, "mean", "sd")
+    return np.array(statistics["mean"], np.float32), np.array(statistics["sd"], np.float32)
 
 
-def load_climatology(folder: Path | str, shape: tuple[int, int] | None = None) -> np.ndarray | None:
-    """Return the mean z500 of the training years, float32 (latitude, longitude) in m²/s², all latitudes.
-
-    None if the data were prepared before there was one; InputError if it is damaged or not
-    of this shape.
-    """
-    path = Path(folder) / CLIMATOLOGY
-    if not path.exists():
-        return None
-    try:
-        with h5py.File(path, "r") as file:
-            found = file["z500"][...]
-    except (OSError, KeyError, ValueError) as error:
-        raise InputError(f"{path}: is damaged ({error}); {ANEW}") from error
-    if shape is not None and found.shape != shape:
-        raise InputError(f"{path}: is {found.shape}; needed is {shape}; {ANEW}")
-    return found
-
-
-def statistics_are_kept(folder: Path, years: list[int]) -> bool:
-    """Return True if both files are whole, of these years, and newer than all of the years' files."""
-    paths = [folder / STATISTICS, folder / CLIMATOLOGY]
-    if not all(path.exists() for path in paths):
-        return False
-    written = min(path.stat().st_mtime_ns for path in paths)
-    newest = max((folder / f"{year}.h5").stat().st_mtime_ns for year in years)
-    try:
-        load_statistics(folder)
-        load_climatology(folder)
-    except InputError:
-        return False
-    return newest <= written and read_json(folder / STATISTICS).get("years") == years
-
-
-def _is_current_climatology(folder: Path, climatology: np.ndarray) -> bool:
-    try:
-        known = load_climatology(folder, climatology.shape)
-    except InputError:
-        return False
-    return known is not None and np.array_equal(known, climatology)
-
-
-def _are_current_statistics(folder: Path, statistics: dict[str, Any]) -> bool:
-    try:
-        return read_json(folder / STATISTICS) == statistics
-    except InputError:
-        return False
+def load_climatology(folder: Path | str) -> np.ndarray:
+    """Return the mean z500 of the training years, float32 (latitude, longitude) in m²/s², all latitudes."""
+    with h5py.File(Path(folder) / CLIMATOLOGY, "r") as file:
+        return file["z500"][...]
 
 
 def rounded_statistics(folder: Path) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from scalewatt.common.untrusted_text import parse_json
 from scalewatt.datasets.era5.channels import all_years, part_years, year_times
 from scalewatt.datasets.era5.statistics import (
     rounded_statistics,
-    statistics_are_kept,
     stored_moments,
     write_statistics,
 )
@@ -93,16 +92,14 @@ def require_source(
 
 
 def finish(folder: Path, definition: dict[str, Any]) -> None:
-    """Check all years and merge their statistics; years made by other versions are read once."""
+    """Check all years and merge their statistics."""
     for year in all_years(definition):
         refuse_original(folder / f"{year}.h5")
     check_years(folder, definition)
     check_origins(folder, all_years(definition))
     years = list(part_years(definition, "train"))
     steps = {year: counted_steps(folder, definition, year) for year in years}
-    stored = all(stored_moments(folder / f"{year}.h5", steps[year]) for year in years)
-    if stored or not statistics_are_kept(folder, years):
-        write_statistics(folder, years, steps)
+    write_statistics(folder, years, steps)
 
 
 def counted_steps(folder: Path, definition: dict[str, Any], year: int) -> int:
