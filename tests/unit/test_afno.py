@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from literal_afno import literal_network, literal_spectral
 from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel
 
 from scalewatt.workloads.afno import (
     Block,
@@ -107,56 +102,6 @@ def test_of_the_papers_91_zonal_modes_the_first_46_are_mixed(number: int, mixed:
     assert unchanged != mixed
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "kept"), [(8, 16, 5), (9, 18, 5), (16, 8, 5), (6, 8, 4)]
-)
-def test_the_number_of_mixed_modes_is_that_of_half_the_rows(
-    rows: int, columns: int, kept: int
-) -> None:
-    torch.manual_seed(3)
-    layer = spectral(4, 2, threshold=0.0)
-    with torch.no_grad():
-        layer.b1.zero_()
-        layer.b2.zero_()
-    changed = [
-        m
-        for m in range(columns // 2 + 1)
-        if not torch.allclose(layer(x := zonal_wave(m, rows, columns)), x, atol=1e-4)
-    ]
-    assert changed == list(range(kept))
-
-
-def test_the_transform_runs_in_float32_under_autocast_and_the_maps_do_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    torch.manual_seed(5)
-    layer, x = spectral(), torch.randn(1, 6, 8, 12, requires_grad=True)
-    exact = layer(x)
-    seen: dict[str, set[torch.dtype]] = {}
-
-    def spy(where: Any, name: str) -> None:
-        real = getattr(where, name)
-
-        def call(*given: Any, **options: Any) -> Tensor:
-            result = real(*given, **options)
-            seen.setdefault(name, set()).update({given[0].dtype, result.dtype})
-            return result
-
-        monkeypatch.setattr(where, name, call)
-
-    for name in ("rfft", "fft", "ifft", "irfft"):
-        spy(torch.fft, name)
-    spy(torch, "baddbmm")
-    with torch.autocast("cpu", torch.bfloat16):
-        found = layer(x)
-    found.square().mean().backward()
-    transforms = set().union(*(seen[name] for name in ("rfft", "fft", "ifft", "irfft")))
-    assert transforms == {torch.float32, torch.complex64}
-    assert torch.bfloat16 in seen["baddbmm"]
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, exact, rtol=0.02, atol=0.05)
-
-
 @given(st.integers(1, 9), st.integers(1, 12), st.integers(1, 7), st.integers(0, 99))
 @settings(max_examples=60)
 def test_the_gradient_of_either_transform_is_that_of_torchs_own(
@@ -194,23 +139,6 @@ def full_size() -> FourCastNet:
 
 def test_the_full_network_has_74_690_304_parameters(full_size: FourCastNet) -> None:
     assert sum(p.numel() for p in full_size.parameters()) == 74_690_304
-
-
-@pytest.fixture
-def alone(tmp_path: Path) -> Iterator[None]:
-    """A process group of this process only."""
-    store = dist.FileStore(str(tmp_path / "store"), 1)
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
-
-@pytest.mark.parametrize("steps", [1, 2])
-def test_ddp_needs_no_search_for_unused_parameters(steps: int, alone: None) -> None:
-    model = DistributedDataParallel(Rollout(small_network(), steps))
-    for _ in range(2):  # the second forward pass complains of what the first left out
-        model(torch.randn(1, 5, 12, 24)).square().mean().backward()
-    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
 
 
 def test_the_compiled_network_is_the_same() -> None:
@@ -255,20 +183,6 @@ def test_two_steps_are_the_network_applied_twice() -> None:
     assert found.shape == (2, 2, 5, 12, 24)
     torch.testing.assert_close(found[:, 0], net(x))
     torch.testing.assert_close(found[:, 1], net(net(x)))
-
-
-def test_the_gradient_goes_back_through_both_steps() -> None:
-    net = small_network(depth=1)
-    x = torch.randn(1, 5, 12, 24, requires_grad=True)
-    second = Rollout(net, 2)(x)[:, 1]
-    ours = torch.autograd.grad(second.sum(), [x, net.head.weight])
-    theirs = torch.autograd.grad(net(net(x)).sum(), [x, net.head.weight])
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other)
-    with torch.no_grad():
-        first = net(x)
-    last_only = torch.autograd.grad(net(first).sum(), net.head.weight)[0]
-    assert not torch.allclose(ours[1], last_only)
 
 
 def test_pre_training_and_fine_tuning_have_the_same_weights_by_name() -> None:

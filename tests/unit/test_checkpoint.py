@@ -15,11 +15,9 @@ from scalewatt.common.errors import InputError
 from scalewatt.provenance.rank_placement import Ranks
 from scalewatt.training.checkpoint import (
     load_checkpoint,
-    load_weights,
     random_state,
     restore_random_state,
     save_checkpoint,
-    save_to,
 )
 
 CPU = torch.device("cpu")
@@ -89,14 +87,6 @@ def test_a_checkpoint_has_the_random_state_of_every_rank(tmp_path: Path) -> None
     assert torch.rand(2).tolist() == others_next
 
 
-def test_saving_moves_no_random_number(tmp_path: Path) -> None:
-    torch.manual_seed(9)
-    expected = torch.rand(4).tolist()
-    torch.manual_seed(9)
-    save_checkpoint(tmp_path / "checkpoint.pt", {"spec_sha256": SHA}, ranks(), CPU)
-    assert torch.rand(4).tolist() == expected
-
-
 def test_without_a_checkpoint_training_starts_from_scratch(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / "checkpoint.pt", SHA) is None
 
@@ -132,24 +122,6 @@ def test_a_checkpoint_that_would_run_code_is_refused_and_runs_nothing(
             load_checkpoint(path, sha)
         assert not ran.exists()
         assert "\n" not in str(error.value) and "weights_only" not in str(error.value)
-
-
-@pytest.mark.parametrize("kind", ["code", "damaged", "text", "others"])
-def test_weights_that_are_not_the_networks_are_named_and_run_nothing(
-    tmp_path: Path, kind: str
-) -> None:
-    path, ran, network = tmp_path / "weights.pt", tmp_path / "ran", torch.nn.Linear(2, 1)
-    save_to(path, network.state_dict())
-    load_weights(path, network)
-    if kind == "damaged":
-        path.write_bytes(path.read_bytes()[:-60])
-    else:
-        others = torch.nn.Linear(3, 1).state_dict()
-        torch.save({"code": RunsCode(ran), "text": "weights", "others": others}[kind], path)
-    with pytest.raises(InputError, match=r"weights\.pt: cannot be used as weights \(") as error:
-        load_weights(path, network)
-    assert "\n" not in str(error.value) and "weights_only" not in str(error.value)
-    assert not ran.exists()
 
 
 @pytest.mark.parametrize("kept", [0, 10, 700, -40])

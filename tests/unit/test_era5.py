@@ -117,11 +117,6 @@ def test_a_truncated_chunk_is_refused_by_variable(tmp_path, url):
     assert not (tmp_path / "2002.h5").exists()
 
 
-def test_a_whole_year_is_wanted_unless_times_are_given(tmp_path, url):
-    with pytest.raises(InputError, match="missing 1456 times: 2000-01-03T00:00"):
-        prepare_year(url, 2000, tmp_path / "2000.h5")
-
-
 def test_statistics_are_those_of_the_training_years(prepared):
     folder, _ = prepared
     values = np.concatenate([fields(folder / f"{year}.h5") for year in (1999, 2000)])
@@ -148,14 +143,6 @@ def test_prepared_years_need_no_source_and_missing_ones_name_the_key(tmp_path, p
     assert prepare_dataset(DEFINITION, tmp_path / "copy", None) == marker
     with pytest.raises(InputError, match=r"1999, 2000, 2001, 2002 .*sources: {era: <url>}"):
         prepare_dataset(DEFINITION, tmp_path / "new", None)
-
-
-def test_years_of_another_grid_are_refused(tmp_path, prepared):
-    folder, _ = prepared
-    shutil.copytree(folder, tmp_path / "copy")
-    (tmp_path / "copy" / "manifest.json").unlink()
-    with pytest.raises(InputError, match=r"1999\.h5: has .* \(20, 5, 8\).* needs \(20, 6, 8\)"):
-        prepare_dataset(DEFINITION | {"grid": [5, 8]}, tmp_path / "copy", None)
 
 
 def test_embedded_waves_are_prepared_once_and_the_same_everywhere(tmp_path):

@@ -12,7 +12,6 @@ import psutil
 import pytest
 from era5_data import DEFINITION, marked_store, write
 
-from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
 from scalewatt.datasets.era5.year_jobs import year_jobs, years_of_job
 from scalewatt.datasets.prepare import prepare_dataset_years
@@ -48,17 +47,6 @@ def test_jobs_cover_each_year_once_and_what_is_done_is_not_done_again(
     found = year_jobs(years, per_job, done)
     assert found == jobs
     assert [year for job in found for year in years_of_job(job, years)] == years
-
-
-@pytest.mark.parametrize(
-    "name", ["1998", "1990-1998", "99", "1999-", "-1999", "1999-2000\n", "２０００"]
-)
-def test_a_job_without_years_of_the_dataset_is_refused(
-    tmp_path: Path, source: str, name: str
-) -> None:
-    with pytest.raises(InputError, match=r"^--year: "):
-        prepare_dataset_years(DEFINITION, tmp_path, source, name)
-    assert not list(tmp_path.iterdir())
 
 
 def test_years_of_one_job_are_those_of_single_jobs(tmp_path: Path, source: str) -> None:

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, default_collate
 
 from scalewatt.common.errors import InputError
 from scalewatt.datasets.era5.channels import year_times
-from scalewatt.datasets.era5.era5_dataset import Era5Dataset, SyntheticEra5
+from scalewatt.datasets.era5.era5_dataset import Era5Dataset
 from scalewatt.datasets.era5.year_layout import check_years
 
 ROWS, COLUMNS, STEPS = 4, 8, 8
@@ -231,37 +231,3 @@ def test_a_file_that_was_cut_off_since_is_named(tmp_path: Path) -> None:
     os.truncate(tmp_path / "1999.h5", 3 * 4 * 20 * (ROWS + 1) * COLUMNS)
     with pytest.raises(InputError, match=r"1999\.h5: is cut off"):
         data[0, 5]
-
-
-def test_a_file_that_another_one_replaces_is_read_as_it_was(tmp_path: Path) -> None:
-    write_year(tmp_path, 1999)
-    data = Era5Dataset(tmp_path, [1999], 1, 6)
-    before = data[0, 5][0]
-    (tmp_path / "short").write_bytes(b"another")
-    (tmp_path / "short").replace(tmp_path / "1999.h5")
-    assert (data[0, 5][0] == before).all()
-
-
-def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
-    write_year(tmp_path, 1999)
-    linked(tmp_path, 1999, 20)
-    (tmp_path / "originals" / "y1999.h5").unlink()
-    with pytest.raises(InputError, match=r"1999\.h5: its values should be in .*y1999\.h5"):
-        Era5Dataset(tmp_path, [1999], 1, 6)
-
-
-def test_a_file_cut_off_behind_its_link_is_named(tmp_path: Path) -> None:
-    write_year(tmp_path, 1999)
-    linked(tmp_path, 1999, 21)
-    original = tmp_path / "originals" / "y1999.h5"
-    os.truncate(original, original.stat().st_size // 2)
-    with pytest.raises(InputError, match=r"y1999\.h5"):
-        Era5Dataset(tmp_path, [1999], 1, 6)
-
-
-def test_synthetic_data_are_positions_only_and_need_no_workers() -> None:
-    data = SyntheticEra5(7)
-    assert len(data) == 7 and data.workers == 0
-    one = DataLoader(data, batch_sampler=[[(0, 3), (0, 6)]], collate_fn=data.collate)
-    [[positions]] = list(one)
-    assert positions.tolist() == [3, 6]

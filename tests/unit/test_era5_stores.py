@@ -10,7 +10,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import h5py
 import numpy as np
 import pytest
-import zarr
 from era5_data import TIMES, expected_fields, fields, marked_store, write
 
 from scalewatt.common.errors import InputError
@@ -222,46 +221,6 @@ def test_a_missing_chunk_is_not_read_as_fill_values(tmp_path):
         InputError, match=r"10m_v_component_of_wind cannot be .*10\.0\.1 is missing"
     ):
         prepare(path, tmp_path)
-
-
-def sharded(store, path, lost=None, packed=False, fill=True):
-    """A store of version 3 in which every array is one shard; a piece of it may be lost."""
-    group = zarr.open_group(path, mode="w", zarr_format=3)
-    hours = (store.time - np.datetime64("1900-01-01")) / np.timedelta64(1, "h")
-    store = store.assign_coords(time=hours.astype(int).assign_attrs(units="hours since 1900-01-01"))
-    for name, array in store.variables.items():
-        values, more = array.values, {"chunks": array.shape, "fill_value": 0}
-        attributes = dict(array.attrs)
-        if name in store.data_vars:
-            more |= {"chunks": (1,) * (array.ndim - 1) + (8,), "shards": array.shape}
-            if packed:
-                low, high = float(values.min()), float(values.max())
-                attributes |= {"scale_factor": (high - low) / 60000, "add_offset": (high + low) / 2}
-                attributes |= {"_FillValue": -32767} if fill else {}
-                scaled = (values - attributes["add_offset"]) / attributes["scale_factor"]
-                values = np.where(scaled == 0, 1, scaled.round()).astype(np.int16)
-        if name == lost:
-            values = values.copy()
-            values[10, 2] = 0  # what is nothing but the fill value is not stored
-        out = group.create_array(
-            name, shape=values.shape, dtype=values.dtype, dimension_names=array.dims, **more
-        )
-        out[...] = values
-        out.attrs.update(attributes)
-    return str(path)
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_chunks_missing_in_a_shard_are_not_read_as_fill_values(tmp_path, expected, packed):
-    whole = sharded(marked_store(), tmp_path / "whole.zarr", packed=packed)
-    found = fields(prepare(whole, tmp_path / "whole"))
-    span = np.array([np.ptp(marked_store()[name].values) for name in _variables()]) / 60000
-    wrong = np.abs(found - expected) - packed * (span[:, None, None] + 1e-6 * np.abs(expected))
-    assert (wrong <= 0).all()
-    lost = "10m_u_component_of_wind"
-    holes = sharded(marked_store(), tmp_path / "holes.zarr", lost, packed=packed)
-    with pytest.raises(InputError, match=f"{lost} has missing values on 2000-01-01T12:00"):
-        prepare(holes, tmp_path / "holes")
 
 
 @pytest.mark.parametrize(

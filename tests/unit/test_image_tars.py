@@ -31,7 +31,6 @@ from scalewatt.datasets.imagenet import official_tars
 from scalewatt.datasets.imagenet.devkit import read_devkit
 from scalewatt.datasets.imagenet.index import ImageFolderIndex
 from scalewatt.datasets.imagenet.official_tars import EXTRACTING, OFFICIAL_MD5, RECORD, TARS, Tars
-from scalewatt.datasets.imagenet.sources import find_source
 from scalewatt.datasets.prepare import prepare_dataset
 
 
@@ -68,13 +67,6 @@ def test_validation_images_go_to_their_class_in_the_devkit(
     for number, (wnid, content) in enumerate(official.validation, 1):
         path = prepared / "val" / wnid / f"ILSVRC2012_val_{number:08d}.JPEG"
         assert path.read_bytes() == content
-
-
-def test_the_devkits_groups_are_no_classes(tars: Path, official: Official) -> None:
-    devkit = read_devkit(tars / TARS["devkit"])
-    assert devkit.train_images == official.num_train_images
-    assert list(devkit.train_images) == sorted(official.train)
-    assert devkit.validation == [wnid for wnid, _ in official.validation]
 
 
 def test_tars_and_a_tree_give_the_same_marker(
@@ -265,22 +257,6 @@ def test_files_that_are_not_there_are_named(own: Official, tmp_path: Path) -> No
         prepare(own, tmp_path / "data", str(tmp_path))
 
 
-@pytest.mark.parametrize("source", [{"zarr": "x"}, {"files": ["x"]}])
-def test_a_source_of_era5_is_refused(source: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"expected \{tars: FOLDER\} or \{tree: FOLDER\}"):
-        find_source(tmp_path, source)
-
-
-def test_a_folder_with_tars_and_one_split_alone_is_no_tree(
-    official: Official, tars: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(tars, tmp_path / "both")
-    (tmp_path / "both" / "val").mkdir()
-    assert find_source(tmp_path, str(tmp_path / "both")) == Tars(tmp_path / "both", {})
-    (tmp_path / "both" / "train").mkdir()
-    assert find_source(tmp_path, str(tmp_path / "both")) == tmp_path / "both"
-
-
 def test_other_images_are_not_regarded_as_extracted(
     official: Official, tars: Path, tmp_path: Path
 ) -> None:
@@ -328,15 +304,6 @@ def test_an_md5_given_later_is_compared_with_what_was_extracted(
     prepare(official, data, {"tars": str(tars), "md5": {k: v.upper() for k, v in right.items()}})
 
 
-def test_an_md5_says_nothing_about_images_from_elsewhere(
-    official: Official, tars: Path, tree: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(tree, tmp_path / "data")
-    prepare(official, tmp_path / "data", None)
-    with pytest.raises(InputError, match=r"tars\.json: missing, so .* cannot be checked against"):
-        prepare(official, tmp_path / "data", {"tars": str(tars), "md5": md5s(tars)})
-
-
 @pytest.mark.parametrize("lost", [("train",), ("val",), ("train", "val")])
 def test_a_class_that_was_removed_is_extracted_again(
     lost: tuple[str, ...], official: Official, tars: Path, data: Path, tree: Path, in_process: None
@@ -346,21 +313,6 @@ def test_a_class_that_was_removed_is_extracted_again(
     prepare(official, data, {"tars": str(tars)})
     assert contents(data) == contents(tree)
     assert not (data / EXTRACTING).exists()
-
-
-def test_a_changed_class_is_named_and_extracted_again_once_removed(
-    official: Official, tars: Path, data: Path, tree: Path, in_process: None
-) -> None:
-    first, second, _ = sorted(official.train)
-    next((data / "train" / first).iterdir()).unlink()
-    shutil.rmtree(data / "train" / second)
-    (data / "manifest.json").unlink()
-    message = rf"train/{first}: has \d files, expected \d; .* remove the folder to extract it again"
-    with pytest.raises(InputError, match=message):
-        prepare(official, data, {"tars": str(tars)})
-    shutil.rmtree(data / "train" / first)
-    prepare(official, data, {"tars": str(tars)})
-    assert contents(data) == contents(tree)
 
 
 def test_images_of_an_old_tar_are_never_recorded_as_a_new_ones(

@@ -208,13 +208,6 @@ def test_a_stop_ends_an_evaluation(folder: Path, tmp_path: Path, stage: str) -> 
     assert position(tmp_path) == (0, 5)
 
 
-def test_updates_that_are_done_end_no_evaluation(folder: Path, tmp_path: Path) -> None:
-    one = spec("pil", "paper")
-    assert train(one, folder, tmp_path / "enough", 5) is None
-    assert position(tmp_path / "enough") == (1, 1), "the epoch was not ended"
-    assert train(one, folder, tmp_path / "all", 15), "all updates are done, and it did not finish"
-
-
 def test_a_run_taken_over_by_another_process_gets_no_result(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

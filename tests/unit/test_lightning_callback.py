@@ -148,16 +148,6 @@ def test_without_lightning_the_message_names_the_package_and_the_python() -> Non
 
 
 @needs_lightning
-def test_importing_it_loads_neither_torch_nor_lightning() -> None:
-    code = (
-        "import sys; import scalewatt.lightning; "
-        "print(*sorted({m.partition('.')[0] for m in sys.modules}))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"torch", "lightning", "pytorch_lightning", "numpy"} & set(done.stdout.split())
-
-
-@needs_lightning
 @pytest.mark.skipif(find_spec("pytorch_lightning") is None, reason="pytorch_lightning is missing")
 def test_it_is_a_callback_of_the_package_that_the_script_uses() -> None:
     code = (
@@ -222,16 +212,6 @@ def test_samples_updates_and_time_of_an_epoch_give_its_throughput(inside: Path) 
 
 
 @needs_lightning
-def test_validations_within_an_epoch_are_stages_of_it(inside: Path) -> None:
-    fit(inside, callback(), val_check_interval=5, enable_checkpointing=False, max_epochs=1)
-    both = [("train", 0), ("validate", 0)]
-    assert stages(inside) == [*both, *both, ("shutdown", None)]
-    (row,) = history(inside)
-    assert row["metric"] == logged(inside, "error")[-1]
-    assert row["samples"] == SAMPLES
-
-
-@needs_lightning
 def test_a_metric_that_the_module_logs_at_the_very_end_of_an_epoch_is_there(inside: Path) -> None:
     def on_train_epoch_end(self: Any) -> None:
         self.log("late", float(self.current_epoch) + 0.5)
@@ -249,27 +229,6 @@ def test_a_metric_that_is_never_logged_is_said_with_those_that_are(inside: Path)
 
 
 @needs_lightning
-@pytest.mark.skipif(find_spec("pytorch_lightning") is None, reason="pytorch_lightning is missing")
-def test_the_other_package_reports_the_same(inside: Path) -> None:
-    import pytorch_lightning as pl
-
-    class Line(pl.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(3, 1)
-
-        training_step = type(module()).training_step
-        validation_step = type(module()).validation_step
-        configure_optimizers = type(module()).configure_optimizers
-
-    fit(inside, callback(), Line(), package="pytorch_lightning", max_epochs=2)
-    rows = history(inside)
-    assert [row["metric"] for row in rows] == logged(inside, "error")
-    assert [row["samples"] for row in rows] == [SAMPLES] * 2
-    assert stages(inside)[0] == ("train", 0) and stages(inside)[-1] == ("shutdown", None)
-
-
-@needs_lightning
 def test_outside_a_run_nothing_is_written_and_nothing_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,27 +241,6 @@ def test_outside_a_run_nothing_is_written_and_nothing_changes(
     assert last_checkpoint() is None
     assert {path.name for path in tmp_path.iterdir()} == {"script"}, "Lightning's own"
     assert handlers == [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM)]
-
-
-@needs_lightning
-def test_a_batch_in_which_two_optimizers_step_is_one_update(inside: Path) -> None:
-    def configure_optimizers(self: Any) -> Any:
-        self.automatic_optimization = False
-        return [torch.optim.SGD(self.parameters(), lr=rate) for rate in (0.1, 0.3)]
-
-    def training_step(self: Any, batch: Any, _: int) -> None:
-        for optimizer in self.optimizers():
-            optimizer.zero_grad()
-            self.manual_backward(self.layer(batch[0]).square().mean())
-            optimizer.step()
-
-    net = module(configure_optimizers=configure_optimizers, training_step=training_step)
-    net.automatic_optimization = False
-    trainer = fit(inside, callback(), net)
-    assert trainer.global_step == 2 * 3 * BATCHES
-    assert [(row["updates"], row["learning_rate"]) for row in history(inside)] == [
-        (BATCHES, 0.1)
-    ] * 3
 
 
 # --- stop and resume ------------------------------------------------------------------------------

@@ -12,9 +12,7 @@ from stand_in_cuda import StandInGpu
 from scalewatt.training.history import PHASES
 from scalewatt.training.step_timer import (
     PhaseTimer,
-    forget_peak_memory,
     mean_phases,
-    peak_memory_bytes,
     timed,
 )
 
@@ -143,14 +141,3 @@ def test_a_resumed_epoch_goes_on_from_its_sums(clock) -> None:
     assert mean_phases(resumed.sums()[None])["step_backward_s"] == 2
     resumed.restore(None)
     assert not resumed.sums().any()
-
-
-def test_the_peak_of_a_gpus_memory_begins_anew_when_it_is_forgotten_and_when_it_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    gpu = StandInGpu.put_in(monkeypatch)
-    forget_peak_memory(gpu.device)
-    assert gpu.calls == ["reset_peak_memory_stats"]
-    peak_memory_bytes(gpu.device)
-    assert gpu.calls[1:] == ["max_memory_allocated", "reset_peak_memory_stats"]
-    forget_peak_memory(CPU)

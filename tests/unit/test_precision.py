@@ -76,11 +76,6 @@ def test_a_cpu_computes_in_fp32_but_for_bf16(setting: str) -> None:
     assert not found.scaler(CPU).is_enabled()
 
 
-def test_gradients_are_scaled_in_fp16_only(ampere: None) -> None:
-    enabled = {s for s in SETTINGS if Precision.of(s, GPU).autocast == torch.float16}
-    assert enabled == {"fp16"}
-
-
 def test_compiling_without_a_compiler_is_refused_by_name(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)

@@ -11,17 +11,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from campaign_files import LOCAL, demo
+from campaign_files import LOCAL
 from energy_files import T0, codes, counter, gpu, write_journal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scalewatt.campaign.cluster import load_cluster
 from scalewatt.cli import main
-from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json
 from scalewatt.execution import idle_probe as probe
-from scalewatt.execution.idle_probe import Probe, run_probe
 from scalewatt.results.tables.frames import frame_of, values
 from scalewatt.results.tables.idle import (
     IDLE,
@@ -118,14 +115,6 @@ def test_a_recording_that_ends_within_the_window_gives_nothing(tmp_path: Path) -
     assert "coverage" in codes(found.flags)
 
 
-def test_without_any_recording_there_is_no_result(tmp_path: Path) -> None:
-    folder = make_probe(tmp_path, node())
-    (folder / "perun" / "segment-000.n1.journal").write_bytes(b"")
-    found = probe_powers(folder, RATED)
-    assert found.kinds == {}
-    assert "segment_unrecorded" in codes(found.flags)
-
-
 def test_power_is_estimated_where_there_is_no_sensor(tmp_path: Path) -> None:
     folder = make_probe(tmp_path, {"CPU_BUSY": np.full(60, 2.0)}, torch_device="cpu", gpus=None)
     ((name, kind),) = probe_powers(folder, RATED).kinds.items()
@@ -184,17 +173,6 @@ def test_a_probe_that_may_not_be_stated_makes_the_mean_unknown(tmp_path: Path) -
     assert rows["cpu"]["mean_w"] == pytest.approx(70.0)
     details = [f["detail"] for f in json.loads(rows["gpu"]["flags"]) if f["code"] == "gpu_count"]
     assert len(details) == 1 and details[0].startswith("repeat 2: ")
-
-
-def test_probes_of_unlike_nodes_are_not_averaged(tmp_path: Path) -> None:
-    more = node() | {"CUDA:2_POWER": gpu(60)}
-    probes = [
-        probe_powers(make_probe(tmp_path, node(), 1), NOTHING),
-        probe_powers(make_probe(tmp_path, more, 2, gpus={"n1": [0, 1, 2]}), NOTHING),
-    ]
-    rows = {row["device_kind"]: row for row in device_rows("study", "box", probes)}
-    assert unknown(rows["gpu"]) and rows["cpu"]["mean_w"] == pytest.approx(70.0)
-    assert differences(rows["cpu"]) == ["gpu: devices 2, 3: no mean of unlike nodes"]
 
 
 def unknown(row: dict[str, Any]) -> bool:
@@ -308,25 +286,7 @@ def test_the_power_of_a_node_that_was_busy_is_no_idle_power(tmp_path: Path) -> N
     assert why == {"box": "its nodes were not idle: repeat 2: n1: cpu 86 % busy, so not idle"}
 
 
-def test_why_runs_have_no_idle_energy_is_stated_by_device(tmp_path: Path) -> None:
-    fewer = node()
-    del fewer["CUDA:1_POWER"]
-    path = idle_of(tmp_path, node(), fewer)
-    made = [run_of("box"), run_of("new"), run_of("old", idle=0.5), run_of("off", energy_kwh=None)]
-    why = without_baseline(path, runs(made))
-    assert sorted(why) == ["box", "new"]
-    assert why["new"] == "no idle probe of it has finished"
-    assert "do not state the power of gpu" in why["box"]
-
-
 # --- asking for probes --------------------------------------------------------------------------
-
-
-def test_a_campaign_asks_for_probes_or_has_none() -> None:
-    assert demo({("idle_probe",): {"seconds": 60}}).idle_probe is not None
-    wanted = demo({("idle_probe",): {}}).idle_probe
-    assert wanted is not None
-    assert (wanted.seconds, wanted.repeats, wanted.sampling_period_s) == (300.0, 3, 0.5)
 
 
 def probe_command(tmp_path: Path, *options: str, device: str = "local") -> list[str]:
@@ -354,13 +314,6 @@ def test_a_wrong_option_is_refused_in_one_line(
     assert main(probe_command(tmp_path, *options)) == 1
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_launcher_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    asked, device = Probe("local", 1, 10.0, 1.0), load_cluster(LOCAL).devices["local"]
-    with pytest.raises(InputError, match="launcher: 'no-such-launcher' is not found"):
-        run_probe(asked, "no-such-launcher -n {gpus}", device, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

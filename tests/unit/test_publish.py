@@ -17,7 +17,6 @@ from run_files import epochs, make_spec
 from scalewatt.cli import main
 from scalewatt.common.files import read_json, write_json
 from scalewatt.energies.accounting.run_inputs import read_provenance
-from scalewatt.execution import publish as publish_module
 from scalewatt.execution.publish import already_published, publish
 from scalewatt.recordings.journal import JOURNAL_VERSION
 from scalewatt.recordings.record_file import Field, write_records
@@ -154,16 +153,6 @@ def test_each_segment_records_the_commit_that_it_was_started_from(work: WorkDir,
     assert {name: found[name] for name in packages} == packages
 
 
-@pytest.mark.parametrize(("noted", "recorded"), [(("ab", "cd"), "ab"), ((None, "cd"), None)])
-def test_the_claims_of_a_run_are_those_that_stood_when_its_first_segment_began(
-    noted: tuple[str | None, str], recorded: str | None, work: WorkDir, out: Path
-) -> None:
-    for number, one in enumerate(noted):
-        write_json(made_with_path(work.path, number), {"commit": "4567", "claims_sha256": one})
-    publish(work, out)
-    assert read_provenance(out / "provenance.json")["claims_sha256"] == recorded
-
-
 def test_the_reason_of_a_segments_end_names_no_path_of_a_persons(work: WorkDir, out: Path) -> None:
     segments = work.segments()
     segments[0]["detail"] = "n1: /home/alice/work: No space left"
@@ -214,35 +203,12 @@ def test_the_provenance_records_what_the_run_was_done_with(work: WorkDir, out: P
     assert [s["outcome"] for s in found["segments"]] == ["killed", "finished"]
 
 
-def test_what_is_recorded_beside_power_is_published_too(work: WorkDir, out: Path) -> None:
-    names = [f"{segment_name(0)}.n1.{suffix}" for suffix in ("telemetry", "samplers.json")]
-    for name in names:
-        (work.perun / name).write_bytes(name.encode())
-    publish(work, out)
-    for name in names:
-        assert (out / "perun" / name).read_bytes() == name.encode()
-
-
 def test_a_segment_that_died_before_it_described_itself_is_no_obstacle(
     work: WorkDir, out: Path
 ) -> None:
     description_path(work.path, 0).unlink()
     publish(work, out)
     assert len(read_json(out / "provenance.json")["segments"]) == 2
-
-
-def test_the_provenance_is_written_when_all_the_rest_is_there(
-    work: WorkDir, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-
-    def watched(path: Path, value: Any) -> None:
-        seen.append(sorted(p.name for p in out.iterdir()))
-        write_json(path, value)
-
-    monkeypatch.setattr(publish_module, "write_json", watched)
-    publish(work, out)
-    assert seen == [[name for name in OUTPUTS if name != "provenance.json"]]
 
 
 @pytest.mark.parametrize("missing", ["weights.pt", "train.log", "events.jsonl", "perun"])
@@ -287,15 +253,3 @@ def test_the_working_directory_keeps_all_but_the_checkpoint(work: WorkDir, out: 
     shutil.rmtree(out)  # as a user, or Snakemake before another attempt
     publish(work, out)
     assert sorted(path.name for path in out.iterdir()) == OUTPUTS
-
-
-def test_files_on_another_file_system_are_copied(
-    work: WorkDir, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_link(*_: Any) -> None:
-        raise OSError("Invalid cross-device link")
-
-    monkeypatch.setattr(publish_module.os, "link", no_link)
-    publish(work, out)
-    assert (out / "weights.pt").read_bytes() == b"weights"
-    assert (out / "weights.pt").stat().st_ino != (work.path / "weights.pt").stat().st_ino

@@ -23,7 +23,7 @@ from scalewatt.common.files import write_table
 from scalewatt.datasets.imagenet.alternative_loaders import TorchvisionImages, normalised
 from scalewatt.datasets.imagenet.imagenet_dataset import ImageNetDataset
 from scalewatt.datasets.imagenet.index import index_path
-from scalewatt.datasets.imagenet.subsets import indices_sha256, stratified_subset
+from scalewatt.datasets.imagenet.subsets import stratified_subset
 from scalewatt.training.samplers import EvaluationBatches, TrainingBatches
 from scalewatt.workloads.resnet50 import ResNet50, top_hits, top_hits_one_by_one
 
@@ -297,13 +297,6 @@ def test_the_papers_training_metrics_are_those_of_its_second_pass() -> None:
     assert found["train_loss"] == pytest.approx(cross_entropy(*second[0]).mean(), rel=1e-5)
 
 
-def test_the_corrected_training_metrics_accumulate_during_training() -> None:
-    one = workload("corrected")
-    first = predictions(10, seed=30)
-    found = results("corrected", train=gathered(one, [[first]]))
-    assert found["train_metric"] == pytest.approx(errors(*first, 1))
-
-
 def test_a_training_batch_gives_its_mean_loss_with_a_graph_and_sums_without() -> None:
     logits, labels = predictions(6)
     logits.requires_grad_()
@@ -402,20 +395,6 @@ def test_a_scaled_dataset_is_the_stratified_subset_of_its_size(folder: Path) -> 
     assert len(one.evaluations()["validation"].positions) == 6
 
 
-def test_a_subset_is_drawn_once_and_listed_with_its_digest(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = on(folder, "paper", train=20, validation=6)
-    lists = one.index_lists()
-    assert {split: len(indices) for split, indices in lists.items()} == {"train": 20, "val": 6}
-    monkeypatch.setattr("scalewatt.workloads.resnet50.stratified_subset", None)
-    found = one.evaluations()
-    for name, split in (("train_again", "train"), ("validation", "val")):
-        np.testing.assert_array_equal(found[name].dataset.indices, lists[split])  # type: ignore
-    for split, indices in lists.items():
-        assert one.provenance()[f"{split}_indices_sha256"] == indices_sha256(indices)
-
-
 # --- what the paper's protocol evaluates, and how it counts ---------------------------------------
 
 
@@ -484,15 +463,6 @@ def test_bytes_are_normalised_before_the_network_sees_them() -> None:
     loss, sums = one.loss(network, (images, labels))
     expected, other = one.loss(network, (normalised(images), labels))
     assert torch.equal(loss, expected) and torch.equal(sums, other)
-
-
-def test_losses_are_computed_in_fp32_whatever_the_network_computes_in() -> None:
-    logits, labels = predictions(6)
-    loss, _ = workload().loss(Fixed(), (logits.bfloat16(), labels))
-    assert loss.dtype == torch.float32
-    assert loss.item() == pytest.approx(
-        cross_entropy(logits.bfloat16().float(), labels).mean(), rel=1e-5
-    )
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -74,13 +74,6 @@ def test_the_packed_file_is_a_tar_that_anybody_can_read(
     assert names == [p for s in SPLITS for p in ImageFolderIndex.load(data, s).paths]
 
 
-def test_packing_twice_makes_one_file(own: Path) -> None:
-    before = (own / PACKED).stat()
-    pack(own)
-    assert (own / PACKED).stat().st_ino == before.st_ino
-    assert not list(own.glob("*.tmp*")) and not list(own.glob(".packed.*.tar"))
-
-
 def test_an_image_that_changed_since_it_was_indexed_is_named(
     official: Official, tree: Path, tmp_path: Path
 ) -> None:
@@ -155,18 +148,7 @@ def test_variables_are_expanded_on_the_node(
         stage_images(data, "$NODE_DISK", ALL)
 
 
-def test_a_scratch_that_is_no_folder_is_named(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"nowhere on .* is not a writable folder"):
-        stage_images(data, str(tmp_path / "nowhere"), ALL)
-
-
 # --- what is refused ----------------------------------------------------------------------------
-
-
-def test_without_a_packed_file_the_message_says_how_to_create_it(own: Path, scratch: Path) -> None:
-    (own / PLACES).unlink()
-    with pytest.raises(InputError, match=r"packed\.tar: missing; create it with: scalewatt prep"):
-        stage_images(own, str(scratch), ALL)
 
 
 def test_a_damaged_image_in_the_packed_file_is_named_and_nothing_stays(
@@ -257,37 +239,6 @@ def test_a_killed_process_leaves_nothing_to_the_next_and_a_living_one_keeps_its_
             holder.kill()
             holder.communicate()
     remove_staged(mine)
-
-
-FORK = """
-import os, sys, time
-from scalewatt.datasets.node_staging import stage_images
-folder = stage_images(sys.argv[1], sys.argv[2], {"train": None})
-child = os.fork()
-if child:
-    print(folder, child, flush=True)
-time.sleep(100)
-"""
-
-
-def test_a_worker_that_outlives_its_killed_rank_keeps_no_copy(data: Path, scratch: Path) -> None:
-    rank = subprocess.Popen(
-        [sys.executable, "-c", FORK, str(data), str(scratch)], stdout=subprocess.PIPE, text=True
-    )
-    folder, worker = rank.stdout.readline().split()  # type: ignore[union-attr]
-    try:
-        kept = stage_images(data, str(scratch), {"val": None})
-        assert Path(folder).exists(), "the rank lives"
-        rank.kill()
-        rank.wait()
-        mine = stage_images(data, str(scratch), {"val": None})
-        assert sorted(scratch.iterdir()) == sorted([kept, mine])
-    finally:
-        os.kill(int(worker), signal.SIGKILL)
-        rank.kill()
-        rank.communicate()
-    for made in (kept, mine):
-        remove_staged(made)
 
 
 def test_a_killed_packing_leaves_no_packed_file(
