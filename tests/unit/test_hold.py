@@ -13,12 +13,9 @@ from typing import Any
 
 import pytest
 from holder_records import HOLD, PATIENCE_S, on_this_machine, put_record
-from run_files import make_spec
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.exit_codes import ExitCode
 from scalewatt.run_files import run_lock as hold
-from scalewatt.run_files.attempt_log import noted_attempt, read_attempt
 from scalewatt.run_files.lock_owner import (
     SILENT_S,
     LockedError,
@@ -54,37 +51,6 @@ def test_without_locks_the_record_alone_guards_and_that_is_said_once(
     assert said.count("has no locks; holder.json alone guards") == 1
 
 
-def test_without_hard_links_one_holds_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def none(source: Path, target: Path) -> None:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-    monkeypatch.setattr(os, "link", none)
-    put_record(tmp_path, **on_this_machine())
-    target = run_target(tmp_path)
-    with locked(target) as mine, hold._own_record(target) as (other, _):
-        found = read_owner(tmp_path)
-        assert found is not None and found.token == mine.token
-        assert not hold._linked(other, target.record)
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
-
-
-def test_a_link_that_was_made_by_a_lost_request_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = os.link
-
-    def twice(source: Path, target: Path) -> None:
-        real(source, target)
-        raise FileExistsError
-
-    monkeypatch.setattr(os, "link", twice)
-    with locked(run_target(tmp_path)) as mine:
-        found = read_owner(tmp_path)
-        assert found is not None and found.token == mine.token
-
-
 def test_a_full_disk_is_named_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,61 +62,6 @@ def test_a_full_disk_is_named_and_leaves_nothing(
     with pytest.raises(InputError, match=named), locked(run_target(tmp_path)):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
-
-
-@pytest.mark.parametrize("call", ["open", "flock", "link"])
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [
-        (errno.EACCES, ExitCode.REFUSED),
-        (errno.EROFS, ExitCode.REFUSED),
-        (errno.EDQUOT, ExitCode.REFUSED),
-        (errno.EIO, ExitCode.FAILED),
-        (errno.ESTALE, ExitCode.FAILED),
-    ],
-)
-def test_only_what_the_user_can_mend_is_wrong_input_the_rest_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, code: int
-) -> None:
-    def fail(*given: object, **options: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    spec = make_spec()
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "lock").touch()
-    where = {"open": (hold, "open"), "flock": (fcntl, "flock"), "link": (os, "link")}[call]
-    named = (
-        f"(?s){os.strerror(number)}.*" if code == ExitCode.FAILED else rf"\({os.strerror(number)}\)"
-    )
-    error = OSError if code == ExitCode.FAILED else InputError
-    with (
-        pytest.raises(error, match=named) as raised,
-        noted_attempt(tmp_path, spec),
-        monkeypatch.context() as patch,
-    ):
-        patch.setattr(*where, fail, raising=False)
-        with locked(run_target(tmp_path / "run")):
-            pass
-    note = read_attempt(tmp_path, spec)
-    assert note is not None and note.code == code
-    assert str(tmp_path / "run") in str(raised.value)
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["lock"]
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"host": "n1"}', "null", "\0\0"])
-def test_a_damaged_record_is_of_an_unknown_holder_until_it_is_silent(
-    tmp_path: Path, content: str
-) -> None:
-    path = tmp_path / "holder.json"
-    path.write_text(content)
-    unknown = read_owner(tmp_path)
-    assert unknown is not None
-    assert str(unknown) == "another process"
-    assert owner_is_alive(unknown, tmp_path) is True
-    os.utime(path, (0, 0))
-    with locked(run_target(tmp_path)):
-        found = read_owner(tmp_path)
-        assert found is not None and found.pid == os.getpid()
 
 
 # --- waiting ------------------------------------------------------------------------------------
@@ -212,21 +123,6 @@ def test_a_holder_that_nobody_can_tell_of_is_not_waited_for_without_end(
     assert SILENT_S < clock.slept_s <= SILENT_S + 3
 
 
-def test_a_holder_that_comes_to_life_again_is_waited_for_no_longer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    put_record(tmp_path, 100)
-
-    def silent(slept_s: float) -> None:
-        be_silent(tmp_path / "holder.json", 100 + slept_s if slept_s < 200 else 0)
-
-    clock = Clock(monkeypatch, silent)
-    with pytest.raises(LockedError, match="n9"), locked(run_target(tmp_path)):
-        pass
-    assert 200 <= clock.slept_s <= 203
-
-
 def test_a_job_waits_for_a_taker_of_a_dead_holder_s_run_on_another_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,44 +154,6 @@ def test_a_lock_that_a_dead_node_left_behind_is_passed_by(
     said = capsys.readouterr().err
     assert "a dead owner on another node has left it locked; holder.json alone guards" in said
     assert "taken over from process" in said
-
-
-def test_a_lock_is_not_passed_by_while_it_cannot_be_told_whether_its_holder_lives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    put_record(tmp_path, 400)
-    never_locked(monkeypatch)
-    clock = Clock(monkeypatch, lambda slept_s: be_silent(tmp_path / "holder.json", 400 + slept_s))
-    with locked(run_target(tmp_path)):
-        assert SILENT_S - 400 - 3 <= clock.slept_s <= SILENT_S - 400 + 3
-
-
-def test_a_lock_on_this_machine_is_never_passed_by(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A dead launcher's ranks may have it."""
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    put_record(tmp_path, SILENT_S + 60, **on_this_machine())
-    never_locked(monkeypatch)
-    Clock(monkeypatch, lambda _: None)
-    with pytest.raises(LockedError), locked(run_target(tmp_path)):
-        pass
-
-
-def test_a_lock_is_not_passed_by_where_another_has_just_taken_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    put_record(tmp_path, SILENT_S + 60)
-    never_locked(monkeypatch)
-
-    def taken_over(slept_s: float) -> None:
-        put_record(tmp_path, 0, host="n8")
-
-    Clock(monkeypatch, taken_over)
-    with pytest.raises(LockedError, match="on n8"), locked(run_target(tmp_path)):
-        pass
 
 
 # --- keeping it ---------------------------------------------------------------------------------
