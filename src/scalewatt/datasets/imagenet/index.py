@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,13 +39,12 @@ class ImageFolderIndex:
     def load(cls, folder: Path | str, split: str) -> ImageFolderIndex:
         """Read what `build_index` wrote; `folder` of the result is where the images are."""
         path = _existing(folder, split)
-        with _readable(path):
-            table = pq.read_table(path, page_checksum_verification=True)
-            labels = table["label"].to_numpy().astype(np.int32)
-            sizes = table["bytes"].to_numpy() if "bytes" in table.column_names else None
-            classes = parse_json(table.schema.metadata[b"classes"])
-            root = _images_folder(table.schema, folder)
-            return cls(root, table["path"].to_pylist(), labels, classes, sizes)
+        table = pq.read_table(path, page_checksum_verification=True)
+        labels = table["label"].to_numpy().astype(np.int32)
+        sizes = table["bytes"].to_numpy() if "bytes" in table.column_names else None
+        classes = parse_json(table.schema.metadata[b"classes"])
+        root = _images_folder(table.schema, folder)
+        return cls(root, table["path"].to_pylist(), labels, classes, sizes)
 
     def counts(self) -> dict[str, int]:
         """Count the images of each class."""
@@ -80,31 +78,15 @@ def index_path(folder: Path | str, split: str) -> Path:
 
 def indexed_folder(folder: Path | str, split: str) -> Path:
     """Return the folder of a split's images, by its index in `folder`."""
-    path = _existing(folder, split)
-    with _readable(path):
-        return _images_folder(pq.read_schema(path), folder)
+    return _images_folder(pq.read_schema(_existing(folder, split)), folder)
 
 
 def classes_are_there(folder: Path | str, split: str) -> bool:
     """Return True if there is a folder for each class of a split's index."""
-    path = _existing(folder, split)
-    with _readable(path):
-        schema = pq.read_schema(path)
-        root = _images_folder(schema, folder) / split
-        classes = set(parse_json(schema.metadata[b"classes"]))
+    schema = pq.read_schema(_existing(folder, split))
+    root = _images_folder(schema, folder) / split
+    classes = set(parse_json(schema.metadata[b"classes"]))
     return root.is_dir() and classes <= set(os.listdir(root))
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Make an InputError of what a damaged index raises."""
-    try:
-        yield
-    except (OSError, ValueError, LookupError, TypeError, OverflowError, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"{path}: is no readable index ({reason}); expected: as the data's preparation wrote it"
-        ) from error
 
 
 def _existing(folder: Path | str, split: str) -> Path:
