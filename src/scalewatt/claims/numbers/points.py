@@ -21,7 +21,6 @@ from scalewatt.claims.numbers.uncertain_number import (
     basis,
     quantity,
     refuse_estimates,
-    shown,
     word,
 )
 from scalewatt.claims.numbers.variances import Variance
@@ -77,7 +76,7 @@ def values(points: Sequence[Point], name: str) -> list[Number]:
     column = "energy_kwh" if name == PER_SAMPLE else name
     if missing := [point.gpus for point in points if point.mean(column) is None]:
         at = ", ".join(str(n) for n in missing)
-        raise NotTestable(f"{named(column)} is not known at n = {at}.{_instead(points)}")
+        raise NotTestable(f"{named(column)} is not known at n = {at}.")
     if is_of_energy(name):
         like(points)
     return [value(point, name) for point in points]
@@ -93,15 +92,6 @@ def value(point: Point, name: str) -> Number:
 def named(name: str) -> str:
     """Return what a quantity is called, a power with its unit."""
     return f"{word(name)} (W)" if name.endswith("_w") else word(name)
-
-
-def _instead(points: Sequence[Point]) -> str:
-    there = [p for p in points if p.mean("p_gpuh_kw") is not None]
-    if not there:
-        return ""
-    powers = ", ".join(shown(p.mean("p_gpuh_kw") or 0.0) for p in there)
-    scopes = ", ".join(sorted({str(point.scope) for point in there}))
-    return f" (Energy per GPU hour, over {scopes}, is {powers} kW.)"
 
 
 def whole_nodes(evidence: Evidence, line: Line) -> int:

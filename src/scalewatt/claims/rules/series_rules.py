@@ -45,7 +45,6 @@ from scalewatt.claims.numbers.uncertain_number import (
     quantity,
     refuse_estimates,
     shown,
-    text,
     weighted,
 )
 from scalewatt.claims.rules.efficiency_rules import (
@@ -156,15 +155,11 @@ def _is_the(measure: Measure) -> SeriesRule:
 
 
 def _each_is_the(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
-    """Check whether every value is the paper's; told are the one that decides, and the furthest from it."""
+    """Check whether every value is the paper's; told is the one that decides."""
     own = [(p.gpus, one) for p, one in zip(points, values(points, check.quantity), strict=True)]
     own.sort(key=lambda one: -abs(one[1].value - check.target.value))
     parts = [compared(check, evidence, f"{check.text} at n = {n}", one) for n, one in own]
-    found = in_one(("", one) for one in parts)
-    aim = f"{check.target.value:g} {check.unit}".rstrip()
-    n, furthest = own[0]
-    rest = f" Of {len(own)} the furthest from {aim} is {text(furthest, check.unit)}, at n = {n}."
-    return replace(found, detail=found.detail + rest)
+    return in_one(("", one) for one in parts)
 
 
 # --- what takes more than one number --------------------------------------------------------------
@@ -190,9 +185,7 @@ def _proportional(check: Check, evidence: Evidence, line: Line, points: Points) 
     if len({one.value for one in x}) == 1:
         raise NotTestable(f"{line.title}: all points have the same {check.against}.")
     own = elasticity(all_positive(x), all_positive(values(points, check.quantity)))
-    found = band(check.text, own, *check.bounds)
-    one = "within" if own.low <= 1 <= own.high else "outside of"
-    return replace(found, detail=f"{found.detail} 1 itself is {one} the interval.")
+    return band(check.text, own, *check.bounds)
 
 
 def _against(check: Check, points: Points) -> list[Number]:
@@ -222,13 +215,9 @@ def _first_is_least(check: Check, evidence: Evidence, line: Line, points: Points
     first, *others = points
     ratios = [(p.gpus, _over(check, first, p)) for p in others]
     ratios.sort(key=lambda one: one[1].value if check.rises else -one[1].value)
-    found = in_one(
+    return in_one(
         ("", sign(check.label(first=first.gpus, best=n), ratio, check.rises)) for n, ratio in ratios
     )
-    counts = ", ".join(str(point.gpus) for point in points)
-    left = [n for n in line.planned if n not in {point.gpus for point in points}]
-    rest = f"; without results: {', '.join(map(str, left))}" if left else ""
-    return replace(found, detail=f"{found.detail} (Compared were n = {counts}{rest}.)")
 
 
 def _slope_change(check: Check, evidence: Evidence, line: Line, points: Points) -> Outcome:
