@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
-import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -26,10 +24,8 @@ from scalewatt.claims.check_claims import (
 from scalewatt.claims.evidence.check_table import read_checks
 from scalewatt.claims.evidence.claim_types import (
     CHECKED_KINDS,
-    CONTRADICTED,
     INCONSISTENCY,
     NOT_TESTABLE,
-    SPECIFIED_KINDS,
     SUPPORTED,
     VERDICTS,
     NotTestable,
@@ -66,22 +62,12 @@ def of_published(published: Evidence) -> list[Verdict]:
 # --- the claims ---------------------------------------------------------------------------------
 
 
-def test_all_160_claims_of_the_reference_are_read_in_order() -> None:
-    with open(ROOT / "reference" / "claims.csv", encoding="utf-8", newline="") as handle:
-        assert [claim.id for claim in CLAIMS] == [one["id"] for one in csv.DictReader(handle)]
-    assert len(CLAIMS) == 160
-
-
 def test_every_claim_that_results_decide_has_a_check() -> None:
     without = [c.id for c in CLAIMS if c.kind in BY_RESULTS and c.id not in read_checks()]
     assert without == []
     counted = Counter(c.kind for c in CLAIMS if c.id in read_checks() and c.kind in CHECKED_KINDS)
     assert counted.total() >= 90
     assert counted["numeric"] + counted["trend"] + counted["threshold"] >= 70
-
-
-def test_every_claim_that_specs_decide_has_a_check() -> None:
-    assert [c.id for c in CLAIMS if c.kind in SPECIFIED_KINDS and c.id not in read_checks()] == []
 
 
 # --- lines and modes ----------------------------------------------------------------------------
@@ -119,22 +105,6 @@ def test_lines_hold_the_points_that_have_results_by_ascending_n() -> None:
     assert found.points[-1].modes == ("fd_lbs", "sd_lbs")
 
 
-def test_a_question_for_a_mode_finds_all_that_begin_so() -> None:
-    world = resnet_world()
-    assert {ln.mode for ln in world.find("resnet50", mode="fd_gbs")} == {"fd_gbs_s", "fd_gbs_l"}
-    assert {ln.mode for ln in world.find("resnet50", mode="sd")} == {
-        *("sd_lbs", "sd_gbs_s", "sd_gbs_l")
-    }
-
-
-def test_a_portable_claim_takes_its_own_device_where_that_has_results() -> None:
-    values = {n: {"runtime_h": 4 / n} for n in (1, 2, 4)}
-    lines = [line("resnet50", "train", d, "fd_lbs", 256, values) for d in ("h100", "a100", "cpu")]
-    asked = ("resnet50", "train", "a100", "fd_lbs")
-    assert [ln.device for ln in evidence(lines).anywhere(*asked)] == ["a100"]
-    assert [ln.device for ln in evidence(lines[::2]).anywhere(*asked)] == ["cpu", "h100"]
-
-
 def _alike(first: str, second: str, **columns: object) -> Evidence:
     values = {n: {"runtime_h": 4 / n} for n in (1, 2, 4)}
     one = line("resnet50", "train", "a100", "fd_lbs", 256, values)
@@ -168,12 +138,6 @@ def test_of_alike_series_the_one_that_trained_as_the_paper_counts(
         as_in_paper(other.points[0])
 
 
-def test_series_of_a_campaign_that_are_alike_know_it() -> None:
-    variants = load_campaign(ROOT / "campaigns" / "variants.yaml")
-    assert {ln.alike for ln in lines_of(variants, [])} == {True}
-    assert {ln.alike for ln in lines_of(load_campaign(PAPER), [])} == {False}
-
-
 # --- the published rows -------------------------------------------------------------------------
 
 
@@ -199,12 +163,6 @@ def test_every_contradiction_of_the_claims_is_listed_once_with_a_reading() -> No
     for one in inconsistencies().values():
         assert len(one.reading) > 30 and one.shows_in
         assert set(filter(None, one.claims.split(";"))) <= set(rows)
-
-
-def test_the_two_inconsistencies_without_a_row_are_listed_as_well() -> None:
-    blocks, order = (inconsistencies()[id_] for id_ in ("Y01", "Y02"))
-    assert "16 residual blocks" in blocks.reading
-    assert "1.8-fold" in order.reading
 
 
 # --- what people read ---------------------------------------------------------------------------
@@ -248,13 +206,6 @@ def test_excluded_runs_are_named_with_their_reasons() -> None:
     assert metadata(table)["excluded"] == [one]
     for said in (as_text(found, LISTED, given), as_markdown(found, LISTED, given)):
         assert "Excluded runs: resnet50-a100-n004/3 (a throttled GPU)." in said
-
-
-def test_the_guide_names_what_the_published_rows_contradict(of_published: list[Verdict]) -> None:
-    guide = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
-    section = guide.split("## What the paper's own numbers say")[1].split("##")[0]
-    named = re.findall(r"^\| ([A-Z]\d+) \|", section, flags=re.MULTILINE)
-    assert named == [one.id for one in of_published if one.verdict == CONTRADICTED]
 
 
 # --- the command --------------------------------------------------------------------------------
@@ -358,38 +309,8 @@ def test_a_file_that_somebody_is_writing_stops_no_other_campaigns_claims(
         find_campaign(results.with_name("other"), None)
 
 
-def test_a_folder_that_no_campaign_is_named_by_asks_for_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(workflow_in(tmp_path / "project"))
-    (tmp_path / "elsewhere" / "tables").mkdir(parents=True)
-    assert main(["claims", "--results", str(tmp_path / "elsewhere")]) == 1
-    said = capsys.readouterr().err
-    assert "no campaign is named elsewhere" in said and "--campaign" in said
-
-
 def test_another_campaigns_results_are_refused(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["claims", "--results", str(results), "--campaign", str(PAPER)]) == 1
     assert "expected the campaign demo" in capsys.readouterr().err
-
-
-def test_a_metric_that_is_nan_is_named_with_file_and_row(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import pyarrow.parquet as pq
-
-    path = results / "tables" / "configurations.parquet"
-    rows = pq.read_table(path).to_pylist()
-    rows[1]["metric_last_mean"] = math.nan
-    write_table(table(rows, CONFIGURATIONS), path)
-    assert main(["claims", "--results", str(results), "--campaign", str(DEMO)]) == 1
-    said = capsys.readouterr().err
-    assert "configurations.parquet" in said and "row 2" in said and "metric_last_mean" in said
-
-
-def test_a_missing_table_is_named(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (results / "tables" / "runs.parquet").unlink()
-    assert main(["claims", "--results", str(results), "--campaign", str(DEMO)]) == 1
-    assert "runs.parquet" in capsys.readouterr().err

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from claims_cases import in_parts
-from claims_made import NEEDED, changed, evidence, line, without
-from claims_resnet_made import Change, becoming, dropping, resnet_world
+from claims_made import NEEDED, changed, evidence, line
+from claims_resnet_made import becoming, dropping, resnet_world
 from claims_resnet_made import times as scaled
-from claims_study import edited, judged, select, study, times
+from claims_study import edited, judged, study, times
 
 from scalewatt.claims.check_claims import verdicts
 from scalewatt.claims.evidence.check_table import read_checks
@@ -32,27 +32,6 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from claims_coverage import STATED, is_more_than
 
 # --- an extreme value is no value of its own ------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("id_", "change", "lowest"),
-    [
-        ("D03", scaled("fd_lbs", 2, gpu_hours=1.0, spread=0.2), "The lowest of 5 is 0.937"),
-        ("E06", scaled("fd_gbs_l", 64, runtime_h=1.0, spread=1.5), "longest over the shortest"),
-        (
-            "B03",
-            becoming("fd_lbs", "ram_energy_share", {8: 0.045}, spread=0.5),
-            "The largest of 36 is 0.05367",
-        ),
-    ],
-)
-def test_a_value_that_is_not_the_extreme_one_but_less_certain_keeps_a_claim_open(
-    id_: str, change: Change, lowest: str
-) -> None:
-    assert judged(id_, resnet_world()).verdict == SUPPORTED
-    found = judged(id_, change(resnet_world()))
-    assert found.verdict == UNDECIDED, found.detail
-    assert lowest in found.detail and "would tell" in found.detail
 
 
 def test_the_lowest_of_five_efficiencies_contradicts_only_where_it_is_rare_among_five() -> None:
@@ -151,23 +130,6 @@ def test_of_several_ratios_one_that_is_rarely_so_high_is_enough(
 
 
 # --- parts that are saved -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("hours", "verdict", "interval"),
-    [(395.0, CONTRADICTED, "-0.3183 to 0.2258"), (380.0, UNDECIDED, "-0.2682 to 0.2552")],
-)
-def test_a_part_of_the_hours_that_is_saved_is_compared_by_the_ratio_of_hours(
-    hours: float, verdict: str, interval: str
-) -> None:
-    """Single runs by the probe, 395 h over 391 h: 1 less their ratio, as if linear, reached 0.2587."""
-    here = {"h100": hours, "a100": 391.0}
-    sizes = select(model="fourcastnet", phase="pretrain", mode="fd_gbs_s", gpus=4)
-    runs = edited(sizes, single=True, gpu_hours=lambda p: here[p.device])()
-    found = judged("T7", without(runs, lambda p: not sizes(p)))
-    assert found.verdict == verdict, found.detail
-    assert f"({interval}; by FourCastNet's published repeats)" in found.detail
-    assert found.value == pytest.approx(1 - hours / 391)
 
 
 # --- the part that decides is told ----------------------------------------------------------------

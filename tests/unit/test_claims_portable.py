@@ -16,13 +16,12 @@ from scalewatt.claims.evidence.claim_types import (
     NOT_TESTABLE,
     SET_UP,
     SUPPORTED,
-    UNDECIDED,
     Verdict,
     read_claims,
 )
 from scalewatt.claims.evidence.evidence import Evidence, Line, Point
 from scalewatt.claims.load_evidence import with_points
-from scalewatt.claims.verdicts.portable import EACH, is_foreign, portable_checks, portable_texts
+from scalewatt.claims.verdicts.portable import EACH, portable_checks, portable_texts
 from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 
 CLAIMS = {claim.id: claim for claim in read_claims()}
@@ -58,14 +57,6 @@ def foreign(growth: float = 1.25, hours: float = 0.19) -> Evidence:
 
 def verdict(id_: str, given: Evidence) -> Verdict:
     return verdict_of(CLAIMS[id_], given)
-
-
-def test_only_a_campaign_without_the_papers_models_is_foreign() -> None:
-    own = line("resnet50", "train", "a100", "fd_gbs_s", 256, {8: {"runtime_h": 1.0}})
-    mixed = with_points(replace(foreign(), lines=(*foreign().lines, own)))
-    assert is_foreign(foreign())
-    assert not is_foreign(mixed)
-    assert not is_foreign(Evidence("made"))
 
 
 @pytest.mark.parametrize(
@@ -159,8 +150,3 @@ def test_work_counts_replicas_and_each_runs_own_samples() -> None:
     of_epochs = run_to_target(protocol="paper", dataset_samples=3072, samples=None)
     assert verdict("A05", of_epochs).verdict == SET_UP
     assert verdict("A05", run_to_target(samples=None)).verdict == NOT_TESTABLE
-
-
-def test_two_undecided_ends_leave_a_sign_open() -> None:
-    noisy = evidence([at_constant_gbs("t5", {8: (1.0, 7.0), 64: (0.19, 7.1)}, spread=0.1)])
-    assert verdict("H19", noisy).verdict == UNDECIDED

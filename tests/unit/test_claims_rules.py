@@ -38,7 +38,7 @@ from scalewatt.claims.rules.trace_rules import (
     window_means,
 )
 from scalewatt.results.tables.published_spread import Spread
-from scalewatt.results.tables.repeat_statistics import Summary, summarise
+from scalewatt.results.tables.repeat_statistics import Summary
 
 NUMBERS = st.floats(-1e6, 1e6)
 ERRORS = st.floats(0, 1e5)
@@ -130,11 +130,6 @@ def test_two_single_runs_by_one_probe_have_its_two_degrees_of_freedom() -> None:
     assert ratio.low * ratio.high == pytest.approx(1)
 
 
-def test_single_runs_of_another_model_have_that_models_published_spread() -> None:
-    own = uncertain.number(Summary(1, 100.0), "energy_kwh", "resnet50", "one")
-    assert own.freedom == 68 and own.half == pytest.approx(1.85, abs=0.01)
-
-
 @given(st.floats(0.01, 0.5), st.integers(2, 9), st.floats(0.01, 0.5), st.integers(2, 9))
 def test_means_of_two_configurations_are_compared_by_welch_on_logarithms(
     one: float, n: int, other: float, m: int
@@ -174,11 +169,6 @@ def test_a_single_run_has_the_spread_of_the_campaigns_repeats_where_there_are_so
     assert "10 ± 3.182 kWh (by the campaign's repeats of this model)" in uncertain.text(own, "kWh")
 
 
-def test_repeats_of_another_model_do_not_tell_the_spread_of_a_run() -> None:
-    point = _world_with({"energy_kwh": 50.0}, 4, model="fourcastnet").lines[0].points[0]
-    assert "ResNet50's published repeats" in uncertain.text(uncertain.quantity(point, "energy_kwh"))
-
-
 def test_repeats_of_another_origin_do_not_tell_the_spread_of_an_energy() -> None:
     world = _world_with({"energy_kwh": 50.0}, 4)
     points = [replace(p, row={**p.row, "energy_origin": p.row["n_repeats"]}) for p in world.points]
@@ -206,11 +196,6 @@ def test_repeats_of_one_seed_support_nothing_about_errors() -> None:
     assert "repeats share one seed" in outcome.detail and "seeds: varied" in outcome.detail
 
 
-def test_the_spread_of_the_error_is_that_of_the_campaigns_repeats() -> None:
-    own = uncertain.quantity(_world_with({"metric_last": 30.0}, 3).points[0], "metric_last")
-    assert own.spread == pytest.approx(2.0) and own.assumed == uncertain.BY_CAMPAIGN
-
-
 def test_an_error_as_of_guessing_supports_nothing_unless_the_paper_trained_so() -> None:
     campaign = load_campaign(DEMO)
     id_, one = next((i, c) for i, c in campaign.configurations.items() if c.model == "resnet50")
@@ -225,13 +210,6 @@ def test_an_error_as_of_guessing_supports_nothing_unless_the_paper_trained_so() 
     with pytest.raises(NotTestable, match=r"is that of guessing .* it is not trained"):
         error(88.9)
     assert error(60.0).value == 60.0
-
-
-def test_repeats_have_their_own_interval() -> None:
-    summary = summarise([9.0, 10.0, 11.0])
-    own = uncertain.number(summary, "energy_kwh", "resnet50", "one")
-    assert (own.low, own.high) == pytest.approx((summary.low, summary.high))
-    assert not own.assumed
 
 
 def test_a_published_number_stays_uncertain_whatever_is_repeated() -> None:
@@ -349,12 +327,6 @@ def test_an_onset_is_within_the_range_with_its_whole_step(
     assert found.verdict == verdict
 
 
-@pytest.mark.parametrize("sizes", [[8192, 16384, 32768], [16384, 32768, 65536]])
-def test_an_onset_of_a_series_that_begins_in_the_range_has_no_base(sizes: list[int]) -> None:
-    with pytest.raises(NotTestable, match="1 more needed, at a GBS below 8192"):
-        batch_sizes.onset("error", sizes, numbers([40, 47, 50], 0.1), 2.0, 8192, 32768)
-
-
 @pytest.mark.parametrize("points", [3, 7])
 @pytest.mark.parametrize(
     ("exponent", "verdict"),
@@ -401,20 +373,9 @@ def test_an_exponent_has_the_errors_of_its_hours_too() -> None:
     assert found.error == pytest.approx(math.hypot(0.01, 0.02) / (math.log(2) * math.sqrt(5)))
 
 
-def test_an_exact_number_on_its_bound_is_neither_above_nor_below() -> None:
-    one = Number(2.0) / Number(2.0)
-    assert {rules.sign("x", one, rises).verdict for rises in (True, False)} == {"undecided"}
-    assert rules.positive("x", Number(0.0)).verdict == "undecided"
-
-
 def test_a_number_of_unknown_spread_makes_no_test() -> None:
     found = rules.band("x", uncertain.unknown(3.0, uncertain.UNKNOWN), 0, 10)
     assert found.p is None and found.verdict == "undecided"
-
-
-def test_equal_repeats_have_the_spread_of_others() -> None:
-    own = uncertain.number(summarise([100.4, 100.4]), "energy_kwh", "resnet50", "one")
-    assert own.freedom == 68 and own.half > 1
 
 
 @pytest.mark.parametrize(
@@ -433,13 +394,6 @@ def test_constant_is_what_neither_drifts_nor_scatters(
     assert found.verdict == verdict, found.detail
     in_units = trends.constant("time", [0, 1, 2, 3], numbers(values, error), 10, "h")
     assert in_units.verdict == verdict, in_units.detail
-
-
-@given(st.lists(st.floats(0.1, 100), min_size=3, max_size=8, unique=True))
-def test_ordered_values_are_monotone_and_their_reverse_is_not(values: list[float]) -> None:
-    ordered = numbers(sorted(values), 0.0)
-    assert trends.monotone("x", ordered, True, 0.02).verdict == "supported"
-    assert trends.monotone("x", ordered, False, 0.0).verdict == "contradicted"
 
 
 def test_one_line_that_fails_decides_over_several() -> None:
@@ -463,15 +417,6 @@ def test_one_of_many_comparisons_lies_outside_by_chance() -> None:
     assert few.verdict == "contradicted" and many.verdict == "undecided"
     assert many.p == pytest.approx(6 * (outside.p or 0))
     assert "Of 6 comparisons" in many.note and "by chance" in many.note
-
-
-def test_what_may_be_chance_leaves_a_claim_that_lacks_a_part_untested() -> None:
-    outside = rules.band("b", of(1.3, 0.1), 0.0, 1.0)
-    inside = rules.band("a", of(0.5, 0.1), 0.0, 1.0)
-    lacking = Outcome("not_testable", None, "It is not known.")
-    found = rules.all_of([("b", outside), *[("a", inside)] * 5, ("c", lacking)])
-    assert found.verdict == "not_testable" and "by chance" in found.note
-    assert rules.all_of([("b", outside), ("c", lacking)]).verdict == "contradicted"
 
 
 def test_holm_keeps_what_is_rare_among_all_tests() -> None:
@@ -563,15 +508,6 @@ def test_the_interval_of_a_percentile_of_power_holds_the_truth_where_windows_are
     assert inside / 120 >= 0.82  # 91 % of 800: of 30 windows, one or two make the percentile
 
 
-def test_a_percentile_that_is_the_same_however_windows_are_drawn_has_no_interval() -> None:
-    """A fall to 60 W of 250 W in the first second of every ten; rounding gave ± 1.7e-16."""
-    own = percentile_of(trace("one", "a100", 4, [60.0, *[250.0] * 9] * 30))
-    assert (own.value, own.error) == (0.24, 0.0)
-    assert uncertain.text(own) == "0.24"
-    thirds = percentile_of(trace("one", "a100", 4, [100 / 3, *[1000 / 7] * 9] * 30))
-    assert thirds.error == 0.0
-
-
 KNEE_SIZES = [4, 8, 16, 32, 64, 128]
 BENT = [700.0, 705.0, 708.0, 760.0, 830.0, 880.0]
 SMOOTH = [700.0, 703.0, 712.0, 735.0, 765.0, 805.0]
@@ -608,13 +544,6 @@ def test_where_a_knee_is_does_not_depend_on_the_unit(
     }
     assert len(fits) <= 1
     assert verdict == "supported" or NEEDED.search(found[0].detail)
-
-
-@pytest.mark.parametrize("sizes", [[8, 16, 32], [8, 16, 32, 64, 128], [2, 4, 8, 128, 256]])
-def test_a_knee_is_told_only_from_points_within_and_outside_of_the_range(sizes: list[int]) -> None:
-    values = [700.0, 701, 760, 820, 880][: len(sizes)]
-    with pytest.raises(NotTestable, match="1 more needed there"):
-        batch_sizes.knee(sizes, numbers(values, 0.1), 16, 64)
 
 
 @pytest.mark.parametrize("find", [batch_sizes.onset, batch_sizes.knee])

@@ -11,7 +11,6 @@ import pytest
 from claims_made import evidence, line
 
 from scalewatt.claims.evidence.evidence import pooled_spreads
-from scalewatt.claims.numbers import trends
 from scalewatt.claims.numbers.uncertain_number import (
     Number,
     number,
@@ -20,7 +19,6 @@ from scalewatt.claims.numbers.uncertain_number import (
     quantity,
     single_run,
     stated,
-    unknown,
 )
 from scalewatt.claims.rules.regime_rules import energy_slope
 from scalewatt.results.tables.published_spread import Spread, published_spread
@@ -85,14 +83,6 @@ def test_spreads_of_different_models_keep_their_own_degrees_of_freedom() -> None
     assert (one / other).freedom == pytest.approx(welch)
 
 
-def test_energies_and_times_by_the_same_runs_have_their_degrees_of_freedom_once() -> None:
-    energies, hours = (
-        [number(Summary(1, v), name, "fourcastnet", str(v)) for v in (10.0, 20.0, 45.0)]
-        for name in ("energy_kwh", "gpu_hours")
-    )
-    assert trends.elasticity(hours, energies).freedom == pytest.approx(2)
-
-
 def test_the_slope_of_energies_has_the_errors_of_gpu_hours_too() -> None:
     names = ("fourcastnet", "pretrain", "a100", "fd_lbs", 1)
     given = {
@@ -119,10 +109,3 @@ def test_errors_of_one_seed_do_not_tell_how_errors_of_others_scatter() -> None:
         key for key in pooled_spreads([replace(point, varies_seeds=False)]) if "metric" in str(key)
     ]
     assert [key for key in pooled_spreads([varied]) if "metric" in str(key)]
-
-
-def test_an_order_of_numbers_of_unknown_spread_is_no_test() -> None:
-    found = trends.ranked(
-        "x", [1, 2, 3], [unknown(v, "unknown") for v in (3.0, 2.0, 1.0)], True, 0.9
-    )
-    assert found.verdict == "undecided" and found.p is None

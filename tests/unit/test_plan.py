@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from campaign_files import DEMO, LOCAL, PAPER, ROOT
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +31,6 @@ from plan_files import (
 from request_files import horeka, paper
 from syrupy.assertion import SnapshotAssertion
 
-from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
 from scalewatt.results.tables.derived_quantities import Facility
@@ -114,16 +112,6 @@ def test_the_papers_campaign_takes_about_seven_megawatt_hours() -> None:
     assert row["runs"] == 175 and row["unknown_runs"] == row["finished_runs"] == 0
     assert 6000 < row["energy_kwh_low"] < row["energy_kwh"] < row["energy_kwh_high"] < 8000
     assert row["gpu_hours"] == pytest.approx(29_000, rel=0.05)
-
-
-def test_totals_of_devices_of_unequal_scope_say_so_where_they_are_added() -> None:
-    devices = {row["device"]: row for row in rows_of(paper_plan(), "device")}
-    assert devices["a100"]["energy_scope"] == "gpu+cpu+ram"
-    assert devices["h100"]["energy_scope"] == "gpu+cpu"
-    row = whole(paper_plan())
-    assert row["energy_scope"] is None
-    assert "over unequal scopes of energy: gpu+cpu, gpu+cpu+ram" in row["warnings"]
-    assert row["runs"] == sum(one["runs"] for one in devices.values())
 
 
 def test_fine_tuning_is_marked_as_assumed_wherever_it_is_shown() -> None:
@@ -247,30 +235,6 @@ def test_a_profile_without_a_model_is_refused(capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().err
     assert "has no key 'scaling_model', so nothing can be predicted" in said
     assert "scalewatt pilot" in said and said.count("\n") == 1
-
-
-def test_a_campaign_of_which_the_model_knows_nothing_is_refused(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    given = ["--profile", str(LOCAL.parent), "--campaign", str(DEMO), "--model", str(MODEL)]
-    assert main(["plan", *given]) == 1
-    said = capsys.readouterr().err
-    assert "no run can be predicted" in said and "is not calibrated for" in said
-    assert said.count("\n") == 1
-
-
-def test_the_warning_is_in_the_plan(tmp_path: Path) -> None:
-    device = replace(horeka().devices["h100"], max_gpus=1024)
-    cluster = replace(horeka(), devices={**horeka().devices, "h100": device})
-    far = {"model": "fourcastnet", "phase": "pretrain", "device": "h100", "gpus": [256]}
-    content = {
-        **yaml.safe_load(PAPER.read_text()),
-        "series": {"far": {**far, "local_batch_size": 1}},
-        "figures": {"breakdown": {"series": ["far"]}},
-    }
-    plan = make_plan(expand(content, tmp_path / "far.yaml", cluster.devices), cluster, forecaster())
-    for row in rows_of(plan):
-        assert "n = 256 is more than 4 times the largest calibrated (32)" in row["warnings"]
 
 
 # --- cost ----------------------------------------------------------------------------------------
@@ -461,12 +425,6 @@ def test_a_step_that_no_series_has_is_refused(
     assert main(["plan", "--profile", HOREKA, "--campaign", str(PAPER), *given]) == 1
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1
-
-
-def test_trainings_of_different_datasets_are_not_set_beside_each_other() -> None:
-    for row in points(paper_plan(), "resnet50-scaled-lbs256").values():
-        assert row["energy_kwh"] is not None
-        assert row["speedup"] is row["extra_energy_kwh"] is row["smaller_gpus"] is None
 
 
 # --- files and words -----------------------------------------------------------------------------

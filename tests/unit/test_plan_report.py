@@ -13,10 +13,7 @@ from test_prediction import knows, measured
 
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.report.build_report import write_report
-from scalewatt.report.html_tables import Grid
-from scalewatt.report.report_inputs import read_results
 from scalewatt.report.report_request import Definition
-from scalewatt.report.tables_section import table_parts
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.frames import write_frame
 from scalewatt.scaling.commands import used_by
@@ -45,33 +42,6 @@ def test_a_plan_is_on_the_page_before_any_run_is_there(results: Path, tmp_path: 
     assert SENTENCE in page
     assert "Predicted by the scaling model" in page
     assert "snakemake --profile profiles/horeka plan" in page
-
-
-def grids(results: Path) -> dict[str, Grid]:
-    """The tables on the page by their place."""
-    parts = table_parts(read_results(results), Definition("paper"))
-    return {part.name: part.grid for part in parts if part.grid is not None}
-
-
-def test_the_page_has_a_row_for_each_point_and_for_each_sum(results: Path) -> None:
-    made = grids(results)
-    points, sums = made["plan"], made["plan-sums"]
-    assert len(points.rows) == 60
-    assert "more energy (kWh)" in points.headings
-    assert [row[0].text for row in sums.rows] == ["a100", "h100", "all"]
-    assert not [heading for heading in sums.headings if "CO₂" in heading or "cost" in heading]
-
-
-def test_predicted_and_found_stand_beside_each_other(results: Path) -> None:
-    made = grids(results)["prediction-table"]
-    assert made.headings[1] == "quantity"
-    assert {row[1].text for row in made.rows} == {
-        "run time (h)",
-        "energy (kWh)",
-        "energy at the time found (kWh)",
-    }
-    remarks = {row[-1].text for row in made.rows}
-    assert remarks == {"the model was calibrated on it", "–"}
 
 
 # --- finished runs --------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from plan_files import KNOWN, UNKNOWN, forecaster, paper_plan, rows_of, small, without_energies
+from plan_files import KNOWN, forecaster, paper_plan, rows_of, small, without_energies
 from request_files import horeka, paper
 
 from scalewatt.common.errors import InputError
@@ -64,14 +64,6 @@ def test_of_a_dataset_that_grows_no_n_is_recommended() -> None:
     assert one.gpus_with_median is None and "its dataset grows with n" in str(one.reason)
 
 
-def test_of_an_unknown_series_no_n_is_recommended() -> None:
-    plan = make_plan(
-        small({"known": KNOWN, "unknown": UNKNOWN}), horeka(), forecaster(), deadline_h=50.0
-    )
-    reasons = {one.series: one.reason for one in plan.recommended}
-    assert reasons == {"known": None, "unknown": "none of its points can be predicted"}
-
-
 def test_without_energies_a_deadline_takes_the_n_of_the_fewest_gpu_hours() -> None:
     plan = make_plan(
         small({"known": KNOWN}), horeka(), without_energies(), deadline_h=8.0, energy_kwh=30.0
@@ -98,10 +90,3 @@ def test_a_limit_that_is_no_positive_number_is_refused(value: float) -> None:
         recommended(deadline_h=value)
     with pytest.raises(InputError, match="--energy-kwh"):
         recommended(energy_kwh=value)
-
-
-def test_a_recommendation_is_a_sentence() -> None:
-    plan = make_plan(small({"known": KNOWN}), horeka(), forecaster(), deadline_h=8.0)
-    assert recommended_sentences(plan) == [
-        "known: within 8 h, the cheapest n: 16 with 95 % probability, 16 by the median."
-    ]

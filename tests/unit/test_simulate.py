@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from simulated_runs import J_PER_KWH, MODEL, Simulated, cluster, simulate, spec_of, with_device
 
-from scalewatt.campaign.cluster import parse_cluster
-from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.tabular_files import csv_rows
-from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
@@ -77,15 +70,6 @@ def test_the_accounting_finds_the_true_time_and_energy(short: Simulated) -> None
     assert_true(short, row)
     assert row["flags"] == "[]"
     assert row["segments"] == 1
-
-
-def test_the_recording_itself_is_marked_as_simulated(short: Simulated) -> None:
-    with h5py.File(short.folder / "perun" / "segment-000.hdf5") as file:
-        assert file["segment-000/nodes/segment-000"].attrs["simulated"]
-    recording = read_perun_file(short.folder / "perun" / "segment-000.hdf5")
-    assert {one.origin for one in recording.series} == {"simulated"}
-    assert len(recording.hosts) == 2
-    assert len(recording.series) == 2 * (4 + 2 + 2)
 
 
 def test_perun_itself_reads_the_recording(short: Simulated) -> None:
@@ -304,51 +288,8 @@ def test_energies_that_the_model_has_by_device_kind_are_the_models(
     assert one.true_j("cpu") == pytest.approx(one.true_j("ram"))
 
 
-def test_several_specs_are_simulated_and_accounted_for_by_one_command_each(
-    tmp_path: Path,
-) -> None:
-    folders = [tmp_path / "1", tmp_path / "2"]
-    for repeat, folder in enumerate(folders, 1):
-        folder.mkdir()
-        text = spec_of("resnet50-a100-n004-lbs0256-s0020018", repeat).text
-        (folder / "spec.json").write_text(text + "\n")
-    profile = PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml"
-    specs = [str(folder / "spec.json") for folder in folders]
-    options = ["--cluster", str(profile), "--model", str(MODEL)]
-    assert main(["simulate", *specs, *options]) == 0
-    rated = ["--powers", '{"cpu": null, "gpu": null, "ram": null}']
-    tables = [[str(folder / f"{name}.parquet") for folder in folders] for name in ("t", "e")]
-    given = [*map(str, folders), *rated, "--traces", *tables[0], "--energy", *tables[1]]
-    assert main(["account", *given]) == 0
-    for number, table in enumerate(tables[1], 1):
-        assert set(pq.read_table(table)["repeat"].to_pylist()) == {number}
-
-
-def test_simulating_imports_no_torch(tmp_path: Path, short: Simulated) -> None:
-    code = (
-        "import sys; from scalewatt.cli import main; code = main(sys.argv[1:]); "
-        "assert 'torch' not in sys.modules; sys.exit(code)"
-    )
-    profile = PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml"
-    arguments = ["simulate", str(short.folder / "spec.json"), "--cluster", str(profile)]
-    arguments += ["--model", str(MODEL), "--out", str(tmp_path / "out")]
-    subprocess.run([sys.executable, "-c", code, *arguments], check=True)
-    assert (tmp_path / "out" / "provenance.json").exists()
-
-
 def test_a_wall_limit_in_which_no_segment_gets_on_is_refused() -> None:
     spec = spec_of(FULL_1)
     model = read_model(MODEL).of(kind_of_spec(spec))
     with pytest.raises(InputError, match=r"cannot make progress in segments of 300 s"):
         simulation(spec, with_device("a100", time_limit_min=15), model)
-
-
-@pytest.mark.parametrize(
-    "simulate", [{"sampling_period_s": 0.09}, {"sampling_period_s": 31}, {"period": 1}]
-)
-def test_a_sampling_period_that_counters_do_not_survive_is_refused(
-    simulate: dict[str, float],
-) -> None:
-    content = read_yaml(PROJECT_ROOT / "profiles" / "simulate" / "cluster.yaml")
-    with pytest.raises(InputError, match="simulate"):
-        parse_cluster(content | {"simulate": simulate}, "x.yaml")
