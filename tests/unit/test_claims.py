@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from campaign_files import DEMO, PAPER, ROOT, workflow_in
 from claims_made import evidence, line, row
@@ -272,20 +271,6 @@ def test_the_command_checks_a_campaigns_tables_and_writes_them_four_times(
     assert {path.suffix for path in tmp_path.glob("claims.*")} == {
         *(".parquet", ".csv", ".md", ".json")
     }
-
-
-def test_a_configuration_with_another_origin_than_its_runs_is_named(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tables = results / "tables"
-    first = pq.read_table(tables / "configurations.parquet").to_pylist()[0]
-    run = dict.fromkeys(RUNS.names) | {name: first[name] for name in RUNS.names if name in first}
-    run |= {"repeat": 1, "energy_kwh": 0.02, "energy_origin": "measured"}
-    write_table(table([run], RUNS), tables / "runs.parquet")
-    assert main(["claims", "--results", str(results), "--campaign", str(DEMO)]) == 1
-    said = capsys.readouterr().err
-    assert "configurations.parquet: row 1: " in said
-    assert "energy_origin estimated; expected measured, as its runs in runs.parquet have" in said
 
 
 def test_a_campaign_is_found_by_the_folders_name(

@@ -125,8 +125,8 @@ def test_runs_that_began_with_other_tolerances_are_counted() -> None:
     hashes = [claims_hash(), claims_hash(), "other", None]
     provenance = {("one", n): {"claims_sha256": one} for n, one in enumerate(hashes, 1)}
     (sentence,) = frozen(replace(study(), provenance=provenance))
-    assert "2 of 4 runs began when they were the same" in sentence
-    assert "1 when they were others" in sentence and "1 do not say" in sentence
+    assert "began with these: 2 of 4;" in sentence
+    assert "these: 1; not known: 1." in sentence
 
 
 # --- single claims ----------------------------------------------------------------------------------

@@ -520,7 +520,7 @@ FURTHER: dict[str, Further] = {
         "C04",
         demo,
         UNTESTED,
-        ("Epochs: 5 in resnet50-local", "another value than 100", "none of the paper's"),
+        ("Epochs: 5 in resnet50-local", "expected 100", "none of the paper's"),
     ),
     "finished series count": Further("C04 D02", some_finished, YES),
     "series without a finished run": Further(

@@ -207,27 +207,19 @@ def counts(found: Sequence[Verdict]) -> str:
     """Return a few sentences: how many have each verdict, first of those that were tested."""
     further = unlisted_inconsistencies()
     each = Counter(one.verdict for one in found if one.id not in further)
-
-    def of(verdicts: Sequence[str]) -> str:
-        return ", ".join(f"{each[v]} {PLAIN[v]}" for v in verdicts if each[v])
-
-    tested = sum(each[verdict] for verdict in TESTED)
     again = {claim.id for claim in listed_claims() if claim.same_points_as}
     repeated = sum(one.verdict in TESTED and one.id in again for one in found)
-    apart = (
-        f" ({tested - repeated} independently, {repeated} on the same points)" if repeated else ""
-    )
-    rest = of([verdict for verdict in VERDICTS if verdict not in TESTED])
-    stand = ", ".join(one.id for one in found if one.stands)
-    family = (
-        f" Contradicted also when all that were tested are taken together (Holm, 5 %): {stand or 'none'}."
-        if each[CONTRADICTED]
-        else ""
-    )
+    tested = sum(each[verdict] for verdict in TESTED)
+
+    def of(verdicts: Sequence[str]) -> str:
+        return ", ".join(f"{PLAIN[v]} {each[v]}" for v in verdicts if each[v]) or "none"
+
     return (
-        f"{sum(each.values())} claims, of which {tested} were tested{apart}"
-        f"{f': {of(TESTED)}' if tested else ''}.{family} No tests: {rest or 'none'}. {FURTHER_WORDS}: "
-        f"{len(found) - sum(each.values())}."
+        f"Claims: {each.total()}. Tested: {tested} (independently: {tested - repeated}): {of(TESTED)}. "
+        "Contradicted when all tests are taken together (Holm, 5 %): "
+        f"{', '.join(one.id for one in found if one.stands) or 'none'}. "
+        f"No tests: {of([verdict for verdict in VERDICTS if verdict not in TESTED])}. "
+        f"{FURTHER_WORDS}: {len(found) - each.total()}."
     )
 
 
@@ -240,16 +232,12 @@ def frozen(evidence: Evidence) -> list[str]:
     recorded = Counter(one.get("claims_sha256") for one in evidence.provenance.values())
     if not recorded:
         return [f"{sentence}."]
-    runs = sum(recorded.values())
-    unknown, same = recorded[None], recorded[own]
-    parts = [f"{same} of {runs} runs began when they were the same"]
-    if other := runs - same - unknown:
-        parts.append(
-            f"{other} when they were others: tolerances may have been chosen knowing these"
-        )
-    if unknown:
-        parts.append(f"{unknown} do not say")
-    return [f"{sentence}; {', '.join(parts)}."]
+    same, unknown = recorded[own], recorded[None]
+    others = recorded.total() - same - unknown
+    return [
+        f"{sentence}. Runs that began with these: {same} of {recorded.total()}; with others, whose "
+        f"tolerances may have been chosen knowing these: {others}; not known: {unknown}."
+    ]
 
 
 def _notes(found: Sequence[Verdict], evidence: Evidence) -> list[str]:

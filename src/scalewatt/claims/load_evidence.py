@@ -63,7 +63,6 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
     )
     runs = read_frame(tables / "runs.parquet", RUNS)
     runs = runs.loc[runs["excluded"].isna(), RUN_COLUMNS]
-    _check_origins(tables / "configurations.parquet", configurations, runs)
     figure5 = tables / "figure5.parquet"
     traces = read_frame(figure5, POWER) if figure5.exists() else None
     return with_points(
@@ -79,20 +78,6 @@ def campaign_evidence(campaign: Campaign, tables: Path) -> Evidence:
             table_metadata=configurations.attrs,
         )
     )
-
-
-def _check_origins(path: Path, configurations: pd.DataFrame, runs: pd.DataFrame) -> None:
-    """Raise InputError if a configuration's energy has another origin than its runs' has."""
-    grouped = runs.dropna(subset=["energy_kwh"]).groupby("configuration")["energy_origin"]
-    of_runs = {id_: set(origins) for id_, origins in grouped}
-    known = configurations.dropna(subset=["energy_kwh_mean"])
-    for place, id_, origin in known[["configuration", "energy_origin"]].itertuples():
-        origins = of_runs.get(id_)
-        if origins and origins != {origin}:
-            raise InputError(
-                f"{path}: row {place + 1}: {id_}: energy_origin {origin}; "
-                f"expected {', '.join(sorted(map(str, origins)))}, as its runs in runs.parquet have"
-            )
 
 
 def find_campaign(results: Path, given: Path | None, cluster: Cluster | None = None) -> Campaign:

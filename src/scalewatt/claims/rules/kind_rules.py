@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from scalewatt.claims.evidence.check_table import Check
 from scalewatt.claims.evidence.claim_types import NotTestable, Outcome
@@ -11,7 +10,7 @@ from scalewatt.claims.evidence.evidence import Evidence, Point
 from scalewatt.claims.numbers.decisions import attempt, band, combine, enough, in_one, positive
 from scalewatt.claims.numbers.points import grouped, like, values, with_ram
 from scalewatt.claims.numbers.trends import ranked
-from scalewatt.claims.numbers.uncertain_number import Number, quantity, shown, text
+from scalewatt.claims.numbers.uncertain_number import Number, quantity, shown
 from scalewatt.claims.rules.power_rules import all_within
 
 
@@ -30,9 +29,7 @@ def _largest_ram_share(evidence: Evidence, check: Check) -> Outcome:
         ("", band(f"the share of RAM of {point.id}", share, *check.bounds))
         for point, share in zip(own, shares, strict=True)
     ]
-    found = in_one(parts)
-    largest = f" The largest of {len(own)} is {text(shares[0])} ({own[0].id})."
-    return replace(found, detail=found.detail + largest)
+    return in_one(parts)
 
 
 def _gpu_varies_more(evidence: Evidence, check: Check) -> Outcome:

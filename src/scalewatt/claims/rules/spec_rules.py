@@ -177,17 +177,12 @@ def exactly(
         return Outcome(
             CONTRADICTED,
             _text(value),
-            f"{what}: {_text(value)} in {id_}, and in {len(others)} of {_counted(len(found), noun)} "
-            f"another value than {_text(wanted)}.",
+            f"{what}: {_text(value)} in {id_}, expected {_text(wanted)} ({noun}s with another value: "
+            f"{len(others)} of {len(found)}).",
         )
     if unsaid:
         raise NotTestable(f"{what}: {len(unsaid)} of {len(found)} do not say it.")
-    every = f"{'all ' if found[1:] else ''}{_counted(len(found), noun)}"
-    return Outcome(SUPPORTED, _text(wanted), f"{what}: {_text(wanted)} in {every}.")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return Outcome(SUPPORTED, _text(wanted), f"{what}: {_text(wanted)} ({noun}s: {len(found)}).")
 
 
 def _text(value: Any) -> str:
