@@ -14,7 +14,7 @@ import pytest
 
 from scalewatt.recordings import concurrent_samplers as module
 from scalewatt.recordings.concurrent_samplers import (
-    FOLDER_VARIABLE,
+    GROUP_VARIABLE,
     ConcurrentSamplers,
     note_samplers,
     read_samplers,
@@ -32,13 +32,13 @@ sys.stdin.read()
 
 def announced(run: str, host: str, group: Path) -> ConcurrentSamplers:
     """A sampler of this process."""
-    os.environ[FOLDER_VARIABLE] = str(group)
+    os.environ[GROUP_VARIABLE] = str(group)
     return ConcurrentSamplers(run, host)
 
 
 @pytest.fixture(autouse=True)
 def own_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path))
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def test_other_hosts_and_groups_are_not_seen(tmp_path: Path) -> None:
         assert first.others() == []
     second = announced("b", "n1", tmp_path / "t")
     assert second.others() == []
-    os.environ[FOLDER_VARIABLE] = str(tmp_path)
+    os.environ[GROUP_VARIABLE] = str(tmp_path)
     assert first.others() == []
 
 

@@ -36,7 +36,7 @@ from scalewatt.doctor.sensor_checks import (
 )
 from scalewatt.doctor.software_checks import assess_sampling, check_perun
 from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
-from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, ConcurrentSamplers
+from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE, ConcurrentSamplers
 
 STAND_IN_NVML = Path(__file__).parents[1] / "workflow" / "stand_in_nvml"
 LONG = Limits(whole_s=200.0, command_s=100.0, child_s=150.0)
@@ -207,7 +207,7 @@ def test_perun_that_leaves_nothing_not_found_and_one_that_hangs_is_unknown() -> 
 def test_perun_is_not_tested_where_a_run_is_being_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path))
     measuring = ConcurrentSamplers("some run repeat 1", socket.gethostname())
     nobody = Subprocesses("nothing here", {"PATH": ""})
     (perun,) = check_perun(Machine(), nobody, {})
@@ -340,7 +340,7 @@ def test_the_command_examines_this_machine_and_perun_really_samples(
 ) -> None:
     monkeypatch.setattr(module, "Machine", lambda: Machine(limits=LONG))
     # Other tests may measure runs on this machine just now.
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
+    monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path / "samplers"))
     monkeypatch.chdir(tmp_path)
     made = profile(tmp_path / "profile")
     code = main(["doctor", "--json", "--profile", str(made.folder)])

@@ -21,7 +21,7 @@ from workspace import first_on_path
 from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
 from scalewatt.recordings import telemetry_sources
 from scalewatt.recordings.concurrent_samplers import (
-    FOLDER_VARIABLE,
+    GROUP_VARIABLE,
     ConcurrentSamplers,
     read_samplers,
 )
@@ -63,7 +63,7 @@ else:
 
 def start(folder: Path, samples: int) -> tuple[subprocess.Popen[str], int]:
     """Start a rank; it and its sampler's process id."""
-    environment = {**os.environ, FOLDER_VARIABLE: str(folder / "samplers")}
+    environment = {**os.environ, GROUP_VARIABLE: str(folder / "samplers")}
     environment["PYTHONPATH"] = first_on_path(STAND_IN)
     rank = subprocess.Popen(
         [sys.executable, "-c", RANK, str(folder), HOST, str(samples)],
@@ -105,7 +105,7 @@ def test_every_sample_is_on_disk_with_what_the_sensors_are(tmp_path: Path) -> No
 def test_concurrent_samplers_are_counted_and_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
+    monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path / "samplers"))
     met = [
         ConcurrentSamplers("other repeat 3", HOST),
         ConcurrentSamplers("elsewhere repeat 1", f"{HOST}-2"),
@@ -137,7 +137,7 @@ def test_no_sampler_survives_its_rank(tmp_path: Path, frozen: bool) -> None:
 def test_nothing_that_fails_ends_the_sampler_and_it_reports_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
+    monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path / "samplers"))
     other = ConcurrentSamplers("other repeat 3", HOST)
     folder = tmp_path / "later"
     bad = {"CUDA:0_POWER": {"device_kind": "gpu", "unit": "W", "dtype": "object", "mag": object()}}
@@ -174,7 +174,7 @@ def test_a_sample_takes_at_most_a_hundred_bytes_with_all_telemetry(
     (meter / "power1_average").write_text("1500000000\n")
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     monkeypatch.setattr(telemetry_sources, "HWMON", tmp_path)
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
+    monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path / "samplers"))
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "time", lambda: 1.8e9 + now[0])

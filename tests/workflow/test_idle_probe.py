@@ -18,7 +18,7 @@ from stand_in_rapl import WATTS
 from training import CLUSTER
 from workspace import Workspace, environment, first_on_path
 
-from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE
+from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE
 from scalewatt.results.tables.idle import ProbePowers, probe_powers
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
@@ -31,7 +31,7 @@ RATED = {"cpu": {"sockets": 1, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram"
 def among_themselves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The probes of these tests do not see what else is measured on this machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(FOLDER_VARIABLE, str(tmp_path_factory.mktemp("samplers")))
+        patch.setenv(GROUP_VARIABLE, str(tmp_path_factory.mktemp("samplers")))
         yield
 
 

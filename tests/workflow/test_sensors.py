@@ -19,7 +19,7 @@ from workspace import environment, first_on_path
 
 from scalewatt.energies.accounting.account import write_energy
 from scalewatt.energies.integration.integrate import validate
-from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, read_samplers
+from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE, read_samplers
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.record_file import read_records
@@ -67,7 +67,7 @@ def recorded(training: Training) -> Path:
     if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
         pytest.skip("covering /sys/class/powercap needs a mount namespace (root)")
     nvml = first_on_path(HERE / "stand_in_nvml")
-    alone = {FOLDER_VARIABLE: str(training.folder / "samplers")}
+    alone = {GROUP_VARIABLE: str(training.folder / "samplers")}
     subprocess.run(
         ["unshare", "-m", sys.executable, str(HERE / "stand_in_rapl.py"), *training.command()],
         env={**environment(), "PYTHONPATH": nvml, **alone},
@@ -190,7 +190,7 @@ def two_at_once(tmp_path: Path, data: Path) -> Iterator[list[Training]]:
 def test_two_runs_at_once_on_a_node_notice_each_other(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "samplers"))
+    monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path / "samplers"))
     pair: list[Training] = request.getfixturevalue("two_at_once")
     for one, other in (pair, pair[::-1]):
         folder = one.work / "perun"

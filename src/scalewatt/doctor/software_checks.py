@@ -41,7 +41,7 @@ from scalewatt.provenance.package_lock import (
     installed_versions,
     locked_versions,
 )
-from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE, samplers_of
+from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE, samplers_of
 from scalewatt.results.text.number_format import listed
 
 _PYTHON = (3, 11)
@@ -228,7 +228,7 @@ def check_perun(machine: Machine, programs: Subprocesses, powers: Mapping[str, A
             "perun", name, str(machine.limits.sample_s), json.dumps(dict(powers))
         )
         # A run that begins now must not take it for a concurrent run.
-        environment = {FOLDER_VARIABLE: str(Path(name) / "samplers")}
+        environment = {GROUP_VARIABLE: str(Path(name) / "samplers")}
         answer = programs.run(
             command, machine.limits.child_s, environment, without=LAUNCHERS_VARIABLES
         )

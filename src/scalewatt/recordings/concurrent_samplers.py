@@ -21,7 +21,7 @@ from typing import Any
 
 from scalewatt.recordings.stage_log import read_json_lines
 
-FOLDER_VARIABLE = "SCALEWATT_SAMPLERS"
+GROUP_VARIABLE = "SCALEWATT_SAMPLERS"
 """Environment variable that names a group: samplers of another group are not seen."""
 
 _SOCKETS = Path("/proc/net/unix")
@@ -59,7 +59,7 @@ def samplers_of(host: str) -> list[dict[str, Any]]:
 
 
 def _prefix(host: str) -> str:
-    group = f"{os.environ.get(FOLDER_VARIABLE, '')}\0{host}".encode()
+    group = f"{os.environ.get(GROUP_VARIABLE, '')}\0{host}".encode()
     return f"scalewatt-sampler/{hashlib.sha256(group).hexdigest()[:12]}/"
 
 
