@@ -13,8 +13,8 @@ REMOVED = {
     "energy --kind": "was removed with Slurm's profiles; --columns says what the columns of a CSV are",
     "export --agent": "was removed; --author names the authors of an archive",
     "gpu-check": "was removed; pytest -m gpu tests/gpu checks training and measuring on a GPU, in a checkout",
-    "gpu-study": "was removed; snakemake --profile profiles/local --config campaign=campaigns/one-gpu.yaml all "
-    "runs that campaign",
+    "gpu-study": "was removed; snakemake --profile profiles/local --config campaign=campaigns/one-gpu.yaml "
+    "all runs that campaign",
     "init": "was removed; campaigns and profiles go into a clone of the repository",
     "keys": "was removed; docs/your-campaign.md and docs/your-cluster.md list all keys",
     "plan --at-once": "was removed with --start-between; a plan's carbon is by carbon_intensity",
