@@ -64,8 +64,8 @@ test-versions:
 	done
 
 lint: $(READY)
-	@ruff check src tests
-	@ruff format --check src tests
+	@ruff check src tests examples benchmarks .ci
+	@ruff format --check src tests examples benchmarks .ci
 	@snakefmt --check Snakefile workflow
 	@mypy
 	@lint-imports --no-cache
