@@ -142,6 +142,7 @@ PROVENANCE = {
 }
 MANIFEST = {
     **{"format": FORMAT, "version": ARCHIVE_VERSION, "name": "a", "kind": "campaign"},
+    **{"runs": 1, "missing": [], "traces": False, "scalewatt": "0.1.0"},
     "files": {"results/a/report.html": {"sha256": "0" * 64, "bytes": 10}},
 }
 INTENSITY = "time,g_per_kwh\n" + "".join(f"2026-01-01T{h:02d}:00Z,{300 + h}\n" for h in range(24))

@@ -267,7 +267,7 @@ def test_finished_runs_suffice_for_a_figure_and_missing_points_are_named(again: 
     points = pq.read_table(again.results / "tables" / "figure4.parquet")
     assert missing not in points["configuration"].to_pylist()
     assert json.loads(points.schema.metadata[b"scalewatt"])["missing"] == [missing]
-    text = (again.results / "figures" / "figure4.svg").read_text()
+    text = (again.results / "figures" / "figure4.caption.md").read_text()
     assert "fourcastnet.pretrain-local-n001" in text
 
 

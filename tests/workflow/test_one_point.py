@@ -76,4 +76,4 @@ def test_the_study_of_batch_sizes_is_planned_whole_and_by_one_point(
     assert project.jobs("all", "--config", chosen, profile=profile)["train"] == 12
     one = project.jobs("all", "--config", chosen, f"only={LARGEST}/1", profile=profile)
     assert one["train"] == one["energy"] == 1
-    assert one["draw_figure"] == 3, "of a single batch size"
+    assert one["draw_figure"] == 2, "of a single batch size"

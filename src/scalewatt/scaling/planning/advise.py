@@ -118,7 +118,9 @@ def _of_trainings(known: pd.DataFrame, limits: Limits) -> Iterator[Advice]:
         estimated = is_estimated(own)  # their errors are a machine's, so ratios of them say nothing
         own = own.assign(
             slower=own["runtime_h_mean"] / fastest["runtime_h_mean"] - 1,
-            saved=(1 - own["energy_kwh_mean"] / fastest["energy_kwh_mean"]).mask(estimated.any()),
+            saved=math.nan
+            if estimated.any()
+            else 1 - own["energy_kwh_mean"] / fastest["energy_kwh_mean"],
         )
         kept = own["runtime_h_mean"] <= (limits.deadline_h or math.inf)
         if limits.slowdown is not None:
