@@ -130,7 +130,7 @@ def project(slurm: MiniSlurm, tmp_path_factory: pytest.TempPathFactory) -> MiniP
 @pytest.fixture(scope="module")
 def measured(project: MiniProject) -> MiniProject:
     """The page's study, measured by the page's first block of commands."""
-    assert "3 configurations" in typed(project, of_page("scalewatt campaign"))
+    assert "configurations: 3" in typed(project, of_page("scalewatt campaign"))
     typed(project, of_page("snakemake --profile profiles/mine -n all"))
     typed(project, of_page("snakemake --profile profiles/mine all"))
     return project

@@ -36,7 +36,7 @@ def blocks(document: str, language: str) -> list[str]:
 def commands(document: str) -> list[Command]:
     """The commands of a document's shell blocks, in its order."""
     text = (PROJECT / document).read_text(encoding="utf-8")
-    found = re.finditer(r"(?:^<!-- needs (.+) -->\n)?^```sh\n(.*?)^```$", text, re.M | re.S)
+    found = re.finditer(r"(?:^<!-- needs ([^\n]+) -->\n)?^```sh\n(.*?)^```$", text, re.M | re.S)
     return [command for block in found for command in _of_block(document, text, block)]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from energy_files import counter, gpu, write_record_journal
 from workspace import Workspace, environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -57,19 +58,16 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     content["pue"] = {"value": 1.25, "source": "a test"}
     content["carbon_intensity"] = {"value": 380, "file": "data/grid.csv", "source": "a test"}
     cluster.write_text(yaml.safe_dump(content))
-    samples = [
-        {
-            **{"t": T0 + n, "mono": float(n), "n1_CUDA:0_POWER": 1000 * (WATTS - 100)},
-            "n1_cpu_0_package-0": 1e6 * (500 + 100 * n),
-        }
-        for n in range(SECONDS + 1)
-    ]
-    (folder / "one.jsonl").write_text("\n".join(map(json.dumps, samples)) + "\n")
+    sensors = {
+        "CUDA:0_POWER": gpu(SECONDS + 1, WATTS - 100),
+        "cpu_0_package-0": counter(SECONDS + 1, 100.0),
+    }
+    write_record_journal(folder / "one.journal", "n1", sensors, start=T0)
     (folder / "one.yaml").write_text(
         "{model: vit, device: local, gpus: 1, local_batch_size: 32, dataset_samples: 960, epochs: 2, "
         "metric: 22.5, metric_name: top5_error_percent}"
     )
-    done = scalewatt(workspace.path, "register", "mine", str(folder / "one.jsonl"))
+    done = scalewatt(workspace.path, "register", "mine", str(folder / "one.journal"))
     assert done.returncode == 0, done.stderr
     write_grid(workspace, 100, 300)
     workspace.done("tables", *CAMPAIGN)
