@@ -330,7 +330,7 @@ def convert(submission: Path, out: Path, told: Mapping[str, int], variant: str |
         rows.append(row | ({"variant": variant} if variant else {}))
     rows = list(once(rows, out))
     if not rows:
-        raise SystemExit(f"{submission}: holds no run with power logs")
+        raise SystemExit(f"{submission}: no run is converted; the lines above say why")
     put_on_lines(rows)
     (out / "columns.yaml").write_text(yaml.safe_dump(COLUMNS))
     with (out / "mlcommons.csv").open("w", newline="") as file:

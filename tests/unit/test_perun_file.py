@@ -129,3 +129,14 @@ def test_a_failed_round_is_read_and_flagged() -> None:
     said = describe(recordings() / "made-1.0.0/failed_all_ranks/failed_app.hdf5")
     assert codes(said["flags"]) == {"failed_round"}
     assert said["gpu_energy_kwh"] * J_PER_KWH == pytest.approx(2033, rel=1e-3)
+
+
+def test_power_under_a_kind_that_perun_does_not_have_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "made.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(5), "cpu_0_package-0": counter(5, 100.0)}})
+    with h5py.File(path, "a") as file:
+        file.move(
+            "app/nodes/run/nodes/0/nodes/n1/nodes/gpu", "app/nodes/run/nodes/0/nodes/n1/nodes/gpx"
+        )
+    with pytest.raises(InputError, match="under the unknown kind 'gpx'"):
+        read_perun_file(path)

@@ -26,6 +26,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import exists
 from scalewatt.common.processes import signal_at_parents_death
 from scalewatt.common.termination import say
+from scalewatt.execution.node_levers import PATIENCE_S, RESETS
 
 CLOSING_MARGIN_S = 10.0
 """How much later than the ranks themselves the launching process ends what does not close."""
@@ -89,15 +90,20 @@ class RanksProcess:
         return self.end()
 
     def end(self) -> int:
-        """End all that are still alive, by TERM, after GRACE_S by KILL; return the launcher's exit code."""
+        """End all that are still alive, by TERM, after GRACE_S by KILL; return the launcher's exit code.
+
+        Shells that reset clocks and power limits are not killed, but waited for.
+        """
         if self._process.returncode is not None:
             return self._process.returncode
         if not self._has_ended():
             os.killpg(self._process.pid, signal.SIGTERM)
         if not self._gone_within(GRACE_S):
+            resetting = [process for process in self._alive() if _resets(process)]
             for process in self._alive():
-                _kill(process)
-            if not self._gone_within(GRACE_S):
+                if process not in resetting:
+                    _kill(process)
+            if not self._gone_within(PATIENCE_S if resetting else GRACE_S):
                 pids = ", ".join(str(process.pid) for process in self._alive())
                 say(f"scalewatt: cannot be ended: {pids}")
         return self._process.wait()
@@ -178,6 +184,13 @@ def log_text(log: Path, start: int = 0) -> str:
 def last_lines(log: Path, count: int = 25, start: int = 0) -> str:
     """Return the last lines of a log from byte `start` on, for a message about a failure."""
     return "\n".join(log_text(log, start).splitlines()[-count:])
+
+
+def _resets(process: psutil.Process) -> bool:
+    """Return True if a process resets what a run has set on its node."""
+    with suppress(psutil.Error):
+        return RESETS in process.environ()
+    return False
 
 
 def _kill(process: psutil.Process) -> None:

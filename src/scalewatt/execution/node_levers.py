@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import socket
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +20,8 @@ from scalewatt.common.errors import InputError
 if TYPE_CHECKING:
     from scalewatt.provenance.rank_placement import Ranks
 
+RESETS = "SCALEWATT_RESETS"
+"""Environment variable of the shell that resets and of what it runs: a job's end waits for these."""
 COMMAND_LIMIT_S = 60.0
 PATIENCE_S = 90.0
 """How long a rank waits for the commands that reset."""
@@ -54,7 +57,9 @@ def reset_levers(patience_s: float = PATIENCE_S) -> None:
     """Reset what this rank has set, if it did, and wait for that; it may be called more than once."""
     if _shell is not None and _shell.poll() is None:
         with suppress(subprocess.TimeoutExpired, OSError):
-            _shell.communicate(b"\n", patience_s)
+            if _shell.stdin is not None:
+                _shell.stdin.close()
+            _shell.wait(patience_s)
 
 
 def gpus_of_ranks(places: Sequence[tuple[str, int, str | None]]) -> str:
@@ -104,14 +109,22 @@ def _default_limit_w(gpu: str) -> str:
 def _set(commands: Sequence[dict[str, str]]) -> None:
     """Start the shell that resets, then run the commands; InputError if one fails."""
     global _shell
-    resetting = "; ".join(shlex.join(shlex.split(each["undo"])) for each in reversed(commands))
+    resetting = "; ".join(_twice(each["undo"]) for each in reversed(commands))
     _shell = subprocess.Popen(
         ["sh", "-c", _RESET.format(commands=shlex.quote(resetting))],
+        env={**os.environ, RESETS: "1"},
         stdin=subprocess.PIPE,
         start_new_session=True,
     )
     for command in commands:
         _run(command["set"])
+
+
+def _twice(undo: str) -> str:
+    """Return the line of a shell that runs a command, once more if it fails, and says so if that does."""
+    command = f"timeout {COMMAND_LIMIT_S:g} {shlex.join(shlex.split(undo))}"
+    message = f"scalewatt: {socket.gethostname()}: '{undo}' failed, so what it resets is still set"
+    return f"{command} || {command} || echo {shlex.quote(message)} >&2"
 
 
 def _run(command: str) -> None:

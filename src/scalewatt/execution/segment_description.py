@@ -147,8 +147,9 @@ def flags(environment: Mapping[str, str], seed: int | None, torch: Any = None) -
 
 VARIABLES = (
     *("OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "BLIS_*", "MALLOC_*", "NUMEXPR_*"),
-    *("TORCH*", "PYTORCH_*", "CUDA_*", "CUDNN_*", "CUBLAS*", "NCCL_*", "GLOO_*", "NVIDIA_TF32_*"),
-    *("FI_*", "UCX_*", "MPICH_*", "I_MPI_*", "OMPI_MCA_*", "*_VISIBLE_DEVICES", "HDF5_USE_*"),
+    *("TORCH_*", "TORCHINDUCTOR_*", "TORCHDYNAMO_*", "PYTORCH_*", "CUDA_*", "CUDNN_*", "CUBLAS*"),
+    *("NCCL_*", "GLOO_*", "NVIDIA_TF32_*", "FI_*", "UCX_*", "MPICH_*", "I_MPI_*", "OMPI_MCA_btl*"),
+    *("OMPI_MCA_pml*", "OMPI_MCA_mtl*", "OMPI_MCA_coll*", "*_VISIBLE_DEVICES", "HDF5_USE_*"),
     *("PYTHONHASHSEED", "PYTHONOPTIMIZE", "LD_PRELOAD", "LD_LIBRARY_PATH"),
     *("SLURM_*_BIND*", "SLURM_GPUS_*", "SLURM_CPU*", "SLURM_NTASKS*", "SLURM_MPI_TYPE"),
     *("SLURM_DISTRIBUTION", "SLURM_HINT", "SLURM_THREADS_PER_CORE"),

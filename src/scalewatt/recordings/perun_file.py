@@ -25,7 +25,13 @@ from scalewatt.recordings.perun_layout import (
     runs_of,
     sampling_period_s,
 )
-from scalewatt.recordings.perun_sensor import SensorReader, lost_kind, stated_totals
+from scalewatt.recordings.perun_sensor import (
+    OTHER_KINDS,
+    SensorReader,
+    has_power,
+    lost_kind,
+    stated_totals,
+)
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
     MEASURED,
@@ -154,6 +160,11 @@ class _Hosts(Mapping[str, tuple[SensorSeries, ...]]):
 
 def _read_host(host: str, group: h5py.Group) -> tuple[SensorSeries, ...]:
     kinds = children(group)
+    for kind in kinds.keys() - {*DEVICE_KINDS, *OTHER_KINDS}:
+        if has_power(kinds[kind]):  # which no total would have
+            raise InputError(
+                f"host {host} has power or energy under the unknown kind {kind!r}; {EXPECTED}"
+            )
     reader = SensorReader(host, wholes=children(kinds["socket"]) if "socket" in kinds else ())
     series = [
         found

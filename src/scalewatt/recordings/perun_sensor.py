@@ -59,6 +59,8 @@ _NO_POWER = re.compile(r"(?:CUDA|ROCM):.*|CPU_(?:USAGE|FREQ).*|RAM_USAGE")
 """Other names of theirs: power or energy under one of them is damage."""
 
 
+OTHER_KINDS = ("rack", "node", "socket", "sysio", "disk", "net", "fan", "other")
+"""Device kinds of perun that are no parts of a node."""
 UNKNOWN_BACKEND = "unknown_backend"
 """Flag of a sensor that no backend of perun has: what it is of, its kind and unit alone say."""
 _TOTALS = {"gpu": "GPU_ENERGY", "cpu": "CPU_ENERGY", "ram": "DRAM_ENERGY"}
@@ -180,6 +182,15 @@ def _of_unknown_backend(series: SensorSeries, group: h5py.Group) -> SensorSeries
     return replace(
         series, device_index=index, flags=(flag(UNKNOWN_BACKEND, series.sensor, detail),)
     )
+
+
+def has_power(group: h5py.Group) -> bool:
+    """Return True if a dataset in W or J is anywhere below a group."""
+
+    def is_power(_: str, node: Any) -> bool | None:
+        return (isinstance(node, h5py.Dataset) and _unit(node) in ("W", "J")) or None
+
+    return bool(group.visititems(is_power))
 
 
 def stated_totals(group: h5py.Group) -> dict[str, float]:

@@ -53,6 +53,10 @@ def nvmlDeviceGetHandleByIndex(index: int) -> int:
     return index
 
 
+def nvmlDeviceGetIndex(handle: int) -> int:
+    return handle
+
+
 def nvmlDeviceGetUUID(handle: int) -> str:
     return f"GPU-00000000-0000-0000-0000-{handle:012d}"
 

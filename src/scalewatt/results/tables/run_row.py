@@ -228,7 +228,7 @@ def read_energy(files: RunFiles) -> pa.Table:
     """Read a run's energy table. InputError if it is damaged, or lacks the tables beside it."""
     if files.energy.is_file() and not files.flags.is_file():
         raise InputError(
-            f"{files.energy}: was written by an earlier version, without {files.flags.name} beside it; "
+            f"{files.energy}: has no {files.flags.name} beside it; "
             "run the target again and Snakemake accounts for the energy anew; of an imported campaign: "
             "export it again with this version and import that"
         )
@@ -283,7 +283,7 @@ def _best(metrics: list[float | None], goal: str) -> float | None:
 
 
 def _step_columns(history: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what a training step took, from the history; one of an older version has no such columns."""
+    """Return what a training step took, from the history."""
     peaks = [row["peak_memory_bytes"] for row in history if row.get("peak_memory_bytes")]
     return {
         **{name: _mean_over_updates(history, name) for name in STEP_PHASES},
