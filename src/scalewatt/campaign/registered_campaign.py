@@ -92,13 +92,6 @@ def registered_schema() -> dict[str, Any]:
     return {**root, "properties": properties, "$defs": {**of_campaigns["$defs"], **root["$defs"]}}
 
 
-def check_point(entry: dict[str, Any], point: Point, where: str) -> None:
-    """Raise InputError if what describes a series, and one point of it, cannot stand in a campaign."""
-    root = registered_schema()
-    check({**entry, "points": [point]}, root["$defs"]["series"], where, root)
-    configuration(entry, point, where)
-
-
 def configuration(entry: dict[str, Any], point: Point, where: str) -> Configuration:
     """Return the configuration at one point of a series; InputError if GPUs and nodes do not fit."""
     gpus, nodes = point["gpus"], point.get("nodes", 1)

@@ -159,7 +159,6 @@ class Tolerance:
 
 
 TOLERANCE_TABLE = REFERENCE / "tolerances.csv"
-SINGLE_RUN = "single_run"
 BEFORE = "before any run"
 CHOSEN = ("knowing the published rows", BEFORE)
 """A tolerance by which published rows are decided was chosen when they were known."""

@@ -238,12 +238,6 @@ def of_whole_node_only(series: Sequence[SensorSeries]) -> bool:
     return NODE in kinds and not kinds & set(DEVICE_KINDS)
 
 
-def whole_kind(node: str, kind: str, series: Sequence[SensorSeries], window: Window) -> KindEnergy:
-    """Return the energy of series that are of no device of a node, over a window."""
-    spans = _Spans(window, 0.0, ())
-    return _measure(node, kind, list(series), [], spans, None, None, {})
-
-
 def against_perun(kinds: Sequence[KindEnergy]) -> list[KindEnergy]:
     """Flag the kinds whose samples do not add up to what perun itself computed of them.
 

@@ -31,8 +31,6 @@ from scalewatt.results.tables.read_table import PUBLISHED
 from scalewatt.results.tables.scaling import lines_of, points_of, smallest_of, speedups
 from scalewatt.results.tables.table_schema import PARTS, SUMMARY
 
-Row = dict[str, Any]
-
 
 def points(definition: dict[str, Any], configurations: pd.DataFrame) -> pd.DataFrame:
     """Return one row per plotted point; configurations without finished runs have none.

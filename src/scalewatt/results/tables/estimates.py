@@ -18,7 +18,6 @@ from scalewatt.results.tables.derived_quantities import total_in_scope
 from scalewatt.results.tables.frames import column_of, records
 from scalewatt.results.tables.table_schema import OVER_TIME
 
-Row = dict[str, Any]
 Ends = tuple[float, float]
 
 ORIGINS = (ESTIMATED, "mixed")

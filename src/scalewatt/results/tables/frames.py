@@ -18,7 +18,6 @@ from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.table_schema import check_columns, metadata, table, with_metadata
 
 FLOAT = pd.ArrowDtype(pa.float64())
-INT = pd.ArrowDtype(pa.int64())
 TEXT = pd.ArrowDtype(pa.string())
 
 
