@@ -10,7 +10,7 @@ from operating_runs import SERIES, campaign
 
 from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import check_devices
-from scalewatt.campaign.registered_campaign import check_point
+from scalewatt.campaign.registered_campaign import configuration
 from scalewatt.common.errors import InputError
 
 
@@ -66,7 +66,7 @@ def test_a_registered_clock_in_ghz_or_limit_in_kw_is_refused(lever: str, value: 
     entry = {"model": "resnet50", "device": "a100"}
     point = {"gpus": 1, "local_batch_size": 32, "dataset_samples": 1000, "epochs": 1, lever: value}
     with pytest.raises(InputError, match=rf"{lever}: {value} is too small"):
-        check_point(entry, point, "runs.csv")
+        configuration(entry, point, "runs.csv")
 
 
 # --- clusters that cannot set them ----------------------------------------------------------------
