@@ -10,8 +10,9 @@ from operating_runs import SERIES, campaign
 
 from scalewatt.campaign.cluster import parse_cluster
 from scalewatt.campaign.load import check_devices
-from scalewatt.campaign.registered_campaign import configuration
+from scalewatt.campaign.registered_campaign import registered_schema
 from scalewatt.common.errors import InputError
+from scalewatt.common.schema_validation import check
 
 
 @pytest.fixture
@@ -65,8 +66,9 @@ def test_a_wrong_value_is_answered_with_unit_and_bounds(
 def test_a_registered_clock_in_ghz_or_limit_in_kw_is_refused(lever: str, value: float) -> None:
     entry = {"model": "resnet50", "device": "a100"}
     point = {"gpus": 1, "local_batch_size": 32, "dataset_samples": 1000, "epochs": 1, lever: value}
+    root = registered_schema()
     with pytest.raises(InputError, match=rf"{lever}: {value} is too small"):
-        configuration(entry, point, "runs.csv")
+        check({**entry, "points": [point]}, root["$defs"]["series"], "mine.yaml", root)
 
 
 # --- clusters that cannot set them ----------------------------------------------------------------
