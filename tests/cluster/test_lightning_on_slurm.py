@@ -235,5 +235,5 @@ def begun(project: MiniProject) -> str | None:
 
 
 def test_the_pilot_of_the_page_is_a_campaign_of_six_short_runs(measured: MiniProject) -> None:
-    assert "6 short runs" in typed(measured, of_page("scalewatt pilot"))
+    assert "runs: 6" in typed(measured, of_page("scalewatt pilot"))
     typed(measured, of_page("snakemake --profile profiles/mine tables") + " -n")
