@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.accounting.energy_schema import BOUNDS
@@ -24,9 +23,9 @@ from scalewatt.results.figures.figure_schema import (
     COST_PER_SAMPLE,
     COST_PHASES,
 )
-from scalewatt.results.figures.pareto_table import pareto_optimal
-from scalewatt.results.tables.estimates import is_estimated, left_open
-from scalewatt.results.tables.frames import column_of, frame_of, records, values
+from scalewatt.results.figures.pareto_table import cheapest_and_fastest
+from scalewatt.results.tables.estimates import left_open
+from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.run_row import RunFiles, read_energy, read_history
 from scalewatt.results.tables.scaling import lines_of
@@ -195,14 +194,8 @@ def _phases(own: Row, per_sample_j: float | None) -> Row:
 
 
 def with_front(rows: pd.DataFrame) -> pd.DataFrame:
-    """Say which points are Pareto-optimal: no comparable one is as fast and takes as little energy.
-
-    Compared are points of one model, phase, origin and scope, by their means. Null without a value, and of
-    estimated energies.
-    """
-    energy, rate = rows["energy_per_sample_j_mean"], rows["throughput_samples_per_s_mean"]
-    points = rows[energy.notna() & rate.notna() & ~is_estimated(rows)]
-    keys = [points[name] for name in ("model", "phase", "energy_origin", "energy_scope")]
-    front = pareto_optimal(energy[points.index], -rate[points.index], keys)
-    found = column_of(values(front.reindex(rows.index)), pa.bool_(), rows.index)
-    return rows.assign(pareto_optimal=found)
+    """Say which points are Pareto-optimal: no comparable one is as fast and takes as little energy."""
+    slowness = -rows["throughput_samples_per_s_mean"]
+    return rows.assign(
+        pareto_optimal=cheapest_and_fastest(rows, "energy_per_sample_j_mean", slowness)
+    )

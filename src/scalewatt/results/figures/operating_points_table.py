@@ -15,7 +15,7 @@ from scalewatt.campaign.operating_points import without_point
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.results.figures.figure_schema import OPERATING_POINTS
-from scalewatt.results.figures.pareto_table import pareto_optimal
+from scalewatt.results.figures.pareto_table import cheapest_and_fastest
 from scalewatt.results.tables.estimates import is_estimated, quantity_bounds
 from scalewatt.results.tables.frames import column_of, to_frame, to_table, values
 from scalewatt.results.tables.repeat_statistics import inverse, quotients
@@ -60,7 +60,10 @@ def _rows(own: pd.DataFrame, basis: str, price_per_gpu_hour: float) -> pd.DataFr
         + time["mean"] / 3600 * own["gpus"] * price_per_gpu_hour,
         comparable=_comparable(own),
     )
-    return _with_front(_with_ratios(rows, name))
+    rows = _with_ratios(rows, name)
+    return rows.assign(
+        pareto_optimal=cheapest_and_fastest(rows, "energy_j_mean", rows["time_s_mean"])
+    )
 
 
 def _comparable(own: pd.DataFrame) -> pd.Series:
@@ -102,17 +105,3 @@ def _fastest(rows: pd.DataFrame) -> pd.DataFrame:
     order = known.sort_values(kind="stable").index
     first = places.loc[order].groupby(rows["comparable"].loc[order], sort=False).transform("first")
     return rows.iloc[first.reindex(rows.index)].set_axis(rows.index)
-
-
-def _with_front(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add `pareto_optimal`: no comparable point is as fast and takes as little energy, by means.
-
-    Comparable are points of one model, phase, origin and scope. Null without a value, and of estimated
-    energies.
-    """
-    known = rows["energy_j_mean"].notna() & rows["time_s_mean"].notna() & ~is_estimated(rows)
-    points = rows[known]
-    keys = [points[name] for name in ("model", "phase", "energy_origin", "energy_scope")]
-    front = pareto_optimal(points["energy_j_mean"], points["time_s_mean"], keys)
-    found = column_of(values(front.reindex(rows.index)), pa.bool_(), rows.index)
-    return rows.assign(pareto_optimal=found)

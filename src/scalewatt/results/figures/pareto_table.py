@@ -75,6 +75,18 @@ def with_front(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def cheapest_and_fastest(rows: pd.DataFrame, energy: str, slowness: pd.Series) -> pd.Series:
+    """Return which settings no comparable one beats in energy and slowness, by their means.
+
+    Comparable are settings of one model, phase, origin and scope. Null without a value, and of estimated
+    energies. `energy` is the column's name; less is better of both.
+    """
+    points = rows[rows[energy].notna() & slowness.notna() & ~is_estimated(rows)]
+    keys = [points[name] for name in ("model", "phase", "energy_origin", "energy_scope")]
+    front = pareto_optimal(points[energy], slowness[points.index], keys)
+    return column_of(values(front.reindex(rows.index)), pa.bool_(), rows.index)
+
+
 def pareto_optimal(x: pd.Series, y: pd.Series, keys: list[pd.Series]) -> pd.Series:
     """Return which points no other point of the same `keys` dominates; less is better along both axes."""
     front = pd.Series(index=x.index, dtype=object)
