@@ -99,8 +99,9 @@ class RanksProcess:
         if not self._has_ended():
             os.killpg(self._process.pid, signal.SIGTERM)
         if not self._gone_within(GRACE_S):
-            resetting = [process for process in self._alive() if _resets(process)]
-            for process in self._alive():
+            alive = self._alive()
+            resetting = [process for process in alive if _resets(process)]
+            for process in alive:
                 if process not in resetting:
                     _kill(process)
             if not self._gone_within(PATIENCE_S if resetting else GRACE_S):

@@ -66,7 +66,8 @@ def _prefix(host: str) -> str:
 def _announced(host: str) -> dict[str, dict[str, Any]]:
     """Return {"run", "host", "pid"} of the samplers of a host by their ids; OSError."""
     lines = _SOCKETS.read_text(errors="replace").splitlines()
-    names = (line.partition(f" @{_prefix(host)}")[2] for line in lines)
+    begin = f" @{_prefix(host)}"
+    names = (line.partition(begin)[2] for line in lines)
     parsed = (re.fullmatch(r"(\w+)/(\d+)/(.*)", name) for name in names)
     return {
         name[1]: {"run": name[3], "host": host, "pid": int(name[2])}
