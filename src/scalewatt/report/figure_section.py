@@ -24,7 +24,6 @@ _TITLES = {
     "pareto": "Quality against energy and run time",
     "cost_per_sample": "What a sample costs",
     "operating_points": "What clocks and power limits cost and save",
-    "variants": "Variants of one training",
     "prediction": "Measured and predicted",
 }
 ORDER = tuple(_TITLES)
