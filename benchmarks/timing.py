@@ -11,23 +11,14 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-PROJECT = Path(__file__).parents[1]
-COPIED = (
-    "Snakefile",
-    "config.yaml",
-    "workflow",
-    "profiles",
-    "campaigns",
-    "reference",
-    "src",
-    "envs",
-)
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "factories"))
+from workspace import copy_workflow, environment
+
 COMMANDS = {
     "demo": (
         "snakemake --profile profiles/local all --quiet all",
@@ -45,13 +36,12 @@ COMMANDS = {
 def run(command: str, folder: Path, cores: int) -> str:
     """Run a command in a folder; return what it took, as text."""
     words = shlex.split(command.format(cores=cores))
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     begin_s = time.perf_counter()
     child = os.fork()
     if not child:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
         os.chdir(folder)
-        os.execvpe(words[0], words, {**os.environ, "PATH": path})
+        os.execvpe(words[0], words, environment())
     _, status, used = os.wait4(child, 0)
     wall_s = time.perf_counter() - begin_s
     return (
@@ -70,10 +60,7 @@ def main() -> None:
         command, stated = COMMANDS[name]
         with tempfile.TemporaryDirectory(prefix="timing-") as folder:
             copy = Path(folder) / "project"
-            copy.mkdir()
-            for part in COPIED:
-                whole = PROJECT / part
-                (shutil.copytree if whole.is_dir() else shutil.copy2)(whole, copy / part)
+            copy_workflow(copy)
             print(f"{name}: {run(command, copy, given.cores)} ({stated})", flush=True)
 
 

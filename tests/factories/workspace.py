@@ -42,6 +42,18 @@ def first_on_path(folder: Path) -> str:
     return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
 
 
+def copy_workflow(path: Path) -> None:
+    """Copy the workflow to a new folder, without the user's exclusions beside the campaigns that ship."""
+    path.mkdir(parents=True)
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.exclusions.csv")
+    for name in COPIED:
+        source = PROJECT / name
+        if source.is_dir():
+            shutil.copytree(source, path / name, ignore=ignore)
+        else:
+            shutil.copy2(source, path / name)
+
+
 def project_hash() -> str:
     """What a finished campaign depends on: the files, as they are copied, the commit and the packages."""
     total = hashlib.sha256(f"{source_commit()} {sys.version} {installed_versions()}".encode())
@@ -73,15 +85,7 @@ class Workspace:
     @classmethod
     def create(cls, path: Path) -> Workspace:
         """Copy the workflow to `path`, with the tiny campaign as the local default."""
-        path.mkdir(parents=True)
-        # The user's exclusions beside the campaigns that ship are none of the tests' business.
-        ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.exclusions.csv")
-        for name in COPIED:
-            source = PROJECT / name
-            if source.is_dir():
-                shutil.copytree(source, path / name, ignore=ignore)
-            else:
-                shutil.copy2(source, path / name)
+        copy_workflow(path)
         shutil.copy2(TINY, path / "campaigns" / "tiny.yaml")
         workspace = cls(path)
         workspace.edit("profiles/local/cluster.yaml", "campaigns/demo.yaml", "campaigns/tiny.yaml")

@@ -26,12 +26,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def finished(finished_workspace: Workspace) -> Workspace:
-    """The finished campaign, read only."""
-    return finished_workspace
-
-
 @pytest.fixture()
 def again(finished_workspace: Workspace, tmp_path: Path) -> Workspace:
     """A copy of the finished campaign, to be changed."""

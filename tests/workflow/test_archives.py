@@ -31,10 +31,10 @@ def scalewatt(workspace: Workspace, *arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def archive(finished: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive(finished_workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The archive of the finished tiny campaign, without its traces."""
     out = tmp_path_factory.mktemp("archive") / "tiny.crate.zip"
-    scalewatt(finished, "export", "campaigns/tiny.yaml", "--out", str(out))
+    scalewatt(finished_workspace, "export", "campaigns/tiny.yaml", "--out", str(out))
     return out
 
 
@@ -55,7 +55,7 @@ def drawn(workspace: Workspace, campaign: str, name: str) -> dict[str, bytes]:
 
 
 def test_a_figure_is_drawn_from_an_archive_as_it_was_drawn_from_the_runs(
-    finished: Workspace, fresh: Workspace
+    finished_workspace: Workspace, fresh: Workspace
 ) -> None:
     results = fresh.path / "results" / "theirs"
     assert not list(results.rglob("perun")) and not (results / "traces").exists()
@@ -64,8 +64,8 @@ def test_a_figure_is_drawn_from_an_archive_as_it_was_drawn_from_the_runs(
         path.unlink()
     assert fresh.jobs("all", *THEIRS) == {"draw_figure": 1, "report": 1}
     fresh.done("figure2", *THEIRS)
-    assert set(drawn(finished, "tiny", "figure2")) == set(SUFFIXES)
-    assert drawn(fresh, "theirs", "figure2") == drawn(finished, "tiny", "figure2")
+    assert set(drawn(finished_workspace, "tiny", "figure2")) == set(SUFFIXES)
+    assert drawn(fresh, "theirs", "figure2") == drawn(finished_workspace, "tiny", "figure2")
 
 
 def test_nothing_is_to_be_done_for_all_that_came_with_it(fresh: Workspace) -> None:
@@ -75,7 +75,7 @@ def test_nothing_is_to_be_done_for_all_that_came_with_it(fresh: Workspace) -> No
 @pytest.mark.long
 @pytest.mark.nightly
 def test_all_is_made_again_from_histories_and_energies(
-    finished: Workspace, fresh: Workspace
+    finished_workspace: Workspace, fresh: Workspace
 ) -> None:
     results = fresh.path / "results" / "theirs"
     tables = {path.name: path.read_bytes() for path in (results / "tables").glob("*.csv")}
@@ -87,7 +87,7 @@ def test_all_is_made_again_from_histories_and_energies(
     fresh.done("all", *THEIRS)
     for number in range(1, 8):
         assert drawn(fresh, "theirs", f"figure{number}") == drawn(
-            finished, "tiny", f"figure{number}"
+            finished_workspace, "tiny", f"figure{number}"
         ), number
     again = {path.name: path.read_bytes() for path in (results / "tables").glob("*.csv")}
     assert [name for name in tables if again.get(name) != tables[name]] == []
@@ -127,9 +127,11 @@ def test_code_that_is_newer_makes_again_what_it_can(fresh: Workspace) -> None:
 
 @pytest.mark.long
 @pytest.mark.nightly
-def test_with_traces_figure_5_and_pages_are_made_again(finished: Workspace, tmp_path: Path) -> None:
+def test_with_traces_figure_5_and_pages_are_made_again(
+    finished_workspace: Workspace, tmp_path: Path
+) -> None:
     out = tmp_path / "tiny.crate.zip"
-    scalewatt(finished, "export", "campaigns/tiny.yaml", "--traces", "--out", str(out))
+    scalewatt(finished_workspace, "export", "campaigns/tiny.yaml", "--traces", "--out", str(out))
     with zipfile.ZipFile(out) as one:
         assert any("/traces/" in name for name in one.namelist())
     fresh = Workspace.create(tmp_path / "fresh")
@@ -139,4 +141,4 @@ def test_with_traces_figure_5_and_pages_are_made_again(finished: Workspace, tmp_
     for path in results.glob("*/figure5.*"):
         path.unlink()
     fresh.done("figure5", "run_pages", *THEIRS)
-    assert drawn(fresh, "theirs", "figure5") == drawn(finished, "tiny", "figure5")
+    assert drawn(fresh, "theirs", "figure5") == drawn(finished_workspace, "tiny", "figure5")

@@ -33,20 +33,22 @@ def rows(path: Path) -> list[dict]:
     return pq.read_table(path).to_pylist()
 
 
-def test_every_promised_file_is_there(finished: Workspace) -> None:
+def test_every_promised_file_is_there(finished_workspace: Workspace) -> None:
     for figure in FIGURES:
         for suffix in ("pdf", "svg", "png", "csv"):
-            assert (finished.results / "figures" / f"{figure}.{suffix}").stat().st_size > 0
+            assert (
+                finished_workspace.results / "figures" / f"{figure}.{suffix}"
+            ).stat().st_size > 0
     for name in ("runs", "configurations", "table1", *FIGURES):
-        parquet = pq.read_table(finished.results / "tables" / f"{name}.parquet")
-        with open(finished.results / "tables" / f"{name}.csv", newline="") as file:
+        parquet = pq.read_table(finished_workspace.results / "tables" / f"{name}.parquet")
+        with open(finished_workspace.results / "tables" / f"{name}.csv", newline="") as file:
             assert sum(1 for _ in csv.reader(file)) == len(parquet) + 1
-    assert "estimated" in (finished.results / "report.html").read_text()
-    assert not list(finished.results.rglob("*.tmp*"))
+    assert "estimated" in (finished_workspace.results / "report.html").read_text()
+    assert not list(finished_workspace.results.rglob("*.tmp*"))
 
 
-def test_history_equals_the_specs_arithmetic(finished: Workspace) -> None:
-    folders = run_folders(finished)
+def test_history_equals_the_specs_arithmetic(finished_workspace: Workspace) -> None:
+    folders = run_folders(finished_workspace)
     assert len(folders) == 8
     for folder in folders:
         spec = read_spec(folder / "spec.json")
@@ -59,8 +61,8 @@ def test_history_equals_the_specs_arithmetic(finished: Workspace) -> None:
         assert spec.updates == updates * spec.epochs
 
 
-def test_perun_recorded_every_run_with_its_own_file(finished: Workspace) -> None:
-    for folder in run_folders(finished):
+def test_perun_recorded_every_run_with_its_own_file(finished_workspace: Workspace) -> None:
+    for folder in run_folders(finished_workspace):
         files = list((folder / "perun").glob("*.hdf5"))
         assert [file.name for file in files] == ["segment-000.hdf5"]
         found: list[str] = []
@@ -69,8 +71,8 @@ def test_perun_recorded_every_run_with_its_own_file(finished: Workspace) -> None
         assert any(name.endswith("CPU_BUSY/raw_data/values") for name in found)
 
 
-def test_provenance_says_how_a_run_was_trained(finished: Workspace) -> None:
-    for folder in run_folders(finished):
+def test_provenance_says_how_a_run_was_trained(finished_workspace: Workspace) -> None:
+    for folder in run_folders(finished_workspace):
         found = json.loads((folder / "provenance.json").read_text())
         model = read_spec(folder / "spec.json").model
         ways = {
@@ -83,8 +85,10 @@ def test_provenance_says_how_a_run_was_trained(finished: Workspace) -> None:
         assert "cuda" in found
 
 
-def test_provenance_says_what_a_stranger_needs_to_make_the_run_again(finished: Workspace) -> None:
-    for folder in run_folders(finished):
+def test_provenance_says_what_a_stranger_needs_to_make_the_run_again(
+    finished_workspace: Workspace,
+) -> None:
+    for folder in run_folders(finished_workspace):
         found = json.loads((folder / "provenance.json").read_text())
         assert found["packages_installed"] == installed_versions()
         assert found["lock"]["sha256"] == lock_sha256()
@@ -109,24 +113,26 @@ def test_provenance_says_what_a_stranger_needs_to_make_the_run_again(finished: W
         assert found["environment_variables"]["OMP_NUM_THREADS"] == threads
 
 
-def test_every_key_of_the_provenance_is_documented(finished: Workspace) -> None:
+def test_every_key_of_the_provenance_is_documented(finished_workspace: Workspace) -> None:
     text = (PROJECT / "docs" / "provenance.md").read_text()
-    for folder in run_folders(finished):
+    for folder in run_folders(finished_workspace):
         found = json.loads((folder / "provenance.json").read_text())
         names = {*found, *found["software"], *found["lock"], *found["nodes"][0]}
         assert {name for name in names if f"`{name}`" not in text} == set()
 
 
-def test_neither_provenance_nor_spec_names_a_place_on_this_machine(finished: Workspace) -> None:
-    for folder in run_folders(finished):
+def test_neither_provenance_nor_spec_names_a_place_on_this_machine(
+    finished_workspace: Workspace,
+) -> None:
+    for folder in run_folders(finished_workspace):
         for name in ("provenance.json", "spec.json"):
             text = (folder / name).read_text()
-            assert str(finished.path) not in text and str(Path.home()) + "/" not in text
+            assert str(finished_workspace.path) not in text and str(Path.home()) + "/" not in text
             assert not re.search(r"\"/(?!usr|opt|lib|etc|dev)\w", text)
 
 
-def test_events_tile_the_run_without_gap_or_overlap(finished: Workspace) -> None:
-    for folder in run_folders(finished):
+def test_events_tile_the_run_without_gap_or_overlap(finished_workspace: Workspace) -> None:
+    for folder in run_folders(finished_workspace):
         events = rows(folder / "events.parquet")
         assert events[0]["stage"] == "startup"
         assert events[-1]["stage"] == "shutdown"
@@ -134,8 +140,8 @@ def test_events_tile_the_run_without_gap_or_overlap(finished: Workspace) -> None
             assert one["end_s"] == following["start_s"]
 
 
-def test_energy_says_that_it_is_estimated_and_adds_up(finished: Workspace) -> None:
-    for run in rows(finished.results / "tables" / "runs.parquet"):
+def test_energy_says_that_it_is_estimated_and_adds_up(finished_workspace: Workspace) -> None:
+    for run in rows(finished_workspace.results / "tables" / "runs.parquet"):
         assert run["energy_origin"] == "estimated"
         assert run["energy_scope"] == "cpu"
         assert run["gpu_energy_kwh"] is None
@@ -147,38 +153,45 @@ def test_energy_says_that_it_is_estimated_and_adds_up(finished: Workspace) -> No
         assert run["energy_low_kwh"] == pytest.approx(run["energy_kwh"] / 5.4)
         assert run["energy_high_kwh"] == pytest.approx(run["energy_kwh"] * 5.4)
         stages = rows(
-            finished.results / "energy" / run["configuration"] / f"{run['repeat']}.parquet"
+            finished_workspace.results
+            / "energy"
+            / run["configuration"]
+            / f"{run['repeat']}.parquet"
         )
         total = sum(s["energy_j"] for s in stages if s["device_kind"] == "cpu")
         assert total / 3.6e6 == pytest.approx(run["energy_kwh"])
 
 
-def test_repeats_have_an_interval_and_single_runs_have_none(finished: Workspace) -> None:
-    for row in rows(finished.results / "tables" / "configurations.parquet"):
+def test_repeats_have_an_interval_and_single_runs_have_none(finished_workspace: Workspace) -> None:
+    for row in rows(finished_workspace.results / "tables" / "configurations.parquet"):
         single = row["n_repeats"] == 1
         assert (row["runtime_h_low"] is None) == single
         assert (row["energy_kwh_sd"] is None) == single
 
 
-def test_repeats_with_one_seed_learn_the_same(finished: Workspace) -> None:
-    folder = finished.results / "runs" / PRETRAIN
+def test_repeats_with_one_seed_learn_the_same(finished_workspace: Workspace) -> None:
+    folder = finished_workspace.results / "runs" / PRETRAIN
     first, second = (rows(folder / str(repeat) / "history.parquet") for repeat in (1, 2))
     assert [r["train_loss"] for r in first] == [r["train_loss"] for r in second]
 
 
-def test_where_errors_of_repeats_are_shown_their_one_seed_is_named(finished: Workspace) -> None:
+def test_where_errors_of_repeats_are_shown_their_one_seed_is_named(
+    finished_workspace: Workspace,
+) -> None:
     said = f"Repeats share one seed: {SCATTER}"
     for name, shown in (("figure4", True), ("figure7", False), ("configurations", True)):
-        metadata = pq.read_schema(finished.results / "tables" / f"{name}.parquet").metadata
+        metadata = pq.read_schema(
+            finished_workspace.results / "tables" / f"{name}.parquet"
+        ).metadata
         assert (said in json.loads(metadata[b"scalewatt"])["notes"]) == shown
-    page = (finished.results / "report.html").read_text()
+    page = (finished_workspace.results / "report.html").read_text()
     table = page.partition("<h3>Configurations<")[2].partition("<table")[0]
     assert said in table
-    assert said in (finished.results / "tables" / "table1.md").read_text()
+    assert said in (finished_workspace.results / "tables" / "table1.md").read_text()
 
 
-def test_a_second_call_has_nothing_to_do(finished: Workspace) -> None:
-    assert finished.jobs("all") == {}
+def test_a_second_call_has_nothing_to_do(finished_workspace: Workspace) -> None:
+    assert finished_workspace.jobs("all") == {}
 
 
 def test_a_comment_in_the_campaign_or_the_workflow_runs_nothing(again: Workspace) -> None:

@@ -13,9 +13,9 @@ ENTRIES = "".join(f"  {name}: {{series: [images-full, pretrain, finetune]}}\n" f
 
 
 @pytest.fixture(scope="module")
-def drawn(finished: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def drawn(finished_workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A copy of the finished campaign with the three figures added, drawn."""
-    workspace = finished.copy(tmp_path_factory.mktemp("more") / "project")
+    workspace = finished_workspace.copy(tmp_path_factory.mktemp("more") / "project")
     file = workspace.path / "campaigns" / "tiny.yaml"
     file.write_text(file.read_text().rstrip() + "\n" + ENTRIES)
     assert workspace.trainings(*NAMES) == set()
@@ -49,13 +49,13 @@ def test_breakdown_and_learning_agree_with_the_table_of_runs(drawn: Workspace) -
         assert 0 < sum(last) / len(last) <= energies[configuration]
 
 
-def test_every_run_has_a_page(finished: Workspace) -> None:
-    results = finished.path / "results" / "tiny"
+def test_every_run_has_a_page(finished_workspace: Workspace) -> None:
+    results = finished_workspace.path / "results" / "tiny"
     runs = [path.relative_to(results / "runs") for path in (results / "runs").glob("*/*")]
     assert len(runs) > 5
     for run in runs:
         assert (results / "figures" / "runs" / f"{run}.svg").stat().st_size > 0
-    assert finished.jobs("run_pages") == {}
+    assert finished_workspace.jobs("run_pages") == {}
 
 
 def test_a_change_of_one_figures_module_draws_that_figure_alone(drawn: Workspace) -> None:
@@ -73,8 +73,8 @@ def test_a_change_of_what_makes_a_pages_title_draws_the_pages_again(drawn: Works
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_figure_that_the_campaign_does_not_name_is_refused_with_the_key(
-    finished: Workspace, name: str
+    finished_workspace: Workspace, name: str
 ) -> None:
-    code, output = finished.snakemake(name)
+    code, output = finished_workspace.snakemake(name)
     assert code == 1
     assert f"{name}: needs figures.{name} in" in output

@@ -70,9 +70,9 @@ def looked_at(page: Browser) -> None:
 
 
 def test_the_report_of_a_finished_campaign_works_by_itself(
-    finished: Workspace, tmp_path: Path
+    finished_workspace: Workspace, tmp_path: Path
 ) -> None:
-    report = finished.path / "results" / "tiny" / "report.html"
+    report = finished_workspace.path / "results" / "tiny" / "report.html"
     with headless(tmp_path) as page:
         looked_at(page.open(report.as_uri()))
         assert page.evaluate("document.querySelectorAll('#claims tbody tr').length") == len(

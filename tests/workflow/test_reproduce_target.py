@@ -215,9 +215,11 @@ def test_the_energy_of_the_repeat_is_what_is_held_against_the_earlier_ones(again
 
 
 @pytest.fixture(scope="module")
-def trained(finished: Workspace, tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, str]:
+def trained(
+    finished_workspace: Workspace, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Workspace, str]:
     """The tiny campaign, of which one run was trained again; and what Snakemake said."""
-    workspace = finished.copy(tmp_path_factory.mktemp("trained") / "project")
+    workspace = finished_workspace.copy(tmp_path_factory.mktemp("trained") / "project")
     code, output = workspace.snakemake("reproduce")
     # Energies on a machine that does other things at the same time may lie anywhere.
     assert code == 0 or set(differing(workspace.results)) == {"energy"}, output
@@ -237,13 +239,13 @@ def test_a_training_made_again_on_a_cpu_learns_the_same_to_the_bit(
 
 @pytest.mark.nightly
 def test_the_run_itself_is_not_touched_and_nothing_is_left_to_do(
-    finished: Workspace, trained: tuple[Workspace, str]
+    finished_workspace: Workspace, trained: tuple[Workspace, str]
 ) -> None:
     workspace, _ = trained
     (repeat,) = found_in(workspace.results)["repeats"]
     name = f"runs/{repeat['configuration']}/{repeat['repeat']}/provenance.json"
     own = (workspace.results / name).read_bytes()
-    assert own == (finished.results / name).read_bytes()
+    assert own == (finished_workspace.results / name).read_bytes()
     assert own != (workspace.results / "reproduction" / name).read_bytes()
     assert workspace.jobs("all") == {}
     assert workspace.jobs("reproduce") == {"reproduce": 1}
@@ -251,9 +253,9 @@ def test_the_run_itself_is_not_touched_and_nothing_is_left_to_do(
 
 @pytest.mark.nightly
 def test_an_archive_is_reproduced_by_a_stranger_under_another_name(
-    finished: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished_workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workspace = finished.copy(tmp_path / "project")
+    workspace = finished_workspace.copy(tmp_path / "project")
     monkeypatch.chdir(workspace.path)
     assert main(["export", "campaigns/tiny.yaml", "--out", "it.zip"]) == 0
     shutil.rmtree(workspace.path / "results")
@@ -284,10 +286,12 @@ def test_an_archive_is_reproduced_by_a_stranger_under_another_name(
 
 
 @pytest.mark.nightly
-def test_a_fine_tuned_run_starts_from_the_weights_that_are_there(finished: Workspace) -> None:
-    (path,) = (finished.results / "runs").glob("fourcastnet.finetune-*/1")
+def test_a_fine_tuned_run_starts_from_the_weights_that_are_there(
+    finished_workspace: Workspace,
+) -> None:
+    (path,) = (finished_workspace.results / "runs").glob("fourcastnet.finetune-*/1")
     asked = ("--config", f"reproduce_run={path.parent.name}/1")
-    jobs = finished.jobs("reproduce", *asked)
+    jobs = finished_workspace.jobs("reproduce", *asked)
     assert jobs["run_again"] == 1
     assert "train" not in jobs
 
