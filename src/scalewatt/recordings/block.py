@@ -1,0 +1,89 @@
+"""What a recording is made of: blocks, each the samples of one sampler of one node on one time axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Flag = dict[str, Any]
+"""A quality flag: {"code", "device": sensor name or None, "detail": sentence}; `node` and `kind` where it is
+about one node, or one device kind of it."""
+
+SENSOR = {
+    "name": None,
+    "kind": None,
+    "index": 0,
+    "quantity": "power",
+    "range_j": np.nan,
+    "limit_w": np.nan,
+    "uuid": None,
+    "origin": "measured",
+    "samples": None,
+    "totals": False,
+}
+"""Columns of a frame of sensors, with what stands where nothing is known.
+
+name      as the tool has it, unique in its node and kind
+kind      gpu, cpu, ram; node of a whole node's meter
+index     number of the device among those of its kind in the node
+quantity  power (W), mean_power (W, since the sample before), counter (J, cumulative), utilisation (0..1)
+range_j   where a counter begins anew; infinite where never, NaN if unknown
+limit_w   the device's own power limit
+uuid      the device's own identity
+origin    measured, estimated or simulated
+samples   of a power: instantaneous or moving_mean (over the last second), None if unknown
+totals    a counter that only states totals: it starts at 0 J with each of some windows, and ends with their
+          energy. What was used between two windows is unknown, and so is when within one
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """The samples of k sensors of one node, read together n times.
+
+    Missing samples are NaN. Times are unix seconds where the recording's clock is known.
+    """
+
+    node: str
+    time_s: Floats
+    """(n,)"""
+    values: Floats
+    """(n, k), a column a sensor, in Fortran order"""
+    sensors: pd.DataFrame
+    """k rows with the columns of SENSOR; its index is 0 … k-1."""
+    bounds: tuple[Floats, Floats] | None = None
+    """Of estimated powers: the ends of their intervals in W, (n, k) each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """One round of one run of one sampler, or all journals of one segment."""
+
+    nodes: Mapping[str, Sequence[Block]]
+    """The blocks of each node, in the order of names; may be read when asked for."""
+    clock_known: bool
+    """False if times are seconds from the first sample of each node."""
+    period_s: float | None
+    """Declared sampling period."""
+    source: str
+    flags: tuple[Flag, ...] = ()
+    started: str | None = None
+    """perun's naive local start time."""
+    run: str | None = None
+    round: str | None = None
+    format: str = "perun"
+    perun_j: Mapping[tuple[str, str], float] | None = None
+    """What perun itself computed, by node and device kind, in J."""
+    windows: tuple[Mapping[str, Any], ...] = ()
+    """Of totals by window: `window` (name), `start_s`, `duration_s`, `energy_j`, `gpus_j` by index, `counted`."""
+
+
+def sensor_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Frame of sensors from rows that state at least `name` and `kind`."""
+    return pd.DataFrame([{**SENSOR, **row} for row in rows], columns=list(SENSOR))
