@@ -16,15 +16,15 @@ Flag = dict[str, Any]
 about one node, or one device kind of it."""
 
 SENSOR = {
-    "name": None,
-    "kind": None,
+    "name": "",
+    "kind": "",
     "index": 0,
     "quantity": "power",
     "range_j": np.nan,
     "limit_w": np.nan,
-    "uuid": None,
+    "uuid": "",
     "origin": "measured",
-    "samples": None,
+    "samples": "",
     "totals": False,
 }
 """Columns of a frame of sensors, with what stands where nothing is known.
@@ -35,9 +35,9 @@ index     number of the device among those of its kind in the node
 quantity  power (W), mean_power (W, since the sample before), counter (J, cumulative), utilisation (0..1)
 range_j   where a counter begins anew; infinite where never, NaN if unknown
 limit_w   the device's own power limit
-uuid      the device's own identity
+uuid      the device's own identity, empty if unknown
 origin    measured, estimated or simulated
-samples   of a power: instantaneous or moving_mean (over the last second), None if unknown
+samples   of a power: instantaneous or moving_mean (over the last second), empty if unknown
 totals    a counter that only states totals: it starts at 0 J with each of some windows, and ends with their
           energy. What was used between two windows is unknown, and so is when within one
 """
@@ -81,7 +81,7 @@ class Recording:
     perun_j: Mapping[tuple[str, str], float] | None = None
     """What perun itself computed, by node and device kind, in J."""
     windows: tuple[Mapping[str, Any], ...] = ()
-    """Of totals by window: `window` (name), `start_s`, `duration_s`, `energy_j`, `gpus_j` by index, `counted`."""
+    """Of totals by window: `window` (name), `start_s`, `duration_s`, `energy_j`, `gpus_j`, `counted`."""
 
 
 def sensor_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

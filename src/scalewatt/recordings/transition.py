@@ -55,9 +55,9 @@ def to_blocks(series: Iterable[old.SensorSeries]) -> list[Block]:
                         "quantity": one.quantity,
                         "range_j": np.nan if one.valid_max is None else one.valid_max,
                         "limit_w": np.nan if one.limit_w is None else one.limit_w,
-                        "uuid": one.uuid,
+                        "uuid": one.uuid or "",
                         "origin": one.origin,
-                        "samples": one.samples,
+                        "samples": one.samples or "",
                         "totals": one.totals,
                     }
                     for one in group
