@@ -13,7 +13,7 @@ import pytest
 from run_files import NAME, make_spec
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.common import file_locks
+from scalewatt.common import processes
 from scalewatt.common.files import write_json
 from scalewatt.run_files import lock_owner
 from scalewatt.run_files import work_directory as workdir
@@ -62,7 +62,7 @@ def pid_of_owner(path: Path) -> int | None:
 def on_machine(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Have this process take itself for one of another machine, whose flock does not reach here."""
     monkeypatch.setattr(socket, "gethostname", lambda: name)
-    for module in (lock_owner, file_locks):
+    for module in (lock_owner, processes):
         monkeypatch.setattr(module, "machine_id", lambda: f"{name}/1")
 
 

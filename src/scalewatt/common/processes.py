@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _DEAD = ("Z", "X", "x")
@@ -21,6 +23,25 @@ def machine_id() -> str | None:
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
         return None
+
+
+def this_process() -> dict[str, Any]:
+    """Describe this process by what tells it from all others, for a record."""
+    pid = os.getpid()
+    return {
+        "host": socket.gethostname(),
+        "pid": pid,
+        "pid_started_s": process_started_s(pid),
+        "machine": machine_id(),
+    }
+
+
+def has_ended(process: dict[str, Any]) -> bool | None:
+    """Tell whether a process described by `this_process` has ended; None on another machine."""
+    here, pid, started_s = machine_id(), process.get("pid"), process.get("pid_started_s")
+    if here is None or process.get("machine") != here or not isinstance(pid, int):
+        return None
+    return not runs_still(pid, started_s if isinstance(started_s, float) else None)
 
 
 def process_started_s(pid: int) -> float | None:

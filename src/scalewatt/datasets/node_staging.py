@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_locks import has_ended, this_process
 from scalewatt.common.files import read_content, require_space, write_json
+from scalewatt.common.processes import has_ended, this_process
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
 from scalewatt.datasets.packed_tar import Packed, how_to_pack, load_packed
 

@@ -5,7 +5,6 @@ Everything is read and checked before anything is written.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from scalewatt.campaign.cluster import known_devices
 from scalewatt.campaign.load import expand
 from scalewatt.campaign.registered_campaign import configuration_id
 from scalewatt.common.errors import InputError
-from scalewatt.common.file_locks import held
+from scalewatt.common.file_locks import waiting_lock
 from scalewatt.common.files import file_sha256
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.series import same_node
@@ -129,14 +128,10 @@ def _alone_in(campaigns: Path) -> Iterator[None]:
     """Wait for another `register` that writes there: both change the same file."""
     try:
         campaigns.mkdir(parents=True, exist_ok=True)
-        handle = os.open(campaigns, os.O_RDONLY)
     except OSError as error:
         raise InputError(f"{campaigns}: cannot be written ({error.strerror})") from error
-    try:
-        with held(handle, campaigns / ".register", f"{campaigns}: in use by another; waiting"):
-            yield
-    finally:
-        os.close(handle)
+    with waiting_lock(campaigns, f"{campaigns}: in use by another; waiting"):
+        yield
 
 
 def _campaign(path: Path, name: str) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from typing import TextIO
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.file_locks import BEAT_S, SILENT_S, exists, flock, this_process
+from scalewatt.common.file_locks import BEAT_S, SILENT_S, exists, flock
+from scalewatt.common.processes import this_process
 from scalewatt.run_files.attempt_log import current_job
 from scalewatt.run_files.lock_owner import (
     LOCK,
