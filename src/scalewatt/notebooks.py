@@ -47,7 +47,7 @@ def read_recording(
     The columns are those of a run's traces (docs/tables.md): `segment`, `time` (UTC), `node`,
     `device_kind`, `device_index`, `uuid`, `power_w` (W; null where a sample cannot be true), `quantity`,
     `energy_origin`, `stage`, `flag`. `attrs["flags"]` has the quality flags of the recording. Where its
-    clock is unknown (flag `clock_unknown`), times count from 1970.
+    clock is unknown (flag `time_unknown`), times count from 1970.
 
     The options are those of `scalewatt energy`. Raises InputError for a file that cannot be read, and
     for one that holds totals alone, which have no samples.

@@ -30,7 +30,7 @@ def test_stages_are_corrected_by_a_nodes_wrong_clock_and_its_run_is_flagged(
         assert abs(one["offset_s"] - AHEAD_S) <= one["uncertainty_s"] + 0.005
     assert segment["started_s"] <= at_begin["at_s"] < at_end["at_s"] <= segment["ended_s"]
     table = project.results / "energy" / APART / "1.flags.parquet"
-    flags = [row for row in pq.read_table(table).to_pylist() if row["code"] == "clock_offset"]
+    flags = [row for row in pq.read_table(table).to_pylist() if row["code"] == "clock"]
     assert [row["node"] for row in flags] == ["a2"]
     startup_s = {
         row["node"]: row["duration_s"]

@@ -16,10 +16,7 @@ from scalewatt.recordings.series import SensorSeries
 
 SPANS = ("startup", "train", "evaluate_train", "validate", "checkpoint", "shutdown")
 """Names that spans of a recording are asked for by; six at most."""
-OF_SAMPLES = {
-    *("clock_backwards", "missing_samples", "zero_power", "over_limit", "counter_zero", "frozen"),
-    *("counter_reset", "counter_ambiguous", "constant", "gap", "low_power"),
-}
+OF_SAMPLES = {"clock", "missing_samples", "over_limit", "counter", "constant", "gap"}
 """The flags of samples (docs/tables/flags.md)."""
 Span = tuple[float, float]
 

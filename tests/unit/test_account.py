@@ -153,7 +153,7 @@ def test_gaps_below_the_limit_keep_the_energy_and_beyond_make_it_null(tmp_path: 
         run = make_run(tmp_path / str(zeros), stages=[(0, "train", 0.0, 699.0)])
         segment(run, {"CUDA:0_POWER": power, "cpu_0_package-0": counter(700, 90)})
         found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-        assert found.codes(device_kind="gpu") >= {"zero_power"}
+        assert found.codes(device_kind="gpu") >= {"missing_samples"}
         # 32 s of 699 s are under 5 %: still stated, without the uncovered part.
         total = sum(v or 0 for v in energy_of(found.energy, "gpu").values())
         assert total == pytest.approx(69_900 if known else 66_700)
@@ -181,7 +181,7 @@ def test_a_damaged_hdf5_uses_its_journals_and_says_so(tmp_path: Path) -> None:
     (run / "perun/segment-000.hdf5").write_bytes(b"\x89HDF\r\n\x1a\n")
     found = accounted(run, make_spec(), NO_POWERS)
     assert sum(energy_of(found.energy, "cpu").values()) == pytest.approx(6000)  # type: ignore[arg-type]
-    assert found.codes() == {"from_journal", "hdf5_unreadable"}
+    assert found.codes() == {"from_journal", "unreadable"}
 
 
 def test_an_unrecorded_segment_has_null_rows_and_the_others_stay(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_an_unrecorded_segment_has_null_rows_and_the_others_stay(tmp_path: Path)
     assert set(lost["energy_j"].to_pylist()) == {None}
     assert set(lost["device_kind"].to_pylist()) == {"gpu", "cpu", "ram"}
     assert lost["duration_s"].to_pylist() == [60.0] * 3
-    assert found.codes(segment=1) == {"segment_unrecorded"}
+    assert found.codes(segment=1) == {"not_recorded"}
     assert sum(energy_of(found.energy, "gpu", segment=0).values()) == pytest.approx(12_000)  # type: ignore[arg-type]
     assert found.codes(segment=0) == set()
 
@@ -206,9 +206,9 @@ def test_a_disagreeing_journal_is_flagged_with_both_energies(tmp_path: Path) -> 
     segment(run, NODE)
     write_journal(run / "perun/segment-000.n1.journal", "n1", NODE | {"CUDA:0_POWER": gpu(N, 102)})
     found = accounted(run, make_spec(), NO_POWERS)
-    assert found.codes(device_kind="gpu") == {"journal_disagrees"}
+    assert found.codes(device_kind="gpu") == {"disagrees"}
     assert found.codes(device_kind="cpu") == set()
-    (one,) = found.flags("journal_disagrees")
+    (one,) = found.flags("disagrees")
     assert "HDF5 12000.0 J, journal 12080.0 J" in one["detail"]
     write_journal(run / "perun/segment-000.n1.journal", "n1", NODE | {"CUDA:0_POWER": gpu(N, 101)})
     assert accounted(run, make_spec(), NO_POWERS).codes() == set()
@@ -220,7 +220,7 @@ def test_a_missing_host_is_named_and_null(tmp_path: Path) -> None:
     found = accounted(run, make_spec(nodes=2), NO_POWERS)
     assert set(energy_of(found.energy, "gpu", node="n2").values()) == {None}
     assert None not in energy_of(found.energy, "gpu", node="n1").values()
-    assert found.codes() == {"missing_host"}
+    assert found.codes() == {"not_recorded"}
     found = accounted(run, make_spec(nodes=3), NO_POWERS)
     assert set(found.energy["node"].to_pylist()) == {"n1", "n2", "unknown-1"}
 
@@ -248,7 +248,7 @@ def test_without_journal_the_clock_is_peruns_start_and_flagged(
     found = accounted(run, make_spec(), NO_POWERS)
     monkeypatch.undo()
     time.tzset()
-    assert "clock_from_execution_dt" in found.codes()
+    assert "time_assumed" in found.codes()
     assert energy_of(found.energy, "gpu")["train"] == pytest.approx(7500)
     assert found.traces["time"][0].as_py().isoformat() == "2026-11-18T11:06:40+00:00"
 
@@ -264,4 +264,4 @@ def test_a_stray_stamp_moves_no_other_sample_to_another_stage(tmp_path: Path) ->
     stages = [r["stage"] for r in found.traces.to_pylist() if r["device_kind"] == "cpu"]
     assert stages == ["train"] * 20 + ["unattributed"] + ["train"] * 9 + ["validate"] * 11
     assert sum(energy_of(found.energy, "cpu").values()) == pytest.approx(6000)  # type: ignore[arg-type]
-    assert "clock_backwards" in found.codes()
+    assert "clock" in found.codes()

@@ -95,7 +95,7 @@ def test_a_file_that_another_process_has_locked_is_read(tmp_path: Path, how: str
         holder.communicate("")
     assert recording.series[0].values.tolist() == [100, 100, 100]
     # HDF5 locks whole files; a lock on their bytes is none of its.
-    assert codes(recording.problems) == (set() if how == "lockf" else {"file_locked"})
+    assert codes(recording.problems) == (set() if how == "lockf" else {"damaged"})
 
 
 def test_other_files_of_the_call_are_read_and_the_exit_code_is_one(tmp_path: Path) -> None:

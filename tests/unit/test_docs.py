@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from scalewatt.cli import COMMANDS, command_line, main
 from scalewatt.common.schema_validation import schema
 from scalewatt.energies.accounting import energy_schema as energy_tables
 from scalewatt.energies.integration.sample_checks import SAMPLE_FLAGS
+from scalewatt.recordings.flag_table import DOUBT, EXCLUDED, NOTE, UNKNOWN, flag_table
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.carbon import carbon_table
 from scalewatt.results.figures import figure_schema
@@ -139,16 +141,22 @@ def test_columns_and_types_are_those_of_the_schema(heading: str) -> None:
     assert documented == [(field.name, TYPES[str(field.type)]) for field in SCHEMAS[heading]]
 
 
-def test_every_flag_is_documented_and_no_other() -> None:
+def test_the_table_has_every_flag_that_is_given_and_no_other() -> None:
     given = set(SAMPLE_FLAGS) - {""}
     for path in (ROOT / "src" / "scalewatt").rglob("*.py"):
         given |= set(re.findall(r"flag\(\s*\"(\w+)\"", text(path)))
         given |= set(
             re.findall(r"^[A-Z_]+ = \"(\w+)\"\n\"\"\"Flag of", text(path), flags=re.MULTILINE)
         )
-    documented = re.findall(r"^\| `(\w+)` \|", table_pages()["Flags"], flags=re.MULTILINE)
     assert len(given) > 30
-    assert sorted(documented) == sorted(given)
+    assert given == set(flag_table())
+    assert {row["severity"] for row in flag_table().values()} == {NOTE, DOUBT, UNKNOWN, EXCLUDED}
+
+
+def test_the_page_of_flags_is_made_of_the_table() -> None:
+    made = runpy.run_path(str(ROOT / ".ci" / "site" / "flags.py"))
+    page = text(made["PAGE"])
+    assert made["written"](page) == page, "run: python .ci/site/flags.py"
 
 
 # --- examples -----------------------------------------------------------------------------------

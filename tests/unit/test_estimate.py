@@ -33,10 +33,10 @@ def power(sensor: str, kind: str, index: int, watts: float) -> SensorSeries:
 
 def test_one_core_taken_for_all_is_flagged() -> None:
     found, flags = node_utilisation([share("CPU_USAGE_0", 0.9)])
-    assert found is not None and codes(flags) == {"utilisation_one_core"}
+    assert found is not None and codes(flags) == {"assumed"}
     found, flags = node_utilisation([share("CPU_USAGE_0", 0.9), share("CPU_USAGE_1", 0.1)])
     assert found is not None and found.values[0] == pytest.approx(0.5)
-    assert codes(flags) == {"utilisation_per_core"}
+    assert codes(flags) == {"assumed"}
     assert node_utilisation([power("cpu_0_package-0", "cpu", 0, 9)]) == (None, [])
 
 

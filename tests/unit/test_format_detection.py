@@ -38,7 +38,7 @@ def test_rows_that_come_twice_are_left_out_and_flagged(tmp_path: Path, kind: str
         assert one.time_s.tolist() == same.time_s.tolist()
         assert one.values.tolist() == same.values.tolist()
         assert validate(same).flags == validate(one).flags
-    assert [one["code"] for one in found.problems] == ["duplicate_rows"]
+    assert [one["code"] for one in found.problems] == ["duplicate"]
 
 
 def smi_part(begin: int, end: int, uuid: str = "GPU-a", index: int = 0) -> str:

@@ -94,7 +94,7 @@ def test_a_meter_is_a_scope_beside_the_parts_and_never_added_to_them(tmp_path: P
     )
     assert row["energy_j"] == pytest.approx(600 * 300, rel=1e-6)
     assert row["extra_w"] == pytest.approx(300 - ALL_W, abs=0.1)
-    assert "cross_check_differs" not in found.codes()
+    assert "disagrees" not in found.codes()
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_meter_below_the_parts_or_far_above_them_is_flagged(
     tmp_path: Path, watts: float, flagged: bool
 ) -> None:
     found = measured(tmp_path, {METER: watts})
-    assert ("cross_check_differs" in found.codes()) == flagged
+    assert ("disagrees" in found.codes()) == flagged
 
 
 # --- faults -------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_a_meter_on_some_nodes_only_leaves_the_runs_node_energy_unknown(tmp_path
     assert found.totals.joules("node") is None
     assert found.totals.total_j == pytest.approx(2 * 600 * ALL_W, rel=1e-3)
     assert found.totals.bounds_j("node") == (None, None)
-    (said,) = found.flags("kind_missing")
+    (said,) = found.flags("not_recorded")
     assert said["detail"] == "n2: no node sensor, but other nodes of the run have one"
     assert (said["node"], said["device_kind"]) == ("n2", "node")
 
@@ -163,11 +163,11 @@ def test_a_run_of_meters_alone_that_one_node_lacks_has_no_energy_and_says_why(
     assert {one["stage"]: one["energy_j"] for one in found["stages"]} == dict.fromkeys(
         ("startup", "train", "unattributed")
     )
-    assert "kind_missing" in {one["code"] for one in found["flags"]}
+    assert "not_recorded" in {one["code"] for one in found["flags"]}
     rows = energy(run)
     assert rows[rows.in_scope].energy_j.sum(skipna=False) is pd.NA
     lacking = rows[rows.node == "n2"]
-    assert lacking.in_scope.all() and lacking.flag_codes.str.contains("kind_missing").all()
+    assert lacking.in_scope.all() and lacking.flag_codes.str.contains("not_recorded").all()
 
 
 # --- beside Slurm's figure ----------------------------------------------------------------------

@@ -70,7 +70,7 @@ def test_a_run_counts_each_of_its_nodes_with_like_names(tmp_path: Path, hosts: A
     run = run_of(tmp_path, watts, hostnames=hosts, segments=segments)
     found = accounted(run, make_spec(nodes=2, gpus=2, ranks_per_node=1), NO_POWERS)
     assert gpu_joules(found) == pytest.approx({h: w * (N - 1) for h, w in watts.items()})
-    assert "missing_host" not in found.codes() and "extra_host" not in found.codes()
+    assert "not_recorded" not in found.codes() and "device_count" not in found.codes()
 
 
 def test_a_node_is_one_whether_or_not_a_file_gives_its_domain(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_node_is_one_whether_or_not_a_file_gives_its_domain(tmp_path: Path) ->
     found = accounted(run, make_spec(nodes=2, gpus=2, ranks_per_node=1), NO_POWERS)
     joules = {host.split(".")[0]: energy for host, energy in gpu_joules(found).items()}
     assert joules == pytest.approx({host: watts * (N - 1) for host, watts in hosts.items()})
-    assert "missing_host" not in found.codes() and "extra_host" not in found.codes()
+    assert "not_recorded" not in found.codes() and "device_count" not in found.codes()
 
 
 def test_a_folders_files_of_a_short_and_a_full_name_are_of_one_node(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_a_clock_that_was_held_is_no_flag_and_another_one_is() -> None:
     asked = {"gpu_clock_mhz": 1200.0}
     assert held(asked, telemetry("clock_sm", [345.0, *[1200.0, 1215.0] * 6, 345.0])) == []
     ((code, detail),) = held(asked, telemetry("clock_sm", [1410.0] * 13))
-    assert code == "clock_not_held"
+    assert code == "not_held"
     assert detail == "n1: GPU 0: 1410 MHz for 100 s of 100 s, where 1200 were asked for"
     assert (
         held(asked, telemetry("clock_sm", [1410.0] * 13, index=1))[0][0]
@@ -211,7 +211,7 @@ def test_up_to_5_percent_of_the_time_may_be_outside() -> None:
     clocks[50:54] = [900.0] * 4  # of 100 s of training
     assert held({"gpu_clock_mhz": 1200.0}, telemetry("clock_sm", clocks)) == []
     clocks[50:57] = [900.0] * 7
-    assert held({"gpu_clock_mhz": 1200.0}, telemetry("clock_sm", clocks))[0][0] == "clock_not_held"
+    assert held({"gpu_clock_mhz": 1200.0}, telemetry("clock_sm", clocks))[0][0] == "not_held"
 
 
 def test_the_5_percent_are_of_the_training_over_all_its_segments() -> None:
@@ -222,7 +222,7 @@ def test_the_5_percent_are_of_the_training_over_all_its_segments() -> None:
     long, short = seen(0, 1000.0, 0.0), seen(1, 60.0, 50.0)
     assert list(not_held_flags([long, short])) == []
     ((segment, node, one),) = not_held_flags([long, seen(1, 60.0, 55.0)])
-    assert (segment, node, one["code"]) == (1, "n1", "clock_not_held")
+    assert (segment, node, one["code"]) == (1, "n1", "not_held")
     assert one["detail"].startswith("n1: GPU 0: 900 MHz for 55 s of 60 s")
     # Two GPUs that are slow one after the other slow the training down for as long as both together.
     slow = [
@@ -247,19 +247,19 @@ def test_at_a_power_limit_that_was_asked_for_a_lower_clock_is_held_and_no_flag()
     limit = telemetry("power_limit", [250.0] * 13)
     asked = {"gpu_clock_mhz": 1200.0, "gpu_power_limit_w": 250.0}
     assert held(asked, clock, capped, limit) == []
-    assert held({"gpu_clock_mhz": 1200.0}, clock, capped)[0][0] == "clock_not_held"
+    assert held({"gpu_clock_mhz": 1200.0}, clock, capped)[0][0] == "not_held"
     assert [one["code"] for one in state_flags([capped], [0], TRAINING)] == ["power_capped"]
     assert state_flags([capped], [0], TRAINING, limit_is_wanted=True) == []
 
 
 def test_another_limit_in_force_and_a_faster_cpu_are_found() -> None:
     asked = {"gpu_power_limit_w": 250.0}
-    assert held(asked, telemetry("power_limit", [400.0] * 13))[0][0] == "limit_not_held"
+    assert held(asked, telemetry("power_limit", [400.0] * 13))[0][0] == "not_held"
     slow, fast = ([c] * 13 for c in (1500.0, 2900.0))
     assert held({"cpu_clock_mhz": 2400.0}, telemetry("cpu_clock", slow, kind="node")) == []
     found = held({"cpu_clock_mhz": 2400.0}, telemetry("cpu_clock", fast, kind="node"))
     assert found[0] == (
-        "clock_not_held", "n1: CPUs: 2900 MHz for 100 s of 100 s, where 2400 were asked for"
+        "not_held", "n1: CPUs: 2900 MHz for 100 s of 100 s, where 2400 were asked for"
     )  # fmt: skip
 
 
@@ -321,7 +321,7 @@ def test_points_of_another_scope_are_in_no_ratio(tmp_path: Path) -> None:
 def test_a_run_without_its_clock_is_left_out_of_every_figure(tmp_path: Path, figure: str) -> None:
     of = replace(campaign(), figures={figure: {"series": list(campaign().series)}})
     id_ = "resnet50-local-n001-lbs0016-full-gpuclock705mhz"
-    made(tmp_path, of, flags={f"{id_} repeat 1": "clock_not_held"})
+    made(tmp_path, of, flags={f"{id_} repeat 1": "not_held"})
     runs = [[run.configuration.id, run.repeat] for run in of.runs()]
     by_hand = {"configuration": id_, "repeat": 3, "reason": "by hand"}
     definition = table_definition(of, figure, [r for r in runs if r != [id_, 3]], [by_hand])
@@ -335,17 +335,17 @@ def test_a_run_without_its_clock_is_left_out_of_every_figure(tmp_path: Path, fig
     else:
         assert own.energy_per_sample_j_mean.iloc[0] == pytest.approx(law_j / SAMPLES)
     told = pq.read_schema(out).metadata
-    assert '"reason": "by hand"' in str(told) and '"reason": "clock_not_held"' in str(told)
+    assert '"reason": "by hand"' in str(told) and '"reason": "not_held"' in str(told)
 
 
 def test_a_run_that_did_not_have_its_clock_is_left_out_of_its_configuration(tmp_path: Path) -> None:
     of = campaign()
     id_ = "resnet50-local-n001-lbs0016-full-gpuclock705mhz"
-    made(tmp_path, of, flags={f"{id_} repeat 2": "clock_not_held"})
+    made(tmp_path, of, flags={f"{id_} repeat 2": "not_held"})
     rows = table(tmp_path, of)
     assert list(rows[rows.configuration == id_].n_repeats) == [2]
     metadata = pq.read_schema(tmp_path / "tables" / "operating_points.parquet").metadata
-    assert f'{{"configuration": "{id_}", "repeat": 2, "reason": "clock_not_held"}}' in str(metadata)
+    assert f'{{"configuration": "{id_}", "repeat": 2, "reason": "not_held"}}' in str(metadata)
 
 
 def test_lines_over_clocks_break_where_a_clock_has_no_run(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_gpu_without_a_sensor_makes_the_gpus_power_unknown_and_not_less(tmp_pa
     found = probe_powers(make_probe(tmp_path, sensors), NOTHING)
     assert found.kinds["gpu"].mean_w is None
     assert found.kinds["cpu"].mean_w == pytest.approx(70.0)
-    assert codes(found.flags) >= {"gpu_count", "coverage"}
+    assert codes(found.flags) >= {"device_count", "coverage"}
 
 
 def test_a_recording_that_ends_within_the_window_gives_nothing(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_probe_that_may_not_be_stated_makes_the_mean_unknown(tmp_path: Path) -
     rows = {row["device_kind"]: row for row in device_rows("study", "box", probes)}
     assert (rows["gpu"]["mean_w"], rows["gpu"]["sd_w"]) == (None, None)
     assert rows["cpu"]["mean_w"] == pytest.approx(70.0)
-    details = [f["detail"] for f in json.loads(rows["gpu"]["flags"]) if f["code"] == "gpu_count"]
+    details = [f["detail"] for f in json.loads(rows["gpu"]["flags"]) if f["code"] == "device_count"]
     assert len(details) == 1 and details[0].startswith("repeat 2: ")
 
 

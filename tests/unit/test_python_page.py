@@ -117,7 +117,7 @@ def test_a_power_that_is_not_true_is_null_in_samples_and_named_in_flags(tmp_path
     assert of_gpu.power_w.isna().sum() == 3
     found = scalewatt.energy(path)
     codes = found.set_index("device_kind").flag_codes
-    assert "zero_power" in codes["gpu"] and "zero_power" not in codes["cpu"]
+    assert "missing_samples" in codes["gpu"] and "missing_samples" not in codes["cpu"]
     assert found.attrs["energy_kwh"] == describe(path)["energy_kwh"]
 
 

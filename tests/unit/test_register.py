@@ -250,7 +250,7 @@ def test_a_gpu_that_was_not_recorded_makes_the_energy_null(place: Place) -> None
     place.done(place.describe(place.perun("a.hdf5", gpus=1), gpus=2))
     row = place.row(ONE.replace("n001", "n002"))
     assert row["energy_kwh"] is None
-    assert "gpu_count" in row["flags"]
+    assert "device_count" in row["flags"]
 
 
 def test_stages_put_energy_where_the_user_says(place: Place) -> None:
@@ -361,7 +361,7 @@ def test_a_node_that_was_not_recorded_makes_the_energy_null(place: Place) -> Non
     assert "1 of 2 nodes were recorded" in out
     ((id_, _),) = place.runs()
     row = place.row(id_)
-    assert row["energy_kwh"] is None and "missing_host" in row["flags"]
+    assert row["energy_kwh"] is None and "not_recorded" in row["flags"]
 
 
 def test_a_hosts_name_is_never_a_path(place: Place) -> None:

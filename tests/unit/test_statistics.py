@@ -241,7 +241,7 @@ def test_a_repeat_that_was_not_recorded_makes_the_mean_unknown_and_refuses_nothi
 ) -> None:
     # nothing is known of its node, not even which sensors it has
     lost = [
-        part(kind, "train", 3600, None, origin=None, coverage=0.0, flags=("segment_unrecorded",))
+        part(kind, "train", 3600, None, origin=None, coverage=0.0, flags=("not_recorded",))
         for kind in ("gpu", "cpu", "ram")
     ]
     [row] = configuration_rows(runs(tmp_path, cpu(1.0), lost))

@@ -192,4 +192,4 @@ def test_damage_and_foreign_files_are_flagged_and_the_rest_is_read(tmp_path: Pat
     RecordWriter(tmp_path, "j", "telemetry", {"journal": 2, "host": "n1"}, []).append(1, 1, [])
     (series,), flags = read_telemetry([path, foreign, tmp_path / "j.telemetry", tmp_path / "none"])
     assert series.values.tolist() == [40, 40]
-    assert [one["code"] for one in flags] == ["telemetry_damaged"] + 3 * ["telemetry_unreadable"]
+    assert [one["code"] for one in flags] == ["damaged"] + 3 * ["unreadable"]

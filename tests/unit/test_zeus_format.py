@@ -67,7 +67,7 @@ def test_a_window_is_chosen_by_its_name(tmp_path: Path) -> None:
     path = write_windows(tmp_path / "n1.csv", *nested, (0.0, "all", 40.0, 2000.0))
     whole = describe(path)
     assert whole["gpu_energy_j"] == pytest.approx(6000)
-    (told,) = (one for one in whole["flags"] if one["code"] == "inner_windows")
+    (told,) = (one for one in whole["flags"] if "within others" in one["detail"])
     assert "epoch, first, epoch 2" in told["detail"]
     one = describe(path, run_id="epoch, first")
     assert one["gpu_energy_j"] == pytest.approx(1500) and one["run"] == "epoch, first"
@@ -87,7 +87,7 @@ def test_an_energy_that_cannot_be_is_unknown(energy: str, tmp_path: Path) -> Non
     curve = validate(series).curve
     assert float(curve.between(T0, T0 + 30)) == pytest.approx(1000)
     assert float(curve.covered_s(T0, T0 + 30)) == pytest.approx(10)
-    assert {one["code"] for one in series.flags} == {"total_only", "unknown_total"}
+    assert {one["code"] for one in series.flags} == {"total_only", "unreadable"}
     assert describe(path)["gpu_energy_j"] is None
 
 
@@ -100,7 +100,7 @@ def test_a_window_without_a_length_is_refused_or_left_out(length: str, tmp_path:
         read_foreign(path)
     path.write_text(f"{head}{T0 + 10},b,10.0,1000\n")
     found = read_foreign(path)
-    assert [one["code"] for one in found.problems] == ["damaged_windows"]
+    assert [one["code"] for one in found.problems] == ["damaged"]
     assert describe(path)["gpu_energy_j"] == pytest.approx(1000)
 
 
@@ -137,7 +137,7 @@ def test_known_totals_are_accounted_for_in_any_order_and_with_gaps(
     ends = T0, T0 + now
     assert float(curve.between(*ends)) == pytest.approx(truth, rel=1e-5)
     assert float(curve.covered_s(*ends)) == pytest.approx(covered, rel=1e-5)
-    assert ("torn_end" in {one["code"] for one in found.problems}) == torn
+    assert ("damaged" in {one["code"] for one in found.problems}) == torn
 
 
 @ONE_FILE

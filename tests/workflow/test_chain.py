@@ -317,4 +317,4 @@ def test_without_any_recording_energy_is_null_and_not_zero(again: Workspace) -> 
     again.done(str(energy.relative_to(again.path)))
     assert {row["energy_j"] for row in rows(energy)} == {None}
     flags = rows(energy.with_suffix(".flags.parquet"))
-    assert "segment_unrecorded" in {row["code"] for row in flags}
+    assert "not_recorded" in {row["code"] for row in flags}

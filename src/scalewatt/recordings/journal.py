@@ -54,7 +54,7 @@ def read_journal(paths: Iterable[Path | str] | Path | str, first: int = 0) -> Re
 
     `first` is the record that each file is read from, counted from the end where negative. Times are
     unix seconds. A torn end is left out; other damaged records are left out and counted as
-    `journal_damaged`, one file of several with `journal_unreadable`. Raises InputError if none holds a
+    `damaged`, one file of several with `unreadable`. Raises InputError if none holds a
     sample.
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
@@ -75,7 +75,7 @@ def read_journal(paths: Iterable[Path | str] | Path | str, first: int = 0) -> Re
     source = ", ".join(str(path) for path in files)
     if errors and not parts:
         raise errors[0]
-    problems += [flag("journal_unreadable", None, str(error)) for error in errors]
+    problems += [flag("unreadable", None, str(error)) for error in errors]
     if not parts:
         raise InputError(f"{source}: no samples; expected a journal of at least one record")
     return Recording(
@@ -116,11 +116,11 @@ def _read(path: Path, first: int) -> tuple[list[SensorSeries], float | None, lis
     flags = []
     if records.damaged:
         detail = f"{records.damaged} unreadable samples of {path.name} are left out"
-        flags.append(flag("journal_damaged", None, detail))
+        flags.append(flag("damaged", None, detail))
     time_s, jump_s = even_clock(records.column("t"), records.column("mono"))
     if jump_s > CLOCK_JUMP_S:
         detail = f"{path.name}: the wall clock moved by {jump_s:.1f} s against the monotonic one"
-        flags.append(flag("clock_jump", None, detail))
+        flags.append(flag("clock", None, detail))
     series = []
     names = [name for name in records.rows.dtype.names or () if name not in _NO_SENSORS]
     for sensor in names if time_s.size else ():

@@ -185,7 +185,7 @@ def _opened(path: Path) -> tuple[h5py.File, list[Flag]]:
     try:
         return h5py.File(path, "r", locking="best-effort"), []
     except BlockingIOError:
-        problem = flag("file_locked", None, "another program may be writing the file")
+        problem = flag("damaged", None, "another program may be writing the file")
     try:
         return h5py.File(path, "r", locking=False), [problem]
     except DAMAGE as error:

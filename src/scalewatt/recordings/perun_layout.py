@@ -127,7 +127,7 @@ def choose_run(runs: Sequence[_AnyRun], run_id: str | None) -> tuple[_AnyRun, li
         return found[0], []
     listed = ", ".join(names[run.name] for run in found)
     detail = f"the file holds {len(found)} runs ({listed}); {names[found[-1].name]} is read"
-    return found[-1], [flag("several_runs", None, detail)]
+    return found[-1], [flag("several", None, detail)]
 
 
 def choose_round(run: Run, round_id: str | None) -> tuple[str, dict[str, h5py.Group], list[Flag]]:
@@ -178,12 +178,12 @@ def _round_flags(
     flags = []
     if asked is None and len(numbered) > 1:
         detail = f"the run holds {len(numbered)} rounds; the last one ({chosen}) is read"
-        flags.append(flag("several_rounds", None, detail))
+        flags.append(flag("several", None, detail))
     if chosen == FAILED:
-        flags.append(flag("failed_round", None, "perun recorded that the program failed"))
+        flags.append(flag("several", None, "perun recorded that the program failed"))
     elif asked is None and FAILED in rounds:
         detail = "perun recorded that the program failed; that part is not read"
-        flags.append(flag("failed_round", None, detail))
+        flags.append(flag("several", None, detail))
     return flags
 
 
@@ -196,7 +196,7 @@ def _lost_hosts(hosts: dict[str, h5py.Group]) -> list[Flag]:
         return []
     listed = ", ".join(map(str, lost[:_LISTED])) + (", …" if len(lost) > _LISTED else "")
     detail = f"the file holds no recording of the hosts of ranks {listed}"
-    return [flag("missing_host", None, detail)]
+    return [flag("not_recorded", None, detail)]
 
 
 def _ranks(host: h5py.Group) -> list[int]:

@@ -61,7 +61,7 @@ _NO_POWER = re.compile(r"(?:CUDA|ROCM):.*|CPU_(?:USAGE|FREQ).*|RAM_USAGE")
 
 OTHER_KINDS = ("rack", "node", "socket", "sysio", "disk", "net", "fan", "other")
 """Device kinds of perun that are no parts of a node."""
-UNKNOWN_BACKEND = "unknown_backend"
+UNKNOWN_BACKEND = "assumed"
 """Flag of a sensor that no backend of perun has: what it is of, its kind and unit alone say."""
 _TOTALS = {"gpu": "GPU_ENERGY", "cpu": "CPU_ENERGY", "ram": "DRAM_ENERGY"}
 
@@ -91,7 +91,7 @@ class SensorReader:
         """Return the series of a sensor; None if it measures neither power nor use.
 
         A sensor of power that cannot be read, or has the name of another, is a series without samples,
-        flagged `unreadable_sensor`.
+        flagged `unreadable`.
         """
         named = kind in _POWER_NAMES and bool(_POWER_NAMES[kind].fullmatch(sensor))
         if "raw_data" not in group and not named:
@@ -126,7 +126,7 @@ class SensorReader:
                 empty = _of_unknown_backend(empty, group)
             return self._filled(replace(empty, quantity=quantity), data, _dataset(raw, "timesteps"))
         except _Unreadable as error:
-            return replace(empty, flags=(flag("unreadable_sensor", sensor, str(error)),))
+            return replace(empty, flags=(flag("unreadable", sensor, str(error)),))
 
     def _filled(
         self, series: SensorSeries, data: h5py.Dataset, times: h5py.Dataset
@@ -136,13 +136,13 @@ class SensorReader:
         flags: list[Flag] = []
         if values.size != time_s.size:
             detail = f"{values.size} values but {time_s.size} times; the longer one is cut"
-            flags.append(flag("length_mismatch", series.sensor, detail))
+            flags.append(flag("damaged", series.sensor, detail))
             values, time_s = values[: time_s.size], time_s[: values.size]
         if not self._all_timed and not (timed := _is_time(time_s)).all():
             detail = (
                 f"{np.count_nonzero(~timed)} of {timed.size} samples without a time are left out"
             )
-            flags.append(flag("missing_times", series.sensor, detail))
+            flags.append(flag("damaged", series.sensor, detail))
             values, time_s = values[timed], time_s[timed]
         top = (_number(data, "valid_max") or 0.0) * magnitude
         if series.quantity == "power" and series.device_kind == "cpu":
@@ -169,7 +169,7 @@ class SensorReader:
     def _part_flags(self, series: SensorSeries) -> list[Flag]:
         whole = [name for name in self._wholes if _index(name) == series.device_index]
         detail = "the CPU alone; {}, its socket with memory and I/O, is recorded but not counted"
-        return [flag("part_of_socket", series.sensor, detail.format(name)) for name in whole]
+        return [flag("second_sensor", series.sensor, detail.format(name)) for name in whole]
 
 
 def _of_unknown_backend(series: SensorSeries, group: h5py.Group) -> SensorSeries:
@@ -210,7 +210,7 @@ def stated_totals(group: h5py.Group) -> dict[str, float]:
 def lost_kind(host: str, kind: str, stated_j: float) -> SensorSeries:
     """Return the series of a device kind that perun had sensors of, and the file has not."""
     detail = f"perun computed {stated_j:.0f} J, but the file holds no sensor of it"
-    lost = flag("unreadable_sensor", f"{kind} of {host}", detail)
+    lost = flag("unreadable", f"{kind} of {host}", detail)
     nothing = np.zeros(0)
     return SensorSeries(host, kind, kind, 0, "power", nothing, nothing, flags=(lost,))
 

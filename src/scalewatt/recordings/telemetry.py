@@ -149,8 +149,8 @@ def read_telemetry(
 ) -> tuple[list[TelemetrySeries], list[Flag]]:
     """Read files of telemetry; those of one host are joined in order of time.
 
-    A file that cannot be read is left out with the flag `telemetry_unreadable`, records that
-    cannot with `telemetry_damaged`: telemetry never withholds energy.
+    A file that cannot be read is left out with the flag `unreadable`, records that
+    cannot with `damaged`: telemetry never withholds energy.
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     parts: dict[tuple[str, str, int, str], list[TelemetrySeries]] = {}
@@ -159,11 +159,11 @@ def read_telemetry(
         try:
             found, damaged = _read_file(path)
         except InputError as error:
-            flags.append(flag("telemetry_unreadable", None, str(error)))
+            flags.append(flag("unreadable", None, str(error)))
             continue
         if damaged:
             detail = f"{damaged} unreadable records of {path.name} are left out"
-            flags.append(flag("telemetry_damaged", None, detail))
+            flags.append(flag("damaged", None, detail))
         for one in found:
             key = (one.node, one.device_kind, one.device_index, one.quantity)
             parts.setdefault(key, []).append(one)

@@ -35,7 +35,7 @@ _SLOT_S = 900
 _SET_BACK_S = 60.0
 _EPOCH = datetime(1970, 1, 1)
 
-TIME_ZONE_ASSUMED = "time_zone_assumed"
+TIME_ZONE_ASSUMED = "time_assumed"
 """Flag of a recording whose local times name no zone, read as this machine's."""
 
 
@@ -164,5 +164,5 @@ def zone_flags(path: Path, name: str | None, unsure: bool) -> list[Flag]:
             f"{path.name}: all its times lie in the hour that comes twice when clocks are set back; "
             "the first is taken"
         )
-        found.append(flag("local_time_unsure", None, detail))
+        found.append(flag("time_assumed", None, detail))
     return found

@@ -179,7 +179,7 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
     chosen = _chosen(runs, path, run)
     with open_perun_file(path, chosen.name, round_) as recording:
         problems = recording.problems
-        if any(one["code"] == "several_rounds" for one in problems):
+        if round_ is None and sum(name.isdecimal() for name in chosen.round_ids) > 1:
             rounds = ", ".join(chosen.round_ids)
             raise InputError(
                 f"{path}: run {chosen.run_id} holds several rounds, the key round says which; "

@@ -278,7 +278,7 @@ def _why_unknown(run: Any) -> str:
     return _described(run.parsed, list(NULL_ENERGY)) or "The flags of the run give no reason."
 
 
-_OF_GAPS = ("gap", "missing_samples", "zero_power", "over_limit", "frozen", "counter_reset")
+_OF_GAPS = ("gap", "missing_samples", "over_limit", "counter")
 
 
 def _coverage(runs: pd.DataFrame) -> Part:

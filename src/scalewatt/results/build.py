@@ -209,7 +209,7 @@ def _without_energy(rows: list[dict[str, Any]]) -> dict[str, str]:
         if row["energy_kwh"] is None and row["excluded"] is None:
             codes = [flag["code"] for flag in read_flags(row["flags"])]
             words = [FLAG_WORDS[code] for code in NULL_ENERGY if code in codes]
-            nothing = "absent" if row["energy_scope"] is None else "unknown_power"
+            nothing = "absent" if row["energy_scope"] is None else "not_recorded"
             found.setdefault(row["configuration"], {}).update(
                 dict.fromkeys(words or [FLAG_WORDS[nothing]])
             )

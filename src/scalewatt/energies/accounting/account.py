@@ -104,7 +104,7 @@ def account(run: Run, traces: TraceSink | None = None) -> Accounts:
     numbers, idle = run_segments(run)
     for number in idle:
         detail = f"segment {number} ended during start-up; nothing was recorded of it and nothing is counted"
-        rows.add_flags([flag("segment_not_started", None, detail)], number)
+        rows.add_flags([flag("segment_lost", None, detail)], number)
     levers: list[SeenOfLever] = []
     for number in _by_time(run, numbers):
         with open_segment(run.recordings, number) as segment:
@@ -232,11 +232,11 @@ def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:
     ended = run.segment(number)
     if ended.get("outcome") == "monitor_lost":
         detail = f"segment {number} stopped at a checkpoint, because it was not recorded any more"
-        return [flag("monitor_lost", None, f"{detail}: {ended.get('detail')}")]
+        return [flag("segment_lost", None, f"{detail}: {ended.get('detail')}")]
     if how := _DISCARDING.get(str(ended.get("outcome"))):
         lost = f"{lost_s:.1f} s of its work were lost and done again"
         detail = f"segment {number} {how}; {lost if lost_s else 'what it lost is not known'}"
-        return [flag("segment_killed", None, detail)]
+        return [flag("segment_lost", None, detail)]
     return []
 
 
@@ -299,7 +299,7 @@ def _account_node(
     flags = [*recording.flags, *of_stages]
     if begin > recorded[0]:
         detail = f"{node}: {begin - recorded[0]:.1f} s were recorded by an earlier segment too"
-        flags.append(flag("segments_overlap", None, f"{detail}; they count once"))
+        flags.append(flag("overlap", None, f"{detail}; they count once"))
     period_s = recording.period_s or run.spec.sampling_period_s
     flags += clock.flags(period_s or 1.0)
     apart = run.uncounted_stages
@@ -379,16 +379,16 @@ def _missing_hosts(
     named = list(dict.fromkeys(nodes[h] for h in (*segment.hosts, *hosts) if nodes[h] not in known))
     if len(recorded) > expected:
         detail = f"{len(recorded)} hosts recorded, {expected} expected: {', '.join(recorded)}"
-        return [], [flag("extra_host", None, detail)]
+        return [], [flag("device_count", None, detail)]
     count = expected - len(recorded)
     missing = named[:count] + [f"unknown-{i}" for i in range(1, count - len(named[:count]) + 1)]
     if not missing:
         return [], []
     if not recorded:
         detail = f"segment {segment.number}: no sample in a readable HDF5 or journal"
-        return missing, [flag("segment_unrecorded", None, detail)]
+        return missing, [flag("not_recorded", None, detail)]
     detail = f"{len(recorded)} of {expected} hosts recorded; missing: {', '.join(missing)}"
-    return missing, [flag("missing_host", None, detail)]
+    return missing, [flag("not_recorded", None, detail)]
 
 
 def _unrecorded(events: list[Event], others_s: float) -> StageIntervals:

@@ -152,7 +152,7 @@ def slurm_cross_check(
 def cross_check_flags(checks: Sequence[CrossCheck], device_kind: str) -> list[Flag]:
     """Return a flag for each cross-check of a device kind (`node`: of all) that differs."""
     return [
-        flag("cross_check_differs", None, _sentence(one))
+        flag("disagrees", None, _sentence(one))
         for one in checks
         if one.differs and one.device_kind == device_kind
     ]
@@ -183,7 +183,7 @@ def _disagreement(record: KindEnergy, journal: KindEnergy | None) -> list[Flag]:
     if common[1] > common[0] and abs(a - b) <= JOURNAL_TOLERANCE * max(a, b):
         return []
     detail = f"{record.node}: {record.device_kind} HDF5 {a:.1f} J, journal {b:.1f} J"
-    return [flag("journal_disagrees", None, detail)]
+    return [flag("disagrees", None, detail)]
 
 
 def _sentence(check: CrossCheck) -> str:

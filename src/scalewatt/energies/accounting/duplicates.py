@@ -17,7 +17,7 @@ import numpy as np
 
 from scalewatt.recordings.series import MEASURED, Flag, Floats, SensorSeries, flag
 
-DUPLICATE = "duplicate_recording"
+DUPLICATE = "duplicate"
 """Flag of a device kind with recordings that repeat others."""
 LEAST_CHANGES = 10
 """A recording whose values change less often may be like another by chance: idle devices, whole watts."""

@@ -34,7 +34,7 @@ class NodeClock:
         """Take the node's `clock_offsets` in a segment; `flags` are the segment's."""
         pairs = sorted((float(one["at_s"]), float(one["offset_s"])) for one in offsets)
         at_s, ahead_s = tuple(at for at, _ in pairs), tuple(ahead for _, ahead in pairs)
-        is_even = not any(one["code"] == "clock_jump" for one in flags)
+        is_even = not any(one["code"] == "clock" for one in flags)
         return cls(
             node, at_s, ahead_s, is_even and bool(np.all(np.diff(np.add(at_s, ahead_s)) > 0))
         )
@@ -69,4 +69,4 @@ class NodeClock:
         how = words[0] if len(words) == 1 else f"{words[0]}, at the end {words[-1]}"
         done = "corrected by that" if self.is_even else "not corrected: a clock was set meanwhile"
         detail = f"{self.node}: its clock was {how}; its stages are {done}"
-        return [flag("clock_offset", None, detail)]
+        return [flag("clock", None, detail)]

@@ -247,7 +247,8 @@ def against_perun(kinds: Sequence[KindEnergy]) -> list[KindEnergy]:
     for kind in kinds:
         # GPUs that the run did not hold are in perun's total too.
         parts = [other for other in kinds if _kind(other) == _kind(kind)]
-        stated = next((one.perun_kind_j for one in kind.series if one.perun_kind_j), None)
+        measured = (one for one in kind.series if one.origin != ESTIMATED)
+        stated = next((one.perun_kind_j for one in measured if one.perun_kind_j), None)
         codes = {one["code"] for part in parts for one in part.flags}
         # perun bridges a gap of any length.
         known = all(part.coverage is None or part.coverage > 1 - _ROUNDING for part in parts)
@@ -261,7 +262,7 @@ def against_perun(kinds: Sequence[KindEnergy]) -> list[KindEnergy]:
                     f"{kind.node}: {kind.device_kind} {recorded:.1f} J by its samples, {stated:.1f} J "
                     "by perun's own total: one of them is damaged"
                 )
-                kind = replace(kind, flags=(*kind.flags, flag("perun_disagrees", None, detail)))
+                kind = replace(kind, flags=(*kind.flags, flag("disagrees", None, detail)))
         found.append(kind)
     return found
 
@@ -339,7 +340,7 @@ def _estimated(
 def _gpu_count_flags(node: str, found: int, expected: int | None, exist: bool) -> list[Flag]:
     if expected is None or found == expected or not (found or exist):
         return []
-    return [flag("gpu_count", None, f"{node}: power of {found} GPUs, {expected} expected")]
+    return [flag("device_count", None, f"{node}: power of {found} GPUs, {expected} expected")]
 
 
 def _measure(
@@ -426,14 +427,14 @@ def _short_flags(series: SensorSeries, window: Window, period_s: float | None) -
     if missing <= 0:
         return []
     detail = f"no samples for {missing:.1f} s at the beginning or the end of the recording"
-    return [flag("sensor_short", series.sensor, f"{detail}: uncovered")]
+    return [flag("recording_short", series.sensor, f"{detail}: uncovered")]
 
 
 def _without_series(node: str, kind: str, flags: list[Flag], exists: bool) -> KindEnergy:
-    """Tell a kind that is out of scope (`absent`) from one that used energy (`unknown_power`)."""
+    """Tell a kind that is out of scope (`absent`) from one that used energy (`not_recorded`)."""
     if exists:
         detail = f"{node}: there are {kind} devices, but neither power nor utilisation of them"
-        flags = [*flags, flag("unknown_power", None, detail)]
+        flags = [*flags, flag("not_recorded", None, detail)]
         return KindEnergy(node, kind, (), (), 0, None, 0.0, tuple(flags))
     detail = f"{node}: no {kind} sensor and nothing to estimate from"
     flags = [*flags, flag("absent", None, detail)]

@@ -370,4 +370,4 @@ def _own_flags(part: _Part, stated: _Stated) -> list[Flag]:
     kind = part.kind
     detail = f"{kind.node}: no {kind.device_kind} sensor, but other nodes of the run have one"
     others = [one for one in part.flags if one["code"] != "absent"]
-    return [*others, flag("kind_missing", None, detail)]
+    return [*others, flag("not_recorded", None, detail)]

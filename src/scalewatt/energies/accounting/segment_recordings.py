@@ -54,7 +54,7 @@ class NodeRecording:
     @property
     def clock_known(self) -> bool:
         """Return True if the times are unix times, and not seconds from an unknown start."""
-        return not any(one["code"] == "clock_unknown" for one in self.flags)
+        return not any(one["code"] == "time_unknown" for one in self.flags)
 
     def shared_s(self, window: tuple[float, float]) -> float:
         """Return for how many seconds of a window another run was measured on the node."""
@@ -145,7 +145,7 @@ class Segment:
         except InputError as error:
             if self.alone:
                 raise
-            return (), [flag("hdf5_unreadable", None, str(error))]
+            return (), [flag("unreadable", None, str(error))]
 
 
 def segment_numbers(folder: Path) -> set[int]:
@@ -173,7 +173,7 @@ def _open(folder: Path, number: int, files: ExitStack) -> Segment:
             journal = read_journal(journals)
             flags += journal.problems
         except InputError as error:
-            flags.append(flag("journal_unreadable", None, str(error)))
+            flags.append(flag("unreadable", None, str(error)))
     # perun renames the file of a program that failed.
     paths = [folder / f"{stem}.hdf5", folder / f"failed_{stem}.hdf5"]
     for path in [path for path in paths if path.exists()][:1]:
@@ -181,13 +181,13 @@ def _open(folder: Path, number: int, files: ExitStack) -> Segment:
             record = files.enter_context(open_perun_file(path))
             flags += record.problems
         except InputError as error:
-            flags.append(flag("hdf5_unreadable", None, str(error)))
+            flags.append(flag("unreadable", None, str(error)))
     if record is None and (foreign := foreign_files(folder, number)):
         try:
             record = read_together(foreign)
             flags += record.problems
         except InputError as error:
-            flags.append(flag("recording_unreadable", None, str(error)))
+            flags.append(flag("unreadable", None, str(error)))
     telemetry, damaged = read_telemetry(telemetry_files(folder, f"{stem}.*"))
     slurm = folder / f"{stem}.slurm-energy.json"
     return Segment(

@@ -148,5 +148,5 @@ def uneven_flags(nodes: Mapping[str, Window]) -> list[Flag]:
                 f"{node}: recorded for {end - begin:.1f} s of the {length_s:.1f} s that the nodes were, and "
                 "without stages it is not known whether it was at work in the rest, which does not count"
             )
-            flags.append(flag("nodes_uneven", None, detail))
+            flags.append(flag("recording_short", None, detail))
     return flags

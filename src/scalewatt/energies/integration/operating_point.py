@@ -21,10 +21,6 @@ SLOWDOWNS = {
 }
 """NVML's clock event reasons that slow a GPU down from outside."""
 POWER_CAP = 0x04
-CLOCK_NOT_HELD = "clock_not_held"
-"""Flag of a run whose clock was not the one it asked for."""
-LIMIT_NOT_HELD = "limit_not_held"
-"""Flag of a run whose power limit was not the one it asked for."""
 NOT_HELD_SHARE = 0.05
 """Of the training's time; beyond it a run did not have the clock or limit that it asked for."""
 Window = tuple[float, float]
@@ -35,7 +31,6 @@ class _Watched:
     """How a lever shows in the telemetry."""
 
     quantity: str
-    code: str
     unit: str
     least: float
     """Of what a value may differ from the one asked for, in its unit."""
@@ -49,10 +44,10 @@ class _Watched:
 
 
 WATCHED = {
-    "gpu_clock_mhz": _Watched("clock_sm", CLOCK_NOT_HELD, "MHz", 15.0, 0.02),
-    "gpu_power_limit_w": _Watched("power_limit", LIMIT_NOT_HELD, "W", 1.0, 0.01),
+    "gpu_clock_mhz": _Watched("clock_sm", "MHz", 15.0, 0.02),
+    "gpu_power_limit_w": _Watched("power_limit", "W", 1.0, 0.01),
     # CPUs that wait run slower, whatever was asked for.
-    "cpu_clock_mhz": _Watched("cpu_clock", CLOCK_NOT_HELD, "MHz", 50.0, 0.02, only_above=True),
+    "cpu_clock_mhz": _Watched("cpu_clock", "MHz", 50.0, 0.02, only_above=True),
 }
 
 
@@ -135,7 +130,7 @@ def not_held_flags(seen: Sequence[SeenOfLever]) -> Iterator[tuple[int, str, Flag
         if outside_s > NOT_HELD_SHARE * whole_s:
             for one in of_lever:
                 if one.outside_s > NOT_HELD_SHARE * one.whole_s:
-                    yield one.segment, one.node, flag(WATCHED[lever].code, None, _detail(one))
+                    yield one.segment, one.node, flag("not_held", None, _detail(one))
 
 
 def _detail(one: SeenOfLever) -> str:

@@ -74,11 +74,11 @@ def node_utilisation(
         return None, []
     if len(found) == 1:
         detail = "the only utilisation is that of one core, taken for all"
-        return found[0], [flag("utilisation_one_core", found[0].sensor, detail)]
+        return found[0], [flag("assumed", found[0].sensor, detail)]
     same = [s for s in found if s.time_s.size == found[0].time_s.size]
     mean = np.mean([s.values for s in same], axis=0)
     detail = f"utilisation is the mean of {len(same)} cores read one after another"
-    return replace(found[0], values=mean), [flag("utilisation_per_core", None, detail)]
+    return replace(found[0], values=mean), [flag("assumed", None, detail)]
 
 
 def cpu_power_w(load: Floats, cpu: Mapping[str, Any]) -> tuple[Floats, Floats, Floats]:

@@ -18,21 +18,18 @@ Bools = NDArray[np.bool_]
 Codes = NDArray[np.uint8]
 Indices = NDArray[np.intp]
 
-SAMPLE_FLAGS = (
-    "",
-    "clock_backwards",
-    "missing_samples",
-    "zero_power",
-    "over_limit",
-    "counter_zero",
-    "frozen",
-    "counter_reset",
-    "counter_ambiguous",
-    "constant",
-    "gap",
-    "low_power",
-)
+SAMPLE_FLAGS = ("", "clock", "missing_samples", "over_limit", "counter", "constant", "gap")
 """What the code of a sample's flag means; 0 is no flag."""
+_FLAG_OF = {
+    "clock_backwards": "clock",
+    "zero_power": "missing_samples",
+    "counter_zero": "missing_samples",
+    "frozen": "counter",
+    "counter_reset": "counter",
+    "counter_ambiguous": "counter",
+    "low_power": "constant",
+}
+"""The flag of a fault that shares it with others; each fault's flag has a detail of its own."""
 
 GAP_PERIODS = 3.0
 FROZEN_S = 60.0
@@ -152,13 +149,13 @@ _LABELS = {
 
 
 def code_of(word: str) -> int:
-    """Return the code of a flag."""
-    return SAMPLE_FLAGS.index(word)
+    """Return the place in SAMPLE_FLAGS of the flag of a fault."""
+    return SAMPLE_FLAGS.index(_FLAG_OF.get(word, word))
 
 
 @dataclass(frozen=True, eq=False)
 class Marks:
-    """The flagged samples of one series of n samples, by flag; a sample keeps its first flag."""
+    """The flagged samples of one series of n samples, by fault; a sample keeps its first flag."""
 
     codes: Codes
     found: dict[str, Indices] = field(default_factory=dict)
@@ -258,7 +255,7 @@ def quality_flags(
     device: str | None,
     words: Mapping[str, str],
 ) -> list[Flag]:
-    """Return a quality flag per code, each with its samples and the seconds concerned.
+    """Return a quality flag per fault, each with its samples and the seconds concerned.
 
     `knots` (k,) are the valid samples, `state` (k-1,) what became of the time between them. The
     seconds of a flag are those between the valid samples on both sides of its samples; before the
@@ -279,7 +276,7 @@ def quality_flags(
         concerned = np.unique(np.searchsorted(knots, where))
         parts = np.bincount(states[concerned], weights=seconds[concerned], minlength=3)
         detail = f"{where.size} of {time_s.size} {words.get(word) or _LABELS[word]}, {parts.sum():.1f} s: "
-        flags.append(flag(word, device, detail + _parts(parts)))
+        flags.append(flag(_FLAG_OF.get(word, word), device, detail + _parts(parts)))
     return flags
 
 

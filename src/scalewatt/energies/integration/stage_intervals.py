@@ -214,7 +214,7 @@ def tile_window(
 ) -> tuple[StageIntervals, list[Flag]]:
     """Cut [start, end] (unix s) into the stages of `segment_events` and `unattributed` between.
 
-    Where two stages overlap the earlier one keeps the time, flagged `stages_overlap`.
+    Where two stages overlap the earlier one keeps the time, flagged `overlap`.
     """
     rows: list[tuple[str, object, float, float]] = []
     now, last = window
@@ -242,7 +242,7 @@ def tile_window(
     # Stamps of one process cannot overlap by more than their rounding.
     flags = []
     if overlap > 1e-3:
-        flags.append(flag("stages_overlap", None, f"stages overlap by {overlap:.3f} s"))
+        flags.append(flag("overlap", None, f"stages overlap by {overlap:.3f} s"))
     return intervals, flags
 
 
@@ -266,8 +266,8 @@ def on_wall_clock(
 
     The offset is the median of journal time minus HDF5 time, sample by sample from the first (the
     same sampler writes both). A host without journal starts at perun's `execution_dt`, read as
-    local time of this machine and flagged `clock_from_execution_dt`; without that the times stay
-    as they are, flagged `clock_unknown`.
+    local time of this machine and flagged `time_assumed`; without that the times stay
+    as they are, flagged `time_unknown`.
     """
     if recording.t0_known:
         return tuple(series), []
@@ -296,9 +296,9 @@ def _execution_offset(recording: Recording, host: str) -> tuple[float, Flag]:
     try:
         start = datetime.fromisoformat(recording.execution_dt or "").timestamp()
     except ValueError:
-        return 0.0, flag("clock_unknown", None, f"{host}: no journal and no start time in the file")
+        return 0.0, flag("time_unknown", None, f"{host}: no journal and no start time in the file")
     detail = f"{host}: no journal; times count from perun's start {recording.execution_dt}"
-    return start, flag("clock_from_execution_dt", None, detail + " (local time)")
+    return start, flag("time_assumed", None, detail + " (local time)")
 
 
 def seconds_outside(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,11 @@ from scalewatt.energies.views.any_recording import AccountsOfPath, Powers, accou
 from scalewatt.recordings.formats.format import NO_OPTIONS, Options
 from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH, NODE, Flag, flag
 
-# Without stages it does not matter when a recording was made.
-ABOUT_STAGES = {"clock_from_execution_dt", "clock_unknown", "no_events"}
+
+def only_of_stages(row: Mapping[str, Any]) -> bool:
+    """True of a row of FLAGS_SCHEMA that matters with stages only: when a node was recorded, or no events."""
+    of_clock = row["code"] in ("time_assumed", "time_unknown") and row["node"] is not None
+    return of_clock or row["code"] == "no_events"
 
 
 def describe(
@@ -120,15 +123,17 @@ def _result(accounts: Accounts, with_stages: bool) -> dict[str, Any]:
 
 def _flags(totals: EnergyTotals, found: pa.Table, with_stages: bool) -> list[Flag]:
     """Return all flags but those that say no more than the scope does."""
-    out_of_scope = {"absent"} | (set() if with_stages else ABOUT_STAGES)
-    flags = [one for one in flags_of_run(found) if one["code"] not in out_of_scope]
+    if not with_stages:
+        shown = [not only_of_stages(row) for row in found.to_pylist()]
+        found = found.filter(pa.array(shown, pa.bool_()))
+    flags = [one for one in flags_of_run(found) if one["code"] != "absent"]
     flags += flags_of_stages(found) if with_stages else []
     if not totals.scope:
         detail = (
             "no sensor of power or energy was recorded, and nothing is estimated without rated powers "
             "(of a run folder: --cluster FILE)"
         )
-        flags.append(flag("no_power_sensors", None, detail))
+        flags.append(flag("not_recorded", None, detail))
     return flags
 
 

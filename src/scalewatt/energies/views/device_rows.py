@@ -11,7 +11,7 @@ import pyarrow as pa
 from scalewatt.energies.accounting.energy_schema import BOUNDS
 from scalewatt.energies.accounting.totals import EnergyTotals
 from scalewatt.energies.views.any_recording import AccountsOfPath
-from scalewatt.energies.views.describe import ABOUT_STAGES
+from scalewatt.energies.views.describe import only_of_stages
 
 DEVICE_ROWS_SCHEMA = pa.schema(
     [
@@ -48,8 +48,11 @@ def device_rows(found: AccountsOfPath) -> pa.Table:
     scope = EnergyTotals(accounts.energy, with_staging=True).scope
     kinds = {_place(row): row for row in accounts.energy.to_pylist()}
     devices = accounts.devices.to_pylist()
-    left_out = {"absent"} | (set() if found.with_stages else ABOUT_STAGES)
-    flags = [row for row in accounts.flags.to_pylist() if row["code"] not in left_out]
+    flags = [
+        row
+        for row in accounts.flags.to_pylist()
+        if row["code"] != "absent" and (found.with_stages or not only_of_stages(row))
+    ]
     of_place = Counter(_place(row) for row in devices)
     alone = [
         row for place, row in kinds.items() if not of_place[place] and row["device_kind"] in scope

@@ -51,17 +51,17 @@ _NEEDED = ("timestamp", "duration", "energy_consumed")
 _ENERGIES = {kind: f"{kind}_energy" for kind in DEVICE_KINDS}
 MOST_GPUS = 1024
 
-CPU_ORIGIN_UNKNOWN = "cpu_origin_unknown"
+CPU_ORIGIN_UNKNOWN = "assumed"
 """Flag of a CPU's energy that may be measured or estimated: it is taken as estimated."""
-GPUS_IN_SUM = "gpus_in_sum"
+GPUS_IN_SUM = "assumed"
 """Flag of GPUs whose energy is known in sum only: each is given the same part."""
-PUE_REMOVED = "pue_removed"
+PUE_REMOVED = "assumed"
 """Flag of energies that held the data centre's overhead, which was taken out."""
-NO_TIME = "no_time"
+NO_TIME = "time_unknown"
 """Flag of a run without a time stamp."""
-ONE_PROCESS = "one_process"
+ONE_PROCESS = "assumed"
 """Flag of energies of CPU and memory that are one process's share of the machine's."""
-TOTAL_DIFFERS = "total_differs"
+TOTAL_DIFFERS = "disagrees"
 """Flag of a row whose energies do not add up to the sum that it states."""
 
 
@@ -172,7 +172,7 @@ def _others(path: Path, rows: Sequence[_Row], chosen: _Row) -> list[Flag]:
     if not others:
         return []
     detail = f"{path.name}: run {chosen.name} is read; others: {_names(others)}"
-    return [flag("several_runs", None, detail)]
+    return [flag("several", None, detail)]
 
 
 def _of_kind(

@@ -81,7 +81,7 @@ def _without_repeats(record: Recording) -> Recording:
         return record
     name = Path(record.source).name
     detail = f"{name}: {repeats} samples repeat one with the same time and value"
-    problems = (*record.problems, flag("duplicate_rows", None, detail))
+    problems = (*record.problems, flag("duplicate", None, detail))
     return replace(record, nodes=by_node(series, record.hosts), problems=problems)
 
 

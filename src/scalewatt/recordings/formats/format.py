@@ -18,9 +18,9 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 
 TOTAL_ONLY = "total_only"
 """Flag of a series that stands for one total: a counter of two samples, at the begin (0 J) and the end."""
-UNKNOWN_TOTAL = "unknown_total"
+UNKNOWN_TOTAL = "unreadable"
 """Flag of a total that is not above 0 J, or is no number: it is unknown."""
-TORN_END = "torn_end"
+TORN_END = "damaged"
 """Flag of a recording whose last line or record is cut off, and left out."""
 
 

@@ -59,7 +59,7 @@ _SENSORS = {
 """The fields that are read, with their units where neither heading nor values say one."""
 _QUANTITIES = {"mJ": "counter", "W": "power", "%": "utilisation"}
 _LIMITS = ("enforced.power.limit", "power.limit")
-ONE_GPU_ASSUMED = "one_gpu_assumed"
+ONE_GPU_ASSUMED = "assumed"
 """Flag of rows that name no GPU: they are taken as those of one."""
 _MEASURED = {*_SENSORS, *_LIMITS}
 _READ = {TIME, "name", *_IDENTITIES, *_MEASURED}

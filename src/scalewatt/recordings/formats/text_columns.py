@@ -62,7 +62,7 @@ class TextFile:
             detail = (
                 f"{self.path.name}: {rows} lines hold no sample that can be read, and are left out"
             )
-            found.append(flag("damaged_lines", None, detail))
+            found.append(flag("damaged", None, detail))
         if self.torn:
             detail = f"{self.path.name}: ends within a line, which is left out"
             found.append(flag(TORN_END, None, detail))
@@ -225,7 +225,7 @@ def row_times(
 def period_flag(path: Path, period_s: float) -> Flag:
     """Return the flag of rows without times."""
     detail = f"{path.name}: its rows have no times; they are taken to be {period_s:g} s apart"
-    return flag("period_stated", None, detail)
+    return flag("time_assumed", None, detail)
 
 
 def groups(keys: np.ndarray) -> Iterable[tuple[int, np.ndarray]]:

@@ -50,9 +50,9 @@ UNIX_S = 1e9
 TOUCHING_S = 1e-3
 """Windows that overlap by less follow each other."""
 
-INNER_WINDOWS = "inner_windows"
+INNER_WINDOWS = "total_only"
 """Flag of a recording with windows within others, which are left out."""
-DAMAGED_WINDOW = "damaged_windows"
+DAMAGED_WINDOW = "damaged"
 """Flag of a recording with windows of no length, or whose time is no number: left out."""
 
 

@@ -128,12 +128,12 @@ def probe_powers(folder: Path, powers: dict[str, Any]) -> ProbePowers:
     with open_segment(folder / "perun", 0) as segment:
         flags = list(segment.flags)
         if not segment.hosts:
-            flags.append(flag("segment_unrecorded", None, "neither a readable HDF5 nor a journal"))
+            flags.append(flag("not_recorded", None, "neither a readable HDF5 nor a journal"))
             return ProbePowers(probe, {}, tuple(flags))
         host = segment.hosts[0]
         if len(segment.hosts) > 1:
             detail = f"{', '.join(segment.hosts)} recorded, one expected: {host} is taken"
-            flags.append(flag("extra_host", None, detail))
+            flags.append(flag("device_count", None, detail))
         node = segment.node(host)
     held = gpus.get(same_node(host, gpus, segment.hosts)) if on_gpu else []
     kinds = _kinds(node, node.series, window, powers, held)
@@ -232,7 +232,7 @@ def _disagreements(kinds: dict[str, KindPower], journals: dict[str, KindPower]) 
         ours, theirs = kind.mean_w or 0.0, journal.mean_w or 0.0
         if abs(ours - theirs) > JOURNAL_TOLERANCE * max(ours, theirs):
             detail = f"{name}: HDF5 {ours:.2f} W, journal {theirs:.2f} W"
-            flags.append(flag("journal_disagrees", None, detail))
+            flags.append(flag("disagrees", None, detail))
     return flags
 
 
