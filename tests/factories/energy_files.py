@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,10 @@ from scalewatt.energies.accounting.energy_schema import Accounts
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.totals import EnergyTotals
 from scalewatt.energies.traces.trace_writer import TraceWriter
+from scalewatt.recordings import series
+from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.record_file import Field, RecordWriter, write_records
+from scalewatt.recordings.transition import recording_to_old
 
 T0 = 1_795_000_000.0
 
@@ -85,6 +88,15 @@ def write_perun(
                         "values", data=np.full(len(values), 1e5, dtype="float32")
                     )
                     data.attrs.update({"unit": "W", "mag": 1.0, "valid_max": 3.4e38})
+
+
+def read_perun_file(
+    path: Path, run_id: str | None = None, round_id: str | None = None
+) -> series.Recording:
+    """Read all hosts of one round of a perun file at once."""
+    with open_perun_file(path, run_id, round_id) as recording:
+        old = recording_to_old(recording)
+        return replace(old, nodes=dict(old.nodes))
 
 
 def write_journal(

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from energy_files import read_perun_file
 from perun.configuration import _default_config
 from perun.util import filter_sensors
 
 from scalewatt.monitoring.perun_session import EXCLUDED_SENSORS
 from scalewatt.recordings.journal import read_journal
-from scalewatt.recordings.perun_file import read_perun_file
 
 ENERGY = [
     "CUDA:0_POWER",

@@ -14,12 +14,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from energy_files import codes
+from energy_files import codes, read_perun_file
 from true_power import total_j
 
 from scalewatt.energies.integration.integrate import validate
 from scalewatt.energies.views.describe import describe
-from scalewatt.recordings.perun_file import open_perun_file, read_perun_file
 from scalewatt.recordings.series import SensorSeries
 
 MADE = Path(__file__).parent / "recordings"
@@ -62,13 +61,13 @@ def energy_j(series: SensorSeries, period_s: float | None) -> float:
 
 @pytest.mark.parametrize(("name", "run_id", "round_id"), ROUNDS)
 def test_every_sensors_energy_is_the_true_one(name: str, run_id: str, round_id: str) -> None:
-    with open_perun_file(made(name), run_id, round_id) as recording:
-        assert recording.sampling_period_s == 0.25
-        found = {
-            (series.node, series.sensor): energy_j(series, recording.sampling_period_s)
-            for series in recording.series
-            if series.quantity != "utilisation"
-        }
+    recording = read_perun_file(made(name), run_id, round_id)
+    assert recording.sampling_period_s == 0.25
+    found = {
+        (series.node, series.sensor): energy_j(series, recording.sampling_period_s)
+        for series in recording.series
+        if series.quantity != "utilisation"
+    }
     assert found == pytest.approx(true_energies(name, run_id, round_id), rel=BOUND)
 
 

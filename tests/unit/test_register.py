@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from campaign_files import LOCAL, ROOT
-from energy_files import T0, counter, gpu, recordings, write_journal, write_perun
+from energy_files import T0, counter, gpu, read_perun_file, recordings, write_journal, write_perun
 
 from scalewatt.campaign.cluster import basis, load_cluster, powers
 from scalewatt.campaign.load import load_campaign
@@ -28,7 +28,6 @@ from scalewatt.cli import main
 from scalewatt.common.files import file_sha256, read_json
 from scalewatt.common.schema_validation import schema
 from scalewatt.energies.views.describe import describe
-from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA, STAGES_SCHEMA
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 
@@ -697,7 +696,7 @@ def test_a_damaged_recording_in_a_folder_is_no_file_of_others(place: Place) -> N
     torn.write_bytes(torn.read_bytes()[:3000])
     assert "a.hdf5: cannot be read" in place.refused(place.folder / "run")
     torn.write_bytes(b"")
-    assert "a.hdf5: is empty" in place.refused(place.folder / "run")
+    assert "a.hdf5: cannot be read" in place.refused(place.folder / "run")
 
 
 @pytest.mark.parametrize(

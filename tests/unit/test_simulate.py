@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from energy_files import read_perun_file
 from simulated_runs import J_PER_KWH, MODEL, Simulated, cluster, simulate, spec_of, with_device
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.tabular_files import csv_rows
-from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
 from scalewatt.scaling.model.cost_terms import load_of_spec

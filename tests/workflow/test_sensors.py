@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from energy_files import read_perun_file
 from stand_in_rapl import WATTS, WRAPS_AFTER_S
 from test_resume import WAVES
 from training import CLUSTER, Training
@@ -21,7 +22,6 @@ from scalewatt.energies.accounting.account import write_energy
 from scalewatt.energies.integration.integrate import validate
 from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE, read_samplers
 from scalewatt.recordings.journal import read_journal
-from scalewatt.recordings.perun_file import read_perun_file
 from scalewatt.recordings.record_file import read_records
 from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry
 from scalewatt.results.tables.run_row import EnergyTotals

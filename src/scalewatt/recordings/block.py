@@ -59,6 +59,8 @@ class Block:
     """k rows with the columns of SENSOR; its index is 0 … k-1."""
     bounds: tuple[Floats, Floats] | None = None
     """Of estimated powers: the ends of their intervals in W, (n, k) each."""
+    flags: tuple[Flag, ...] = ()
+    """Quality flags from reading its sensors, which they name."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,81 +1,147 @@
-"""Reading perun's HDF5 files, versions 0.3.2 to 1.0.0, by what is in them.
+"""perun's HDF5 files, versions 0.3 to 1.0, as blocks of samples.
 
-What a series is follows from its unit and magnitude, never from the version (perun_sensor.py). A
-host is read when it is asked for, so that a file of any size needs the memory of one host.
+Layout: /<app>/nodes/<run>/nodes/<round>/nodes/<host>/nodes/<kind>/nodes/<sensor>/raw_data. Rounds are
+called "0", "1", … or, where the program failed, "failed".
+
+A sensor's unit and magnitude decide, never the version: W is power, J a cumulative counter, % utilisation.
+From 0.8 on perun stores RAPL as float32 W and the µJ counter as `alt_values`. The counter is taken: its
+differences are exact, and a failed read (0) costs nothing but adds 262 kJ to the watts. Where there are
+only watts, each is the mean since the sample before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import h5py
+import numpy as np
+from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.perun_layout import (
-    EXPECTED,
-    RunInfo,
-    children,
-    choose_round,
-    choose_run,
-    run_info,
-    runs_of,
-    sampling_period_s,
-)
-from scalewatt.recordings.perun_sensor import (
-    OTHER_KINDS,
-    SensorReader,
-    has_power,
-    lost_kind,
-    stated_totals,
-)
-from scalewatt.recordings.series import (
-    DEVICE_KINDS,
-    MEASURED,
-    NODE,
-    Flag,
-    Recording,
-    SensorSeries,
-    flag,
-    number_devices,
-    origin_stated,
-)
+from scalewatt.common.untrusted_text import printable
+from scalewatt.recordings import series
+from scalewatt.recordings.block import Block, Flag, Floats, Recording, sensor_frame
+from scalewatt.recordings.series import NO_INDEX, NODE, flag
 
-_SIGNATURE = b"\x89HDF\r\n\x1a\n"
-# What h5py raises for damaged files, whatever the damage is.
-DAMAGE = (OSError, LookupError, ValueError, TypeError, RuntimeError, MemoryError, RecursionError)
+EXPECTED = "expected an HDF5 file written by perun 0.3 to 1.0, with nodes/<run>/nodes/<round>"
+UNKNOWN_BACKEND = "assumed"
+"""Flag of a sensor that no backend of perun has: its kind and unit alone say what it is of."""
+KINDS = (*series.DEVICE_KINDS, NODE)
+OTHER_KINDS = {"rack", "socket", "sysio", "disk", "net", "fan", "other"}
+"""Device kinds of perun that are not parts of a node."""
+POWER_NAMES = {
+    "gpu": r"CUDA:\d+_POWER|ROCM:[^_]+_POWER",
+    "cpu": r"cpu_\d+_.*package.*|cpu_power_socket_\d.*",
+    "ram": r"ram_\d+_.*dram.*",
+    NODE: r"(?!)",
+}
+"""Names that perun's backends give to the sensors of power and energy, by device kind."""
+# Newer ROCm names hold a UUID in place of an index.
+INDEX = r"(?:CUDA:|ROCM:(?=\d\d?_)|cpu_|ram_|CPU_USAGE_|[a-z_]+_socket_)(\d+)"
+TOTALS = {"gpu": "GPU_ENERGY", "cpu": "CPU_ENERGY", "ram": "DRAM_ENERGY"}
+PERIOD_KEYS = ("monitor.sampling_period", "sampling_period", "sampling_rate")
+UNITS = {"WATT": "W", "JOULE": "J", "PERCENT": "%"}
+PREFIXES = {
+    **{"PICO": 1e-12, "NANO": 1e-9, "MICRO": 1e-6, "MILLI": 1e-3, "MILI": 1e-3, "ONE": 1.0},
+    **{"KILO": 1e3, "MEGA": 1e6, "GIGA": 1e9, "TERA": 1e12, "p": 1e-12, "n": 1e-9, "µ": 1e-6},
+    **{"μ": 1e-6, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12},
+}
+# NVML reports 2^32-1 mW where it knows no limit, other sensors the largest number of their type.
+NO_LIMIT_W = 1e5
+
+
+# --- runs and rounds ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """One run in a file."""
+
+    app: str
+    run_id: str
+    name: str
+    """The run's id or, where the file has that twice, <app>/<run_id>."""
+    round_ids: tuple[str, ...]
+    """In the order of their numbers; "failed" last."""
+    execution_dt: str | None
+    """perun's naive local start time."""
 
 
 def list_runs(path: Path | str) -> list[RunInfo]:
-    """Return the runs of a perun file in the order of their start; InputError as on reading."""
-    runs = _runs(Path(path))
+    """Return the runs of a perun file in the order of their start; InputError if it is not HDF5."""
+    with _reading(Path(path)), _opened(Path(path))[0] as handle:
+        return _runs(handle)
+
+
+def _runs(handle: h5py.File) -> list[RunInfo]:
+    runs = []
+    ids = [run_id for node in handle.values() for run_id in _children(node)]
+    for app, node in handle.items():
+        for run_id, run in _children(node).items():
+            name = run_id if ids.count(run_id) == 1 else f"{printable(app)}/{run_id}"
+            rounds = sorted(
+                _children(run), key=lambda r: (int(r) if r.isdecimal() else math.inf, r)
+            )
+            runs.append(RunInfo(app, run_id, name, tuple(rounds), _attribute(run, "execution_dt")))
+    return sorted(runs, key=lambda run: run.execution_dt or "")
+
+
+def choose_run(runs: Sequence[RunInfo], run_id: str | None) -> tuple[RunInfo, list[Flag]]:
+    """Return the run called `run_id` or `<app>/<run_id>`; without a name the last run, flagged.
+
+    Raises InputError (without the path) where there is no such run.
+    """
     if not runs:
-        raise InputError(f"{path}: holds no run; {EXPECTED}")
-    return runs
+        raise InputError(f"holds no run; {EXPECTED}")
+    chosen = [run for run in runs if run_id in (None, f"{run.app}/{run.run_id}")]
+    chosen = chosen or [run for run in runs if run.run_id == run_id]
+    if not chosen:
+        held = ", ".join(run.name for run in runs)
+        raise InputError(f"holds no run {run_id!r}; it holds {held}")
+    if len(chosen) == 1:
+        return chosen[0], []
+    listed = ", ".join(run.name for run in chosen)
+    detail = f"the file holds {len(chosen)} runs ({listed}); {chosen[-1].name} is read"
+    return chosen[-1], [flag("several", None, detail)]
 
 
-def holds_runs(path: Path | str) -> bool:
-    """Return True if there is a run of perun in an HDF5 file; InputError if it is damaged or none."""
-    return bool(_runs(Path(path)))
+def _choose_round(run: RunInfo, round_id: str | None) -> tuple[str, list[Flag]]:
+    """Return the name and the flags of a round; without a name that of the last numbered round."""
+    if round_id is not None and round_id not in run.round_ids:
+        held = ", ".join(run.round_ids) or "none"
+        raise InputError(f"run {run.run_id} holds no round {round_id!r}; it holds {held}")
+    numbered = [name for name in run.round_ids if name.isdecimal()]
+    chosen = round_id or next(reversed(numbered or run.round_ids), "")
+    details = []
+    if round_id is None and len(numbered) > 1:
+        details.append(f"the run holds {len(numbered)} rounds; the last one ({chosen}) is read")
+    if chosen == "failed":
+        details.append("perun recorded that the program failed")
+    elif round_id is None and "failed" in run.round_ids:
+        details.append("perun recorded that the program failed; that part is not read")
+    return chosen, [flag("several", None, detail) for detail in details]
 
 
-def _runs(path: Path) -> list[RunInfo]:
-    _require_hdf5(path)
-    with reading(path):
-        handle, _ = _opened(path)
-        with handle:
-            return [run_info(run) for run in runs_of(handle)]
+def _lost_hosts(hosts: Mapping[str, h5py.Group]) -> list[Flag]:
+    """Return a flag where ranks have no host: its recording is not in the file."""
+    # Numbers in older files, their text "[0, 1]" in newer ones.
+    stated = " ".join(str(node.attrs.get("mpi_ranks", "")) for node in hosts.values())
+    ranks = {int(number) for number in re.findall(r"\d+", stated)}
+    lost = sorted(set(range(max(ranks, default=0))) - ranks)
+    if not lost:
+        return []
+    listed = ", ".join(map(str, lost[:8])) + (", …" if len(lost) > 8 else "")
+    detail = f"the file holds no recording of the hosts of ranks {listed}"
+    return [flag("not_recorded", None, detail)]
 
 
-def read_perun_file(
-    path: Path | str, run_id: str | None = None, round_id: str | None = None
-) -> Recording:
-    """Read one round of a perun file as `open_perun_file` does, all hosts at once."""
-    with open_perun_file(path, run_id, round_id) as recording:
-        return replace(recording, nodes=dict(recording.nodes))
+# --- the file -------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -85,71 +151,45 @@ def open_perun_file(
     """Give one round of one run, whose hosts are read from the open file when asked for.
 
     Without names the last run's last numbered round is given, round `failed` only if there is no
-    other; that there are others is a problem of the recording. Runs of several applications with
-    one name are told apart as `<app>/<run_id>`. Times are seconds from each host's first sample.
-    Raises InputError for a file that is missing, empty, damaged or not perun's.
+    other; that there are others is flagged. Times are seconds from each host's first sample. Raises
+    InputError for a file that is missing, damaged or not perun's.
     """
     path = Path(path)
-    _require_hdf5(path)
-    with reading(path):
+    with _reading(path):
         handle, locked = _opened(path)
-    try:
-        with reading(path):
-            run, several_runs = choose_run(runs_of(handle), run_id)
-            name, hosts, flags = choose_round(run, round_id)
+    with handle:
+        with _reading(path):
+            run, several = choose_run(_runs(handle), run_id)
+            name, flags = _choose_round(run, round_id)
+            group = _children(handle[run.app])[run.run_id]
+            hosts = dict(sorted(_children(_children(group).get(name)).items()))
+            if not hosts:
+                raise InputError(f"run {run.run_id} holds no host; {EXPECTED}")
+            periods = (_number(group, key) for key in PERIOD_KEYS)
+            totals = {host: _stated_totals(node) for host, node in hosts.items()}
             recording = Recording(
-                nodes=_Hosts(path, handle, hosts, origin_stated(run.group.attrs)),
-                t0_known=False,
-                sampling_period_s=sampling_period_s(run.group),
+                nodes=_Hosts(path, hosts, series.origin_stated(group.attrs)),
+                clock_known=False,
+                period_s=next((p for p in periods if p is not None and 0 < p < math.inf), None),
                 source=str(path),
-                problems=(*locked, *several_runs, *flags),
-                execution_dt=run.execution_dt,
-                run_id=run.run_id,
-                round_id=name,
+                flags=(*locked, *several, *flags, *_lost_hosts(hosts)),
+                started=run.execution_dt,
+                run=run.run_id,
+                round=name,
+                perun_j={(host, k): total for host in hosts for k, total in totals[host].items()},
             )
         yield recording
-    finally:
-        with suppress(*DAMAGE):
-            handle.close()
 
 
-def keep_round(path: Path, part: tuple[str, str, str]) -> None:
-    """Leave one round (application, run, round) in a perun file, with all its metadata."""
-    whole = path.with_name(path.name + ".whole")
-    path.rename(whole)
-    app, run, round_ = part
-    with reading(whole), h5py.File(whole, "r") as source, h5py.File(path, "w") as copy:
-        copy.attrs.update(source.attrs)
-        group, into = source, copy
-        for name in (app, run):
-            group, into = group[name], into.create_group(name)
-            into.attrs.update(group.attrs)
-            for other in set(group) - {"nodes"}:
-                source.copy(group[other], into, other)
-            group, into = group["nodes"], into.create_group("nodes")
-            into.attrs.update(group.attrs)
-        source.copy(group[round_], into, round_)
-    whole.unlink()
+class _Hosts(Mapping[str, list[Block]]):
+    """The blocks of each host, read anew at each access."""
 
+    def __init__(self, path: Path, groups: Mapping[str, h5py.Group], origin: str) -> None:
+        self._path, self._groups, self._origin = path, groups, origin
 
-class _Hosts(Mapping[str, tuple[SensorSeries, ...]]):
-    """The series of each host, read anew at each access."""
-
-    def __init__(
-        self, path: Path, handle: h5py.File, groups: Mapping[str, h5py.Group], origin: str
-    ) -> None:
-        self._path, self._handle, self._origin = path, handle, origin
-        self._groups = {host: groups[host] for host in sorted(groups)}
-
-    def __getitem__(self, host: str) -> tuple[SensorSeries, ...]:
-        group = self._groups[host]
-        if not self._handle:
-            raise ValueError(f"{self._path}: is closed; read its hosts while it is open")
-        with reading(self._path):
-            series = _read_host(host, group)
-        if self._origin == MEASURED:
-            return series
-        return tuple(replace(one, origin=self._origin) for one in series)
+    def __getitem__(self, host: str) -> list[Block]:
+        with _reading(self._path):
+            return _read_host(host, self._groups[host], self._origin)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._groups)
@@ -158,26 +198,16 @@ class _Hosts(Mapping[str, tuple[SensorSeries, ...]]):
         return len(self._groups)
 
 
-def _read_host(host: str, group: h5py.Group) -> tuple[SensorSeries, ...]:
-    kinds = children(group)
-    for kind in kinds.keys() - {*DEVICE_KINDS, *OTHER_KINDS}:
-        if has_power(kinds[kind]):  # which no total would have
-            raise InputError(
-                f"host {host} has power or energy under the unknown kind {kind!r}; {EXPECTED}"
-            )
-    reader = SensorReader(host, wholes=children(kinds["socket"]) if "socket" in kinds else ())
-    series = [
-        found
-        for kind in (*DEVICE_KINDS, NODE)
-        if kind in kinds
-        for name, sensor in children(kinds[kind]).items()
-        if (found := reader.read(kind, name, sensor)) is not None
-    ]
-    totals = stated_totals(group)
-    held = {one.device_kind for one in series if one.quantity != "utilisation"}
-    lost = [lost_kind(host, kind, total) for kind, total in totals.items() if kind not in held]
-    with_totals = (replace(one, perun_kind_j=totals.get(one.device_kind)) for one in series)
-    return number_devices([*with_totals, *lost])
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Make InputErrors with the file's path of all that h5py raises for a file."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    except (OSError, LookupError, ValueError, TypeError, RuntimeError, MemoryError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path}: cannot be read ({reason}); {EXPECTED}") from error
 
 
 def _opened(path: Path) -> tuple[h5py.File, list[Flag]]:
@@ -186,66 +216,220 @@ def _opened(path: Path) -> tuple[h5py.File, list[Flag]]:
         return h5py.File(path, "r", locking="best-effort"), []
     except BlockingIOError:
         problem = flag("damaged", None, "another program may be writing the file")
-    try:
         return h5py.File(path, "r", locking=False), [problem]
-    except DAMAGE as error:
-        raise InputError(f"is being written by another program ({error}); {EXPECTED}") from error
 
 
-@contextmanager
-def reading(path: Path, expected: str = EXPECTED) -> Iterator[None]:
-    """Make InputErrors of one line, with the file's path, of what h5py raises for it."""
+def _children(group: Any) -> dict[str, h5py.Group]:
+    """Return the groups under a group's `nodes`, by name."""
+    nodes = group.get("nodes") if isinstance(group, h5py.Group) else None
+    if not isinstance(nodes, h5py.Group):
+        return {}
+    return {printable(n): node for n, node in nodes.items() if isinstance(node, h5py.Group)}
+
+
+# --- attributes -----------------------------------------------------------------------------------
+
+
+def _attribute(item: h5py.HLObject, name: str) -> Any:
+    """Return an attribute's value, of an array of one its element; None if absent."""
+    value = item.attrs.get(name)
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = value.item()
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _number(item: h5py.HLObject, name: str) -> float | None:
+    """Return a numerical attribute, which may be written as text; None if it is not a number."""
     try:
-        yield
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    except DAMAGE as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path}: cannot be read ({reason}); {expected}") from error
+        return float(_attribute(item, name))
+    except (TypeError, ValueError):
+        return None
 
 
-def _require_hdf5(path: Path) -> None:
-    """Raise InputError unless a file begins like an HDF5 file."""
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder; {EXPECTED}")
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path}: is no regular file; {EXPECTED}")
-    try:
-        with path.open("rb") as file:
-            begin = file.read(len(_SIGNATURE))
-            size = file.seek(0, 2)
-            marked = begin == _SIGNATURE or _signature_behind_user_block(file, size)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{path}: cannot be read ({reason}); {EXPECTED}") from error
-    if not begin:
-        raise InputError(f"{path}: is empty; {EXPECTED}")
-    if not marked:
-        raise InputError(f"{path}: is no HDF5 file ({_what(begin)}); {EXPECTED}")
+def _unit(data: h5py.Dataset) -> str:
+    """Return a unit's symbol, however the version spells it."""
+    word = str(_attribute(data, "unit") or "").removeprefix("Unit.")
+    return UNITS.get(word.upper(), word)
 
 
-def is_hdf5(path: Path) -> bool:
-    """Return True if a file begins like an HDF5 file."""
-    try:
-        _require_hdf5(path)
-    except InputError:
+def _magnitude(data: h5py.HLObject) -> float:
+    """Return a power of ten given as a number, its text, its name or its symbol; 1 where absent."""
+    number, word = _number(data, "mag"), str(_attribute(data, "mag") or "")
+    magnitude = PREFIXES.get(word.removeprefix("Magnitude.")) if number is None else number
+    if magnitude is None or magnitude not in PREFIXES.values():
+        raise _Unreadable(f"its magnitude is {word[:20]!r}")
+    return magnitude
+
+
+def _stated_totals(host: h5py.Group) -> dict[str, float]:
+    """Return the energy in J that perun itself computed, by device kind."""
+    metrics = {kind: host.get(f"metrics/{name}") for kind, name in TOTALS.items()}
+    totals = {
+        kind: (_number(metric, "value") or 0.0) * _magnitude(metric)
+        for kind, metric in metrics.items()
+        if metric is not None
+    }
+    return {kind: total for kind, total in totals.items() if 0 < total < math.inf}
+
+
+# --- sensors --------------------------------------------------------------------------------------
+
+Row = dict[str, Any]
+"""A row of the frame of sensors, and its samples: `raw` numbers, their `scale`, `fill` and `time_s`."""
+
+
+class _Unreadable(ValueError):
+    """A sensor's datasets are not what perun writes; the message is a flag's detail."""
+
+
+def _read_host(host: str, group: h5py.Group, origin: str) -> list[Block]:
+    """Return a host's blocks, one for each of its time axes; sensors are sorted by kind, index and name."""
+    kinds, flags = _children(group), list[Flag]()
+    if unknown := kinds.keys() - OTHER_KINDS - {*KINDS}:
+        raise InputError(
+            f"host {host} has devices of the unknown kind {min(unknown)!r}; {EXPECTED}"
+        )
+    rows: list[Row] = []
+    axes: list[Floats] = []
+    for kind in KINDS:
+        for name, sensor in _children(kinds.get(kind)).items():
+            row = _row(name, kind, origin=origin)
+            if kind == "gpu":
+                row["uuid"] = str(_attribute(sensor, "uuid") or "")
+            try:
+                if not _read_sensor(row, sensor, axes):
+                    continue
+            except _Unreadable as error:
+                flags.append(flag("unreadable", name, str(error)))
+            rows.append(row)
+            flags += _flags_of(row, sensor, _children(kinds.get("socket")))
+    held = {row["kind"] for row in rows if row["quantity"] != "utilisation"}
+    for kind, total in _stated_totals(group).items():
+        if kind not in held:
+            rows.append(_row(kind, kind))
+            detail = f"perun computed {total:.0f} J, but the file holds no sensor of it"
+            flags.append(flag("unreadable", kind, detail))
+    return _blocks(host, _numbered(rows), flags)
+
+
+def _row(name: str, kind: str, **known: Any) -> Row:
+    """Return the row of a sensor without samples."""
+    nothing = {"raw": np.zeros(0), "scale": 1.0, "fill": None, "time_s": np.zeros(0)}
+    row = {"name": name, "kind": kind, "index": _index(name, kind), "quantity": "power"}
+    return row | {"known": bool(re.fullmatch(POWER_NAMES[kind], name))} | nothing | known
+
+
+def _index(name: str, kind: str) -> int:
+    """Return the index that a sensor's name states, NO_INDEX if none."""
+    match = re.match(INDEX, name) or re.search(rf"(?i:{kind})\D?(\d{{1,4}})", name)
+    return int(match[1]) if match else NO_INDEX
+
+
+def _read_sensor(row: Row, group: h5py.Group, axes: list[Floats]) -> bool:
+    """Complete a sensor's row; False if it measures neither power nor use."""
+    kind, known, raw = row["kind"], row["known"], group.get("raw_data", {})
+    if not raw and not known:
         return False
+    name = "alt_values" if "alt_values" in raw and _unit(raw["alt_values"]) == "J" else "values"
+    data, values = _numbers(raw, name)
+    unit = _unit(data)
+    quantity = series.QUANTITIES.get(unit)
+    if quantity is None and (known or not unit or re.search("[WJ]", unit.upper())):
+        raise _Unreadable(f"its unit is {unit[:20] or 'not stated'}; expected W or J")
+    # "%" of RAM is the memory in use, which says nothing about power.
+    if quantity is None or (quantity == "utilisation" and kind in ("ram", NODE)):
+        return False
+    # Sensors give whole numbers of W or its parts; perun computed fractions from a counter.
+    fractions = values.dtype.kind == "f"
+    if quantity == "power" and kind != "gpu" and known and fractions:
+        quantity = "mean_power"
+    scale = _magnitude(data)
+    top = (_number(data, "valid_max") or 0.0) * scale
+    row["time_s"] = _time_axis(raw, axes)
+    row |= {"quantity": quantity, "raw": values}
+    row["scale"] = scale / 100 if quantity == "utilisation" else scale
+    row["range_j"] = top if quantity == "counter" and 0 < top < math.inf else math.nan
+    row["limit_w"] = top if quantity == "power" and 0 < top < NO_LIMIT_W else math.nan
+    # Whole numbers have no mark of their own: theirs is 0 (NVML) or the counter's last value.
+    row["fill"] = _number(data, "fill") if fractions else None
     return True
 
 
-def _signature_behind_user_block(file: BinaryIO, size: int) -> bool:
-    offset = 512
-    while offset < size:
-        file.seek(offset)
-        if file.read(len(_SIGNATURE)) == _SIGNATURE:
-            return True
-        offset *= 2
-    return False
+def _flags_of(row: Row, group: h5py.Group, sockets: Iterable[str]) -> list[Flag]:
+    """Return the flags that follow from what a sensor is; `sockets` names those of whole sockets."""
+    name, kind, flags = row["name"], row["kind"], list[Flag]()
+    if row["raw"].size and row["quantity"] in ("power", "counter") and not row["known"]:
+        source = str(_attribute(group, "source") or "not stated")[:100]
+        detail = f"counted as a {kind}: of no backend that perun ships (source: {source})"
+        flags.append(flag(UNKNOWN_BACKEND, name, detail))
+    if kind == "cpu" and row["raw"].size and row["quantity"] == "power":
+        whole = sorted(one for one in sockets if _index(one, kind) == row["index"])
+        detail = "the CPU alone; {}, its socket with memory and I/O, is recorded but not counted"
+        flags += [flag("second_sensor", name, detail.format(one)) for one in whole]
+    return flags
 
 
-def _what(begin: bytes) -> str:
-    if begin.lstrip()[:1] in (b"{", b"["):
-        return "it begins like JSON"
-    if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in begin):
-        return "it begins like text"
-    return "its first bytes are others"
+def _numbered(rows: list[Row]) -> list[Row]:
+    """Sort by kind, index and name; number the devices without an index behind the others, by name.
+
+    The sensors of one ROCm device share the part of their names before the first underscore.
+    """
+    rows = sorted(rows, key=lambda row: (KINDS.index(row["kind"]), row["index"], row["name"]))
+    stems: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
+    behind = {
+        kind: 1 + max([-1, *(r["index"] for r in rows if r["kind"] == kind)]) for kind in KINDS
+    }
+    for row in rows:
+        if row["index"] == NO_INDEX:
+            kind, stem = row["kind"], re.sub(r"^(ROCM:[^_]*)_.*", r"\1", row["name"])
+            row["index"] = stems[kind].setdefault(stem, behind[kind] + len(stems[kind]))
+    return rows
+
+
+def _time_axis(raw: Mapping[str, Any], axes: list[Floats]) -> Floats:
+    """Return times in s: the equal ones among a host's `axes`, as sensors usually share theirs."""
+    data, times = _numbers(raw, "timesteps")
+    time_s = np.multiply(times, _magnitude(data), dtype=np.float64)
+    equal = (known for known in axes if np.array_equal(known, time_s))
+    if (known := next(equal, None)) is None:
+        axes.append(known := time_s)
+    return known
+
+
+def _blocks(host: str, rows: Sequence[Row], flags: list[Flag]) -> list[Block]:
+    """Return a block for each time axis; where a sensor has more values or times, the longer one is cut."""
+    groups: dict[tuple[int, int], list[Row]] = {}
+    for row in rows:
+        sizes = row["raw"].size, row["time_s"].size
+        if sizes[0] != sizes[1]:
+            detail = f"{sizes[0]} values but {sizes[1]} times; the longer one is cut"
+            flags.append(flag("damaged", row["name"], detail))
+        groups.setdefault((id(row["time_s"]), min(sizes)), []).append(row)
+    return [_block(host, group, n, flags) for (_, n), group in groups.items()]
+
+
+def _block(host: str, rows: Sequence[Row], n: int, flags: Iterable[Flag]) -> Block:
+    """Return the block of sensors that share their first n times; samples without a time are left out."""
+    time_s, values = rows[0]["time_s"][:n], np.empty((len(rows), n)).T
+    for column, row in zip(values.T, rows, strict=True):
+        np.multiply(row["raw"][:n], row["scale"], out=column, dtype=np.float64)
+        if row["fill"] is not None:
+            column[row["raw"][:n] == row["fill"]] = np.nan
+    names = [row["name"] for row in rows]
+    own = [one for one in flags if one["device"] in names]
+    timed = np.abs(time_s) < series.LATEST_S
+    if not timed.all():
+        detail = f"{np.count_nonzero(~timed)} of {n} samples without a time are left out"
+        own += [flag("damaged", name, detail) for name in names]
+        time_s, values = time_s[timed], np.asfortranarray(values[timed])
+    return Block(host, time_s, values, sensor_frame(rows), flags=tuple(own))
+
+
+def _numbers(raw: Mapping[str, Any], name: str) -> tuple[h5py.Dataset, NDArray[Any]]:
+    """Return a dataset and its numbers."""
+    data = raw.get(name)
+    if not isinstance(data, h5py.Dataset):
+        raise _Unreadable(f"it holds no {name}")
+    if data.dtype.kind not in "iuf" or data.ndim != 1:
+        raise _Unreadable(f"its {name} are not a list of numbers")
+    return data, np.asarray(data[()])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -31,6 +31,7 @@ def to_series(block: Block) -> list[old.SensorSeries]:
                 uuid=row["uuid"] or None,
                 totals=bool(row["totals"]),
                 samples=row["samples"] or None,
+                flags=tuple(f for f in block.flags if f["device"] == row["name"]),
             )
         )
     return found
@@ -73,16 +74,29 @@ def to_blocks(series: Iterable[old.SensorSeries]) -> list[Block]:
     ]
 
 
+class _Series(Mapping[str, tuple[old.SensorSeries, ...]]):
+    """The series of each node, read when asked for."""
+
+    def __init__(self, new: Recording) -> None:
+        self._nodes = new.nodes
+        self._stated: Mapping[tuple[str, str], float] = new.perun_j or {}
+
+    def __getitem__(self, node: str) -> tuple[old.SensorSeries, ...]:
+        series = [one for block in self._nodes[node] for one in to_series(block)]
+        series.sort(key=lambda one: (one.device_kind, one.device_index, one.sensor))
+        return tuple(_with(one, self._stated.get((node, one.device_kind))) for one in series)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+
 def recording_to_old(new: Recording) -> old.Recording:
-    """Return a recording of series; its blocks are all read."""
-    stated: Mapping[tuple[str, str], float] = new.perun_j or {}
-    series: dict[str, tuple[old.SensorSeries, ...]] = {}
-    for node, blocks in new.nodes.items():
-        series[node] = tuple(
-            _with(one, stated.get((node, one.device_kind))) for b in blocks for one in to_series(b)
-        )
+    """Return a recording of series, which are read when asked for."""
     return old.Recording(
-        nodes=series,
+        nodes=_Series(new),
         t0_known=new.clock_known,
         sampling_period_s=new.period_s,
         source=new.source,

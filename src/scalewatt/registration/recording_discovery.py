@@ -8,20 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import h5py
+
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_json
 from scalewatt.energies.accounting.node_energy import node_window
 from scalewatt.recordings.foreign_files import options_name
 from scalewatt.recordings.journal import is_journal, read_journal
-from scalewatt.recordings.perun_file import (
-    holds_runs,
-    is_hdf5,
-    keep_round,
-    list_runs,
-    open_perun_file,
-)
-from scalewatt.recordings.perun_layout import RunInfo, choose_run, run_names
+from scalewatt.recordings.perun_file import RunInfo, choose_run, list_runs, open_perun_file
 from scalewatt.recordings.series import Flag, SensorSeries
+from scalewatt.recordings.transition import recording_to_old
 from scalewatt.registration.plausible_power import GpuPower, gpu_powers
 
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
@@ -151,14 +147,31 @@ def place(file: RecordedFile, folder: Path) -> None:
     if file.options:
         write_json(folder / options_name(file.target), dict(file.options))
     if file.part is not None:
-        keep_round(target, file.part)
+        _keep_round(target, *file.part)
+
+
+def _keep_round(path: Path, app: str, run: str, round_: str) -> None:
+    """Leave one round in a perun file, with all its metadata."""
+    whole = path.with_name(path.name + ".whole")
+    path.rename(whole)
+    with h5py.File(whole, "r") as group, h5py.File(path, "w") as into:
+        for name in (app, run):
+            into.attrs.update(group.attrs)
+            group, into = group[name], into.create_group(name)
+            for other in set(group) - {"nodes"}:
+                group.copy(other, into)
+            into.attrs.update(group.attrs)
+            group, into = group["nodes"], into.create_group("nodes")
+        into.attrs.update(group.attrs)
+        group.copy(round_, into)
+    whole.unlink()
 
 
 def _is_recording(path: Path) -> bool:
     """Return True if a file is a journal, or HDF5 with a run; InputError if it is damaged HDF5."""
     if is_journal(path):
         return True
-    return (path.suffix in (".hdf5", ".h5") or is_hdf5(path)) and holds_runs(path)
+    return (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)) and bool(list_runs(path))
 
 
 def _number(path: Path) -> int:
@@ -177,7 +190,8 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
         return _Read(path, True, recording.hosts, gpus, windows, "", problems, powers)
     runs = list_runs(path)
     chosen = _chosen(runs, path, run)
-    with open_perun_file(path, chosen.name, round_) as recording:
+    with open_perun_file(path, chosen.name, round_) as opened:
+        recording = recording_to_old(opened)
         problems = recording.problems
         if round_ is None and sum(name.isdecimal() for name in chosen.round_ids) > 1:
             rounds = ", ".join(chosen.round_ids)
@@ -199,7 +213,7 @@ def _chosen(runs: list[RunInfo], path: Path, run: str | None) -> RunInfo:
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     if several:
-        names = ", ".join(run_names(runs).values())
+        names = ", ".join(one.name for one in runs)
         raise InputError(f"{path}: holds several runs, the key run says which; allowed: {names}")
     return chosen
 

@@ -25,7 +25,7 @@ from scalewatt.energies.integration.sample_checks import (
     sampling_period,
 )
 from scalewatt.energies.integration.stage_intervals import StageIntervals
-from scalewatt.recordings.perun_sensor import UNKNOWN_BACKEND
+from scalewatt.recordings.perun_file import UNKNOWN_BACKEND
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
     ESTIMATED,

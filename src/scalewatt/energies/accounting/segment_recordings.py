@@ -33,6 +33,7 @@ from scalewatt.recordings.series import (
     nodes_by_name,
 )
 from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry, telemetry_files
+from scalewatt.recordings.transition import recording_to_old
 
 _SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.journal|.+\.recording)$")
 
@@ -178,7 +179,7 @@ def _open(folder: Path, number: int, files: ExitStack) -> Segment:
     paths = [folder / f"{stem}.hdf5", folder / f"failed_{stem}.hdf5"]
     for path in [path for path in paths if path.exists()][:1]:
         try:
-            record = files.enter_context(open_perun_file(path))
+            record = recording_to_old(files.enter_context(open_perun_file(path)))
             flags += record.problems
         except InputError as error:
             flags.append(flag("unreadable", None, str(error)))

@@ -32,10 +32,11 @@ from scalewatt.recordings.formats.detect import (
 )
 from scalewatt.recordings.formats.format import NO_OPTIONS, Options
 from scalewatt.recordings.journal import is_journal, read_journal
-from scalewatt.recordings.perun_file import holds_runs, list_runs, open_perun_file
+from scalewatt.recordings.perun_file import list_runs, open_perun_file
 from scalewatt.recordings.series import Recording
 from scalewatt.recordings.stage_files import read_stages
 from scalewatt.recordings.telemetry import read_telemetry, telemetry_files
+from scalewatt.recordings.transition import recording_to_old
 
 Powers = Callable[[str, str], dict[str, Any]]
 """The rated powers of a device, by its name and that of the run, which messages name."""
@@ -167,7 +168,7 @@ def _only_perun_file(folder: Path) -> Path:
     if (folder / "perun").is_dir() or (folder / "spec.json").exists() or segment_numbers(folder):
         return folder
     files = sorted(p for p in folder.glob("*.hdf5") if not p.name.startswith((".", "failed_")))
-    found = [path for path in files if path.is_file() and holds_runs(path)]
+    found = [path for path in files if path.is_file() and list_runs(path)]
     if len(found) > 1:
         named = shlex.join(map(str, found[:_MOST_NAMED]))
         rest = f" … ({len(found)} in all)" if len(found) > _MOST_NAMED else ""
@@ -197,7 +198,8 @@ def _opened(path: Path, run_id: str | None, round_id: str | None) -> Iterator[Se
         flags = (*journal.problems, *damaged)
         yield Segment(0, None, journal, tuple(telemetry), flags=flags, alone=True)
         return
-    with open_perun_file(path, run_id, round_id) as record:
+    with open_perun_file(path, run_id, round_id) as opened:
+        record = recording_to_old(opened)
         yield Segment(0, record, None, flags=record.problems, alone=True)
 
 
