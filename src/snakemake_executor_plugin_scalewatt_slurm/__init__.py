@@ -52,7 +52,7 @@ from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from scalewatt.common.errors import InputError
 from scalewatt.slurm.job_queue import queued_jobs
 from scalewatt.slurm.slurm_commands import NoAnswerError, accounted_states, users_variables
-from scalewatt.slurm.submit_limits import meaning
+from scalewatt.slurm.submit_limits import UNREACHABLE, meaning
 from snakemake_executor_plugin_scalewatt_slurm.waiting_line import WAITS_S, Postponed, WaitingLine
 
 try:
@@ -76,9 +76,6 @@ _ENDED = (
     *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
 )
 """What the accounting says of jobs that have ended; the parent waits on for some, or never sees it."""
-_UNREACHABLE = re.compile(
-    r"(?i)timed out|unable to contact|temporarily un|connection refused|zero bytes|standby mode"
-)
 _PATIENCE_S = 600
 """How long slurmctld is asked again to accept a job."""
 _SLOWEST = 4
@@ -237,7 +234,7 @@ class Executor(parent.Executor):
         limit = meaning(message)
         if limit != "final":
             self._unheard[job_info.job] = Postponed(message, limit)
-        elif _UNREACHABLE.search(message):
+        elif UNREACHABLE.search(message):
             self._unheard[job_info.job] = Postponed(message, None)
         else:
             super()._report_job_error_threadsafe(job_info, msg)

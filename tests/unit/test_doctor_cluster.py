@@ -46,10 +46,7 @@ from scalewatt.provenance.package_lock import Difference
 
 SHORT = Limits(command_s=0.5)
 LONG = Limits(command_s=60.0)
-PARTITIONS = (
-    "accelerated|2-00:00:00|1-infinite|a1|64|500000|gpu:a100:4(S:0-1)\n"
-    "cpuonly|infinite|1-infinite|c1|8|20000|(null)\n"
-)
+PARTITIONS = "accelerated|2-00:00:00|0/1/0/1\ncpuonly|infinite|0/1/0/1\n"
 
 
 def test_worlds_of_one_are_distinguished_from_a_world_of_two() -> None:
@@ -109,8 +106,11 @@ def test_a_missing_partition_is_named_with_the_nearest(slurm: Path) -> None:
     check = asked(slurm, partition="acelerated")["slurm_partitions"]
     assert check.outcome == MISSING and check.needed
     assert "no partition 'acelerated'" in check.found and "'accelerated'" in check.found
+    words = "allocation failure: Requested node configuration is not available"
+    program(slurm, "sbatch", f"echo '{words}' >&2; exit 1")
     too_many = asked(slurm, gpus_per_node=8)["slurm_partitions"]
-    assert "asks for 8 GPUs on a node" in too_many.found
+    assert too_many.outcome == MISSING
+    assert "--gres=gpu:8" in too_many.found and "is not available" in too_many.found
 
 
 def test_a_login_node_without_sbatch_is_told_to_go_to_one(slurm: Path) -> None:

@@ -194,7 +194,7 @@ def test_a_squeue_that_hangs_is_not_waited_for(
     tmp_path: Path, squeue: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     squeue.write_text("exec sleep 600")
-    monkeypatch.setattr(ask, "__kwdefaults__", {"timeout_s": 0.3})
+    monkeypatch.setattr(ask, "__kwdefaults__", {"timeout_s": 0.3, "times": None})
     assert owner_is_alive(put_record(tmp_path, LONG, job="123"), tmp_path) is None
 
 

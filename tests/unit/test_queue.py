@@ -12,7 +12,7 @@ from status_files import (
 )
 
 from scalewatt.slurm import slurm_commands as slurm
-from scalewatt.slurm.job_queue import ask_queue
+from scalewatt.slurm.job_queue import GONE, ask_queue
 from scalewatt.tracking.status_text import status_text
 
 
@@ -28,7 +28,7 @@ def test_a_queue_that_fails_or_hangs_gives_no_answer(
     assert ask_queue(["7"]) is None
     monkeypatch.delenv("FAIL")
     monkeypatch.setenv("HANG", "1")
-    monkeypatch.setattr(slurm.ask, "__kwdefaults__", {"timeout_s": 0.5})
+    monkeypatch.setattr(slurm.ask, "__kwdefaults__", {"timeout_s": 0.5, "times": None})
     assert ask_queue(["7"]) is None
 
 
@@ -38,18 +38,19 @@ def test_a_job_that_squeue_has_forgotten_is_gone(
     queue(made)
     monkeypatch.setenv("FAIL", "slurm_load_jobs error: Invalid job id specified")
     found = ask_queue(["7"])
-    assert found is not None and found.state("7") == "gone"
+    assert found is not None and "7" not in found
 
 
 def test_the_queue_says_state_end_nodes_and_reason(made: Made) -> None:
     queue(made, "7|RUNNING|2026-11-22T10:00:00|n[1-2]|None", "8|PENDING|N/A||QOSMaxJobs", "broken")
     found = ask_queue(["7", "8", "9"])
     assert found is not None
-    assert [found.state(job) for job in ("7", "8", "9")] == ["running", "waiting", "gone"]
-    assert (found.place("7"), found.place("8"), found.place("9")) == ("n[1-2]", None, None)
-    assert (found.reason("7"), found.reason("8")) == (None, "QOSMaxJobs")
-    assert found.ends_s("7") == time.mktime((2026, 11, 22, 10, 0, 0, 0, 0, -1))
-    assert found.ends_s("8") is None is found.ends_s(None)
+    seven, eight, nine = (found.get(job, GONE) for job in ("7", "8", "9"))
+    assert (seven.state, eight.state, nine.state) == ("running", "waiting", "gone")
+    assert (seven.node_list, eight.node_list, nine.node_list) == ("n[1-2]", "", "")
+    assert (seven.waits_for, eight.waits_for) == (None, "QOSMaxJobs")
+    assert seven.ends_s == time.mktime((2026, 11, 22, 10, 0, 0, 0, 0, -1))
+    assert eight.ends_s is None is nine.ends_s
 
 
 @pytest.mark.parametrize("name", ["SQUEUE_STATES", "SQUEUE_PARTITION", "SLURM_TIME_FORMAT"])
@@ -90,4 +91,4 @@ def test_a_node_of_any_name_is_listed(
     (made.folder / "bin" / "answer").write_bytes(b"7|RUNNING|N/A|n\xff1|None\n")
     found = ask_queue(["7"])
     assert found is not None
-    assert (found.state("7"), found.place("7")) == ("running", "n\\xff1")
+    assert (found["7"].state, found["7"].node_list) == ("running", "n\\xff1")

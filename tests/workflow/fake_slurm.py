@@ -12,15 +12,10 @@ from pathlib import Path
 from typing import Any
 
 PROGRAMS = ("sbatch", "squeue", "sacct", "sacctmgr", "sinfo", "scontrol", "scancel")
-NODES = "\n".join(
-    f"{partition}|{limit}|1-infinite|{node}|8|20000|{gres}"
-    for partition, limit, node, gres in (
-        ("accelerated", "2-00:00:00", "a1", "gpu:a100:4(S:0-1)"),
-        ("accelerated", "2-00:00:00", "a2", "gpu:a100:4(S:0-1)"),
-        ("accelerated-h100", "1:00:00", "h1", "gpu:h100:4"),
-        ("cpuonly", "infinite", "c1", "(null)"),
-    )
-)
+PARTITIONS = """accelerated|2-00:00:00|0/2/0/2
+accelerated-h100|1:00:00|0/1/0/1
+cpuonly|infinite|0/1/0/1
+"""
 _PROGRAM = """#!{python} -ISs
 import fcntl, json, os, subprocess, sys, time
 from pathlib import Path
@@ -36,8 +31,9 @@ def fails(error):
     sys.exit(1)
 with open(root / "lock", "a") as lock:
     fcntl.flock(lock, fcntl.LOCK_EX)
+    asks = "--test-only" in words
     with open(root / "calls", "a") as calls:
-        print(name, *words, file=calls)
+        print("asked" if asks else name, *words, file=calls)
     plan, jobs = (json.loads((root / f).read_text()) for f in ("plan.json", "jobs.json"))
     failing, answer = json.loads((root / "fails.json").read_text()), root / name
     for call in [call for call, left in failing.items() if call in " ".join((name, *words)) and left]:
@@ -49,6 +45,11 @@ with open(root / "lock", "a") as lock:
         pass  # what a user has chosen to see: nothing of these jobs
     elif answer.exists():
         print(answer.read_text(), end="")
+    elif asks:
+        for text, refusal in json.loads((root / "refuses.json").read_text()).items():
+            if text in words:
+                print(f"allocation failure: {{refusal}}", file=sys.stderr)
+                sys.exit(1)
     elif name == "scontrol":
         print("MaxArraySize = 1001\\nMinJobAge = 300 sec")
     elif name == "sbatch":
@@ -78,7 +79,7 @@ with open(root / "lock", "a") as lock:
                 print(f"{{job}}|{{turn(entry['states'])}}")
     (root / "plan.json").write_text(json.dumps(plan))
     (root / "jobs.json").write_text(json.dumps(jobs))
-    if name == "sbatch" and "refuse" in does:
+    if name == "sbatch" and not asks and "refuse" in does:
         fails(does["refuse"])
 """
 
@@ -92,7 +93,8 @@ class FakeSlurm:
         self.plan({})
         (root / "jobs.json").write_text("{}")
         self.fails({})
-        self.answers("sinfo", NODES + "\n")
+        self.answers("sinfo", PARTITIONS)
+        self.refuses({})
         self.answers("sacctmgr", "test\nother\n")
         for name in PROGRAMS:
             program = self.bin / name
@@ -115,6 +117,10 @@ class FakeSlurm:
     def answers(self, program: str, text: str) -> None:
         """What a program always prints."""
         (self.root / program).write_text(text)
+
+    def refuses(self, options: dict[str, str]) -> None:
+        """Let `sbatch --test-only` refuse an option, with these words."""
+        (self.root / "refuses.json").write_text(json.dumps(options))
 
     def fails(self, calls: dict[str, int]) -> None:
         """Let calls that contain a text fail so many times."""

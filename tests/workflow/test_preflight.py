@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,7 @@ def test_an_account_that_slurm_does_not_know_is_refused_with_the_nearest(fake: F
 
 def test_all_problems_are_said_at_once(fake: FakeSlurm, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
+    fake.refuses({"--nodes=3": "Requested node configuration is not available"})
     large = {**FITS, "nodes": 3}
     with pytest.raises(InputError) as caught:
         check(
@@ -91,14 +93,54 @@ def test_all_problems_are_said_at_once(fake: FakeSlurm, tmp_path: Path) -> None:
     assert len(lines) == 5
     assert "file: cannot be written to" in lines[1]
     assert "account: Slurm does not let you use 'nobodys'" in lines[2]
-    assert "train a (and 1 more): asks for 3 nodes" in lines[3]
-    assert "probe: Slurm has no partition 'acelerated'" in lines[4]
+    assert "probe: Slurm has no partition 'acelerated'" in lines[3]
+    assert "train a (and 1 more): Slurm refuses --partition=accelerated --nodes=3 " in lines[4]
+    assert lines[4].endswith(": Requested node configuration is not available")
 
 
-def test_excluded_nodes_do_not_count(fake: FakeSlurm, tmp_path: Path) -> None:
-    excluding = {**FITS, "slurm_extra": "--exclusive '--exclude=a[1-1]'"}
-    with pytest.raises(InputError, match="without 1 excluded has 1 that can hold it"):
-        check(tmp_path, ("train a", excluding))
+def test_slurm_is_asked_once_for_jobs_that_differ_in_their_time(
+    fake: FakeSlurm, tmp_path: Path
+) -> None:
+    extra = "--exclusive --exclude=a[1-1] --nice=100 --signal=USR1@60"
+    jobs = [("train a", {**FITS, "slurm_extra": extra}), ("train b", {**FITS, "runtime": 90})]
+    check(tmp_path, *jobs, ("train c", FITS), ("train d", {**FITS, "nodes": 1}))
+    assert [
+        call.replace("--test-only --partition=accelerated ", "") for call in fake.calls("asked")
+    ] == [
+        "--nodes=2 --ntasks-per-node=4 --gres=gpu:4 --cpus-per-task=2 --exclusive --exclude=a[1-1] "
+        "--time=60 --wrap=true",
+        "--nodes=2 --ntasks-per-node=4 --gres=gpu:4 --cpus-per-task=2 --time=90 --wrap=true",
+        "--nodes=1 --ntasks-per-node=4 --gres=gpu:4 --cpus-per-task=2 --time=60 --wrap=true",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "partitions"),
+    [
+        ("Requested node configuration is not available", "accelerated|2-00:00:00|0/1/1/2\n"),
+        ("Unable to contact slurm controller (connect failure)", None),
+        ("Job violates accounting/QOS policy (AssocMaxSubmitJobLimit)", None),
+    ],
+)
+def test_what_may_pass_is_a_warning(
+    words: str,
+    partitions: str | None,
+    fake: FakeSlurm,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake.refuses({"--nodes=2": words})
+    if partitions:
+        fake.answers("sinfo", partitions)
+    check(tmp_path, ("train a", FITS))
+    warning = capsys.readouterr().err
+    assert warning.startswith("scalewatt: warning: train a: ") and words in warning
+
+
+def test_a_job_over_a_partitions_time_is_refused(fake: FakeSlurm, tmp_path: Path) -> None:
+    job = {**FITS, "slurm_partition": "accelerated-h100", "runtime": 61}
+    with pytest.raises(InputError, match="asks for 61 min; partition accelerated-h100 allows 60"):
+        check(tmp_path, ("train a", job))
 
 
 def test_a_silent_slurm_is_a_warning(
@@ -108,9 +150,7 @@ def test_a_silent_slurm_is_a_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     fake.hangs("sinfo")
-    monkeypatch.setattr(
-        preflight, "read_partitions", lambda: slurm.ask("sinfo", "-h", timeout_s=0.3)
-    )
+    monkeypatch.setattr(preflight, "ask", partial(slurm.ask, timeout_s=0.3))
     check(tmp_path, ("train a", FITS))
     assert "not checked: sinfo gave no answer in 0.3 s" in capsys.readouterr().err
 

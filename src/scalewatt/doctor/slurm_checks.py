@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from scalewatt.campaign.campaign_types import Cluster, Device
 from scalewatt.common.schema_validation import nearest
@@ -22,13 +23,7 @@ from scalewatt.doctor.doctor_types import (
     unknown,
 )
 from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
-from scalewatt.slurm.partitions import (
-    PARTITIONS_QUESTION,
-    Demand,
-    gpus_in,
-    misfit,
-    parse_partitions,
-)
+from scalewatt.slurm.partitions import PARTITIONS_QUESTION, Partition, misfits, parse_partitions
 
 PROGRAMS = ("sbatch", "srun", "sinfo", "squeue", "scancel", "scontrol")
 _LOGIN_NODE = "the login node of the cluster, or `module load slurm` (ask its support)"
@@ -48,9 +43,9 @@ def plan_slurm_checks(machine: Machine, programs: Subprocesses, profile: Profile
 
     where = profile.cluster_file
     planned |= {
-        ("slurm_partitions",): check(
-            lambda answer: assess_partitions(answer, cluster, where), *PARTITIONS_QUESTION
-        ),
+        ("slurm_partitions",): lambda: [
+            assess_partitions(lambda command: programs.run(command, limit_s), cluster, where)
+        ],
         ("slurm_pmi",): check(
             lambda answer: assess_pmi(answer, cluster.launcher, where), "srun", "--mpi=list"
         ),
@@ -89,19 +84,24 @@ def assess_commands(present: Mapping[str, str | None], needed: bool, profile: st
     return Check("slurm", OK, f"{', '.join(PROGRAMS)} are there", needed=True, facts=facts)
 
 
-def assess_partitions(answer: Answer, cluster: Cluster, where: str) -> Check:
-    """Check that each device's partition exists and has nodes that hold a node's ranks."""
+def assess_partitions(
+    asked: Callable[[Sequence[str]], Answer], cluster: Cluster, where: str
+) -> Check:
+    """Check that each device's partition exists and has nodes that hold a node's ranks.
+
+    `asked` runs a command of Slurm's.
+    """
     name = "slurm_partitions"
+    answer = asked(PARTITIONS_QUESTION)
     if answer.problem:
         return _no_answer(name, answer, needed=True)
-    known = parse_partitions(answer.output.splitlines())
-    problems = [
-        f"{device.name}: {problem}"
-        for device in cluster.devices.values()
-        if (problem := misfit(_demand(device, cluster.exclude_nodes), known))
-    ]
+    known = parse_partitions(answer.lines)
+    devices = cluster.devices.values()
+    jobs = [(device.name, _full_node(device, cluster.exclude_nodes)) for device in devices]
+    refused, _ = misfits(jobs, known, lambda command: asked(command).problem)
+    problems = [f"{', '.join(names)}: {problem}" for problem, names in refused.items()]
     facts = {
-        "partitions": {d.name: d.partition for d in cluster.devices.values()},
+        "partitions": {d.name: d.partition for d in devices},
         "known": sorted(known),
         "problems": problems,
     }
@@ -109,21 +109,28 @@ def assess_partitions(answer: Answer, cluster: Cluster, where: str) -> Check:
         ask = (f"{where}: devices.<name>.partition, gres, cpus_per_rank as `sinfo` shows them",)
         means = "runs on these devices are refused before they are submitted"
         return Check(name, MISSING, "; ".join(problems), means, (), True, facts, ask)
-    found = {}
-    for one in (known[str(device.partition)] for device in cluster.devices.values()):
-        limit = one.time_limit_min
-        hours = "no time limit" if limit is None else f"{limit / 60:g} h"
-        found[one.name] = f"{one.name}: {len(one.nodes)} nodes, {hours}"
-    return Check(name, OK, "; ".join(found.values()), needed=True, facts=facts)
+    found = dict.fromkeys(_described(known[str(device.partition)]) for device in devices)
+    return Check(name, OK, "; ".join(found), needed=True, facts=facts)
 
 
-def _demand(device: Device, excluded: Sequence[str]) -> Demand:
-    """Return what a full node of ranks asks for."""
-    gres = f"{device.gres}:{device.gpus_per_node}" if device.gres else ""
-    gpu_type, gpus = gpus_in(gres)
-    cpus = device.gpus_per_node * device.cpus_per_rank
-    excludes = ",".join(excluded)
-    return Demand(device.partition, 1, cpus, device.memory_mb, gpus, gpu_type, None, excludes)
+def _described(partition: Partition) -> str:
+    limit = partition.time_limit_min
+    hours = "no time limit" if limit is None else f"{limit / 60:g} h"
+    return f"{partition.name}: {partition.nodes} nodes, {hours}"
+
+
+def _full_node(device: Device, excluded: Sequence[str]) -> dict[str, Any]:
+    """Resources of a job that fills a node with ranks."""
+    return {
+        "slurm_partition": device.partition,
+        "nodes": 1,
+        "tasks_per_node": device.gpus_per_node,
+        "cpus_per_task": device.cpus_per_rank,
+        "gres": f"{device.gres}:{device.gpus_per_node}" if device.gres else None,
+        "mem_mb": device.memory_mb,
+        "runtime": device.time_limit_min,
+        "slurm_extra": f"--exclude={','.join(excluded)}" if excluded else None,
+    }
 
 
 def assess_pmi(answer: Answer, launcher: str, where: str) -> Check:

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import try_writing
 from scalewatt.common.schema_validation import nearest
-from scalewatt.slurm.partitions import Demand, demand_of, misfit, read_partitions
-from scalewatt.slurm.slurm_commands import NoAnswerError, own_accounts
+from scalewatt.slurm.partitions import PARTITIONS_QUESTION, Problems, misfits, parse_partitions
+from scalewatt.slurm.slurm_commands import NoAnswerError, ask, own_accounts
 
 _GIB = 1 << 30
 
@@ -37,7 +37,10 @@ def check_before_submission(
     jobs = list(jobs)
     problems = [problem for folder in folders for problem in folder_problems(folder, min_free_gib)]
     if jobs:
-        problems += [f"{where}: {problem}" for problem in account_problems(cluster.account)]
+        wrong = account_problems(cluster.account)
+        if wrong:  # said once, and asked without
+            jobs = [(label, dict(asks.items()) | {"slurm_account": None}) for label, asks in jobs]
+        problems += [f"{where}: {problem}" for problem in wrong]
         problems += _slurm_problems(jobs, where)
     if problems:
         many = "\n  ".join(["nothing is started:", *problems])
@@ -95,21 +98,28 @@ def _slurm_problems(jobs: list[tuple[str, Mapping[str, Any]]], where: str) -> li
             "node, or take another profile"
         ]
     try:
-        partitions = read_partitions()
+        partitions = parse_partitions(ask(*PARTITIONS_QUESTION))
     except NoAnswerError as error:
         _say(f"partitions and nodes are not checked: {error}")
         return []
-    found: dict[str, list[str]] = {}
-    by_demand: dict[Demand, list[str]] = {}
-    for label, resources in jobs:
-        by_demand.setdefault(demand_of(resources), []).append(label)
-    for demand, labels in by_demand.items():
-        problem = misfit(demand, partitions)
-        if problem:
-            found.setdefault(problem, []).extend(labels)
+    stay, pass_ = misfits(jobs, partitions, _problem)
+    for line in _lines(pass_):
+        _say(line)
+    return [f"{where}: {line}" for line in _lines(stay)]
+
+
+def _problem(command: Sequence[str]) -> str:
+    try:
+        ask(*command)
+    except NoAnswerError as error:
+        return str(error)
+    return ""
+
+
+def _lines(problems: Problems) -> list[str]:
     return [
-        f"{where}: {first}{f' (and {len(others)} more)' if others else ''}: {problem}"
-        for problem, (first, *others) in found.items()
+        f"{first}{f' (and {len(others)} more)' if others else ''}: {problem}"
+        for problem, (first, *others) in problems.items()
     ]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import getpass
 import re
-import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from scalewatt.slurm.slurm_commands import NoAnswerError, ask
@@ -41,7 +42,7 @@ _FORMATS = {
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """One job of the queue as squeue prints it; empty if it was not asked for."""
+    """A job of the queue as squeue prints it; empty if it was not asked for, or the job is gone."""
 
     id: str = ""
     slurm_state: str = ""
@@ -49,47 +50,38 @@ class QueuedJob:
     end: str = ""
     node_list: str = ""
     reason: str = ""
-    """Why it waits, in Slurm's word."""
+    """Slurm's word for why it waits."""
     name: str = ""
     comment: str = ""
 
     @property
     def state(self) -> JobState:
-        """Return what the job does."""
+        """What the job does."""
         return _state({self.slurm_state})
 
+    @property
+    def waits_for(self) -> str | None:
+        """Slurm's reason for which the job waits; None for a job that does not."""
+        return None if self.reason in ("", "None") else self.reason
 
-@dataclass(frozen=True)
-class Queue:
-    """The jobs that the queue knows, by id."""
+    @property
+    def ends_s(self) -> float | None:
+        """When its time limit ends the job, in Unix s; None before it has begun."""
+        return _unix_s(self.end)
 
-    jobs: Mapping[str, QueuedJob]
 
-    def state(self, job: str) -> JobState:
-        """Return what a job does."""
-        return self.jobs[job].state if job in self.jobs else "gone"
-
-    def place(self, job: str) -> str | None:
-        """Return the nodes of a job, as Slurm writes them; None for a job that has none."""
-        return (self.jobs[job].node_list if job in self.jobs else None) or None
-
-    def reason(self, job: str) -> str | None:
-        """Return why a job waits; None for a job that does not."""
-        reason = self.jobs[job].reason if job in self.jobs else ""
-        return None if reason in ("", "None") else reason
-
-    def ends_s(self, job: str | None) -> float | None:
-        """Return when a job's time limit ends it, in Unix s; None before it has begun."""
-        return _unix_s(self.jobs[job].end) if job is not None and job in self.jobs else None
+Queue = Mapping[str, QueuedJob]
+"""The jobs that squeue knows, by id."""
+GONE = QueuedJob()
 
 
 def never_starts(reason: str | None) -> bool:
-    """Return True if a job that waits for this reason does not start by itself."""
+    """Tell whether a job that waits for this reason does not start by itself."""
     return reason is not None and bool(_STUCK.search(reason))
 
 
-def queued_jobs() -> dict[str, QueuedJob]:
-    """Return the user's jobs that have not ended, by job id; NoAnswerError."""
+def queued_jobs() -> Queue:
+    """The user's jobs that have not ended; NoAnswerError."""
     fields = ("id", "slurm_state", "name", "comment")
     return {job.id: job for job in _squeue("-u", getpass.getuser(), fields=fields)}
 
@@ -98,18 +90,18 @@ def ask_queue(jobs: Iterable[str]) -> Queue | None:
     """Ask squeue once about some jobs; None if it is absent, fails or gives no answer in time."""
     wanted = sorted(set(jobs))
     if not wanted:
-        return Queue({})
+        return {}
     # Asked for one job alone that is gone, squeue fails; of two it lists those that it knows.
     ids = ",".join(wanted if len(wanted) > 1 else wanted * 2)
     try:
         fields = ("id", "slurm_state", "end", "node_list", "reason")
-        return Queue({job.id: job for job in _squeue(f"--jobs={ids}", fields=fields)})
+        return {job.id: job for job in _squeue(f"--jobs={ids}", fields=fields)}
     except NoAnswerError as error:
-        return Queue({}) if _is_unknown(error) else None
+        return {} if _is_unknown(error) else None
 
 
 def job_state(job: str) -> JobState | None:
-    """Return what a job does; None if Slurm is absent, fails or does not answer in time."""
+    """What a job does; None if Slurm is absent, fails or does not answer in time."""
     try:
         parts = _squeue("-t", "all", "-j", job, fields=("slurm_state",))
     except NoAnswerError as error:
@@ -118,16 +110,16 @@ def job_state(job: str) -> JobState | None:
 
 
 def job_started_s(job: str) -> float | None:
-    """Return when a job last began to run, in Unix s; None if Slurm does not say."""
+    """When a job last began to run, in Unix s; None if Slurm does not say."""
     try:
-        (found,) = _squeue("-j", job, fields=("start",))
+        (part,) = _squeue("-j", job, fields=("start",))
     except (NoAnswerError, ValueError):
         return None
-    return _unix_s(found.start)
+    return _unix_s(part.start)
 
 
 def _squeue(*options: str, fields: tuple[str, ...]) -> list[QueuedJob]:
-    """Return the jobs that squeue lists, each with these fields; NoAnswerError."""
+    """Jobs that squeue lists, each with these fields; NoAnswerError."""
     lines = ask("squeue", "-h", *options, "-o", "|".join(_FORMATS[name] for name in fields))
     rows = (line.strip().split("|", len(fields) - 1) for line in lines)
     return [
@@ -135,18 +127,17 @@ def _squeue(*options: str, fields: tuple[str, ...]) -> list[QueuedJob]:
     ]
 
 
-def _state(found: set[str]) -> JobState:
-    return next((state for state, known in _STATES.items() if known & found), "gone")
+def _state(states: set[str]) -> JobState:
+    return next((meaning for meaning, known in _STATES.items() if known & states), "gone")
 
 
 def _is_unknown(error: NoAnswerError) -> bool:
-    """Return True if squeue failed because it no longer knows the job."""
+    """Tell whether squeue failed because it no longer knows the job."""
     return "invalid job id" in str(error).lower()
 
 
 def _unix_s(text: str) -> float | None:
-    """Return the Unix s of a time as squeue writes it; None for anything else."""
-    try:
-        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
-    except (ValueError, OverflowError):
-        return None
+    """Unix s of a time as squeue writes it; None for anything else."""
+    with suppress(ValueError, OverflowError):
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S").timestamp()
+    return None

@@ -28,8 +28,11 @@ def plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in changing}
 
 
-def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
-    """Return the lines that a Slurm command prints, without empty ones; NoAnswerError."""
+def ask(*command: str, timeout_s: float = TIMEOUT_S, times: str | None = None) -> list[str]:
+    """Lines that a Slurm command prints, without empty ones; NoAnswerError.
+
+    `times`: format of times, for SLURM_TIME_FORMAT.
+    """
     if shutil.which(command[0]) is None:
         raise NoAnswerError(f"{command[0]} is not found")
     try:
@@ -41,14 +44,15 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S) -> list[str]:
             errors="backslashreplace",  # a job's name or comment may be anything
             timeout=timeout_s,
             stdin=subprocess.DEVNULL,
-            env=plain_environment(),
+            env=plain_environment() | ({"SLURM_TIME_FORMAT": times} if times else {}),
         )
     except subprocess.TimeoutExpired as error:
         raise NoAnswerError(f"{command[0]} gave no answer in {timeout_s:g} s") from error
     except OSError as error:
         raise NoAnswerError(f"{command[0]} cannot be run ({error.strerror})") from error
     if done.returncode != 0:
-        message = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1].strip()
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        message = "; ".join(lines) or f"exit code {done.returncode}"
         raise NoAnswerError(f"{command[0]} failed ({message})")
     return [line for line in done.stdout.splitlines() if line.strip()]
 

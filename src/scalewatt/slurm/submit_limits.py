@@ -25,6 +25,11 @@ _OF_JOBS = re.compile(
 _FULL = re.compile(r"(?i)slurm job queue full|slurm temporarily unable to accept job")
 """MaxJobCount of the cluster, which sbatch has waited for itself for two minutes."""
 
+UNREACHABLE = re.compile(
+    r"(?i)timed out|unable to contact|temporarily un|connection refused|zero bytes|standby mode"
+)
+"""Errors of Slurm's commands while slurmctld gives no answer."""
+
 
 def meaning(message: str) -> Meaning:
     """Return what sbatch's error says about another try."""

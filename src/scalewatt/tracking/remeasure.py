@@ -50,7 +50,7 @@ from scalewatt.run_files.run_inventory import (
     published_run,
     work_folders,
 )
-from scalewatt.slurm.job_queue import ask_queue
+from scalewatt.slurm.job_queue import GONE, ask_queue
 
 WEIGHTS, SPEC = "weights.pt", "spec.json"
 _INCOMPLETE = "results incomplete or out of date"
@@ -215,9 +215,9 @@ def _check_unused(place: Place, run: tuple[str, int]) -> None:
                 f"{_name(run)}: whether its job {job} is in the queue, Slurm does not say; "
                 "ask again where squeue answers"
             )
-    elif queue.state(job) != "gone":
+    elif (state := queue.get(job, GONE).state) != "gone":
         raise InputError(
-            f"{_name(run)}: its job {job} is in Slurm's queue ({queue.state(job)}); wait for it or end "
+            f"{_name(run)}: its job {job} is in Slurm's queue ({state}); wait for it or end "
             f"it (scancel {job})"
         )
 

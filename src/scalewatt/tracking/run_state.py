@@ -42,7 +42,7 @@ from scalewatt.run_files.lock_owner import (
 )
 from scalewatt.run_files.progress_files import read_position, read_segments
 from scalewatt.run_files.run_inventory import Published
-from scalewatt.slurm.job_queue import JobState, Queue
+from scalewatt.slurm.job_queue import GONE, JobState, Queue
 
 State = Literal[
     "done", "running", "queued", "stopped", "failed", "refused", "out_of_date", "not_started"
@@ -100,7 +100,7 @@ class RunNotes:
 
     def state_of_job(self, job: str) -> JobState | None:
         """Return what a job does, by the queue's one answer."""
-        return None if self.queue is None else self.queue.state(job)
+        return None if self.queue is None else self.queue.get(job, GONE).state
 
 
 def run_state(notes: RunNotes) -> RunState:
@@ -163,12 +163,12 @@ def _submitted(
     if own is not None:
         if state != "waiting":
             return None
-        slurms = notes.queue.reason(submission.job) if notes.queue else None
+        slurms = notes.queue.get(submission.job, GONE).waits_for if notes.queue else None
         reason = f"its job was put back into the queue{f' ({slurms})' if slurms else ''}"
         when = own.ended_s or own.started_s
         return RunState("queued", when, None, submission.job, None, reason, log, folder)
     if state in ("running", "ending"):
-        host = notes.queue.place(submission.job) if notes.queue else None
+        host = (notes.queue or {}).get(submission.job, GONE).node_list or None
         return RunState(
             "running", submission.submitted_s, host, submission.job, None, None, log, folder
         )
@@ -180,7 +180,7 @@ def _submitted(
         return RunState("failed", when, None, submission.job, None, reason, log, folder)
     why: str | None = "whether it is still in the queue, Slurm does not say"
     if notes.queue is not None:
-        why = notes.queue.reason(submission.job)
+        why = notes.queue.get(submission.job, GONE).waits_for
     when = submission.submitted_s
     return RunState("queued", when, None, submission.job, None, why, None, folder)
 

@@ -35,7 +35,7 @@ from scalewatt.run_files.run_inventory import (
     superseded_runs,
     work_folders,
 )
-from scalewatt.slurm.job_queue import Queue, ask_queue
+from scalewatt.slurm.job_queue import GONE, Queue, ask_queue
 from scalewatt.tracking.energy_used import (
     EnergyUsed,
     described_segment,
@@ -308,7 +308,7 @@ class _Look:
         """Return when a run's job is told to stop at a checkpoint, in Unix s; infinite without a limit."""
         if state.job is None:
             return float("inf")
-        ends_s = self.queue.ends_s(state.job) if self.queue else None
+        ends_s = (self.queue or {}).get(state.job or "", GONE).ends_s
         if ends_s is None:
             device: Device | None = self.cluster.devices.get(spec.device)
             limit_min = device.time_limit_min if device else None
