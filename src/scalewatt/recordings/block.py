@@ -23,6 +23,7 @@ SENSOR = {
     "range_j": np.nan,
     "limit_w": np.nan,
     "uuid": "",
+    "device": "",
     "origin": "measured",
     "samples": "",
     "totals": False,
@@ -36,6 +37,7 @@ quantity  power (W), mean_power (W, since the sample before), counter (J, cumula
 range_j   where a counter begins anew; infinite where never, NaN if unknown
 limit_w   the device's own power limit
 uuid      the device's own identity, empty if unknown
+device    its name, such as "NVIDIA GH200 480GB", empty if unknown
 origin    measured, estimated or simulated
 samples   of a power: instantaneous or moving_mean (over the last second), empty if unknown
 totals    a counter that only states totals: it starts at 0 J with each of some windows, and ends with their
