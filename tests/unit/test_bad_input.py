@@ -78,7 +78,7 @@ protocol: DELETE | missing key 'protocol'
 name: ../demo | lower-case letters, digits and hyphens
 name: demo-simulated | not ending in -simulated
 series/resnet50-full-lbs16/gpus: 4 | array
-series/resnet50-full-lbs16/gpus: [0] | 0 is too small
+series/resnet50-full-lbs16/gpus: [0] | 0 does not fit; allowed: 1 or more
 series/resnet50-full-lbs16/gpus: [1, 1] | gpus
 series/resnet50-full-lbs16/local_batch_size: "16" | integer
 series/resnet50-full-lbs16/local_batch_size: 16.0 | integer
@@ -95,7 +95,7 @@ work_rot: w | did you mean 'work_root'
 devices/local/gpu_per_node: 4 | devices.local.*did you mean 'gpus_per_node'
 launcher: DELETE | missing key 'launcher'
 devices: {} | devices
-devices/local/gpus_per_node: 0 | 0 is too small
+devices/local/gpus_per_node: 0 | 0 does not fit; allowed: 1 or more
 results_only: maybe | "maybe".*boolean
 carbon_intensity: {value: 300} | missing key 'source'
 launcher: mpiexec -n {ranks} | {ranks}.*{gpus}
@@ -151,7 +151,7 @@ FILES = {
     "a Python object": ("name: !!python/object/apply:os.getcwd []\n", "python"),
     "nothing": ("", "YAML mapping"),
     "a list": ("- name: demo\n", "YAML mapping"),
-    "bytes": (b"\xff\xfe\x00\x01\x80", "UTF-8"),
+    "bytes": (b"\xff\xfe\x00\x01\x80", "utf-8"),
 }
 
 

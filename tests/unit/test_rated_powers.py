@@ -29,7 +29,7 @@ IMPOSSIBLE: list[tuple[Any, str]] = [
     ({"cpu": CPU | {"load_w": [[10, 60], [110, 270]]}}, "cpu.load_w: its loads are 10, 110"),
     ({"cpu": CPU | {"load_w": [[10, 0], [100, 270]]}}, "cpu.load_w: a power is 0 W"),
     ({"cpu": CPU | {"load_w": [[10, 60]]}}, "cpu.load_w"),
-    ({"cpu": CPU | {"factor": 0.5}}, "cpu.factor: 0.5 is too small; allowed: 1 or more"),
+    ({"cpu": CPU | {"factor": 0.5}}, "cpu.factor: 0.5 does not fit; allowed: 1 or more"),
     ({"gpu": 5}, "5"),
     ({"npu": 5}, "npu"),
     ([], "[]"),

@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_read_is_refused_before_anything_starts(
         path.write_text(f"time,g_per_kwh\n{T0},1\n{T0 - 1},2\n")
     code, output = workspace.snakemake("tables", *CAMPAIGN)
     assert code == 1 and "scalewatt: error: data/grid.csv: " in output
-    assert ("line 3" if path.exists() else "does not exist") in output
+    assert ("line 3" if path.exists() else "No such file") in output
 
 
 def test_an_archive_has_what_the_file_says_and_not_the_file(

@@ -6,7 +6,6 @@ import difflib
 import json
 import math
 import os
-import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -20,13 +19,20 @@ INSTALLED = not (PACKAGE.parents[1] / "pyproject.toml").is_file()
 PROJECT_ROOT = PACKAGE / "project" if INSTALLED else PACKAGE.parents[1]
 """The folder of config.yaml, schemas, profiles, campaigns and reference."""
 _SHOWN = 100
-"""Characters of a wrong value in a message."""
-_CAPITAL = re.compile(r"[A-Z][a-z-]*(?=[\s,.:;]|$)")
-"""A first word that has a capital as it begins a sentence, and no abbreviation."""
-_PROPER = frozenset({"Slurm"})
-"""First words of descriptions that keep their capital."""
-_SCIENTIFIC = re.compile(r"([-+]?[0-9]+)(e[-+]?[0-9]+)", re.IGNORECASE)
-"""A number for people, a text for YAML: without a point."""
+"""Letters of a wrong value in a message."""
+_ALLOWED = {
+    "minimum": "{} or more",
+    "exclusiveMinimum": "more than {}",
+    "maximum": "at most {}",
+    "exclusiveMaximum": "less than {}",
+    "minItems": "at least {} entries",
+    "minProperties": "at least {} entries",
+    "maxItems": "at most {} entries",
+    "maxProperties": "at most {} entries",
+    "maxLength": "at most {} letters",
+    "uniqueItems": "each entry once",
+}
+"""What a rule of a schema allows."""
 
 
 @cache
@@ -51,11 +57,8 @@ def project_path(path: Path) -> Path:
 
 
 def shown(value: Any) -> str:
-    """Return a value in a message, cut to a length that can be read."""
-    try:
-        text = json.dumps(value, default=str)
-    except (RecursionError, ValueError):
-        return "what is given"
+    """A value in a message, cut to a length that can be read."""
+    text = json.dumps(value, default=str)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
@@ -79,93 +82,59 @@ def _is_number(_checker: Any, value: Any) -> bool:
     return _is_integer(_checker, value) or (isinstance(value, float) and math.isfinite(value))
 
 
-def check(content: Any, part: dict[str, Any], where: str, root: dict[str, Any]) -> None:
-    """Hold `content` against schema `part` of `root`; InputError names file, key and what is allowed."""
+@cache
+def _strict() -> Any:
+    """The validator: JSON Schema takes 4.0 for an integer, and YAML has numbers that are none."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
-    # JSON Schema takes 4.0 for an integer, and YAML knows numbers that are none.
-    types = Draft202012Validator.TYPE_CHECKER.redefine_many(
-        {"integer": _is_integer, "number": _is_number}
-    )
-    strict = extend(Draft202012Validator, type_checker=types)
-    validator = strict({**part, "$defs": root.get("$defs", {})})
-    try:
-        errors = list(validator.iter_errors(content))
-    except (RecursionError, ValueError) as error:  # Python shows no number of 4300 digits
-        raise InputError(
-            f"{where}: a value is nested too deeply or has too many digits; allowed: what "
-            "the documents show"
-        ) from error
-    if errors:
-        first = min(errors, key=lambda e: (len(e.path), str(list(e.path))))
-        raise InputError(_message(first, where, root))
+    types = {"integer": _is_integer, "number": _is_number}
+    checker = Draft202012Validator.TYPE_CHECKER.redefine_many(types)
+    return extend(Draft202012Validator, type_checker=checker)
 
 
-def _message(error: Any, where: str, root: dict[str, Any]) -> str:
-    alternatives_of_objects = isinstance(error.instance, dict)
-    if error.validator in ("oneOf", "anyOf") and error.context and alternatives_of_objects:
-        deepest = _deepest(error)
-        if deepest.path or deepest.validator not in ("type", "const", "enum"):
-            error = deepest  # else none of the alternatives is an object
-    key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
-    place = f"{where}: {key.lstrip('.')}" if key else where
-    value = shown(error.instance)
-    rule = error.validator_value
+def check(content: Any, part: dict[str, Any], where: str, root: dict[str, Any]) -> None:
+    """Hold `content` against schema `part` of `root`; InputError names file, key and what is allowed."""
+    from jsonschema.exceptions import best_match, relevance
+
+    def key(error: Any) -> Any:  # an alternative is of another kind where a constant differs
+        return (error.parent is not None and error.validator == "const", relevance(error))
+
+    validator = _strict()({**part, "$defs": root.get("$defs", {})})
+    error = best_match(validator.iter_errors(content), key)
+    if error is not None:
+        if error.parent is not None and "description" in error.parent.schema:
+            error = error.parent  # of alternatives, all of which are described there
+        keys = (f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
+        place = "".join(keys).removeprefix(".")
+        raise InputError(f"{where}: {f'{place}: ' if place else ''}{_problem(error, root)}")
+
+
+def _problem(error: Any, root: dict[str, Any]) -> str:
+    """What is wrong at a place, and what is allowed there."""
+    rule, value = error.validator_value, shown(error.instance)
     match error.validator:
         case "additionalProperties":
-            allowed = sorted(error.schema.get("properties", {}))
-            unknown = next(k for k in error.instance if k not in allowed)
-            return f"{place}: unknown key '{unknown}'; {one_of(unknown, allowed)}"
+            known = sorted(error.schema.get("properties", {}))
+            unknown = next(key for key in error.instance if key not in known)
+            return f"unknown key '{unknown}'; {one_of(unknown, known)}"
         case "required":
-            missing = [k for k in rule if k not in error.instance]
-            hints = [_allowed(error.schema, key, root) for key in missing]
+            missing = [key for key in rule if key not in error.instance]
+            hints = [_expected(error.schema, key, root) for key in missing]
             if len(missing) > 1:
                 hints = [f"{key}: {hint}" for key, hint in zip(missing, hints, strict=True)]
-            named = ", ".join(repr(key) for key in missing)
-            return f"{place}: missing key {named}; expected: {'; '.join(hints)}"
+            return f"missing key {', '.join(map(repr, missing))}; expected: {'; '.join(hints)}"
         case "enum" | "const":
             allowed = rule if error.validator == "enum" else [rule]
-            return f"{place}: {value} is not known; {one_of(error.instance, allowed)}"
+            return f"{value} is not known; {one_of(error.instance, allowed)}"
         case "type":
-            return f"{place}: {value} should be of type {rule}{_written(error.instance, rule)}"
-        case "minimum":
-            return f"{place}: {value} is too small; allowed: {rule} or more"
-        case "exclusiveMinimum":
-            return f"{place}: {value} is too small; allowed: more than {rule}"
-        case "maximum":
-            return f"{place}: {value} is too large; allowed: at most {rule}"
-        case "exclusiveMaximum":
-            return f"{place}: {value} is too large; allowed: less than {rule}"
-        case "uniqueItems":
-            twice = next(one for n, one in enumerate(error.instance) if one in error.instance[:n])
-            return f"{place}: {shown(twice)} stands there twice; allowed: once"
-        case "maxItems" | "maxProperties":
-            return f"{place}: has {len(error.instance)} entries; allowed: at most {rule}"
-        case "maxLength":
-            return f"{place}: has {len(error.instance)} letters; allowed: at most {rule}"
-        case "anyOf":
-            return (
-                f"{place}: {value} does not fit; allowed: {_description(error.schema, str(rule))}"
-            )
-        case "pattern":
-            hint = _description(error.schema, f"the pattern {rule}")
-            return f"{place}: {value} does not fit; allowed: {hint}"
-        case _:
-            hint = _description(error.schema, "")
-            said = error.message if len(error.message) <= 2 * _SHOWN else f"{value} does not fit"
-            return f"{place}: {said}{f'; allowed: {hint}' if hint else ''}"
+            return f"{value} should be of type {rule}"
+    allowed = _ALLOWED.get(error.validator, "").format(rule) or _description(error.schema) or rule
+    return f"{value} does not fit; allowed: {allowed}"
 
 
-def _written(value: Any, rule: Any) -> str:
-    """Return how a number is written that YAML took for a text, or nothing."""
-    found = _SCIENTIFIC.fullmatch(value) if isinstance(value, str) else None
-    wanted = {"number", "integer"} & ({rule} if isinstance(rule, str) else set(rule))
-    return f"; to YAML it is a text: write {found[1]}.0{found[2]}" if found and wanted else ""
-
-
-def _allowed(part: dict[str, Any], key: str, root: dict[str, Any]) -> str:
-    """Return what may stand at a missing key; where a condition requires it, by its definition."""
+def _expected(part: dict[str, Any], key: str, root: dict[str, Any]) -> str:
+    """What may stand at a missing key; where a condition requires it, by its definition."""
     definitions = root.get("$defs", {})
     places = (place.get("properties", {}) for place in (part, root, *definitions.values()))
     entry: dict[str, Any] = next((place[key] for place in places if key in place), {})
@@ -173,32 +142,18 @@ def _allowed(part: dict[str, Any], key: str, root: dict[str, Any]) -> str:
         entry = definitions[entry["$ref"].rpartition("/")[2]] | entry
     if "enum" in entry:
         return ", ".join(map(str, entry["enum"]))
-    kind = entry.get("type", "see the schema")
-    kind = kind if isinstance(kind, str) else " or ".join(kind)
-    return _description(entry, kind).rstrip(".")
+    return (_description(entry) or str(entry.get("type", "see the schema"))).rstrip(".")
 
 
-def _description(part: dict[str, Any], otherwise: str) -> str:
-    """Return a schema's description as it reads within a sentence."""
-    text = str(part.get("description", otherwise))
-    found = _CAPITAL.match(text)
-    return text[0].lower() + text[1:] if found and found[0] not in _PROPER else text
-
-
-def _deepest(error: Any) -> Any:
-    """Return the most telling of the alternatives' errors: that of the one that fits best."""
-    alternatives: dict[int, list[Any]] = {}
-    for sub in error.context:
-        alternatives.setdefault(sub.schema_path[0], []).append(sub)
-
-    def misfit(errors: list[Any]) -> tuple[bool, int]:
-        return (any(e.validator == "const" and e.path for e in errors), len(errors))
-
-    return min(alternatives.values(), key=misfit)[0]
+def _description(part: dict[str, Any]) -> str:
+    """A schema's description as it reads within a sentence."""
+    text = str(part.get("description", ""))
+    is_word = text[1:2].islower() and not text.startswith("Slurm")
+    return text[:1].lower() + text[1:] if is_word else text
 
 
 def defaults(part: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Return the keys of an object's schema that have a default, with it."""
+    """The keys of an object's schema that have a default, with it."""
     for key, entry in part.get("properties", {}).items():
         if "default" in entry:
             yield key, entry["default"]
