@@ -62,8 +62,8 @@ def zone_named(name: str | None, where: str) -> tzinfo | None:
 def parse_times(texts: pd.Series) -> Stamps | None:
     """Parse texts that are all written like the first; None if that is no time.
 
-    Understood are unix times in s, ms, µs or ns, by their digits; dates with `-`, `/` or nothing between, and a
-    time of day, with or without an offset from UTC (Z, UTC, +02, +0200 or +02:00); and times of day alone.
+    Understood are unix times in s, ms, µs or ns, by their digits; dates with `-`, `/` or nothing between,
+    and a time of day, with or without an offset (Z, UTC, +02, +0200 or +02:00); times of day alone.
     """
     first = next((text for text in texts if text and not text.isspace()), "")
     if number := _NUMBER.fullmatch(first):
