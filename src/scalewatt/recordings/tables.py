@@ -22,13 +22,17 @@ from scalewatt.recordings.row_times import RowTimes
 from scalewatt.recordings.table_blocks import Table, read_blocks
 from scalewatt.recordings.table_rows import (
     DESCRIBED,
+    UNITS,
     Preset,
     damage_flags,
+    decoded,
     edited,
     fits,
     read_frame,
     read_lines,
 )
+
+__all__ = ["UNITS", "damage_flags", "decoded", "read_lines"]  # beside what is defined below
 
 _HEAD_LINES = 60
 
