@@ -96,9 +96,9 @@ def test_the_older_heading_and_other_fields_and_entities_are_read(tmp_path: Path
 
 def test_numbers_that_stand_for_a_missing_value_are_none(tmp_path: Path) -> None:
     text = (
-        "#Entity POWER TOTEC\n"
-        "1717144753.0 GPU 0 140737488355328.000 9223372036854775794\n"
-        "1717144754.0 GPU 0 61.0 5551899580\n"
+        "#Entity  POWER                TOTEC\n"
+        "1717144753.0 GPU 0  140737488355328.000  9223372036854775794\n"
+        "1717144754.0 GPU 0  61.0                 5551899580\n"
     )
     found = read_foreign(written(tmp_path, text))
     np.testing.assert_array_equal(of_gpu(found, 0).values, [np.nan, 61.0])

@@ -156,7 +156,7 @@ def test_a_row_without_a_time_keeps_its_energy() -> None:
     rows = "".join(f"{1717144753 + s if s != 10 else 'never'},{100 + s % 3}\n" for s in range(40))
     found = read("t,e\n" + rows, USED)
     assert joules(found.series[0]) == pytest.approx(sum(100 + s % 3 for s in range(1, 40)))
-    assert codes(found) == {"damaged"}
+    assert codes(found) == {"damaged", "missing_samples"}
 
 
 def test_an_epoch_counts_no_meter_beside_the_parts(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_rows_are_taken_by_what_stands_in_them_and_nodes_by_a_column(tmp_path: P
         ("a", "cpu", 0, [50.0]),
         ("a", "gpu", 0, [60.0]),
         ("b", "gpu", 0, [80.0]),
-        ("b", "gpu", 1, [70.0]),
+        ("b", "gpu", 9, [70.0]),
     ]
 
 

@@ -29,9 +29,9 @@ class RowTimes:
         self.path, self.rules, self.time = path, rules, rules["time"]
         self.where = f"{place}: time"
         self.names = [name for name in listed(self.time.get("column")) if name in frame]
-        self.texts = (
-            frame[self.names].agg(" ".join, axis=1) if self.names else pd.Series("", frame.index)
-        )
+        self.texts = pd.Series("", frame.index, dtype="str")
+        for name in self.names:
+            self.texts = (self.texts + " " + frame[name]).str.strip()
         self.zone_name = self.time.get("zone") or zone
         self.zone = times.zone_named(self.zone_name, f"{self.where}.zone")
         self.assumed_zone = self.unsure = False

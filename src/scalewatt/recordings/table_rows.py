@@ -198,6 +198,8 @@ def read_frame(
         )
         raise InputError(f"{path}: has no field that is read; expected one of {fields}")
     whole = pd.concat(frames, ignore_index=True)
+    if not len(whole):
+        raise InputError(f"{path}: holds no row below its heading")
     return (
         whole.fillna({name: "" for name in whole if name not in columns}),
         list(columns.values()),
