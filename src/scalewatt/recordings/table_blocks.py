@@ -354,14 +354,15 @@ def _added_up(time_s: Floats, used_j: Floats) -> Floats:
 
 def _without_second_dies(table: Table, blocks: list[Block]) -> list[Block]:
     """Leave out GPUs of odd numbers if all are without power and no other is: the first die has both's."""
-    is_odd = [int(block.sensors["index"][0]) % 2 == 1 for block in blocks]
-    has_power = [bool((np.nan_to_num(block.values) > 0).any()) for block in blocks]
-    if not any(is_odd) or any(odd == power for odd, power in zip(is_odd, has_power, strict=True)):
+    odd = [block.sensors["index"].iloc[0] % 2 == 1 for block in blocks]
+    power = [block.values[:, block.sensors["quantity"] != "utilisation"] for block in blocks]
+    dead = [not (np.nan_to_num(values) > 0).any() for values in power]
+    if not any(odd) or odd != dead:
         return blocks
     table.flag(
         "assumed", "GPUs of odd numbers are second dies, the power of both is that of the first"
     )
-    return [block for block, odd in zip(blocks, is_odd, strict=True) if not odd]
+    return [block for block, is_second in zip(blocks, odd, strict=True) if not is_second]
 
 
 def _refuse_doubles(place: str, blocks: Sequence[Block]) -> None:

@@ -186,6 +186,8 @@ def read_frame(
             {name: texts[at] for name, at in texts_at.items()}, texts.index, dtype="str"
         )
         for column, position in matched:
+            if "extract" in rules and (texts[position] == "").all():
+                continue  # as if it were no column
             rows = where(frame, column.rule)
             head = match[2] if (match := _WITH_UNIT.fullmatch(cells[position])) else None
             values, quantity = _in_si(path, texts[position][rows], head, column, rules, frame[rows])
@@ -226,6 +228,8 @@ def _parts(
             parts[-1][2].append(line)
     if parts:
         return parts
+    if lines[0].lstrip()[:1] in ("{", "["):
+        raise InputError(f"{path}: is JSON; expected a table")
     if rules["name"] != DESCRIBED:
         hint = (
             f"name the columns in the YAML file (header: {rules.get('example', '[time, power]')})"

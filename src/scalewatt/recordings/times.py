@@ -87,7 +87,7 @@ def parse_times(texts: pd.Series) -> Stamps | None:
 
 def _seconds_of_day(texts: pd.Series) -> Floats:
     """Parse 13:35:39, 13:35:39.250 or 13:35:39:250; a day later where it goes back over midnight."""
-    plain = texts.str.strip().str.replace(r"(?<=:\d\d)[,:](?=\d+$)", ".", regex=True)
+    plain = texts.str.strip().str.replace(r"^(\d+:\d+:\d+)[,:](\d+)$", r"\1.\2", regex=True)
     seconds = pd.to_timedelta(plain, errors="coerce").dt.total_seconds().to_numpy(np.float64)
     steps = np.diff(pd.Series(seconds).ffill().to_numpy(), prepend=np.nan)
     days = np.cumsum(steps < -43200.0)
