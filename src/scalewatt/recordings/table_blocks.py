@@ -101,7 +101,7 @@ def _take_in_turn(table: Table, gpus: int) -> None:
             f"{table.path}: its {count} rows do not come {gpus} at a time (gpus: {gpus}); record the index"
         )
     table.frame["gpus"] = pd.Series(np.arange(count) % gpus).astype("str")
-    table.columns = [replace(c, rule={"index_column": "gpus", **c.rule}) for c in table.columns]
+    table.columns = [replace(c, rule={**c.rule, "index_column": "gpus"}) for c in table.columns]
 
 
 _Group = tuple[str, int | None, np.ndarray, list[Column]]
