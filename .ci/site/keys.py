@@ -1,8 +1,9 @@
-"""Write every key of campaign and cluster files into their pages, as tables made from the JSON schemas.
+"""Write every key of campaign and cluster files and of descriptions of tables into their pages.
 
     python .ci/site/keys.py
 
-Run it after a change of a schema; tests/unit/test_keys.py holds the pages against the schemas.
+Tables are made from the JSON schemas. Run it after a change of one; tests/unit/test_keys.py holds the pages
+against them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any
 from scalewatt.common.schema_validation import schema
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = {kind: DOCS / f"your-{kind}.md" for kind in ("campaign", "cluster")}
+PAGES = {kind: DOCS / f"your-{kind}.md" for kind in ("campaign", "cluster")} | {
+    "columns": DOCS / "recordings.md"
+}
 UNREFERENCED = {
     "common": "models.<model of your own>",
     "command": "models.<name> with workload: command",

@@ -181,7 +181,7 @@ def test_a_yaml_block_is_valid(content: dict[str, Any]) -> None:
         assert expand(content, README, known_devices()).configurations
     elif {"model", "runs"} & set(content):  # of registered runs, which test_register registers
         assert set(content) <= {*schema("registration")["properties"], "runs"}
-    elif {"sensors", "header", "time"} & set(content):  # of a table of samples
+    elif {"sensors", "header", "time", "gpus"} & set(content):  # of a table of samples
         Draft202012Validator(schema("columns")).validate(content)
     else:  # a part of a cluster file
         whole = schema("cluster")

@@ -24,7 +24,6 @@ from made_recordings import (
 )
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import schema
 from scalewatt.energies.integration.integrate import validate
 from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import find_format, read_foreign
@@ -384,25 +383,3 @@ def test_the_pages_tables_are_read_by_the_pages_yaml(tmp_path: Path) -> None:
     assert of_gpu(long, 0, "counter").values.tolist() == [812_500, 812_900]
     assert of_gpu(long, 0, "utilisation").values.tolist() == [0.97, 0.98]
     assert not wide.problems and not long.problems
-
-
-def test_the_page_has_every_key_and_no_other() -> None:
-    rules = schema("columns")["properties"]
-    keys = {f"time.{key}" for key in rules["time"]["properties"]} | (set(rules) - {"time"})
-    keys |= set(rules["sensors"]["items"]["properties"])
-    cells = re.findall(r"^\| (`.*?) \|", PAGE.split("| key |")[1], re.MULTILINE)
-    assert sorted(key for cell in cells for key in re.findall(r"`(.+?)`", cell)) == sorted(keys)
-
-
-def test_a_csv_of_jpwr_is_read_by_the_yaml_of_the_page(tmp_path: Path) -> None:
-    columns = ["timestamps", "pynvml:0", "gh:Grace Power Socket 0", "gh:Module Power Socket 0"]
-    rows = [[1.7e9 + i, 100.0 + i, 80.0, 500.0 + i] for i in range(5)]
-    lines = [",".join(["", *columns]), *(",".join(map(str, (i, *r))) for i, r in enumerate(rows))]
-    (rules,) = re.findall(r"```yaml\n(time: \{column: timestamps\}\n.*?)```", PAGE, re.DOTALL)
-    recording = read("\n".join(lines) + "\n", yaml.safe_load(rules), folder=tmp_path)
-    read_w = {(one.device_kind, one.device_index): one.values.tolist() for one in recording.series}
-    assert read_w == {
-        ("gpu", 0): [row[1] for row in rows],
-        ("cpu", 0): [80.0] * 5,
-        ("node", 0): [row[3] for row in rows],
-    }

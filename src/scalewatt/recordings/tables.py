@@ -34,6 +34,7 @@ from scalewatt.recordings.table_rows import (
 
 __all__ = ["UNITS", "damage_flags", "decoded", "read_lines"]  # beside what is defined below
 
+PRESETS = Path(__file__).parent / "presets"
 _HEAD_LINES = 60
 
 
@@ -65,7 +66,7 @@ def node_of(path: Path, options: Options) -> str:
 @cache
 def presets() -> tuple[Preset, ...]:
     """All presets of the package, each with its `name` (the file's stem), in order of names."""
-    files = sorted((Path(__file__).parent / "presets").glob("*.yaml"))
+    files = sorted(PRESETS.glob("*.yaml"))
     return tuple({**read_yaml(path), "name": path.stem} for path in files)
 
 

@@ -1,0 +1,49 @@
+"""docs/recordings.md: made of the presets, and its example of a new tool works as it stands."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shutil
+from pathlib import Path
+
+import pytest
+from campaign_files import ROOT
+
+from scalewatt.recordings import tables
+from scalewatt.recordings.tables import find_preset, read_table
+
+MADE = runpy.run_path(str(ROOT / ".ci" / "site" / "presets.py"))
+PAGE = MADE["PAGE"].read_text(encoding="utf-8")
+
+
+def test_the_page_has_each_preset_as_it_is() -> None:
+    assert MADE["written"](PAGE) == PAGE, "run: python .ci/site/presets.py"
+
+
+def test_a_tool_added_as_the_page_says_is_known_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    section = PAGE.partition("## Add a tool")[2].partition("\n## ")[0]
+    (text,) = re.findall(r"```csv\n(.*?)```", section, re.DOTALL)
+    (rules,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    (name,) = re.findall(r"recordings/presets/(\w+)\.yaml", section)
+    assert find_preset(text) is None and len(rules.splitlines()) <= 15
+
+    shutil.copytree(tables.PRESETS, tmp_path / "presets")
+    (tmp_path / "presets" / f"{name}.yaml").write_text(rules)
+    monkeypatch.setattr(tables, "PRESETS", tmp_path / "presets")
+    tables.presets.cache_clear()
+    try:
+        preset = find_preset(text)
+    finally:
+        tables.presets.cache_clear()
+    assert preset is not None and preset["name"] == name
+    path = tmp_path / "n1.csv"
+    path.write_text(text)
+    (block,) = read_table(path, preset).nodes["n1"]
+    assert block.sensors[["kind", "index", "quantity"]].to_numpy().tolist() == [
+        ["cpu", 0, "power"],
+        ["gpu", 0, "power"],
+    ]
+    assert block.values.tolist() == [[61.2, 30.3], [61.9, 30.6]]
