@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.traces.trace_writer import TraceCollector
+from scalewatt.energies.traces import SAMPLES_SCHEMA, TRACES_SCHEMA, Traces, read_samples
 from scalewatt.energies.views.any_recording import AccountsOfPath, Powers, accounts_of
 from scalewatt.energies.views.describe import description
 from scalewatt.energies.views.device_rows import device_rows
@@ -53,23 +54,20 @@ def read_recording(
     for one that holds totals alone, which have no samples.
     """
     _check_gpus(gpus_per_node)
-    traces = TraceCollector()
-    found = accounts_of(
-        Path(path),
-        run,
-        round,
-        _path(stages),
-        gpus_per_node,
-        options=Options(node, time_zone, _path(columns)),
-        traces=traces,
-    )
-    samples = traces.table()
-    if traces.totals and not len(samples):
+    options = Options(node, time_zone, _path(columns))
+    with TemporaryDirectory() as folder:
+        written = Path(folder) / "traces.parquet"
+        with Traces(written) as traces:
+            found = accounts_of(
+                Path(path), run, round, _path(stages), gpus_per_node, options=options, traces=traces
+            )
+        frame = _samples(written, "not totals")
+        only_totals = frame.empty and not _samples(written).empty
+    if only_totals:
         raise InputError(
             f"{path}: holds totals of energy without samples; expected a recording with samples "
             "(scalewatt.energy reads totals)"
         )
-    frame = _frame(samples)
     frame.attrs.update(_summary(found))
     return frame
 
@@ -144,7 +142,7 @@ class CampaignResults:
 
     def samples(self, configuration: str, repeat: int) -> pd.DataFrame:
         """Return the traces of one run, as `read_recording` has them. Raises InputError."""
-        return _read(self.folder / "traces" / configuration / f"{repeat}.parquet")
+        return _samples(self.folder / "traces" / configuration / f"{repeat}.parquet")
 
 
 def load_campaign_results(folder: PathOrText) -> CampaignResults:
@@ -205,6 +203,16 @@ def _summary(found: AccountsOfPath) -> dict[str, Any]:
     """Return what is said of a whole recording, but for the parts that are rows."""
     parts = {"devices", "stages", "epochs"}
     return {name: value for name, value in description(found).items() if name not in parts}
+
+
+def _samples(traces: Path, where: str = "block >= 0") -> pd.DataFrame:
+    """Return a row for each sensor and time of a file of traces; `where`: a query of its devices."""
+    with opened_parquet(traces, TRACES_SCHEMA.names) as file:
+        parts = [pa.Table.from_pandas(one, SAMPLES_SCHEMA) for one in read_samples(file, where)]
+        frame = _frame(pa.concat_tables([SAMPLES_SCHEMA.empty_table(), *parts]))
+        run = metadata(file.schema_arrow.empty_table())
+        frame.attrs.update({name: run[name] for name in _RUN if name in run})
+    return frame
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from scalewatt.energies.accounting.account import account
 from scalewatt.energies.accounting.energy_schema import Accounts
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.totals import EnergyTotals
-from scalewatt.energies.traces.trace_writer import TraceWriter
+from scalewatt.energies.traces import SAMPLES_SCHEMA, Traces, read_samples
 from scalewatt.recordings import series
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.record_file import Field, RecordWriter, write_records
@@ -215,6 +215,13 @@ class Accounted:
 def accounted(run: Path, spec: RunSpec, powers: dict[str, Any]) -> Accounted:
     """Account for a run folder."""
     path = run / "made-traces.parquet"
-    with TraceWriter(path, spec) as traces:
+    with Traces(path, configuration=spec.configuration, repeat=spec.repeat) as traces:
         tables = account(Run.of(run, spec, powers), traces)
-    return Accounted(pq.read_table(path), tables)
+    return Accounted(read_traces(path), tables)
+
+
+def read_traces(path: Path) -> pa.Table:
+    """Return a row for each sensor and time of a file of traces."""
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        parts = [pa.Table.from_pandas(one, SAMPLES_SCHEMA) for one in read_samples(file)]
+    return pa.concat_tables([SAMPLES_SCHEMA.empty_table(), *parts])

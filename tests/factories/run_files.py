@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import RunSpec
@@ -14,8 +15,12 @@ from scalewatt.energies.accounting.energy_schema import (
     DEVICES_SCHEMA,
     ENERGY_SCHEMA,
     FLAGS_SCHEMA,
-    TRACES_SCHEMA,
 )
+from scalewatt.energies.accounting.node_clock import NodeClock
+from scalewatt.energies.integration.sample_checks import SAMPLE_FLAGS
+from scalewatt.energies.integration.stage_intervals import STAGES
+from scalewatt.energies.traces import Traces
+from scalewatt.recordings.block import sensor_frame
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 from scalewatt.training.history import history_table
 
@@ -226,11 +231,30 @@ def device(**values: Any) -> dict[str, Any]:
 
 def write_traces(files: RunFiles, rows: list[dict[str, Any]]) -> None:
     """Write a run's traces, and the energy of its devices: a second of each known sample."""
-    write_table(pa.Table.from_pylist(rows, TRACES_SCHEMA), files.traces)
+    keys = ("segment", "node", "device_kind", "device_index")
+    devices: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        devices.setdefault(tuple(row[key] for key in keys), []).append(row)
+    with Traces(files.traces) as traces:
+        for (segment, node, kind, index), of_device in devices.items():
+            first = of_device[0]
+            quantity = "mean_power" if first["quantity"] == "mean" else "power"
+            sensor = {"name": "made", "kind": kind, "index": index, "quantity": quantity}
+            sensor |= {"origin": first["energy_origin"], "samples": first["quantity"] or ""}
+            traces.add(
+                segment,
+                node,
+                np.array([row["time"] for row in of_device]) / 1e6,
+                [np.array([row["power_w"] for row in of_device], np.float64)],
+                sensor_frame([sensor]),
+                [np.array([SAMPLE_FLAGS.index(row["flag"]) for row in of_device], np.uint8)],
+                np.array([STAGES.index(row["stage"]) for row in of_device], np.int8),
+                NodeClock(node),
+            )
     names = ("segment", "node", "device_kind", "device_index", "stage", "energy_origin")
-    devices = [
+    energies = [
         device(**{name: row[name] for name in names}, recorded_j=row["power_w"])
         for row in rows
         if row["power_w"] is not None
     ]
-    write_table(pa.Table.from_pylist(devices, DEVICES_SCHEMA), files.devices)
+    write_table(pa.Table.from_pylist(energies, DEVICES_SCHEMA), files.devices)

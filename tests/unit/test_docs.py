@@ -26,6 +26,7 @@ from scalewatt.campaign.load import expand
 from scalewatt.claims import check_claims as listing
 from scalewatt.cli import COMMANDS, command_line, main
 from scalewatt.common.schema_validation import schema
+from scalewatt.energies import traces
 from scalewatt.energies.accounting import energy_schema as energy_tables
 from scalewatt.energies.integration.sample_checks import SAMPLE_FLAGS
 from scalewatt.recordings.flag_table import DOUBT, EXCLUDED, NOTE, UNKNOWN, flag_table
@@ -65,7 +66,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "tables/prediction.parquet": figure_schema.PREDICTION,
     "runs/<configuration>/<repeat>/history.parquet": HISTORY_SCHEMA,
     "runs/<configuration>/<repeat>/events.parquet": EVENTS_SCHEMA,
-    "traces/<configuration>/<repeat>.parquet": energy_tables.TRACES_SCHEMA,
+    "traces/<configuration>/<repeat>.parquet": traces.TRACES_SCHEMA,
     "energy/<configuration>/<repeat>.parquet": energy_tables.ENERGY_SCHEMA,
     "energy/<configuration>/<repeat>.epochs.parquet": energy_tables.EPOCHS_SCHEMA,
     "energy/<configuration>/<repeat>.devices.parquet": energy_tables.DEVICES_SCHEMA,

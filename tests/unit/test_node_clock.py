@@ -5,9 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-from energy_files import T0, Accounted, accounted, gpu, make_run, write_journal, write_perun
+from energy_files import (
+    T0,
+    Accounted,
+    accounted,
+    gpu,
+    make_run,
+    read_traces,
+    write_journal,
+    write_perun,
+)
 from run_files import make_spec
 
 from scalewatt.energies.accounting.account import write_energy
@@ -103,6 +111,6 @@ def test_the_samples_of_all_nodes_are_traced_by_one_clock(tmp_path: Path) -> Non
     (tmp_path / "spec.json").write_text(spec.text)
     tables = tmp_path / "traces.parquet", tmp_path / "energy.parquet"
     write_energy(run, tmp_path / "spec.json", NO_POWERS, *tables)
-    rows = pq.read_table(tables[0], columns=["node", "time", "power_w", "stage"]).to_pylist()
+    rows = read_traces(tables[0]).select(["node", "time", "power_w", "stage"]).to_pylist()
     first, second = ([{**r, "node": None} for r in rows if r["node"] == n] for n in ("n1", "n2"))
     assert first == second

@@ -15,10 +15,9 @@ from run_files import NAME, WHOLE, device, make_run, make_spec, trace, write_tra
 
 from scalewatt.common.files import write_table
 from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA
-from scalewatt.energies.integration.trace_curve import power_curve
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import POWER
-from scalewatt.results.figures.power_trace import windows
+from scalewatt.results.figures.power_trace import power_curve, windows
 
 Row = dict[str, Any]
 

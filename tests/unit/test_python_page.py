@@ -21,7 +21,8 @@ from report_results import demo, made_runs, write_results
 from run_files import device, part, write_energy
 
 import scalewatt
-from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA, TRACES_SCHEMA
+from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA
+from scalewatt.energies.traces import SAMPLES_SCHEMA
 from scalewatt.energies.views.describe import describe
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +92,7 @@ def test_the_pages_code_runs(workplace: Path, capsys: pytest.CaptureFixture[str]
 
 def test_samples_have_the_columns_of_traces(workplace: Path) -> None:
     samples = scalewatt.read_recording("gpu.csv", stages="stages.csv", time_zone="Europe/Berlin")
-    assert list(samples.columns) == TRACES_SCHEMA.names
+    assert list(samples.columns) == SAMPLES_SCHEMA.names
     assert len(samples) == 2 * (SECONDS + 1)
     assert samples.time.min() == pd.Timestamp(NOON_S, unit="s", tz="UTC")
     assert set(samples.power_w) == {100.0, 300.0}

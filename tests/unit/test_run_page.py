@@ -18,7 +18,6 @@ from scalewatt.common.files import write_table
 from scalewatt.energies.accounting.energy_schema import TELEMETRY_SCHEMA
 from scalewatt.figures import run_page as figure_module
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
-from scalewatt.results.figures import run_page_table
 from scalewatt.results.figures.run_page_table import (
     BINS,
     Band,
@@ -150,18 +149,6 @@ def test_a_long_run_is_thinned_out_and_keeps_its_extremes(tmp_path: Path) -> Non
     assert "Gaps shorter than 7.5 s are not seen." in figure_module.note_sentences(page)[0]
     assert (np.nanmin(one.power_w), np.nanmax(one.power_w)) == (1.0, 999.0)
     assert one.time_s[np.nanargmax(one.power_w)] == pytest.approx(4321, abs=9000 / BINS)
-
-
-def test_devices_that_come_in_several_pieces_are_put_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = made(tmp_path, [*seconds(10), *seconds(10, index=1)])
-    whole = page_of(files)
-    monkeypatch.setattr(run_page_table, "_ROWS", 7)
-    pieces = page_of(files)
-    for one, other in zip(whole.traces, pieces.traces, strict=True):
-        known = np.isfinite(other.power_w)
-        assert other.power_w[known].tolist() == one.power_w.tolist()
 
 
 POWERS = st.lists(st.one_of(st.none(), st.floats(0, 1000, width=32)), min_size=1, max_size=60)

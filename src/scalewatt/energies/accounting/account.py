@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.compute as pc
 
 from scalewatt.common.rated_powers import check_rated_powers
@@ -64,9 +65,10 @@ from scalewatt.energies.integration.stage_intervals import (
     segment_events,
     tile_window,
 )
-from scalewatt.energies.traces.trace_writer import TraceSink, TraceWriter
+from scalewatt.energies.traces import Traces
 from scalewatt.recordings.series import Flag, flag, nodes_by_name, with_sample_quantity
 from scalewatt.recordings.stage_log import EVALUATIONS
+from scalewatt.recordings.transition import to_blocks
 
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
 """Labels of the outcomes of a segment that lose the work since its last checkpoint."""
@@ -98,7 +100,7 @@ class NodeAccount:
         return self.window[1] - self.window[0]
 
 
-def account(run: Run, traces: TraceSink | None = None) -> Accounts:
+def account(run: Run, traces: Traces | None = None) -> Accounts:
     """Account for one run; `traces` gets its samples node by node."""
     rows = EnergyRows()
     numbers, idle = run_segments(run)
@@ -130,7 +132,7 @@ def write_energy(
     check_rated_powers(powers, "--powers")
     spec = read_planned_run(spec_path)
     run = Run.of(run_dir, spec, powers)
-    with TraceWriter(traces_path, spec, run.provenance.get("device_name")) as traces:
+    with Traces(traces_path, configuration=spec.configuration, repeat=spec.repeat) as traces:
         accounts = account(run, traces)
     accounts.write(energy_path)
 
@@ -176,7 +178,7 @@ def account_segment(
     segment: Segment,
     events: list[Event],
     rows: EnergyRows,
-    traces: TraceSink | None = None,
+    traces: Traces | None = None,
 ) -> list[SeenOfLever]:
     """Account for one segment: add its rows, telemetry and cross-checks, and its samples to `traces`.
 
@@ -207,8 +209,8 @@ def account_segment(
         for kind in sorted(one.kinds, key=lambda kind: kind.device_kind):
             own = [*kind.flags, *cross_check_flags(checks, kind.device_kind)]
             rows.add(segment.number, kind, one.intervals, discarded, one.unrecorded_s, own)
-            if traces is not None:
-                traces.add(segment.number, kind, one.intervals, one.clock)
+        if traces is not None:
+            _trace(traces, segment.number, one)
         of_parts.append(measured_j(one.kinds, one.window))
         rows.cross_checks += [one.row(segment.number) for one in checks]
         rows.telemetry.append(telemetry_table(one.recording, segment.number))
@@ -225,6 +227,21 @@ def account_segment(
         flags += cross_check_flags([whole], "node")
     rows.add_flags(flags, segment.number)
     return levers
+
+
+def _trace(traces: Traces, segment: int, node: NodeAccount) -> None:
+    """Write the samples of the sensors that count of a node, those that share their times together."""
+    blocks: dict[int, list[Any]] = {}
+    for kind in sorted(node.kinds, key=lambda kind: kind.device_kind):
+        for series, validated in zip(kind.series, kind.validated, strict=True):
+            blocks.setdefault(id(series.time_s), []).append((kind.device_kind, series, validated))
+    for members in blocks.values():
+        time_s = members[0][1].time_s
+        frames = [to_blocks([one])[0].sensors.assign(kind=kind) for kind, one, _ in members]
+        powers, flags = zip(*((v.power_w, v.sample_flags) for *_, v in members), strict=True)
+        stages = node.intervals.codes_at(time_s)
+        sensors = pd.concat(frames, ignore_index=True)
+        traces.add(segment, node.node, time_s, powers, sensors, flags, stages, node.clock)
 
 
 def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:

@@ -14,25 +14,6 @@ METADATA_KEY = b"scalewatt"
 _FEW = pa.dictionary(pa.int8(), pa.string())
 _MANY = pa.dictionary(pa.int16(), pa.string())
 
-TRACES_SCHEMA = pa.schema(
-    [
-        pa.field("segment", pa.int32(), nullable=False),
-        pa.field("time", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("node", _MANY, nullable=False),
-        pa.field("device_kind", _FEW, nullable=False),
-        pa.field("device_index", pa.int16(), nullable=False),
-        pa.field("uuid", _MANY),
-        pa.field("power_w", pa.float32()),
-        pa.field("quantity", _FEW),
-        pa.field("energy_origin", _FEW, nullable=False),
-        pa.field("stage", _FEW, nullable=False),
-        pa.field("flag", _FEW, nullable=False),
-    ]
-)
-"""One row per power sensor and sample, sorted by segment, node, device kind, device index, time.
-`quantity` says what the sample stands for: `instantaneous` power, the `mean` since the sample before, or
-a `moving_mean` over the second before; null if that is not known, and of estimates."""
-
 _RUN = [("configuration", pa.string()), ("repeat", pa.int32())]
 BOUNDS = ("energy_low_j", "energy_high_j")
 """The interval of an energy, by what is estimated and what uncovered time can have cost."""

@@ -22,7 +22,7 @@ from scalewatt.energies.accounting.rows import EnergyRows
 from scalewatt.energies.accounting.run_inputs import PlannedRun, Run, read_planned_run
 from scalewatt.energies.accounting.segment_recordings import Segment, segment_numbers
 from scalewatt.energies.integration.stage_intervals import segment_events
-from scalewatt.energies.traces.trace_writer import TraceCollector
+from scalewatt.energies.traces import Traces
 from scalewatt.recordings.formats.detect import (
     find_format,
     is_table,
@@ -66,7 +66,7 @@ def accounts_of(
     gpus_per_node: int | None = None,
     powers: Powers | None = None,
     options: Options = NO_OPTIONS,
-    traces: TraceCollector | None = None,
+    traces: Traces | None = None,
 ) -> AccountsOfPath:
     """Account for one recording, as `describe` says of its arguments; `traces` gets its samples.
 
@@ -125,7 +125,7 @@ def _of_record(
     record: Recording,
     events: pa.Table | None,
     gpus_per_node: int | None,
-    traces: TraceCollector | None,
+    traces: Traces | None,
 ) -> AccountsOfPath:
     """Account for what another tool recorded."""
     segment = Segment(0, record, None, flags=record.problems, alone=True)
@@ -139,7 +139,7 @@ def _of_segment(
     segment: Segment,
     events: pa.Table | None,
     gpus_per_node: int | None,
-    traces: TraceCollector | None,
+    traces: Traces | None,
 ) -> AccountsOfPath:
     rows = EnergyRows()
     spec = PlannedRun(nodes=len(segment.hosts))
@@ -217,7 +217,7 @@ def _of_folder(
     events: pa.Table | None,
     gpus_per_node: int | None,
     powers: Powers | None,
-    traces: TraceCollector | None,
+    traces: Traces | None,
 ) -> AccountsOfPath:
     """Account for all segments of a run folder, or of a folder with a segment's files in it."""
     path = folder / "spec.json"
@@ -237,8 +237,6 @@ def _of_folder(
     run = replace(run, gpus_per_node=gpus_per_node)
     if events is not None:
         run = replace(run, events=events)
-    if traces is not None:
-        traces.device_name = run.provenance.get("device_name")
     accounts = account(run, traces)
     segments = sorted(set(accounts.energy["segment"].to_pylist()))
     which = {"path": str(folder), "segments": segments}

@@ -15,16 +15,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA
-from scalewatt.energies.integration.sample_checks import EnergyCurve, bridge_s, sampling_period
-from scalewatt.energies.integration.trace_curve import power_curve
+from scalewatt.energies.integration.sample_checks import (
+    EnergyCurve,
+    bridge_s,
+    cumulate,
+    sampling_period,
+)
+from scalewatt.energies.traces import TRACES_SCHEMA, read_samples
 from scalewatt.recordings.series import MEAN, NODE, Floats
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
 from scalewatt.results.tables.frames import frame_of, records
-from scalewatt.results.tables.read_table import read_checked, read_columns
+from scalewatt.results.tables.read_table import opened_parquet, read_checked
 from scalewatt.results.tables.run_row import RunFiles
 
 Row = dict[str, Any]
@@ -34,17 +37,6 @@ POWER_TRACE_S = 300.0
 """Length of Figure 5's power traces."""
 LEAST_COVERED = 0.5
 """Share of a window that must be known for its mean to be stated."""
-_COLUMNS = (
-    "segment",
-    "time",
-    "node",
-    "device_kind",
-    "device_index",
-    "power_w",
-    "quantity",
-    "energy_origin",
-    "stage",
-)
 
 
 def power(definition: dict[str, Any], configurations: pd.DataFrame, results: Path) -> pd.DataFrame:
@@ -96,62 +88,67 @@ def _points(files: RunFiles, window_s: float | None, on_cpus: bool) -> list[Row]
     unknown: Row = dict.fromkeys(
         ("power_w", "mean_power_w", "mean_power_all_w", "energy_origin", "quantity")
     )
-    samples = _of_kind(read_columns(files.traces, _COLUMNS))
-    if samples is None:
+    facts = _facts(files.traces)
+    if facts is None:
         return [unknown | {"time_s": 0.0, "device_kind": "cpu" if on_cpus else "gpu"}]
-    begun = _begun(samples)
-    own = _own(samples, begun)
-    first = records(samples.head(1) if own is None else own.head(1))[0]
-    kind = first["device_kind"]
-    if own is None:
+    kind = facts["device_kind"].iloc[0]
+    begun = facts[facts["begun"]]
+    known = facts[facts["known"] & facts["segment"].isin(begun["segment"])]
+    if known.empty:
         return [unknown | {"time_s": None if begun.empty else 0.0, "device_kind": kind}]
+    keys = ["segment", "node", "device_index"]
+    first = records(known.sort_values(["known_begun", *keys], ascending=[False, *[True] * 3]))[0]
+    own = _samples(files.traces, kind, *(first[key] for key in keys))
     devices = read_checked(files.devices, DEVICES_SCHEMA).to_pandas()
     of_kind = devices[devices["device_kind"] == kind]
     place = (of_kind["node"] == first["node"]) & (of_kind["device_index"] == first["device_index"])
+    first |= records(own.head(1))[0]
     fixed = {
         "mean_power_w": _mean_w(of_kind[place]),
         "mean_power_all_w": _mean_w(of_kind),
         **{name: first[name] for name in ("device_kind", "energy_origin", "quantity")},
     }
-    begins = _begun(own)
+    begins = own[own["stage"] == "train"]
     start_s = float((own if begins.empty else begins)["time_s"].iloc[0])
     times, watts = _shown(own, start_s, window_s, first["quantity"] == MEAN)
     return [fixed | {"time_s": t, "power_w": w} for t, w in zip(times, watts, strict=True)]
 
 
-def _of_kind(traces: pa.Table) -> pd.DataFrame | None:
-    """Return the samples of GPUs, else of CPUs, else of nodes' meters, in order; None if none has a power.
+def _facts(traces: Path) -> pd.DataFrame | None:
+    """Return what is known of each GPU, else each CPU, else each node's meter; None if none has a power.
 
-    Column `time_s` is Unix time in s, and an unknown power is NaN.
+    A row for each device and segment: `known`: it has a power; `begun`: it has samples from training or, in a
+    recording without stages, any; `known_begun`: some of these have a power.
     """
-    kinds = traces["device_kind"].cast(pa.string())
     for kind in ("gpu", "cpu", NODE):
-        chosen = traces.filter(pc.equal(kinds, kind))
-        if chosen["power_w"].null_count < len(chosen):
-            microseconds = chosen["time"].cast(pa.timestamp("us")).cast(pa.int64()).to_numpy()
-            samples = chosen.drop_columns("time").to_pandas().assign(time_s=microseconds / 1e6)
-            return samples.astype({"node": object, "power_w": np.float64})
+        with opened_parquet(traces, TRACES_SCHEMA.names) as file:
+            facts = pd.DataFrame(map(_facts_of, read_samples(file, f"device_kind == '{kind}'")))
+        if not facts.empty and facts["known"].any():
+            if not facts["begun"].any() and not facts["staged"].any():
+                facts = facts.assign(begun=True, known_begun=facts["known"])
+            return facts
     return None
 
 
-def _begun(samples: pd.DataFrame) -> pd.DataFrame:
-    """Return the samples from training, none where a run never trained; all of a recording without stages."""
-    training = samples[samples["stage"] == "train"]
-    staged = (samples["stage"].dropna() != NO_STAGE).any()
-    return samples if training.empty and not staged else training
+def _facts_of(samples: pd.DataFrame) -> Row:
+    known, training = samples["power_w"].notna(), samples["stage"] == "train"
+    keys = ("segment", "node", "device_kind", "device_index")
+    return {
+        **{key: samples[key].iloc[0] for key in keys},
+        "known": known.any(),
+        "begun": training.any(),
+        "known_begun": (known & training).any(),
+        "staged": (samples["stage"] != NO_STAGE).any(),
+    }
 
 
-def _own(samples: pd.DataFrame, begun: pd.DataFrame) -> pd.DataFrame | None:
-    """Return the shown device's samples of the first segment that trained; None if no power is known."""
-    keys = ["segment", "node", "device_index"]
-    trained = samples[samples["segment"].isin(begun["segment"])]
-    for among in (begun, trained):
-        known = among[among["power_w"].notna()]
-        if len(known):
-            first = known[keys].sort_values(keys).iloc[0]
-            own = trained[(trained[keys] == first).all(axis=1)]
-            return own.sort_values("time_s", kind="stable")
-    return None
+def _samples(traces: Path, kind: str, segment: int, node: str, index: int) -> pd.DataFrame:
+    """Return a device's samples in order; `time_s` is Unix time in s, and an unknown power is NaN."""
+    device = f"device_kind == {kind!r} and segment == {segment} and node == {node!r}"
+    with opened_parquet(traces, TRACES_SCHEMA.names) as file:
+        own = pd.concat(read_samples(file, f"{device} and device_index == {index}"))
+    own = own.assign(time_s=own["time"].astype("int64") / 1e6, power_w=own["power_w"].astype(float))
+    return own.sort_values("time_s", kind="stable")
 
 
 def _shown(
@@ -171,6 +168,18 @@ def _shown(
         curve = power_curve(time_s[known], power_w[known], longest_s, mean)
         time_s, power_w = windows(curve, window_s, min(POWER_TRACE_S, float(time_s[-1])))
     return time_s.tolist(), [None if np.isnan(w) else float(w) for w in power_w]
+
+
+def power_curve(time_s: Floats, power_w: Floats, longest_s: float, mean: bool) -> EnergyCurve:
+    """Energy in J cumulated over known samples of power of a device.
+
+    Steps over `longest_s` are not covered. `mean`: a sample is the mean since the one before, not a power
+    at its time.
+    """
+    step = np.diff(time_s)
+    known = (step > 0) & (step <= longest_s)
+    height = power_w[1:] if mean else 0.5 * (power_w[1:] + power_w[:-1])
+    return cumulate(time_s, np.where(known, height * step, 0.0), np.where(known, step, 0.0))
 
 
 def windows(curve: EnergyCurve, window_s: float, until_s: float) -> tuple[Floats, Floats]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.node_energy import UNUSED_GPU
+from scalewatt.energies.traces import TRACES_SCHEMA, read_samples
 from scalewatt.recordings.series import ALL_KINDS, Floats
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.recordings.telemetry import TELEMETRY_PERIOD_LIMIT_S
@@ -163,7 +164,7 @@ class _Recorded:
 
 def _recorded(path: Path) -> _Recorded:
     times, devices, period_s = [], [], 0.0
-    for samples in _samples(path, (*_TIME, *_DEVICE)):
+    for samples in _samples(path):
         times.append(samples.groupby("segment")["time_s"].agg(["min", "max"]))
         devices.append(samples[_DEVICE].drop_duplicates())
         if not period_s:
@@ -204,8 +205,16 @@ _TIME = ("segment", "time")
 _DEVICE: list[Any] = ["node", "device_kind", "device_index"]
 
 
-def _samples(path: Path, columns: tuple[str, ...]) -> Iterator[pd.DataFrame]:
-    """Yield the samples as they lie in the file, some at a time; `time_s` is Unix time in s."""
+def _samples(path: Path) -> Iterator[pd.DataFrame]:
+    """Yield the samples of each device of traces; `time_s` is Unix time in s."""
+    with opened_parquet(path, TRACES_SCHEMA.names) as file:
+        for samples in read_samples(file):
+            yield samples.assign(time_s=samples["time"].astype("int64") / 1e6)
+
+
+def _telemetry(path: Path) -> Iterator[pd.DataFrame]:
+    """Yield the rows of telemetry as they lie in the file, some at a time; `time_s` is Unix time in s."""
+    columns = (*_TIME, *_DEVICE, "quantity", "value")
     with opened_parquet(path, columns) as file:
         for batch in file.iter_batches(_ROWS, columns=list(columns)):
             if batch.num_rows:
@@ -217,7 +226,7 @@ def _samples(path: Path, columns: tuple[str, ...]) -> Iterator[pd.DataFrame]:
 
 def _whole_traces(path: Path, segments: tuple[Segment, ...]) -> tuple[Trace, ...]:
     """Return every sample, with a NaN before each that follows a gap or begins a segment."""
-    samples = pd.concat(list(_samples(path, (*_TIME, *_DEVICE, "power_w", "flag"))) or [_NOTHING])
+    samples = pd.concat(list(_samples(path)) or [_NOTHING])
     samples["time_s"] += samples["segment"].map(_shifts(segments))
     traces = []
     by_device: Any = samples.groupby(_DEVICE, sort=False)
@@ -267,7 +276,7 @@ def power_by_place(
 
 def _placed(path: Path, segments: tuple[Segment, ...]) -> Iterator[pd.DataFrame]:
     shifts = _shifts(segments)
-    for samples in _samples(path, (*_TIME, *_DEVICE, "power_w")):
+    for samples in _samples(path):
         yield samples.assign(time_s=samples["time_s"] + samples["segment"].map(shifts))
 
 
@@ -299,10 +308,9 @@ def _clocks(
 ) -> tuple[Trace, ...] | Band | None:
     """Return the GPUs' clocks on the page: of each GPU, or of many nodes together."""
     path = files.energy.with_suffix(".telemetry.parquet")
-    columns = (*_TIME, *_DEVICE, "quantity", "value")
     if not path.is_file():  # an archive may leave it out
         return None
-    found = pd.concat(list(_samples(path, columns)) or [_NOTHING.assign(quantity=None)])
+    found = pd.concat(list(_telemetry(path)) or [_NOTHING.assign(quantity=None)])
     found = found[found["quantity"] == "clock_sm"]
     if found.empty:
         return None
