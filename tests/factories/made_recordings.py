@@ -13,8 +13,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from hypothesis import strategies as st
 
-from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integrate import validate
 from scalewatt.recordings.series import Recording, SensorSeries
+from scalewatt.recordings.transition import to_blocks
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe")
 # Among them the hours when clocks are set back in Berlin, St John's and on Lord Howe Island.
@@ -101,7 +102,7 @@ def of_gpu(recording: Recording, gpu: int, quantity: str = "power") -> SensorSer
 
 def joules(series: SensorSeries) -> float:
     """Return the energy of a series as the accounting has it."""
-    return float(validate(series).curve.between(-np.inf, np.inf))
+    return float(validate(to_blocks([series])[0], 0).curve.between(-np.inf, np.inf))
 
 
 def check_powers(recording: Recording, made: Made) -> None:

@@ -17,7 +17,7 @@ from scalewatt.energies.accounting.energy_schema import (
     FLAGS_SCHEMA,
 )
 from scalewatt.energies.accounting.node_clock import NodeClock
-from scalewatt.energies.integration.sample_checks import SAMPLE_FLAGS
+from scalewatt.energies.integrate import SAMPLE_FLAGS
 from scalewatt.energies.integration.stage_intervals import STAGES
 from scalewatt.energies.traces import Traces
 from scalewatt.recordings.block import sensor_frame

@@ -11,8 +11,9 @@ from small_trainings import FOURCASTNET, RESNET50, energies_of, prepared, small_
 from training import Training
 
 from scalewatt.common.files import read_json
-from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integrate import validate
 from scalewatt.recordings.journal import read_journal
+from scalewatt.recordings.transition import to_blocks
 from scalewatt.results.tables.run_row import shared_gpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
@@ -41,7 +42,7 @@ def test_ranks_that_share_a_gpu_count_its_energy_once_and_are_flagged(
 def recorded_j(training: Training, gpu: int) -> float:
     """Return the energy of a GPU over its whole recording, from its samples alone, in J."""
     return sum(
-        float(validate(series, 0.1).curve.between(-np.inf, np.inf))
+        float(validate(to_blocks([series])[0], 0, 0.1).curve.between(-np.inf, np.inf))
         for path in (training.out / "perun").glob("*.journal")
         for series in read_journal(path).series
         if (series.device_kind, series.device_index, series.quantity) == ("gpu", gpu, "power")

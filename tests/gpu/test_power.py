@@ -16,11 +16,12 @@ import torch
 from small_trainings import DEVICE, LARGE, RESNET50, in_child, small_spec, trainer_of
 
 from scalewatt.common.termination import ABORT_S
-from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integrate import validate
 from scalewatt.monitoring.perun_session import monitored
 from scalewatt.provenance.versions import gpu_identity
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.stage_log import EventLog
+from scalewatt.recordings.transition import to_blocks
 from scalewatt.results.tables.t_tests import quantile
 from scalewatt.training.history import PHASES
 from scalewatt.training.step_timer import finish
@@ -50,7 +51,7 @@ def energies_of_bursts(folder: Path) -> tuple[float, float, list[str]]:
         for series in read_journal(path).series
         if (series.device_kind, series.device_index, series.quantity) == ("gpu", index, "power")
     )
-    power = validate(series, 0.1)
+    power = validate(to_blocks([series])[0], 0, 0.1)
     return counter_j, float(power.curve.between(start_s, end_s)), [f["code"] for f in power.flags]
 
 

@@ -1,4 +1,4 @@
-"""What scalewatt says of series that are written to a file: total, coverage, flags, samples and intervals."""
+"""Total, coverage, flags, samples and intervals of sensors that are written to a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 import scalewatt
-from scalewatt.recordings.series import SensorSeries
+from scalewatt.recordings.block import Block
 
 SPANS = ("startup", "train", "evaluate_train", "validate", "checkpoint", "shutdown")
 """Names that spans of a recording are asked for by; six at most."""
@@ -23,7 +23,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True)
 class Judged:
-    """What is said of a recording of one or several series."""
+    """What is said of a recording of one or several sensors."""
 
     rows: pd.DataFrame
     """As `scalewatt.energy` gives them."""
@@ -62,13 +62,13 @@ class Judged:
         return self.samples["flag"].astype(str).to_numpy()
 
 
-def judged(*series: SensorSeries, spans: Sequence[Span] = ()) -> Judged:
-    """Write series with a sample each second or so to a table, and read it as any user does."""
+def judged(*blocks: Block, spans: Sequence[Span] = ()) -> Judged:
+    """Write blocks of one sensor with a sample each second or so to a table, and read it as any user does."""
     assert len(spans) <= len(SPANS)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "columns.yaml").write_text(json.dumps(_columns(series)))
-        _samples(series).to_csv(folder / "samples.csv", index=False)
+        (folder / "columns.yaml").write_text(json.dumps(_columns(blocks)))
+        _samples(blocks).to_csv(folder / "samples.csv", index=False)
         stages = folder / "stages.csv" if spans else None
         if stages:
             rows = [
@@ -81,27 +81,28 @@ def judged(*series: SensorSeries, spans: Sequence[Span] = ()) -> Judged:
         return Judged(scalewatt.energy(path, **given), scalewatt.read_recording(path, **given))
 
 
-def _samples(series: Sequence[SensorSeries]) -> pd.DataFrame:
+def _samples(blocks: Sequence[Block]) -> pd.DataFrame:
     """Return a row for each sample; floats are written with all of their digits."""
     parts = [
-        pd.DataFrame({"t": s.time_s, "w": s.values}).assign(sensor=f"s{place}", node=s.node)
-        for place, s in enumerate(series)
+        pd.DataFrame({"t": b.time_s, "w": b.values[:, 0]}).assign(sensor=f"s{i}", node=b.node)
+        for i, b in enumerate(blocks)
     ]
     found = pd.concat(parts)
     return found.assign(t=[repr(float(t)) for t in found["t"]])
 
 
-def _columns(series: Sequence[SensorSeries]) -> dict[str, object]:
+def _columns(blocks: Sequence[Block]) -> dict[str, object]:
+    rows = [b.sensors.iloc[0] for b in blocks]
     return {
         "time": {"column": "t", "unit": "s"},
         "sensors": [
             {
-                **{"column": "w", "kind": s.device_kind, "index": s.device_index},
-                **{"unit": "J" if s.quantity == "counter" else "W", "quantity": s.quantity},
-                **{"where": {"sensor": f"s{place}"}, "name": s.sensor, "node_column": "node"},
-                **({"valid_max": s.valid_max} if s.valid_max else {}),
-                **({"limit_w": s.limit_w} if s.limit_w else {}),
+                **{"column": "w", "kind": s["kind"], "index": int(s["index"])},
+                **{"unit": "J" if s["quantity"] == "counter" else "W", "quantity": s["quantity"]},
+                **{"where": {"sensor": f"s{i}"}, "name": s["name"], "node_column": "node"},
+                **({"valid_max": s["range_j"]} if s["range_j"] > 0 else {}),
+                **({"limit_w": s["limit_w"]} if s["limit_w"] > 0 else {}),
             }
-            for place, s in enumerate(series)
+            for i, s in enumerate(rows)
         ],
     }

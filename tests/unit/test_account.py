@@ -24,7 +24,7 @@ from scalewatt.energies.accounting.energy_schema import (
     DEVICES_SCHEMA,
     ENERGY_SCHEMA,
 )
-from scalewatt.energies.integration.rated_power import FACTOR
+from scalewatt.energies.estimate import FACTOR
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 CPU_POWERS = NO_POWERS | {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}}

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from scalewatt.energies.integration.rated_power import (
+from scalewatt.energies.estimate import (
     CURVE,
     FACTOR,
     IDLE_SHARE,

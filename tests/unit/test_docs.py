@@ -28,7 +28,7 @@ from scalewatt.cli import COMMANDS, command_line, main
 from scalewatt.common.schema_validation import schema
 from scalewatt.energies import traces
 from scalewatt.energies.accounting import energy_schema as energy_tables
-from scalewatt.energies.integration.sample_checks import SAMPLE_FLAGS
+from scalewatt.energies.integrate import SAMPLE_FLAGS
 from scalewatt.recordings.flag_table import DOUBT, EXCLUDED, NOTE, UNKNOWN, flag_table
 from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.results.carbon import carbon_table

@@ -31,6 +31,8 @@ from true_power import (
     NOISE_W,
     UNIX,
     TruePower,
+    block,
+    checked,
     compare,
     covered_s,
     cpu,
@@ -45,10 +47,9 @@ from true_power import (
     true_powers,
 )
 
-from scalewatt.energies.integration.counter_series import LAG_S
-from scalewatt.energies.integration.integrate import validate
-from scalewatt.energies.integration.sample_checks import BRIDGE_S, SAMPLE_FLAGS
-from scalewatt.recordings.series import PLAUSIBLE_W, SensorSeries
+from scalewatt.energies.integrate import BRIDGE_S, LAG_S, SAMPLE_FLAGS
+from scalewatt.recordings.block import Block
+from scalewatt.recordings.series import PLAUSIBLE_W
 
 LIMIT_W = PLAUSIBLE_W["cpu"]
 ROUNDING_J = 1e-3
@@ -103,7 +104,7 @@ def test_a_counter_is_exact_to_its_quantum_over_wraps_failed_reads_and_gaps(
         counter[where] = bad_j
         lost |= where
     lost |= counter == 0
-    validated = validate(cpu(UNIX + time, counter, range_j), period)
+    validated = checked(cpu(UNIX + time, counter, range_j), period)
     assert not any("repeat" in one["detail"] for one in validated.flags)
     found = compare(validated.curve, truth)
     error = np.abs(found.energy_j - found.true_j)
@@ -132,7 +133,7 @@ def test_counter_resets_cost_what_bridging_them_may_cost(
     total = 1e5 + truth.energy_until(time)
     for place in places:
         total[place:] -= total[place] - data.draw(st.floats(0.01, 100.0))
-    validated = validate(cpu(UNIX + time, total, 262e3), period)
+    validated = checked(cpu(UNIX + time, total, 262e3), period)
     assert codes(validated.flags) <= {"counter"}
     found = compare(validated.curve, truth)
     bridged = len(places) * period
@@ -180,7 +181,7 @@ def test_a_counter_that_was_read_stale_is_exact_or_bridged_or_uncovered(
     counter = 1000 + truth.energy_until(time)
     begin = data.draw(st.integers(1, time.size - length - 2))
     counter[begin : begin + length] = counter[begin]
-    validated = validate(cpu(UNIX + time, counter, 262e3), 1.0)
+    validated = checked(cpu(UNIX + time, counter, 262e3), 1.0)
     found = compare(validated.curve, truth)
     stale = np.argmax(found.step_s)
     if length > 3:
@@ -206,7 +207,7 @@ def test_a_counter_that_stopped_counting_is_noticed(
     micro = np.round(1e9 + 1e6 * truth.energy_until(time)).astype(np.int64)
     micro[begin + length :] -= micro[begin + length] - micro[begin]
     micro[begin : begin + length] = micro[begin]
-    validated = validate(cpu(UNIX + time, 1e-6 * micro, 262e3), 1.0)
+    validated = checked(cpu(UNIX + time, 1e-6 * micro, 262e3), 1.0)
     found = compare(validated.curve, truth)
     if length < 3:
         assert found.error_j <= 260 * length + ROUNDING_J
@@ -230,7 +231,7 @@ def test_mean_powers_are_as_exact_as_the_counter_they_come_of(
     failed = data.draw(st.integers(0, time.size - reads))
     wraps = bool(np.any(np.diff(counter[max(failed - 1, 0) : failed + reads + 1]) < 0))
     counter[failed : failed + reads] = 0.0
-    validated = validate(cpu_means(UNIX + time, read_means(time, counter, range_j)), 1.0)
+    validated = checked(cpu_means(UNIX + time, read_means(time, counter, range_j)), 1.0)
     found = compare(validated.curve, truth)
     # Of what is left out there are as many steps as failed reads, one more, and one on both sides.
     unknown = reads + 3.0
@@ -259,7 +260,7 @@ anything = st.floats(allow_nan=True, allow_infinity=True, width=32)
     st.lists(st.tuples(anything, anything), max_size=120),
     st.sampled_from(("power", "counter", "mean_power")),
     st.sampled_from(("gpu", "cpu", "ram")),
-    st.sampled_from((None, 100.0, 65e3)),
+    st.sampled_from((np.nan, 100.0, 65e3)),
     st.booleans(),
     st.sampled_from((None, 1.0)),
 )
@@ -267,7 +268,7 @@ def test_whatever_the_samples_are_energy_is_never_negative_and_never_nan(
     samples: list[tuple[float, float]],
     quantity: str,
     kind: str,
-    valid_max: float | None,
+    range_j: float,
     regular: bool,
     period_s: float | None,
 ) -> None:
@@ -275,8 +276,8 @@ def test_whatever_the_samples_are_energy_is_never_negative_and_never_nan(
     values = np.array([pair[1] for pair in samples], dtype=np.float64)
     if regular:
         time = UNIX + np.arange(float(time.size))
-    validated = validate(
-        SensorSeries("n", "s", kind, 0, quantity, time, values, valid_max), period_s
+    validated = checked(
+        block(time, values, name="s", kind=kind, quantity=quantity, range_j=range_j), period_s
     )
     assert validated.power_w.shape == validated.sample_flags.shape == time.shape
     assert np.all(validated.power_w[~np.isnan(validated.power_w)] >= 0)
@@ -293,7 +294,7 @@ def test_whatever_the_samples_are_energy_is_never_negative_and_never_nan(
 
 
 @st.composite
-def faulty_series(draw: st.DrawFn) -> SensorSeries:
+def faulty_series(draw: st.DrawFn) -> Block:
     truth = draw(true_powers(stretches=6))
     time, _ = draw(sampling_times(truth.seconds))
     if draw(st.booleans()):
@@ -309,7 +310,7 @@ def faulty_series(draw: st.DrawFn) -> SensorSeries:
 @quick
 @given(faulty_series(), st.lists(st.floats(0.0, 1.0), min_size=1, max_size=5))
 def test_energy_and_covered_time_are_additive_over_any_split(
-    series: SensorSeries, places: list[float]
+    series: Block, places: list[float]
 ) -> None:
     begin, end = float(series.time_s[0]), float(series.time_s[-1])
     cuts = [begin, *sorted(begin + place * (end - begin) for place in places), end]
@@ -322,17 +323,15 @@ def test_energy_and_covered_time_are_additive_over_any_split(
 
 @quick
 @given(st.lists(faulty_series(), min_size=2, max_size=5), st.randoms(use_true_random=False))
-def test_the_order_of_hosts_and_sensors_changes_nothing(
-    found: list[SensorSeries], random: object
-) -> None:
+def test_the_order_of_hosts_and_sensors_changes_nothing(found: list[Block], random: object) -> None:
     series = [
-        replace(one, node=f"n{i % 2}", device_index=i, sensor=f"{one.sensor}{i}")
+        replace(one, node=f"n{i % 2}", sensors=one.sensors.assign(index=i, name=f"sensor {i}"))
         for i, one in enumerate(found)
     ]
     shuffled = list(series)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
 
-    def energies(ordered: list[SensorSeries]) -> dict[tuple[str, str], float]:
+    def energies(ordered: list[Block]) -> dict[tuple[str, str], float]:
         rows = judged(*ordered).rows.dropna(subset="sensor")
         return dict(rows.groupby(["node", "device_kind"])["recorded_j"].sum())
 

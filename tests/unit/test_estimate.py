@@ -9,47 +9,63 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalewatt.energies.accounting.node_energy import node_kinds
-from scalewatt.energies.integration.rated_power import (
+from scalewatt.energies.estimate import (
     cpu_power_w,
     estimated_cpu,
-    estimated_gpu,
+    estimated_gpus,
     estimated_ram,
     node_utilisation,
 )
 from scalewatt.energies.integration.stage_intervals import tile_window
-from scalewatt.recordings.series import SensorSeries
+from scalewatt.recordings.block import Block, sensor_frame
+from scalewatt.recordings.transition import to_series
 
 CPU = {"sockets": 2, "idle_w": 60, "rated_w": 200}
 TIME = np.arange(11.0)
 
 
-def share(sensor: str, value: float, kind: str = "cpu", index: int = 0) -> SensorSeries:
-    return SensorSeries("n1", sensor, kind, index, "utilisation", TIME, np.full(11, value))
+def sampled(kind: str, quantity: str, **values: float) -> Block:
+    """Return a block of sensors that always read the same."""
+    rows = [{"name": name, "kind": kind, "quantity": quantity} for name in values]
+    return Block("n1", TIME, np.full((11, len(rows)), [*values.values()]), sensor_frame(rows))
 
 
-def power(sensor: str, kind: str, index: int, watts: float) -> SensorSeries:
-    return SensorSeries("n1", sensor, kind, index, "power", TIME, np.full(11, watts))
+def load(kind: str = "cpu", **shares: float) -> Block:
+    return sampled(kind, "utilisation", **shares)
 
 
 def test_one_core_taken_for_all_is_flagged() -> None:
-    found, flags = node_utilisation([share("CPU_USAGE_0", 0.9)])
+    found, flags = node_utilisation([load(CPU_USAGE_0=0.9)])
     assert found is not None and codes(flags) == {"assumed"}
-    found, flags = node_utilisation([share("CPU_USAGE_0", 0.9), share("CPU_USAGE_1", 0.1)])
-    assert found is not None and found.values[0] == pytest.approx(0.5)
-    assert codes(flags) == {"assumed"}
-    assert node_utilisation([power("cpu_0_package-0", "cpu", 0, 9)]) == (None, [])
+    found, flags = node_utilisation([load(CPU_USAGE_0=0.9, CPU_USAGE_1=0.1)])
+    assert found is not None and found.values == pytest.approx(0.5)
+    assert codes(flags) == {"assumed"} and len(found.sensors) == 1
+    assert node_utilisation([sampled("cpu", "power", package=9)]) == (None, [])
+
+
+@pytest.mark.parametrize("whole", ["CPU_BUSY", "CPU_USAGE"])
+def test_a_utilisation_of_all_cores_is_taken_as_it_is(whole: str) -> None:
+    found, flags = node_utilisation([load(CPU_USAGE_0=0.9), load(CPU_USAGE_1=0.1, **{whole: 0.3})])
+    assert found is not None and found.values == pytest.approx(0.3)
+    assert list(found.sensors["name"]) == [whole] and flags == []
 
 
 @pytest.mark.parametrize(("busy", "watts"), [(0.0, 29.6), (0.5, 162.8), (1.0, 296), (1.2, 296)])
 def test_cpu_power_is_a_line_to_three_quarters_of_the_tdp_of_all_sockets(
     busy: float, watts: float
 ) -> None:
-    series = estimated_cpu(share("CPU_BUSY", busy), CPU)
-    assert series.values == pytest.approx(watts)
-    assert (series.quantity, series.origin) == ("power", "estimated")
-    assert series.bounds_w is not None
-    assert series.bounds_w[0] == pytest.approx(watts / 5.4)
-    assert series.bounds_w[1] == pytest.approx(watts * 5.4)
+    found = estimated_cpu(load(CPU_BUSY=busy), CPU)
+    assert bounds(found) == pytest.approx((watts / 5.4, watts, watts * 5.4))
+    assert found.sensors.iloc[0][["quantity", "origin"]].to_list() == ["power", "estimated"]
+
+
+def bounds(block: Block, column: int = 0) -> tuple[float, float, float]:
+    """Return the power of a sensor, which is always the same, between the ends of its interval."""
+    assert block.bounds is not None
+    columns = [each[:, column] for each in (block.bounds[0], block.values, block.bounds[1])]
+    assert all(np.ptp(each) == 0 for each in columns)
+    low, power, high = (float(each[0]) for each in columns)
+    return low, power, high
 
 
 CURVE = {"sockets": 2, "idle_w": 0, "rated_w": 300, "load_w": [[10, 60], [50, 210], [100, 270]]}
@@ -68,10 +84,8 @@ CURVE = {"sockets": 2, "idle_w": 0, "rated_w": 300, "load_w": [[10, 60], [50, 21
 def test_a_measured_curve_is_interpolated_and_narrows_the_interval(
     busy: float, watts: float, low: float, high: float
 ) -> None:
-    series = estimated_cpu(share("CPU_BUSY", busy), CURVE)
-    assert series.values == pytest.approx(2 * watts) and series.bounds_w is not None
-    assert series.bounds_w[0] == pytest.approx(2 * watts * low)
-    assert series.bounds_w[1] == pytest.approx(2 * watts * high)
+    found = bounds(estimated_cpu(load(CPU_BUSY=busy), CURVE))
+    assert found == pytest.approx((2 * watts * low, 2 * watts, 2 * watts * high))
 
 
 @given(
@@ -90,17 +104,14 @@ def test_an_estimate_lies_within_its_own_interval(
 
 
 def test_the_users_factor_replaces_every_interval() -> None:
-    gpu = estimated_gpu(
-        share("CUDA:0_UTIL", 1.0, "gpu"), {"idle_w": 50, "rated_w": 400, "factor": 2}
-    )
-    ram = estimated_ram(gpu, {"power_w": 30, "factor": 3})
-    assert gpu.bounds_w is not None and ram.bounds_w is not None
-    assert (gpu.bounds_w[0][0], gpu.bounds_w[1][0]) == (200, 800)
-    assert (ram.bounds_w[0][0], ram.bounds_w[1][0]) == (10, 90)
+    gpus = estimated_gpus(load("gpu", a=1.0, b=0.0), {"idle_w": 50, "rated_w": 400, "factor": 2})
+    assert (bounds(gpus), bounds(gpus, 1)) == ((200, 400, 800), (25, 50, 100))
+    assert bounds(estimated_ram(gpus, {"power_w": 30, "factor": 3})) == (10, 30, 90)
 
 
 def test_a_measured_energy_is_its_own_interval_and_an_estimates_ends_add_up() -> None:
-    series = [power("CUDA:0_POWER", "gpu", 0, 100), share("CPU_BUSY", 0.5)]
+    blocks = [sampled("gpu", "power", a=100), load(CPU_BUSY=0.5)]
+    series = [one for block in blocks for one in to_series(block)]
     gpu, cpu, _ = node_kinds("n1", series, powers={"cpu": CPU}, period_s=1, expected_gpus=1)
     whole = tile_window([], (0.0, 10.0))[0]
     _, low, high = gpu.intervals_j(whole)
@@ -110,7 +121,7 @@ def test_a_measured_energy_is_its_own_interval_and_an_estimates_ends_add_up() ->
 
 
 def test_gpu_and_ram_are_estimated_from_their_rated_powers() -> None:
-    gpu = estimated_gpu(share("CUDA:0_UTIL", 0.25, "gpu"), {"idle_w": 50, "rated_w": 450})
-    assert gpu.values == pytest.approx(150) and gpu.origin == "estimated"
-    ram = estimated_ram(gpu, {"power_w": 30})
-    assert ram.values == pytest.approx(30) and ram.device_kind == "ram"
+    gpus = estimated_gpus(load("gpu", a=0.25), {"idle_w": 50, "rated_w": 450})
+    assert gpus.values == pytest.approx(150) and gpus.sensors["origin"][0] == "estimated"
+    ram = estimated_ram(gpus, {"power_w": 30})
+    assert ram.values == pytest.approx(30) and ram.sensors["kind"][0] == "ram"

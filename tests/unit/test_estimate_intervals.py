@@ -9,7 +9,7 @@ import pytest
 from scalewatt.claims.evidence.evidence import Point
 from scalewatt.claims.numbers.decisions import sign
 from scalewatt.claims.numbers.uncertain_number import quantity
-from scalewatt.energies.integration.rated_power import FACTOR
+from scalewatt.energies.estimate import FACTOR
 from scalewatt.results.figures import pareto_table
 from scalewatt.results.figures.figure_schema import PARETO
 from scalewatt.results.figures.footnotes import estimate_notes

@@ -9,10 +9,11 @@ from foreign_samples import FILES, N, options
 from made_recordings import written
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integrate import validate
 from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import FORMATS, find_format, read_foreign
 from scalewatt.recordings.formats.format import Head, Options
+from scalewatt.recordings.transition import to_blocks
 from scalewatt.registration.foreign_discovery import open_foreign
 
 
@@ -37,7 +38,7 @@ def test_rows_that_come_twice_are_left_out_and_flagged(tmp_path: Path, kind: str
     for one, same in zip(once.series, found.series, strict=True):
         assert one.time_s.tolist() == same.time_s.tolist()
         assert one.values.tolist() == same.values.tolist()
-        assert validate(same).flags == validate(one).flags
+        assert validate(to_blocks([same])[0], 0).flags == validate(to_blocks([one])[0], 0).flags
     assert [one["code"] for one in found.problems] == ["duplicate"]
 
 

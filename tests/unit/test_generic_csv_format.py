@@ -24,11 +24,12 @@ from made_recordings import (
 )
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integrate import validate
 from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import find_format, read_foreign
 from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.series import Recording
+from scalewatt.recordings.transition import to_blocks
 
 POWER_UNITS = {"W": 1.0, "mW": 1e-3, "kW": 1e3, "uW": 1e-6}
 ENERGY_UNITS = {"mJ": 1e-3, "J": 1.0, "kJ": 1e3, "Wh": 3600.0, "kWh": 3.6e6, "uJ": 1e-6}
@@ -132,7 +133,7 @@ def test_a_stamp_that_is_wrong_loses_no_energy(back_s: int) -> None:
     rows = "".join(f"{1717144753 + s - back_s * (s == 10)},{100 + s % 3}\n" for s in range(40))
     (one,) = read("t,e\n" + rows, USED).series
     assert joules(one) == pytest.approx(sum(100 + s % 3 for s in range(1, 40)))
-    assert [flag["code"] for flag in validate(one).flags] == ["clock"]
+    assert [flag["code"] for flag in validate(to_blocks([one])[0], 0).flags] == ["clock"]
 
 
 def test_energies_of_parts_of_seconds_add_up_where_stamps_are_whole_ones() -> None:
@@ -147,7 +148,7 @@ def test_an_energy_that_is_unknown_is_not_taken_for_none(cell: str) -> None:
     rows = "".join(f"{1717144753 + s},{cell if s in (10, 20) else 100}\n" for s in range(40))
     (one,) = read("t,e\n" + rows, USED).series
     assert joules(one) == pytest.approx(39 * 100)
-    (told,) = validate(one).flags
+    (told,) = validate(to_blocks([one])[0], 0).flags
     assert told["code"] == "counter" and "2 " in told["detail"]
 
 

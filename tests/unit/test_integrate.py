@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from true_power import (
     RANGE_J,
     UNIX,
+    block,
+    checked,
     covered_s,
     cpu,
     cpu_means,
@@ -19,12 +21,11 @@ from true_power import (
     total_j,
 )
 
-from scalewatt.energies.integration.integrate import validate
-from scalewatt.energies.integration.sample_checks import BRIDGE_S, SAMPLE_FLAGS
-from scalewatt.recordings.series import SensorSeries
+from scalewatt.energies.integrate import BRIDGE_S, SAMPLE_FLAGS
+from scalewatt.recordings.block import Block
 
 steps = st.lists(st.floats(0.5, 1.5), min_size=2, max_size=40)
-powers = st.floats(1.0, 700.0)
+powers = st.floats(1.0, 600.0)
 
 
 def times(step: list[float]) -> np.ndarray:
@@ -43,7 +44,7 @@ def test_energy_is_additive_over_any_split(
     samples: tuple[np.ndarray, np.ndarray], places: list[float]
 ) -> None:
     time, power = samples
-    curve = validate(gpu(time, power)).curve
+    curve = checked(gpu(time, power)).curve
     cuts = np.sort(time[0] + np.array(places) * (time[-1] - time[0]))
     whole = curve.between(cuts[0], cuts[-1])
     assert curve.between(cuts[:-1], cuts[1:]).sum() == pytest.approx(whole, abs=1e-6)
@@ -56,7 +57,7 @@ def test_a_piecewise_linear_power_is_integrated_exactly_at_its_knots(
     samples: tuple[np.ndarray, np.ndarray],
 ) -> None:
     time, power = samples
-    validated = validate(gpu(time, power))
+    validated = checked(gpu(time, power))
     curve = validated.curve
     for i in range(time.size):
         exact = sum(0.5 * (power[k] + power[k + 1]) * (time[k + 1] - time[k]) for k in range(i))
@@ -79,7 +80,7 @@ def test_counter_wraps_anywhere_recover_the_true_energy(
         raw = (start_j + true) % wrap_j
         if np.any(raw == 0):
             continue
-        validated = validate(cpu(times(list(step)), raw, wrap_j, limit_w=200.0))
+        validated = checked(cpu(times(list(step)), raw, wrap_j, limit_w=200.0))
         assert total_j(validated) == pytest.approx(true[-1], rel=1e-9)
         assert validated.flags == []
 
@@ -87,18 +88,18 @@ def test_counter_wraps_anywhere_recover_the_true_energy(
 def test_a_failed_counter_read_costs_nothing_and_is_flagged() -> None:
     counter_j = 5000 + 150.0 * np.arange(20)
     counter_j[[4, 5, 11]] = 0
-    validated = validate(cpu(np.arange(20.0), counter_j))
+    validated = checked(cpu(np.arange(20.0), counter_j))
     assert total_j(validated) == pytest.approx(19 * 150)
     (flag,) = validated.flags
     assert (flag["code"], flag["device"]) == ("missing_samples", "cpu_0")
     assert "3 of 20" in flag["detail"]
 
 
-@pytest.mark.parametrize("range_j", [RANGE_J, None])
-def test_a_counter_reset_is_bridged_by_the_power_around_it(range_j: float | None) -> None:
+@pytest.mark.parametrize("range_j", [RANGE_J, np.nan])
+def test_a_counter_reset_is_bridged_by_the_power_around_it(range_j: float) -> None:
     counter_j = 5000 + 150.0 * np.arange(20)
     counter_j[10:] -= counter_j[10] - 1
-    validated = validate(cpu(np.arange(20.0), counter_j, range_j))
+    validated = checked(cpu(np.arange(20.0), counter_j, range_j))
     assert total_j(validated) == pytest.approx(19 * 150)
     assert codes(validated.flags) == {"counter"}
 
@@ -107,7 +108,7 @@ def test_a_counter_stays_exact_over_a_gap_in_which_it_can_have_wrapped_once_only
     time = np.array([0.0, 1, 2, 102, 103])
     true = 200.0 * time
     raw = (RANGE_J - 5000 + true) % RANGE_J
-    validated = validate(cpu(time, raw))
+    validated = checked(cpu(time, raw))
     assert total_j(validated) == pytest.approx(true[-1])
     assert covered_s(validated) == pytest.approx(103)
     assert codes(validated.flags) == {"gap"}
@@ -115,7 +116,7 @@ def test_a_counter_stays_exact_over_a_gap_in_which_it_can_have_wrapped_once_only
 
 def test_a_gap_that_could_hide_a_whole_wrap_is_uncovered() -> None:
     time = np.array([0.0, 1, 2, 502, 503])
-    validated = validate(cpu(time, 10 + 200.0 * time))
+    validated = checked(cpu(time, 10 + 200.0 * time))
     assert total_j(validated) == pytest.approx(3 * 200)
     assert covered_s(validated) == pytest.approx(3)
     assert codes(validated.flags) == {"gap", "counter"}
@@ -124,7 +125,7 @@ def test_a_gap_that_could_hide_a_whole_wrap_is_uncovered() -> None:
 @pytest.mark.parametrize(("gap_s", "covered"), [(2.9, True), (BRIDGE_S, True), (31.0, False)])
 def test_a_gap_of_power_is_bridged_up_to_the_stated_length(gap_s: float, covered: bool) -> None:
     time = np.concatenate((np.arange(10.0), 9 + gap_s + np.arange(10.0)))
-    validated = validate(gpu(time, np.full(20, 100.0)), 1.0)
+    validated = checked(gpu(time, np.full(20, 100.0)), 1.0)
     seconds = 18 + (gap_s if covered else 0)
     assert covered_s(validated) == pytest.approx(seconds)
     assert total_j(validated) == pytest.approx(100 * seconds)
@@ -134,34 +135,34 @@ def test_a_gap_of_power_is_bridged_up_to_the_stated_length(gap_s: float, covered
 def test_zero_watts_of_a_gpu_are_missing_and_bridged() -> None:
     power = np.full(20, 100.0)
     power[5:9] = 0
-    validated = validate(gpu(np.arange(20.0), power))
+    validated = checked(gpu(np.arange(20.0), power))
     assert total_j(validated) == pytest.approx(1900)
     (flag,) = validated.flags
     assert flag["code"] == "missing_samples"
     assert flag["detail"] == "4 of 20 samples of 0 W, 5.0 s: 5.0 s bridged, 0.0 s uncovered"
-    honest = validate(estimated(np.arange(20.0), power))
+    honest = checked(estimated(np.arange(20.0), power))
     assert total_j(honest) == pytest.approx(1500) and honest.flags == []
 
 
 def test_missing_samples_impossible_power_and_a_clock_running_backwards_are_flagged() -> None:
     time = np.array([0.0, 1, 2, 1.5, 3, 4, 5])
     power = np.array([100.0, 100, np.nan, 100, 100, 9e6, 100])
-    validated = validate(gpu(time, power))
+    validated = checked(gpu(time, power))
     assert total_j(validated) == pytest.approx(500)
     assert codes(validated.flags) == {"clock", "missing_samples", "over_limit"}
 
 
 def test_a_gpus_own_limit_and_kind_decide_which_samples_are_true() -> None:
     time, values = np.arange(5.0), np.array([100.0, 0, 900, 100, 100])
-    validated = validate(gpu(time, values, limit_w=400))
+    validated = checked(gpu(time, values, limit_w=400))
     assert total_j(validated) == pytest.approx(400)
     assert codes(validated.flags) == {"missing_samples", "over_limit"}
     assert np.isnan(validated.power_w[1:3]).all()
-    assert codes(validate(gpu(time, values, limit_w=500)).flags) == {"missing_samples"}
-    assert codes(validate(gpu(time, values, limit_w=None)).flags) == {"missing_samples"}
+    assert codes(checked(gpu(time, values, limit_w=500)).flags) == {"missing_samples"}
+    assert codes(checked(gpu(time, values, limit_w=np.nan)).flags) == {"missing_samples"}
 
 
-def each_second(power_w: np.ndarray) -> SensorSeries:
+def each_second(power_w: np.ndarray) -> Block:
     return gpu(np.arange(float(power_w.size)), power_w)
 
 
@@ -169,28 +170,27 @@ def noisy(size: int) -> np.ndarray:
     return 300 + np.round(5 * np.sin(np.arange(size) ** 2.0), 3)
 
 
-def sample_flags(series: SensorSeries) -> list[str]:
-    return [SAMPLE_FLAGS[code] for code in validate(series, 1.0).sample_flags]
+def sample_flags(series: Block) -> list[str]:
+    return [SAMPLE_FLAGS[code] for code in checked(series, 1.0).sample_flags]
 
 
 def test_every_flag_says_its_samples_and_its_seconds() -> None:
     power = np.full(200, 100.0) + np.arange(200) % 2
     power[10:14] = 0
     power[60:120] = np.nan
-    validated = validate(each_second(power), 1.0)
-    said = [(one["code"], one["detail"]) for one in validated.flags]
-    details = (
-        "60 of 200 samples without a value, 61.0 s: 0.0 s bridged, 61.0 s uncovered",
-        "4 of 200 samples of 0 W, 5.0 s: 5.0 s bridged, 0.0 s uncovered",
+    validated = checked(each_second(power), 1.0)
+    (flag,) = validated.flags
+    assert flag["detail"] == (
+        "60 of 200 samples without a value, 4 of 200 samples of 0 W, 66.0 s: "
+        "5.0 s bridged, 61.0 s uncovered"
     )
-    assert said == [("missing_samples", detail) for detail in details]
     assert covered_s(validated) == 199 - 61
 
 
 def test_one_stamp_in_the_future_costs_one_sample() -> None:
     time = np.arange(100.0)
     time[40] = 5000
-    validated = validate(gpu(time, noisy(100)), 1.0)
+    validated = checked(gpu(time, noisy(100)), 1.0)
     assert covered_s(validated) == 99 and codes(validated.flags) == {"clock"}
 
 
@@ -205,7 +205,7 @@ def held(length: int) -> np.ndarray:
 def test_a_power_that_repeats_itself_for_long_is_flagged_and_counted(
     length: int, found: set[str]
 ) -> None:
-    validated = validate(each_second(held(length)), 1.0)
+    validated = checked(each_second(held(length)), 1.0)
     assert codes(validated.flags) == found and covered_s(validated) == 599
 
 
@@ -213,12 +213,12 @@ def test_a_power_that_repeats_itself_for_long_is_flagged_and_counted(
 def test_a_sensor_that_often_repeats_itself_is_not_frozen_by_chance(share: float) -> None:
     updates = np.random.default_rng(1).random(5000) > share
     power = np.round(noisy(5000)[np.cumsum(updates)], 3)
-    assert validate(each_second(power), 1.0).flags == []
+    assert checked(each_second(power), 1.0).flags == []
 
 
 def test_whole_watts_under_steady_load_are_counted() -> None:
     power = np.concatenate((np.round(noisy(300)), np.full(300, 90.0), np.round(noisy(300))))
-    validated = validate(each_second(power), 1.0)
+    validated = checked(each_second(power), 1.0)
     assert codes(validated.flags) == {"constant"}
     assert covered_s(validated) == 899 and not np.isnan(validated.power_w).any()
 
@@ -227,12 +227,12 @@ def test_a_stale_counter_that_catches_up_is_exact_and_one_that_does_not_is_unkno
     time = np.arange(100.0)
     stale = 5000 + 200.0 * time
     stale[20:60] = stale[20]
-    validated = validate(cpu(time, stale), 1.0)
+    validated = checked(cpu(time, stale), 1.0)
     assert total_j(validated) == pytest.approx(200 * 99) and covered_s(validated) == 99
     assert "40.0 s exact" in validated.flags[0]["detail"]
     lost = stale.copy()
     lost[60:] -= 39 * 200
-    validated = validate(cpu(time, lost), 1.0)
+    validated = checked(cpu(time, lost), 1.0)
     assert codes(validated.flags) == {"counter"}
     assert covered_s(validated) == 99 - 40 and total_j(validated) == pytest.approx(200 * 59)
 
@@ -241,14 +241,14 @@ def test_a_reset_within_a_gap_is_not_taken_for_a_wrap() -> None:
     time = np.concatenate((np.arange(50.0), 149 + np.arange(50.0)))
     counter_j = 150_000 + 200 * time
     counter_j[50:] -= counter_j[50] - 10
-    validated = validate(cpu(time, counter_j), 1.0)
+    validated = checked(cpu(time, counter_j), 1.0)
     assert codes(validated.flags) == {"gap", "counter"}
     assert covered_s(validated) == 98 and total_j(validated) == pytest.approx(98 * 200)
 
 
 def test_mean_powers_belong_to_the_time_before_them() -> None:
     time = np.array([0.0, 1, 3, 4])
-    validated = validate(cpu_means(time, np.array([100.0, 100, 200, 50])), 1.0)
+    validated = checked(cpu_means(time, np.array([100.0, 100, 200, 50])), 1.0)
     assert total_j(validated) == 100 + 2 * 200 + 50
     assert np.array_equal(validated.power_w, [np.nan, 100, 200, 50], equal_nan=True)
     assert validated.flags == []
@@ -261,7 +261,7 @@ def test_the_phantom_energy_of_a_failed_read_is_left_out(before_j: float) -> Non
     counter_j[20] = 0
     mean = read_means(time, counter_j, RANGE_J)
     assert mean.sum() > RANGE_J
-    validated = validate(cpu_means(time, mean), 1.0)
+    validated = checked(cpu_means(time, mean), 1.0)
     assert total_j(validated) == pytest.approx(3900) and covered_s(validated) == 39
     assert codes(validated.flags) == {"over_limit"}
 
@@ -275,9 +275,38 @@ def test_failed_reads_in_a_row_spoil_nothing_but_themselves_and_adjacent_samples
     time = np.arange(40.0)
     counter_j = start_j + 40 * time
     counter_j[20 : 20 + reads] = 0
-    validated = validate(cpu_means(time, read_means(time, counter_j, RANGE_J)), 1.0)
+    validated = checked(cpu_means(time, read_means(time, counter_j, RANGE_J)), 1.0)
     assert total_j(validated) == pytest.approx(39 * 40) and covered_s(validated) == 39
     assert codes(validated.flags) == {"over_limit"}
     spoilt = np.flatnonzero(validated.sample_flags)
     assert set(range(20, 21 + reads)) <= set(spoilt) <= set(range(19, 22 + reads))
     assert np.array_equal(np.flatnonzero(np.isnan(validated.power_w[1:])) + 1, spoilt)
+
+
+@pytest.mark.parametrize(
+    ("limit_w", "spike_w", "left_out"),
+    [(400.0, 610.0, 1), (400.0, 590.0, 0), (np.nan, 1600.0, 1), (np.nan, 1400.0, 0)],
+)
+def test_a_single_spike_beyond_what_the_device_draws_is_left_out(
+    limit_w: float, spike_w: float, left_out: int
+) -> None:
+    power = noisy(100)
+    power[40] = spike_w
+    lasting = power.copy()
+    lasting[41] = spike_w
+    validated = checked(gpu(np.arange(100.0), power, limit_w), 1.0)
+    assert np.isnan(validated.power_w).sum() == left_out
+    assert codes(validated.flags) == ({"over_limit"} if left_out else set())
+    assert covered_s(validated) == 99
+    assert checked(gpu(np.arange(100.0), lasting, limit_w), 1.0).flags == []
+
+
+@pytest.mark.parametrize("quantity", ["power", "mean_power", "counter"])
+def test_samples_of_which_most_share_a_stamp_are_not_known(quantity: str) -> None:
+    """Two devices under one name, or ten samples a second with stamps of whole seconds."""
+    values = 300 + np.arange(100.0) % 2 * 500
+    shared = block(np.arange(100) // 2 * 1.0, values, name="s", kind="cpu", quantity=quantity)
+    validated = checked(shared, 1.0)
+    (detail,) = [one["detail"] for one in validated.flags if one["code"] == "clock"]
+    assert "so nothing is known" in detail
+    assert covered_s(validated) == total_j(validated) == 0

@@ -17,9 +17,10 @@ import pytest
 from energy_files import codes, read_perun_file
 from true_power import total_j
 
-from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integrate import validate
 from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.series import SensorSeries
+from scalewatt.recordings.transition import to_blocks
 
 MADE = Path(__file__).parent / "recordings"
 TRUTH: dict[str, Any] = json.loads((MADE / "truth.json").read_text())
@@ -56,7 +57,7 @@ def true_energies(name: str, run_id: str, round_id: str) -> dict[tuple[str, str]
 
 def energy_j(series: SensorSeries, period_s: float | None) -> float:
     """Return the energy of a whole series."""
-    return total_j(validate(series, period_s))
+    return total_j(validate(to_blocks([series])[0], 0, period_s))
 
 
 @pytest.mark.parametrize(("name", "run_id", "round_id"), ROUNDS)
@@ -91,7 +92,7 @@ def test_failed_reads_cost_nothing_where_perun_counts_the_counters_whole_range(
     path = made(f"perun-{version}-unreadable")
     (spoilt,) = [s for s in read_perun_file(path).series if s.sensor == SPOILT]
     assert np.count_nonzero(spoilt.values == 0) >= 2
-    assert codes(validate(spoilt, 0.25).flags) == {"missing_samples"}
+    assert codes(validate(to_blocks([spoilt])[0], 0, 0.25).flags) == {"missing_samples"}
     with h5py.File(path) as handle:
         own = handle["app/nodes/run1/nodes/0/metrics/CPU_ENERGY"].attrs["value"]
     assert own > 260_000 > 1000 > energy_j(spoilt, 0.25)
@@ -127,14 +128,14 @@ def test_without_the_counter_all_watts_that_failed_reads_spoilt_are_left_out(
     name = f"perun-{version}-unreadable"
     (counter,) = [s for s in read_perun_file(made(name)).series if s.sensor == SPOILT]
     (mean,) = [s for s in in_watts(name, tmp_path / "watts.hdf5") if s.sensor == SPOILT]
-    validated = validate(mean, 0.25)
+    validated = validate(to_blocks([mean])[0], 0, 0.25)
     assert codes(validated.flags) == {"over_limit"}
     failed = np.flatnonzero(counter.values == 0)
     spoilt = set(failed) | {failed[-1] + 1}
     assert spoilt <= set(np.flatnonzero(validated.sample_flags))
     time = validated.curve.time_s
     energy = validated.curve.between(time[:-1], time[1:])
-    true = validate(counter, 0.25).curve.between(time[:-1], time[1:])
+    true = validate(to_blocks([counter])[0], 0, 0.25).curve.between(time[:-1], time[1:])
     covered = validated.curve.covered_s(time[:-1], time[1:]) > 0
     exact = ~np.isnan(validated.power_w[1:])
     assert energy[exact] == pytest.approx(true[exact], rel=1e-5)

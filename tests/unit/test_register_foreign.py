@@ -13,7 +13,7 @@ from campaign_files import ROOT
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.account import write_energy
-from scalewatt.energies.integration.rated_power import FACTOR
+from scalewatt.energies.estimate import FACTOR
 from scalewatt.registration.register import register
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row

@@ -10,9 +10,8 @@ import pytest
 from energy_files import T0, codes
 from hypothesis import given
 from hypothesis import strategies as st
-from true_power import estimated
+from true_power import checked, estimated
 
-from scalewatt.energies.integration.integrate import validate
 from scalewatt.energies.integration.stage_intervals import (
     STAGES,
     UNATTRIBUTED,
@@ -77,7 +76,7 @@ def test_overlapping_stages_count_no_second_twice_and_are_flagged() -> None:
 def test_stages_sum_to_the_total(
     lengths: list[float], powers: list[float], first: float, last: float
 ) -> None:
-    curve = validate(estimated(np.arange(30.0), np.array(powers))).curve
+    curve = checked(estimated(np.arange(30.0), np.array(powers))).curve
     edges = np.concatenate(([0.0], np.cumsum(lengths)))
     names = ("train", "validate", "checkpoint")
     rows = [(names[i % 3], edges[i], edges[i + 1] - (i % 2) * 0.05) for i in range(len(lengths))]

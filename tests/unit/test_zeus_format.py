@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integrate import validate
 from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.formats.detect import read_foreign
 from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.formats.zeus import Window, outermost
+from scalewatt.recordings.transition import to_blocks
 
 T0 = 1_700_000_000.0
 ONE_FILE = settings(
@@ -84,7 +85,7 @@ def test_an_energy_that_cannot_be_is_unknown(energy: str, tmp_path: Path) -> Non
         f"{head}{T0},a,10.0,{energy}\n{T0 + 10},b,10.0,1000\n{T0 + 20},c,10.0,{energy}\n"
     )
     (series,) = read_foreign(path).series
-    curve = validate(series).curve
+    curve = validate(to_blocks([series])[0], 0).curve
     assert float(curve.between(T0, T0 + 30)) == pytest.approx(1000)
     assert float(curve.covered_s(T0, T0 + 30)) == pytest.approx(10)
     assert {one["code"] for one in series.flags} == {"total_only", "unreadable"}
@@ -133,7 +134,7 @@ def test_known_totals_are_accounted_for_in_any_order_and_with_gaps(
         path.write_text(path.read_text() + f"{T0 + now},last,10.0,2000.0,20")
     found = read_foreign(path)
     first = found.series[0]
-    curve = validate(first).curve
+    curve = validate(to_blocks([first])[0], 0).curve
     ends = T0, T0 + now
     assert float(curve.between(*ends)) == pytest.approx(truth, rel=1e-5)
     assert float(curve.covered_s(*ends)) == pytest.approx(covered, rel=1e-5)

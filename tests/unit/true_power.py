@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from scalewatt.energies.integration.sample_checks import EnergyCurve, Validated
-from scalewatt.recordings.series import SensorSeries
+from scalewatt.energies.integrate import EnergyCurve, Validated, validate
+from scalewatt.recordings.block import Block, sensor_frame
 
 UNIX = 1.795e9
 RANGE_J = 262_143.328850
@@ -92,31 +93,41 @@ def stretches(draw: st.DrawFn, size: int, most: int = 3, longest: int = 60) -> n
     return mask
 
 
-def gpu(time_s: np.ndarray, power_w: np.ndarray, limit_w: float | None = 400.0) -> SensorSeries:
-    """Return the series of a GPU; limit None: only what no GPU draws is above it."""
-    return SensorSeries("n", "CUDA:0_POWER", "gpu", 0, "power", time_s, power_w, limit_w=limit_w)
+def block(time_s: np.ndarray, values: np.ndarray, **sensor: Any) -> Block:
+    """Return a block of one sensor."""
+    return Block("n", time_s, np.asfortranarray(values[:, None]), sensor_frame([sensor]))
+
+
+def gpu(time_s: np.ndarray, power_w: np.ndarray, limit_w: float = 400.0, **more: Any) -> Block:
+    """Return the block of a GPU; limit NaN: only what no GPU draws is above it."""
+    return block(time_s, power_w, name="CUDA:0_POWER", kind="gpu", limit_w=limit_w, **more)
 
 
 def cpu(
     time_s: np.ndarray,
     counter_j: np.ndarray,
-    range_j: float | None = RANGE_J,
-    limit_w: float | None = None,
-) -> SensorSeries:
-    """Return the series of a package's counter."""
-    return SensorSeries(
-        "n", "cpu_0", "cpu", 0, "counter", time_s, counter_j, range_j, limit_w=limit_w
-    )
+    range_j: float = RANGE_J,
+    limit_w: float = np.nan,
+    quantity: str = "counter",
+) -> Block:
+    """Return the block of a package's counter."""
+    sensor = {"name": "cpu_0", "kind": "cpu", "quantity": quantity}
+    return block(time_s, counter_j, **sensor, range_j=range_j, limit_w=limit_w)
 
 
-def cpu_means(time_s: np.ndarray, mean_w: np.ndarray) -> SensorSeries:
-    """Return the series of a package's mean powers."""
-    return SensorSeries("n", "cpu_0", "cpu", 0, "mean_power", time_s, mean_w)
+def cpu_means(time_s: np.ndarray, mean_w: np.ndarray) -> Block:
+    """Return the block of a package's mean powers."""
+    return cpu(time_s, mean_w, np.nan, quantity="mean_power")
 
 
-def estimated(time_s: np.ndarray, power_w: np.ndarray) -> SensorSeries:
-    """Return a series of power that no sensor measured, of which nothing but its gaps is doubted."""
-    return SensorSeries("n", "rated", "cpu", 0, "power", time_s, power_w, origin="estimated")
+def estimated(time_s: np.ndarray, power_w: np.ndarray) -> Block:
+    """Return a block of power that no sensor measured, of which nothing but its gaps is doubted."""
+    return block(time_s, power_w, name="rated", kind="cpu", origin="estimated")
+
+
+def checked(one: Block, period_s: float | None = None) -> Validated:
+    """Return the energy, power and flags of a block of one sensor."""
+    return validate(one, 0, period_s)
 
 
 def total_j(validated: Validated) -> float:

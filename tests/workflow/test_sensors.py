@@ -19,11 +19,12 @@ from training import CLUSTER, Training
 from workspace import environment, first_on_path
 
 from scalewatt.energies.accounting.account import write_energy
-from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integrate import validate
 from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE, read_samplers
 from scalewatt.recordings.journal import read_journal
 from scalewatt.recordings.record_file import read_records
 from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry
+from scalewatt.recordings.transition import to_blocks
 from scalewatt.results.tables.run_row import EnergyTotals
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
@@ -118,7 +119,9 @@ def test_the_journal_holds_what_peruns_file_holds(recorded: Path) -> None:
         assert one.limit_w == pytest.approx(other.limit_w)
         assert one.uuid == other.uuid
         if one.quantity != "utilisation":
-            energies = [validate(s).curve.between(-np.inf, np.inf) for s in (one, other)]
+            energies = [
+                validate(to_blocks([s])[0], 0).curve.between(-np.inf, np.inf) for s in (one, other)
+            ]
             # Our stamps come after a sample and perun's before it, apart on a loaded machine.
             assert energies[0] == pytest.approx(energies[1], rel=0.02), name
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,19 @@ class Recording:
     """What perun itself computed, by node and device kind, in J."""
     windows: tuple[Mapping[str, Any], ...] = ()
     """Of totals by window: `window` (name), `start_s`, `duration_s`, `energy_j`, `gpus_j`, `counted`."""
+
+
+def select(block: Block, columns: list[int] | NDArray[np.bool_]) -> Block:
+    """Block of some of the sensors, by their columns or a mask of these."""
+    low_high = None
+    if block.bounds is not None:
+        low_high = (block.bounds[0][:, columns], block.bounds[1][:, columns])
+    return replace(
+        block,
+        values=np.asfortranarray(block.values[:, columns]),
+        sensors=block.sensors.iloc[columns].reset_index(drop=True),
+        bounds=low_high,
+    )
 
 
 def sensor_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

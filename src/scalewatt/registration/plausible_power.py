@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integrate import validate
 from scalewatt.recordings.series import SensorSeries
+from scalewatt.recordings.transition import to_blocks
 
 READING_ERROR = 0.05
 """NVML's own: readings are within 5 % of the power drawn (documentation of nvmlDeviceGetPowerUsage)."""
@@ -50,7 +51,7 @@ def _mean_w(series: SensorSeries) -> float | None:
         return float(values.mean()) if values.size else None
     if series.quantity != "counter" or series.totals:
         return None
-    curve = validate(series).curve
+    curve = validate(to_blocks([series])[0], 0).curve
     if curve.time_s.size == 0 or not curve.cumulated_s[-1] > 0:
         return None
     return float(curve.energy_j[-1] / curve.cumulated_s[-1])

@@ -9,20 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.energies.integration.integrate import bounds_of, validate
-from scalewatt.energies.integration.rated_power import (
+from scalewatt.energies.estimate import (
     FACTOR,
     estimated_cpu,
-    estimated_gpu,
+    estimated_gpus,
     estimated_ram,
     node_utilisation,
 )
-from scalewatt.energies.integration.sample_checks import (
+from scalewatt.energies.integrate import (
     GAP_PERIODS,
     EnergyCurve,
     Validated,
+    bounds,
     forward_ends,
     sampling_period,
+    validate,
 )
 from scalewatt.energies.integration.stage_intervals import StageIntervals
 from scalewatt.recordings.perun_file import UNKNOWN_BACKEND
@@ -37,6 +38,7 @@ from scalewatt.recordings.series import (
     SensorSeries,
     flag,
 )
+from scalewatt.recordings.transition import to_blocks, to_series
 
 UNUSED_GPU = "unused_gpu"
 # More of the window than this without a known power, and the kind's energy is null.
@@ -327,14 +329,15 @@ def _estimated(
         return [], []
     if kind == "ram":
         axis = max(series, key=lambda s: s.time_s.size, default=None)
-        return ([estimated_ram(axis, rated)] if axis is not None else []), []
+        return (to_series(estimated_ram(to_blocks([axis])[0], rated)) if axis else []), []
     if kind == "cpu":
-        utilisation, flags = node_utilisation(series)
-        return ([estimated_cpu(utilisation, rated)] if utilisation else []), flags
+        utilisation, flags = node_utilisation(to_blocks(series))
+        return (to_series(estimated_cpu(utilisation, rated)) if utilisation else []), flags
     busy = {
         s.device_index: s for s in series if s.device_kind == kind and s.quantity == "utilisation"
     }
-    return [estimated_gpu(busy[index], rated) for index in sorted(busy)], []
+    blocks = [to_blocks([busy[index]])[0] for index in sorted(busy)]
+    return [one for block in blocks for one in to_series(estimated_gpus(block, rated))], []
 
 
 def _gpu_count_flags(node: str, found: int, expected: int | None, exist: bool) -> list[Flag]:
@@ -354,7 +357,8 @@ def _measure(
     powers: dict[str, Any],
 ) -> KindEnergy:
     window = spans.window
-    validated = tuple(validate(one, period_s) for one in series)
+    blocks = [to_blocks([one])[0] for one in series]
+    validated = tuple(validate(block, 0, period_s) for block in blocks)
     curves = [one.curve for one in validated]
     for own, one in zip(series, validated, strict=True):
         found = (*own.flags, *one.flags, *_short_flags(own, window, period_s))
@@ -393,8 +397,8 @@ def _measure(
         lacking=lacking,
         rated_w=float(rated.get("rated_w") or rated.get("power_w") or 0.0),
         bounds=tuple(
-            bounds_of(own, curve, period_s)
-            for own, curve in zip(series, curves, strict=True)
+            bounds(block, 0, curve, period_s)
+            for own, block, curve in zip(series, blocks, curves, strict=True)
             if own.origin == ESTIMATED
         ),
     )

@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from scalewatt.energies.accounting.energy_schema import TELEMETRY_SCHEMA
 from scalewatt.energies.accounting.segment_recordings import NodeRecording
+from scalewatt.energies.estimate import node_utilisation
 from scalewatt.energies.integration.operating_point import POWER_CAP, SLOWDOWNS
-from scalewatt.energies.integration.rated_power import node_utilisation
 from scalewatt.energies.integration.stage_intervals import seconds_where
 from scalewatt.recordings.series import Flag, SensorSeries, flag
 from scalewatt.recordings.telemetry import TelemetrySeries
+from scalewatt.recordings.transition import to_blocks
 
 Window = tuple[float, float]
 
@@ -71,10 +72,10 @@ def gpu_utilisation(recording: NodeRecording) -> list[SensorSeries]:
 def telemetry_table(recording: NodeRecording, segment: int) -> pa.Table:
     """Return the rows of TELEMETRY_SCHEMA of one node: its telemetry, and its CPUs' load."""
     found = list(recording.telemetry)
-    load, _ = node_utilisation(recording.series)
+    load, _ = node_utilisation(to_blocks(recording.series))
     if load is not None:
         cpu = ("cpu", 0, "cpu_utilisation", "%")
-        found.append(TelemetrySeries(recording.node, *cpu, load.time_s, 100 * load.values))
+        found.append(TelemetrySeries(recording.node, *cpu, load.time_s, 100 * load.values[:, 0]))
     return pa.concat_tables([TELEMETRY_SCHEMA.empty_table(), *(_rows(c, segment) for c in found)])
 
 

@@ -26,8 +26,7 @@ from scalewatt.energies.accounting.node_energy import (
     Window,
 )
 from scalewatt.energies.accounting.segment_recordings import NodeRecording
-from scalewatt.energies.integration.integrate import validate
-from scalewatt.energies.integration.sample_checks import GAP_PERIODS
+from scalewatt.energies.integrate import GAP_PERIODS, validate
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
     MEASURED,
@@ -37,6 +36,7 @@ from scalewatt.recordings.series import (
     flag,
 )
 from scalewatt.recordings.telemetry import TelemetrySeries
+from scalewatt.recordings.transition import to_blocks
 
 
 def meter_series(recording: NodeRecording) -> list[SensorSeries]:
@@ -100,7 +100,7 @@ def _between_readings(series: SensorSeries, window: Window) -> tuple[Window, flo
     if inside.size < 2 or inside[-1] - inside[0] < SHORTEST_S:
         return window, None
     span = float(inside[0]), float(inside[-1])
-    curve = validate(series, None).curve
+    curve = validate(to_blocks([series])[0], 0).curve
     length_s, of_window_s = span[1] - span[0], window[1] - window[0]
     outside_s = of_window_s - length_s
     late = outside_s > max(

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from scalewatt.energies.integration.sample_checks import EnergyCurve
+from scalewatt.energies.integrate import EnergyCurve
 from scalewatt.recordings import stage_log
 from scalewatt.recordings.series import Flag, Floats, Recording, SensorSeries, flag
 

@@ -18,7 +18,7 @@ from scalewatt.campaign.operating_points import id_suffix
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.series_expansion import configuration_id
 from scalewatt.common.errors import InputError
-from scalewatt.energies.integration.rated_power import FACTOR
+from scalewatt.energies.estimate import FACTOR
 from scalewatt.results.tables.derived_quantities import facility_of
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.scaling.model.cost_terms import load_of_spec

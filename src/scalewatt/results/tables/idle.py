@@ -32,8 +32,9 @@ from scalewatt.energies.accounting.node_energy import (
 )
 from scalewatt.energies.accounting.segment_recordings import NodeRecording, open_segment
 from scalewatt.energies.accounting.throttling import gpu_utilisation
-from scalewatt.energies.integration.rated_power import node_utilisation
+from scalewatt.energies.estimate import node_utilisation
 from scalewatt.recordings.series import Flag, SensorSeries, flag, same_node
+from scalewatt.recordings.transition import to_blocks, to_series
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.repeat_statistics import summarise
@@ -207,9 +208,9 @@ def _within_sd(kind: KindEnergy, window: Window) -> float | None:
 
 def _busy(node: NodeRecording, window: Window) -> list[Flag]:
     """Return flags for a node whose cores or GPUs were not idle during the window."""
-    cores, _ = node_utilisation(node.series)
+    cores, _ = node_utilisation(to_blocks(node.series))
     flags = []
-    for one in (*([cores] if cores else []), *gpu_utilisation(node)):
+    for one in (*(to_series(cores) if cores else []), *gpu_utilisation(node)):
         inside = (one.time_s >= window[0]) & (one.time_s <= window[1]) & np.isfinite(one.values)
         share = float(one.values[inside].mean()) if inside.any() else 0.0
         if share > IDLE_BUSY:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from scalewatt.campaign.campaign_types import Campaign, Cluster
 from scalewatt.campaign.cluster import basis
 from scalewatt.campaign.run_spec import RunSpec, run_spec
-from scalewatt.energies.integration.rated_power import FACTOR
+from scalewatt.energies.estimate import FACTOR
 from scalewatt.results.tables.derived_quantities import facility_of
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.tables.frames import frame_of, records

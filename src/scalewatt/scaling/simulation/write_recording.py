@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.common.files import atomic_path
-from scalewatt.energies.integration.counter_series import differences
+from scalewatt.energies.integrate import differences
 from scalewatt.recordings.journal import JOURNAL_VERSION
 from scalewatt.recordings.record_file import Field, missing, write_records
 from scalewatt.recordings.series import SIMULATED_KEY
