@@ -110,7 +110,7 @@ def make_run(folder: Path, hosts: int, samples: int) -> None:
     import pyarrow as pa
 
     from scalewatt.common.files import write_json, write_table
-    from scalewatt.recordings.stage_files import EVENTS_SCHEMA
+    from scalewatt.recordings.stages import EVENTS_SCHEMA
 
     stages = (("train", 0.8), ("evaluate_train", 0.1), ("validate", 0.09), ("checkpoint", 0.01))
     rows, now, end = [], T0, T0 + samples

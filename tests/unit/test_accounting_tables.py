@@ -208,7 +208,7 @@ def test_epochs_and_what_lies_outside_of_them_add_up_to_the_total(tmp_path: Path
     import pyarrow as pa
 
     from scalewatt.common.files import write_table
-    from scalewatt.recordings.stage_files import EVENTS_SCHEMA
+    from scalewatt.recordings.stages import EVENTS_SCHEMA
 
     run = recorded(tmp_path, {})
     events = [

@@ -30,7 +30,7 @@ from scalewatt.energies import traces
 from scalewatt.energies.accounting import energy_schema as energy_tables
 from scalewatt.energies.integrate import SAMPLE_FLAGS
 from scalewatt.recordings.flag_table import DOUBT, EXCLUDED, NOTE, UNKNOWN, flag_table
-from scalewatt.recordings.stage_files import EVENTS_SCHEMA
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.results.carbon import carbon_table
 from scalewatt.results.figures import figure_schema
 from scalewatt.results.other_sources import CROSS_CHECKS

@@ -19,7 +19,7 @@ from scalewatt.energies.accounting.energy_schema import EPOCHS_SCHEMA
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable, series_labels
-from scalewatt.recordings.stage_files import EVENTS_SCHEMA
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.results.figures.learning_table import (
     LEARNING,
     Usage,

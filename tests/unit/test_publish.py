@@ -20,7 +20,7 @@ from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.execution.publish import already_published, publish
 from scalewatt.recordings.journal import JOURNAL_VERSION
 from scalewatt.recordings.record_file import Field, write_records
-from scalewatt.recordings.stage_files import EVENTS_SCHEMA
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.run_files.work_directory import (
     WorkDir,
     description_path,

@@ -19,7 +19,7 @@ from energy_files import (
 from run_files import make_spec
 
 from scalewatt.common.files import write_json, write_table
-from scalewatt.recordings.stage_files import STAGES_SCHEMA
+from scalewatt.recordings.stages import STAGES_SCHEMA
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 41

@@ -17,8 +17,8 @@ from scalewatt.execution.script_events import joined_events
 from scalewatt.provenance.node_description import joined
 from scalewatt.provenance.versions import is_clean, joined_gpus, source_commit
 from scalewatt.recordings.journal import last_sample_s
-from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.recordings.stage_log import read_events
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.run_files.work_directory import COMPILED, WorkDir, description_path, made_with_path
 from scalewatt.training.history import SUBSETS, history_table
 

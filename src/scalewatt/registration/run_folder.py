@@ -20,7 +20,7 @@ from scalewatt.common.files import read_json_object, write_json, write_table, wr
 from scalewatt.common.redaction import Redaction
 from scalewatt.energies.accounting.run_inputs import concurrent_runs
 from scalewatt.recordings.series import same_node
-from scalewatt.recordings.stage_files import EVENTS_SCHEMA, STAGES_SCHEMA, read_stages
+from scalewatt.recordings.stages import EVENTS_SCHEMA, STAGES_SCHEMA, read_stages
 from scalewatt.registration.recording_discovery import Recorded, Window, place
 from scalewatt.training.history import HISTORY_SCHEMA
 

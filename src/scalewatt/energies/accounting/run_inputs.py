@@ -17,7 +17,7 @@ from scalewatt.energies.accounting.node_energy import Window
 from scalewatt.energies.integration.operating_point import WATCHED
 from scalewatt.provenance.versions import Gpu, held_gpus
 from scalewatt.recordings.series import SensorSeries, same_node
-from scalewatt.recordings.stage_files import read_stages
+from scalewatt.recordings.stages import read_stages
 
 
 class Planned(Protocol):

@@ -34,7 +34,7 @@ from scalewatt.recordings.formats.format import NO_OPTIONS, Options
 from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import list_runs, open_perun_file
 from scalewatt.recordings.series import Recording
-from scalewatt.recordings.stage_files import read_stages
+from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.telemetry import read_telemetry, telemetry_files
 from scalewatt.recordings.transition import recording_to_old
 

@@ -19,7 +19,7 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.accounting.energy_schema import BOUNDS, EPOCHS_SCHEMA
 from scalewatt.energies.accounting.totals import EnergyTotals, known_sum
 from scalewatt.recordings.series import J_PER_KWH
-from scalewatt.recordings.stage_files import EVENTS_SCHEMA
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import COPIED, LEARNING
 from scalewatt.results.tables.estimates import ORIGINS

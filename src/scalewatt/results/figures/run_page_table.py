@@ -20,7 +20,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.node_energy import UNUSED_GPU
 from scalewatt.energies.traces import TRACES_SCHEMA, read_samples
 from scalewatt.recordings.series import ALL_KINDS, Floats
-from scalewatt.recordings.stage_files import EVENTS_SCHEMA
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.telemetry import TELEMETRY_PERIOD_LIMIT_S
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import records

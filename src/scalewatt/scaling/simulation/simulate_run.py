@@ -20,8 +20,8 @@ from scalewatt.common.files import read_json, write_json, write_table, write_tex
 from scalewatt.common.redaction import Redaction
 from scalewatt.common.schema_validation import project_path
 from scalewatt.provenance.versions import made_with
-from scalewatt.recordings.stage_files import EVENTS_SCHEMA
 from scalewatt.recordings.stage_log import EVALUATIONS
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.scaling.model.cost_terms import load_of_spec
 from scalewatt.scaling.model.model_file import read_model
 from scalewatt.scaling.model.predict import warnings_of
