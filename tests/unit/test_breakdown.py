@@ -17,7 +17,7 @@ from paper_rows import breakdown_table, with_metadata
 from run_files import NAME, WHOLE, absent, make_run, make_spec, part
 
 from scalewatt.common.files import write_table
-from scalewatt.energies.integration.stage_intervals import STAGES
+from scalewatt.energies.stages import STAGES
 from scalewatt.figures import breakdown as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable

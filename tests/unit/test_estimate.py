@@ -16,7 +16,7 @@ from scalewatt.energies.estimate import (
     estimated_ram,
     node_utilisation,
 )
-from scalewatt.energies.integration.stage_intervals import tile_window
+from scalewatt.energies.stages import tile_window
 from scalewatt.recordings.block import Block, sensor_frame
 from scalewatt.recordings.transition import to_series
 

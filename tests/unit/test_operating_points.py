@@ -39,7 +39,7 @@ from scalewatt.energies.integration.operating_point import (
     not_held_flags,
     seen_of_levers,
 )
-from scalewatt.energies.integration.stage_intervals import tile_window
+from scalewatt.energies.stages import tile_window
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.recordings.series import Flag
 from scalewatt.recordings.telemetry import TelemetrySeries

@@ -14,7 +14,7 @@ from run_files import make_run as made_run
 from run_files import make_spec, part
 
 from scalewatt.energies.accounting.totals import flags_of_run, flags_of_stages
-from scalewatt.energies.integration.stage_intervals import LEAST_PERIODS, UNATTRIBUTED, tile_window
+from scalewatt.energies.stages import LEAST_PERIODS, UNATTRIBUTED, tile_window
 from scalewatt.energies.views.describe import describe
 from scalewatt.figures.breakdown import bars_of, note_sentences
 from scalewatt.figures.figure_data import drawable

@@ -12,36 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from true_power import checked, estimated
 
-from scalewatt.energies.integration.stage_intervals import (
+from scalewatt.energies.stages import (
     STAGES,
     UNATTRIBUTED,
     StageIntervals,
-    on_wall_clock,
     segment_events,
+    start_of,
     tile_window,
 )
-from scalewatt.recordings.series import Recording, SensorSeries, by_node
 
 
 def events(*rows: tuple[str, float, float]) -> list[dict[str, Any]]:
     return [{"stage": s, "epoch": None, "start_s": a, "end_s": b} for s, a, b in rows]
 
 
-def recording(host_times: dict[str, Any], **changes: Any) -> Recording:
-    series = tuple(
-        SensorSeries(h, "CUDA:0_POWER", "gpu", 0, "power", np.asarray(t, float), np.ones(len(t)))
-        for h, t in host_times.items()
-    )
-    facts: dict[str, Any] = {"t0_known": False, "sampling_period_s": 1.0, "source": "x"} | changes
-    return Recording(by_node(series, host_times), **facts)
-
-
 def seconds(stages: StageIntervals) -> dict[str, float]:
     return stages.by_stage(stages.seconds)
-
-
-def shifted(recorded: Recording, host: str, journal: Recording | None) -> tuple[Any, Any]:
-    return on_wall_clock(recorded, recorded.nodes[host], journal.nodes[host] if journal else ())
 
 
 def test_stages_are_clipped_to_the_window_and_the_rest_is_unattributed() -> None:
@@ -83,9 +69,6 @@ def test_stages_sum_to_the_total(
     stages, _ = tile_window(events(*rows), (first, last))
     energies = stages.by_stage(stages.energy_j(curve))
     assert sum(energies.values()) == pytest.approx(curve.between(first, last))
-    assert stages.epoch_sums(stages.energy_j(curve)).sum() == pytest.approx(
-        curve.between(first, last)
-    )
     assert sum(seconds(stages).values()) == pytest.approx(last - first)
 
 
@@ -101,21 +84,9 @@ def test_the_events_of_one_segment_are_sorted_and_an_open_stage_never_ends() -> 
     assert [(row["stage"], row["end_s"]) for row in found] == [("startup", 5.0), ("train", np.inf)]
 
 
-def test_the_journal_puts_each_host_on_the_wall_clock() -> None:
-    journal = recording(
-        {"n1": T0 + np.arange(4) + [0.01, 0, 0, 0.3], "n2": T0 + 7 + np.arange(3)}, t0_known=True
-    )
-    recorded = recording({"n1": range(5), "n2": range(5)})
-    for host, start, error in (("n1", T0, 0.006), ("n2", T0 + 7, 1e-6)):
-        (series,), flags = shifted(recorded, host, journal)
-        assert flags == []
-        assert series.time_s == pytest.approx(start + np.arange(5), abs=error)
-
-
-def test_without_journal_perun_local_start_is_used_and_flagged() -> None:
-    start = datetime.fromtimestamp(T0).isoformat()
-    (series,), flags = shifted(recording({"n1": range(3)}, execution_dt=start), "n1", None)
-    assert series.time_s[0] == pytest.approx(T0)
-    assert codes(flags) == {"time_assumed"}
-    _, flags = shifted(recording({"n1": range(3)}), "n1", None)
-    assert codes(flags) == {"time_unknown"}
+def test_without_a_known_clock_times_count_from_perun_s_local_start_and_are_flagged() -> None:
+    start_s, of_clock = start_of(datetime.fromtimestamp(T0).isoformat(), "n1")
+    assert (start_s, of_clock["code"]) == (pytest.approx(T0), "time_assumed")
+    for unknown in (None, "yesterday"):
+        start_s, of_clock = start_of(unknown, "n1")
+        assert (start_s, of_clock["code"]) == (0.0, "time_unknown")

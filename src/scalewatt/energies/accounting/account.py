@@ -58,7 +58,7 @@ from scalewatt.energies.integration.operating_point import (
     not_held_flags,
     seen_of_levers,
 )
-from scalewatt.energies.integration.stage_intervals import (
+from scalewatt.energies.stages import (
     UNATTRIBUTED,
     StageIntervals,
     seconds_outside,

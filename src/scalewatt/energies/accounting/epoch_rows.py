@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.energies.accounting.totals import one_origin
-from scalewatt.energies.integration.stage_intervals import STAGES, StageIntervals
+from scalewatt.energies.stages import STAGES, StageIntervals
 from scalewatt.recordings.series import Floats
 
 _VALUES = {
@@ -39,11 +39,18 @@ class EpochParts:
         cls, intervals: StageIntervals, values: Mapping[str, Floats], period_s: float
     ) -> EpochParts:
         """Add up values of the intervals, of which `period_s` may be too long for some epochs."""
-        names, short = intervals.epochs, intervals.short_epochs(period_s)
+        names = [*zip(intervals.epoch, intervals.stage, strict=True)]
+        short = intervals.short_epochs(period_s)
+        keys = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        place, names = np.array([keys[name] for name in names]), [*keys]
         return cls(
             np.array([-1 if epoch is None else epoch for epoch, _ in names], dtype=np.int64),
             np.array([STAGES.index(stage) for _, stage in names], dtype=np.int64),
-            {name: intervals.epoch_sums(values[name]) for name in _VALUES if name in values},
+            {
+                n: np.bincount(place, values[n], len(names)).astype(np.float64)
+                for n in _VALUES
+                if n in values
+            },
             np.array([name in short for name in names], dtype=np.bool_),
         )
 

@@ -25,7 +25,7 @@ from scalewatt.energies.integrate import (
     sampling_period,
     validate,
 )
-from scalewatt.energies.integration.stage_intervals import StageIntervals
+from scalewatt.energies.stages import StageIntervals
 from scalewatt.recordings.perun_file import UNKNOWN_BACKEND
 from scalewatt.recordings.series import (
     DEVICE_KINDS,

@@ -27,7 +27,7 @@ from scalewatt.energies.accounting.node_energy import (
     Window,
 )
 from scalewatt.energies.accounting.run_inputs import Planned
-from scalewatt.energies.integration.stage_intervals import STAGES, UNATTRIBUTED, StageIntervals
+from scalewatt.energies.stages import STAGES, UNATTRIBUTED, StageIntervals
 from scalewatt.recordings.series import DEVICE_KINDS, NODE, Flag, Floats, flag
 
 Row = dict[str, Any]
@@ -190,7 +190,9 @@ def _part(
     What it can have used in the time `unrecorded_s` is `unattributed`.
     """
     if kind.series and unrecorded_s and intervals.start_s.size:
-        intervals = intervals.with_outside()
+        rows = zip(*(v.tolist() for v in vars(intervals).values()), strict=True)
+        begin_s = float(intervals.start_s[0])
+        intervals = StageIntervals.of([(UNATTRIBUTED, None, begin_s, begin_s), *rows])
     found = {"duration_s": intervals.seconds}
     each = kind.intervals_j(intervals, unrecorded_s)
     if kind.series:
@@ -243,7 +245,8 @@ def _devices(
     together = zip(kind.series, kind.curves, copies, *each, strict=True)
     for series, curve, copy_of, *energies in together:
         if (key := id(series.time_s)) not in samples:
-            samples[key] = intervals.samples_by_stage(series.time_s)
+            of_stages = np.bincount(intervals.codes_at(series.time_s), minlength=len(STAGES))
+            samples[key] = dict(zip(STAGES, of_stages.tolist(), strict=True))
         counts = samples[key]
         recorded, low, high = map(intervals.by_stage, energies)
         covered = intervals.by_stage(intervals.covered_s(curve))

@@ -8,7 +8,7 @@ unix seconds. A node is read when it is asked for.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +19,7 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
-from scalewatt.energies.integration.stage_intervals import on_wall_clock, seconds_where
+from scalewatt.energies.stages import seconds_where, start_of
 from scalewatt.recordings.concurrent_samplers import read_samplers, sampler_files
 from scalewatt.recordings.foreign_files import foreign_files
 from scalewatt.recordings.formats.detect import read_together
@@ -217,3 +217,32 @@ def _with_ranges(
     """Give the journal's counters the range that perun's file states for them."""
     ranges = {s.sensor: s.valid_max for s in record}
     return tuple(s if s.valid_max else replace(s, valid_max=ranges.get(s.sensor)) for s in journal)
+
+
+def on_wall_clock(
+    recording: Recording, series: Sequence[SensorSeries], journal: Sequence[SensorSeries]
+) -> tuple[tuple[SensorSeries, ...], list[Flag]]:
+    """Shift the series of one host of `recording` to unix seconds.
+
+    The offset is the median of journal time minus HDF5 time, sample by sample from the first (the
+    same sampler writes both). A host without journal starts at perun's start time.
+    """
+    if recording.t0_known:
+        return tuple(series), []
+    offset, flags = _journal_offset(series, journal), []
+    if offset is None:
+        offset, of_clock = start_of(recording.execution_dt, series[0].node if series else "")
+        flags.append(of_clock)
+    shifted = {id(one.time_s): one.time_s + offset for one in series}
+    return tuple(replace(one, time_s=shifted[id(one.time_s)]) for one in series), flags
+
+
+def _journal_offset(
+    series: Sequence[SensorSeries], journal: Sequence[SensorSeries]
+) -> float | None:
+    ours, theirs = ([s.time_s for s in part if s.time_s.size] for part in (series, journal))
+    if not ours or not theirs:
+        return None
+    a, b = max(ours, key=len), max(theirs, key=len)
+    count = min(a.size, b.size)
+    return float(np.median(b[:count] - a[:count]))

@@ -11,7 +11,7 @@ from scalewatt.energies.accounting.energy_schema import TELEMETRY_SCHEMA
 from scalewatt.energies.accounting.segment_recordings import NodeRecording
 from scalewatt.energies.estimate import node_utilisation
 from scalewatt.energies.integration.operating_point import POWER_CAP, SLOWDOWNS
-from scalewatt.energies.integration.stage_intervals import seconds_where
+from scalewatt.energies.stages import seconds_where
 from scalewatt.recordings.series import Flag, SensorSeries, flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 from scalewatt.recordings.transition import to_blocks

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scalewatt.energies.integration.stage_intervals import StageIntervals, seconds_where
+from scalewatt.energies.stages import StageIntervals, seconds_where
 from scalewatt.recordings.series import Flag, flag
 from scalewatt.recordings.telemetry import TelemetrySeries
 

@@ -21,7 +21,7 @@ from scalewatt.energies.accounting.energy_schema import Accounts
 from scalewatt.energies.accounting.rows import EnergyRows
 from scalewatt.energies.accounting.run_inputs import PlannedRun, Run, read_planned_run
 from scalewatt.energies.accounting.segment_recordings import Segment, segment_numbers
-from scalewatt.energies.integration.stage_intervals import segment_events
+from scalewatt.energies.stages import segment_events
 from scalewatt.energies.traces import Traces
 from scalewatt.recordings.formats.detect import (
     find_format,

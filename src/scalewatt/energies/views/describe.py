@@ -16,7 +16,7 @@ from scalewatt.energies.accounting.totals import (
     flags_of_stages,
     known_sum,
 )
-from scalewatt.energies.integration.stage_intervals import STAGES
+from scalewatt.energies.stages import STAGES
 from scalewatt.energies.views.any_recording import AccountsOfPath, Powers, accounts_of
 from scalewatt.recordings.formats.format import NO_OPTIONS, Options
 from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH, NODE, Flag, flag

@@ -18,7 +18,7 @@ from scalewatt.common.files import file_sha256, write_table
 from scalewatt.energies.accounting.energy_schema import ENERGY_SCHEMA, METADATA_KEY
 from scalewatt.energies.accounting.node_energy import Window
 from scalewatt.energies.accounting.run_inputs import Run, read_planned_run
-from scalewatt.energies.integration.stage_intervals import (
+from scalewatt.energies.stages import (
     StageIntervals,
     segment_events,
     tile_window,

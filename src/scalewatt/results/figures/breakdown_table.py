@@ -16,7 +16,7 @@ import pyarrow as pa
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.accounting.energy_schema import BOUNDS
 from scalewatt.energies.accounting.totals import EnergyTotals
-from scalewatt.energies.integration.stage_intervals import STAGES, UNATTRIBUTED
+from scalewatt.energies.stages import STAGES, UNATTRIBUTED
 from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import ratio

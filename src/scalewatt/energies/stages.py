@@ -1,0 +1,212 @@
+"""Stages of a recording: intervals that tile its window, so that each second belongs to a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from scalewatt.energies.integrate import EnergyCurve
+from scalewatt.recordings import stage_log
+from scalewatt.recordings.block import Flag, Floats
+from scalewatt.recordings.series import flag
+
+UNATTRIBUTED = "unattributed"
+LEAST_PERIODS = 5
+"""A stage shorter than so many sampling periods is not resolved: at each of its ends up
+to half a period's worth of the difference in power is put to the wrong side, a quarter on average."""
+MOST_SHORT = 0.05
+"""Of a stage that comes several times, this part of its time may be in shorter pieces."""
+LOST_PERIODS = 3
+"""Sampling periods between the stages' first and last stamp that may lie outside of a node's recording:
+a sampler's last sample is up to a period old when it is stopped."""
+LEAST_UNCOVERED_S = 1e-4
+"""Less is the rounding of unix seconds, and of sums of their steps."""
+STAGES = (*stage_log.STAGES, UNATTRIBUTED)
+
+_OPEN_STAGES = ("startup", "shutdown")
+_ROUNDING_S = 1e-3
+"""Stamps of one process overlap by no more."""
+
+
+@dataclass(frozen=True, eq=False)
+class StageIntervals:
+    """Intervals that tile a window without hole or overlap; all arrays have shape (k,)."""
+
+    stage: NDArray[np.object_]
+    """Names, of STAGES."""
+    epoch: NDArray[np.object_]
+    """Numbers, None outside of all epochs."""
+    start_s: Floats
+    end_s: Floats
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[str, Any, float, float]]) -> StageIntervals:
+        """Intervals from rows of stage, epoch, start and end."""
+        stage, epoch, start_s, end_s = zip(*rows, strict=True)
+        names = (np.array(column, dtype=object) for column in (stage, epoch))
+        times = (np.array(column, dtype=np.float64) for column in (start_s, end_s))
+        return cls(*names, *times)
+
+    @classmethod
+    def of_window(cls, window: tuple[float, float]) -> StageIntervals:
+        """A window as one interval without a stage."""
+        return cls.of([(UNATTRIBUTED, None, *window)])
+
+    @property
+    def seconds(self) -> Floats:
+        """Length of each interval in s."""
+        return self.end_s - self.start_s
+
+    def energy_j(self, curve: EnergyCurve) -> Floats:
+        """Energy of each interval in J; they add up to the window's energy."""
+        return curve.between(self.start_s, self.end_s)
+
+    def covered_s(self, curve: EnergyCurve) -> Floats:
+        """Seconds of each interval of which the energy is known."""
+        return curve.covered_s(self.start_s, self.end_s)
+
+    def uncovered_s(self, curve: EnergyCurve) -> Floats:
+        """Seconds of each interval of which the energy is not known; 0 for what is rounding."""
+        uncovered = self.seconds - self.covered_s(curve)
+        return np.where(uncovered > LEAST_UNCOVERED_S, uncovered, 0.0)
+
+    def within(self, start_s: float, end_s: float) -> StageIntervals:
+        """Intervals cut to a span; those outside of it have no length."""
+        first = np.clip(self.start_s, start_s, end_s)
+        return replace(self, start_s=first, end_s=np.maximum(first, np.minimum(self.end_s, end_s)))
+
+    def spans_of(self, stages: Sequence[str]) -> list[tuple[float, float]]:
+        """Start and end of the intervals of some stages."""
+        here = np.isin(self.stage.astype(str), [*stages])
+        return [*zip(self.start_s[here].tolist(), self.end_s[here].tolist(), strict=True)]
+
+    def by_stage(self, values: Floats) -> dict[str, float]:
+        """Sums of a value of each interval, by stage."""
+        sums = pd.Series(values).groupby(self.stage, sort=False).sum()
+        return {str(stage): float(value) for stage, value in sums.items()}
+
+    def codes_at(self, time_s: Floats) -> NDArray[np.int8]:
+        """Index in STAGES of each time, (n,), `unattributed` outside of the window."""
+        outside = STAGES.index(UNATTRIBUTED)
+        codes = np.array([outside, *map(STAGES.index, self.stage)], dtype=np.int8)
+        found = codes[np.searchsorted(self.start_s, time_s, side="right")]
+        found[time_s > self.end_s[-1]] = outside
+        return found
+
+    def short_stages(self, period_s: float) -> dict[str, float]:
+        """Stages that `period_s` is too long for, with the mean length in s of their pieces."""
+        return {stage: mean_s for (stage,), mean_s in self._short(period_s, self.stage).items()}
+
+    def short_epochs(self, period_s: float) -> set[tuple[int | None, str]]:
+        """Epoch and stage of those that `period_s` is too long for."""
+        return set(self._short(period_s, self.epoch, self.stage))
+
+    def _short(self, period_s: float, *names: NDArray[np.object_]) -> dict[Any, float]:
+        """Different names, stage last, most of whose time is in too short pieces, and their mean length.
+
+        Adjacent intervals of one name are a piece.
+        """
+        here = self.seconds > 0
+        rows = [*zip(*(column[here] for column in names), strict=True)]
+        if not rows:
+            return {}
+        codes, different = pd.factorize(pd.Index(rows, dtype=object, tupleize_cols=False))
+        keys = different.tolist()
+        begins = np.flatnonzero(np.diff(codes, prepend=-1))
+        length_s, piece = np.add.reduceat(self.seconds[here], begins), codes[begins]
+        # One per cent less is tolerated: a recording need not begin or end with a stage.
+        short = length_s < 0.99 * LEAST_PERIODS * period_s
+        whole_s, short_s = (np.bincount(piece, w, len(keys)) for w in (length_s, length_s * short))
+        mean_s = whole_s / np.bincount(piece, minlength=len(keys))
+        return {
+            keys[i]: float(mean_s[i])
+            for i in np.flatnonzero(short_s > MOST_SHORT * whole_s)
+            if keys[i][-1] != UNATTRIBUTED
+        }
+
+
+def segment_events(events: pa.Table | None, segment: int) -> list[dict[str, Any]]:
+    """Events of one segment in order of time; a stage without an end never ended.
+
+    Events that name no segment are those of any.
+    """
+    if events is None:
+        return []
+    rows = [
+        {**row, "end_s": np.inf if row["end_s"] is None else row["end_s"]}
+        for row in events.to_pylist()
+        if row["segment"] in (segment, None)
+    ]
+    return sorted(rows, key=lambda row: row["start_s"])
+
+
+def tile_window(
+    events: Sequence[Mapping[str, Any]], window: tuple[float, float]
+) -> tuple[StageIntervals, list[Flag]]:
+    """Cut [start, end] (unix s) into the stages of `segment_events` and `unattributed` between.
+
+    Where two stages overlap the earlier one keeps the time, flagged `overlap`.
+    """
+    rows: list[tuple[str, Any, float, float]] = []
+    (now, last), before, overlap = window, -np.inf, 0.0
+    for event in events:
+        begin, end = float(event["start_s"]), float(event["end_s"])
+        overlap += max(0.0, min(before, end) - begin)
+        before = max(before, end)
+        begin, end = max(begin, now), min(end, last)
+        if end <= begin:
+            continue
+        if begin > now:
+            rows.append((UNATTRIBUTED, None, now, begin))
+        rows.append((event["stage"], event.get("epoch"), begin, end))
+        now = end
+    if last > now or not rows:
+        rows.append((UNATTRIBUTED, None, now, last))
+    flags = [flag("overlap", None, f"stages overlap by {overlap:.3f} s")]
+    return StageIntervals.of(rows), flags if overlap > _ROUNDING_S else []
+
+
+def seconds_where(time_s: Floats, holds: NDArray[np.bool_], window: tuple[float, float]) -> float:
+    """Seconds of a window in which something held, as read at `time_s`.
+
+    What was read holds from halfway to the reading before until halfway to the next.
+    """
+    if time_s.size == 0:
+        return 0.0
+    middle = 0.5 * (time_s[1:] + time_s[:-1])
+    edges = np.clip(np.concatenate(([window[0]], middle, [window[1]])), *window)
+    return float(np.diff(edges)[holds].sum())
+
+
+def seconds_outside(
+    events: Sequence[Mapping[str, Any]], window: tuple[float, float], period_s: float
+) -> float:
+    """Seconds of a run outside of a recording, 0 where a late start explains them.
+
+    Startup and shutdown do not count: the sampler runs inside of them.
+    """
+    inner = [e for e in events if e["stage"] not in _OPEN_STAGES and e["end_s"] != np.inf]
+    if not inner:
+        return 0.0
+    begin = min(float(e["start_s"]) for e in inner)
+    end = max(float(e["end_s"]) for e in inner)
+    inside = max(0.0, min(end, window[1]) - max(begin, window[0]))
+    lost = (end - begin) - inside
+    return lost if lost > LOST_PERIODS * period_s else 0.0
+
+
+def start_of(started: str | None, node: str) -> tuple[float, Flag]:
+    """Unix time in s of a recording's first sample by perun's naive local start time, 0 if unknown."""
+    try:
+        start_s = datetime.fromisoformat(started or "").timestamp()
+    except ValueError:
+        return 0.0, flag("time_unknown", None, f"{node}: no journal and no start time in the file")
+    detail = f"{node}: no journal; times count from perun's start {started} (local time)"
+    return start_s, flag("time_assumed", None, detail)
