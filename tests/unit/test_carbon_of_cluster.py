@@ -55,7 +55,10 @@ def test_a_file_that_is_not_there_is_named_by_every_command(
     assert main([*command, "--profile", str(own)]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"{own}/cluster.yaml: carbon_intensity.file: data/grid.csv cannot be read (No such file" in err
+    assert (
+        f"{own}/cluster.yaml: carbon_intensity.file: data/grid.csv cannot be read (No such file"
+        in err
+    )
     assert "expected a CSV file of g CO2e per kWh over time" in err
     assert err.endswith(f"; paths begin in {tmp_path} or {ROOT}\n")
 

@@ -307,7 +307,10 @@ RULES = {"time": {"column": "t"}, "sensors": [SENSOR]}
 @pytest.mark.parametrize(
     ("rules", "why"),
     [
-        ({"time": {"period_s": 1e300}, "sensors": [SENSOR]}, "does not fit; allowed: at most 86400"),
+        (
+            {"time": {"period_s": 1e300}, "sensors": [SENSOR]},
+            "does not fit; allowed: at most 86400",
+        ),
         (
             RULES | {"sensors": [SENSOR | {"unit": "hp"}]},
             "sensors.0..unit: .hp. is not known; allowed: nW",

@@ -123,7 +123,9 @@ def test_gpus_are_told_by_uuid_or_bus_where_there_is_no_index(tmp_path: Path) ->
         rows = [f"{id}, {ROW}, {n}1.00 W" for n, id in enumerate(ids, 6)]
         found = read_foreign(smi(tmp_path, f"{name}, timestamp, power.draw [W]", *rows), BERLIN)
         first = ids == sorted(ids)
-        assert [of_gpu(found, n).values[0] for n in (0, 1)] == ([61.0, 71.0] if first else [71.0, 61.0])
+        assert [of_gpu(found, n).values[0] for n in (0, 1)] == (
+            [61.0, 71.0] if first else [71.0, 61.0]
+        )
 
 
 def test_rows_of_several_nodes_are_not_taken_for_one_gpu(tmp_path: Path) -> None:

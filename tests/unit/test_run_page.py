@@ -18,7 +18,6 @@ from scalewatt.common.files import write_table
 from scalewatt.energies.accounting.energy_schema import TELEMETRY_SCHEMA
 from scalewatt.figures import run_page as figure_module
 from scalewatt.recordings.stages import EVENTS_SCHEMA
-from scalewatt.results.figures import run_page_table
 from scalewatt.results.figures.run_page_table import (
     BINS,
     Band,

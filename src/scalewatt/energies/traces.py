@@ -25,7 +25,7 @@ from scalewatt.common.files import atomic_path
 from scalewatt.energies.accounting.energy_schema import METADATA_KEY
 from scalewatt.energies.accounting.node_clock import NodeClock
 from scalewatt.energies.integrate import SAMPLE_FLAGS
-from scalewatt.energies.integration.stage_intervals import STAGES
+from scalewatt.energies.stages import STAGES
 from scalewatt.recordings.block import Floats
 from scalewatt.recordings.series import ESTIMATED, MEAN
 
