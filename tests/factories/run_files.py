@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from scalewatt.energies.integration.stage_intervals import STAGES
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
@@ -19,6 +18,7 @@ from scalewatt.energies.accounting.energy_schema import (
 )
 from scalewatt.energies.accounting.node_clock import NodeClock
 from scalewatt.energies.integrate import SAMPLE_FLAGS
+from scalewatt.energies.stages import STAGES
 from scalewatt.energies.traces import Traces
 from scalewatt.recordings.block import sensor_frame
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row

@@ -10,10 +10,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from energy_files import read_traces
-from scalewatt.energies.integration.stage_intervals import STAGES
 
 from scalewatt.energies.accounting.node_clock import NodeClock
 from scalewatt.energies.integrate import SAMPLE_FLAGS
+from scalewatt.energies.stages import STAGES
 from scalewatt.energies.traces import Traces, read_devices
 from scalewatt.recordings.block import sensor_frame
 
