@@ -259,7 +259,7 @@ def _axis(block: Block, period_s: float | None) -> _Axis:
     return _Axis(time_s, np.flatnonzero(~runs_forward), in_order[1:][is_gap], period)
 
 
-def _kept(values: Floats, indices: Indices) -> Floats:
+def _kept(values: Any, indices: Indices) -> Any:
     """Values at indices in order, without a copy where these are all."""
     return values if indices.size == values.size else values[indices]
 
@@ -534,6 +534,10 @@ class _Steps:
         """Mark the steps much longer than usual, (k,)."""
         return self.step_s > GAP_PERIODS * self.usual_s * _JITTER
 
+    def spread(self, values: Any) -> Any:
+        """Values of the steps, (k,), at the samples in which these are, (m-1,)."""
+        return np.repeat(values, np.diff(self.ends)) if self.still.any() else values
+
 
 def _steps(time_s: Floats, difference: Floats, period_s: float) -> _Steps:
     """Join each time without a change to the change after it; `time_s` (m,), the other (m-1,)."""
@@ -551,7 +555,7 @@ def _steps(time_s: Floats, difference: Floats, period_s: float) -> _Steps:
     outer[:1] = is_slow
     still[-1:] |= is_open
     outer[-1:] |= is_open
-    return _Steps(ends, np.diff(time_s[ends]), difference, still, outer, usual_s)
+    return _Steps(ends, np.diff(_kept(time_s, ends)), difference, still, outer, usual_s)
 
 
 def _of_differences(sensor: _Samples, difference: Floats, usable: Indices) -> Validated:
@@ -563,8 +567,8 @@ def _of_differences(sensor: _Samples, difference: Floats, usable: Indices) -> Va
     possible, ambiguous = _possible(steps, sensor.limit_w, sensor.row["range_j"])
     exact = _caught_up(possible & ~ambiguous & sensor.is_trusted, steps)
     bridged, across_w = _bridged(exact, ambiguous, steps, sensor.bridge_s)
-    knots, counts = usable[steps.ends], np.diff(steps.ends)
-    repeats = np.repeat(steps.still & steps.long, counts)
+    knots = _kept(usable, steps.ends)
+    repeats = steps.spread(steps.still & steps.long)
     repeats[steps.ends[1:] - 1] &= steps.energy_j == 0  # a change ends a step, but for an open one
     sensor.mark("counter", "samples that repeat the one before", usable[1:][repeats])
     impossible = ~possible & np.isfinite(steps.energy_j) & ~steps.outer
@@ -572,7 +576,7 @@ def _of_differences(sensor: _Samples, difference: Floats, usable: Indices) -> Va
     sensor.mark("counter", "steps that may hide a further wrap", knots[1:][ambiguous])
     state = np.where(exact, _EXACT, np.where(bridged, _BRIDGED, _UNCOVERED))
     energy_j = np.where(bridged, across_w * steps.step_s, steps.energy_j)
-    shown_w[usable[1:]] = np.repeat(_resolved(steps, exact, sensor.limit_w), counts)
+    shown_w[usable[1:]] = steps.spread(_resolved(steps, exact, sensor.limit_w))
     return sensor.validated(knots, energy_j, state, shown_w)
 
 
