@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -110,13 +111,8 @@ def _delimiter(line: str, rules: Preset) -> str:
 
 def _cells_of(line: str, rules: Preset) -> list[str]:
     """Cells of a line, without blanks and quotes around."""
-    between = re.escape(_delimiter(line, rules))
-    cells = re.split(rf'{between}(?=(?:[^"]*"[^"]*")*[^"]*$)' if '"' in line else between, line)
-    cells = [cell.strip() for cell in cells]
-    quoted = [len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in cells]
-    return [
-        c[1:-1].replace('""', '"').strip() if q else c for c, q in zip(cells, quoted, strict=True)
-    ]
+    row = csv.reader([line], delimiter=_delimiter(line, rules), skipinitialspace=True)
+    return [cell.strip() for cell in next(row, [])]
 
 
 def _parse(lines: Sequence[str], cells: int, wanted: Sequence[int], delimiter: str) -> pd.DataFrame:
@@ -178,66 +174,70 @@ def read_frame(
     lost = 0
     for cells, delimiter, below in _parts(path, lines, rules):
         matched = list(_columns(path, cells, rules))
-        texts_at = _text_positions(cells, rules)
-        wanted = sorted({*texts_at.values(), *(position for _, position in matched)})
+        options = {several[0]: _position(cells, several) for several in _text_names(rules)}
+        places = {name: place for name, place in options.items() if place is not None}
+
+        wanted = sorted({*places.values(), *(place for _, place in matched)})
         texts = _parse(below, len(cells), wanted, delimiter)
         lost += len(below) - len(texts)
-        frame = pd.DataFrame(
-            {name: texts[at] for name, at in texts_at.items()}, texts.index, dtype="str"
-        )
-        for column, position in matched:
-            if "extract" in rules and (texts[position] == "").all():
+        frame = texts[list(places.values())].set_axis(list(places), axis=1)
+        for column, place in matched:
+            if "extract" in rules and (texts[place] == "").all():
                 continue  # as if it were no column
             rows = where(frame, column.rule)
-            head = match[2] if (match := _WITH_UNIT.fullmatch(cells[position])) else None
-            values, quantity = _in_si(path, texts[position][rows], head, column, rules, frame[rows])
+            values, quantity = _in_si(
+                path, texts[place][rows], cells[place], column, rules, frame[rows]
+            )
             frame[column.key] = pd.Series(values, index=texts.index[rows], dtype=np.float64)
             columns.setdefault(column.key, replace(column, quantity=quantity))
         frames.append(frame)
-    if not columns:
-        fields = ", ".join(
-            str(rule.get("column", rule.get("pattern"))) for rule in rules["sensors"]
-        )
-        raise InputError(f"{path}: has no field that is read; expected one of {fields}")
     whole = pd.concat(frames, ignore_index=True)
-    if not len(whole):
-        raise InputError(f"{path}: holds no row below its heading")
-    return (
-        whole.fillna({name: "" for name in whole if name not in columns}),
-        list(columns.values()),
-        lost,
-    )
+    if not columns or whole.empty:
+        fields = [str(rule.get("column", rule.get("pattern"))) for rule in rules["sensors"]]
+        lack = (
+            "row below its heading"
+            if columns
+            else f"field that is read; expected {' or '.join(fields)}"
+        )
+        raise InputError(f"{path}: has no {lack}")
+    empty = {name: "" for name in whole if name not in columns}
+    return whole.fillna(empty), list(columns.values()), lost
 
 
-def _parts(
-    path: Path, lines: Sequence[str], rules: Preset
-) -> list[tuple[list[str], str, list[str]]]:
+_Part = tuple[list[str], str, list[str]]
+
+
+def _parts(path: Path, lines: Sequence[str], rules: Preset) -> list[_Part]:
     """Cells of each heading, the delimiter, and the lines below; one heading again begins no new part."""
-    header, given = rules.get("header"), rules.get("heading")
-    names = header or _needed(rules)
-    patterns = given if given and not header else [rf"{re.escape(n)}(?:\s*[\[(].*)?" for n in names]
+    header, names = rules.get("header"), [several[0] for several in _text_names(rules)]
+    names = header or names + [
+        listed(rule["column"])[0] for rule in rules["sensors"] if "column" in rule
+    ]
+    patterns = [rf"{re.escape(name)}(?:\s*[\[(].*)?" for name in names]
+    patterns += [rule["pattern"] for rule in rules["sensors"] if "pattern" in rule and not header]
+    patterns = patterns if header else rules.get("heading", patterns)
     mark = re.compile(patterns[0], re.IGNORECASE)
-    parts: list[tuple[list[str], str, list[str]]] = []
-    if header:
-        parts = [(header, _delimiter(lines[0], rules), [])]
+    parts: list[_Part] = [(header, _delimiter(lines[0], rules), [])] if header else []
     for line in lines:
         if mark.search(line) and _is_heading(cells := _cells_of(line, rules), patterns):
             if not parts or (parts[-1][0] != cells and not header):
                 parts.append((cells, _delimiter(line, rules), []))
         elif parts:
             parts[-1][2].append(line)
-    if parts:
-        return parts
-    if lines[0].lstrip()[:1] in ("{", "["):
-        raise InputError(f"{path}: is JSON; expected a table")
+    if not parts:
+        raise InputError(f"{path}: {_lack(_cells_of(lines[0], rules), names, rules)}")
+    return parts
+
+
+def _lack(cells: Sequence[str], names: Sequence[str], rules: Preset) -> str:
+    """What a table without a heading lacks, by the cells of its first line."""
+    if cells[0][:1] in ("{", "["):
+        return "is JSON; expected a table"
     if rules["name"] != DESCRIBED:
-        hint = (
-            f"name the columns in the YAML file (header: {rules.get('example', '[time, power]')})"
-        )
-        raise InputError(f"{path}: has no heading; {hint}")
-    cells = _cells_of(lines[0], rules)
-    name = next(name for name in names if _position(cells, [name]) is None)
-    raise InputError(f"{path}: has no column {shown(name)}; {one_of(name, cells[:30])[:500]}")
+        example = rules.get("example", "[time, power]")
+        return f"has no heading; name the columns in the YAML file (header: {example})"
+    name = next((name for name in names if _position(cells, [name]) is None), "")
+    return f"has no column {shown(name)}; {one_of(name, cells[:30])[:500]}"
 
 
 def listed(names: Any) -> list[str]:
@@ -245,14 +245,13 @@ def listed(names: Any) -> list[str]:
     return [] if names is None else [names] if isinstance(names, str) else list(names)
 
 
-def _needed(rules: Preset) -> list[str]:
-    """Names of the columns that a user's table must have, by its description."""
-    time = rules["time"]
-    names = [*listed(time.get("column")), *listed(time.get("duration"))]
-    for rule in (*rules["sensors"], rules):
-        names += [n for key in ("column", *LABELS) for n in listed(rule.get(key))[:1]]
-        names += rule.get("where", ())
-    return list(dict.fromkeys(names))
+def _text_names(rules: Preset) -> list[list[str]]:
+    """Names that each column may have that is kept as texts."""
+    names = [[name] for key in ("column", "duration") for name in listed(rules["time"].get(key))]
+    for rule in (rules, *rules["sensors"]):
+        names += [listed(rule[key]) for key in (*LABELS, "unit_column") if key in rule]
+        names += [[name] for name in rule.get("where", ())]
+    return names
 
 
 def _position(cells: Sequence[str], names: Iterable[str]) -> int | None:
@@ -286,17 +285,6 @@ def _columns(path: Path, cells: Sequence[str], rules: Preset) -> Iterator[tuple[
             yield Column(rule, names[0], f"{number}:{names[0]}"), position
 
 
-def _text_positions(cells: Sequence[str], rules: Preset) -> dict[str, int]:
-    """Positions of the columns that are kept as texts, by the first of the names they may have."""
-    time = rules["time"]
-    names = [[name] for name in (*listed(time.get("column")), *listed(time.get("duration")))]
-    for rule in (rules, *rules["sensors"]):
-        names += [listed(rule[key]) for key in (*LABELS, "unit_column") if key in rule]
-        names += [[name] for name in rule.get("where", ())]
-    positions = {several[0]: _position(cells, several) for several in names}
-    return {name: position for name, position in positions.items() if position is not None}
-
-
 def where(frame: pd.DataFrame, rule: Mapping[str, Any]) -> np.ndarray:
     """Rows that have the texts of the rule's `where`, (n,); a column that is not there asks for nothing."""
     rows = np.ones(len(frame), dtype=np.bool_)
@@ -308,23 +296,18 @@ def where(frame: pd.DataFrame, rule: Mapping[str, Any]) -> np.ndarray:
 
 
 def _in_si(
-    path: Path,
-    texts: pd.Series,
-    head: str | None,
-    column: Column,
-    rules: Preset,
-    frame: pd.DataFrame,
+    path: Path, texts: pd.Series, cell: str, column: Column, rules: Preset, frame: pd.DataFrame
 ) -> tuple[Floats, str]:
     """Values in W, J or as a share, (n,), NaN where there is none, with their quantity.
 
-    The unit in a cell counts before that of its row's `unit_column`, that before `head` of the heading, and
-    that before the description's. Raises InputError without a unit, and for one that does not fit.
+    The unit behind a number counts before that of its row's `unit_column`, that before the heading's (in
+    `cell`), and that before the description's. Raises InputError without a unit, and if one does not fit.
     """
     rule, place = column.rule, f"{path}: column {shown(column.header)}"
     numbers, units = _numbers(texts, rules)
     if rule.get("unit_column") in frame:
         units = units.mask(units == "", frame[rule["unit_column"]])
-    head = head if head in UNITS else None
+    head = match[2] if (match := _WITH_UNIT.fullmatch(cell)) and match[2] in UNITS else None
     stated = column.labels.get("unit") or rule.get("unit")
     basis = stated or head or next(filter(UNITS.get, units), None)
     if basis not in UNITS:
@@ -344,8 +327,7 @@ def _in_si(
         raise InputError(
             f"{place} has no number in {basis}, but {shown(valued.iloc[0])}; see `decimal`"
         )
-    quantity = rule.get("quantity", natural)
-    allowed = QUANTITIES.get(natural, (natural,))
+    quantity, allowed = rule.get("quantity", natural), QUANTITIES.get(natural, (natural,))
     if quantity not in allowed:
         raise InputError(f"{place} is in {basis}, and no {quantity}; allowed: {', '.join(allowed)}")
     return values, quantity
