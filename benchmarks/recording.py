@@ -31,10 +31,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scalewatt.recordings.concurrent_samplers import FOLDER_VARIABLE
+from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE
 
 STAND_INS = Path(__file__).parents[1] / "tests" / "workflow"
-TARGET_CPU, TARGET_BYTES = 0.005, 100
+TARGET_CPU, TARGET_BYTES = 0.005, 200
 TARGET_STEP = 1 + TARGET_CPU
 """The lower end of the step ratio's interval: what is above was surely slowed."""
 FEWEST_PAIRS = 6
@@ -101,24 +101,25 @@ def sampled_training(seconds: float, pairs: int) -> dict[str, Any]:
 def inner(folder: Path, options: argparse.Namespace) -> None:
     """The monitored run, in a process of its own; prints JSON."""
     from scalewatt.monitoring.perun_session import monitored
-    from scalewatt.recordings.record_file import read_records
+    from scalewatt.recordings.journal import TELEMETRY, beside, journal_files, read_table
 
     begin = time.monotonic()
     arguments = (options.seconds, options.pairs)
     found = monitored(sampled_training, arguments, folder, "segment-000", options.period, "bench")
-    files = {kind: next(folder.glob(f"*.{kind}")) for kind in ("journal", "telemetry")}
-    read = {kind: read_records(path) for kind, path in files.items()}
-    record = {kind: records.rows.dtype.itemsize for kind, records in read.items()}
-    samples = int(read["journal"].rows.size)
+    (journal,) = journal_files(folder)[0].values()
+    files = (journal, beside(journal, TELEMETRY), beside(journal, ".sensors.json"))
+    _, read, _ = read_table(journal)
+    _, telemetry, _ = read_table(files[1])
+    samples, sizes = read.num_rows, [path.stat().st_size for path in files]
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     found |= {
         "run_s": time.monotonic() - begin,
         "sampler_s": spent.ru_utime + spent.ru_stime,
-        "sensors": len(read["journal"].rows.dtype.names or ()) - 3,
+        "sensors": read.num_columns - 2,
         "samples": samples,
-        "telemetry": int(read["telemetry"].rows.size),
-        "bytes_a_sample": record["journal"] + record["telemetry"] * min(options.period / 5, 1),
-        "bytes_a_sample_with_headers": sum(p.stat().st_size for p in files.values()) / samples,
+        "telemetry": telemetry.num_rows,
+        "bytes_a_sample": sum(sizes[:2]) / samples,
+        "bytes_a_sample_with_headers": sum(sizes) / samples,
     }
     print(json.dumps(found))
 
@@ -128,7 +129,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "--inner", folder, "--seconds", str(options.seconds)]
         command += ["--pairs", str(options.pairs), "--period", str(options.period)]
-        environment = {**os.environ, FOLDER_VARIABLE: f"{folder}/samplers"}
+        environment = {**os.environ, GROUP_VARIABLE: f"{folder}/samplers"}
         if not options.real_sensors:
             command = [
                 "unshare",

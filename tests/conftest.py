@@ -158,7 +158,7 @@ def make_recording(tmp_path: Path) -> Callable[..., Path]:
     Sensors are those of `energy_files.SENSORS`, one raw value a second from `energy_files.T0`; the stages are
     (segment, stage, start and end in s from T0), by default one training over all samples.
     """
-    from energy_files import make_run, write_record_journal
+    from energy_files import make_run, write_journal
 
     number = itertools.count()
 
@@ -172,7 +172,7 @@ def make_recording(tmp_path: Path) -> Callable[..., Path]:
             hostnames=(host,),
             **provenance,
         )
-        write_record_journal(folder / "perun" / f"segment-000.{host}.journal", host, dict(sensors))
+        write_journal(folder / "perun" / f"segment-000.{host}.csv", host, dict(sensors))
         return folder
 
     return make

@@ -174,7 +174,7 @@ def assert_nothing_twice(run: Run, disk_was_full: bool = False) -> None:
         assert last_known_s(one) <= following["started_s"], segments
     assert [row["epoch"] for row in run.history()] == list(range(EPOCHS))
     files = Counter(path.name for path in (run.out / "perun").iterdir())
-    recorded = {name.split(".")[0] for name in files if name.endswith(".journal")}
+    recorded = {name.split(".")[0] for name in files if name.endswith(".sensors.json")}
     assert recorded == {f"segment-{s['segment']:03d}" for s in segments}
     rows = pq.read_table(run.project.path / run.target).to_pylist()
     keys = Counter((r["segment"], r["node"], r["device_kind"], r["stage"]) for r in rows)

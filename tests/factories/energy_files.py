@@ -21,9 +21,10 @@ from scalewatt.energies.accounting.energy_schema import Accounts
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.totals import EnergyTotals
 from scalewatt.energies.traces import SAMPLES_SCHEMA, Traces, read_samples
-from scalewatt.recordings import series
+from scalewatt.recordings import journal, series
 from scalewatt.recordings.perun_file import open_perun_file
-from scalewatt.recordings.record_file import Field, RecordWriter, write_records
+from scalewatt.recordings.series import index_in_name
+from scalewatt.recordings.telemetry import QUANTITIES
 from scalewatt.recordings.transition import recording_to_old
 
 T0 = 1_795_000_000.0
@@ -100,46 +101,57 @@ def read_perun_file(
 
 
 def write_journal(
-    path: Path, host: str, sensors: dict[str, Any], *, start: float = T0, version: int = 3
-) -> None:
-    """Write one sample a second of sensors that are known by their names alone; NaN is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    columns = [np.asarray(values, dtype=np.float64) for values in sensors.values()]
-    seconds = np.arange(len(columns[0]))
-    write_records(
-        path,
-        {"journal": version, "host": host, "sampling_period_s": 1.0, "sensors": {}},
-        [Field(name, "<f8") for name in sensors],
-        [start + seconds, 100.0 + seconds, *columns],
-    )
-
-
-def write_record_journal(
     path: Path,
     host: str,
     sensors: dict[str, Any],
     *,
     start: float = T0,
     facts: dict[str, Any] | None = None,
+    limits: bool = True,
+    **about: Any,
 ) -> Path:
-    """Write one sample a second as the sampler does; NaN is a missing value.
+    """Write one sample a second; NaN is a missing value. Returns `path`.
 
-    `facts` is what the header says of the sensors, else what SENSORS does. Returns `path`.
+    `facts` is what the file beside it says of the sensors, else what SENSORS does, without the limits of
+    powers and the ranges of counters where not `limits`.
     """
     if facts is None:
-        known = ((name, SENSORS[name]) for name in sensors)
-        facts = {
-            name: {"device_kind": kind, "unit": unit, "mag": mag, "valid_max": top}
-            for name, (kind, unit, mag, top, _) in known
-        }
-    text = {"journal": 3, "host": host, "sampling_period_s": 1.0, "sensors": facts}
-    fields = [Field(name, np.dtype(SENSORS[name][4]).str) for name in sensors]
+        facts = {}
+        for number, name in enumerate(sensors):
+            kind, unit, mag, top, _ = SENSORS[name]
+            index = index_in_name(name)
+            index = number if index is None else index
+            facts[name] = {"kind": kind, "index": index, "unit": unit, "mag": mag}
+            facts[name] |= {"valid_max": top} if limits else {}
     path.parent.mkdir(parents=True, exist_ok=True)
-    writer = RecordWriter(path.parent, path.stem, path.suffix.removeprefix("."), text, fields)
-    for i, values in enumerate(zip(*sensors.values(), strict=True)):
-        assert writer.append(start + i, 100.0 + i, values)
+    path.unlink(missing_ok=True)
+    about = {"host": host, "sampling_period_s": 1.0, "sensors": facts, "telemetry": {}, **about}
+    columns = {name: np.asarray(values, np.float64) for name, values in sensors.items()}
+    seconds = np.arange(len(next(iter(columns.values()))), dtype=np.float64)
+    journal.write_journal(path, about, start + seconds, 100.0 + seconds, columns)
     return path
+
+
+def write_telemetry(
+    journal_path: Path, host: str, values: dict[str, Any], seconds: Any, start: float = T0
+) -> None:
+    """Write telemetry beside a journal: of each quantity the readings (n,) of device 0, or (devices, n)."""
+    columns, sensors = {}, {}
+    for quantity, rows in values.items():
+        for index, row in enumerate(np.atleast_2d(rows)):
+            name = f"{quantity}:{index}"
+            columns[name] = np.broadcast_to(np.asarray(row, np.float64), np.shape(seconds))
+            kind, unit = QUANTITIES[quantity]
+            sensors[name] = {"quantity": quantity, "kind": kind, "index": index, "unit": unit}
+    described = journal.beside(journal_path, ".sensors.json")
+    about = {"host": host, "sampling_period_s": 1.0, "sensors": {}, "telemetry": {}}
+    about |= json.loads(described.read_text()) if described.exists() else {}
+    about["telemetry"] = sensors
+    path = journal.beside(journal_path, journal.TELEMETRY)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    times = np.asarray(seconds, np.float64)
+    journal.write_journal(path, about, start + times, times, columns)
 
 
 def gpu(n: int, watts: float = 100.0) -> np.ndarray:

@@ -12,8 +12,8 @@ from training import Training
 
 from scalewatt.common.files import read_json
 from scalewatt.energies.integrate import validate
-from scalewatt.recordings.journal import read_journal
-from scalewatt.recordings.transition import to_blocks
+from scalewatt.recordings.journal import journal_files, read_journal
+from scalewatt.recordings.transition import recording_to_old, to_blocks
 from scalewatt.results.tables.run_row import shared_gpus
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
@@ -43,8 +43,8 @@ def recorded_j(training: Training, gpu: int) -> float:
     """Return the energy of a GPU over its whole recording, from its samples alone, in J."""
     return sum(
         float(validate(to_blocks([series])[0], 0, 0.1).curve.between(-np.inf, np.inf))
-        for path in (training.out / "perun").glob("*.journal")
-        for series in read_journal(path).series
+        for journals in journal_files(training.out / "perun").values()
+        for series in recording_to_old(read_journal(journals.values())).series
         if (series.device_kind, series.device_index, series.quantity) == ("gpu", gpu, "power")
     )
 

@@ -19,9 +19,9 @@ from scalewatt.common.termination import ABORT_S
 from scalewatt.energies.integrate import validate
 from scalewatt.monitoring.perun_session import monitored
 from scalewatt.provenance.versions import gpu_identity
-from scalewatt.recordings.journal import read_journal
+from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.recordings.transition import to_blocks
+from scalewatt.recordings.transition import recording_to_old, to_blocks
 from scalewatt.results.tables.t_tests import quantile
 from scalewatt.training.history import PHASES
 from scalewatt.training.step_timer import finish
@@ -42,13 +42,12 @@ def test_integrated_power_is_the_energy_of_nvmls_counter(tmp_path: Path, nvml: A
 def energies_of_bursts(folder: Path) -> tuple[float, float, list[str]]:
     """Return the energy of bursts of work by the counter and by the recorded power, and the power's flags."""
     # CUDA begins within: perun starts its sampler before, as in a training.
-    result = monitored(bursts, (), folder, "bursts", 0.1, "bursts", ABORT_S)
+    result = monitored(bursts, (), folder, "segment-000", 0.1, "bursts", ABORT_S)
     assert result is not None
     index, start_s, end_s, counter_j = result
-    (path,) = folder.glob("*.journal")
     (series,) = (
         series
-        for series in read_journal(path).series
+        for series in recording_to_old(read_journal(journal_files(folder)[0].values())).series
         if (series.device_kind, series.device_index, series.quantity) == ("gpu", index, "power")
     )
     power = validate(to_blocks([series])[0], 0, 0.1)

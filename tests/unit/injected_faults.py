@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import read_json, write_json
-from scalewatt.recordings.journal import last_sample_s
-from scalewatt.recordings.record_file import read_header
+from scalewatt.recordings.journal import beside, journal_files, last_sample_s
 from scalewatt.recordings.series import Floats
 from scalewatt.run_files.work_directory import segment_name
 from scalewatt.scaling.model.kind_model import KindModel
@@ -229,8 +228,8 @@ def _end_killed_segments(one: Simulation, folder: Path) -> None:
         _leave(folder / "perun", segment, one.nodes.hosts)
         provenance["segments"][segment.number]["ended_s"] = None
         # Nobody wrote the last stage's end down: what is known of it is the last sample.
-        journals = (folder / "perun").glob(f"{segment_name(segment.number)}.*.journal")
-        seen = (last_sample_s(journal) for journal in journals)
+        journals = journal_files(folder / "perun").get(segment.number, {})
+        seen = (last_sample_s(journal) for journal in journals.values())
         last = next(row for row in reversed(events) if row["segment"] == segment.number)
         last["end_s"] = max([last["start_s"], *(s for s in seen if s is not None)])
     pq.write_table(pa.Table.from_pylist(events, table.schema), folder / "events.parquet")
@@ -334,23 +333,25 @@ def _leave(folder: Path, segment: _KilledSegment, hosts: Sequence[str]) -> None:
             file.truncate(record.stat().st_size // 2)
     else:
         record.unlink()
-    journals = {host: folder / f"{name}.{host}.journal" for host in hosts}
+    journals = {host: folder / f"{name}.{host}.csv" for host in hosts}
     own = journals[hosts[loss.node]]
     if loss.leaves in ("journals", "torn"):
         _tear(own, loss.unsynced_s)
     elif loss.leaves == "others":
-        own.unlink()
+        _delete(own)
     else:
         for journal in journals.values():
-            journal.unlink()
+            _delete(journal)
 
 
 def _tear(journal: Path, lost_s: float) -> None:
     """Cut the last seconds off a journal; what follows is the beginning of a record."""
-    _, dtype, begin = read_header(journal)
-    rows = np.fromfile(journal, dtype, offset=begin)
-    kept = int(np.count_nonzero(rows["mono"] <= rows["mono"][-1] - lost_s)) if rows.size else 0
-    with open(journal, "r+b") as file:
-        file.seek(begin + kept * dtype.itemsize)
-        file.write(b"\0" * _TORN_BYTES)
-        file.truncate()
+    heading, *lines = journal.read_bytes().splitlines(keepends=True)
+    mono = [float(line.split(b",")[1]) for line in lines]
+    kept = [line for line, at in zip(lines, mono, strict=True) if at <= mono[-1] - lost_s]
+    journal.write_bytes(heading + b"".join(kept) + b"\0" * _TORN_BYTES)
+
+
+def _delete(journal: Path) -> None:
+    journal.unlink()
+    beside(journal, ".sensors.json").unlink()

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from energy_files import gpu, write_record_journal
+from energy_files import gpu, write_journal
 from run_files import WHOLE, write_energy
 
 from scalewatt.campaign.campaign_types import Campaign, Cluster
@@ -199,9 +199,9 @@ def record(
     folder: Path, sensors: dict[str, Any], segment: int = 0, host: str = "n1", ago_s: float = 0.0
 ) -> Path:
     """Write a segment's journal, one sample a second, the last one `ago_s` before now."""
-    path = folder / "perun" / f"segment-{segment:03d}.{host}.journal"
+    path = folder / "perun" / f"segment-{segment:03d}.{host}.csv"
     length = len(next(iter(sensors.values())))
-    return write_record_journal(path, host, sensors, start=time.time() - ago_s - length + 1)
+    return write_journal(path, host, sensors, start=time.time() - ago_s - length + 1)
 
 
 def progress(folder: Path, updates: int, segment: int = 0, **changes: Any) -> Progress:

@@ -43,7 +43,7 @@ def segment(folder: Path, host: dict[str, Any], *, node: str = "n1", number: int
     stem = folder / "perun" / f"segment-{number:03d}"
     start = T0 + 100 * number
     write_perun(stem.with_suffix(".hdf5"), {node: host})
-    write_journal(stem.with_name(f"{stem.name}.{node}.journal"), node, host, start=start)
+    write_journal(stem.with_name(f"{stem.name}.{node}.csv"), node, host, start=start)
 
 
 def energy_of(table: pa.Table, kind: str, **match: Any) -> dict[str, float | None]:
@@ -203,13 +203,13 @@ def test_an_unrecorded_segment_has_null_rows_and_the_others_stay(tmp_path: Path)
 def test_a_disagreeing_journal_is_flagged_with_both_energies(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
-    write_journal(run / "perun/segment-000.n1.journal", "n1", NODE | {"CUDA:0_POWER": gpu(N, 102)})
+    write_journal(run / "perun/segment-000.n1.csv", "n1", NODE | {"CUDA:0_POWER": gpu(N, 102)})
     found = accounted(run, make_spec(), NO_POWERS)
     assert found.codes(device_kind="gpu") == {"disagrees"}
     assert found.codes(device_kind="cpu") == set()
     (one,) = found.flags("disagrees")
     assert "HDF5 12000.0 J, journal 12080.0 J" in one["detail"]
-    write_journal(run / "perun/segment-000.n1.journal", "n1", NODE | {"CUDA:0_POWER": gpu(N, 101)})
+    write_journal(run / "perun/segment-000.n1.csv", "n1", NODE | {"CUDA:0_POWER": gpu(N, 101)})
     assert accounted(run, make_spec(), NO_POWERS).codes() == set()
 
 
@@ -258,7 +258,7 @@ def test_a_stray_stamp_moves_no_other_sample_to_another_stage(tmp_path: Path) ->
     run = make_run(tmp_path, stages=[(0, "train", 0.0, 30.0), (0, "validate", 30.0, 40.0)])
     stem = tmp_path / "perun" / "segment-000"
     write_perun(stem.with_suffix(".hdf5"), {"n1": NODE}, time_s=times)
-    write_journal(stem.with_name("segment-000.n1.journal"), "n1", NODE)
+    write_journal(stem.with_name("segment-000.n1.csv"), "n1", NODE)
     found = accounted(run, make_spec(), NO_POWERS)
     stages = [r["stage"] for r in found.traces.to_pylist() if r["device_kind"] == "cpu"]
     assert stages == ["train"] * 20 + ["unattributed"] + ["train"] * 9 + ["validate"] * 11

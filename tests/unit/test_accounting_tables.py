@@ -15,8 +15,8 @@ from energy_files import (
     gpu,
     make_run,
     write_journal,
-    write_record_journal,
 )
+from energy_files import write_telemetry as write_recorded
 from run_files import make_spec
 
 from scalewatt.common.files import write_json
@@ -29,7 +29,6 @@ from scalewatt.energies.accounting.energy_schema import (
     TELEMETRY_SCHEMA,
 )
 from scalewatt.energies.accounting.throttling import state_flags
-from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.recordings.telemetry import QUANTITIES, TelemetrySeries
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
@@ -40,42 +39,22 @@ TIMES = np.arange(0.0, N, 5.0)
 
 
 def series(quantity: str, values: Any, device: int = 0, times: Any = TIMES) -> TelemetrySeries:
-    kind = QUANTITIES[quantity]
+    kind, unit = QUANTITIES[quantity]
     made = np.broadcast_to(np.asarray(values, float), np.shape(times)).copy()
-    return TelemetrySeries(
-        "n1", kind.device_kind, device, quantity, kind.unit, T0 + np.asarray(times), made
-    )
+    return TelemetrySeries("n1", kind, device, quantity, unit, T0 + np.asarray(times), made)
 
 
 def write_telemetry(folder: Path, values: dict[str, Any], node: str = "n1") -> None:
     """Write readings every 5 s: of each quantity the raw values of GPU 0 or of the node."""
-    sensors = {
-        quantity: {
-            "device_kind": QUANTITIES[quantity].device_kind,
-            "device_index": [0],
-            "unit": QUANTITIES[quantity].unit,
-            "mag": QUANTITIES[quantity].mag,
-        }
-        for quantity in values
-    }
-    fields = [Field(quantity, QUANTITIES[quantity].dtype) for quantity in values]
-    header = {"telemetry": 2, "host": node, "sampling_period_s": 1.0, "started_s": T0}
-    stem = f"segment-000.{node}"
-    (folder / "perun").mkdir(parents=True, exist_ok=True)
-    writer = RecordWriter(
-        folder / "perun", stem, "telemetry", {**header, "sensors": sensors}, fields
-    )
-    for i, second in enumerate(TIMES):
-        writer.append(
-            T0 + second, second, [np.broadcast_to(v, TIMES.shape)[i] for v in values.values()]
-        )
+    rows = {q: np.broadcast_to(v, TIMES.shape) for q, v in values.items()}
+    write_recorded(folder / "perun" / f"segment-000.{node}.csv", node, rows, TIMES)
 
 
 def recorded(folder: Path, telemetry: dict[str, Any], **sensors: Any) -> Path:
     """A run of 120 s on one GPU at 100 W, one CPU at 150 W."""
     run = make_run(folder, stages=STAGES, gpus={"n1": [0]})
     node = {"CUDA:0_POWER": gpu(N, 100) + np.arange(N) % 7, "cpu_0_package-0": counter(N, 150)}
-    write_journal(run / "perun" / "segment-000.n1.journal", "n1", node | sensors)
+    write_journal(run / "perun" / "segment-000.n1.csv", "n1", node | sensors)
     if telemetry:
         write_telemetry(run, telemetry)
     return run
@@ -122,8 +101,7 @@ def cross_check(tmp_path: Path, telemetry: dict[str, Any]) -> tuple[dict[str, An
 
 
 def test_nvmls_energy_counter_is_compared_with_the_power(tmp_path: Path) -> None:
-    millijoules = 5e9 + 1000 * TRUE_W * TIMES
-    row, flags = cross_check(tmp_path, {"energy_total": millijoules})
+    row, flags = cross_check(tmp_path, {"energy_total": 5e6 + TRUE_W * TIMES})
     assert (row["source"], row["device_kind"], row["device_index"]) == (
         "nvml_energy_counter",
         "gpu",
@@ -244,11 +222,11 @@ def test_held_gpus_are_identified_by_uuid_before_index(tmp_path: Path) -> None:
         tmp_path, stages=STAGES, gpus={"n1": [0]}, gpu_uuids={"n1": ["GPU-b"]}, segments=[]
     )
     sensors = {"CUDA:0_POWER": gpu(N, 100), "CUDA:1_POWER": gpu(N, 200)}
-    same = {"device_kind": "gpu", "unit": "W", "mag": 1e-3}
+    same = {"kind": "gpu", "unit": "W", "mag": 1e-3}
     uuids = zip(sensors, ("GPU-a", "GPU-b"), strict=True)
-    facts = {name: {**same, "uuid": uuid} for name, uuid in uuids}
-    path = run / "perun" / "segment-000.n1.journal"
-    write_record_journal(path, "n1", sensors, facts=facts)
+    facts = {name: {**same, "index": i, "uuid": u} for i, (name, u) in enumerate(uuids)}
+    path = run / "perun" / "segment-000.n1.csv"
+    write_journal(path, "n1", sensors, facts=facts)
     found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
     totals = found.totals
     assert totals.joules("gpu") == pytest.approx(120 * 200)

@@ -61,7 +61,7 @@ def stage_energies(folder: Path, steps: Steps, device_name: str) -> dict[str, fl
     run = make_run(folder, stages=steps.stages, gpus={"n1": [0]}, device_name=device_name)
     (run / "spec.json").write_text(make_spec(ranks_per_node=1).text)
     sensors = {"CUDA:0_POWER": 1000 * steps.read_w()}
-    write_journal(run / "perun" / "segment-000.n1.journal", "n1", sensors)
+    write_journal(run / "perun" / "segment-000.n1.csv", "n1", sensors)
     found = scalewatt.energy(run)
     of_gpus = found[found.device_kind == "gpu"]
     assert found.attrs["coverage"] == 1.0

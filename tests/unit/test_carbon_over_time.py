@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from energy_files import T0, accounted, counter, gpu, make_run, write_record_journal
+from energy_files import T0, accounted, counter, gpu, make_run, write_journal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_files import epochs, make_spec
@@ -56,8 +56,8 @@ def made(
     run = make_run(folder / "run", stages=stages, **noted)
     for number, one in enumerate(({"start": T0, **sensors}, *more)):
         values = {name: own for name, own in one.items() if name != "start"}
-        path = run / "perun" / f"segment-{number:03d}.n1.journal"
-        write_record_journal(path, "n1", values, start=one["start"])
+        path = run / "perun" / f"segment-{number:03d}.n1.csv"
+        write_journal(path, "n1", values, start=one["start"])
     spec = make_spec(gpus=1, ranks_per_node=1)
     (run / "spec.json").write_text(spec.text + "\n")
     found = accounted(run, spec, NO_POWERS)

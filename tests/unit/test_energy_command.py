@@ -92,7 +92,7 @@ def test_unknown_energy_is_a_word_for_people_and_null_in_json(
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
 def test_stages_come_from_a_file_of_events(tmp_path: Path, suffix: str) -> None:
-    write_journal(tmp_path / "n1.journal", "n1", NODE)
+    write_journal(tmp_path / "n1.csv", "n1", NODE)
     stages = [("startup", None, 0, 10), ("train", 0, 10, 60), ("validate", 0, 60, 80)]
     rows = [
         {"segment": 0, "stage": s, "epoch": e, "start_s": T0 + a, "end_s": T0 + b}
@@ -107,7 +107,7 @@ def test_stages_come_from_a_file_of_events(tmp_path: Path, suffix: str) -> None:
         pa.csv.write_csv(pa.Table.from_pylist(rows), path)
     else:
         make_run(tmp_path, stages=[(0, s, a, b) for s, _, a, b in stages])
-    said = describe(tmp_path / "n1.journal", stages=path)
+    said = describe(tmp_path / "n1.csv", stages=path)
     energies = {row["stage"]: row["cpu_energy_j"] for row in said["stages"]}
     assert energies == pytest.approx(
         {"startup": 1500, "train": 7500, "validate": 3000, "unattributed": 3000}
@@ -123,7 +123,7 @@ def test_a_run_folder_adds_up_its_segments_with_its_own_stages(tmp_path: Path) -
     for number, start in ((0, T0), (1, T0 + 200)):
         stem = run / "perun" / f"segment-{number:03d}"
         write_perun(stem.with_suffix(".hdf5"), {"n1": NODE})
-        write_journal(stem.with_name(f"{stem.name}.n1.journal"), "n1", NODE, start=start)
+        write_journal(stem.with_name(f"{stem.name}.n1.csv"), "n1", NODE, start=start)
     said = describe(run)
     assert said["segments"] == [0, 1] and said["runtime_s"] == pytest.approx(200)
     assert joules(said, "gpu_") == pytest.approx(2 * 100 * 200, rel=1e-4)
@@ -176,7 +176,7 @@ def test_a_run_folder_is_estimated_where_a_cluster_gives_the_rated_powers(
     run = make_run(tmp_path, stages=[(0, "train", 0.0, 100.0)], torch_device="cpu")
     (run / "spec.json").write_text(make_spec(device="local").text)
     node = {"CPU_BUSY": np.full(N, 50.0)}
-    write_journal(run / "perun" / "segment-000.n1.journal", "n1", node)
+    write_journal(run / "perun" / "segment-000.n1.csv", "n1", node)
     (said,) = printed(capsys, run)
     assert (said["energy_kwh"], said["origin"]) == (None, None)
     assert "not_recorded" in codes(said["flags"])
@@ -207,7 +207,7 @@ def test_gpus_that_must_be_there_and_are_not_make_the_energy_unknown(tmp_path: P
 
 def test_segments_count_by_time_and_not_by_number(tmp_path: Path) -> None:
     for number, start in ((0, T0 + 500), (1, T0)):
-        write_journal(tmp_path / f"segment-{number:03d}.n1.journal", "n1", CPU, start=start)
+        write_journal(tmp_path / f"segment-{number:03d}.n1.csv", "n1", CPU, start=start)
     said = describe(tmp_path)
     assert joules(said, "cpu_") == pytest.approx(2 * 15000) and said["runtime_s"] == 200
     assert "overlap" not in codes(said["flags"])
@@ -215,7 +215,7 @@ def test_segments_count_by_time_and_not_by_number(tmp_path: Path) -> None:
 
 def test_a_host_with_and_without_its_domain_is_one(tmp_path: Path) -> None:
     write_perun(tmp_path / "segment-000.hdf5", {"n1": CPU})
-    write_journal(tmp_path / "segment-000.n1.a.de.journal", "n1.a.de", CPU)
+    write_journal(tmp_path / "segment-000.n1.a.de.csv", "n1.a.de", CPU)
     said = describe(tmp_path)
     assert said["hosts"] == ["n1"] and joules(said, "cpu_") == pytest.approx(15000)
 

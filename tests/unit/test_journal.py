@@ -2,168 +2,204 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from energy_files import T0, codes, counter, gpu, write_journal, write_record_journal
+from energy_files import T0, codes, counter, gpu, write_journal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.views.describe import describe
-from scalewatt.recordings.journal import is_journal, last_sample_s, read_journal
-from scalewatt.recordings.record_file import Field, RecordWriter
+from scalewatt.recordings import journal
+from scalewatt.recordings.block import Block
+from scalewatt.recordings.journal import (
+    LineWriter,
+    is_journal,
+    journal_files,
+    last_sample_s,
+    read_journal,
+)
 
 SENSORS = {"CUDA:0_POWER": gpu(6, 120), "cpu_0_package-0": counter(6, 150), "CPU_BUSY": [40.0] * 6}
 
 
-@pytest.mark.parametrize("host", ["n1", "node_a-1.cluster"])
-def test_sensors_without_a_description_are_known_by_name(tmp_path: Path, host: str) -> None:
-    write_journal(tmp_path / "j", host, SENSORS)
-    recording = read_journal(tmp_path / "j")
-    assert recording.hosts == (host,) and recording.t0_known
-    found = {s.sensor: s for s in recording.series}
-    assert found["CUDA:0_POWER"].values.tolist() == [120.0] * 6
-    assert (found["CUDA:0_POWER"].device_index, found["CUDA:0_POWER"].limit_w) == (0, None)
-    assert np.diff(found["cpu_0_package-0"].values) == pytest.approx(150)
-    assert found["CPU_BUSY"].values.tolist() == [0.4] * 6
-    assert found["CPU_BUSY"].time_s == pytest.approx(T0 + np.arange(6))
+def block(path: Path) -> Block:
+    """The only block of a journal."""
+    ((found,),) = read_journal(path).nodes.values()
+    return found
 
 
-def test_the_header_states_limits_and_identity(tmp_path: Path) -> None:
-    facts = {"device_kind": "gpu", "device_index": 7, "unit": "W", "mag": 1e-3}
-    facts |= {"valid_max": 400_000, "uuid": "GPU-1", "device_name": "A"}
-    rapl = {"device_kind": "cpu", "device_index": 0, "unit": "J", "mag": 1e-6}
-    described = {"CUDA:0_POWER": facts, "cpu_0_package-0": rapl | {"valid_max": 5 * 10**8}}
-    sensors = {"CUDA:0_POWER": gpu(4), "cpu_0_package-0": counter(4, 100)}
-    write_record_journal(tmp_path / "s.journal", "n1", sensors, facts=described)
-    recording = read_journal(tmp_path / "s.journal")
-    cpu, device = recording.series
-    assert (device.limit_w, device.uuid, device.device_index) == (400, "GPU-1", 7)
-    assert (cpu.valid_max, cpu.limit_w, cpu.uuid, cpu.quantity) == (500, None, None, "counter")
-    assert recording.sampling_period_s == 1.0 and recording.problems == ()
+def write(folder: Path, sensors: dict[str, Any] = SENSORS, host: str = "n1", **more: Any) -> Path:
+    return write_journal(folder / f"segment-000.{host}.csv", host, sensors, **more)
 
 
-def test_sensors_that_energy_does_not_need_are_left_out(tmp_path: Path) -> None:
-    facts = {"CUDA:0_MEM": {"device_kind": "gpu", "unit": "B", "mag": 1}}
-    sensors = {"CUDA:0_MEM": np.ones(3), "CUDA:0_POWER": gpu(3)}
-    write_record_journal(tmp_path / "s.journal", "n1", sensors, facts=facts)
-    assert [s.sensor for s in read_journal(tmp_path / "s.journal").series] == ["CUDA:0_POWER"]
+def test_a_journal_is_a_table_and_a_description_of_its_columns(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    rows = pd.read_csv(path)
+    assert list(rows) == ["t", "mono", *SENSORS]
+    assert rows["CUDA:0_POWER"].tolist() == [120_000] * 6
+    about = json.loads((tmp_path / "segment-000.n1.sensors.json").read_text())
+    assert about["host"] == "n1" and set(about["sensors"]) == set(SENSORS)
+    assert journal_files(tmp_path) == {0: {"n1": path}} and journal_files(tmp_path / "none") == {}
 
 
-@pytest.mark.parametrize("tail", [b"\0\0\0\0", b"\0" * 200, b"half a record", b""])
-def test_a_torn_last_record_loses_only_itself(tmp_path: Path, tail: bytes) -> None:
-    write_journal(tmp_path / "j", "n1", SENSORS)
-    (tmp_path / "j").write_bytes((tmp_path / "j").read_bytes() + tail)
-    recording = read_journal(tmp_path / "j")
-    assert recording.series[0].time_s.size == 6 and recording.problems == ()
-
-
-def test_damaged_records_are_counted_and_a_torn_one_is_not(tmp_path: Path) -> None:
-    path = write_record_journal(tmp_path / "s.journal", "n1", SENSORS)
-    data = bytearray(path.read_bytes())
-    data[-60] ^= 0xFF
-    path.write_bytes(data[:-1])
-    recording = read_journal(path)
-    assert recording.series[0].time_s.size == 4
-    assert codes(recording.problems) == {"damaged"}
-
-
-def test_no_bit_of_a_header_changes_unseen(tmp_path: Path) -> None:
-    path = write_record_journal(tmp_path / "s.journal", "n1", SENSORS)
-    content = path.read_bytes()
-    for at in range(content.index(b"\n") + 1):
-        flipped = bytearray(content)
-        flipped[at] ^= 1 << (at % 8)
-        path.write_bytes(flipped)
-        with pytest.raises(InputError, match=r"s\.journal: "):
-            read_journal(path)
-
-
-def test_a_clock_that_is_set_makes_no_energy_and_is_flagged(tmp_path: Path) -> None:
-    fields = [Field("CUDA:0_POWER", "<u4")]
-    header = {"journal": 3, "host": "n1", "sensors": {}}
-    writer = RecordWriter(tmp_path, "s", "journal", header, fields)
-    for i in range(10):
-        writer.append(T0 + i + (3600 if i > 6 else 0), 5.0 + i, [100_000])
-    recording = read_journal(tmp_path / "s.journal")
-    assert codes(recording.problems) == {"clock"}
-    assert recording.series[0].time_s == pytest.approx(T0 + np.arange(10))
-    assert describe(tmp_path / "s.journal")["gpu_energy_j"] == pytest.approx(900)
-
-
-def test_journals_of_two_hosts_and_of_one_host_twice_are_joined(tmp_path: Path) -> None:
-    write_journal(tmp_path / "b", "n1", {"CUDA:0_POWER": gpu(5)}, start=T0 + 5)
-    write_record_journal(tmp_path / "a.journal", "n1", {"CUDA:0_POWER": gpu(5)})
-    write_journal(tmp_path / "c", "n2", {"CUDA:0_POWER": gpu(5)})
-    recording = read_journal([tmp_path / "b", tmp_path / "a.journal", tmp_path / "c"])
-    assert recording.hosts == ("n1", "n2")
-    (series,) = recording.nodes["n1"]
-    assert series.time_s == pytest.approx(T0 + np.arange(10)) and series.limit_w == 400
-
-
-def test_a_missing_value_of_a_record_is_a_missing_sample(tmp_path: Path) -> None:
-    values = [1e5, np.nan, 1e5, -1.0, 1e5]
-    write_record_journal(tmp_path / "s.journal", "n1", {"CUDA:0_POWER": values})
-    (series,) = read_journal(tmp_path / "s.journal").series
-    np.testing.assert_equal(series.values, [100, np.nan, 100, np.nan, 100])
+def test_sensors_are_columns_in_w_j_and_shares(tmp_path: Path) -> None:
+    facts = {
+        "CUDA:0_POWER": {"kind": "gpu", "index": 7, "unit": "W", "mag": 1e-3, "valid_max": 400_000},
+        "cpu_0_package-0": {"kind": "cpu", "index": 0, "unit": "J", "mag": 1e-6, "valid_max": 5e8},
+        "CPU_BUSY": {"kind": "cpu", "index": 1, "unit": "%"},
+        "CUDA:0_MEM": {"kind": "gpu", "index": 7, "unit": "B"},
+    }
+    facts["CUDA:0_POWER"]["uuid"] = "GPU-1"
+    path = write(tmp_path, {**SENSORS, "CUDA:0_MEM": gpu(6)}, facts=facts, simulated=True)
+    recording, found = read_journal(path), block(path)
+    assert recording.clock_known and recording.period_s == 1.0 and recording.flags == ()
+    assert found.time_s == pytest.approx(T0 + np.arange(6)) and found.values.flags.f_contiguous
+    np.testing.assert_allclose(found.values[0], [1000, 0.4, 120])
+    np.testing.assert_allclose(np.diff(found.values[:, 0]), 150)
+    columns = ["name", "kind", "index", "quantity", "range_j", "limit_w", "uuid", "origin"]
+    assert found.sensors[columns].fillna(0).to_numpy().tolist() == [
+        ["cpu_0_package-0", "cpu", 0, "counter", 500, 0, "", "simulated"],
+        ["CPU_BUSY", "cpu", 1, "utilisation", 0, 0, "", "simulated"],
+        ["CUDA:0_POWER", "gpu", 7, "power", 0, 400, "GPU-1", "simulated"],
+    ]
 
 
 @settings(max_examples=40)
-@given(cut=st.integers(0, 400))
-def test_records_cut_anywhere_keep_what_stands_before_the_cut(
-    tmp_path_factory: pytest.TempPathFactory, cut: int
+@given(cut=st.integers(0, 300), tail=st.sampled_from([b"", b"\0\0\0", b"\0" * 9000, b"17.5,"]))
+def test_a_torn_last_line_loses_only_itself(
+    tmp_path_factory: pytest.TempPathFactory, cut: int, tail: bytes
 ) -> None:
-    folder = tmp_path_factory.mktemp("cut")
-    path = write_record_journal(folder / "s.journal", "n1", {"CUDA:0_POWER": gpu(12)})
-    data = path.read_bytes()
-    start, size = data.index(b"\n") + 1, 8 + 8 + 4 + 4
-    path.write_bytes(data[: start + cut])
-    if cut < size:
+    path = write(tmp_path_factory.mktemp("cut"))
+    heading, *lines = path.read_bytes().splitlines(keepends=True)
+    left = b"".join(lines)[:cut]
+    path.write_bytes(heading + left + tail)
+    if not (whole := left.count(b"\n")):
         with pytest.raises(InputError, match="no samples"):
             read_journal(path)
     else:
-        recording = read_journal(path)
-        assert recording.series[0].time_s.size == min(cut // size, 12)
-        assert recording.problems == ()
+        assert block(path).time_s.size == whole and read_journal(path).flags == ()
+    assert last_sample_s(path) == (T0 + whole - 1 if whole else None)
 
 
-def test_the_last_sample_is_found_from_the_end(tmp_path: Path) -> None:
-    path = write_record_journal(tmp_path / "s.journal", "n1", SENSORS)
-    assert last_sample_s(path) == T0 + 5
-    path.write_bytes(path.read_bytes()[:-2])
-    assert last_sample_s(path) == T0 + 4
-    path.write_bytes(path.read_bytes().split(b"\n")[0] + b"\n")
-    assert last_sample_s(path) is None
-    assert last_sample_s(tmp_path / "none") is None
+def test_a_missing_value_is_a_missing_sample(tmp_path: Path) -> None:
+    path = write(tmp_path, {"CUDA:0_POWER": [1e5, np.nan, 1e5]})
+    np.testing.assert_equal(block(path).values[:, 0], [100, np.nan, 100])
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"hello\n", b'{"journal": 1, "host": "n1"}\n', b'{"journal": 3}\n', None]
-)
-def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path, content: bytes | None) -> None:
+@pytest.mark.parametrize("damage", [b"1x2", b"1,2", b"", b"\0\0", b"--1", b"a"])
+def test_a_damaged_line_is_left_out_and_counted(tmp_path: Path, damage: bytes) -> None:
+    path = write(tmp_path)
+    lines = path.read_bytes().splitlines()
+    lines[3] = lines[3].rsplit(b",", 3)[0] + b"," + damage
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    recording = read_journal(path)
+    assert block(path).time_s.tolist() == [T0 + i for i in (0, 1, 3, 4, 5)]
+    (flag,) = recording.flags
+    assert flag["code"] == "damaged" and "1 lines" in flag["detail"]
+
+
+def test_a_clock_that_is_set_makes_no_energy_and_is_flagged(tmp_path: Path) -> None:
+    path = write(tmp_path, {"CUDA:0_POWER": gpu(10)})
+    rows = pd.read_csv(path)
+    rows.loc[7:, "t"] += 3600
+    rows.to_csv(path, index=False)
+    assert codes(read_journal(path).flags) == {"clock"}
+    assert block(path).time_s == pytest.approx(T0 + np.arange(10))
+    assert describe(path)["gpu_energy_j"] == pytest.approx(900)
+
+
+def test_the_journals_of_a_segment_are_its_nodes(tmp_path: Path) -> None:
+    paths = [write(tmp_path, host=host) for host in ("n2", "n1.cluster")]
+    assert list(read_journal(paths).nodes) == ["n1.cluster", "n2"]
+    again = write(tmp_path / "again", host="n2")
+    with pytest.raises(InputError, match="second journal of node n2"):
+        read_journal([*paths, again])
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\n", b"t,mono,CUDA:0_POWER\n", b"t,mono", None])
+def test_what_holds_no_sample_is_refused_or_flagged_among_others(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    path = write(tmp_path)
+    path.unlink()
     if content is not None:
-        (tmp_path / "j").write_bytes(content)
-    with pytest.raises(InputError, match=r"j: ") as caught:
-        read_journal(tmp_path / "j")
-    assert "\n" not in str(caught.value)
-    write_record_journal(tmp_path / "s.journal", "n2", SENSORS)
-    recording = read_journal([tmp_path / "j", tmp_path / "s.journal"])
-    assert recording.hosts == ("n2",) and codes(recording.problems) == {"unreadable"}
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=r"n1\.csv: ") as caught:
+        read_journal(path)
+    assert "\n" not in str(caught.value) and last_sample_s(path) is None
+    recording = read_journal([path, write(tmp_path, host="n2")])
+    assert list(recording.nodes) == ["n2"] and codes(recording.flags) == {"unreadable"}
 
 
-def test_a_journal_of_another_format_is_refused(tmp_path: Path) -> None:
-    write_journal(tmp_path / "j", "n1", SENSORS, version=2)
-    with pytest.raises(InputError, match=r"j: is no journal of format 3"):
-        read_journal(tmp_path / "j")
-
-
-def test_a_journal_is_known_by_its_first_word(tmp_path: Path) -> None:
-    write_journal(tmp_path / "j", "n1", SENSORS)
-    known: dict[str, Any] = {"telemetry": b'{"telemetry":2,"host"', "nothing": b""}
-    for name, text in known.items():
-        (tmp_path / name).write_bytes(text)
-    assert [path.name for path in tmp_path.iterdir() if is_journal(path)] == ["j"]
+def test_a_journal_is_known_by_its_heading_and_its_sensors(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    (tmp_path / "segment-000.n1.telemetry.csv").write_text("t,mono,temperature:0\n")
+    (tmp_path / "other.csv").write_text("t,mono,power\n")
+    assert [each for each in tmp_path.iterdir() if is_journal(each)] == [path]
     assert not is_journal(tmp_path / "none") and not is_journal(tmp_path)
+    (tmp_path / "segment-000.n1.sensors.json").unlink()
+    with pytest.raises(InputError, match=r"sensors\.json"):
+        read_journal(path)
+
+
+# --- lines as they are written ----------------------------------------------------------------------
+
+
+def test_numbers_are_written_as_they_are_and_what_is_none_is_missing(tmp_path: Path) -> None:
+    LineWriter(tmp_path / "a.csv", "abcdefg").append(
+        1795000000.1234567,
+        0.5,
+        [np.uint64(2**63), np.float32(0.1), -3, None, np.nan, True, "odd"],
+    )
+    line = "1795000000.1234567,0.5,9223372036854775808,0.10000000149011612,-3,,,,"
+    assert (tmp_path / "a.csv").read_text().splitlines() == ["t,mono,a,b,c,d,e,f,g", line]
+
+
+class FullDisk:
+    """Stands in for os.write: only `room` bytes fit, until there is room again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room = 10**6
+        self._write = os.write
+        monkeypatch.setattr(journal.os, "write", self)
+
+    def __call__(self, file: int, data: bytes) -> int:
+        if self.room == 0:
+            raise OSError(errno.ENOSPC, "no space left")
+        written = self._write(file, data[: self.room])
+        self.room -= written
+        return written
+
+
+def refuse(*_: Any) -> None:
+    """Stands in for os.ftruncate."""
+    raise OSError(errno.EIO, "input/output error")
+
+
+@pytest.mark.parametrize("truncate_fails", [False, True])
+@pytest.mark.parametrize("room", [0, 1, 5])
+def test_a_full_disk_loses_samples_and_leaves_no_torn_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, truncate_fails: bool
+) -> None:
+    disk = FullDisk(monkeypatch)
+    writer = LineWriter(tmp_path / "a.csv", ["x"])
+    writer.append(1, 1, [1])
+    disk.room = room
+    truncate = os.ftruncate
+    if truncate_fails:
+        monkeypatch.setattr(journal.os, "ftruncate", refuse)
+    for t in (2, 3):
+        with pytest.raises(OSError):
+            writer.append(t, t, [t])
+    monkeypatch.setattr(journal.os, "ftruncate", truncate)
+    disk.room = 10**6
+    writer.append(4, 4, [4])
+    assert (tmp_path / "a.csv").read_text() == "t,mono,x\n1,1,1\n4,4,4\n"

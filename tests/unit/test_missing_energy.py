@@ -113,7 +113,7 @@ def test_what_a_run_did_outside_of_its_recording_is_in_the_interval(tmp_path: Pa
     (run / "spec.json").write_text(make_spec(ranks_per_node=1).text)
     power = swinging(196)  # until 195 s
     sensors = {"CUDA:0_POWER": 1000 * power}
-    write_journal(run / "perun" / "segment-000.n1.journal", "n1", sensors)
+    write_journal(run / "perun" / "segment-000.n1.csv", "n1", sensors, limits=False)
     found = scalewatt.energy(run)
     gpus = found[found.device_kind == "gpu"].set_index("stage")
     width_j = gpus.energy_high_j - gpus.energy_j

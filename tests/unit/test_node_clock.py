@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from energy_files import (
     T0,
@@ -19,7 +20,6 @@ from energy_files import (
 from run_files import make_spec
 
 from scalewatt.energies.accounting.account import write_energy
-from scalewatt.recordings.record_file import Field, read_records, write_records
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 STAGES = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 30.0), (0, "shutdown", 30.0, 40.0)]
@@ -46,7 +46,7 @@ def two_nodes(folder: Path, ahead_s: float, offsets: list[dict[str, Any]] | None
     hosts = {"n1": {"CUDA:0_POWER": watts}, "n2": {"CUDA:0_POWER": watts}}
     write_perun(folder / "perun" / "segment-000.hdf5", hosts)
     for name, start_s in (("n1", T0), ("n2", T0 + ahead_s)):
-        path = folder / "perun" / f"segment-000.{name}.journal"
+        path = folder / "perun" / f"segment-000.{name}.csv"
         write_journal(path, name, hosts[name], start=start_s)
     return folder
 
@@ -90,14 +90,10 @@ def test_a_clock_that_was_set_during_the_run_is_flagged_and_corrects_nothing(
     tmp_path: Path,
 ) -> None:
     run = two_nodes(tmp_path, 0.0, [offset(0.0), offset(-2.0, at_s=40.0)])
-    journal = run / "perun" / "segment-000.n2.journal"
-    records = read_records(journal)
-    t, mono, power = (records.column(name) for name in records.rows.dtype.names[:3])
-    t[30:] -= 2.0
-    journal.unlink()
-    fields = [Field(records.rows.dtype.names[2], "<f8")]
-    header = {"journal": 3, "host": "n2", "sampling_period_s": 1.0, "sensors": {}}
-    write_records(journal, header, fields, [t, mono, power])
+    journal = run / "perun" / "segment-000.n2.csv"
+    rows = pd.read_csv(journal)
+    rows.loc[30:, "t"] -= 2.0
+    rows.to_csv(journal, index=False)
     found = account_of(run)
     joules = training_j(found)
     assert joules["n2"] == pytest.approx(joules["n1"], rel=1e-6)

@@ -8,14 +8,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from energy_files import T0, Accounted, accounted, counter, gpu, make_run, write_journal
+from energy_files import (
+    Accounted,
+    accounted,
+    counter,
+    gpu,
+    make_run,
+    write_journal,
+    write_telemetry,
+)
 from run_files import make_spec
 
 from scalewatt.energies.views.describe import describe
 from scalewatt.notebooks import energy
-from scalewatt.recordings.record_file import Field, RecordWriter
 from scalewatt.recordings.series import J_PER_KWH
-from scalewatt.recordings.telemetry import QUANTITIES
 from scalewatt.results.other_sources import sums_of
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
@@ -35,25 +41,8 @@ METER = "node_power_hwmon"
 
 def write_meters(run: Path, values: dict[str, Any], node: str = "n1") -> None:
     """Write readings every 5 s, in W or J; NaN is missing. Of accelerators one row for each."""
-    read = {
-        q: np.atleast_2d(np.broadcast_to(v, (*np.shape(v)[:-1], N // 5 + 1)))
-        for q, v in values.items()
-    }
-    sensors = {
-        quantity: {
-            "device_kind": QUANTITIES[quantity].device_kind,
-            "device_index": list(range(len(rows))),
-            "unit": QUANTITIES[quantity].unit,
-            "mag": QUANTITIES[quantity].mag,
-        }
-        for quantity, rows in read.items()
-    }
-    fields = [Field(q, QUANTITIES[q].dtype, len(rows)) for q, rows in read.items()]
-    header = {"telemetry": 2, "host": node, "sampling_period_s": 1.0, "sensors": sensors}
-    writer = RecordWriter(run / "perun", f"segment-000.{node}", "telemetry", header, fields)
-    for i, second in enumerate(TIMES):
-        raw = [row[i] for rows in read.values() for row in rows]
-        writer.append(T0 + second, second, [None if np.isnan(v) else v for v in raw])
+    rows = {q: np.broadcast_to(v, (*np.shape(v)[:-1], N // 5 + 1)) for q, v in values.items()}
+    write_telemetry(run / "perun" / f"segment-000.{node}.csv", node, rows, TIMES)
 
 
 def measured(
@@ -67,7 +56,7 @@ def measured(
     hosts = [f"n{i}" for i in range(1, nodes + 1)]
     run = make_run(folder, stages=STAGES, gpus={host: [0] for host in hosts})
     for i, host in enumerate(hosts):
-        path = run / "perun" / f"segment-000.{host}.journal"
+        path = run / "perun" / f"segment-000.{host}.csv"
         write_journal(path, host, {name: PARTS[name] for name in parts})
         if meters and i < metered:
             write_meters(run, meters, host)
@@ -143,7 +132,7 @@ def meters_only(folder: Path, watts: dict[str, Any]) -> Path:
     run = make_run(folder, stages=STAGES, hostnames=tuple(watts), torch_device="cpu")
     (run / "spec.json").write_text(make_spec(nodes=len(watts), gpus=len(watts)).text)
     for host, values in watts.items():
-        path = run / "perun" / f"segment-000.{host}.journal"
+        path = run / "perun" / f"segment-000.{host}.csv"
         write_journal(path, host, {"CPU_BUSY": np.full(N, 50.0)})
         if values is not None:
             write_meters(run, {METER: values}, host)

@@ -48,7 +48,7 @@ def run_of(folder: Path, nodes: dict[str, float], **more: Any) -> Path:
     """Write a run with a journal for each node, of one GPU of constant power (W)."""
     run = make_run(folder, stages=[(0, "train", 0.0, N - 1.0)], **more)
     for node, watts in nodes.items():
-        path = run / f"perun/segment-000.{node}.journal"
+        path = run / f"perun/segment-000.{node}.csv"
         write_journal(path, node, {"CUDA:0_POWER": gpu(N, watts)})
     return run
 

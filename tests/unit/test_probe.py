@@ -43,7 +43,7 @@ def make_probe(
 ) -> Path:
     """A finished probe whose window begins 10 s after its recording."""
     folder = folder / str(repeat)
-    write_journal(folder / "perun" / "segment-000.n1.journal", "n1", sensors)
+    write_journal(folder / "perun" / "segment-000.n1.csv", "n1", sensors)
     finished = {
         "device": "box",
         "repeat": repeat,

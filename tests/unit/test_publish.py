@@ -18,8 +18,7 @@ from scalewatt.cli import main
 from scalewatt.common.files import read_json, write_json
 from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.execution.publish import already_published, publish
-from scalewatt.recordings.journal import JOURNAL_VERSION
-from scalewatt.recordings.record_file import Field, write_records
+from scalewatt.recordings.journal import write_journal
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.run_files.work_directory import (
     WorkDir,
@@ -42,12 +41,11 @@ T0 = 1_795_000_000.0
 
 
 def journal(work: WorkDir, segment: int, host: str, seconds: list[float], torn: str = "") -> None:
-    header = {"journal": JOURNAL_VERSION, "host": host, "sampling_period_s": 1.0, "sensors": {}}
     times = np.array(seconds)
-    path = work.perun / f"{segment_name(segment)}.{host}.journal"
+    path = work.perun / f"{segment_name(segment)}.{host}.csv"
     path.unlink(missing_ok=True)
-    columns = [T0 + times, times, np.full(times.size, 50.0)]
-    write_records(path, header, [Field("CPU_USAGE", "<f8")], columns)
+    about = {"host": host, "sampling_period_s": 1.0, "sensors": {}, "telemetry": {}}
+    write_journal(path, about, T0 + times, times, {"CPU_USAGE": np.full(times.size, 50.0)})
     path.write_bytes(path.read_bytes() + torn.encode())
 
 
@@ -135,7 +133,8 @@ def test_every_output_is_there_and_nothing_else(work: WorkDir, out: Path) -> Non
     publish(work, out)
     assert sorted(path.name for path in out.iterdir()) == OUTPUTS
     assert sorted(path.name for path in (out / "perun").iterdir()) == [
-        "segment-000.n1.journal", "segment-001.hdf5", "segment-001.n1.journal",
+        "segment-000.n1.csv", "segment-000.n1.sensors.json",
+        "segment-001.hdf5", "segment-001.n1.csv", "segment-001.n1.sensors.json",
     ]  # fmt: skip
     assert (out / "weights.pt").read_bytes() == b"weights"
     assert (out / "train.log").read_text() == "epoch 1/4\n"

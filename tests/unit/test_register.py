@@ -69,7 +69,7 @@ class Place:
     def journal(self, name: str, host: str = "n1", start: float = T0, watts: float = 300) -> Path:
         """A journal of one GPU and one package."""
         sensors = {"CUDA:0_POWER": gpu(SECONDS, watts), "cpu_0_package-0": counter(SECONDS, 120)}
-        write_journal(self.folder / name, host, sensors, start=start)
+        write_journal(self.folder / name, host, sensors, start=start, limits=False)
         return self.folder / name
 
     def describe(self, path: Path, /, **changes: Any) -> Path:
@@ -211,7 +211,7 @@ def test_samples_to_a_target_may_be_unknown(place: Place) -> None:
 
 def test_only_the_runs_own_window_counts(place: Place) -> None:
     window = {"start_s": T0 + 10, "end_s": T0 + 60}
-    place.done(place.describe(place.journal("a.jsonl"), window=window))
+    place.done(place.describe(place.journal("a.csv"), window=window))
     row = place.row(ONE)
     assert row["runtime_s"] == pytest.approx(50)
     assert row["recorded_energy_kwh"] * 3.6e6 == pytest.approx((SECONDS - 1 - 10) * 420, rel=1e-6)
@@ -253,7 +253,7 @@ def test_a_gpu_that_was_not_recorded_makes_the_energy_null(place: Place) -> None
 
 
 def test_stages_put_energy_where_the_user_says(place: Place) -> None:
-    file = place.journal("a.jsonl")
+    file = place.journal("a.csv")
     stages = place.folder / "stages.csv"
     stages.write_text(f"stage,start_s,end_s\nstage_data,{T0},{T0 + 9}\ntrain,{T0 + 9},{T0 + 39}\n")
     place.done(place.describe(file, events="stages.csv"))
@@ -263,7 +263,7 @@ def test_stages_put_energy_where_the_user_says(place: Place) -> None:
 
 
 def test_stages_without_a_segment_are_of_the_only_one(place: Place) -> None:
-    place.journal("run/segment-003.n1.journal")
+    place.journal("run/segment-003.n1.csv")
     place.describe(place.folder / "run", events="stages.csv")
     rows = f"stage,start_s,end_s\nvalidate,{T0 + 9},{T0 + 39}\ntrain,{T0},{T0 + 9}\n"
     (place.folder / "stages.csv").write_text(rows)
@@ -280,7 +280,7 @@ def test_stages_without_a_segment_are_of_the_only_one(place: Place) -> None:
 def test_a_run_folder_of_ours_may_have_no_stages_or_one_that_never_ended(
     place: Place, ended: bool
 ) -> None:
-    place.journal("run/perun/segment-000.n1.journal")
+    place.journal("run/perun/segment-000.n1.csv")
     row = {"segment": 0, "stage": "train", "epoch": 0, "start_s": T0 + 1, "end_s": None}
     table = pa.Table.from_pylist([] if ended else [row], schema=STAGES_SCHEMA)
     pq.write_table(table, place.folder / "run" / "events.parquet")
@@ -300,13 +300,16 @@ def test_journals_of_several_hosts_and_segments_are_one_run(place: Place) -> Non
     folder = place.folder / "run"
     for number, start in enumerate((T0, T0 + 1000)):
         for host in ("n1", "n2"):
-            place.journal(f"run/{host}-{number}.jsonl", host, start)
+            place.journal(f"run/{host}-{number}.csv", host, start)
     (folder / "notes.txt").write_text("nothing to read")
     place.done(place.describe(folder, gpus=2))
     ((id_, _),) = place.runs()
     perun = place.results / "runs" / id_ / "1" / "perun"
     assert sorted(p.name for p in perun.iterdir()) == [
-        f"segment-00{k}.{host}.journal" for k in (0, 1) for host in ("n1", "n2")
+        f"segment-00{k}.{host}.{kind}"
+        for k in (0, 1)
+        for host in ("n1", "n2")
+        for kind in ("csv", "sensors.json")
     ]
     row = place.row(id_)
     assert (row["segments"], row["nodes"]) == (2, 2)
@@ -315,8 +318,8 @@ def test_journals_of_several_hosts_and_segments_are_one_run(place: Place) -> Non
 
 def test_a_run_folder_of_ours_keeps_its_segments(place: Place) -> None:
     place.perun("run/perun/segment-000.hdf5")
-    place.journal("run/perun/segment-000.n1.journal")
-    place.journal("run/perun/segment-002.n1.journal", start=T0 + 100)
+    place.journal("run/perun/segment-000.n1.csv")
+    place.journal("run/perun/segment-002.n1.csv", start=T0 + 100)
     stage = {"segment": 2, "stage": "train", "epoch": 0, "start_s": T0 + 101, "end_s": T0 + 139}
     table = pa.Table.from_pylist([stage], schema=EVENTS_SCHEMA)
     pq.write_table(table, place.folder / "run" / "events.parquet")
@@ -364,9 +367,10 @@ def test_a_node_that_was_not_recorded_makes_the_energy_null(place: Place) -> Non
 
 
 def test_a_hosts_name_is_never_a_path(place: Place) -> None:
-    place.done(place.describe(place.journal("a.jsonl", host="../../n1")))
-    (copy,) = (place.results / "runs" / ONE / "1" / "perun").iterdir()
-    assert copy.name == "segment-000..._.._n1.journal"
+    place.done(place.describe(place.journal("a.csv", host="../../n1")))
+    copies = (place.results / "runs" / ONE / "1" / "perun").iterdir()
+    stem = "segment-000..._.._n1"
+    assert {copy.name for copy in copies} == {f"{stem}.csv", f"{stem}.sensors.json"}
     assert place.row(ONE)["energy_kwh"] is not None
 
 
@@ -545,12 +549,12 @@ def test_only_the_clusters_own_devices_have_rated_powers(place: Place) -> None:
 
 
 def test_runs_recorded_on_one_host_at_one_time_are_concurrent(place: Place) -> None:
-    place.done(place.describe(place.journal("a.jsonl", "n1.site")))
+    place.done(place.describe(place.journal("a.csv", "n1.site")))
     assert place.provenance(ONE)["concurrent_runs"] == []
     out = place.done(
-        place.describe(place.journal("b.jsonl", "n1", T0 + 30), gpus=1),
-        place.describe(place.journal("c.jsonl", "n2", T0 + 30, watts=301)),
-        place.describe(place.journal("d.jsonl", "n1", T0 + 500)),
+        place.describe(place.journal("b.csv", "n1", T0 + 30), gpus=1),
+        place.describe(place.journal("c.csv", "n2", T0 + 30, watts=301)),
+        place.describe(place.journal("d.csv", "n1", T0 + 500)),
     )
     first, second = place.provenance(ONE, 1), place.provenance(ONE, 2)
     shared = {"gpus": [0], "start_s": T0 + 30, "end_s": T0 + SECONDS - 1}
@@ -685,12 +689,12 @@ def test_a_folder_of_nothing_or_of_a_muddle_is_refused(place: Place) -> None:
     assert "neither a perun file nor a journal" in place.refused(folder)
     place.perun("run/a.hdf5")
     place.perun("run/b.hdf5")
-    place.journal("run/c.jsonl")
+    place.journal("run/c.csv")
     assert "2 perun files and journals of 1 segments" in place.refused(folder)
 
 
 def test_a_damaged_recording_in_a_folder_is_no_file_of_others(place: Place) -> None:
-    place.journal("run/a.jsonl")
+    place.journal("run/a.csv")
     place.describe(place.folder / "run")
     torn = place.perun("run/a.hdf5")
     torn.write_bytes(torn.read_bytes()[:3000])
@@ -760,9 +764,9 @@ def test_the_document_explains_every_key() -> None:
 def test_a_power_that_a_gpu_cannot_have_is_noted(
     place: Place, watts: float, described: dict[str, Any], words: str
 ) -> None:
-    out = place.done(place.describe(place.journal("one.journal", watts=watts), **described))
+    out = place.done(place.describe(place.journal("one.csv", watts=watts), **described))
     (note,) = [line for line in out.splitlines() if line.startswith("note: ")]
-    assert "one.journal: GPU 0 of n1 " in note and words in note
+    assert "one.csv: GPU 0 of n1 " in note and words in note
     assert len(place.runs()) == 1, "it is registered all the same"
 
 
@@ -773,7 +777,7 @@ def test_a_power_that_a_gpu_cannot_have_is_noted(
 def test_what_a_gpu_may_draw_as_far_as_is_known_is_not_noted(
     place: Place, watts: float, described: dict[str, Any]
 ) -> None:
-    out = place.done(place.describe(place.journal("one.journal", watts=watts), **described))
+    out = place.done(place.describe(place.journal("one.csv", watts=watts), **described))
     assert "on average" not in out
 
 

@@ -19,13 +19,13 @@ import pytest
 from workspace import first_on_path
 
 from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
-from scalewatt.recordings import telemetry_sources
+from scalewatt.recordings.block import Block
 from scalewatt.recordings.concurrent_samplers import (
     GROUP_VARIABLE,
     ConcurrentSamplers,
     read_samplers,
 )
-from scalewatt.recordings.journal import read_journal
+from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.telemetry import read_telemetry
 
 HOST = socket.gethostname()
@@ -40,9 +40,10 @@ from scalewatt.monitoring.sampler import JournalWriter
 folder, host, samples = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 rank = os.getpid()
 sensors = {
-    "CUDA:0_POWER": {"device_kind": "gpu", "device_index": 0, "unit": "W", "dtype": "<u4",
-                     "mag": 1e-3, "valid_max": 400000, "uuid": "GPU-1"},
-    "RAM_USAGE": {"device_kind": "ram", "device_index": -1, "unit": "B"},
+    "cpu_0_package-0": {"kind": "cpu", "index": 0, "unit": "J", "mag": 1e-6},
+    "CUDA:0_POWER": {"kind": "gpu", "index": 0, "unit": "W", "mag": 1e-3,
+                     "valid_max": 400000, "uuid": "GPU-1"},
+    "CPU_USAGE_0": {"kind": "cpu", "index": 0, "unit": "%"},
 }
 sampler = os.fork()
 if sampler == 0:
@@ -89,17 +90,21 @@ def wait_for(condition: Any) -> None:
         time.sleep(0.02)
 
 
+def block(folder: Path, stem: str = "segment-000") -> Block:
+    """The only block of the journal."""
+    ((found,),) = read_journal(folder / f"{stem}.{HOST}.csv").nodes.values()
+    return found
+
+
 def test_every_sample_is_on_disk_with_what_the_sensors_are(tmp_path: Path) -> None:
     rank, _ = start(tmp_path, 5)
     assert rank.wait() == 0
-    recording = read_journal(tmp_path / f"segment-000.{HOST}.journal")
-    assert recording.hosts == (HOST,) and recording.sampling_period_s == 0.05
-    cpu, gpu = recording.series
-    assert (cpu.sensor, gpu.sensor) == ("cpu_0_package-0", "CUDA:0_POWER")
-    assert (gpu.limit_w, gpu.uuid) == (400, "GPU-1")
-    np.testing.assert_allclose(gpu.values, [100, 100.001, np.nan, 100.003, 100.004])
-    assert np.all(np.diff(gpu.time_s) > 0.04)
-    assert recording.problems == ()
+    found = block(tmp_path)
+    assert found.node == HOST
+    assert found.sensors["name"].tolist() == ["cpu_0_package-0", "CUDA:0_POWER"]
+    assert found.sensors.loc[1, ["limit_w", "uuid"]].tolist() == [400, "GPU-1"]
+    np.testing.assert_allclose(found.values[:, 1], [100, 100.001, np.nan, 100.003, 100.004])
+    assert np.all(np.diff(found.time_s) > 0.04)
 
 
 def test_concurrent_samplers_are_counted_and_named_once(
@@ -114,16 +119,16 @@ def test_concurrent_samplers_are_counted_and_named_once(
     assert rank.wait() == 0 and len(met) == 2
     (said,) = read_samplers(tmp_path.glob("*.samplers.jsonl"))
     assert (said["run"], said["host"], said["pid"]) == ("other repeat 3", HOST, os.getpid())
-    series, _ = read_telemetry(tmp_path / f"segment-000.{HOST}.telemetry")
-    (count,) = [one for one in series if one.quantity == "concurrent_samplers"]
-    assert count.values[0] == 1
+    (found,), _ = read_telemetry(tmp_path / f"segment-000.{HOST}.telemetry.csv")
+    (column,) = found.sensors.index[found.sensors["quantity"] == "concurrent_samplers"]
+    assert found.values[0, column] == 1
 
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_no_sampler_survives_its_rank(tmp_path: Path, frozen: bool) -> None:
     rank, sampler = start(tmp_path, 10**6)
     try:
-        wait_for(lambda: list(tmp_path.glob("*.journal")))
+        wait_for(lambda: journal_files(tmp_path))
         if frozen:
             os.kill(sampler, signal.SIGSTOP)
         rank.kill()
@@ -131,7 +136,7 @@ def test_no_sampler_survives_its_rank(tmp_path: Path, frozen: bool) -> None:
         wait_for(lambda: not is_alive(sampler))
     finally:
         rank.kill()
-    assert read_journal(next(tmp_path.glob("*.journal"))).series[0].time_s.size >= 1
+    assert block(tmp_path).time_s.size >= 1
 
 
 def test_nothing_that_fails_ends_the_sampler_and_it_reports_so_once(
@@ -140,62 +145,63 @@ def test_nothing_that_fails_ends_the_sampler_and_it_reports_so_once(
     monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path / "samplers"))
     other = ConcurrentSamplers("other repeat 3", HOST)
     folder = tmp_path / "later"
-    bad = {"CUDA:0_POWER": {"device_kind": "gpu", "unit": "W", "dtype": "object", "mag": object()}}
-    callback = JournalWriter(folder, "s", 1.0, os.getppid(), bad, "a").callback(HOST)
-    for values in ({}, {f"{HOST}_CUDA:0_POWER": 1}, {f"{HOST}_cpu_0_package-0": 5}):
-        callback(values)
-    said = capsys.readouterr().err.splitlines()
-    what = ("a sample", "the other samplers of this node", "telemetry")
-    assert len(said) == len(what)
-    for line, each in zip(said, what, strict=True):
-        start = f"scalewatt: {HOST}: {each} could not be recorded: FileNotFoundError"
-        assert line.startswith(start)
-    assert other.others() is not None and not folder.exists()
-    folder.mkdir()
-    sound = JournalWriter(folder, "s", 1.0, os.getppid(), {}, "a").callback(HOST)
+    power = {"CUDA:0_POWER": {"kind": "gpu", "index": 0, "unit": "W", "mag": 1e-3}}
+    (tmp_path / "file").touch()
+    callback = JournalWriter(tmp_path / "file", "s", 1, os.getppid(), power, "a").callback(HOST)
+    for value in (1, 2, 3):
+        callback({f"{HOST}_CUDA:0_POWER": value})
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"scalewatt: {HOST}: a sample could not be recorded: ")
+    callback = JournalWriter(folder, "s", 1.0, os.getppid(), power, "a").callback(HOST)
+    for kind in ("telemetry.csv", "samplers.jsonl", "total.json"):
+        (folder / f"s.{HOST}.{kind}").mkdir(parents=True)
     for value in (np.uint32(1), "odd", None, np.uint32(2)):
-        sound({f"{HOST}_CUDA:0_POWER": value})
-    values = read_journal(folder / f"s.{HOST}.journal").series[0].values
-    np.testing.assert_allclose(values, [0.001, np.nan, np.nan, 0.002])
+        callback({f"{HOST}_CUDA:0_POWER": value})
+    said = capsys.readouterr().err
+    what = ("the other samplers of this node", "telemetry", "the energy so far")
+    assert len(said.splitlines()) == len(what) and all(each in said for each in what)
+    assert other.others() is not None
+    np.testing.assert_allclose(block(folder, "s").values[:, 0], [0.001, np.nan, np.nan, 0.002])
 
 
-@pytest.mark.parametrize("hours", [1, 4])
-def test_a_sample_takes_at_most_a_hundred_bytes_with_all_telemetry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+def test_a_sample_takes_at_most_two_hundred_bytes_with_all_telemetry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = importlib.util.spec_from_file_location("pynvml", STAND_IN / "pynvml.py")
     assert spec is not None and spec.loader is not None
     nvml = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(nvml)
     nvml.OLD_GPU = None
-    meter = tmp_path / "hwmon0"
-    meter.mkdir()
-    (meter / "name").write_text("power_meter\n")
-    (meter / "power1_average").write_text("1500000000\n")
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    monkeypatch.setattr(telemetry_sources, "HWMON", tmp_path)
     monkeypatch.setenv(GROUP_VARIABLE, str(tmp_path / "samplers"))
     now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: 5e6 + now[0])
     monkeypatch.setattr(time, "time", lambda: 1.8e9 + now[0])
-    gpu_facts = {"device_kind": "gpu", "unit": "W", "mag": 1e-3, "valid_max": 400_000}
-    gpu_facts |= {"uuid": "GPU-" + 36 * "0", "device_name": "NVIDIA A100-SXM4-40GB", "dtype": "<u4"}
-    rapl_facts = {"device_kind": "cpu", "unit": "J", "mag": 1e-6, "valid_max": 262_143_328_850}
-    rapl_facts |= {"device_name": "Intel(R) Xeon(R) Platinum 8368 CPU @ 2.40GHz", "dtype": "<u8"}
-    sensors = {f"CUDA:{i}_POWER": {**gpu_facts, "device_index": i} for i in range(4)}
+    sensors: dict[str, dict[str, Any]] = {
+        f"CUDA:{i}_POWER": {"kind": "gpu", "unit": "W", "mag": 1e-3, "index": i} for i in range(4)
+    }
     for i in range(2):
-        sensors[f"cpu_{i}_package-{i}"] = {**rapl_facts, "device_index": i}
-        sensors[f"ram_{i}_dram"] = {**rapl_facts, "device_index": i, "device_kind": "ram"}
+        rapl = {"unit": "J", "mag": 1e-6, "valid_max": 262_143_328_850, "index": i}
+        sensors[f"cpu_{i}_package-{i}"] = {**rapl, "kind": "cpu"}
+        sensors[f"ram_{i}_dram"] = {**rapl, "kind": "ram"}
     callback = JournalWriter(tmp_path, "s", 1.0, os.getppid(), sensors, "a").callback(HOST)
-    values = {f"{HOST}_{name}": 100_000 for name in sensors} | {f"{HOST}_CPU_BUSY": np.float32(9)}
-    for second in range(hours * 3600):
-        now[0] = float(second)
-        callback(values)
-    journal, telemetry = tmp_path / f"s.{HOST}.journal", tmp_path / f"s.{HOST}.telemetry"
-    assert read_journal(journal).series[0].time_s.size == hours * 3600
-    series, _ = read_telemetry(telemetry)
-    assert len(series) == 4 * 10 + 2 and series[0].time_s.size == hours * 720
-    assert (journal.stat().st_size + telemetry.stat().st_size) / (hours * 3600) <= 100
+    for second in range(3600):
+        now[0] = second + 0.123456
+        counted = (200_000_000_000 + 100_000_000 * second) % 262_143_328_850
+        values = {n: 300_123 if f["unit"] == "W" else counted for n, f in sensors.items()}
+        callback({f"{HOST}_{name}": value for name, value in values.items()})
+    assert block(tmp_path, "s").values.shape == (3600, 8)
+    (other,), _ = read_telemetry(tmp_path / f"s.{HOST}.telemetry.csv")
+    assert other.time_s.size == 720 and len(other.sensors) >= 4 * 10
+    sizes = [path.stat().st_size for path in tmp_path.glob("s.*.csv")]
+    assert len(sizes) == 2 and sum(sizes) / 3600 <= 200
+    total = json.loads((tmp_path / f"s.{HOST}.total.json").read_text())
+    assert total["seconds"] == pytest.approx(3590, abs=10)
+    for name, row in total["sensors"].items():
+        watts = 300.123 if name.startswith("CUDA") else 100.0
+        assert row["covered_s"] == pytest.approx(total["seconds"])
+        assert row["joules"] == pytest.approx(watts * total["seconds"])
+        assert row["power_w"] == pytest.approx(watts)
 
 
 def sensor(unit: str, top: Any, dtype: str, **metadata: str) -> SimpleNamespace:
@@ -251,18 +257,28 @@ def test_sensors_are_described_as_perun_does_and_a_bad_one_spoils_no_other() -> 
         }
     )
     described = describe_sensors([BrokenBackend(), backend])
-    assert described["CUDA:3_POWER"] == {
-        "device_kind": "gpu",
-        "device_index": 3,
-        "unit": "W",
-        "dtype": "<u4",
-        "mag": 1e-3,
-        "valid_max": 400_000,
-        "uuid": "GPU-1",
-        "device_name": "A100",
+    assert described == {
+        "CUDA:3_POWER": {
+            "kind": "gpu",
+            "index": 3,
+            "unit": "W",
+            "mag": 1e-3,
+            "valid_max": 400_000,
+            "uuid": "GPU-1",
+            "device_name": "A100",
+        },
+        "CUDA:5_POWER": {"kind": "gpu", "index": 5, "unit": "W", "mag": 1e-3},
     }
-    assert "CUDA:4_POWER" not in described
-    assert "valid_max" not in described["CUDA:5_POWER"]
-    assert described["RAM_USAGE"]["unit"] == "B"
     assert set(backend.asked) == {"CUDA:3_POWER", "CUDA:4_POWER", "CUDA:5_POWER"}
     json.dumps(described, allow_nan=False)
+
+
+def test_devices_whose_sensors_state_no_number_are_numbered_after_the_others() -> None:
+    power = sensor("W", np.uint32(2**32 - 1), "uint32")
+    names = {"ROCM:0x2b_POWER": "gpu", "ROCM:0x1a_POWER": "gpu", "cpu_1_package-1": "cpu"}
+    backend = MadeBackend({name: (kind, "W", power) for name, kind in names.items()})
+    backend.sensors["CPU_BUSY"] = ("cpu", "%", power)
+    described = describe_sensors([backend])
+    assert {name: facts["index"] for name, facts in described.items()} == {
+        "cpu_1_package-1": 1, "CPU_BUSY": 2, "ROCM:0x1a_POWER": 0, "ROCM:0x2b_POWER": 1,
+    }  # fmt: skip

@@ -29,7 +29,7 @@ STAGES = [(1, "startup", 0.0, 5.0), (1, "train", 5.0, 40.0)]
 def record(folder: Path, number: int, host: dict[str, Any]) -> None:
     stem = folder / "perun" / f"segment-{number:03d}"
     write_perun(stem.with_suffix(".hdf5"), {"n1": host})
-    write_journal(stem.with_name(f"{stem.name}.n1.journal"), "n1", host, start=T0)
+    write_journal(stem.with_name(f"{stem.name}.n1.csv"), "n1", host, start=T0)
 
 
 def test_a_start_that_failed_before_anything_was_recorded_leaves_the_energy_known(
@@ -106,7 +106,7 @@ def test_an_evaluation_that_a_later_segment_did_again_is_discarded(tmp_path: Pat
     ]
     write_table(pa.Table.from_pylist(rows, STAGES_SCHEMA), run / "events.parquet")
     for number, start in ((0, T0), (1, T0 + 45)):
-        path = run / "perun" / f"segment-{number:03d}.n1.journal"
+        path = run / "perun" / f"segment-{number:03d}.n1.csv"
         write_journal(path, "n1", {"cpu_0_package-0": counter(N, 150)}, start=start)
     found = accounted(run, make_spec(ranks_per_node=0), NO_POWERS)
     discarded = {
@@ -128,7 +128,7 @@ def test_the_energy_of_a_run_is_the_sum_of_its_segments_however_they_ended(tmp_p
         stages += [(number, "startup", at, at + 5), (number, "train", at + 5, at + 40)]
         stem = tmp_path / "perun" / f"segment-{number:03d}"
         sensors = {"cpu_0_package-0": counter(N, 150)}
-        write_journal(stem.with_name(f"{stem.name}.n1.journal"), "n1", sensors, start=T0 + at)
+        write_journal(stem.with_name(f"{stem.name}.n1.csv"), "n1", sensors, start=T0 + at)
         if outcome == "finished":
             stem.with_suffix(".hdf5").write_bytes(b"a file that perun was killed in")
     segments = [{"segment": n, "outcome": outcome} for n, outcome in enumerate(outcomes)]
@@ -145,7 +145,7 @@ def test_overlapping_segments_count_once(tmp_path: Path) -> None:
     make_run(tmp_path, stages=[(0, "train", 0.0, 40.0), (1, "train", 41.0, 70.0)])
     sensors = {"cpu_0_package-0": counter(N, 150)}
     for number, start in ((0, T0), (1, T0 + 30)):
-        stem = tmp_path / "perun" / f"segment-{number:03d}.n1.journal"
+        stem = tmp_path / "perun" / f"segment-{number:03d}.n1.csv"
         write_journal(stem, "n1", sensors, start=start)
     found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
     totals = found.totals

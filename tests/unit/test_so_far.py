@@ -1,20 +1,23 @@
-"""The energy of a journal so far: what the accounting says, whatever state the file is in."""
+"""The energy of a journal so far: what the accounting says, whatever state the files are in."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from energy_files import T0, counter, gpu, write_record_journal
+from energy_files import T0, counter, gpu, write_journal, write_telemetry
 from run_files import make_spec
 
 from scalewatt.energies.accounting.account import account
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.totals import EnergyTotals
-from scalewatt.energies.views.running_total import JournalSum, last_power, read_so_far
-from scalewatt.recordings.telemetry import TelemetryWriter
+from scalewatt.energies.views.running_total import JournalSum, read_so_far
+from scalewatt.monitoring.running_total import RunningTotal
+from scalewatt.recordings.journal import beside
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}
 RATED = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": {"power_w": 10}}
@@ -25,106 +28,109 @@ def run_of(folder: Path, powers: dict[str, Any] = NOTHING, **provenance: Any) ->
 
 
 def measured(n: int, seed: int = 0) -> dict[str, Any]:
-    """Raw samples of two GPUs, a socket whose counter wraps, and a memory."""
+    """Raw samples of two GPUs, a socket whose counter wraps, and a memory; some are missing."""
     random = np.random.default_rng(seed)
     steps = np.cumsum(random.integers(50_000_000, 150_000_000, n))
+    first = 1000.0 * random.integers(50, 390, n)
+    first[100:103] = np.nan
     return {
-        "CUDA:0_POWER": 1000.0 * random.integers(50, 390, n),
+        "CUDA:0_POWER": first,
         "CUDA:1_POWER": 1000.0 * random.integers(50, 390, n),
         "cpu_0_package-0": (262_000_000_000 + steps) % 262_143_328_850,
         "ram_0_dram": counter(n, 12.0),
     }
 
 
-def journal(folder: Path, sensors: dict[str, Any]) -> Path:
-    return write_record_journal(folder / "perun" / "segment-000.n1.journal", "n1", sensors)
+def journal(folder: Path, sensors: dict[str, Any], until: int = 0) -> Path:
+    """A journal; the sampler's total counts its first `until` samples."""
+    path = write_journal(folder / "perun" / "segment-000.n1.csv", "n1", sensors)
+    about = json.loads(beside(path, ".sensors.json").read_text())
+    total = RunningTotal(beside(path, ".total.json"), about)
+    for row in pd.read_csv(path).head(until).itertuples(index=False):
+        total.add(row[0], row[1], row[2:])
+    return path
 
 
-def whole(found: JournalSum | None) -> JournalSum:
+def found_in(path: Path, run: Run) -> JournalSum:
+    found = read_so_far(path, run)
     assert found is not None
     return found
 
 
-def test_a_journal_says_what_the_accounting_of_its_run_says(tmp_path: Path) -> None:
-    path = journal(tmp_path, measured(3000))
+def by_kind(found: JournalSum) -> pd.DataFrame:
+    return found.kinds.set_index("kind")
+
+
+@pytest.mark.parametrize("until", [3001, 0, 2500], ids=["total", "no total", "killed long after"])
+def test_a_journal_says_what_the_accounting_of_its_run_says(tmp_path: Path, until: int) -> None:
+    path = journal(tmp_path, measured(3001), until)
     run = run_of(tmp_path)
-    found = whole(read_so_far(path, run))
+    found = found_in(path, run)
     totals = EnergyTotals(account(run).energy, with_staging=True)
-    assert totals.total_j is not None
-    assert found.recorded_j == pytest.approx(totals.total_j, rel=1e-9)
+    rows = by_kind(found)
     for kind in ("gpu", "cpu", "ram"):
-        assert found.kinds[kind].recorded_j == pytest.approx(totals.joules(kind), rel=1e-9)
-    assert found.length_s == pytest.approx(totals.runtime_s)
-    assert found.known and {kind.origin for kind in found.kinds.values()} == {"measured"}
+        assert rows["joules"][kind] == pytest.approx(totals.joules(kind), rel=1e-9)
+        assert rows["covered_s"][kind] == pytest.approx(rows["device_s"][kind], rel=1e-3)
+    assert found.seconds == pytest.approx(totals.runtime_s)
+    assert set(rows["origin"]) == {"measured"}
 
 
-def test_a_journal_with_damaged_records_is_counted_without_them(tmp_path: Path) -> None:
-    path = journal(tmp_path, measured(4000))
-    intact = whole(read_so_far(path, run_of(tmp_path)))
-    content = bytearray(path.read_bytes())
-    start = content.index(b"\n") + 1
-    size = (len(content) - start) // 4000
-    content[start + 1000 * size + 20] ^= 0xFF
-    path.write_bytes(content)
-    note = read_so_far(path, run_of(tmp_path))
-    assert whole(note).recorded_j == pytest.approx(intact.recorded_j, rel=1e-3)
+def test_a_total_is_taken_while_it_is_at_most_ten_seconds_old(tmp_path: Path) -> None:
+    path = journal(tmp_path, {"CUDA:0_POWER": gpu(60, 100)}, until=51)
+    total = beside(path, ".total.json")
+    stated = json.loads(total.read_text())
+    stated["sensors"]["CUDA:0_POWER"]["joules"] = 7.0
+    total.write_text(json.dumps(stated))
+    run = run_of(tmp_path, gpus={"n1": [0]})
+    assert by_kind(found_in(path, run))["joules"]["gpu"] == 7
+    total.write_text(json.dumps({**stated, "last_s": T0 + 40}))
+    assert by_kind(found_in(path, run))["joules"]["gpu"] == pytest.approx(5900)
 
 
-def test_without_sensors_it_is_estimated_from_the_load(tmp_path: Path) -> None:
-    path = journal(tmp_path, {"CPU_BUSY": np.full(60, 50.0)})
-    found = whole(read_so_far(path, run_of(tmp_path, RATED, torch_device="cpu")))
-    assert found.recorded_j == pytest.approx(59 * (2 * 61.05 + 10))
-    assert {kind.origin for kind in found.kinds.values()} == {"estimated"}
+@pytest.mark.parametrize("until", [61, 0])
+def test_gpus_that_the_run_does_not_hold_are_none_of_its_energy(tmp_path: Path, until: int) -> None:
+    path = journal(tmp_path, {"CUDA:0_POWER": gpu(61, 100), "CUDA:1_POWER": gpu(61, 300)}, until)
+    found = found_in(path, run_of(tmp_path, gpus={"n1": [1]}))
+    assert by_kind(found)["joules"]["gpu"] == pytest.approx(18_000)
+    assert found.watts == pytest.approx(300)
+
+
+@pytest.mark.parametrize("until", [60, 0])
+def test_without_sensors_it_is_estimated_from_the_load(tmp_path: Path, until: int) -> None:
+    path = journal(tmp_path, {"CPU_BUSY": np.full(60, 50.0)}, until)
+    found = found_in(path, run_of(tmp_path, RATED, torch_device="cpu"))
+    assert found.kinds["joules"].sum() == pytest.approx(59 * (2 * 61.05 + 10))
+    assert set(found.kinds["origin"]) == {"estimated"}
+    assert found.watts == pytest.approx(2 * 61.05 + 10)
 
 
 def test_a_gpus_power_is_estimated_from_the_load_in_telemetry(tmp_path: Path) -> None:
-    class Load:
-        quantities = ("gpu_utilisation",)
-        device_index = 0
-
-        def read(self) -> list[float]:
-            return [50.0]
-
     path = journal(tmp_path, {"CPU_BUSY": np.full(60, 50.0)})
-    facts = {"host": "n1", "sampling_period_s": 1.0}
-    writer = TelemetryWriter(path.parent, "segment-000.n1", facts, [Load()])  # type: ignore[list-item]
-    clock = iter(T0 + np.arange(0, 61, 5.0))
-    for _ in range(13):
-        writer._last_s = -np.inf
-        with pytest.MonkeyPatch.context() as patch:
-            now = next(clock)
-            patch.setattr("scalewatt.recordings.telemetry.time.time", lambda now=now: now)
-            patch.setattr("scalewatt.recordings.telemetry.time.monotonic", lambda now=now: now)
-            assert writer.sample()
+    seconds = np.arange(0, 61, 5.0)
+    write_telemetry(path, "n1", {"gpu_utilisation": np.full(13, 50.0)}, seconds)
     rated = {"cpu": None, "gpu": {"idle_w": 60, "rated_w": 400}, "ram": None}
-    found = whole(read_so_far(path, run_of(tmp_path, rated, gpus={"n1": [0]})))
-    assert found.kinds["gpu"].recorded_j == pytest.approx(59 * 230, rel=0.1)
-    assert found.kinds["gpu"].origin == "estimated"
+    rows = by_kind(found_in(path, run_of(tmp_path, rated, gpus={"n1": [0]})))
+    assert rows["joules"]["gpu"] == pytest.approx(59 * 230, rel=0.1)
+    assert rows["origin"]["gpu"] == "estimated"
 
 
-def test_devices_that_nothing_was_recorded_of_make_the_energy_unknown(tmp_path: Path) -> None:
-    path = journal(tmp_path, {"cpu_0_package-0": counter(60, 100)})
-    found = whole(read_so_far(path, run_of(tmp_path, gpus={"n1": [0, 1]})))
-    assert not found.known
-    assert found.recorded_j == pytest.approx(5900)
+@pytest.mark.parametrize("until", [60, 0])
+def test_devices_that_nothing_was_recorded_of_are_uncovered(tmp_path: Path, until: int) -> None:
+    path = journal(tmp_path, {"cpu_0_package-0": counter(60, 100)}, until)
+    rows = by_kind(found_in(path, run_of(tmp_path, gpus={"n1": [0, 1]})))
+    assert rows["covered_s"]["gpu"] == 0 < rows["device_s"]["gpu"]
+    assert rows["joules"].sum() == pytest.approx(5900, abs=1000 if until else 1e-6)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"nothing\n" * 50, b'{"journal": 2}\n', b"\xff" * 99]
-)
+@pytest.mark.parametrize("content", [b"", b"{", b"nothing\n" * 50, b"t,mono\n1,1\n", b"\xff" * 99])
 def test_what_is_no_journal_says_nothing(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "segment-000.n1.journal"
+    path = tmp_path / "segment-000.n1.csv"
     path.write_bytes(content)
     assert read_so_far(path, run_of(tmp_path)) is None
-    assert last_power(path, run_of(tmp_path), 10) is None
 
 
-def test_the_last_power_is_the_mean_of_the_last_samples(tmp_path: Path) -> None:
-    path = journal(
-        tmp_path, {"CUDA:0_POWER": [*gpu(200, 80), *gpu(20, 300)], "ram_0_dram": counter(220, 12)}
-    )
-    found = last_power(path, run_of(tmp_path, gpus={"n1": [0]}), 10)
-    assert found is not None
-    total, watts = found
-    assert watts == pytest.approx(312)
-    assert (total.last_s, total.length_s) == (T0 + 219, 9)
+@pytest.mark.parametrize("until", [221, 0])
+def test_the_power_is_the_mean_of_the_last_ten_seconds(tmp_path: Path, until: int) -> None:
+    sensors = {"CUDA:0_POWER": [*gpu(200, 80), *gpu(21, 300)], "ram_0_dram": counter(221, 12)}
+    found = found_in(journal(tmp_path, sensors, until), run_of(tmp_path, gpus={"n1": [0]}))
+    assert (found.watts, found.last_s) == (pytest.approx(312), T0 + 220)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from energy_files import T0, gpu, write_record_journal
+from energy_files import T0, gpu, write_journal
 from run_files import WHOLE, absent, part
 from status_files import CAMPAIGN, ONE, TWO, Made, begin_segment, record
 
@@ -245,8 +245,8 @@ def test_what_is_known_of_the_gpus_counts_as_soon_as_it_is_known(made: Made) -> 
 def test_idle_probes_count_where_the_campaign_has_them(tmp_path: Path, place: str) -> None:
     made = Made.create(tmp_path, idle_probe={"seconds": 60, "repeats": 1})
     folder = made.results / "idle" / "a100" / "1"
-    path = folder / place / "segment-000.n1.journal"
-    write_record_journal(path, "n1", watts(60, 50))
+    path = folder / place / "segment-000.n1.csv"
+    write_journal(path, "n1", watts(60, 50))
     write_json(folder / "probe.json", {"gpus": {"n1": [0, 1]}, "torch_device": "cuda"})
     spent = made.spent()
     assert spent.kwh == spent.probes_kwh == pytest.approx(kwh(6000))

@@ -68,7 +68,7 @@ STAGES = [(0, "train", 0.0, 48.0), (0, "checkpoint", 48.0, 48.5), (0, "validate"
 def recorded(folder: Path, **sensors: Any) -> Path:
     run = make_run(folder, stages=STAGES)
     host = {"CUDA:0_POWER": gpu(N, 100), **sensors}
-    write_journal(run / "perun" / "segment-000.n1.journal", "n1", host, start=T0)
+    write_journal(run / "perun" / "segment-000.n1.csv", "n1", host, start=T0)
     return run
 
 

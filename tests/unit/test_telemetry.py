@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -12,23 +13,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from energy_files import T0
+from energy_files import T0, gpu, write_journal, write_telemetry
 
 from scalewatt.recordings import telemetry as module
-from scalewatt.recordings.record_file import Field, RecordWriter
+from scalewatt.recordings.block import Floats
+from scalewatt.recordings.journal import write_sensors
 from scalewatt.recordings.telemetry import (
-    TelemetrySeries,
-    TelemetryWriter,
-    read_telemetry,
-)
-from scalewatt.recordings.telemetry_sources import (
     Source,
-    hwmon_sources,
+    TelemetryWriter,
+    power_meter,
+    read_telemetry,
     working_sources,
 )
 
 STAND_IN = Path(__file__).parents[1] / "workflow" / "stand_in_nvml" / "pynvml.py"
-FACTS = {"host": "n1", "sampling_period_s": 1.0}
 
 
 @pytest.fixture
@@ -50,34 +48,37 @@ class Clock:
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(module.time, "time", lambda: T0 + self.now)
 
-    def read(self) -> tuple[float]:
+    def read(self) -> float:
         """One reading of the temperature."""
         self.now += self.cost_s
-        return (40.0,)
+        return 40.0
+
+
+def writer(folder: Path, sources: list[Source]) -> TelemetryWriter:
+    path = folder / "s.n1.csv"
+    made = TelemetryWriter(path, sources)
+    write_sensors(path, {"host": "n1", "sensors": {}, "telemetry": made.sensors})
+    return made
 
 
 def temperature(read: Callable[[], Any], device: int = 0) -> Source:
-    """A GPU's temperature."""
-    return Source(("temperature",), device, read)
+    return Source("temperature", device, read)
 
 
-def by_name(series: list[TelemetrySeries]) -> dict[tuple[str, int], TelemetrySeries]:
-    """Series by quantity and device."""
-    return {(one.quantity, one.device_index): one for one in series}
-
-
-def record(folder: Path, sources: list[Source]) -> dict[tuple[str, int], TelemetrySeries]:
-    """Write one record of all sources and read it."""
-    TelemetryWriter(folder, "s.n1", FACTS, sources).sample()
-    series, flags = read_telemetry(folder / "s.n1.telemetry")
-    assert flags == []
-    return by_name(series)
+def read(folder: Path) -> tuple[Floats, dict[str, Floats], dict[str, str]]:
+    """Times, values and units of the telemetry of n1 by column."""
+    (block,), flags = read_telemetry(folder / "s.n1.telemetry.csv")
+    assert flags == [] and block.node == "n1"
+    names = block.sensors["name"]
+    units = dict(zip(names, block.sensors["unit"], strict=True))
+    return block.time_s, dict(zip(names, block.values.T, strict=True)), units
 
 
 def test_all_that_the_gpus_say_is_recorded_in_its_unit(nvml: ModuleType, tmp_path: Path) -> None:
     capped = {nvml.THROTTLED_GPU: nvml.SW_POWER_CAP}
     nvml.nvmlDeviceGetCurrentClocksEventReasons = lambda handle: capped.get(handle, 0)
-    found = record(tmp_path, working_sources(lambda: 2))
+    writer(tmp_path, working_sources(lambda: 2)).sample()
+    _, values, units = read(tmp_path)
     expected = {
         "temperature": (51, "°C"),
         "clock_sm": (1410, "MHz"),
@@ -88,16 +89,11 @@ def test_all_that_the_gpus_say_is_recorded_in_its_unit(nvml: ModuleType, tmp_pat
         "power_instant": (201, "W"),
         "power_average": (200, "W"),
     }
-    for quantity, (value, unit) in expected.items():
-        one = found[quantity, 1]
-        assert (one.node, one.device_kind, one.unit) == ("n1", "gpu", unit)
-        assert one.values.tolist() == [pytest.approx(value)]
-    assert [found["throttle_reasons", i].values[0] for i in range(4)] == [0, 4, 0, 0]
-    energy = found["energy_total", 0]
-    assert energy.unit == "J"
-    assert energy.values[0] == pytest.approx(100 * time.monotonic(), rel=0.01)
-    assert found["concurrent_samplers", 0].device_kind == "node"
-    assert found["concurrent_samplers", 0].values.tolist() == [2]
+    assert {q: (values[f"{q}:1"][0], units[f"{q}:1"]) for q in expected} == expected
+    assert [values[f"throttle_reasons:{i}"][0] for i in range(4)] == [0, 4, 0, 0]
+    assert values["energy_total:0"][0] == pytest.approx(100 * time.monotonic(), rel=0.01)
+    assert "energy_total:3" not in values, "an old GPU does not state it"
+    assert values["concurrent_samplers:0"].tolist() == [2]
 
 
 def test_a_source_that_breaks_is_missing_and_the_others_are_not(
@@ -105,20 +101,18 @@ def test_a_source_that_breaks_is_missing_and_the_others_are_not(
 ) -> None:
     clock = Clock(monkeypatch)
 
-    def broken() -> tuple[float]:
+    def broken() -> float:
         if clock.now > 1001:
             raise RuntimeError("GPU is lost")
-        return (41.0,)
+        return 41.0
 
-    writer = TelemetryWriter(
-        tmp_path, "s.n1", FACTS, [temperature(clock.read), temperature(broken, 1)]
-    )
+    made = writer(tmp_path, [temperature(clock.read), temperature(broken, 1)])
     for _ in range(2):
-        writer.sample()
+        made.sample()
         clock.now += 5
-    found = by_name(read_telemetry(tmp_path / "s.n1.telemetry")[0])
-    np.testing.assert_equal(found["temperature", 0].values, [40, 40])
-    np.testing.assert_equal(found["temperature", 1].values, [41, np.nan])
+    _, values, _ = read(tmp_path)
+    np.testing.assert_equal(values["temperature:0"], [40, 40])
+    np.testing.assert_equal(values["temperature:1"], [41, np.nan])
 
 
 @pytest.mark.parametrize(
@@ -128,20 +122,20 @@ def test_a_costly_reading_is_repeated_more_seldom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost_s: float, interval_s: float
 ) -> None:
     clock = Clock(monkeypatch, cost_s)
-    writer = TelemetryWriter(tmp_path, "s.n1", FACTS, [temperature(clock.read)])
+    made = writer(tmp_path, [temperature(clock.read)])
     for second in range(200):
         clock.now = 1000.0 + second
-        writer.sample()
-    (series,), _ = read_telemetry(tmp_path / "s.n1.telemetry")
-    assert np.diff(series.time_s - cost_s) == pytest.approx(interval_s)
-    assert series.time_s[0] == pytest.approx(T0 + 1000 + cost_s)
+        made.sample()
+    time_s, _, _ = read(tmp_path)
+    assert np.diff(time_s) == pytest.approx(interval_s)
+    assert time_s[0] == pytest.approx(T0 + 1000 + cost_s)
 
 
 @pytest.mark.parametrize(
     ("chip", "files", "watts"),
     [
         ("power_meter", {"power1_average": "812000000\n"}, 812),
-        ("acpi_power_meter", {"power1_input": "1200500000"}, 1200),
+        ("acpi_power_meter", {"power1_input": "1200500000"}, 1200.5),
         ("power_meter", {"power1_average": "7000000", "power1_input": "9000000"}, 7),
         ("coretemp", {"power1_average": "7000000"}, None),
         ("power_meter", {"temp1_input": "7000000"}, None),
@@ -155,41 +149,18 @@ def test_the_nodes_power_meter_is_found_by_its_chip(
     folder.mkdir()
     for name, text in {"name": f"{chip}\n", **files}.items():
         (folder / name).write_text(text)
-    found = hwmon_sources(tmp_path)
-    assert [source.read() for source in found] == (
-        [] if watts is None else [(pytest.approx(watts, abs=0.6),)]
-    )
-
-
-def test_telemetry_of_several_hosts_and_files_is_joined(tmp_path: Path) -> None:
-    for host, start in [("n2", T0), ("n1", T0 + 10), ("n1", T0)]:
-        facts = {"device_kind": "gpu", "device_index": [0, 3], "unit": "°C", "mag": 1.0}
-        header = {"telemetry": 2, "host": host, "sensors": {"temperature": facts}}
-        fields = [Field("temperature", "<u1", 2)]
-        writer = RecordWriter(tmp_path, f"s.{host}", "telemetry", header, fields)
-        for i in range(2):
-            writer.append(start + 5 * i, start - T0 + 5 * i, [40 + start - T0 + i, None])
-    series, flags = read_telemetry(tmp_path.glob("*.telemetry"))
-    assert flags == [] and len(series) == 4
-    first = series[0]
-    assert (first.node, first.device_index) == ("n1", 0)
-    assert first.time_s == pytest.approx([T0, T0 + 5, T0 + 10, T0 + 15])
-    assert first.values.tolist() == [40, 41, 50, 51]
-    assert np.isnan(series[1].values).all() and series[1].device_index == 3
+    meter = power_meter(tmp_path)
+    assert (meter and meter()) == (watts and pytest.approx(watts))
 
 
 def test_damage_and_foreign_files_are_flagged_and_the_rest_is_read(tmp_path: Path) -> None:
-    writer = TelemetryWriter(tmp_path, "s.n1", FACTS, [temperature(lambda: (40.0,))])
-    for _ in range(3):
-        writer._last_s = -np.inf
-        writer.sample()
-    path = tmp_path / "s.n1.telemetry"
-    data = bytearray(path.read_bytes())
-    data[data.index(b"\n") + 3] ^= 1
-    path.write_bytes(data)
-    foreign = tmp_path / "foreign.telemetry"
-    foreign.write_text("hello\n")
-    RecordWriter(tmp_path, "j", "telemetry", {"journal": 2, "host": "n1"}, []).append(1, 1, [])
-    (series,), flags = read_telemetry([path, foreign, tmp_path / "j.telemetry", tmp_path / "none"])
-    assert series.values.tolist() == [40, 40]
-    assert [one["code"] for one in flags] == ["damaged"] + 3 * ["unreadable"]
+    path = write_journal(tmp_path / "s.n1.csv", "n1", {"CUDA:0_POWER": gpu(3)})
+    write_telemetry(path, "n1", {"temperature": [[40, 41, 42]]}, [0, 5, 10])
+    damaged = tmp_path / "s.n1.telemetry.csv"
+    damaged.write_text(damaged.read_text().replace("41", "x41"))
+    (tmp_path / "foreign.telemetry.csv").write_text("hello\n")
+    files = [damaged, tmp_path / "foreign.telemetry.csv", tmp_path / "none"]
+    (block,), flags = read_telemetry(files)
+    assert block.values.tolist() == [[40], [42]] and block.time_s.tolist() == [T0, T0 + 10]
+    assert [one["code"] for one in flags] == ["damaged", "unreadable", "unreadable"]
+    assert json.loads((tmp_path / "s.n1.sensors.json").read_text())["sensors"], "as it was"

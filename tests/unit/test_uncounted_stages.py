@@ -22,7 +22,7 @@ def staged(folder: Path, protocol: str, lost: slice) -> Accounted:
     power[lost] = 0
     run = make_run(folder, stages=STAGES)
     sensors = {"CUDA:0_POWER": power, "CUDA:1_POWER": power}
-    write_journal(run / "perun" / "segment-000.n1.journal", "n1", sensors)
+    write_journal(run / "perun" / "segment-000.n1.csv", "n1", sensors)
     return accounted(run, make_spec(protocol=protocol), NO_POWERS)
 
 

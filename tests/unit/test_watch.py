@@ -51,7 +51,7 @@ def watch(tmp_path: Path, losses: list[str]) -> SamplerWatch:
 
 
 def grow(folder: Path, suffix: str = "", host: str | None = None) -> None:
-    with open(folder / f"{STEM}.{host or socket.gethostname()}{suffix}.journal", "ab") as file:
+    with open(folder / f"{STEM}.{host or socket.gethostname()}{suffix}.csv", "ab") as file:
         file.write(b"sample")
 
 

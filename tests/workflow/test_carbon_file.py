@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from energy_files import counter, gpu, write_record_journal
+from energy_files import counter, gpu, write_journal
 from workspace import Workspace, environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -62,12 +62,12 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         "CUDA:0_POWER": gpu(SECONDS + 1, WATTS - 100),
         "cpu_0_package-0": counter(SECONDS + 1, 100.0),
     }
-    write_record_journal(folder / "one.journal", "n1", sensors, start=T0)
+    write_journal(folder / "one.csv", "n1", sensors, start=T0)
     (folder / "one.yaml").write_text(
         "{model: vit, device: local, gpus: 1, local_batch_size: 32, dataset_samples: 960, epochs: 2, "
         "metric: 22.5, metric_name: top5_error_percent}"
     )
-    done = scalewatt(workspace.path, "register", "mine", str(folder / "one.journal"))
+    done = scalewatt(workspace.path, "register", "mine", str(folder / "one.csv"))
     assert done.returncode == 0, done.stderr
     write_grid(workspace, 100, 300)
     workspace.done("tables", *CAMPAIGN)

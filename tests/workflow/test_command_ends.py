@@ -174,7 +174,7 @@ def test_a_command_whose_sampler_dies_is_stopped_and_goes_on_by_itself(
     process = Direct(tmp_path, "followed", monkeypatch).start()
     try:
         wait_for(lambda: len(list(tmp_path.glob("work/*/script/*-ready"))) == 2)
-        wait_for(lambda: list(tmp_path.glob("work/*/perun/*.journal")))
+        wait_for(lambda: list(tmp_path.glob("work/*/perun/*.sensors.json")))
         recorders = {
             p.pid: p
             for p in psutil.Process(process.pid).children(recursive=True)

@@ -80,7 +80,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 
 def recording(out: Path) -> Callable[[], Any]:
     """Whether a probe has begun to record."""
-    return lambda: list((out / ".unfinished" / "perun").glob("*.journal"))
+    return lambda: list((out / ".unfinished" / "perun").glob("*.sensors.json"))
 
 
 def nothing_is_left(out: Path) -> bool:
@@ -178,7 +178,7 @@ def test_a_probe_leaves_its_recording_and_its_log_and_nothing_else(probed: Works
     names = {path.name for path in folder.iterdir()}
     assert names == {"perun", "probe.json", "probe.log", ".lock"}
     recorded = {path.suffix for path in (folder / "perun").iterdir()}
-    assert recorded >= {".hdf5", ".journal"}
+    assert recorded >= {".hdf5", ".csv"}
     assert nothing_is_left(folder)
 
 

@@ -91,7 +91,7 @@ def test_after_a_kill_the_next_start_goes_on_and_keeps_what_was_recorded(
     _, alive = psutil.wait_procs(everybody, timeout=30)
     assert not alive, "no rank and no sampler may stay"
     assert_completes(training, uninterrupted)
-    recorded = {path.name.split(".")[0] for path in (training.out / "perun").glob("*.journal")}
+    recorded = {path.name.split(".")[0] for path in (training.out / "perun").glob("*.sensors.json")}
     assert recorded == {"segment-000", "segment-001"}
 
 

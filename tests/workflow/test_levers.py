@@ -118,7 +118,7 @@ def test_a_command_that_fails_refuses_the_run_and_what_was_set_before_is_undone(
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 64, output
     assert "-lgc 1200' ended with exit code 1: Insufficient Permissions" in output
-    assert not list(run.path.glob("work/*/perun/*.journal"))
+    assert not list(run.path.glob("work/*/perun/*.sensors.json"))
     assert (run.settings / f"{HOST}-commands").read_text().splitlines()[0] == "-i 0,1 -lgc 1200"
 
 

@@ -7,13 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import energy_files
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from workspace import Workspace
-
-from scalewatt.recordings.journal import JOURNAL_VERSION
-from scalewatt.recordings.record_file import Field, write_records
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -34,19 +32,16 @@ def write_journal(path: Path, host: str, gpus: int, watts: float, start: float) 
     seconds = np.arange(SECONDS)
     sensors = {f"CUDA:{i}_POWER": np.full(SECONDS, 1000.0 * watts) for i in range(gpus)}
     sensors["cpu_0_package-0"] = 1e6 * (500.0 + 100.0 * seconds)
-    header = {"journal": JOURNAL_VERSION, "host": host, "sensors": {}}
-    fields = [Field(name, "<f8") for name in sensors]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_records(path, header, fields, [start + seconds, 1.0 * seconds, *sensors.values()])
+    energy_files.write_journal(path, host, sensors, start=start)
 
 
 def make_recordings(folder: Path) -> Path:
     """The recordings, and the table that describes them."""
     rows: list[dict[str, Any]] = []
     for name, (hosts, gpus, watts, offset) in RECORDINGS.items():
-        path = f"{name}.journal" if len(hosts) == 1 else name
+        path = f"{name}.csv" if len(hosts) == 1 else name
         for host in hosts:
-            file = path if len(hosts) == 1 else f"{path}/{host}.journal"
+            file = path if len(hosts) == 1 else f"{path}/{host}.csv"
             write_journal(folder / file, host, gpus, watts, T0 + offset)
         rows.append({"path": path, "gpus": gpus * len(hosts), "metric": 20 + len(rows)})
     common = {
@@ -64,7 +59,7 @@ def make_recordings(folder: Path) -> Path:
         writer = csv.DictWriter(handle, [*rows[0], *common, "events"])
         writer.writeheader()
         writer.writerows(
-            {**row, **common, "events": "stages.csv" if row["path"] == "two.journal" else ""}
+            {**row, **common, "events": "stages.csv" if row["path"] == "two.csv" else ""}
             for row in rows
         )
     return folder / "runs.csv"
@@ -114,7 +109,7 @@ def test_energies_are_those_of_scalewatt_energy(registered: Workspace) -> None:
         assert row["energy_kwh"] == pytest.approx(truth, rel=1e-9)
         assert (row["energy_origin"], row["energy_scope"]) == ("measured", "gpu+cpu")
         if len(hosts) == 1:
-            path = str(printed / f"{name}.journal")
+            path = str(printed / f"{name}.csv")
             found = json.loads(registered.scalewatt("energy", "--json", path))
             assert row["energy_kwh"] == pytest.approx(found["energy_kwh"], rel=1e-12)
             assert row["gpu_energy_kwh"] == pytest.approx(found["gpu_energy_kwh"], rel=1e-12)
@@ -160,11 +155,11 @@ def test_a_further_recording_is_the_only_one_accounted(
 ) -> None:
     workspace = registered.copy(tmp_path / "project")
     make_recordings(tmp_path / "recordings")
-    write_journal(tmp_path / "recordings" / "new.journal", "n1", 2, 290.0, T0 + 400)
+    write_journal(tmp_path / "recordings" / "new.csv", "n1", 2, 290.0, T0 + 400)
     (tmp_path / "recordings" / "new.yaml").write_text(
         "{model: vit, device: gpu9000, gpus: 2, local_batch_size: 32, dataset_samples: 960, "
         "epochs: 2, metric: 22.5, metric_name: top5_error_percent}"
     )
-    out = workspace.scalewatt("register", "mine", str(tmp_path / "recordings" / "new.journal"))
+    out = workspace.scalewatt("register", "mine", str(tmp_path / "recordings" / "new.csv"))
     assert "-n002-lbs0032-s0000960-e002 repeat 2" in out
     assert workspace.jobs("all", *CAMPAIGN)["energy"] == 1

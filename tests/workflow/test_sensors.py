@@ -21,10 +21,9 @@ from workspace import environment, first_on_path
 from scalewatt.energies.accounting.account import write_energy
 from scalewatt.energies.integrate import validate
 from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE, read_samplers
-from scalewatt.recordings.journal import read_journal
-from scalewatt.recordings.record_file import read_records
-from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry
-from scalewatt.recordings.transition import to_blocks
+from scalewatt.recordings.journal import journal_files, read_journal
+from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry, telemetry_series
+from scalewatt.recordings.transition import recording_to_old, to_blocks
 from scalewatt.results.tables.run_row import EnergyTotals
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
@@ -106,7 +105,7 @@ def test_gpus_that_a_run_does_not_hold_count_separately(measured: EnergyTotals) 
 
 
 def test_the_journal_holds_what_peruns_file_holds(recorded: Path) -> None:
-    journal = read_journal(only(recorded, "segment-000.*.journal"))
+    journal = recording_to_old(read_journal(journal_files(recorded)[0].values()))
     perun = read_perun_file(recorded / "segment-000.hdf5")
     assert journal.problems == () and journal.hosts == perun.hosts
     ours = {one.sensor: one for one in journal.series}
@@ -127,34 +126,24 @@ def test_the_journal_holds_what_peruns_file_holds(recorded: Path) -> None:
 
 
 def test_telemetry_is_recorded_with_power(recorded: Path) -> None:
-    series, flags = read_telemetry(recorded.glob("*.telemetry"))
+    blocks, flags = read_telemetry(only(recorded, "*.telemetry.csv"))
     assert flags == []
     found: dict[tuple[str, int], TelemetrySeries] = {
-        (one.quantity, one.device_index): one for one in series
+        (one.quantity, one.device_index): one for one in telemetry_series(blocks)
     }
-    sampled = read_journal(only(recorded, "*.journal")).series[0].time_s
+    ((block,),) = read_journal(journal_files(recorded)[0].values()).nodes.values()
     for gpu, watts in enumerate(GPU_WATTS):
         assert set(found["temperature", gpu].values) == {50 + gpu}
         assert set(found["clock_sm", gpu].values) == {1410}
         assert set(found["gpu_utilisation", gpu].values) == {90 + gpu}
         time_s = found["temperature", gpu].time_s
-        assert time_s[0] == pytest.approx(sampled[0], abs=1.0)
+        assert time_s[0] == pytest.approx(block.time_s[0], abs=1.0)
         if gpu < 3:
             joules = found["energy_total", gpu].values
             expected = watts * (time_s[-1] - time_s[0])
             assert joules[-1] - joules[0] == pytest.approx(expected, rel=0.02)
     assert set(found["concurrent_samplers", 0].values) == {0}
     assert not list(recorded.glob("*.samplers.jsonl"))
-
-
-def test_a_sample_of_the_node_takes_at_most_a_hundred_bytes(recorded: Path) -> None:
-    bytes_of = {}
-    for kind in ("journal", "telemetry"):
-        path = only(recorded, f"*.{kind}")
-        bytes_of[kind] = read_records(path).rows.dtype.itemsize
-        assert path.stat().st_size < 3000 + bytes_of[kind] * read_records(path).rows.size
-    # At 1 Hz five samples share one record of telemetry.
-    assert bytes_of["journal"] + bytes_of["telemetry"] / 5 <= 100
 
 
 @pytest.fixture()
@@ -168,7 +157,7 @@ def two_at_once(tmp_path: Path, data: Path) -> Iterator[list[Training]]:
     try:
         for one in pair:
             started.append(one.start())
-            while not list(one.folder.glob("work/*/perun/*.journal")):
+            while not list(one.folder.glob("work/*/perun/*.sensors.json")):
                 assert started[-1].poll() is None, started[-1].communicate()
                 time.sleep(0.1)
         # A sampler looks for others once in some seconds.
@@ -196,6 +185,7 @@ def test_two_runs_at_once_on_a_node_notice_each_other(
         folder = one.work / "perun"
         (met,) = read_samplers([only(folder, "*.samplers.jsonl")])
         assert met["run"] == f"{WAVES} repeat {other.spec.repeat}"
-        series, _ = read_telemetry(folder.glob("*.telemetry"))
+        blocks, _ = read_telemetry(folder.glob("*.telemetry.csv"))
+        series = telemetry_series(blocks)
         (count,) = [s.values for s in series if s.quantity == "concurrent_samplers"]
         assert count.max() == 1

@@ -54,6 +54,6 @@ def test_a_pythonpath_of_setup_reaches_the_script_and_not_the_recorder(
     log = (workspace.path / run / "train.log").read_text()
     assert log.count(f"brought from {modules / 'brought.py'}\n") == 2
     recorded = workspace.path / run / "perun"
-    assert list(recorded.glob("*.hdf5")) and list(recorded.glob("*.journal"))
+    assert list(recorded.glob("*.hdf5")) and list(recorded.glob("*.sensors.json"))
     provenance = json.loads((workspace.path / run / "provenance.json").read_text())
     assert provenance["packages"]["perun"] is not None

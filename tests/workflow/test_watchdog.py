@@ -24,7 +24,7 @@ from workspace import environment
 
 from scalewatt.common.files import read_json
 from scalewatt.energies.accounting.account import write_energy
-from scalewatt.recordings.journal import last_sample_s, read_journal
+from scalewatt.recordings.journal import journal_files, last_sample_s, read_journal
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -183,8 +183,8 @@ def test_a_training_whose_sampler_is_lost_goes_on_from_a_checkpoint_with_another
     assert_same_training(watched.training, uninterrupted)
     recorded = watched.training.out / "perun"
     for segment in (0, 1):
-        (journal,) = recorded.glob(f"segment-{segment:03d}.*.journal")
-        time_s = read_journal(journal).series[0].time_s
+        ((block,),) = read_journal(journal_files(recorded)[segment].values()).nodes.values()
+        time_s = block.time_s
         recorded_j = sum(row["recorded_j"] for row in cpu_rows(watched.training, segment))
         assert (
             0.074 * RATED_W * 0.95 <= recorded_j / (time_s[-1] - time_s[0]) <= 0.74 * RATED_W * 1.05
@@ -224,11 +224,9 @@ def test_a_sampler_lost_on_a_second_node_stops_all_ranks(on_two_nodes: Watched) 
     watched.start()
     watched.wait_for_checkpoint()
     _, samplers = watched.ranks_and_samplers()
-    journals = (watched.training.work / "perun").glob("segment-000.*.journal")
-    assert sorted(path.name for path in journals) == [
-        "segment-000.127.0.0.1.journal", "segment-000.127.0.0.2.journal",
-    ]  # fmt: skip
-    (second,) = [s for s in samplers if has_open(s, "segment-000.127.0.0.2.journal")]
+    journals = journal_files(watched.training.work / "perun")[0]
+    assert list(journals) == ["127.0.0.1", "127.0.0.2"]
+    (second,) = [s for s in samplers if has_open(s, "segment-000.127.0.0.2.csv")]
     second.kill()
     output = watched.output()
     assert watched.process.returncode == 0, output
@@ -258,7 +256,7 @@ def test_a_perun_that_does_not_close_costs_its_file_and_not_the_run(watched: Wat
     assert len(watched.training.history()) == EPOCHS
     recorded = watched.training.out / "perun"
     assert not list(recorded.glob("*.hdf5"))
-    (journal,) = recorded.glob("*.journal")
+    (journal,) = journal_files(recorded)[0].values()
     assert last_sample_s(journal) is not None
 
 
@@ -272,7 +270,7 @@ def test_when_a_rank_dies_the_others_end(watched: Watched) -> None:
     assert watched.process.returncode == 70, output
     assert watched.outcomes() == ["failed"]
     wait_for(lambda: not watched.processes(), "end of all processes")
-    (journal,) = (watched.training.work / "perun").glob("*.journal")
+    (journal,) = journal_files(watched.training.work / "perun")[0].values()
     assert last_sample_s(journal) is not None
 
 

@@ -143,10 +143,11 @@ def probe_perun(folder: Path, seconds: float, powers: dict[str, Any]) -> Found:
     """
     from scalewatt.energies.accounting.node_energy import node_kinds
     from scalewatt.monitoring.perun_session import monitored
-    from scalewatt.recordings.journal import read_journal
+    from scalewatt.recordings.journal import journal_files, read_journal
+    from scalewatt.recordings.transition import recording_to_old
 
-    monitored(_sleep, (seconds,), folder, "doctor", PERIOD_S, "scalewatt doctor")
-    series = read_journal(sorted(folder.glob("*.journal"))).series
+    monitored(_sleep, (seconds,), folder, "segment-000", PERIOD_S, "scalewatt doctor")
+    series = recording_to_old(read_journal(journal_files(folder)[0].values())).series
     sensors = [
         {
             "sensor": one.sensor,

@@ -27,7 +27,7 @@ from scalewatt.doctor.doctor_types import (
     unknown,
 )
 from scalewatt.doctor.subprocess_runner import Answer, Subprocesses
-from scalewatt.recordings.telemetry_sources import hwmon_sources
+from scalewatt.recordings.telemetry import power_meter
 
 NVIDIA, AMD = "0x10de", "0x1002"
 _DISPLAY, _ACCELERATOR = "0x03", "0x12"
@@ -319,11 +319,11 @@ _NO_METER = "no energy of whole nodes beside that of their parts; nothing else i
 
 def check_meters(machine: Machine) -> list[Check]:
     """Read the meter of this node once."""
-    sources = hwmon_sources(machine.root / "sys/class/hwmon")
-    if not sources:
+    meter = power_meter(machine.root / "sys/class/hwmon")
+    if meter is None:
         return [Check("node_meters", MISSING, "no hwmon", _NO_METER, facts={"watts": None})]
     try:
-        (watts,) = sources[0].read()
+        watts: float | None = meter()
         problem = None if watts else "it states no power"
     except (OSError, ValueError) as error:
         watts, problem = None, getattr(error, "strerror", None) or "it gives no number"

@@ -36,7 +36,7 @@ from scalewatt.execution.launcher_process import (
 from scalewatt.execution.rank import fail, leave
 from scalewatt.execution.watchdog import Limits, Watchdog, watch_rank
 from scalewatt.provenance.versions import Gpu, cpu_name, gpu_identity, held_gpus, package_versions
-from scalewatt.recordings.journal import last_sample_s
+from scalewatt.recordings.journal import journal_files, last_sample_s
 from scalewatt.run_files.work_directory import segment_name
 
 if TYPE_CHECKING:
@@ -167,7 +167,11 @@ def is_recorded(work: Path) -> bool:
         return False
     probe = read_json(work / RESULT)
     until = probe["window"]["end_s"] - CLOCK_DRIFT * probe["seconds"]
-    last = [last_sample_s(path) for path in (work / PERUN).glob("*.journal")]
+    last = [
+        last_sample_s(path)
+        for paths in journal_files(work / PERUN).values()
+        for path in paths.values()
+    ]
     if any(t is not None and t >= until for t in last):
         return True
     say(f"scalewatt: {work}: the recording ends before the window does")

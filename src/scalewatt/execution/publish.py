@@ -16,7 +16,7 @@ from scalewatt.common.redaction import Redaction
 from scalewatt.execution.script_events import joined_events
 from scalewatt.provenance.node_description import joined
 from scalewatt.provenance.versions import is_clean, joined_gpus, source_commit
-from scalewatt.recordings.journal import last_sample_s
+from scalewatt.recordings.journal import journal_files, last_sample_s
 from scalewatt.recordings.stage_log import read_events
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.run_files.work_directory import COMPILED, WorkDir, description_path, made_with_path
@@ -61,13 +61,11 @@ def publish(work: WorkDir, out: Path, rated_powers: Mapping[str, Any] | None = N
 
 def _segment_ends(folder: Path) -> dict[int, float]:
     """Return the wall-clock time of each segment's last recorded sample, in Unix s."""
-    ends: dict[int, float] = {}
-    for journal in sorted(folder.glob("segment-*.journal")):
-        segment = int(journal.name.split(".")[0].removeprefix("segment-"))
-        last = last_sample_s(journal)
-        if last is not None:
-            ends[segment] = max(ends.get(segment, last), last)
-    return ends
+    ends = {
+        segment: [last for path in paths.values() if (last := last_sample_s(path)) is not None]
+        for segment, paths in journal_files(folder).items()
+    }
+    return {segment: max(last) for segment, last in ends.items() if last}
 
 
 def _provenance(work: WorkDir, result: dict[str, Any]) -> dict[str, Any]:

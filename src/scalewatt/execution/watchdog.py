@@ -22,7 +22,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain, count, takewhile
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,11 +131,11 @@ class SamplerWatch:
         return None
 
     def _journal_size(self) -> int | None:
-        """Return the bytes of this host's journals, <stem>.<host>[.<n>].journal; None without any."""
-        stem = f"{self.stem}.{socket.gethostname()}"
-        names = chain([f"{stem}.journal"], (f"{stem}.{n}.journal" for n in count(1)))
-        sizes = list(takewhile(lambda size: size >= 0, (_size(self.folder / n) for n in names)))
-        return sum(sizes) if sizes else None
+        """Return the bytes of this host's journal; None without one."""
+        try:
+            return (self.folder / f"{self.stem}.{socket.gethostname()}.csv").stat().st_size
+        except OSError:
+            return None
 
 
 class Watchdog:
@@ -205,11 +204,3 @@ def _only_child() -> BaseProcess | None:
     """Return the child process that multiprocessing started, if there is exactly one."""
     children = multiprocessing.active_children()
     return children[0] if len(children) == 1 else None
-
-
-def _size(path: Path) -> int:
-    """Return the size of a file in bytes; -1 if there is none."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1

@@ -1,4 +1,4 @@
-"""perun's live callback: every sample on disk as it is taken, and telemetry.
+"""perun's live callback: every sample on disk as it is taken, telemetry, and the energy so far.
 
 It runs inside perun's sampler, one per node, and never raises into perun's loop.
 """
@@ -17,73 +17,71 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.processes import die_with, ignore_stop_signals
+from scalewatt.monitoring.running_total import RunningTotal
 from scalewatt.recordings.concurrent_samplers import ConcurrentSamplers, note_samplers
-from scalewatt.recordings.journal import JOURNAL_VERSION
-from scalewatt.recordings.record_file import Field, RecordWriter, is_packable
-from scalewatt.recordings.series import DEVICE_KINDS, NO_INDEX, QUANTITIES, index_in_name
-from scalewatt.recordings.telemetry import TelemetryWriter
-from scalewatt.recordings.telemetry_sources import working_sources
+from scalewatt.recordings.journal import LineWriter, beside, is_of_use, write_sensors
+from scalewatt.recordings.series import index_in_name
+from scalewatt.recordings.telemetry import TelemetryWriter, working_sources
+
+Sensors = dict[str, dict[str, Any]]
 
 
-def describe_sensors(backends: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """Return what perun's backends say of their sensors, by perun's sensor id.
+def describe_sensors(backends: Iterable[Any]) -> Sensors:
+    """Return what perun's backends say of their sensors of power, energy and load, by perun's sensor id.
 
-    {"device_kind", "device_index", "unit"} and, of those of power, energy or utilisation, "dtype"
-    and where stated "mag", "valid_max" (raw), "uuid", "device_name". A sensor that cannot be
-    described is left out. To be called before perun starts its sampler.
+    {"kind", "index", "unit", "mag"} and, where stated, "valid_max" (raw), "uuid" and "device_name", in the
+    order of kinds and devices. A sensor that cannot be described is left out. To be called before perun
+    starts its sampler.
     """
-    described: dict[str, dict[str, Any]] = {}
+    sensors: Sensors = {}
     for backend in backends:
         try:
             available = dict(backend.availableSensors())
         except Exception:  # a broken backend: perun has none of its sensors either
             continue
         for name, (_, kind, unit, *_) in available.items():
-            try:
-                described[name] = {
-                    "device_kind": str(kind.value),
-                    "device_index": _index(name),
-                    "unit": str(unit.value),
-                }
-                if _is_of_use(described[name]):
+            facts = {"kind": str(kind.value), "index": index_in_name(name), "unit": str(unit.value)}
+            with suppress(Exception):  # one bad sensor, as a lost GPU's
+                if is_of_use(facts):
                     (sensor,) = backend.getSensors({name})
-                    described[name] |= _stated(sensor)
-            except Exception:  # one bad sensor: its name tells what it is
-                described.pop(name, None)
-    return described
-
-
-def _index(name: str) -> int:
-    index = index_in_name(name)
-    return NO_INDEX if index is None else index
-
-
-def _is_of_use(facts: dict[str, Any]) -> bool:
-    if facts["device_kind"] not in DEVICE_KINDS or facts["unit"] not in QUANTITIES:
-        return False
-    return not (facts["device_kind"] == "ram" and facts["unit"] == "%")
+                    sensors[name] = facts | _stated(sensor)
+    _number(sensors)
+    return dict(sorted(sensors.items(), key=lambda item: (item[1]["kind"], item[1]["index"])))
 
 
 def _stated(sensor: Any) -> dict[str, Any]:
-    kind = sensor.dataType
+    """What a sensor of perun's states of its raw numbers and its device."""
+    kind, metadata = sensor.dataType, sensor.metadata
     dtype = np.dtype(kind.dtype)
     top = np.asarray(kind.max).item()
     open_end = np.iinfo(dtype).max if dtype.kind in "iu" else float(np.finfo(np.float32).max)
     facts = {
-        "dtype": dtype.newbyteorder("<").str,
         "mag": float(kind.mag.value),
         "valid_max": top if 0 < top < open_end else None,
-        "uuid": sensor.metadata.get("uuid"),
-        "device_name": sensor.metadata.get("name") or sensor.metadata.get("brand_raw"),
+        "uuid": metadata.get("uuid"),
+        "device_name": metadata.get("name") or metadata.get("brand_raw"),
     }
     return {key: value for key, value in facts.items() if value is not None}
+
+
+def _number(sensors: Sensors) -> None:
+    """Number the devices whose names state no index (ROCm's have a UUID before the first underscore)."""
+    for kind in {facts["kind"] for facts in sensors.values()}:
+        known = [
+            f["index"] for f in sensors.values() if f["kind"] == kind and f["index"] is not None
+        ]
+        stems: dict[str, int] = {}
+        for name, facts in sorted(sensors.items()):
+            if facts["kind"] == kind and facts["index"] is None:
+                stem = name.split("_")[0] if name.startswith("ROCM:") else name
+                facts["index"] = stems.setdefault(stem, max(known, default=-1) + 1 + len(stems))
 
 
 class JournalWriter:
     """Makes perun's live callback; `stem` names the files, `run` the run.
 
-    Writes `<stem>.<host>.journal`, `.telemetry` and, once another sampler is seen on the node,
-    `.samplers.jsonl`. It ends the sampler when the training has died.
+    Writes the files of `scalewatt.recordings.journal`, `<stem>.<host>.total.json` and, once another sampler
+    is seen on the node, `.samplers.jsonl`. It ends the sampler when the training has died.
     """
 
     def __init__(
@@ -92,7 +90,7 @@ class JournalWriter:
         stem: str,
         period_s: float,
         training_pid: int,
-        sensors: dict[str, dict[str, Any]],
+        sensors: Sensors,
         run: str,
     ) -> None:
         self.folder, self.stem = folder, stem
@@ -113,78 +111,65 @@ class JournalWriter:
 class _Callback:
     def __init__(self, order: JournalWriter, host: str) -> None:
         self._order, self._host = order, host
-        self._stem = f"{order.stem}.{host}"
-        self._header = {
-            "host": host,
-            "sampling_period_s": order.period_s,
-        }
-        self._journal: RecordWriter | None = None
-        self._keys: list[str] = []
+        self._path = order.folder / f"{order.stem}.{host}.csv"
         self._reported: set[str] = set()
         self._samplers = ConcurrentSamplers(order.run, host)
         self._met: set[tuple[str, int]] = set()
-        self._telemetry = TelemetryWriter(
-            order.folder, self._stem, self._header, working_sources(self._count_others)
-        )
+        self._telemetry = TelemetryWriter(self._path, working_sources(self._count_others))
+        self._keys: list[str] | None = None
 
     def __call__(self, values: dict[str, Any]) -> None:
         if os.getppid() != self._order.training_pid:
             os._exit(0)
-        try:
-            self._record(values, time.time(), time.monotonic())
-        except Exception as error:  # it would end perun's sampler; a lost sample shows as a gap
-            self._report("a sample", error)
+        stamps = time.time(), time.monotonic()
+        self._guarded("a sample", lambda: self._record(values, *stamps))
+        if self._keys is not None:
+            self._guarded("telemetry", self._telemetry.sample)
 
-    def _report(self, what: str, error: Exception | None) -> None:
+    def _guarded(self, what: str, record: Callable[[], None]) -> None:
         """Report the first trouble of a kind; the files show how long it lasts."""
-        if error is not None and what not in self._reported:
-            self._reported.add(what)
-            text = f"scalewatt: {self._host}: {what} could not be recorded: {error!r}"
-            with suppress(OSError, ValueError):
-                print(text, file=sys.stderr, flush=True)
+        try:
+            record()
+        except Exception as error:  # it would end perun's sampler; a lost sample shows as a gap
+            if what not in self._reported:
+                self._reported.add(what)
+                text = f"scalewatt: {self._host}: {what} could not be recorded: {error!r}"
+                with suppress(OSError, ValueError):
+                    print(text, file=sys.stderr, flush=True)
 
     def _record(self, values: dict[str, Any], t: float, mono: float) -> None:
-        if self._journal is None:
-            self._journal = self._start(values)
-        if not self._journal.append(t, mono, [values.get(key) for key in self._keys]):
-            self._report("a sample", self._journal.error)
-        if not self._telemetry.sample():
-            self._report("telemetry", self._telemetry.error)
+        if self._keys is None:
+            self._start(values)
+        row = [values.get(key) for key in self._keys or ()]
+        self._journal.append(t, mono, row)
+        self._guarded("the energy so far", lambda: self._total.add(t, mono, row))
 
-    def _start(self, values: dict[str, Any]) -> RecordWriter:
-        sensors, fields, keys = {}, [], []
-        for key in sorted(values):
-            name = key.removeprefix(f"{self._host}_")
-            facts = dict(self._order.sensors.get(name, {}))
-            if facts and not _is_of_use(facts):
-                continue
-            dtype = facts.pop("dtype", None) or _type_of(values[key])
-            if dtype is None or not is_packable(dtype):
-                continue
-            fields.append(Field(name, dtype))
-            keys.append(key)
-            if facts:
-                sensors[name] = facts
-        self._keys = keys
-        header = {"journal": JOURNAL_VERSION, **self._header, "sensors": sensors}
-        return RecordWriter(self._order.folder, self._stem, "journal", header, fields)
+    def _start(self, values: dict[str, Any]) -> None:
+        """Describe the sensors that perun reads, and begin their journal."""
+        keys = {name: f"{self._host}_{name}" for name in self._order.sensors}
+        sensors = {n: facts for n, facts in self._order.sensors.items() if keys[n] in values}
+        about = {
+            "host": self._host,
+            "sampling_period_s": self._order.period_s,
+            "sensors": sensors,
+            "telemetry": self._telemetry.sensors,
+        }
+        write_sensors(self._path, about)
+        self._journal = LineWriter(self._path, sensors)
+        self._total = RunningTotal(beside(self._path, ".total.json"), about)
+        self._keys = [keys[name] for name in sensors]
 
     def _count_others(self) -> float | None:
         """Count the other samplers of this node, and note those not met before; None if unseen."""
         others = self._samplers.others()
         if others is None:
             return None
-        new = [one for one in others if (one["run"], one["pid"]) not in self._met]
-        if new:
-            try:
-                note_samplers(self._order.folder / f"{self._stem}.samplers.jsonl", new)
-                self._met |= {(one["run"], one["pid"]) for one in new}
-            except OSError as error:  # they are counted nevertheless, and noted next time
-                self._report("the other samplers of this node", error)
-        return float(len(others))
+        new = {(one["run"], one["pid"]): one for one in others}
+        new = {who: one for who, one in new.items() if who not in self._met}
+        if new:  # they are counted nevertheless where they cannot be noted, and noted next time
+            self._guarded("the other samplers of this node", lambda: self._note(new))
+        return len(others)
 
-
-def _type_of(value: Any) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        return None
-    return np.asarray(value).dtype.newbyteorder("<").str
+    def _note(self, new: dict[tuple[str, int], dict[str, Any]]) -> None:
+        note_samplers(beside(self._path, ".samplers.jsonl"), new.values())
+        self._met |= set(new)

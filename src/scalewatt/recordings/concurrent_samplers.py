@@ -1,8 +1,7 @@
 """Other samplers on this node: every live one has a socket with an abstract name that says who it is.
 
 The kernel removes the socket with its process. Samplers that state another host name are not seen, nor
-are those of a container that does not share the network with this one. Those that were met are noted, a
-JSON object a line.
+are those of a container that does not share the network with this one.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from scalewatt.recordings.stage_log import read_json_lines
 
 GROUP_VARIABLE = "SCALEWATT_SAMPLERS"
 """Environment variable that names a group: samplers of another group are not seen."""
-
 _SOCKETS = Path("/proc/net/unix")
 _NAME_BYTES = 107
 
@@ -34,21 +32,18 @@ class ConcurrentSamplers:
     def __init__(self, run: str, host: str) -> None:
         self._host, self._id = host, uuid.uuid4().hex[:12]
         self._socket: socket.socket | None = None
-        name = f"{_prefix(host)}{self._id}/{os.getpid()}/{' '.join(run.split())}"
+        name = f"\0{_prefix(host)}{self._id}/{os.getpid()}/{' '.join(run.split())}"
         with suppress(OSError):
             mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            mark.bind(b"\0" + name.encode(errors="replace")[:_NAME_BYTES])
+            mark.bind(name.encode(errors="replace")[: _NAME_BYTES + 1])
             self._socket = mark
 
     def others(self) -> list[dict[str, Any]] | None:
         """Return {"run", "host", "pid"} of every other live sampler of this host; None if unseen."""
-        try:
-            seen = _announced(self._host)
-        except OSError:
-            return None
-        if self._socket is None:
-            return None
-        return [sampler for id_, sampler in seen.items() if id_ != self._id]
+        with suppress(OSError):
+            others = [s for id_, s in _announced(self._host).items() if id_ != self._id]
+            return None if self._socket is None else others
+        return None
 
 
 def samplers_of(host: str) -> list[dict[str, Any]]:
@@ -65,26 +60,16 @@ def _prefix(host: str) -> str:
 
 def _announced(host: str) -> dict[str, dict[str, Any]]:
     """Return {"run", "host", "pid"} of the samplers of a host by their ids; OSError."""
+    name = re.compile(rf" @{_prefix(host)}(\w+)/(\d+)/(.*)")
     lines = _SOCKETS.read_text(errors="replace").splitlines()
-    begin = f" @{_prefix(host)}"
-    names = (line.partition(begin)[2] for line in lines)
-    parsed = (re.fullmatch(r"(\w+)/(\d+)/(.*)", name) for name in names)
-    return {
-        name[1]: {"run": name[3], "host": host, "pid": int(name[2])}
-        for name in parsed
-        if name is not None
-    }
+    seen = filter(None, map(name.search, lines))
+    return {each[1]: {"run": each[3], "host": host, "pid": int(each[2])} for each in seen}
 
 
 def note_samplers(path: Path, met: Iterable[dict[str, Any]]) -> None:
-    """Add those that were met just now to the notes in `path`. Raises OSError."""
+    """Add those that were met just now to the notes in `path`, a JSON object a line. Raises OSError."""
     with open(path, "a", encoding="utf-8") as file:
         file.write("".join(json.dumps({"t": time.time(), **sampler}) + "\n" for sampler in met))
-
-
-def sampler_files(folder: Path, stem: str) -> list[Path]:
-    """Return the files of samplers that were met."""
-    return sorted(folder.glob(f"{stem}.samplers.jsonl"))
 
 
 def read_samplers(paths: Iterable[Path]) -> list[dict[str, Any]]:

@@ -1,180 +1,296 @@
-"""Reading the journals that the sampler writes sample by sample.
+"""The journal, the record of our own runs: each sample of a node on disk as it is taken.
 
-A journal is a file of records (`record_file`) with the header {"journal": JOURNAL_VERSION, "host",
-"sampling_period_s", "fields", "sensors": {name: {"device_kind", "device_index", "unit", "mag",
-"valid_max", "uuid", "device_name"}}}, which describes one field per sensor. A sensor that the header
-does not describe is known by its name, as perun 1.0.0 gives it.
+    segment-000.<host>.csv            t,mono,<sensor>,…: unix s, monotonic s, the sensors' raw numbers
+    segment-000.<host>.sensors.json   what the columns are; written before the first line
+    segment-000.<host>.telemetry.csv  the same of what is read less often (`telemetry`)
+
+An empty cell is a missing sample; a last line without its end is torn, and dropped. The JSON has `host`,
+`sampling_period_s`, `simulated` where a model made the numbers, and by column of the journal (`sensors`) and
+of telemetry (`telemetry`) {kind, index, unit, mag (of the raw numbers), valid_max (raw), uuid, device_name}.
 """
 
 from __future__ import annotations
 
+import errno
+import math
+import os
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as pc
+from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.record_file import even_clock, last_record_s, read_records
+from scalewatt.common.files import read_json_object, write_json
+from scalewatt.recordings.block import Block, Flag, Floats, Recording, sensor_frame
 from scalewatt.recordings.series import (
     DEVICE_KINDS,
-    NO_INDEX,
     QUANTITIES,
-    Flag,
-    Recording,
-    SensorSeries,
-    by_node,
     flag,
-    in_order_of_time,
-    index_in_name,
-    number_devices,
     origin_stated,
 )
 
-JOURNAL_VERSION = 3
+STAMPS = ("t", "mono")
+HEADING = b"t,mono"
 CLOCK_JUMP_S = 1.0
-_BEGINNING = b'{"journal"'
-_NO_SENSORS = ("t", "mono", "crc32")
-
-# Sensor name -> device kind, unit, magnitude of the raw value (perun 1.0.0).
-_KNOWN = (
-    (re.compile(r"CUDA:\d+_POWER$"), ("gpu", "W", 1e-3)),
-    (re.compile(r"ROCM:[^_]+_POWER$"), ("gpu", "W", 1.0)),
-    (re.compile(r"cpu_\d+_package.*$"), ("cpu", "J", 1e-6)),
-    (re.compile(r"ram_\d+_dram.*$"), ("ram", "J", 1e-6)),
-    (re.compile(r"cpu_power_socket_\d+_hwmon.*$"), ("cpu", "W", 1e-6)),
-    (re.compile(r"CPU_(?:USAGE|BUSY)\w*$"), ("cpu", "%", 1.0)),
-)
+TELEMETRY = ".telemetry.csv"
+_JOURNAL = re.compile(r"segment-(\d+)\.(.+)\.csv")
+_CELL = rb"(?:-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?)?"
+_END_BYTES = 1 << 16
 
 
-def read_journal(paths: Iterable[Path | str] | Path | str, first: int = 0) -> Recording:
-    """Read the journals of one segment; several of one host are joined in order of time.
+# --- names of files -------------------------------------------------------------------------------
 
-    `first` is the record that each file is read from, counted from the end where negative. Times are
-    unix seconds. A torn end is left out; other damaged records are left out and counted as
-    `damaged`, one file of several with `unreadable`. Raises InputError if none holds a
-    sample.
+
+def journal_files(folder: Path) -> dict[int, dict[str, Path]]:
+    """Journals in a folder of recordings, by segment and by the host in the file's name."""
+    files: dict[int, dict[str, Path]] = {}
+    names = sorted(os.listdir(folder)) if folder.is_dir() else []
+    for name in names:
+        match = _JOURNAL.fullmatch(name)
+        if match and not name.endswith(TELEMETRY):
+            files.setdefault(int(match[1]), {})[match[2]] = folder / name
+    return files
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """Name of another file of the same node, as of `.sensors.json` or `.telemetry.csv`."""
+    stem = path.name.removesuffix(TELEMETRY).removesuffix(".csv")
+    return path.with_name(stem + suffix)
+
+
+def is_journal(path: Path | str) -> bool:
+    """Return True if a file begins with a journal's heading and has its sensors in a file beside it."""
+    path = Path(path)
+    try:
+        with open(path, "rb") as file:
+            begins = file.read(len(HEADING)) == HEADING
+    except OSError:
+        return False
+    return begins and not path.name.endswith(TELEMETRY) and beside(path, ".sensors.json").exists()
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+class LineWriter:
+    """Appends lines to a new file, which appears with the first; a line that fails leaves no trace.
+
+    Each line is one unbuffered write, so it survives the death of every process. It is not synced, which
+    may take seconds on a network's file system and would hold up sampling: should the node itself fail,
+    its last lines may be lost.
+    """
+
+    def __init__(self, path: Path, columns: Iterable[str]) -> None:
+        self._path, self._heading = path, ",".join((*STAMPS, *columns)) + "\n"
+        self._file: int | None = None
+        self._size, self._torn = 0, False
+
+    def append(self, t: float, mono: float, values: Sequence[Any]) -> None:
+        """Write one line; what is not a finite number is missing. OSError, as on a full disk."""
+        line = ",".join(map(_cell, (t, mono, *values))) + "\n"
+        if self._file is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+            self._file = os.open(self._path, flags, 0o644)
+        if self._torn:
+            self._take_back(self._file)
+        data = (line if self._size else self._heading + line).encode()
+        if os.write(self._file, data) == len(data):
+            self._size += len(data)
+            return
+        # The disk is full: take the torn line back, now or before the next one.
+        self._torn = True
+        with suppress(OSError):
+            self._take_back(self._file)
+        raise OSError(errno.ENOSPC, "no space left for a line")
+
+    def _take_back(self, file: int) -> None:
+        os.ftruncate(file, self._size)
+        self._torn = False
+
+
+def _cell(value: Any) -> str:
+    number = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, float):
+        return repr(number) if math.isfinite(number) else ""
+    return str(number) if type(number) is int else ""
+
+
+def write_sensors(path: Path, about: Mapping[str, Any]) -> None:
+    """Write what a journal's columns are, beside the journal `path`."""
+    write_json(beside(path, ".sensors.json"), about)
+
+
+def write_journal(
+    path: Path,
+    about: Mapping[str, Any],
+    t: Floats,
+    mono: Floats,
+    columns: Mapping[str, NDArray[Any] | pa.Array],
+) -> None:
+    """Write a whole journal and what its columns are; columns (n,), null or NaN where missing."""
+    write_sensors(path, about)
+    arrays = [pa.array(c, from_pandas=True) for c in (t, mono, *columns.values())]
+    table = pa.table(dict(zip((*STAMPS, *columns), arrays, strict=True)))
+    with open(path, "xb") as file:
+        file.write(",".join(table.column_names).encode() + b"\n")
+        pc.write_csv(table, file, pc.WriteOptions(include_header=False))
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
+    """Read the journals of one segment: a block a node, times in unix s on an even clock.
+
+    Lines that are not numbers are left out and counted (`damaged`). Of several files those that cannot be
+    read are flagged (`unreadable`). Raises InputError if none holds a sample, or two are of one node.
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
-    parts: dict[tuple[str, str], list[SensorSeries]] = {}
-    problems: list[Flag] = []
+    nodes: dict[str, list[Block]] = {}
+    flags: list[Flag] = []
     periods: list[float] = []
     errors: list[InputError] = []
     for path in files:
         try:
-            series, period_s, flags = _read(path, first)
+            block, period_s, own = _read(path)
         except InputError as error:
             errors.append(error)
             continue
-        problems += flags
+        if block.node in nodes:
+            raise InputError(f"{path}: second journal of node {block.node} in one segment")
+        nodes[block.node] = [block]
+        flags += own
         periods += [period_s] if period_s else []
-        for one in series:
-            parts.setdefault((one.node, one.sensor), []).append(one)
-    source = ", ".join(str(path) for path in files)
-    if errors and not parts:
-        raise errors[0]
-    problems += [flag("unreadable", None, str(error)) for error in errors]
-    if not parts:
-        raise InputError(f"{source}: no samples; expected a journal of at least one record")
+    if not nodes:
+        raise errors[0] if errors else InputError("no journal; expected at least one")
     return Recording(
-        nodes=by_node(number_devices([_joined(part) for part in parts.values()])),
-        t0_known=True,
-        sampling_period_s=max(periods, default=None),
-        source=source,
-        problems=tuple(problems),
+        nodes=dict(sorted(nodes.items())),
+        clock_known=True,
+        period_s=max(periods, default=None),
+        source=", ".join(map(str, files)),
+        flags=(*flags, *(flag("unreadable", None, str(error)) for error in errors)),
     )
 
 
-def is_journal(path: Path | str) -> bool:
-    """Return True if a file's content begins like a journal."""
+def _read(path: Path) -> tuple[Block, float | None, list[Flag]]:
+    about, table, flags = read_table(path)
+    if not table.num_rows:
+        raise InputError(f"{path}: no samples; expected at least one line after the heading")
+    time_s, jump_s = even_clock(*(matrix(table, STAMPS).T))
+    if jump_s > CLOCK_JUMP_S:
+        detail = f"{path.name}: the wall clock moved by {jump_s:.1f} s against the monotonic one"
+        flags.append(flag("clock", None, detail))
+    sensors, factors = _sensors(about)
+    values = matrix(table, sensors["name"], factors)
+    return Block(about["host"], time_s, values, sensors), about.get("sampling_period_s"), flags
+
+
+def _sensors(about: Mapping[str, Any]) -> tuple[pd.DataFrame, list[float]]:
+    """Sensors of power, energy and load, by kind and index, and the factors of their raw values."""
+    known = [
+        (facts["kind"], facts["index"], name, QUANTITIES[facts["unit"]], facts)
+        for name, facts in about["sensors"].items()
+        if is_of_use(facts)
+    ]
+    rows, factors = [], []
+    for kind, index, name, quantity, facts in sorted(known, key=lambda row: row[:3]):
+        mag = float(facts.get("mag", 1.0))
+        top = float(facts.get("valid_max") or np.nan) * mag
+        row = {"name": name, "kind": kind, "index": index, "quantity": quantity}
+        row |= {"uuid": facts.get("uuid") or "", "origin": origin_stated(about)}
+        row |= {"counter": {"range_j": top}, "power": {"limit_w": top}}.get(quantity, {})
+        rows.append(row)
+        factors.append(mag / 100 if quantity == "utilisation" else mag)
+    return sensor_frame(rows), factors
+
+
+def is_of_use(facts: Mapping[str, Any]) -> bool:
+    """Return True for a sensor that energy needs, by its kind and unit."""
+    kind, quantity = facts["kind"], QUANTITIES.get(facts["unit"])
+    return kind in DEVICE_KINDS and quantity is not None and (kind, facts["unit"]) != ("ram", "%")
+
+
+def read_table(path: Path) -> tuple[dict[str, Any], pa.Table, list[Flag]]:
+    """Read the sensors and the cells of a journal or of telemetry, as float64, and flag its damage."""
     try:
-        with open(path, "rb") as handle:
-            return handle.read(len(_BEGINNING)) == _BEGINNING
-    except OSError:
-        return False
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error}); expected a journal") from error
+    if not content.startswith(HEADING):
+        raise InputError(f"{path}: is not a journal; expected the heading t,mono,…")
+    about = read_json_object(beside(path, ".sensors.json"), "host", "sensors", "telemetry")
+    try:
+        try:
+            return about, _parsed(content), []
+        except pa.ArrowInvalid:
+            intact, detail = _undamaged(content)
+            return about, _parsed(intact), [flag("damaged", None, f"{path.name}: {detail}")]
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be read ({error}); expected a journal") from error
+
+
+def _parsed(content: bytes) -> pa.Table:
+    """Cells of the whole lines; ValueError (ArrowInvalid) where some are not numbers."""
+    heading = content[: content.index(b"\n")].decode().split(",")
+    types = dict.fromkeys(heading, pa.float64())
+    options = pc.ConvertOptions(column_types=types, null_values=[""])
+    whole = pa.py_buffer(content).slice(0, content.rfind(b"\n") + 1)
+    return pc.read_csv(pa.BufferReader(whole), convert_options=options)
+
+
+def _undamaged(content: bytes) -> tuple[bytes, str]:
+    """Lines that are as many numbers as the heading has names, and how many are not."""
+    heading, *lines = content.split(b"\n")[:-1]
+    line = re.compile(rb",".join([_CELL] * len(heading.split(b","))))
+    good = [each for each in lines if line.fullmatch(each)]
+    detail = f"{len(lines) - len(good)} lines that are not numbers are left out"
+    return b"\n".join([heading, *good, b""]), detail
+
+
+def matrix(table: pa.Table, names: Iterable[str], factors: Sequence[float] | None = None) -> Floats:
+    """Columns of a table times their factors, (n, k) in Fortran order; NaN where null or absent."""
+    names = list(names)
+    values = np.full((table.num_rows, len(names)), np.nan, order="F")
+    for i, name in enumerate(names):
+        if name not in table.column_names:
+            continue
+        first = 0
+        for chunk in table[name].chunks:
+            values[first : first + len(chunk), i] = chunk.to_numpy(zero_copy_only=False)
+            first += len(chunk)
+    if factors:
+        values *= factors
+    return values
+
+
+def even_clock(wall: Floats, mono: Floats) -> tuple[Floats, float]:
+    """Return unix times that run as evenly as the monotonic clock, and the wall clock's jump in s.
+
+    The monotonic stamps are shifted to the wall clock by the median difference, so a clock that is
+    set during the run makes no energy.
+    """
+    if wall.size == 0 or not np.isfinite(mono).all() or np.any(np.diff(mono) <= 0):
+        return wall, 0.0
+    shift = wall - mono
+    return mono + np.median(shift), float(np.ptp(shift))
 
 
 def last_sample_s(path: Path | str) -> float | None:
-    """Return the unix time of a journal's last intact sample; None without one, whatever the file.
+    """Unix time of a journal's last whole line; None without one, whatever the file.
 
     Only the end of the file is read.
     """
     try:
-        return last_record_s(Path(path))
-    except (OSError, InputError):
+        with open(path, "rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _END_BYTES, 0))
+            lines = file.read().split(b"\n")
+        return float(lines[-2].split(b",")[0])
+    except (OSError, ValueError, IndexError):
         return None
-
-
-def _read(path: Path, first: int) -> tuple[list[SensorSeries], float | None, list[Flag]]:
-    """Return the series of one file, its sampling period in s, and its flags."""
-    records = read_records(path, first)
-    header = records.header
-    if header.get("journal") != JOURNAL_VERSION:
-        raise InputError(f"{path}: is no journal of format {JOURNAL_VERSION}")
-    flags = []
-    if records.damaged:
-        detail = f"{records.damaged} unreadable samples of {path.name} are left out"
-        flags.append(flag("damaged", None, detail))
-    time_s, jump_s = even_clock(records.column("t"), records.column("mono"))
-    if jump_s > CLOCK_JUMP_S:
-        detail = f"{path.name}: the wall clock moved by {jump_s:.1f} s against the monotonic one"
-        flags.append(flag("clock", None, detail))
-    series = []
-    names = [name for name in records.rows.dtype.names or () if name not in _NO_SENSORS]
-    for sensor in names if time_s.size else ():
-        if (described := _described(header["sensors"].get(sensor), sensor)) is None:
-            continue
-        mag, empty = described
-        values = records.column(sensor) * mag
-        if empty.quantity == "utilisation":
-            values /= 100.0
-        origin = origin_stated(header)
-        series.append(
-            replace(empty, node=header["host"], time_s=time_s, values=values, origin=origin)
-        )
-    return series, header.get("sampling_period_s"), flags
-
-
-def _described(facts: dict[str, Any] | None, sensor: str) -> tuple[float, SensorSeries] | None:
-    """Return the magnitude of a sensor's raw values, and its series without samples.
-
-    None for a sensor that energy does not need.
-    """
-    index = index_in_name(sensor)
-    if facts is None:
-        known = next((facts for pattern, facts in _KNOWN if pattern.match(sensor)), None)
-        if known is None:
-            return None
-        facts = dict(zip(("device_kind", "unit", "mag"), known, strict=True))
-    kind, quantity = facts["device_kind"], QUANTITIES.get(facts["unit"])
-    if (
-        kind not in DEVICE_KINDS
-        or quantity is None
-        or (quantity == "utilisation" and kind == "ram")
-    ):
-        return None
-    mag = float(facts.get("mag", 1.0))
-    top = float(facts.get("valid_max") or 0.0) * mag or None
-    return mag, SensorSeries(
-        node="",
-        sensor=sensor,
-        device_kind=kind,
-        device_index=facts.get("device_index", NO_INDEX if index is None else index),
-        quantity=quantity,
-        time_s=np.zeros(0),
-        values=np.zeros(0),
-        valid_max=top if quantity == "counter" else None,
-        limit_w=top if quantity == "power" else None,
-        uuid=facts.get("uuid"),
-    )
-
-
-def _joined(parts: list[SensorSeries]) -> SensorSeries:
-    """Join the series of one sensor from several journals, sorted by time."""
-    facts: dict[str, Any] = {
-        name: next((found for part in parts if (found := getattr(part, name))), None)
-        for name in ("valid_max", "limit_w", "uuid")
-    }
-    return replace(in_order_of_time(parts), **facts)

@@ -1,72 +1,232 @@
 """Telemetry: temperatures, clocks, throttling, loads, and other sources of energy for cross-checks.
 
-A record every TELEMETRY_PERIOD_S, or rarer where reading takes long: it takes at most 0.1 % of one
-core's time, up to a record every TELEMETRY_PERIOD_LIMIT_S, which it may cost whatever it does. The
-file is one of records (`records`); its fields are quantities, with one value for each device that
-`sensors` lists.
+A line every TELEMETRY_PERIOD_S, or rarer where reading takes long: it takes at most 0.1 % of one core's
+time, up to a line every TELEMETRY_PERIOD_LIMIT_S, which it may cost whatever it does. Columns are
+`<quantity>:<device>`, in the units below. A source that does not work when it is first asked is left out,
+but for the other samplers of the node: where they could not be seen, a quality flag says so.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.record_file import Field, RecordWriter, even_clock, read_records
-from scalewatt.recordings.series import Flag, Floats, flag, in_order_of_time
-from scalewatt.recordings.telemetry_sources import Source
+from scalewatt.recordings.block import Block, Flag, Floats, sensor_frame
+from scalewatt.recordings.journal import (
+    TELEMETRY,
+    LineWriter,
+    beside,
+    even_clock,
+    matrix,
+    read_table,
+)
+from scalewatt.recordings.series import flag
 
 TELEMETRY_PERIOD_S = 5.0
 TELEMETRY_PERIOD_LIMIT_S = 60.0
-TELEMETRY_VERSION = 2
 _COST_SHARE = 1e-3
+HWMON = Path("/sys/class/hwmon")
+CPUS = Path("/sys/devices/system/cpu")
+POWER_METERS = {"power_meter", "acpi_power_meter", "power_meter-acpi"}
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+def _throttling(nvml: Any, gpu: Any) -> int:
+    """NVML's bit mask of reasons."""
+    name = "nvmlDeviceGetCurrentClocksEventReasons"
+    try:
+        return int(getattr(nvml, name)(gpu))
+    except Exception:  # a binding or a driver that knows only the older name
+        return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu))
+
+
+def _field_w(field: int, nvml: Any, gpu: Any) -> float | None:
+    """Power of an NVML field (mW) in W; None if NVML has none."""
+    (answer,) = nvml.nvmlDeviceGetFieldValues(gpu, [field])
+    # By the number of NVML's value types: double; unsigned int, long, long long; long long, int; short.
+    names = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+    if answer.nvmlReturn != 0 or not 0 <= answer.valueType < len(names):
+        return None
+    return float(getattr(answer.value, names[answer.valueType])) * 1e-3
+
+
+GPU_QUANTITIES: tuple[tuple[str, str, Callable[[Any, Any], float | None]], ...] = (
+    ("temperature", "°C", lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, 0)),
+    ("clock_sm", "MHz", lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 1)),
+    ("clock_memory", "MHz", lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 2)),
+    ("throttle_reasons", "", _throttling),
+    ("power_limit", "W", lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) * 1e-3),
+    ("gpu_utilisation", "%", lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
+    ("memory_utilisation", "%", lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).memory),
+    ("memory_used", "B", lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).used),
+    ("energy_total", "J", lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) * 1e-3),
+    ("power_instant", "W", partial(_field_w, 186)),
+    ("power_average", "W", partial(_field_w, 185)),
+)
+"""What NVML is asked of each GPU, and its unit. `power_limit` is the limit in force, `energy_total` a
+counter that starts anywhere."""
+QUANTITIES = {name: ("gpu", unit) for name, unit, _ in GPU_QUANTITIES} | {
+    "cpu_clock": ("node", "MHz"),
+    "node_power_hwmon": ("node", "W"),
+    "concurrent_samplers": ("node", ""),
+}
+"""Kind of device and unit of each quantity. `cpu_clock` is that of the fastest CPU that the sampler may use;
+`concurrent_samplers` is always recorded, and missing where others could not have been seen."""
 
 
 @dataclass(frozen=True)
-class _Kind:
-    device_kind: str
-    unit: str
-    mag: float
-    dtype: str
+class Source:
+    """A quantity of a device; `read` gives None if it has no answer, and may raise."""
+
+    quantity: str
+    index: int
+    read: Callable[[], float | None]
+
+    @property
+    def column(self) -> str:
+        """Its name in the file."""
+        return f"{self.quantity}:{self.index}"
 
 
-# Small, since all this comes out of the same hundred bytes a sample.
-QUANTITIES = {
-    "temperature": _Kind("gpu", "°C", 1.0, "<u1"),
-    "clock_sm": _Kind("gpu", "MHz", 1.0, "<u2"),
-    "clock_memory": _Kind("gpu", "MHz", 1.0, "<u2"),
-    "throttle_reasons": _Kind("gpu", "", 1.0, "<u2"),
-    "power_limit": _Kind("gpu", "W", 0.1, "<u2"),
-    "gpu_utilisation": _Kind("gpu", "%", 1.0, "<u1"),
-    "memory_utilisation": _Kind("gpu", "%", 1.0, "<u1"),
-    "memory_used": _Kind("gpu", "B", 1048576.0, "<u4"),
-    "energy_total": _Kind("gpu", "J", 1e-3, "<u8"),
-    "power_instant": _Kind("gpu", "W", 0.1, "<u2"),
-    "power_average": _Kind("gpu", "W", 0.1, "<u2"),
-    "cpu_clock": _Kind("node", "MHz", 1.0, "<u2"),
-    "node_power_hwmon": _Kind("node", "W", 1.0, "<u2"),
-    "concurrent_samplers": _Kind("node", "", 1.0, "<u1"),
-}
-"""Quantity -> whose, unit, and how it is stored. `throttle_reasons` is NVML's bit mask, `power_limit` the
-one in force, `cpu_clock` that of the fastest CPU that the sampler may use.
+def working_sources(count_others: Callable[[], float | None]) -> list[Source]:
+    """Return the sources that work on this node, and the number of concurrent samplers in any case."""
+    read_clock = cpu_clock(CPUS, os.sched_getaffinity(0))
+    node = [("cpu_clock", read_clock), ("node_power_hwmon", power_meter(HWMON))]
+    sources = [*_gpu_sources(), *(Source(name, 0, read) for name, read in node if read)]
+    return [*filter(_works, sources), Source("concurrent_samplers", 0, count_others)]
 
-`concurrent_samplers` is always recorded, and missing where others could not have been seen.
-"""
+
+def _works(source: Source) -> bool:
+    try:
+        return source.read() is not None
+    except Exception:  # whatever a driver's binding raises: not supported here
+        return False
+
+
+def _gpu_sources() -> Iterator[Source]:
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+    except Exception:  # no NVML, or no GPU: there is nothing to read
+        return
+    for index in range(count):
+        try:
+            gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
+        except Exception:  # a lost GPU
+            continue
+        for quantity, _, call in GPU_QUANTITIES:
+            yield Source(quantity, index, partial(call, pynvml, gpu))
+
+
+def cpu_clock(root: Path, cpus: Iterable[int]) -> Callable[[], float] | None:
+    """Reader of the fastest clock of some CPUs in MHz, as the scaling driver states it (files in kHz)."""
+    files = [root / f"cpu{cpu}" / "cpufreq" / "scaling_cur_freq" for cpu in sorted(cpus)]
+    files = [file for file in files if file.exists()]
+    return (lambda: max(int(file.read_text()) for file in files) * 1e-3) if files else None
+
+
+def power_meter(root: Path) -> Callable[[], float] | None:
+    """Reader of the node's power meter among the hwmon chips in W, if there is one (files in µW)."""
+    for chip in sorted(root.glob("hwmon*")):
+        try:
+            known = (chip / "name").read_text().strip() in POWER_METERS
+        except OSError:
+            continue
+        for name in ("power1_average", "power1_input"):
+            if known and (chip / name).exists():
+                return lambda file=chip / name: int(file.read_text()) * 1e-6  # type: ignore[misc]
+    return None
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+class TelemetryWriter:
+    """Records all sources to `<stem>.telemetry.csv` whenever it is time."""
+
+    def __init__(self, path: Path, sources: Iterable[Source]) -> None:
+        order = list(QUANTITIES)
+        self._sources = sorted(sources, key=lambda s: (order.index(s.quantity), s.index))
+        self.sensors = {s.column: _facts(s.quantity, s.index) for s in self._sources}
+        """What `.sensors.json` has of its columns."""
+        self._lines = LineWriter(beside(path, TELEMETRY), self.sensors)
+        self._costs: deque[float] = deque(maxlen=5)
+        self._last_s = -np.inf
+
+    def sample(self) -> None:
+        """Write a line if one is due, with every sample of power; OSError where it cannot be written."""
+        started = time.monotonic()
+        if started - self._last_s < self._interval_s():
+            return
+        self._last_s = started
+        values = [_value(source) for source in self._sources]
+        try:
+            self._lines.append(time.time(), time.monotonic(), values)
+        finally:
+            self._costs.append(time.monotonic() - started)
+
+    def _interval_s(self) -> float:
+        """Return the seconds from one line to the next, by what the last ones cost."""
+        stretched = statistics.fmean(self._costs) / _COST_SHARE if self._costs else 0.0
+        return min(max(TELEMETRY_PERIOD_S, stretched), TELEMETRY_PERIOD_LIMIT_S)
+
+
+def _facts(quantity: str, index: int) -> dict[str, Any]:
+    kind, unit = QUANTITIES[quantity]
+    return {"quantity": quantity, "kind": kind, "index": index, "unit": unit}
+
+
+def _value(source: Source) -> float | None:
+    try:
+        value = source.read()
+        return round(value, 3) if isinstance(value, float) else value
+    except Exception:  # whatever a driver's binding raises: missing this time
+        return None
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read_telemetry(paths: Iterable[Path | str] | Path | str) -> tuple[list[Block], list[Flag]]:
+    """Read files of telemetry: a block each, whose frame of sensors has a column `unit` besides.
+
+    A file that cannot be read is left out with a flag: telemetry never withholds energy.
+    """
+    files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+    blocks: list[Block] = []
+    flags: list[Flag] = []
+    for path in files:
+        try:
+            about, table, damage = read_table(path)
+        except InputError as error:
+            flags.append(flag("unreadable", None, str(error)))
+            continue
+        flags += damage
+        time_s, _ = even_clock(*matrix(table, ("t", "mono")).T)
+        sensors: Mapping[str, Any] = about["telemetry"]
+        frame = sensor_frame([{"name": name, **facts} for name, facts in sensors.items()])
+        frame["unit"] = [facts["unit"] for facts in sensors.values()]
+        blocks.append(Block(about["host"], time_s, matrix(table, sensors), frame))
+    return blocks, flags
 
 
 @dataclass(frozen=True, eq=False)
 class TelemetrySeries:
-    """One quantity of one device: values in `unit` (n,), NaN where missing; times in unix s (n,).
-
-    `device_kind` is gpu or node. `energy_total` is a counter in J that starts anywhere.
-    """
+    """One column of a block: what accounting takes until it takes blocks (goes with issue 38)."""
 
     node: str
     device_kind: str
@@ -77,119 +237,19 @@ class TelemetrySeries:
     values: Floats
 
 
-class TelemetryWriter:
-    """Records all sources to `<stem>.telemetry` whenever it is time. Never raises."""
-
-    def __init__(
-        self, folder: Path, stem: str, facts: dict[str, Any], sources: Sequence[Source]
-    ) -> None:
-        self._sources = sources
-        self._costs: deque[float] = deque(maxlen=5)
-        self._last_s = -np.inf
-        found: dict[str, list[int]] = {}
-        for source in sources:
-            for quantity in source.quantities:
-                found.setdefault(quantity, []).append(source.device_index)
-        self._devices = {quantity: found[quantity] for quantity in QUANTITIES if quantity in found}
-        sensors = {
-            quantity: {
-                "device_kind": QUANTITIES[quantity].device_kind,
-                "device_index": devices,
-                "unit": QUANTITIES[quantity].unit,
-                "mag": QUANTITIES[quantity].mag,
-            }
-            for quantity, devices in self._devices.items()
-        }
-        fields = [Field(q, QUANTITIES[q].dtype, len(d)) for q, d in self._devices.items()]
-        header = {"telemetry": TELEMETRY_VERSION, **facts, "sensors": sensors}
-        self._writer = RecordWriter(folder, stem, "telemetry", header, fields)
-
-    def _interval_s(self) -> float:
-        """Return the seconds from one record to the next, by what the last ones cost."""
-        stretched = statistics.fmean(self._costs) / _COST_SHARE if self._costs else 0.0
-        return min(max(TELEMETRY_PERIOD_S, stretched), TELEMETRY_PERIOD_LIMIT_S)
-
-    @property
-    def error(self) -> OSError | None:
-        """Why the last record that could not be written could not."""
-        return self._writer.error
-
-    def sample(self) -> bool:
-        """Write a record if one is due, with every sample of power; False if it could not be written."""
-        started = time.monotonic()
-        if started - self._last_s < self._interval_s():
-            return True
-        self._last_s = started
-        readings = self._read()
-        values = [readings.get((q, d)) for q, devices in self._devices.items() for d in devices]
-        written = self._writer.append(time.time(), time.monotonic(), values)
-        self._costs.append(time.monotonic() - started)
-        return written
-
-    def _read(self) -> dict[tuple[str, int], float]:
-        """Return raw values by quantity and device; a source that fails leaves its own out."""
-        found: dict[tuple[str, int], float] = {}
-        for source in self._sources:
-            try:
-                for quantity, value in zip(source.quantities, source.read(), strict=True):
-                    if value is not None:
-                        found[quantity, source.device_index] = value / QUANTITIES[quantity].mag
-            except Exception:  # whatever a driver's binding raises: missing this time
-                continue
-        return found
-
-
-def telemetry_files(folder: Path, stem: str) -> list[Path]:
-    """Return the files of telemetry whose names begin with `stem`."""
-    return sorted(folder.glob(f"{stem}.telemetry"))
-
-
-def read_telemetry(
-    paths: Iterable[Path | str] | Path | str,
-) -> tuple[list[TelemetrySeries], list[Flag]]:
-    """Read files of telemetry; those of one host are joined in order of time.
-
-    A file that cannot be read is left out with the flag `unreadable`, records that
-    cannot with `damaged`: telemetry never withholds energy.
-    """
-    files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
-    parts: dict[tuple[str, str, int, str], list[TelemetrySeries]] = {}
-    flags: list[Flag] = []
-    for path in files:
-        try:
-            found, damaged = _read_file(path)
-        except InputError as error:
-            flags.append(flag("unreadable", None, str(error)))
-            continue
-        if damaged:
-            detail = f"{damaged} unreadable records of {path.name} are left out"
-            flags.append(flag("damaged", None, detail))
-        for one in found:
-            key = (one.node, one.device_kind, one.device_index, one.quantity)
-            parts.setdefault(key, []).append(one)
-    return [in_order_of_time(parts[key]) for key in sorted(parts)], flags
-
-
-def _read_file(path: Path) -> tuple[list[TelemetrySeries], int]:
-    records = read_records(path)
-    header = records.header
-    if header.get("telemetry") != TELEMETRY_VERSION:
-        raise InputError(f"{path}: is no telemetry of format {TELEMETRY_VERSION}")
-    time_s, _ = even_clock(records.column("t"), records.column("mono"))
-    series = []
-    for quantity, facts in header["sensors"].items():
-        devices = facts["device_index"]
-        values = records.column(quantity).reshape(time_s.size, len(devices)) * facts["mag"]
-        series += [
-            TelemetrySeries(
-                header["host"],
-                facts["device_kind"],
-                device,
-                quantity,
-                facts["unit"],
-                time_s,
-                values[:, i],
-            )
-            for i, device in enumerate(devices)
-        ]
-    return series, records.damaged
+def telemetry_series(blocks: Iterable[Block]) -> list[TelemetrySeries]:
+    """Return a series a column, in the order of node, kind, device and quantity (goes with issue 38)."""
+    series = [
+        TelemetrySeries(
+            block.node,
+            row["kind"],
+            row["index"],
+            row["quantity"],
+            row["unit"],
+            block.time_s,
+            block.values[:, i],
+        )
+        for block in blocks
+        for i, row in enumerate(block.sensors.to_dict("records"))
+    ]
+    return sorted(series, key=lambda s: (s.node, s.device_kind, s.device_index, s.quantity))

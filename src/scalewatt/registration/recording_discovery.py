@@ -14,14 +14,14 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_json
 from scalewatt.energies.accounting.node_energy import node_window
 from scalewatt.recordings.foreign_files import options_name
-from scalewatt.recordings.journal import is_journal, read_journal
+from scalewatt.recordings.journal import beside, is_journal, read_journal
 from scalewatt.recordings.perun_file import RunInfo, choose_run, list_runs, open_perun_file
 from scalewatt.recordings.series import Flag, SensorSeries
 from scalewatt.recordings.transition import recording_to_old
 from scalewatt.registration.plausible_power import GpuPower, gpu_powers
 
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
-_NAMES = "segment-000.hdf5, segment-000.<host>.journal, segment-001.hdf5, …"
+_NAMES = "segment-000.hdf5, segment-000.<host>.csv, segment-001.hdf5, …"
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
     if is_journal(path):
         if run is not None or round_ is not None:
             raise InputError(f"{path}: run and round choose from a perun file; this is a journal")
-        recording = read_journal(path)
+        recording = recording_to_old(read_journal(path))
         windows, gpus, powers = facts_of(recording.nodes.items(), recording.t0_known)
         problems = recording.problems
         return _Read(path, True, recording.hosts, gpus, windows, "", problems, powers)
@@ -271,6 +271,9 @@ def _recorded(found: list[tuple[int, _Read]], keep_names: bool = False) -> Recor
         taken = {file.target for file in files}
         target = read.path.name if keep_names else _target(number, read, taken)
         files.append(RecordedFile(read.path, file_sha256(read.path), number, target, read.part))
+        if read.journal and not keep_names:
+            sensors, named = (beside(p, ".sensors.json") for p in (read.path, Path(target)))
+            files.append(RecordedFile(sensors, file_sha256(sensors), number, named.name))
         hosts.setdefault(number, set()).update(read.hosts)
         for host, indices in read.gpus.items():
             gpus.setdefault(host, set()).update(indices)
@@ -291,5 +294,5 @@ def _target(number: int, read: _Read, taken: set[str]) -> str:
     if not read.journal:
         return f"{stem}.hdf5"
     host = re.sub(r"[^A-Za-z0-9._-]", "_", read.hosts[0])  # what a file says is no path
-    names = (f"{stem}.{host}{f'.{k}' if k else ''}.journal" for k in range(len(taken) + 1))
+    names = (f"{stem}.{host}{f'.{k}' if k else ''}.csv" for k in range(len(taken) + 1))
     return next(name for name in names if name not in taken)

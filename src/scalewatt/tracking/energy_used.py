@@ -7,13 +7,12 @@ campaign has no more counts as well, and so does a measurement that was set asid
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,10 +20,12 @@ from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.energy_schema import BOUNDS
+from scalewatt.energies.accounting.node_energy import LEAST_OF_A_NODE, MAX_UNCOVERED
 from scalewatt.energies.accounting.run_inputs import PlannedRun, Run
 from scalewatt.energies.accounting.totals import EnergyTotals
-from scalewatt.energies.views.running_total import JournalSum, KindSum, read_so_far
+from scalewatt.energies.views.running_total import JournalSum, read_so_far
 from scalewatt.provenance.versions import joined_gpus
+from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.series import ESTIMATED, J_PER_KWH, nodes_by_name
 from scalewatt.recordings.stage_log import read_json_lines
 from scalewatt.run_files.progress_files import read_segments
@@ -42,7 +43,6 @@ from scalewatt.run_files.run_inventory import (
 if TYPE_CHECKING:
     from scalewatt.energies.views.any_recording import Powers
 
-_JOURNAL = re.compile(r"segment-(\d+)\.(.+)\.journal")
 _NOTHING_RATED: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 
 
@@ -127,7 +127,7 @@ def energy_used_kwh(
         if found is None and not working.get(one.key):
             found = _without_new_table(one, table, rated)
         if found is not None:
-            counted |= {one.work_name, one.key}  # older versions did not name the data
+            counted.add(one.work_name)
             runs[one.key] = runs.get(one.key, RunEnergy()) + found
         names[one.key] = f"{one.configuration} repeat {one.repeat}"
     for folder in (folder for found_ in working.values() for folder in found_):
@@ -252,27 +252,14 @@ def _of_folder(folder: Path, sha256: str, powers: Powers) -> RunEnergy:
     rated = powers(spec.device, spec.name)
     sums: dict[int, list[JournalSum]] = {}
     known = True
-    for number, paths in journals_of(folder / "perun").items():
+    for number, journals in journal_files(folder / "perun").items():
         run = Run(folder, spec, rated, described_segment(folder, number), None)
-        sums[number] = _sums(paths, run)
+        sums[number] = _sums(journals, run)
         hosts = {one.host for one in sums[number]}
         nodes = nodes_by_name(hosts, run.hostnames)
         known &= {nodes[host] for host in run.hostnames} <= {nodes[host] for host in hosts}
     known &= not _worked_without(folder, {number for number, found in sums.items() if found})
     return _run_energy(sums, spec.gpus, known)
-
-
-def journals_of(perun: Path) -> dict[int, list[Path]]:
-    """Return the journals in a folder of recordings, by segment."""
-    try:
-        names = sorted(os.listdir(perun))
-    except OSError:
-        return {}
-    found: dict[int, list[Path]] = {}
-    for name in names:
-        if match := _JOURNAL.fullmatch(name):
-            found.setdefault(int(match[1]), []).append(perun / name)
-    return found
 
 
 def described_segment(folder: Path, segment: int) -> dict[str, Any]:
@@ -290,8 +277,8 @@ def described_segment(folder: Path, segment: int) -> dict[str, Any]:
         return {}
 
 
-def _sums(paths: Iterable[Path], run: Run) -> list[JournalSum]:
-    sums = (read_so_far(path, run) for path in paths)
+def _sums(journals: Mapping[str, Path], run: Run) -> list[JournalSum]:
+    sums = (read_so_far(path, run) for path in journals.values())
     return [one for one in sums if one is not None]
 
 
@@ -314,23 +301,24 @@ def _worked_without(folder: Path, recorded: set[int]) -> bool:
 
 
 def _run_energy(sums: Mapping[int, Sequence[JournalSum]], gpus: int, known: bool) -> RunEnergy:
-    joules: dict[str, float] = {}
-    kinds: dict[str, KindSum] = {}
-    of_hosts: dict[tuple[str, str], KindSum] = {}
-    found = [one for own in sums.values() for one in own]
-    for one in found:
-        for name, kind in one.kinds.items():
-            kinds[name] = kinds.get(name, KindSum()) + kind
-            place = one.host, name
-            of_hosts[place] = of_hosts.get(place, KindSum()) + kind
-            if kind.origin is not None:
-                joules[kind.origin] = joules.get(kind.origin, 0.0) + kind.recorded_j
-    alike = len({frozenset(one.kinds) for one in found}) < 2
-    whole = known and alike and all(kind.known for kind in kinds.values())
-    whole &= all(kind.is_recorded for kind in of_hosts.values())
-    seconds = sum(max((one.length_s for one in own), default=0.0) for own in sums.values())
-    ends = sum(kind.low_j for kind in kinds.values()), sum(kind.high_j for kind in kinds.values())
-    return RunEnergy(joules, gpus * seconds, whole and (bool(kinds) or not found), ends)
+    """Add up the journals of all segments; it is all if each device kind was covered, on each node."""
+    journals = [one for segment in sums.values() for one in segment]
+    if not journals:
+        return RunEnergy(known=known)
+    rows = pd.concat([one.kinds.assign(host=one.host) for one in journals])
+    seconds = sum(max((one.seconds for one in segment), default=0.0) for segment in sums.values())
+    known &= len({frozenset(one.kinds["kind"]) for one in journals}) == 1 and not rows.empty
+    known &= _is_covered(rows, ["kind"], 1 - MAX_UNCOVERED)
+    known &= _is_covered(rows, ["host", "kind"], LEAST_OF_A_NODE)
+    by_origin = rows.groupby("origin")["joules"].sum()
+    joules = {str(origin): float(energy) for origin, energy in by_origin.items()}
+    bounds = float(rows["low_j"].sum()), float(rows["high_j"].sum())
+    return RunEnergy(joules, gpus * seconds, known, bounds)
+
+
+def _is_covered(rows: pd.DataFrame, keys: list[str], least: float) -> bool:
+    sums = rows.groupby(keys)[["covered_s", "device_s"]].sum()
+    return bool((sums["covered_s"] >= least * sums["device_s"]).all())
 
 
 def powers_or_none(powers: Powers) -> Powers:
@@ -365,9 +353,9 @@ def _of_probe(folder: Path, rated: dict[str, Any]) -> RunEnergy:
     held = {name: probe.get(name) for name in ("gpus", "gpu_uuids", "torch_device")}
     run = Run(folder, PlannedRun(nodes=1), rated, held, None)
     places = (folder / "perun", folder / ".unfinished" / "perun")
-    paths = next((found for place in places if (found := journals_of(place))), {})
+    journals = next((found for place in places if (found := journal_files(place))), {})
     try:
-        sums = {number: _sums(own, run) for number, own in paths.items()}
+        sums = {number: _sums(own, run) for number, own in journals.items()}
         gpus = sum(len(indices) for indices in (held["gpus"] or {}).values())
     except (TypeError, AttributeError):
         return RunEnergy(known=False)

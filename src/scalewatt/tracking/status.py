@@ -21,8 +21,9 @@ from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.run_inputs import Run, read_provenance
-from scalewatt.energies.views.running_total import last_power
+from scalewatt.energies.views.running_total import read_so_far
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
+from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.series import nodes_by_name
 from scalewatt.recordings.stage_log import final_reports, read_json_lines
 from scalewatt.run_files.attempt_log import read_attempt, read_submission
@@ -40,7 +41,6 @@ from scalewatt.tracking.energy_used import (
     EnergyUsed,
     described_segment,
     energy_used_kwh,
-    journals_of,
     powers_or_none,
 )
 from scalewatt.tracking.eta import TimeLeft, time_left
@@ -57,8 +57,6 @@ from scalewatt.tracking.run_state import (
 if TYPE_CHECKING:
     from scalewatt.energies.views.any_recording import Powers
 
-POWER_RECORDS = 12
-"""Samples that the power of now is the mean of."""
 STALE_S = 30.0
 """A journal whose last sample is older than this, or than ten periods, says nothing of now."""
 
@@ -362,13 +360,13 @@ def power_now(folder: Path, spec: RunSpec, rated: Powers, segment: int) -> Power
     run = Run(folder, spec, rated(spec.device, spec.name), described, None)
     stale_s = max(STALE_S, 10 * (number(spec.sampling_period_s) or 0.0))
     watts, origins, hosts = 0.0, set(), set()
-    for path in journals_of(folder / "perun").get(segment, ()):
-        found = last_power(path, run, POWER_RECORDS)
-        if found is None or time.time() - found[0].last_s > stale_s:
+    for path in journal_files(folder / "perun").get(segment, {}).values():
+        found = read_so_far(path, run)
+        if found is None or found.watts is None or time.time() - found.last_s > stale_s:
             continue
-        watts += found[1]
-        hosts.add(found[0].host)
-        origins |= {kind.origin for kind in found[0].kinds.values()}
+        watts += found.watts
+        hosts.add(found.host)
+        origins |= set(found.kinds["origin"])
     nodes = nodes_by_name(hosts, run.hostnames)
     expected = {nodes[host] for host in run.hostnames or hosts}
     if not hosts or {nodes[host] for host in hosts} != expected or len(expected) != spec.nodes:

@@ -20,10 +20,10 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.energies.stages import seconds_where, start_of
-from scalewatt.recordings.concurrent_samplers import read_samplers, sampler_files
+from scalewatt.recordings.concurrent_samplers import read_samplers
 from scalewatt.recordings.foreign_files import foreign_files
 from scalewatt.recordings.formats.detect import read_together
-from scalewatt.recordings.journal import read_journal
+from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.series import (
     Flag,
@@ -32,10 +32,10 @@ from scalewatt.recordings.series import (
     flag,
     nodes_by_name,
 )
-from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry, telemetry_files
+from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry, telemetry_series
 from scalewatt.recordings.transition import recording_to_old
 
-_SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.journal|.+\.recording)$")
+_SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.csv|.+\.recording)$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,10 +168,10 @@ def _open(folder: Path, number: int, files: ExitStack) -> Segment:
     stem = f"segment-{number:03d}"
     flags: list[Flag] = []
     journal = record = None
-    journals = sorted(folder.glob(f"{stem}.*.journal"))
+    journals = journal_files(folder).get(number)
     if journals:
         try:
-            journal = read_journal(journals)
+            journal = recording_to_old(read_journal(journals.values()))
             flags += journal.problems
         except InputError as error:
             flags.append(flag("unreadable", None, str(error)))
@@ -189,14 +189,14 @@ def _open(folder: Path, number: int, files: ExitStack) -> Segment:
             flags += record.problems
         except InputError as error:
             flags.append(flag("unreadable", None, str(error)))
-    telemetry, damaged = read_telemetry(telemetry_files(folder, f"{stem}.*"))
+    telemetry, damaged = read_telemetry(sorted(folder.glob(f"{stem}.*.telemetry.csv")))
     slurm = folder / f"{stem}.slurm-energy.json"
     return Segment(
         number,
         record,
         journal,
-        tuple(telemetry),
-        tuple(read_samplers(sampler_files(folder, f"{stem}.*"))),
+        tuple(telemetry_series(telemetry)),
+        tuple(read_samplers(sorted(folder.glob(f"{stem}.*.samplers.jsonl")))),
         (*flags, *damaged),
         read_json(slurm) if slurm.exists() else None,
     )

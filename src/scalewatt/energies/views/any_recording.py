@@ -31,11 +31,11 @@ from scalewatt.recordings.formats.detect import (
     unknown_format,
 )
 from scalewatt.recordings.formats.format import NO_OPTIONS, Options
-from scalewatt.recordings.journal import is_journal, read_journal
+from scalewatt.recordings.journal import TELEMETRY, beside, is_journal, read_journal
 from scalewatt.recordings.perun_file import list_runs, open_perun_file
 from scalewatt.recordings.series import Recording
 from scalewatt.recordings.stages import read_stages
-from scalewatt.recordings.telemetry import read_telemetry, telemetry_files
+from scalewatt.recordings.telemetry import read_telemetry, telemetry_series
 from scalewatt.recordings.transition import recording_to_old
 
 Powers = Callable[[str, str], dict[str, Any]]
@@ -193,10 +193,10 @@ def _may_be_perun(path: Path) -> bool:
 def _opened(path: Path, run_id: str | None, round_id: str | None) -> Iterator[Segment]:
     """Open a file as the only segment of a run."""
     if is_journal(path):
-        journal = read_journal(path)
-        telemetry, damaged = read_telemetry(telemetry_files(path.parent, glob.escape(path.stem)))
-        flags = (*journal.problems, *damaged)
-        yield Segment(0, None, journal, tuple(telemetry), flags=flags, alone=True)
+        journal = recording_to_old(read_journal(path))
+        blocks, damaged = read_telemetry([p for p in [beside(path, TELEMETRY)] if p.exists()])
+        flags, telemetry = (*journal.problems, *damaged), tuple(telemetry_series(blocks))
+        yield Segment(0, None, journal, telemetry, flags=flags, alone=True)
         return
     with open_perun_file(path, run_id, round_id) as opened:
         record = recording_to_old(opened)
@@ -232,7 +232,7 @@ def _of_folder(
     if not segment_numbers(run.recordings):
         raise InputError(
             f"{folder}: holds no recording of a run; expected perun/segment-000.hdf5, "
-            "perun/segment-000.<host>.journal or a file of perun (.hdf5) or other tools'"
+            "perun/segment-000.<host>.csv or a file of perun (.hdf5) or other tools'"
         )
     run = replace(run, gpus_per_node=gpus_per_node)
     if events is not None:

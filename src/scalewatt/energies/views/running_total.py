@@ -1,164 +1,134 @@
-"""The energy recorded in journals so far."""
+"""The energy of a journal so far: the sampler's running total, or else all that the journal holds."""
 
 from __future__ import annotations
 
-import glob
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.accounting.node_energy import (
-    LEAST_OF_A_NODE,
-    MAX_UNCOVERED,
-    Window,
-    node_kinds,
-    node_window,
-)
+from scalewatt.energies.accounting.node_energy import Window, node_kinds, node_window
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.segment_recordings import NodeRecording
 from scalewatt.energies.accounting.throttling import gpu_utilisation
-from scalewatt.recordings.journal import read_journal
-from scalewatt.recordings.series import DEVICE_KINDS, Recording, SensorSeries
-from scalewatt.recordings.telemetry import read_telemetry, telemetry_files
+from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
+from scalewatt.recordings.journal import TELEMETRY, beside, last_sample_s, read_journal
+from scalewatt.recordings.series import DEVICE_KINDS, MEASURED, PLAUSIBLE_W, SensorSeries
+from scalewatt.recordings.telemetry import read_telemetry, telemetry_series
+from scalewatt.recordings.transition import recording_to_old
+
+COLUMNS = ["kind", "joules", "covered_s", "device_s", "origin", "low_j", "high_j"]
+"""Of each device kind: recorded J, device seconds with a known power and of which it should be known, and
+the interval of what was used, by what estimates and uncovered time leave open."""
 
 
-@dataclass(frozen=True)
-class KindSum:
-    """The recorded energy and time of one device kind."""
-
-    recorded_j: float = 0.0
-    covered_s: float = 0.0
-    """Device seconds with a known power."""
-    device_s: float = 0.0
-    """Device seconds of which the power should be known."""
-    origin: str | None = None
-    low_j: float = 0.0
-    """The interval of what was used: what estimates and uncovered time leave open."""
-    high_j: float = 0.0
-
-    def __add__(self, other: KindSum) -> KindSum:
-        return KindSum(
-            self.recorded_j + other.recorded_j,
-            self.covered_s + other.covered_s,
-            self.device_s + other.device_s,
-            self.origin or other.origin,
-            self.low_j + other.low_j,
-            self.high_j + other.high_j,
-        )
-
-    @property
-    def known(self) -> bool:
-        """Return True if enough was recorded for the energy to be stated."""
-        return self.covered_s >= (1 - MAX_UNCOVERED) * self.device_s
-
-    @property
-    def is_recorded(self) -> bool:
-        """Return True if, of one node, enough was recorded to be stated among others."""
-        return self.covered_s >= LEAST_OF_A_NODE * self.device_s
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JournalSum:
-    """The energy in one journal, of the device kinds in scope."""
+    """The energy in the journal of a node."""
 
     host: str
-    first_s: float
-    """Unix s."""
     last_s: float
-    kinds: Mapping[str, KindSum] = field(default_factory=dict)
-
-    @property
-    def length_s(self) -> float:
-        """Return the seconds between first and last sample."""
-        return self.last_s - self.first_s
-
-    @property
-    def recorded_j(self) -> float:
-        """Return the energy of all kinds, as far as it was recorded."""
-        return sum(kind.recorded_j for kind in self.kinds.values())
-
-    @property
-    def known(self) -> bool:
-        """Return True if the energy of all kinds in scope may be stated, and there is one."""
-        return bool(self.kinds) and all(kind.known for kind in self.kinds.values())
+    """Unix time of the last sample that is counted."""
+    seconds: float
+    """Seconds that it was recorded."""
+    kinds: pd.DataFrame
+    """COLUMNS, a row a device kind in scope."""
+    watts: float | None
+    """Mean power of the last TOTAL_EVERY_S; None if a device's is unknown."""
 
 
 def read_so_far(path: Path, run: Run) -> JournalSum | None:
     """Count the journal at `path` of a segment of `run`; None without a readable sample.
 
-    `run` gives the GPUs held and the rated powers.
+    `run` gives the GPUs held and the rated powers. The whole journal is read where there is no total, where
+    that is older than the journal, as of a killed run, and where a part is to be estimated.
     """
+    total, last_s = read_total(path), last_sample_s(path)
+    if (
+        total is None
+        or last_s is None
+        or last_s > total["last_s"] + TOTAL_EVERY_S + total["period_s"]
+    ):
+        return _of_samples(path, run)
+    sensors = pd.DataFrame(total["sensors"].values(), columns=["kind", "index", "uuid", *_SUMS])
+    rated = {kind for kind in DEVICE_KINDS if run.powers.get(kind)}
+    if not rated <= set(sensors["kind"]) or sensors.duplicated(["kind", "index"]).any():
+        return _of_samples(path, run)
+    return _of_total(total, sensors, run)
+
+
+_SUMS = ["joules", "covered_s", "power_w"]
+
+
+def _of_total(total: dict[str, Any], sensors: pd.DataFrame, run: Run) -> JournalSum:
+    series = sensors.rename(columns={"index": "device_index"}).itertuples()
+    held = run.used_gpus(total["host"], [*series])  # type: ignore[list-item]
+    if held is not None:
+        sensors = sensors[(sensors["kind"] != "gpu") | sensors["index"].isin(held)]
+    kinds = sensors.groupby("kind")[["joules", "covered_s"]].sum()
+    devices = sensors.groupby("kind").size()
+    expected = (run.spec.ranks_per_node if held is None else len(held)) or 0
+    if held or "gpu" in kinds.index:  # what the run held exists, with or without a sensor
+        kinds = kinds.reindex(kinds.index.union(["gpu"]), fill_value=0.0)
+        devices["gpu"] = max(devices.get("gpu", 0), expected)
+    # The first and the last step of a counter may be open.
+    kinds["device_s"] = devices * max(total["seconds"] - 2 * total["period_s"], 0.0)
+    uncovered_s = (kinds["device_s"] - kinds["covered_s"]).clip(lower=0)
+    kinds["origin"], kinds["low_j"] = MEASURED, kinds["joules"]
+    kinds["high_j"] = kinds["joules"] + uncovered_s * kinds.index.map(PLAUSIBLE_W)
+    watts = sensors["power_w"].sum(skipna=False) if len(sensors) else None
+    kinds = kinds.reset_index()[COLUMNS]
+    return JournalSum(total["host"], total["last_s"], total["seconds"], kinds, _or_none(watts))
+
+
+def _or_none(watts: float | None) -> float | None:
+    return None if watts is None or pd.isna(watts) else float(watts)
+
+
+def _of_samples(path: Path, run: Run) -> JournalSum | None:
+    """Account for all samples of a host, as the energy of a finished run is accounted for."""
     try:
-        recording = read_journal(path)
+        recording = recording_to_old(read_journal(path))
     except InputError:
         return None
-    return _sum_of(path, run, recording, recording.series)
-
-
-def last_power(path: Path, run: Run, records: int) -> tuple[JournalSum, float] | None:
-    """Return the sum of a journal's last records, and their mean power in W; None if unknown."""
-    try:
-        recording = read_journal(path, -records)
-        series = [_cut(s, max(s.time_s.size - records, 0), s.time_s.size) for s in recording.series]
-        found = _sum_of(path, run, recording, series)
-    except (InputError, OSError):
-        return None
-    if found is None or not found.known or found.length_s <= 0:
-        return None
-    return found, found.recorded_j / found.length_s
-
-
-def _sum_of(
-    path: Path, run: Run, recording: Recording, series: Iterable[SensorSeries]
-) -> JournalSum | None:
-    """Account for samples of one host, as the energy of a finished run is accounted for."""
-    found = list(series)
-    window = node_window(found)
+    series = recording.series
+    window = node_window(series)
     if window is None:
         return None
-    host = found[0].node
-    held = run.used_gpus(host, found)
+    host = series[0].node
+    held = run.used_gpus(host, series)
     kinds = node_kinds(
         host,
-        [*found, *_loads(path, run, found, window)],
+        [*series, *_loads(path, run, series)],
         powers=run.powers,
         period_s=recording.sampling_period_s or run.spec.sampling_period_s,
         used_gpus=held,
         expected_gpus=run.spec.ranks_per_node if held is None else len(held),
         window=window,
     )
-    sums = {}
-    for kind in kinds:
-        if kind.device_kind not in DEVICE_KINDS or kind.coverage is None:
-            continue
-        # Devices that nothing was recorded of have been there for the whole window.
-        device_s = kind.device_s if kind.series else window[1] - window[0]
-        covered_s = kind.coverage * device_s
-        recorded_j = kind.recorded_j(window)
-        ends = kind.bounds_j(window)
-        sums[kind.device_kind] = KindSum(recorded_j, covered_s, device_s, kind.origin, *ends)
-    return JournalSum(host, *window, sums)
+    kinds = [k for k in kinds if k.device_kind in DEVICE_KINDS and k.coverage is not None]
+    rows = [_row(kind, window) for kind in kinds]
+    last = max(window[0], window[1] - TOTAL_EVERY_S), window[1]
+    known = kinds and last[1] > last[0] and all(kind.known for kind in kinds)
+    joules = sum(kind.recorded_j(last) for kind in kinds)
+    watts = joules / (last[1] - last[0]) if known else None
+    frame = pd.DataFrame(rows, columns=COLUMNS)
+    return JournalSum(host, window[1], window[1] - window[0], frame, watts)
 
 
-def _loads(
-    path: Path, run: Run, series: Sequence[SensorSeries], window: Window
-) -> list[SensorSeries]:
+def _row(kind: Any, window: Window) -> list[Any]:
+    # Devices that nothing was recorded of have been there for the whole window.
+    device_s = kind.device_s if kind.series else window[1] - window[0]
+    sums = kind.recorded_j(window), kind.coverage * device_s, device_s
+    return [kind.device_kind, *sums, kind.origin, *kind.bounds_j(window)]
+
+
+def _loads(path: Path, run: Run, series: tuple[SensorSeries, ...]) -> list[SensorSeries]:
     """Return the load of GPUs that have no power sensor but a rated power, from the journal's telemetry."""
     if not run.powers.get("gpu") or any(s.device_kind == "gpu" for s in series):
         return []
-    telemetry, _ = read_telemetry(telemetry_files(path.parent, glob.escape(path.stem)))
-    node = NodeRecording(series[0].node, tuple(series), (), None, tuple(telemetry), ())
-    return [_between(load, window) for load in gpu_utilisation(node)]
-
-
-def _between(series: SensorSeries, window: Window) -> SensorSeries:
-    """Return the samples of a window, and one beyond each of its ends."""
-    inside = (series.time_s >= window[0]) & (series.time_s <= window[1])
-    found = inside.nonzero()[0]
-    first, last = (found[0], found[-1]) if found.size else (1, -1)
-    return _cut(series, max(first - 1, 0), last + 2)
-
-
-def _cut(series: SensorSeries, first: int, last: int) -> SensorSeries:
-    return replace(series, time_s=series.time_s[first:last], values=series.values[first:last])
+    blocks, _ = read_telemetry([p for p in [beside(path, TELEMETRY)] if p.exists()])
+    telemetry = tuple(telemetry_series(blocks))
+    return gpu_utilisation(NodeRecording(series[0].node, series, (), None, telemetry, ()))

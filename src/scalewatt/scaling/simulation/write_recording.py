@@ -10,12 +10,12 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from scalewatt.common.files import atomic_path
 from scalewatt.energies.integrate import differences
-from scalewatt.recordings.journal import JOURNAL_VERSION
-from scalewatt.recordings.record_file import Field, missing, write_records
+from scalewatt.recordings.journal import write_journal
 from scalewatt.recordings.series import SIMULATED_KEY
 from scalewatt.run_files.work_directory import segment_name
 from scalewatt.scaling.simulation.sensors import NodeSamples, Samples
@@ -82,33 +82,26 @@ class Recorder:
             _write_sensor(kinds[kind], sensor, node.time_s)
 
     def _journal(self, name: str, node: NodeSamples) -> None:
-        header = {
-            "journal": JOURNAL_VERSION,
+        about = {
             "host": node.host,
             "sampling_period_s": self.period_s,
             SIMULATED_KEY: True,
             "sensors": {sensor.name: _described(sensor) for sensor in node.sensors},
+            "telemetry": {},
         }
-        fields = [Field(one.name, one.raw.dtype.newbyteorder("<").str) for one in node.sensors]
-        write_records(
-            self.folder / f"{name}.{node.host}.journal",
-            header,
-            fields,
-            [self.started_s + node.time_s, node.time_s, *map(_with_missing, node.sensors)],
-        )
-
-
-def _with_missing(sensor: Samples) -> NDArray[Any]:
-    if sensor.kept is None:
-        return sensor.raw
-    nothing = sensor.raw.dtype.type(missing(sensor.raw.dtype.newbyteorder("<").str))
-    return np.where(sensor.kept, sensor.raw, nothing)
+        path, t = self.folder / f"{name}.{node.host}.csv", self.started_s + node.time_s
+        masks = [None if one.kept is None else ~one.kept for one in node.sensors]
+        columns = {
+            one.name: pa.array(one.raw, mask=mask)
+            for one, mask in zip(node.sensors, masks, strict=True)
+        }
+        write_journal(path, about, t, node.time_s, columns)
 
 
 def _described(sensor: Samples) -> dict[str, Any]:
     return {
-        "device_kind": sensor.device_kind,
-        "device_index": sensor.device_index,
+        "kind": sensor.device_kind,
+        "index": sensor.device_index,
         "unit": "J" if sensor.is_counter else "W",
         "mag": _MAGS[sensor.device_kind],
         "valid_max": sensor.valid_max,
