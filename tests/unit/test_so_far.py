@@ -15,9 +15,9 @@ from run_files import make_spec
 from scalewatt.energies.accounting.account import account
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.totals import EnergyTotals
-from scalewatt.energies.views.running_total import JournalSum, read_so_far
 from scalewatt.monitoring.running_total import RunningTotal
 from scalewatt.recordings.journal import beside
+from scalewatt.tracking.running_total import JournalSum, read_so_far
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}
 RATED = {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}, "gpu": None, "ram": {"power_w": 10}}

@@ -23,7 +23,6 @@ from scalewatt.energies.accounting.energy_schema import BOUNDS
 from scalewatt.energies.accounting.node_energy import LEAST_OF_A_NODE, MAX_UNCOVERED
 from scalewatt.energies.accounting.run_inputs import PlannedRun, Run
 from scalewatt.energies.accounting.totals import EnergyTotals
-from scalewatt.energies.views.running_total import JournalSum, read_so_far
 from scalewatt.provenance.versions import joined_gpus
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.series import ESTIMATED, J_PER_KWH, nodes_by_name
@@ -39,6 +38,7 @@ from scalewatt.run_files.run_inventory import (
     superseded_runs,
     work_folders,
 )
+from scalewatt.tracking.running_total import JournalSum, read_so_far
 
 if TYPE_CHECKING:
     from scalewatt.energies.views.any_recording import Powers

@@ -21,7 +21,6 @@ from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
 from scalewatt.energies.accounting.run_inputs import Run, read_provenance
-from scalewatt.energies.views.running_total import read_so_far
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.series import nodes_by_name
@@ -53,6 +52,7 @@ from scalewatt.tracking.run_state import (
     number,
     run_state,
 )
+from scalewatt.tracking.running_total import read_so_far
 
 if TYPE_CHECKING:
     from scalewatt.energies.views.any_recording import Powers
