@@ -10,7 +10,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,9 +20,8 @@ from scalewatt.common.untrusted_text import parse_json, plain_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
 _PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOLCK)
-"""What a network's file system says now and then of a file that is as it should be."""
+"""Errors of network file systems for files that are as they should be."""
 
 Check = Callable[[], None]
 
@@ -39,17 +38,15 @@ def atomic_path(path: Path | str, check: Check | None = None) -> Iterator[Path]:
     NoFolderError, which is an InputError and an OSError, where it has no folder.
     """
     path = Path(path)
+    _refuse_folder(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
         raise NoFolderError(
             f"{path}: cannot be written, {error.filename} cannot be made a folder ({error.strerror})"
         ) from None
-    _check_name(path)
-    # The suffix stays last, because some writers choose the format by it. The name is cut: with
-    # what is added to it, one that a file system takes would be too long.
-    stem = path.stem[:100]
-    temporary = path.with_name(f".{stem}.{uuid.uuid4().hex[:8]}.tmp{path.suffix[:30]}")
+    # The suffix stays last, because some writers choose the format by it; a long name is cut.
+    temporary = path.with_name(f".{path.stem[:100]}.{uuid.uuid4().hex[:8]}.tmp{path.suffix[:30]}")
     try:
         yield temporary
         with open(temporary, "rb") as handle:
@@ -67,18 +64,13 @@ def atomic_path(path: Path | str, check: Check | None = None) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def _check_name(path: Path) -> None:
-    """Raise NoFolderError for what cannot be a file: a folder, or a name that libraries cannot encode."""
-    if not path.name or os.path.isdir(path):
+def _refuse_folder(path: Path) -> None:
+    if not path.name or path.is_dir():
         raise NoFolderError(f"{path}: is a folder; expected a file")
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        raise NoFolderError(f"{str(path)!r}: is no name in UTF-8; expected one") from None
 
 
 def with_ending(stem: Path, ending: str) -> Path:
-    """Return `stem` with an ending added, dots in its name kept; InputError for a folder without a name."""
+    """`stem` with an ending added, dots in its name kept; InputError for a folder without a name."""
     if not stem.name:
         raise NoFolderError(f"{stem}: is a folder; expected a path without suffix")
     return stem.with_name(f"{stem.name}{ending}")
@@ -95,47 +87,6 @@ def write_json(path: Path | str, value: Any, check: Check | None = None) -> None
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n", check)
 
 
-def read_json(path: Path | str) -> Any:
-    """Read a JSON file; InputError if it is missing or is none.
-
-    OSError if its file system fails, which may pass by itself.
-    """
-    try:
-        return parse_json(plain_text(Path(path)))
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno in _PASSING:
-            raise
-        raise InputError(f"{path}: is no readable JSON file ({error})") from error
-
-
-def read_json_object(path: Path | str, *required: str) -> dict[str, Any]:
-    """Read a JSON file that holds an object with the keys `required`; errors as of `read_json`."""
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: is no JSON object; expected keys and values")
-    missing = [key for key in required if key not in found]
-    if missing:
-        raise InputError(f"{path}: lacks {', '.join(missing)}: it is damaged, or of something else")
-    return found
-
-
-def write_at(descriptor: int, content: Any, offset: int) -> None:
-    """Write a contiguous buffer to an open file at `offset`, all of it."""
-    rest = memoryview(content).cast("B")
-    while rest:
-        written = os.pwrite(descriptor, rest, offset)
-        rest, offset = rest[written:], offset + written
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits; InputError if it cannot be read."""
-    try:
-        with open(path, "rb") as handle:
-            return hashlib.file_digest(handle, "sha256").hexdigest()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-
-
 def write_table(table: pa.Table, path: Path | str, check: Check | None = None) -> None:
     """Write an Arrow table as Parquet (zstd, checksums in its pages); `check` as in `atomic_path`."""
     import pyarrow.parquet as pq
@@ -148,51 +99,72 @@ def write_table_with_csv(table: pa.Table, path: Path | str) -> None:
     """Write an Arrow table as Parquet and, beside it, as human-readable CSV."""
     import pyarrow.csv as pc
 
-    path = Path(path)
-    _check_name(path)
-    with atomic_path(path.with_suffix(".csv")) as temporary:
+    _refuse_folder(Path(path))
+    with atomic_path(Path(path).with_suffix(".csv")) as temporary:
         pc.write_csv(table, temporary)
     write_table(table, path)
 
 
-# --- notes ----------------------------------------------------------------------------------------
+def write_at(descriptor: int, content: Any, offset: int) -> None:
+    """Write a contiguous buffer to an open file at `offset`, all of it."""
+    rest = memoryview(content).cast("B")
+    while rest:
+        written = os.pwrite(descriptor, rest, offset)
+        rest, offset = rest[written:], offset + written
 
-Note = TypeVar("Note")
-_TYPES: dict[str, Any] = {"int": int, "float": (int, float), "str": str}
+
+def read_json(path: Path | str) -> Any:
+    """Read a JSON file; InputError if it is missing or is none.
+
+    OSError if its file system fails, which may pass by itself.
+    """
+    try:
+        return parse_json(plain_text(path))
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in _PASSING:
+            raise
+        raise InputError(f"{path}: is not a readable JSON file ({error})") from error
+
+
+def read_json_object(path: Path | str, *required: str) -> dict[str, Any]:
+    """Read a JSON file that holds an object with the keys `required`; errors as of `read_json`."""
+    content = read_json(path)
+    missing = [key for key in required if not isinstance(content, dict) or key not in content]
+    if missing or not isinstance(content, dict):
+        raise InputError(f"{path}: expected a JSON object with {', '.join(missing) or 'keys'}")
+    return content
 
 
 def read_content(path: Path) -> Any:
-    """Return what a JSON file holds; None if it is missing or damaged."""
+    """Read a JSON file; None if it is missing or damaged."""
     try:
         return parse_json(plain_text(path))
     except (OSError, ValueError):
         return None
 
 
+Note = TypeVar("Note")
+
+
 def read_note(path: Path, kind: type[Note]) -> Note | None:
-    """Return the note of a dataclass `kind`; None if it is missing, damaged or has other types.
-
-    Fields of `kind` are int, float or str, or one of these and None. Further keys are ignored.
-    """
-    found = read_content(path)
-    if not isinstance(found, dict):
+    """Read the note of a dataclass `kind`; None if it is missing, damaged or lacks a field."""
+    content = read_content(path)
+    if not isinstance(content, dict):
         return None
-    declared: Any = kind
-    given: dict[str, Any] = {}
-    for one in fields(declared):
-        if one.name in found and _fits(found[one.name], str(one.type)):
-            given[one.name] = found[one.name]
-        elif one.name in found or one.default is MISSING:
-            return None
-    return kind(**given)
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    try:
+        return kind(**{name: value for name, value in content.items() if name in known})
+    except TypeError:
+        return None
 
 
-def _fits(value: Any, kind: str) -> bool:
-    if value is None:
-        return "None" in kind
-    if isinstance(value, bool):
-        return False
-    return isinstance(value, _TYPES[kind.split(" ")[0]])
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal digits; InputError if it cannot be read."""
+    try:
+        with open(path, "rb") as handle:
+            return hashlib.file_digest(handle, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 # --- free space -----------------------------------------------------------------------------------
@@ -205,12 +177,11 @@ ROOM_BYTES = 1 << 16
 
 
 def has_room(folder: Path) -> bool:
-    """Return True if the file system of `folder` has room for a few notes, or cannot be asked."""
+    """Tell whether the file system of `folder` has room for a few notes, or cannot be asked."""
     try:
-        found = os.statvfs(folder)
+        return _free_bytes(folder) >= ROOM_BYTES
     except OSError:
         return True
-    return found.f_bavail * found.f_frsize >= ROOM_BYTES
 
 
 def try_writing(folder: Path) -> None:
@@ -222,7 +193,7 @@ def try_writing(folder: Path) -> None:
 
 
 def full_text(folder: Path) -> str:
-    """Return the message about a full file system."""
+    """Message about a full file system."""
     return (
         f"{NO_ROOM} of {folder}; the checkpoint before is whole: make room and start the run again"
     )
@@ -230,8 +201,13 @@ def full_text(folder: Path) -> str:
 
 def require_space(folder: Path, needed_bytes: int, where: str, what: str, advice: str = "") -> None:
     """Raise InputError, beginning with `where`, unless `what` of this size fits beside `folder`."""
-    found = os.statvfs(folder)
-    if needed_bytes > (free := found.f_bavail * found.f_frsize):
+    free = _free_bytes(folder)
+    if needed_bytes > free:
         raise InputError(
             f"{where}: {free / 1e9:.1f} GB are free, {what} need {needed_bytes / 1e9:.1f} GB{advice}"
         )
+
+
+def _free_bytes(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize

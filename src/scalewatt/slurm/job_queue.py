@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -70,7 +70,7 @@ class QueuedJob:
         return _unix_s(self.end)
 
 
-Queue = Mapping[str, QueuedJob]
+Queue = dict[str, QueuedJob]
 """The jobs that squeue knows, by id."""
 GONE = QueuedJob()
 
