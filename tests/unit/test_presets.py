@@ -8,8 +8,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from scalewatt.common.schema_validation import check, schema
-from scalewatt.recordings.table_rows import fits
-from scalewatt.recordings.tables import Options, decoded, find_preset, presets, read_table
+from scalewatt.recordings.tables import Options, decoded, find_preset, fits, presets, read_table
 
 SAMPLES = Path(__file__).parent / "table_samples"
 """Output of each tool in the form that its source shows, named by preset."""

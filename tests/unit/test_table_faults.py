@@ -131,7 +131,7 @@ def test_rows_of_gpus_in_turn_are_numbered(tmp_path: Path, which: str) -> None:
         lines = text.splitlines(keepends=True)
         del lines[{"three": 3, "five": 5}[which]]
         path.write_text("".join(lines))
-        with pytest.raises(InputError, match=r"39 rows do not come 8 at a time \(gpus: 8\)"):
+        with pytest.raises(InputError, match=r"39 rows do not come 8 at a time \(gpus\)"):
             read_table(path, preset, options)
         return
     found = samples(read_table(path, preset, options))
