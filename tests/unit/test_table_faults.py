@@ -162,6 +162,11 @@ def test_of_two_values_at_a_time_the_first_counts_and_it_is_said(tmp_path: Path)
             "several values at one time; name index_column, node_column or where",
         ),
         (
+            "t,host,p\n" + "".join(f"{T0 + n},{h},60\n" for n in range(9) for h in (0, 1)),
+            BY_TIME,
+            "9 rows repeat others in time and value, and differ in what is not read",
+        ),
+        (
             smi(*(f"{13 + n}.{g}00, 6{g}.00 W" for n in range(9) for g in range(2)), fields=""),
             None,
             "rows of several GPUs, and nothing tells whose",

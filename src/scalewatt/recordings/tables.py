@@ -140,6 +140,12 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
     row_times = _RowTimes(path, place, options.time_zone, rules, frame)
     table = _Table(path, rules, frame, columns, row_times)
     nodes = _read_blocks(table, node_of(path, options), place)
+    most = _MOST_CONTRADICTING * len(frame)
+    if table.repeats > most and len(set(lines)) > len(lines) - 0.5 * table.repeats:
+        raise InputError(
+            f"{path}: {table.repeats} rows repeat others in time and value, and differ in what is not read; "
+            "name what tells them apart (index_column, node_column or where in the YAML file)"
+        )
     damaged = damage_flags(path, lost + int(table.lost.sum()), torn)
     flags = (*row_times.flags(), *table.flags, *damaged)
     return Recording(nodes, row_times.clock_known, None, str(path), flags, format=rules["name"])
