@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from scalewatt.common.errors import InputError
@@ -49,7 +50,7 @@ QUANTITIES = {"power": ("power", "mean_power"), "counter": ("counter", "energy")
 NO_NAME = r"(?i)^(?:n/?a|nan|null|none|\[.*)?$"
 """Cells that stand for nothing."""
 LABELS = ("node_column", "index_column", "uuid_column", "device_column", "limit_column")
-_CELL = r"^([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-zµ%]*)$"
+_CELL = r"^(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-zµ%]*)$"
 _WITH_UNIT = re.compile(r"(.*?)\s*[\[(]([^\[\]()]*)[\])]\s*")
 PRESETS = Path(__file__).parent / "presets"
 _HEAD_LINES = 60
@@ -442,8 +443,9 @@ def _numbers(texts: pd.Series, rules: Preset) -> tuple[Floats, pd.Series]:
     numbers = as_numbers(texts)
     if np.isfinite(numbers).all():
         return numbers, pd.Series("", index=texts.index)
-    cells = texts.str.extract(_CELL)
-    return as_numbers(cells[0]), cells[1].fillna("")
+    cells = pc.extract_regex(pa.array(texts, pa.string()), _CELL)
+    number, unit = (pc.struct_field(cells, name).to_pandas() for name in ("number", "unit"))
+    return as_numbers(number), unit.fillna("").set_axis(texts.index)
 
 
 # --- times of rows -------------------------------------------------------------------------------
@@ -670,11 +672,10 @@ def _by_device(table: _Table, rows: np.ndarray, label: str) -> Iterator[tuple[in
     """Rows of each device of a node, by its number: the one written, else by the order of the names."""
     names = table.frame[label].iloc[rows]
     plain = names.str.fullmatch(r"\d{1,9}").to_numpy(np.bool_)
-    split = names.str.extract(r"^(\D*)(\d{1,4})$")
     if plain.mean() > 0.9:  # the others are damaged
         numbers = np.where(plain, as_numbers(names), -1)
-    elif split[1].notna().all() and split[0].nunique() == 1:  # card0, card1
-        numbers = as_numbers(split[1])
+    elif names.str.replace(r"\d{1,4}$", "", regex=True).nunique() == 1:  # card0, card1
+        numbers = as_numbers(names.str.extract(r"(\d{1,4})$")[0])
     else:
         numbers = pd.factorize(names.to_numpy(), sort=True)[0].astype(np.float64)
     if not plain.any() and numbers.max(initial=0) >= _MOST_DEVICES:
