@@ -3,78 +3,62 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.schema_validation import shown
 
 Row = dict[str, Any]
 Rows = list[tuple[str, Row]]
 
 
-@dataclass(frozen=True)
-class Cells:
-    """The cells of a CSV file as stripped texts; rows may have more or fewer than there are names."""
+def csv_cells(path: Path) -> tuple[list[str], dict[int, list[str]]]:
+    """Names of a CSV file's columns, and the cells of its rows by line, all as stripped text.
 
-    names: tuple[str, ...]
-    rows: tuple[tuple[int, list[str]], ...]
-    """Each with its line in the file; without empty lines."""
-
-
-def csv_cells(path: Path, separators: str = ",") -> Cells:
-    """Return the cells of a CSV file, between which is the separator that its first line has most of.
-
-    InputError if it cannot be read, or its first line names no column.
+    Rows may have more or fewer cells than there are names; empty lines are left out. InputError if it
+    cannot be read, or its first line names no column.
     """
     try:
         with open(path, encoding="utf-8-sig", newline="") as handle:
-            first = handle.readline()
-            reader = csv.reader(
-                chain([first], handle),
-                delimiter=max(separators, key=first.count),
-                skipinitialspace=True,
-                strict=True,
-            )
-            names = tuple(name.strip() for name in next(reader, ()))
-            rows = tuple((reader.line_num, [cell.strip() for cell in row]) for row in reader if row)
+            reader = csv.reader(handle, skipinitialspace=True, strict=True)
+            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: is no readable CSV file ({error})") from error
+        raise InputError(f"{path}: is not a readable CSV file ({error})") from error
+    names = lines[0][1] if lines else []
     if not any(names):
         raise InputError(f"{path}: is empty; expected the names of columns in its first line")
-    return Cells(names, rows)
+    return names, dict(lines[1:])
 
 
 def csv_rows(path: Path) -> Rows:
-    """Return the rows of a CSV file, all cells as stripped text; InputError if the cells do not fit.
+    """Rows of a CSV file, all cells as stripped text; InputError if the cells do not fit.
 
     Columns without a name and without content, as spreadsheets leave them at the end, are left out.
     """
-    cells = csv_cells(path)
-    names = list(cells.names)
-    rows = [(f"{path}: line {line}", row) for line, row in cells.rows]
+    names, rows = csv_cells(path)
     width = len(names)
-    while not names[-1] and not any(any(row[len(names) - 1 :]) for _, row in rows):
+    while not names[-1] and not any(any(row[len(names) - 1 :]) for row in rows.values()):
         names.pop()
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise InputError(f"{path}: the column {shown(twice)} stands there twice; allowed: once")
-    for where, row in rows:
+        raise InputError(f"{path}: the column '{twice}' is there twice; allowed: once")
+    for line, row in rows.items():
         if not len(names) <= len(row) <= width:
-            raise InputError(f"{where}: expected {len(names)} cells, as in the first line")
-    return [(where, dict(zip(names, row, strict=False))) for where, row in rows]
+            raise InputError(
+                f"{path}: line {line}: expected {len(names)} cells, as in the first line"
+            )
+    return [
+        (f"{path}: line {line}", dict(zip(names, row, strict=False))) for line, row in rows.items()
+    ]
 
 
 def parquet_rows(path: Path) -> Rows:
-    """Return the rows of a Parquet file; InputError if it cannot be read."""
+    """Rows of a Parquet file; InputError if it cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         rows = pq.read_table(path, page_checksum_verification=True).to_pylist()
     except (OSError, ValueError, OverflowError, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: is no readable Parquet file ({reason})") from error
+        raise InputError(f"{path}: is not a readable Parquet file ({error})") from error
     return [(f"{path}: row {i}", row) for i, row in enumerate(rows)]

@@ -55,19 +55,19 @@ def _texts(path: Path) -> pd.DataFrame:
     expected = f"expected a CSV file with the columns {TIME} and {VALUE}"
     if (why := unreadable(path)) is not None:
         raise InputError(f"{path}: {why}; {expected}")
-    cells = csv_cells(path, ",")
-    if not {TIME, VALUE} <= set(cells.names):
-        raise InputError(f"{path}: has the columns {', '.join(cells.names)[:120]}; {expected}")
-    rows = {line: row for line, row in cells.rows if row != [""]}
+    names, rows = csv_cells(path)
+    if not {TIME, VALUE} <= set(names):
+        raise InputError(f"{path}: has the columns {', '.join(names)[:120]}; {expected}")
+    rows = {line: row for line, row in rows.items() if row != [""]}
     for line, row in rows.items():
-        if len(row) != len(cells.names):
+        if len(row) != len(names):
             raise InputError(
-                f"{path}: line {line}: cells: {len(row)}, columns: {len(cells.names)}; expected a cell for "
+                f"{path}: line {line}: cells: {len(row)}, columns: {len(names)}; expected a cell for "
                 "each column, empty where it is not known, and a point for decimals"
             )
     if len(rows) < 2:
         raise InputError(f"{path}: rows: {len(rows)}; expected two or more, in order of time")
-    table = pd.DataFrame(list(rows.values()), columns=cells.names, dtype=str)
+    table = pd.DataFrame(list(rows.values()), columns=names, dtype=str)
     return table[[TIME, VALUE]].set_axis(pd.Index(rows, dtype="int64"))
 
 
