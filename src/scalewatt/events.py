@@ -1,4 +1,4 @@
-"""What a training script of yours may tell scalewatt while it runs: stages, results, and being asked to stop.
+"""Stages, results and stop requests of a training script of yours, while it runs.
 
 For runs with `workload: command` (docs/your-script.md). Outside such a run nothing is written, and
 nothing is asked. Imports nothing but the standard library.
@@ -43,8 +43,7 @@ def stage(name: str, epoch: int | None = None) -> None:
     """Begin a stage, which lasts until the next one begins; `epoch` counts from 0.
 
     ValueError if `name` is none of scalewatt's stages; RuntimeError if this process is no rank of the
-    run, but of another launcher's. What cannot be written (a full disk) is
-    said on stderr, and is no reason to end a training.
+    run, but of another launcher's. A full disk is said on stderr, and ends no training.
     """
     if name not in STAGES:
         raise ValueError(f"'{name}' is no stage; allowed: {', '.join(STAGES)}")
@@ -79,21 +78,16 @@ def report(
         "learning_rate": learning_rate,
         "train_s": train_s,
     }
-    counts = {"samples": samples, "updates": updates}
-    _append(
-        HISTORY_FILE,
-        {
-            "epoch": _count("epoch", epoch),
-            **{name: _finite(value) for name, value in numbers.items()},
-            **{k: None if v is None else _count(k, v) for k, v in counts.items()},
-            "not_finite": [name for name, value in numbers.items() if not _is_finite(value)],
-            "joined": _joined,
-        },
-    )
+    given = {name: float(value) for name, value in numbers.items() if value is not None}
+    finite = {name: value for name, value in given.items() if math.isfinite(value)}
+    row = {"epoch": _count("epoch", epoch), **dict.fromkeys(numbers), **finite}
+    for name, count in (("samples", samples), ("updates", updates)):
+        row[name] = None if count is None else _count(name, count)
+    _append(HISTORY_FILE, {**row, "not_finite": sorted(given.keys() - finite), "joined": _joined})
 
 
 def stop_requested() -> bool:
-    """Return True if this run is to stop: write a checkpoint to SCALEWATT_WORK and exit with 75.
+    """Tell whether this run is to stop: write a checkpoint to SCALEWATT_WORK and exit with 75.
 
     From the first call on, the signals USR1 and TERM no longer end this process (unless the script
     has handlers of its own, which stay). Ranks may learn of it at different steps.
@@ -111,13 +105,23 @@ def stop_requested() -> bool:
     return _asked
 
 
+def _take_signals() -> None:
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _on_signal)
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    global _asked
+    _asked = True
+
+
 def _look_at_world() -> None:
     """Note whether the ranks have formed one world; RuntimeError if this process is in another."""
     global _joined
-    text = os.environ.get(PLACE_VARIABLE)
-    if text is None:
+    place = json.loads(os.environ.get(PLACE_VARIABLE, "null"))
+    if place is None:
         return
-    place = json.loads(text)
     changed = [name for name, value in place.items() if os.environ.get(name) != value]
     changed += [name for name in _RANKS_OF_MPI if name in os.environ]
     rank, size = place["RANK"], place["WORLD_SIZE"]
@@ -130,28 +134,16 @@ def _look_at_world() -> None:
     distributed = sys.modules.get("torch.distributed")
     if distributed is None:
         return
-    if not (distributed.is_available() and distributed.is_initialized()):
-        if not any(name in sys.modules for name in _OTHER_WAYS):
-            _joined = bool(_joined)
-        return
-    found = distributed.get_rank(), distributed.get_world_size()
-    if found != (int(rank), int(size)):
-        raise RuntimeError(
-            f"scalewatt: rank {rank} of {size} is rank {found[0]} of {found[1]} in torch.distributed; "
-            "call init_process_group without rank and world_size, in the process that is started"
-        )
-    _joined = True
-
-
-def _take_signals() -> None:
-    for number in (signal.SIGUSR1, signal.SIGTERM):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _on_signal)
-
-
-def _on_signal(number: int, frame: FrameType | None) -> None:
-    global _asked
-    _asked = True
+    if distributed.is_available() and distributed.is_initialized():
+        seen = distributed.get_rank(), distributed.get_world_size()
+        if seen != (int(rank), int(size)):
+            raise RuntimeError(
+                f"scalewatt: rank {rank} of {size} is rank {seen[0]} of {seen[1]} in torch.distributed; "
+                "call init_process_group without rank and world_size, in the process that is started"
+            )
+        _joined = True
+    elif not any(name in sys.modules for name in _OTHER_WAYS):
+        _joined = bool(_joined)
 
 
 def _count(name: str, value: int) -> int:
@@ -161,38 +153,22 @@ def _count(name: str, value: int) -> int:
     return count
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not _is_finite(value) else float(value)
-
-
-def _is_finite(value: float | None) -> bool:
-    return value is None or math.isfinite(float(value))
-
-
 def _append(name: str, row: dict[str, Any]) -> None:
-    folder = os.environ.get(FOLDER_VARIABLE)
-    if folder is None:
-        return
-    line = json.dumps({"segment": int(os.environ[SEGMENT_VARIABLE]), **row}) + "\n"
-    path = Path(folder, name)
-    try:
-        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            _write_line(file, line.encode())
-        finally:
-            os.close(file)
-    except OSError as error:
-        with suppress(OSError, ValueError, AttributeError):  # stderr may be closed, full, or none
-            print(f"scalewatt: {path}: cannot be written ({error})", file=sys.stderr, flush=True)
-
-
-def _write_line(file: int, line: bytes) -> None:
     """Append a line in one call where the system takes it whole: a kill leaves no half of one.
 
     Half a line that is there already, of a disk that was full, is ended first.
     """
-    size = os.fstat(file).st_size
-    if size and os.pread(file, 1, size - 1) != b"\n":
-        line = b"\n" + line
-    while line:
-        line = line[os.write(file, line) :]
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if folder is None:
+        return
+    line = json.dumps({"segment": int(os.environ[SEGMENT_VARIABLE]), **row}).encode() + b"\n"
+    path = Path(folder, name)
+    try:
+        with open(path, "a+b", buffering=0) as file:
+            if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
+                line = b"\n" + line
+            while line:
+                line = line[file.write(line) :]
+    except OSError as error:
+        with suppress(OSError, ValueError, AttributeError):  # stderr may be closed, full, or none
+            print(f"scalewatt: {path}: cannot be written ({error})", file=sys.stderr, flush=True)
