@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.termination import say
 
 if TYPE_CHECKING:
     from filelock import SoftFileLease
@@ -80,7 +80,7 @@ def _flocked(descriptor: int, text: str) -> bool:
     try:
         return flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        _say(text)
+        say(text)
         return flock(descriptor, fcntl.LOCK_EX)
 
 
@@ -95,14 +95,9 @@ def _leased(path: Path, text: str) -> SoftFileLease:
     try:
         lease.acquire(timeout=0)
     except Timeout:
-        _say(text)
+        say(text)
         lease.acquire()
     return lease
-
-
-def _say(text: str) -> None:
-    with suppress(OSError, ValueError):  # nobody reads it any more
-        print(text, file=sys.stderr, flush=True)
 
 
 def exists(path: Path) -> bool | None:

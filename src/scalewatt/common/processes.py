@@ -11,6 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _DEAD = ("Z", "X", "x")
 
@@ -54,7 +56,7 @@ def runs_still(pid: int, started_s: float | None) -> bool:
     """Return True if the process with this number that was started then is there; stopped ones are."""
     found = _stat(pid)
     if found is None:
-        return _exists(pid)
+        return psutil.pid_exists(pid)  # some machines hide their processes
     state, since_s = found
     same = started_s is None or abs(since_s - started_s) < 2 * _TICK_S
     return same and state not in _DEAD
@@ -67,17 +69,6 @@ def _stat(pid: int) -> tuple[str, float] | None:
         return None
     words = text.rpartition(")")[2].split()
     return words[0], int(words[19]) * _TICK_S
-
-
-def _exists(pid: int) -> bool:
-    """Return True if the process exists at all, for machines that hide their processes."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return pid > 0
 
 
 _PR_SET_PDEATHSIG = 1

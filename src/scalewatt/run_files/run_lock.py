@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import socket
-import sys
 import threading
 import time
 import uuid
@@ -21,6 +20,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.file_locks import BEAT_S, SILENT_S, exists, flock
 from scalewatt.common.processes import this_process
+from scalewatt.common.termination import say
 from scalewatt.run_files.attempt_log import current_job
 from scalewatt.run_files.lock_owner import (
     LOCK,
@@ -99,7 +99,7 @@ def locked(target: Target) -> Iterator[Lease]:
         lock = stack.enter_context(_opened(target.lock))
         without_lock = _flocked(lock, wait)
         if without_lock:
-            _say(f"{target.lock}: {without_lock}; {target.record.name} alone guards")
+            say(f"{target.lock}: {without_lock}; {target.record.name} alone guards")
         try:
             token = _take(target, wait)
         except OSError as error:
@@ -144,7 +144,7 @@ class _Wait:
         elif lives is not False and owner is not None and owner.host and not owner.is_here:
             raise self._held(owner)
         if not self.announced:
-            _say(f"{self.target.held_by} {owner or 'another process'}; waiting for it")
+            say(f"{self.target.held_by} {owner or 'another process'}; waiting for it")
         self.announced = True
         time.sleep(seconds)
 
@@ -184,7 +184,7 @@ def _taken_from_dead(target: Target, owner: LockOwner, mine: Path) -> bool:
     """Remove the record of an owner that is dead, and say so; False if that is another's to do."""
     if not _removed(target, owner.token, mine):
         return False
-    _say(f"{target.record.parent}: taken over from {owner}, which has ended")
+    say(f"{target.record.parent}: taken over from {owner}, which has ended")
     return True
 
 
@@ -308,7 +308,7 @@ class Beat(threading.Thread):
 
 def leave(reason: str) -> None:
     """End this process at once: nothing of what it holds is its own any more."""
-    _say(f"scalewatt: error: {reason}")
+    say(f"scalewatt: error: {reason}")
     os._exit(ExitCode.HELD)
 
 
@@ -357,8 +357,3 @@ def _failed(error: OSError, path: Path, what: str) -> Exception:
     if error.errno in _OF_THE_USER:
         return InputError(f"{path}: {what} ({error.strerror})")
     return OSError(error.errno, error.strerror, str(path))
-
-
-def _say(text: str) -> None:
-    with suppress(OSError, ValueError):  # nobody reads it any more
-        print(text, file=sys.stderr, flush=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,49 +40,40 @@ def note_slurm_energies(segments: Iterable[tuple[Path, Path]]) -> None:
     knows the last start, whose steps count from 0 again. A failure is said, and never raised.
     """
     try:
-        described = ((path, read_content(path) or {}, out) for path, out in segments)
-        waiting = [
-            _Asked(note["slurm"], path.stat().st_mtime, out)
-            for path, note, out in described
-            if note.get("slurm") and not out.exists()
-        ]
+        waiting = [(path, out) for path, out in segments if not out.exists() and _step(path)]
         for wait_s in (0.0, AGAIN_S):
             if waiting:
                 time.sleep(wait_s)
-                waiting = _note(waiting)
+                rows = _ended_steps({_step(path) for path, _ in waiting})
+                for path, out in waiting:
+                    _note(path, out, rows)
+                waiting = [(path, out) for path, out in waiting if _step(path) not in rows]
         if waiting:
-            say(f"Slurm's energy is not noted: sacct knows no end of {waiting[0].name}")
+            say(f"Slurm's energy is not noted: sacct knows no end of {_step(waiting[0][0])}")
     except Exception as error:  # a cross-check is no reason to fail a training
         say(f"Slurm's energy is not noted: {error}")
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A segment: its step, when it was described (Unix s), and the file to write."""
-
-    step: dict[str, str]
-    described_s: float
-    out: Path
-
-    @property
-    def name(self) -> str:
-        return f"{self.step['job']}.{self.step['step']}"
+def _step(description: Path) -> str:
+    """The step that a segment ran in, as sacct names it; '' outside of Slurm."""
+    slurm = (read_content(description) or {}).get("slurm")
+    return f"{slurm['job']}.{slurm['step']}" if slurm else ""
 
 
-def _note(waiting: list[_Asked]) -> list[_Asked]:
-    """Ask once about all steps; the segments whose step has not ended, as far as sacct knows."""
-    steps = ",".join(sorted({asked.name for asked in waiting}))
-    command = ("sacct", "-n", "-P", "-j", steps, f"--format={','.join(FIELDS)}")
-    lines = [line.split("|") for line in ask(*command, times="%s")]
-    rows = {line[0]: dict(zip(FIELDS, line, strict=True)) for line in lines}
-    left = []
-    for asked in waiting:
-        row = rows.get(asked.name, {})
-        if not row.get("End", "").isdigit():
-            left.append(asked)
-        elif int(row["Start"]) - CLOCKS_S <= asked.described_s <= int(row["End"]) + CLOCKS_S:
-            write_json(asked.out, {**asked.step, **_answer(row), "asked_s": time.time()})
-    return left
+def _ended_steps(names: set[str]) -> dict[str, dict[str, str]]:
+    """sacct's rows of those of these steps that have ended; NoAnswerError."""
+    command = ("sacct", "-n", "-P", "-j", ",".join(sorted(names)), f"--format={','.join(FIELDS)}")
+    rows = [dict(zip(FIELDS, line.split("|"), strict=True)) for line in ask(*command, times="%s")]
+    return {row["JobIDRaw"]: row for row in rows if row["End"].isdigit()}
+
+
+def _note(description: Path, out: Path, rows: Mapping[str, Mapping[str, str]]) -> None:
+    """Write a step's row, if it ran when its segment was described."""
+    name, described_s = _step(description), description.stat().st_mtime
+    row = rows.get(name)
+    if row and int(row["Start"]) - CLOCKS_S <= described_s <= int(row["End"]) + CLOCKS_S:
+        job, _, step = name.partition(".")
+        write_json(out, {"job": job, "step": step, **_answer(row), "asked_s": time.time()})
 
 
 def _answer(row: Mapping[str, str]) -> dict[str, Any]:
