@@ -310,3 +310,12 @@ def test_samples_of_which_most_share_a_stamp_are_not_known(quantity: str) -> Non
     (detail,) = [one["detail"] for one in validated.flags if one["code"] == "clock"]
     assert "so nothing is known" in detail
     assert covered_s(validated) == total_j(validated) == 0
+
+
+@pytest.mark.parametrize(("back_s", "is_known"), [(2.0, True), (40.0, False)])
+def test_a_clock_set_back_for_long_leaves_nothing_known(back_s: float, is_known: bool) -> None:
+    time = np.concatenate((np.arange(100.0), 100 - back_s + np.arange(100.0)))
+    for one in (gpu(time, noisy(200)), cpu(time, 5000 + 20.0 * np.arange(200))):
+        validated = checked(one, 1.0)
+        assert "clock" in codes(validated.flags)
+        assert covered_s(validated) == (199 - back_s if is_known else 0)

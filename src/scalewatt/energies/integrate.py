@@ -4,9 +4,10 @@ Every sample is validated first. Between two adjacent valid samples the energy i
 (power), the difference (counter) or the power times the step (mean power since the sample before).
 Invalid samples are flagged with the seconds between the valid samples around them, and then:
 
-clock            left out: the fewest samples that must go for the clock to run forward. If that is
-                 half of them or more, several sensors share a name, and nothing is known (but of a
-                 counter that keeps rising: its stamps are coarse, and all differences exact)
+clock            left out: the fewest samples that must go for the clock to run forward. If these run
+                 on among themselves for over MOST_AGAIN of the time, the clock was set back, and
+                 nothing is known. Nor is it if they are half of all samples or more, as of several
+                 sensors of one name; but a counter that keeps rising has coarse stamps, and is exact
 missing_samples  no value (NaN or below 0), 0 W of a device that cannot draw 0 W, or a counter at 0, which
                  is a failed read: left out; the difference of a counter over it is exact
 over_limit       more than the device can draw: left out, and so is a single sample over SPIKE times its
@@ -92,6 +93,8 @@ CAUGHT_UP, RESET = 0.5, 2.0
 LEAST_RANGE_J = 65_000.0
 # Counters seldom begin anew. Where more of the steps fall, several counters have one name.
 MOST_FALLS = 0.01
+# Share of the time that a clock may show again; a kind whose power is unknown for longer has no energy.
+MOST_AGAIN = 0.05
 _JITTER = 1 + 1e-6  # of a float32 clock, which makes no gap of three periods
 
 _EXACT, _BRIDGED, _UNCOVERED = 0, 1, 2
@@ -248,6 +251,10 @@ class _Axis:
     backwards: Indices
     gaps: Indices
     period_s: float
+    is_crowded: bool
+    """Whether samples share most of the times."""
+    was_set_back: bool
+    """Whether the clock ran for long through times that it had shown before."""
 
 
 @lru_cache(maxsize=1)  # the columns of a block are asked for one after the other
@@ -256,7 +263,11 @@ def _axis(block: Block, period_s: float | None) -> _Axis:
     runs_forward, period = forward(time_s), sampling_period(time_s, period_s)
     in_order = np.flatnonzero(runs_forward)
     is_gap = np.diff(_kept(time_s, in_order)) > GAP_PERIODS * period * _JITTER
-    return _Axis(time_s, np.flatnonzero(~runs_forward), in_order[1:][is_gap], period)
+    backwards = np.flatnonzero(~runs_forward)
+    again_s = np.diff(time_s[backwards])[np.diff(backwards) == 1]
+    was_set_back = again_s[again_s > 0].sum() > MOST_AGAIN * np.diff(time_s[in_order]).sum()
+    is_crowded = 2 * backwards.size >= max(time_s.size, 1)
+    return _Axis(time_s, backwards, in_order[1:][is_gap], period, is_crowded, bool(was_set_back))
 
 
 def _kept(values: Any, indices: Indices) -> Any:
@@ -277,7 +288,6 @@ class _Samples:
     limit_w: float
     """What its device cannot draw more than."""
     is_trusted: bool
-    """False if most samples share their stamps with others, and may be of other sensors."""
     codes: Codes
     """(n,), indices in SAMPLE_FLAGS; a sample keeps its first flag."""
     marks: list[tuple[str, str, Indices]] = field(default_factory=list)
@@ -293,9 +303,10 @@ class _Samples:
         if row["limit_w"] > 0 and row["origin"] != ESTIMATED:  # NaN is unknown
             usual_w, limit_w = row["limit_w"], min(limit_w, LIMIT_FACTOR * row["limit_w"])
         values = np.asarray(block.values[:, column], dtype=np.float64)
-        is_trusted = 2 * axis.backwards.size < max(values.size, 1)
-        if row["quantity"] == "counter" and not is_trusted:  # of one sensor the stamps are coarse
+        is_trusted = not axis.is_crowded
+        if axis.is_crowded and row["quantity"] == "counter":
             is_trusted = bool(np.mean(np.diff(values) < 0) < MOST_FALLS)
+        is_trusted &= not axis.was_set_back
         codes = np.zeros(values.size, dtype=np.uint8)
         sensor = cls(axis, values, row, usual_w, limit_w, is_trusted, codes)
         words = "samples not after the one before" + ", so nothing is known" * (not is_trusted)
