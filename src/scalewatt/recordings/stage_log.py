@@ -31,20 +31,23 @@ class EventLog:
         self._segment = segment
         self.enter("startup", at_s=started_s)
 
-    def enter(self, stage: str | None, epoch: int | None = None, at_s: float | None = None) -> None:
+    def enter(self, stage: str, epoch: int | None = None, at_s: float | None = None) -> None:
         """End the current stage and begin `stage`; times are Unix wall-clock seconds."""
+        self._mark(stage, epoch, at_s)
+
+    def end(self) -> None:
+        """End the last stage."""
+        self._mark(None)
+        if self._file:
+            self._file.close()
+            self._file = None
+
+    def _mark(self, stage: str | None, epoch: int | None = None, at_s: float | None = None) -> None:
         now = time.time() if at_s is None else at_s
         mark = {"segment": self._segment, "stage": stage, "epoch": epoch, "start_s": now}
         if self._file:
             self._file.write(json.dumps(mark) + "\n")
             self._file.flush()
-
-    def end(self) -> None:
-        """End the last stage."""
-        self.enter(None)
-        if self._file:
-            self._file.close()
-            self._file = None
 
 
 def read_json_lines(path: Path) -> list[Row]:
