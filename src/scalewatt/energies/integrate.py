@@ -436,23 +436,16 @@ def _standing_still(time_s: Floats, power_w: Floats) -> Bools:
 def _centred(validated: Validated) -> EnergyCurve:
     """Energy curve of samples that are means over the MEAN_OVER_S before them.
 
-    Each is the power at the middle of that time, and the last one that until its sample. The curve begins
-    with the first sample, as of other powers.
+    Each is the power at the middle of that time, and the last one that until its sample.
     """
     curve, half_s = validated.curve, MEAN_OVER_S / 2
-    if curve.time_s.size < 2 or curve.time_s[-1] - curve.time_s[0] <= half_s:
+    if curve.time_s.size < 2:
         return curve
     last_w = validated.power_w[np.isfinite(validated.power_w)][-1]
-    begin_s = curve.time_s[0] + half_s
-    later = np.searchsorted(curve.time_s, begin_s, side="right")
-
-    def along(values: Floats, at_begin: Any, more: float) -> Floats:
-        return np.concatenate(([at_begin], values[later:], [values[-1] + more]))
-
     return EnergyCurve(
-        along(curve.time_s - half_s, curve.time_s[0], half_s),
-        along(curve.energy_j, curve.until(begin_s), half_s * last_w),
-        along(curve.cumulated_s, curve.covered_until(begin_s), half_s),
+        np.append(curve.time_s - half_s, curve.time_s[-1]),
+        np.append(curve.energy_j, curve.energy_j[-1] + half_s * last_w),
+        np.append(curve.cumulated_s, curve.cumulated_s[-1] + half_s),
     )
 
 
