@@ -1,19 +1,17 @@
-"""From perun's file of a large run to traces and energy, against reading it with plain h5py.
+"""Time from the recordings of a large run to its traces and energy, against a plain reading of the same files.
 
-    python benchmarks/traces.py [--folder FOLDER] [--hosts 64] [--hours 24] [--repeats 3] [--perun]
+    python benchmarks/traces.py [journals] [hdf5] [--hosts 64 …] [--gpus 8] [--hours 24] [--repeats 3] [--folder FOLDER]
 
-Lets perun 1.0.0 write a file of hosts × 8 sensors (4 GPUs, 2 CPUs, 2 memories) at 1 Hz, with made
-values. Then, in turn and each in a process of its own: plain h5py reads the same datasets;
-`scalewatt account` makes traces and energy. Prints seconds, the ratio of each pair, and the peak
-memory of the accounting. Each pair runs once with the file in the page cache (warm) and once
-without (cold). --perun also reads the file and writes it again by perun itself.
+journals: one CSV a node, with its GPUs' powers at 1 Hz, against `pyarrow.csv.read_csv` of each. hdf5: a file that
+perun 1.0.0 writes, of 4 GPUs, 2 CPUs and 2 memories a host, against h5py reading each dataset. Each step runs
+in a process of its own, in pairs, with the files in the page cache. Prints seconds, the ratio of each pair and
+the peak memory; several numbers of hosts show whether the cost is linear. Needs a quiet machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -28,9 +26,32 @@ import numpy as np
 
 STEP_S = 1.0
 T0 = 1_795_000_000.0
+GOALS = {"journals": 2.5, "hdf5": 3.0}
 
 
-def build(path: Path, hosts: int, samples: int) -> None:
+def build_journals(folder: Path, hosts: int, gpus: int, samples: int) -> None:
+    """Write the journals of all hosts: sine and noise on the powers, in mW as NVML gives them."""
+    from scalewatt.recordings.journal import write_journal
+
+    random = np.random.default_rng(0)
+    facts = {"kind": "gpu", "unit": "W", "mag": 1e-3, "valid_max": 700_000}
+    sensors = {f"CUDA:{i}_POWER": {**facts, "index": i, "uuid": f"GPU-{i}"} for i in range(gpus)}
+    seconds = np.arange(samples)
+    for number in range(hosts):
+        host = f"n{number:04d}"
+        mono = 1000 + STEP_S * seconds + 1e-3 * random.random(samples)
+        columns = {name: gpu_mw(seconds, i, random) for i, name in enumerate(sensors)}
+        about = {"host": host, "sampling_period_s": STEP_S, "sensors": sensors, "telemetry": {}}
+        write_journal(folder / f"segment-000.{host}.csv", about, T0 + mono, mono, columns)
+
+
+def gpu_mw(seconds: np.ndarray, index: int, random: np.random.Generator) -> np.ndarray:
+    """Power of a GPU in mW."""
+    wave = 300e3 + 60e3 * np.sin(seconds / 50 + index)
+    return (wave + random.normal(0, 20e3, seconds.size)).astype("uint32")
+
+
+def build_hdf5(path: Path, hosts: int, samples: int) -> None:
     """Let perun write the file: sine and noise on the GPUs' powers, counters that wrap."""
     from perun.data_model.data import DataNode, NodeType
     from perun.io.hdf5 import exportHDF5
@@ -71,9 +92,8 @@ def sensors(kind: str, times: np.ndarray, random: np.random.Generator) -> dict[s
     for i in range(4 if kind == "gpu" else 2):
         if kind == "gpu":
             name = f"CUDA:{i}_POWER"
-            power = 300e3 + 60e3 * np.sin(seconds / 50 + i) + random.normal(0, 20e3, times.size)
             own = meta(Unit.WATT, Magnitude.MILLI, "uint32", 700e3)
-            raw = RawData(times, power.astype("uint32"), clock, own)
+            raw = RawData(times, gpu_mw(seconds, i, random), clock, own)
         else:
             name, watts, top = {
                 "cpu": (f"cpu_{i}_package-{i}", 150.0, 262_143_328_850),
@@ -95,16 +115,6 @@ def sensors(kind: str, times: np.ndarray, random: np.random.Generator) -> dict[s
     return found
 
 
-def scan(path: Path) -> int:
-    """Read every dataset that the accounting reads, with plain h5py."""
-    names: list[str] = []
-    with h5py.File(path, "r") as handle:
-        handle.visititems(
-            lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
-        )
-        return sum(handle[name][()].nbytes for name in names)
-
-
 def make_run(folder: Path, hosts: int, samples: int) -> None:
     """Make the rest of a run folder: epochs of ten minutes, in four stages."""
     import pyarrow as pa
@@ -124,18 +134,29 @@ def make_run(folder: Path, hosts: int, samples: int) -> None:
     write_json(folder / "provenance.json", {"hostnames": [], "segments": []})
 
 
-def timed(what: str, folder: Path, cold: bool) -> dict[str, float]:
-    """Run one of the measured steps in a process of its own."""
-    path = folder / "perun" / "segment-000.hdf5"
-    if cold:
-        handle = os.open(path, os.O_RDONLY)
-        os.fsync(handle)
-        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(handle)
-    else:
-        path.read_bytes()
-    command = [sys.executable, __file__, "--step", what, "--folder", str(folder)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+def peak_gib() -> float:
+    """This program's peak memory; getrusage would count that of the one that started it."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 1024**2
+
+
+def plain_csv(folder: Path) -> None:
+    """Parse every journal by pyarrow."""
+    import pyarrow.csv
+
+    for path in sorted(folder.glob("*.csv")):
+        pyarrow.csv.read_csv(path)
+
+
+def plain_hdf5(folder: Path) -> None:
+    """Read every dataset by h5py."""
+    names: list[str] = []
+    with h5py.File(folder / "segment-000.hdf5", "r") as handle:
+        handle.visititems(
+            lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None
+        )
+        for name in names:
+            handle[name][()]
 
 
 def step(what: str, folder: Path) -> None:
@@ -144,83 +165,67 @@ def step(what: str, folder: Path) -> None:
 
     from scalewatt.energies.accounting.account import write_energy
 
-    path = folder / "perun" / "segment-000.hdf5"
     started, used = time.perf_counter(), time.process_time()
-    if what == "scan":
-        scan(path)
-    elif what == "account":
+    if what == "account":
         tables = folder / "traces.parquet", folder / "energy.parquet"
         write_energy(folder, folder / "spec.json", {}, *tables)
-    elif what == "perun":
-        perun_import_export(path, folder)
+    else:
+        {"journals": plain_csv, "hdf5": plain_hdf5}[what](folder / "perun")
     seconds, cpu = time.perf_counter() - started, time.process_time() - used
     print(json.dumps({"seconds": seconds, "cpu_s": cpu, "peak_gib": peak_gib()}))
 
 
-def peak_gib() -> float:
-    """This program's peak memory; getrusage would count that of the one that started it."""
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 1024**2
+def timed(what: str, folder: Path) -> dict[str, float]:
+    """Run a step in a process of its own, with the recordings in the page cache."""
+    for path in (folder / "perun").iterdir():
+        path.read_bytes()
+    command = [sys.executable, __file__, "--step", what, "--folder", str(folder)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
-def perun_import_export(path: Path, folder: Path) -> None:
-    """Read the file by perun and write it by perun again."""
-    from perun.io.hdf5 import exportHDF5, importHDF5
-
-    exportHDF5(folder / "by-perun.hdf5", importHDF5(path))
+def measure(source: str, hosts: int, options: argparse.Namespace) -> None:
+    """Build recordings of one size, measure pairs and print them."""
+    samples = int(options.hours * 3600 / STEP_S)
+    with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
+        folder = Path(temporary)
+        (folder / "perun").mkdir()
+        if source == "journals":
+            build_journals(folder / "perun", hosts, options.gpus, samples)
+        else:
+            build_hdf5(folder / "perun" / "segment-000.hdf5", hosts, samples)
+        make_run(folder, hosts, samples)
+        pairs = [(timed(source, folder), timed("account", folder)) for _ in range(options.repeats)]
+        million = hosts * (options.gpus if source == "journals" else 8) * samples / 1e6
+        traces_mb = (folder / "traces.parquet").stat().st_size / 1e6
+    ratios = [ours["seconds"] / plain["seconds"] for plain, ours in pairs]
+    seconds = statistics.median(ours["seconds"] for _, ours in pairs)
+    print(
+        f"{source}, {hosts} hosts, {million:.1f} million samples: "
+        f"plain {statistics.median(plain['seconds'] for plain, _ in pairs):.2f} s, "
+        f"traces and energy {seconds:.2f} s ({1e9 * seconds / million / 1e6:.0f} ns a sample), "
+        f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f}, "
+        f"goal {GOALS[source]}), peak {max(ours['peak_gib'] for _, ours in pairs):.2f} GiB, "
+        f"traces {traces_mb:.0f} MB"
+    )
 
 
 def main() -> None:
     """Parse the command line, build, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--hosts", type=int, default=64)
+    parser.add_argument("sources", nargs="*", metavar="|".join(GOALS), help="default: both")
+    parser.add_argument("--hosts", type=int, nargs="+", default=[64])
+    parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--hours", type=float, default=24.0)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--perun", action="store_true")
-    parser.add_argument("--step", choices=("scan", "account", "perun"))
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--step", choices=(*GOALS, "account"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step:
         step(options.step, options.folder)
         return
-    with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
-        measure(Path(temporary), options)
-
-
-def measure(folder: Path, options: argparse.Namespace) -> None:
-    """Build the file and print all comparisons."""
-    samples = int(options.hours * 3600 / STEP_S)
-    (folder / "perun").mkdir()
-    path = folder / "perun" / "segment-000.hdf5"
-    build(path, options.hosts, samples)
-    make_run(folder, options.hosts, samples)
-    print(
-        f"{options.hosts} hosts x 8 sensors x {samples} samples = "
-        f"{options.hosts * 8 * samples / 1e6:.1f} million, {path.stat().st_size / 1e6:.0f} MB"
-    )
-    for cold in (False, True):
-        pairs = [
-            (timed("scan", folder, cold), timed("account", folder, cold))
-            for _ in range(options.repeats)
-        ]
-        ratios = [b["seconds"] / a["seconds"] for a, b in pairs]
-        print(
-            f"{'cold' if cold else 'warm'}: h5py {statistics.median(a['seconds'] for a, _ in pairs):.2f} s, "
-            f"traces and energy {statistics.median(b['seconds'] for _, b in pairs):.2f} s "
-            f"({statistics.median(b['cpu_s'] for _, b in pairs):.2f} s of processors), "
-            f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f}), "
-            f"peak {max(b['peak_gib'] for _, b in pairs):.2f} GiB"
-        )
-    size = (folder / "traces.parquet").stat().st_size
-    print(
-        f"traces.parquet: {size / 1e6:.0f} MB, {size / (options.hosts * 8 * samples):.2f} bytes a sample"
-    )
-    if options.perun:
-        ours, theirs = timed("account", folder, False), timed("perun", folder, False)
-        print(
-            f"perun's import and HDF5 export: {theirs['seconds']:.1f} s, "
-            f"{theirs['seconds'] / ours['seconds']:.1f} times as long, peak {theirs['peak_gib']:.2f} GiB"
-        )
+    for source in options.sources or GOALS:
+        for hosts in options.hosts:
+            measure(source, hosts, options)
 
 
 if __name__ == "__main__":

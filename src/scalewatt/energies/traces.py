@@ -191,10 +191,16 @@ def _table(
     ]
     arrays = [
         *(pa.array(c).cast(field.type) for c, field in zip(columns, TRACES_SCHEMA, strict=True)),
-        *(pa.array(power.astype(np.float32), from_pandas=True) for power in power_w),
+        *(_watts(power) for power in power_w),
     ]
     fields = [*TRACES_SCHEMA, *(pa.field(name, pa.float32()) for name in names)]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _watts(power_w: Floats) -> pa.Array:
+    """Return powers as float32, null where unknown."""
+    watts = power_w.astype(np.float32)
+    return pa.array(watts, from_pandas=bool(np.isnan(watts).any()))
 
 
 def _flag_texts(names: Sequence[str], flags: Sequence[NDArray[np.uint8]]) -> pa.DictionaryArray:

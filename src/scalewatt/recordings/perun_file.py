@@ -240,8 +240,12 @@ def _attribute(item: h5py.HLObject, name: str) -> Any:
 
 def _number(item: h5py.HLObject, name: str) -> float | None:
     """Return a numerical attribute, which may be written as text; None if it is not a number."""
+    return _as_number(_attribute(item, name))
+
+
+def _as_number(value: Any) -> float | None:
     try:
-        return float(_attribute(item, name))
+        return float(value)
     except (TypeError, ValueError):
         return None
 
@@ -254,7 +258,8 @@ def _unit(data: h5py.Dataset) -> str:
 
 def _magnitude(data: h5py.HLObject) -> float:
     """Return a power of ten given as a number, its text, its name or its symbol; 1 where absent."""
-    number, word = _number(data, "mag"), str(_attribute(data, "mag") or "")
+    value = _attribute(data, "mag")
+    number, word = _as_number(value), "" if value is None else str(value)
     magnitude = PREFIXES.get(word.removeprefix("Magnitude.")) if number is None else number
     if magnitude is None or magnitude not in PREFIXES.values():
         raise _Unreadable(f"its magnitude is {word[:20]!r}")
@@ -276,6 +281,8 @@ def _stated_totals(host: h5py.Group) -> dict[str, float]:
 
 Row = dict[str, Any]
 """A row of the frame of sensors, and its samples: `raw` numbers, their `scale`, `fill` and `time_s`."""
+Axis = tuple[NDArray[Any], float, Floats]
+"""Times as they are stored, their factor, and the times in s."""
 
 
 class _Unreadable(ValueError):
@@ -290,7 +297,7 @@ def _read_host(host: str, group: h5py.Group, origin: str) -> list[Block]:
             f"host {host} has devices of the unknown kind {min(unknown)!r}; {EXPECTED}"
         )
     rows: list[Row] = []
-    axes: list[Floats] = []
+    axes: list[Axis] = []
     for kind in KINDS:
         for name, sensor in _children(kinds.get(kind)).items():
             row = _row(name, kind, origin=origin)
@@ -325,7 +332,7 @@ def _index(name: str, kind: str) -> int:
     return int(match[1]) if match else NO_INDEX
 
 
-def _read_sensor(row: Row, group: h5py.Group, axes: list[Floats]) -> bool:
+def _read_sensor(row: Row, group: h5py.Group, axes: list[Axis]) -> bool:
     """Complete a sensor's row; False if it measures neither power nor use."""
     kind, known, raw = row["kind"], row["known"], group.get("raw_data", {})
     if not raw and not known:
@@ -386,14 +393,15 @@ def _numbered(rows: list[Row]) -> list[Row]:
     return rows
 
 
-def _time_axis(raw: Mapping[str, Any], axes: list[Floats]) -> Floats:
+def _time_axis(raw: Mapping[str, Any], axes: list[Axis]) -> Floats:
     """Return times in s: the equal ones among a host's `axes`, as sensors usually share theirs."""
     data, times = _numbers(raw, "timesteps")
-    time_s = np.multiply(times, _magnitude(data), dtype=np.float64)
-    equal = (known for known in axes if np.array_equal(known, time_s))
-    if (known := next(equal, None)) is None:
-        axes.append(known := time_s)
-    return known
+    scale = _magnitude(data)
+    for known, factor, time_s in axes:
+        if factor == scale and np.array_equal(known, times):
+            return time_s
+    axes.append((times, scale, np.multiply(times, scale, dtype=np.float64)))
+    return axes[-1][2]
 
 
 def _blocks(host: str, rows: Sequence[Row], flags: list[Flag]) -> list[Block]:
@@ -430,6 +438,7 @@ def _numbers(raw: Mapping[str, Any], name: str) -> tuple[h5py.Dataset, NDArray[A
     data = raw.get(name)
     if not isinstance(data, h5py.Dataset):
         raise _Unreadable(f"it holds no {name}")
-    if data.dtype.kind not in "iuf" or data.ndim != 1:
+    numbers = np.asarray(data[()])
+    if numbers.dtype.kind not in "iuf" or numbers.ndim != 1:
         raise _Unreadable(f"its {name} are not a list of numbers")
-    return data, np.asarray(data[()])
+    return data, numbers
