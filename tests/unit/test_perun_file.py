@@ -218,7 +218,7 @@ def test_perun_reads_a_device_and_another_backends_sensor_of_it_is_not_added(
 
 def test_a_device_kind_that_perun_does_not_have_is_refused(tmp_path: Path) -> None:
     path = changed(made(tmp_path / "a.hdf5"), lambda host: host.move("nodes/gpu", "nodes/gpx"), "/")
-    with pytest.raises(InputError, match="of the unknown kind 'gpx'"):
+    with pytest.raises(InputError, match="of an unknown kind, gpx"):
         read_perun_file(path)
 
 

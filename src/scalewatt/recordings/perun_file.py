@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import UserDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,21 +57,19 @@ PREFIXES = {
 NO_LIMIT_W = 1e5
 
 
-# --- runs and rounds ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class RunInfo:
-    """One run in a file."""
+    """One run in a file.
+
+    `name`: its id or, where the file has that twice, <app>/<run_id>. `round_ids` are in the order of
+    their numbers, "failed" last. `execution_dt` is perun's naive local start time.
+    """
 
     app: str
     run_id: str
     name: str
-    """The run's id or, where the file has that twice, <app>/<run_id>."""
     round_ids: tuple[str, ...]
-    """In the order of their numbers; "failed" last."""
     execution_dt: str | None
-    """perun's naive local start time."""
 
 
 def list_runs(path: Path | str) -> list[RunInfo]:
@@ -85,9 +84,7 @@ def _runs(handle: h5py.File) -> list[RunInfo]:
     for app, node in handle.items():
         for run_id, run in _children(node).items():
             name = run_id if ids.count(run_id) == 1 else f"{printable(app)}/{run_id}"
-            rounds = sorted(
-                _children(run), key=lambda r: (int(r) if r.isdecimal() else math.inf, r)
-            )
+            rounds = sorted(_children(run), key=lambda r: (not r.isdecimal(), len(r), r))
             runs.append(RunInfo(app, run_id, name, tuple(rounds), _attribute(run, "execution_dt")))
     return sorted(runs, key=lambda run: run.execution_dt or "")
 
@@ -141,9 +138,6 @@ def _lost_hosts(hosts: Mapping[str, h5py.Group]) -> list[Flag]:
     return [flag("not_recorded", None, detail)]
 
 
-# --- the file -------------------------------------------------------------------------------------
-
-
 @contextmanager
 def open_perun_file(
     path: Path | str, run_id: str | None = None, round_id: str | None = None
@@ -165,7 +159,7 @@ def open_perun_file(
             hosts = dict(sorted(_children(_children(group).get(name)).items()))
             if not hosts:
                 raise InputError(f"run {run.run_id} holds no host; {EXPECTED}")
-            periods = (_number(group, key) for key in PERIOD_KEYS)
+            periods = (_number(_attribute(group, key)) for key in PERIOD_KEYS)
             totals = {host: _stated_totals(node) for host, node in hosts.items()}
             recording = Recording(
                 nodes=_Hosts(path, hosts, series.origin_stated(group.attrs)),
@@ -181,21 +175,16 @@ def open_perun_file(
         yield recording
 
 
-class _Hosts(Mapping[str, list[Block]]):
-    """The blocks of each host, read anew at each access."""
+class _Hosts(UserDict[str, Any]):
+    """The blocks of each host, read from its group anew at each access."""
 
     def __init__(self, path: Path, groups: Mapping[str, h5py.Group], origin: str) -> None:
-        self._path, self._groups, self._origin = path, groups, origin
+        super().__init__(groups)
+        self._path, self._origin = path, origin
 
     def __getitem__(self, host: str) -> list[Block]:
         with _reading(self._path):
-            return _read_host(host, self._groups[host], self._origin)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._groups)
-
-    def __len__(self) -> int:
-        return len(self._groups)
+            return _read_host(host, self.data[host], self._origin)
 
 
 @contextmanager
@@ -227,9 +216,6 @@ def _children(group: Any) -> dict[str, h5py.Group]:
     return {printable(n): node for n, node in nodes.items() if isinstance(node, h5py.Group)}
 
 
-# --- attributes -----------------------------------------------------------------------------------
-
-
 def _attribute(item: h5py.HLObject, name: str) -> Any:
     """Return an attribute's value, of an array of one its element; None if absent."""
     value = item.attrs.get(name)
@@ -238,12 +224,8 @@ def _attribute(item: h5py.HLObject, name: str) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _number(item: h5py.HLObject, name: str) -> float | None:
-    """Return a numerical attribute, which may be written as text; None if it is not a number."""
-    return _as_number(_attribute(item, name))
-
-
-def _as_number(value: Any) -> float | None:
+def _number(value: Any) -> float | None:
+    """Return a number, which may be written as text; None if it is not a number."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -259,7 +241,7 @@ def _unit(data: h5py.Dataset) -> str:
 def _magnitude(data: h5py.HLObject) -> float:
     """Return a power of ten given as a number, its text, its name or its symbol; 1 where absent."""
     value = _attribute(data, "mag")
-    number, word = _as_number(value), "" if value is None else str(value)
+    number, word = _number(value), "" if value is None else str(value)
     magnitude = PREFIXES.get(word.removeprefix("Magnitude.")) if number is None else number
     if magnitude is None or magnitude not in PREFIXES.values():
         raise _Unreadable(f"its magnitude is {word[:20]!r}")
@@ -268,16 +250,12 @@ def _magnitude(data: h5py.HLObject) -> float:
 
 def _stated_totals(host: h5py.Group) -> dict[str, float]:
     """Return the energy in J that perun itself computed, by device kind."""
-    metrics = {kind: host.get(f"metrics/{name}") for kind, name in TOTALS.items()}
-    totals = {
-        kind: (_number(metric, "value") or 0.0) * _magnitude(metric)
-        for kind, metric in metrics.items()
-        if metric is not None
-    }
+    totals = {}
+    for kind, name in TOTALS.items():
+        if (metric := host.get(f"metrics/{name}")) is not None:
+            totals[kind] = (_number(_attribute(metric, "value")) or 0.0) * _magnitude(metric)
     return {kind: total for kind, total in totals.items() if 0 < total < math.inf}
 
-
-# --- sensors --------------------------------------------------------------------------------------
 
 Row = dict[str, Any]
 """A row of the frame of sensors, and its samples: `raw` numbers, their `scale`, `fill` and `time_s`."""
@@ -293,16 +271,15 @@ def _read_host(host: str, group: h5py.Group, origin: str) -> list[Block]:
     """Return a host's blocks, one for each of its time axes; sensors are sorted by kind, index and name."""
     kinds, flags = _children(group), list[Flag]()
     if unknown := kinds.keys() - OTHER_KINDS - {*KINDS}:
-        raise InputError(
-            f"host {host} has devices of the unknown kind {min(unknown)!r}; {EXPECTED}"
-        )
+        raise InputError(f"host {host} has devices of an unknown kind, {min(unknown)}; {EXPECTED}")
     rows: list[Row] = []
     axes: list[Axis] = []
     for kind in KINDS:
         for name, sensor in _children(kinds.get(kind)).items():
             row = _row(name, kind, origin=origin)
             if kind == "gpu":
-                row["uuid"] = str(_attribute(sensor, "uuid") or "")
+                known = {"uuid": "uuid", "device": "name"}
+                row |= {key: str(_attribute(sensor, k) or "") for key, k in known.items()}
             try:
                 if not _read_sensor(row, sensor, axes):
                     continue
@@ -351,14 +328,14 @@ def _read_sensor(row: Row, group: h5py.Group, axes: list[Axis]) -> bool:
     if quantity == "power" and kind != "gpu" and known and fractions:
         quantity = "mean_power"
     scale = _magnitude(data)
-    top = (_number(data, "valid_max") or 0.0) * scale
+    top = (_number(_attribute(data, "valid_max")) or 0.0) * scale
     row["time_s"] = _time_axis(raw, axes)
     row |= {"quantity": quantity, "raw": values}
     row["scale"] = scale / 100 if quantity == "utilisation" else scale
     row["range_j"] = top if quantity == "counter" and 0 < top < math.inf else math.nan
     row["limit_w"] = top if quantity == "power" and 0 < top < NO_LIMIT_W else math.nan
     # Whole numbers have no mark of their own: theirs is 0 (NVML) or the counter's last value.
-    row["fill"] = _number(data, "fill") if fractions else None
+    row["fill"] = _number(_attribute(data, "fill")) if fractions else None
     return True
 
 
@@ -381,15 +358,15 @@ def _numbered(rows: list[Row]) -> list[Row]:
 
     The sensors of one ROCm device share the part of their names before the first underscore.
     """
-    rows = sorted(rows, key=lambda row: (KINDS.index(row["kind"]), row["index"], row["name"]))
-    stems: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
-    behind = {
-        kind: 1 + max([-1, *(r["index"] for r in rows if r["kind"] == kind)]) for kind in KINDS
-    }
+    rows = sorted(
+        rows, key=lambda r: (KINDS.index(r["kind"]), r["index"] < 0, r["index"], r["name"])
+    )
+    last, stems = dict.fromkeys(KINDS, -1), dict[tuple[str, str], int]()
     for row in rows:
+        kind, stem = row["kind"], re.sub(r"^(ROCM:[^_]*)_.*", r"\1", row["name"])
         if row["index"] == NO_INDEX:
-            kind, stem = row["kind"], re.sub(r"^(ROCM:[^_]*)_.*", r"\1", row["name"])
-            row["index"] = stems[kind].setdefault(stem, behind[kind] + len(stems[kind]))
+            row["index"] = stems.setdefault((kind, stem), last[kind] + 1)
+        last[kind] = max(last[kind], row["index"])
     return rows
 
 
