@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.traces import SAMPLES_SCHEMA, TRACES_SCHEMA, Traces, read_samples
+from scalewatt.energies.traces import SAMPLES_SCHEMA, TRACES_SCHEMA, read_samples, write_traces
 from scalewatt.energies.views.any_recording import AccountsOfPath, Powers, accounts_of
 from scalewatt.energies.views.describe import description
 from scalewatt.energies.views.device_rows import device_rows
@@ -57,7 +57,7 @@ def read_recording(
     options = Options(node, time_zone, _path(columns))
     with TemporaryDirectory() as folder:
         written = Path(folder) / "traces.parquet"
-        with Traces(written) as traces:
+        with write_traces(written) as traces:
             found = accounts_of(
                 Path(path), run, round, _path(stages), gpus_per_node, options=options, traces=traces
             )

@@ -20,7 +20,7 @@ from scalewatt.energies.accounting.account import account
 from scalewatt.energies.accounting.energy_schema import Accounts
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.totals import EnergyTotals
-from scalewatt.energies.traces import SAMPLES_SCHEMA, Traces, read_samples
+from scalewatt.energies.traces import SAMPLES_SCHEMA, read_samples, write_traces
 from scalewatt.recordings import journal, series
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.series import index_in_name
@@ -227,7 +227,7 @@ class Accounted:
 def accounted(run: Path, spec: RunSpec, powers: dict[str, Any]) -> Accounted:
     """Account for a run folder."""
     path = run / "made-traces.parquet"
-    with Traces(path, configuration=spec.configuration, repeat=spec.repeat) as traces:
+    with write_traces(path, configuration=spec.configuration, repeat=spec.repeat) as traces:
         tables = account(Run.of(run, spec, powers), traces)
     return Accounted(read_traces(path), tables)
 

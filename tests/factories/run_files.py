@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
+from scalewatt.energies import traces as energy_traces
 from scalewatt.energies.accounting.energy_schema import (
     BOUNDS,
     DEVICES_SCHEMA,
@@ -19,7 +20,6 @@ from scalewatt.energies.accounting.energy_schema import (
 from scalewatt.energies.accounting.node_clock import NodeClock
 from scalewatt.energies.integrate import SAMPLE_FLAGS
 from scalewatt.energies.stages import STAGES
-from scalewatt.energies.traces import Traces
 from scalewatt.recordings.block import sensor_frame
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 from scalewatt.training.history import history_table
@@ -235,7 +235,7 @@ def write_traces(files: RunFiles, rows: list[dict[str, Any]]) -> None:
     devices: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         devices.setdefault(tuple(row[key] for key in keys), []).append(row)
-    with Traces(files.traces) as traces:
+    with energy_traces.write_traces(files.traces) as traces:
         for (segment, node, kind, index), of_device in devices.items():
             first = of_device[0]
             quantity = "mean_power" if first["quantity"] == "mean" else "power"

@@ -14,7 +14,7 @@ from energy_files import read_traces
 from scalewatt.energies.accounting.node_clock import NodeClock
 from scalewatt.energies.integrate import SAMPLE_FLAGS
 from scalewatt.energies.stages import STAGES
-from scalewatt.energies.traces import Traces, read_devices
+from scalewatt.energies.traces import Traces, read_devices, write_traces
 from scalewatt.recordings.block import sensor_frame
 
 T0 = 1_795_000_000.0
@@ -44,7 +44,7 @@ def add(
 
 def test_each_sensor_of_nodes_that_differ_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "traces.parquet"
-    with Traces(path, configuration="made", repeat=3) as traces:
+    with write_traces(path, configuration="made", repeat=3) as traces:
         first = add(traces, "n1", GPUS, 10)
         add(traces, "n2", [*GPUS, CPU], 8, ahead_s=0.5)
         add(traces, "n2", [MEMORY], 4)
@@ -75,10 +75,10 @@ def test_each_sensor_of_nodes_that_differ_is_read_as_it_was_written(tmp_path: Pa
 
 def test_nothing_appears_under_the_name_of_traces_that_failed(tmp_path: Path) -> None:
     path = tmp_path / "traces.parquet"
-    with pytest.raises(RuntimeError), Traces(path) as traces:
+    with pytest.raises(RuntimeError), write_traces(path) as traces:
         add(traces, "n1", GPUS, 10)
         raise RuntimeError
-    with pytest.raises(ValueError, match="expected length 3"), Traces(path) as traces:
+    with pytest.raises(ValueError, match="expected length 3"), write_traces(path) as traces:
         traces.add(
             *(0, "n1", np.arange(3.0), [np.zeros(2)], sensor_frame(GPUS[:1])),
             *([np.zeros(3, np.uint8)], np.zeros(3, np.int8), NodeClock("n1")),
@@ -88,6 +88,6 @@ def test_nothing_appears_under_the_name_of_traces_that_failed(tmp_path: Path) ->
 
 def test_a_run_without_samples_has_traces_without_rows(tmp_path: Path) -> None:
     path = tmp_path / "traces.parquet"
-    with Traces(path, configuration="made", repeat=1):
+    with write_traces(path, configuration="made", repeat=1):
         pass
     assert len(read_traces(path)) == 0

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,10 +41,10 @@ TRACES_SCHEMA = pa.schema(
 sensors and their flags, "gpu_0=over_limit gpu_1=gap", and is null where there are none."""
 DEVICE_COLUMNS = (
     *("segment", "node", "block", "column", "device_kind", "device_index", "sensor", "uuid"),
-    *("quantity", "energy_origin", "totals"),
+    *("device", "quantity", "energy_origin", "totals"),
 )
-"""Columns of the table of devices. `quantity`: what a sample of power stands for; `totals`: there are no
-samples behind it, but energies of windows."""
+"""Columns of the table of devices. `sensor` and `device` are names, `uuid` is the device's, `quantity` what
+a sample of power stands for; `totals` marks energies of windows, which are no samples."""
 SAMPLES_SCHEMA = pa.schema(
     [
         *(("segment", pa.int32()), ("time", _TIME), ("node", _MANY), ("device_kind", _FEW)),
@@ -55,41 +55,28 @@ SAMPLES_SCHEMA = pa.schema(
 """Traces with a row for each sensor and time."""
 
 
-class Traces:
-    """Writes a run's traces, each block while the next one is accounted for.
+@contextmanager
+def write_traces(path: Path | str, **run: Any) -> Iterator[Traces]:
+    """Give a writer of traces, whose file appears under its name when the block of code ends well.
 
-    A context manager; the file appears under its name when the block of code ends well.
+    `run` names the run (`configuration`, `repeat`).
     """
+    with atomic_path(path) as temporary, ThreadPoolExecutor(max_workers=1) as thread:
+        traces = Traces(temporary, thread)
+        yield traces
+        traces.close(run)
 
-    def __init__(self, path: Path | str, **run: Any) -> None:
-        """Take the file's path and what names the run (`configuration`, `repeat`)."""
-        self._path, self._run = path, run
+
+class Traces:
+    """Writes the blocks of a run's traces, each while the next one is accounted for."""
+
+    def __init__(self, path: Path, thread: Executor) -> None:
+        self._path, self._thread = path, thread
         self._devices: list[dict[str, Any]] = []
         self._blocks: Counter[tuple[int, str]] = Counter()
         self._schema = TRACES_SCHEMA
         self._writer: pq.ParquetWriter | None = None
         self._writing: Future[None] | None = None
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self._temporary = stack.enter_context(atomic_path(self._path))
-            self._thread = stack.enter_context(ThreadPoolExecutor(max_workers=1))
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        try:
-            if error[0] is None:
-                self._wait()
-                writer = self._writer or self._opened()
-                content = json.dumps({**self._run, "devices": self._devices})
-                writer.add_key_value_metadata({METADATA_KEY: content.encode()})
-                writer.close()
-        except BaseException as raised:
-            error = type(raised), raised, raised.__traceback__
-            raise
-        finally:
-            self._stack.__exit__(*error)
 
     def add(
         self,
@@ -115,31 +102,45 @@ class Traces:
         devices = [_device(segment, node, block, row) for row in sensors.to_dict("records")]
         self._devices += devices
         self._wait()
-        names = [device["column"] for device in devices]
-        fixed = segment, clock.of_rank_0(time_s), node, block, stages
-        self._writing = self._thread.submit(self._write, *fixed, names, power_w, sample_flags)
+        self._writing = self._thread.submit(
+            lambda: self._write(
+                {
+                    **_keys(segment, node, block, clock.of_rank_0(time_s), stages),
+                    "flags": _flag_texts([d["column"] for d in devices], sample_flags),
+                    **{d["column"]: _watts(w) for d, w in zip(devices, power_w, strict=True)},
+                }
+            )
+        )
+
+    def close(self, run: Mapping[str, Any]) -> None:
+        """Write the table of devices and what names the run, and end the file."""
+        self._wait()
+        writer = self._writer or self._opened()
+        content = json.dumps({**run, "devices": self._devices})
+        writer.add_key_value_metadata({METADATA_KEY: content.encode()})
+        writer.close()
 
     def _wait(self) -> None:
         """Wait until the block before is written; raise what went wrong."""
         if self._writing is not None:
             self._writing.result()
 
-    def _write(self, *block: Any) -> None:
-        table = _table(*block)
-        if self._writer is None or not set(table.column_names) <= set(self._schema.names):
-            self._schema = pa.unify_schemas([self._schema, table.schema])
+    def _write(self, columns: Mapping[str, Any]) -> None:
+        new = [pa.field(name, pa.float32()) for name in columns if name not in self._schema.names]
+        if self._writer is None or new:
+            self._schema = pa.schema([*self._schema, *new])
             self._writer = self._opened()
-        self._writer.write_table(_with_columns(table, self._schema), row_group_size=len(table))
+        _write_group(self._writer, columns, self._schema)
 
     def _opened(self) -> pq.ParquetWriter:
         """Return the writer of a file of `_schema`'s columns, with the row groups written before."""
         sensors = self._schema.names[len(TRACES_SCHEMA) :]
-        before = self._temporary.with_suffix(".before")
+        before = self._path.with_suffix(".before")
         if self._writer is not None:
             self._writer.close()
-            self._temporary.rename(before)
+            self._path.rename(before)
         writer = pq.ParquetWriter(
-            self._temporary,
+            self._path,
             self._schema,
             compression="lz4",  # of the same size as zstd at its fastest, in three quarters of the time
             write_page_checksum=True,
@@ -154,47 +155,43 @@ class Traces:
         if self._writer is not None:
             with pq.ParquetFile(before) as file:
                 for group in range(file.num_row_groups):
-                    writer.write_table(_with_columns(file.read_row_group(group), self._schema))
+                    table = file.read_row_group(group)
+                    columns = dict(zip(table.column_names, table.columns, strict=True))
+                    _write_group(writer, columns, self._schema)
             before.unlink()
         return writer
+
+
+def _write_group(writer: pq.ParquetWriter, columns: Mapping[str, Any], schema: pa.Schema) -> None:
+    """Write columns as a row group; those of `schema` that they lack are null."""
+    nulls = pa.nulls(len(columns["time"]), pa.float32())
+    table = pa.Table.from_arrays([columns.get(name, nulls) for name in schema.names], schema=schema)
+    writer.write_table(table, row_group_size=len(table))
 
 
 def _device(segment: int, node: str, block: int, sensor: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a row of the table of devices from one of a frame of sensors."""
     quantity = MEAN if sensor["quantity"] in ("counter", "mean_power") else sensor["samples"]
     kind, index, origin = sensor["kind"], int(sensor["index"]), sensor["origin"]
-    known = (sensor["name"], sensor["uuid"] or None)
+    known = (sensor["name"], sensor["uuid"] or None, sensor["device"] or None)
     samples = None if origin == ESTIMATED else quantity or None, origin, bool(sensor["totals"])
     values = (segment, node, block, f"{kind}_{index}", kind, index, *known, *samples)
     return dict(zip(DEVICE_COLUMNS, values, strict=True))
 
 
-def _table(
-    segment: int,
-    time_s: Floats,
-    node: str,
-    block: int,
-    stages: NDArray[np.int8],
-    names: Sequence[str],
-    power_w: Sequence[Floats],
-    flags: Sequence[NDArray[np.uint8]],
-) -> pa.Table:
-    """Return the rows of a block."""
+def _keys(
+    segment: int, node: str, block: int, time_s: Floats, stages: NDArray[np.int8]
+) -> dict[str, pa.Array]:
+    """Return the columns that all sensors of a block share, but for flags."""
     n = time_s.size
-    columns = [
-        np.full(n, segment, np.int32),
-        np.rint(time_s * 1e6).astype("datetime64[us]"),
-        pa.DictionaryArray.from_arrays(np.zeros(n, np.int16), [node]),
-        np.full(n, block, np.int16),
-        pa.DictionaryArray.from_arrays(stages, list(STAGES)),
-        _flag_texts(names, flags),
-    ]
-    arrays = [
-        *(pa.array(c).cast(field.type) for c, field in zip(columns, TRACES_SCHEMA, strict=True)),
-        *(_watts(power) for power in power_w),
-    ]
-    fields = [*TRACES_SCHEMA, *(pa.field(name, pa.float32()) for name in names)]
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+    columns = {
+        "segment": np.full(n, segment, np.int32),
+        "time": np.rint(time_s * 1e6).astype("datetime64[us]"),
+        "node": pa.DictionaryArray.from_arrays(np.zeros(n, np.int16), [node]),
+        "block": np.full(n, block, np.int16),
+        "stage": pa.DictionaryArray.from_arrays(stages.astype(np.int8, copy=False), list(STAGES)),
+    }
+    return {k: pa.array(v).cast(TRACES_SCHEMA.field(k).type) for k, v in columns.items()}
 
 
 def _watts(power_w: Floats) -> pa.Array:
@@ -219,15 +216,8 @@ def _flag_texts(names: Sequence[str], flags: Sequence[NDArray[np.uint8]]) -> pa.
     return pa.DictionaryArray.from_arrays(pa.array(indices, mask=indices < 0), words)
 
 
-def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with the columns of `schema`; those that it lacks are null."""
-    nulls = pa.nulls(len(table), pa.float32())
-    columns = [table[n] if n in table.column_names else nulls for n in schema.names]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
 def read_devices(file: pq.ParquetFile) -> pd.DataFrame:
-    """Return the table of devices of traces, in the order of the row groups."""
+    """Return the table of devices of traces."""
     content = json.loads(file.metadata.metadata[METADATA_KEY])
     devices = pd.DataFrame(content["devices"], columns=list(DEVICE_COLUMNS), dtype=object)
     return devices.astype({"totals": bool})
@@ -235,15 +225,16 @@ def read_devices(file: pq.ParquetFile) -> pd.DataFrame:
 
 def read_samples(file: pq.ParquetFile, where: str = "block >= 0") -> Iterator[pd.DataFrame]:
     """Yield the samples of each device of traces, as SAMPLES_SCHEMA; `where`: a query of read_devices."""
+    keys = ["segment", "node", "block"]
     words = ("node", "device_kind", "uuid", "quantity", "energy_origin")
-    blocks = read_devices(file).groupby(["segment", "node", "block"], sort=False)
-    for group, (_, devices) in enumerate(blocks):
-        chosen = devices.query(where)
-        if chosen.empty:
+    chosen = {key: rows for key, rows in read_devices(file).query(where).groupby(keys)}
+    for group in range(file.num_row_groups):
+        first = file.read_row_group(group, columns=keys).slice(0, 1).to_pylist()[0]
+        if (devices := chosen.get(tuple(first.values()))) is None:
             continue
-        names = [*TRACES_SCHEMA.names, *chosen["column"]]
+        names = [*TRACES_SCHEMA.names, *devices["column"]]
         rows = file.read_row_group(group, columns=names).to_pandas()
-        for device in chosen.to_dict("records"):
+        for device in devices.to_dict("records"):
             samples = rows.assign(
                 **{name: np.full(len(rows), device[name], object) for name in words},
                 device_index=np.int16(device["device_index"]),

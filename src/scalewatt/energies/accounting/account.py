@@ -65,7 +65,7 @@ from scalewatt.energies.stages import (
     segment_events,
     tile_window,
 )
-from scalewatt.energies.traces import Traces
+from scalewatt.energies.traces import Traces, write_traces
 from scalewatt.recordings.series import Flag, flag, nodes_by_name, with_sample_quantity
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.recordings.transition import to_blocks
@@ -132,7 +132,7 @@ def write_energy(
     check_rated_powers(powers, "--powers")
     spec = read_planned_run(spec_path)
     run = Run.of(run_dir, spec, powers)
-    with Traces(traces_path, configuration=spec.configuration, repeat=spec.repeat) as traces:
+    with write_traces(traces_path, configuration=spec.configuration, repeat=spec.repeat) as traces:
         accounts = account(run, traces)
     accounts.write(energy_path)
 
