@@ -181,6 +181,15 @@ def test_of_two_values_at_a_time_the_first_counts_and_it_is_said(tmp_path: Path)
             BY_TIME,
             "has the unit mW in its heading, and W in its description",
         ),
+        (
+            f"{T0},61,0\n",
+            {
+                **BY_TIME,
+                "header": ["t", "p", "card"],
+                "sensors": [{**POWER, "index_column": "crad"}],
+            },
+            "no column \"crad\"; .*did you mean 'card'",
+        ),
         (f"t,p\n{T0},61 hp\n", BY_TIME, 'no number in W, but "61 hp"'),
         ('{"a": [\n1]}\n', BY_TIME, "is JSON; expected a table"),
     ],

@@ -279,7 +279,6 @@ def _read_frame(
         matched = list(_columns(path, cells, rules))
         options = {several[0]: _position(cells, several) for several in _text_names(rules)}
         places = {name: place for name, place in options.items() if place is not None}
-
         wanted = sorted({*places.values(), *(place for _, place in matched)})
         texts = _parse(below, len(cells), wanted, delimiter)
         lost += len(below) - len(texts)
@@ -287,7 +286,7 @@ def _read_frame(
         for column, place in matched:
             if "extract" in rules and (texts[place] == "").all():
                 continue  # as if it were no column
-            rows = where(frame, column.rule)
+            rows = _where(frame, column.rule)
             values, quantity = _in_si(
                 path, texts[place][rows], cells[place], column, rules, frame[rows]
             )
@@ -295,14 +294,11 @@ def _read_frame(
             columns.setdefault(column.key, replace(column, quantity=quantity))
         frames.append(frame)
     whole = pd.concat(frames, ignore_index=True)
-    if not columns or whole.empty:
+    if not columns:
         fields = [str(rule.get("column", rule.get("pattern"))) for rule in rules["sensors"]]
-        lack = (
-            "row below its heading"
-            if columns
-            else f"field that is read; expected {' or '.join(fields)}"
-        )
-        raise InputError(f"{path}: has no {lack}")
+        raise InputError(f"{path}: has no field that is read; expected {' or '.join(fields)}")
+    if whole.empty:
+        raise InputError(f"{path}: holds no row below its heading")
     empty = {name: "" for name in whole if name not in columns}
     return whole.fillna(empty), list(columns.values()), lost
 
@@ -312,35 +308,36 @@ _Part = tuple[list[str], str, list[str]]
 
 def _parts(path: Path, lines: Sequence[str], rules: Preset) -> list[_Part]:
     """Cells of each heading, the delimiter, and the lines below; one heading again begins no new part."""
-    header, names = rules.get("header"), [several[0] for several in _text_names(rules)]
-    names = header or names + [
-        listed(rule["column"])[0] for rule in rules["sensors"] if "column" in rule
-    ]
-    patterns = [rf"{re.escape(name)}(?:\s*[\[(].*)?" for name in names]
-    patterns += [rule["pattern"] for rule in rules["sensors"] if "pattern" in rule and not header]
-    patterns = patterns if header else rules.get("heading", patterns)
-    mark = re.compile(patterns[0], re.IGNORECASE)
+    header, names = rules.get("header"), _text_names(rules)
+    names += [listed(rule["column"]) for rule in rules["sensors"] if "column" in rule]
+    patterns = [f"(?:{'|'.join(map(re.escape, several))})" for several in names]
+    patterns = [rf"{pattern}(?:\s*[\[(].*)?" for pattern in patterns]
+    patterns += [rule["pattern"] for rule in rules["sensors"] if "pattern" in rule]
+    wanted = [re.escape(n) for n in header] if header else rules.get("heading", patterns)
+    mark = re.compile(wanted[0], re.IGNORECASE)
     parts: list[_Part] = [(header, _delimiter(lines[0], rules), [])] if header else []
     for line in lines:
-        if mark.search(line) and _is_heading(cells := _cells_of(line, rules), patterns):
+        if mark.search(line) and _is_heading(cells := _cells_of(line, rules), wanted):
             if not parts or (parts[-1][0] != cells and not header):
                 parts.append((cells, _delimiter(line, rules), []))
         elif parts:
             parts[-1][2].append(line)
-    if not parts:
-        raise InputError(f"{path}: {_lack(_cells_of(lines[0], rules), names, rules)}")
-    return parts
-
-
-def _lack(cells: Sequence[str], names: Sequence[str], rules: Preset) -> str:
-    """What a table without a heading lacks, by the cells of its first line."""
+    cells = parts[0][0] if parts else _cells_of(lines[0], rules)
     if cells[0][:1] in ("{", "["):
-        return "is JSON; expected a table"
-    if rules["name"] != DESCRIBED:
-        example = rules.get("example", "[time, power]")
-        return f"has no heading; name the columns in the YAML file (header: {example})"
-    name = next((name for name in names if _position(cells, [name]) is None), "")
-    return f"has no column {shown(name)}; {one_of(name, cells[:30])[:500]}"
+        raise InputError(f"{path}: is JSON; expected a table")
+    if rules["name"] == DESCRIBED:
+        for pattern, name in zip(
+            patterns, [n[0] for n in names] + patterns[len(names) :], strict=True
+        ):
+            if not _is_heading(cells, [pattern]):
+                hint = one_of(name, cells[:30])[:500]
+                raise InputError(f"{path}: has no column {shown(name)}; {hint}")
+    if not parts:
+        hint = (
+            f"name the columns in the YAML file (header: {rules.get('example', '[time, power]')})"
+        )
+        raise InputError(f"{path}: has no heading; {hint}")
+    return parts
 
 
 def listed(names: Any) -> list[str]:
@@ -388,7 +385,7 @@ def _columns(path: Path, cells: Sequence[str], rules: Preset) -> Iterator[tuple[
             yield _Column(rule, names[0], f"{number}:{names[0]}"), position
 
 
-def where(frame: pd.DataFrame, rule: Mapping[str, Any]) -> np.ndarray:
+def _where(frame: pd.DataFrame, rule: Mapping[str, Any]) -> np.ndarray:
     """Rows that have the texts of the rule's `where`, (n,); a column that is not there asks for nothing."""
     rows = np.ones(len(frame), dtype=np.bool_)
     for name, texts in rule.get("where", {}).items():
@@ -647,7 +644,7 @@ def _groups(table: _Table, unnamed_node: str) -> Iterator[_Group]:
         node = column.labels.get("node", column.rule.get("node"))
         kinds.setdefault((repr(column.rule.get("where")), *labels, node), []).append(column)
     for (_, node_label, index_label, stated), columns in kinds.items():
-        named = where(table.frame, columns[0].rule)
+        named = _where(table.frame, columns[0].rule)
         if not named.any():
             raise InputError(f"{table.path}: no row has {shown(columns[0].rule['where'])}")
         for label in filter(None, (node_label, index_label)):
