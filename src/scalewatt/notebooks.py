@@ -21,7 +21,7 @@ from scalewatt.energies.traces import SAMPLES_SCHEMA, TRACES_SCHEMA, read_sample
 from scalewatt.energies.views.any_recording import AccountsOfPath, Powers, accounts_of
 from scalewatt.energies.views.describe import description
 from scalewatt.energies.views.device_rows import device_rows
-from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.tables import Options
 from scalewatt.results.tables.read_table import opened_parquet
 from scalewatt.results.tables.table_schema import metadata
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.tables import Options
 
 N = 120
 SMI = "timestamp, index, uuid, power.draw [W], utilization.gpu [%]\n" + "".join(

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scalewatt.common.errors import InputError
 from scalewatt.energies.views.describe import describe
 from scalewatt.energies.views.describe_text import energy_text
-from scalewatt.recordings.formats.detect import read_foreign
-from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.detect import read_foreign
+from scalewatt.recordings.tables import Options
 
 ONE_FILE = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -99,7 +99,7 @@ def test_known_totals_come_out_as_they_went_in(data: st.DataObject, tmp_path: Pa
     watts = {kind: data.draw(st.floats(1, 300)) for kind in ("cpu", "gpu", "ram")}
     kwh = {kind: power * seconds / KWH for kind, power in watts.items()}
     kwh["gpu"] *= gpus
-    row = {**RUN, "duration": seconds, "gpu_count": gpus or ""}
+    row = {**RUN, "duration": seconds, "gpu_count": gpus or "", "gpu_model": f"{gpus} x A100"}
     row |= {f"{kind}_energy": value for kind, value in kwh.items()}
     rows = data.draw(st.permutations([row, *({**RUN, "run_id": str(i)} for i in "xyz")]))
     path = write(tmp_path / "n1.csv", *rows)

@@ -32,8 +32,8 @@ from scalewatt.common.files import read_json, write_table
 from scalewatt.energies.accounting.energy_schema import ENERGY_SCHEMA
 from scalewatt.energies.accounting.run_inputs import read_provenance
 from scalewatt.energies.views.describe import describe
-from scalewatt.recordings.formats.format import Options
 from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
+from scalewatt.recordings.tables import Options
 from scalewatt.registration.run_descriptions import read_descriptions
 from scalewatt.reproduction.manifests import ARCHIVE_VERSION, FORMAT, parse_archive_manifest
 from scalewatt.results.carbon.intensity_files import read_intensity

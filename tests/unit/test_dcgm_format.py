@@ -19,8 +19,8 @@ from made_recordings import (
     written,
 )
 
-from scalewatt.recordings.formats.detect import read_foreign
-from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.detect import read_foreign
+from scalewatt.recordings.tables import Options
 
 HEADING = ["#Entity   POWER                       TOTEC                       GPUTL    ", "ID"]
 HEADING[1] = "ID        W                           mJ                          %"

@@ -227,7 +227,7 @@ def test_a_table_of_unknown_columns_is_refused_with_what_would_make_it_readable(
     path.write_text("when;gpu0;pdu\n1;2;3\n")
     assert main(["energy", str(path)]) == 1
     said = capsys.readouterr().err
-    for part in (f"{path}: is no recording of a known format", "nvidia-smi, dcgm", "--columns"):
+    for part in (f"{path}: has no known format", "nvidia-smi", "dcgm", "--columns"):
         assert part in said
     assert "(this one's columns: 'when', 'gpu0', 'pdu')" in said and "HDF5" not in said
     path.write_text(",".join(f"c{n}" for n in range(40)) + "\n")

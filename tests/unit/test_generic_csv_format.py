@@ -26,9 +26,9 @@ from made_recordings import (
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integrate import validate
 from scalewatt.energies.views.describe import describe
-from scalewatt.recordings.formats.detect import find_format, read_foreign
-from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.detect import find_format, read_foreign
 from scalewatt.recordings.series import Recording
+from scalewatt.recordings.tables import Options
 from scalewatt.recordings.transition import to_blocks
 
 POWER_UNITS = {"W": 1.0, "mW": 1e-3, "kW": 1e3, "uW": 1e-6}
@@ -201,11 +201,6 @@ def test_a_node_that_was_recorded_for_less_time_is_told(
     assert not uneven or told[0].startswith("n2: recorded for 30.0 s of the 60.0 s")
 
 
-def test_names_that_would_move_a_cursor_are_escaped() -> None:
-    (node,) = read("t,h,p\n" + rows_of("a\x1b[31m", 3), BY_HOST).hosts
-    assert node == "a\\x1b[31m"
-
-
 def test_a_wide_table_has_a_column_for_each_device(tmp_path: Path) -> None:
     rules = {
         "time": {"column": "t"},
@@ -369,7 +364,7 @@ def test_a_table_is_told_by_its_description_alone(tmp_path: Path) -> None:
     assert find_format(path) is None
     columns = written(tmp_path, yaml.safe_dump(RULES), "columns.yaml")
     found = find_format(path, Options(columns=columns))
-    assert found is not None and found.name == "csv"
+    assert found is not None and found["name"] == "csv"
     with pytest.raises(InputError, match="a YAML file, given with --columns"):
         read_foreign(path)
 

@@ -11,7 +11,7 @@ from made_recordings import written
 from run_files import make_spec
 
 from scalewatt.energies.views.describe import describe
-from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.tables import Options
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 60

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from made_recordings import Made, check_counters, check_powers, codes, local, made, of_gpu, written
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.formats.detect import read_foreign
-from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.detect import read_foreign
 from scalewatt.recordings.series import INSTANTANEOUS, MOVING_MEAN, sample_quantity
+from scalewatt.recordings.tables import Options
 
 BERLIN = Options(time_zone="Europe/Berlin")
 STAMP = "%Y/%m/%d %H:%M:%S"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from made_recordings import Made, check_counters, check_powers, codes, local, made, of_gpu, written
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.formats.detect import read_foreign
-from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.detect import read_foreign
 from scalewatt.recordings.series import INSTANTANEOUS, sample_quantity
+from scalewatt.recordings.tables import Options
 
 POWER, ENERGY = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 

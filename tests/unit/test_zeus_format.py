@@ -17,9 +17,9 @@ from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integrate import validate
 from scalewatt.energies.views.describe import describe
-from scalewatt.recordings.formats.detect import read_foreign
-from scalewatt.recordings.formats.format import Options
-from scalewatt.recordings.formats.zeus import Window, outermost
+from scalewatt.recordings.detect import read_foreign
+from scalewatt.recordings.tables import Options
+from scalewatt.recordings.totals import Total, outermost
 from scalewatt.recordings.transition import to_blocks
 
 T0 = 1_700_000_000.0
@@ -144,9 +144,11 @@ def test_known_totals_are_accounted_for_in_any_order_and_with_gaps(
 @ONE_FILE
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30)), min_size=1, max_size=12))
 def test_the_outermost_windows_never_overlap_and_none_is_lost(spans: list) -> None:
-    windows = [Window(str(i), float(a), float(a + n), (1.0,)) for i, (a, n) in enumerate(spans)]
+    windows = [
+        Total(str(i), float(a), float(a + n), np.array([1.0])) for i, (a, n) in enumerate(spans)
+    ]
     try:
-        outer, inner = outermost(windows)
+        marked = outermost(windows)
     except InputError:
         assert any(
             a.begin_s < b.begin_s < a.end_s < b.end_s
@@ -155,10 +157,11 @@ def test_the_outermost_windows_never_overlap_and_none_is_lost(spans: list) -> No
             if a is not b
         )
         return
-    assert sorted(one.name for one in (*outer, *inner)) == sorted(one.name for one in windows)
+    assert [one.name for one in marked] == [one.name for one in windows]
+    outer = sorted((one for one in marked if one.counted), key=lambda one: one.begin_s)
     for one, after in pairwise(outer):
         assert one.end_s <= after.begin_s
-    for one in inner:
+    for one in marked:
         assert any(o.begin_s <= one.begin_s and one.end_s <= o.end_s for o in outer)
 
 

@@ -77,7 +77,7 @@ def energy(arguments: argparse.Namespace) -> int:
     from scalewatt.campaign.cluster import powers as rated_powers
     from scalewatt.energies.views.describe import describe
     from scalewatt.energies.views.describe_text import energy_text
-    from scalewatt.recordings.formats.format import Options
+    from scalewatt.recordings.tables import Options
 
     options = Options(arguments.node, arguments.time_zone, arguments.columns)
     if arguments.profile and arguments.cluster:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
-from scalewatt.recordings.formats.format import Options
+from scalewatt.recordings.tables import Options
 
 SUFFIX = ".recording"
 

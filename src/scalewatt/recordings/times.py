@@ -7,7 +7,7 @@ that does not exist, when they are set forward, is taken by the offset before.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -17,8 +17,8 @@ import pandas as pd
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import shown
-from scalewatt.recordings.block import Floats
-from scalewatt.recordings.series import LATEST_S
+from scalewatt.recordings.block import Flag, Floats
+from scalewatt.recordings.series import LATEST_S, flag
 
 UNIX, LOCAL, DAY = "unix", "local", "day"
 
@@ -160,3 +160,24 @@ def _second_time(local_s: Floats, twice: np.ndarray) -> tuple[np.ndarray, bool]:
         second[begin:end] = before < 0 or before > after
         unsure |= bool(before == after == np.inf)
     return second, unsure
+
+
+def zoned_times(
+    name: str, texts: Sequence[str], time_zone: str | None
+) -> tuple[Floats, list[Flag]]:
+    """Unix seconds of a file's stamps in their order, (n,), NaN for none; and what is assumed of them."""
+    stamps = parse_times(pd.Series(texts, dtype="str"))
+    if stamps is None or stamps.clock == DAY:
+        return np.full(len(texts), np.nan), []
+    if stamps.clock == UNIX:
+        return stamps.seconds, []
+    known = np.isfinite(stamps.seconds)
+    unix_s = np.full(known.size, np.nan)
+    zone = zone_named(time_zone, f"{name}: time zone")
+    unix_s[known], unsure = unix_seconds(stamps.seconds[known], zone)
+    details = [] if time_zone else ["its local times name no zone; they are read as this machine's"]
+    if unsure:
+        details.append(
+            "its times lie in the hour that comes twice as clocks are set back; the first is taken"
+        )
+    return unix_s, [flag("time_assumed", None, f"{name}: {detail}") for detail in details]

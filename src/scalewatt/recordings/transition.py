@@ -80,11 +80,14 @@ class _Series(Mapping[str, tuple[old.SensorSeries, ...]]):
     def __init__(self, new: Recording) -> None:
         self._nodes = new.nodes
         self._stated: Mapping[tuple[str, str], float] = new.perun_j or {}
+        self._flags = _of_sensors(new)
 
     def __getitem__(self, node: str) -> tuple[old.SensorSeries, ...]:
         series = [one for block in self._nodes[node] for one in to_series(block)]
         series.sort(key=lambda one: (one.device_kind, one.device_index, one.sensor))
-        return tuple(_with(one, self._stated.get((node, one.device_kind))) for one in series)
+        return tuple(
+            _with(one, self._stated.get((node, one.device_kind)), self._flags) for one in series
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._nodes)
@@ -95,12 +98,15 @@ class _Series(Mapping[str, tuple[old.SensorSeries, ...]]):
 
 def recording_to_old(new: Recording) -> old.Recording:
     """Return a recording of series, which are read when asked for."""
+    of_sensors = _of_sensors(new)
     return old.Recording(
         nodes=_Series(new),
         t0_known=new.clock_known,
         sampling_period_s=new.period_s,
         source=new.source,
-        problems=new.flags,
+        problems=tuple(one for one in new.flags if one not in of_sensors)
+        if of_sensors
+        else new.flags,
         execution_dt=new.started,
         run_id=new.run,
         round_id=new.round,
@@ -130,7 +136,19 @@ def recording_to_new(record: old.Recording) -> Recording:
     )
 
 
-def _with(one: old.SensorSeries, stated_j: float | None) -> old.SensorSeries:
+def _of_sensors(new: Recording) -> list[old.Flag]:
+    """Flags of totals that are about a sensor."""
+    return [one for one in new.flags if one.get("kind")] if new.format != "perun" else []
+
+
+def _with(
+    one: old.SensorSeries, stated_j: float | None, flags: Iterable[old.Flag]
+) -> old.SensorSeries:
     from dataclasses import replace
 
-    return replace(one, perun_kind_j=stated_j)
+    own = tuple(
+        old.flag(flag["code"], flag["device"], flag["detail"])
+        for flag in flags
+        if (flag["node"], flag["kind"], flag["device"]) == (one.node, one.device_kind, one.sensor)
+    )
+    return replace(one, perun_kind_j=stated_j, flags=(*one.flags, *own))

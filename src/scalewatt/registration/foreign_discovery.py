@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
+from scalewatt.recordings.detect import ReadFile, files_in, find_format, joined, read_files
 from scalewatt.recordings.foreign_files import options_content, recording_name
-from scalewatt.recordings.formats.detect import (
-    find_format,
-    joined,
-    read_foreign,
-    with_nodes,
-)
-from scalewatt.recordings.formats.format import Options, node_of
-from scalewatt.recordings.series import Recording
-from scalewatt.registration.plausible_power import GpuPower
-from scalewatt.registration.recording_discovery import Recorded, RecordedFile, Window, facts_of
+from scalewatt.recordings.tables import Options, node_of
+from scalewatt.recordings.transition import recording_to_old
+from scalewatt.registration.recording_discovery import Recorded, RecordedFile, facts_of
 
 
 def open_foreign(path: Path, options: Options) -> Recorded | None:
@@ -26,68 +21,53 @@ def open_foreign(path: Path, options: Options) -> Recorded | None:
     Each file of a folder is of one node, named by its content, by `options`, or by its own name. All
     of them are one segment. InputError for a file that cannot be read.
     """
-    files = [path] if path.is_file() else _files_in(path)
-    foreign = [file for file in files if find_format(file, options) is not None]
-    if not foreign:
+    files = _files_at(path, options)
+    if not files:
         return None
-    if options.node is not None and len(foreign) > 1:
-        raise InputError(
-            f"{path}: holds {len(foreign)} recordings; node names that of a single file"
-        )
-    if options.run is not None and len(foreign) > 1:
-        raise InputError(f"{path}: holds {len(foreign)} recordings; run chooses from a single file")
-    recordings = with_nodes([read_foreign(file, options) for file in foreign])
-    joined(recordings)  # refuses files that cannot be of one run
-    found = list(zip(foreign, recordings, strict=True))
+    for name in ("node", "run") if len(files) > 1 else ():
+        if getattr(options, name) is not None:
+            raise InputError(f"{path}: holds {len(files)} recordings; {name} is of a single file")
+    read = read_files(files)
+    whole = joined(read)  # refuses files that cannot be of one run
     kept: list[RecordedFile] = []
-    for file, recording in found:
-        kept += _kept(file, recording, options, {one.target for one in kept})
-    windows, gpus, powers = _facts(found, options)
-    hosts = {host for _, recording in found for host in recording.hosts}
-    problems = tuple(
-        f"{f}: {one['detail']}" for f, recording in found for one in recording.problems
+    for file in read:
+        kept += _kept(file, {one.target for one in kept})
+    old = recording_to_old(whole)
+    windows, gpus, powers = facts_of(old.nodes.items(), old.t0_known)
+    # The file's name says nothing of which machine it was.
+    by_file = {node for file in read if not file.names_node for node in file.recording.nodes}
+    return Recorded(
+        tuple(kept),
+        (tuple(whole.nodes),),
+        {node: own for node, own in gpus.items() if own},
+        tuple(window for window in windows if window.host not in by_file),
+        tuple(f"{f.path}: {one['detail']}" for f in read for one in f.recording.flags),
+        powers,
     )
-    return Recorded(tuple(kept), (tuple(sorted(hosts)),), gpus, windows, problems, powers)
 
 
-def _files_in(folder: Path) -> list[Path]:
-    """Return the files of a folder; none of one that a run of ours has."""
-    if (folder / "perun").is_dir() or not folder.is_dir():
-        return []
-    return sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+def _files_at(path: Path, options: Options) -> Sequence[tuple[Path, Options]]:
+    """The other tools' files at a path, with their options; none of a folder that a run of ours has."""
+    if path.is_file():
+        return [(path, options)] if find_format(path, options) is not None else []
+    return files_in(path, options, {}) if path.is_dir() and not (path / "perun").is_dir() else []
 
 
-def _kept(
-    file: Path, recording: Recording, options: Options, taken: set[str]
-) -> list[RecordedFile]:
-    """Return what the run folder keeps of a file: its copy, what was told of it, and its columns."""
-    # A format may take the node from its file's name in a way of its own, and the copy has another.
-    own = recording.hosts[0] if len(recording.hosts) == 1 else node_of(file, options)
-    node = re.sub(r"[^A-Za-z0-9._-]", "_", own)
-    names = (recording_name(0, f"{node}{f'.{k}' if k else ''}") for k in range(len(taken) + 1))
+def _kept(file: ReadFile, taken: set[str]) -> list[RecordedFile]:
+    """What the run folder keeps of a file: its copy, what its user said of it, and its columns."""
+    options, nodes = file.options, list(file.recording.nodes)
+    node = nodes[0] if len(nodes) == 1 else node_of(file.path, options)
+    stem = re.sub(r"[^A-Za-z0-9._-]", "_", node)
+    names = (recording_name(0, f"{stem}{f'.{k}' if k else ''}") for k in range(len(taken) + 1))
     target = next(name for name in names if name not in taken)
     columns = f"{target}.columns.yaml"
-    told = {**options_content(options), **({"columns": columns} if options.columns else {})}
-    told = {"node": own, **told}
-    kept = [RecordedFile(file, file_sha256(file), 0, target, options=tuple(sorted(told.items())))]
-    if options.columns is not None:
-        kept.append(RecordedFile(options.columns, file_sha256(options.columns), 0, columns))
-    return kept
+    content = {"node": node, **options_content(options)}
+    if options.columns is None:
+        return [_file(file.path, target, content)]
+    copy = _file(file.path, target, {**content, "columns": columns})
+    return [copy, _file(options.columns, columns)]
 
 
-def _facts(
-    found: list[tuple[Path, Recording]], options: Options
-) -> tuple[tuple[Window, ...], dict[str, list[int]], tuple[GpuPower, ...]]:
-    """Return when each host was recorded, as far as its name is known and its GPUs with their powers."""
-    windows: list[Window] = []
-    powers: list[GpuPower] = []
-    gpus: dict[str, set[int]] = {}
-    for file, recording in found:
-        own, indices, of_gpus = facts_of(recording.nodes.items(), recording.t0_known)
-        powers += of_gpus
-        # The file's name says nothing of which machine it was.
-        windows += [w for w in own if options.node or w.host != node_of(file, Options())]
-        for host in recording.hosts:
-            gpus.setdefault(host, set()).update(indices[host])
-    own_gpus = {host: sorted(one) for host, one in sorted(gpus.items()) if one}
-    return tuple(windows), own_gpus, tuple(powers)
+def _file(path: Path, target: str, options: dict[str, str] | None = None) -> RecordedFile:
+    given = tuple(sorted((options or {}).items()))
+    return RecordedFile(path, file_sha256(path), 0, target, options=given)

@@ -18,7 +18,7 @@ from scalewatt.common.schema_validation import check, one_of, schema
 from scalewatt.common.tabular_files import Row, Rows, csv_rows, parquet_rows
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.recordings.formats.format import NO_OPTIONS, Options
+from scalewatt.recordings.tables import NO_OPTIONS, Options
 from scalewatt.results.tables.value_ranges import check_metric
 from scalewatt.results.text.metric_labels import METRIC_OF_MODEL
 from scalewatt.results.text.number_format import count

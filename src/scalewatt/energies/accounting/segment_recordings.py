@@ -21,8 +21,8 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.energies.stages import seconds_where, start_of
 from scalewatt.recordings.concurrent_samplers import read_samplers
+from scalewatt.recordings.detect import read_together
 from scalewatt.recordings.foreign_files import foreign_files
-from scalewatt.recordings.formats.detect import read_together
 from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.series import (

@@ -23,18 +23,19 @@ from scalewatt.energies.accounting.run_inputs import PlannedRun, Run, read_plann
 from scalewatt.energies.accounting.segment_recordings import Segment, segment_numbers
 from scalewatt.energies.stages import segment_events
 from scalewatt.energies.traces import Traces
-from scalewatt.recordings.formats.detect import (
+from scalewatt.recordings.detect import (
+    files_in,
     find_format,
     is_table,
     read_foreign,
     read_together,
     unknown_format,
 )
-from scalewatt.recordings.formats.format import NO_OPTIONS, Options
 from scalewatt.recordings.journal import TELEMETRY, beside, is_journal, read_journal
 from scalewatt.recordings.perun_file import list_runs, open_perun_file
 from scalewatt.recordings.series import Recording
 from scalewatt.recordings.stages import read_stages
+from scalewatt.recordings.tables import NO_OPTIONS, Options
 from scalewatt.recordings.telemetry import read_telemetry, telemetry_series
 from scalewatt.recordings.transition import recording_to_old
 
@@ -82,7 +83,7 @@ def accounts_of(
         )
     if path.is_dir() and (files := _foreign_in(path, options)):
         _refuse_run(path, named, "a folder")
-        record = read_together([(file, options) for file in files])
+        record = read_together(files)
         return _of_record(path, record, events, gpus_per_node, traces)
     path = _only_perun_file(path) if path.is_dir() else path
     if path.is_dir():
@@ -150,14 +151,11 @@ def _of_segment(
     return AccountsOfPath(rows.tables(spec), events is not None, {"path": str(path), **which})
 
 
-def _foreign_in(folder: Path, options: Options) -> list[Path]:
-    """Return the files of other tools in a folder that is none of ours, by name."""
+def _foreign_in(folder: Path, options: Options) -> list[tuple[Path, Options]]:
+    """List the files of other tools in a folder that is none of ours, by name."""
     ours = folder / "perun" if (folder / "perun").is_dir() else folder
-    if segment_numbers(ours) or (folder / "spec.json").exists():
-        return []
-    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
-    found = ((file, find_format(file, options)) for file in files)
-    return [file for file, form in found if form is not None and form.records]
+    is_run = segment_numbers(ours) or (folder / "spec.json").exists()
+    return [] if is_run else files_in(folder, options, {})
 
 
 def _only_perun_file(folder: Path) -> Path:

@@ -18,8 +18,8 @@ from scalewatt.energies.accounting.totals import (
 )
 from scalewatt.energies.stages import STAGES
 from scalewatt.energies.views.any_recording import AccountsOfPath, Powers, accounts_of
-from scalewatt.recordings.formats.format import NO_OPTIONS, Options
 from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH, NODE, Flag, flag
+from scalewatt.recordings.tables import NO_OPTIONS, Options
 
 
 def only_of_stages(row: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.tabular_files import csv_cells
 from scalewatt.common.untrusted_text import unreadable
 from scalewatt.recordings.series import Floats
-from scalewatt.recordings.text_times import as_numbers, parse_times, unread
+from scalewatt.recordings.times import UNIX, as_numbers, parse_times, unread
 from scalewatt.results.carbon.file_checks import check_intensities, check_times
 from scalewatt.results.carbon.intensity import CarbonIntensity, of_times
 
@@ -74,7 +74,7 @@ def _texts(path: Path) -> pd.DataFrame:
 def _times(path: Path, texts: pd.Series) -> Floats:
     """Return unix times in s, (n,)."""
     stamps = parse_times(texts)
-    if stamps is None or stamps.local:
+    if stamps is None or stamps.clock != UNIX:
         raise InputError(
             f"{path}: line {texts.index[0]}: time '{texts.iloc[0][:40]}'; allowed: unix seconds, or dates "
             "with a zone such as 2026-01-31T12:00:00Z or 2026-01-31T13:00:00+01:00"

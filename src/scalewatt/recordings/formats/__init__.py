@@ -1,1 +1,0 @@
-"""Recordings of other tools: one module for each format, all giving the same `Recording`."""
