@@ -114,7 +114,7 @@ def metrics() -> pd.DataFrame:
 def recognises(head: str) -> bool:
     """Tell JSON of Prometheus, or text with a known metric, by a file's beginning."""
     if _JSON.match(head):
-        return re.search(r'"resultType"|^\s*\{\s*"metric"\s*:\s*\{', head) is not None
+        return re.search(r'"resultType"|"errorType"|^\s*\{\s*"metric"\s*:\s*\{', head) is not None
     names = "|".join([*metrics()["metric"].unique(), CHIP_NAMES])
     return re.search(rf'^(# \w+ )?(\{{__name__=")?({names})\b', head, re.MULTILINE) is not None
 
