@@ -16,10 +16,11 @@ import pytest
 from made_recordings import written
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.integration.integrate import validate
+from scalewatt.energies.integrate import validate
 from scalewatt.recordings.detect import files_in, read_foreign, read_together
 from scalewatt.recordings.series import Recording
 from scalewatt.recordings.tables import Options
+from scalewatt.recordings.transition import to_blocks
 
 T0 = 1_717_144_753.0
 SECONDS = 120
@@ -37,7 +38,7 @@ def joules(recording: Recording, kind: str = "gpu") -> float:
     for series in recording.series:
         if series.device_kind == kind and series.quantity != "utilisation":
             by_device[series.node, series.device_index] = series
-    curves = [validate(series).curve for series in by_device.values()]
+    curves = [validate(to_blocks([series])[0], 0).curve for series in by_device.values()]
     return sum(float(curve.between(-np.inf, np.inf)) for curve in curves)
 
 
