@@ -10,10 +10,10 @@ import pytest
 import yaml
 from campaign_files import DELETE, DEMO, LOCAL, PAPER, Edits, Refused, demo, edited, write_yaml
 
+from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.common.yaml_files import read_yaml
 
 
 @pytest.fixture
@@ -89,6 +89,13 @@ models/resnet50/base_learning_rate: .inf | models.resnet50.base_learning_rate
 sampling_period_s: .nan | sampling_period_s
 datasets/waves/train_years: [1980, 1979] | 1980.*1979
 datasets/waves/validation_years: [1980, 1981] | not trained on
+seed: 4294967296 | seed.*at most 4294967295
+models/resnet50/epochs: 1000000000 | models.resnet50.epochs.*at most
+series/resnet50-full-lbs16/repeats: 1000000 | lbs16.repeats.*at most
+series/resnet50-full-lbs16/gpus: [1000000000000] | lbs16.gpus.*at most
+series/..%evil: {model: resnet50, device: local, gpus: [1], local_batch_size: 1} | series.*letters
+datasets/{br}: {} | datasets.*letters
+figures/figure2/series: [resnet50-full-lbs16, resnet50-full-lbs16] | figures.figure2.series.*once
 """
 CLUSTERS = r"""
 work_rot: w | did you mean 'work_root'
@@ -109,6 +116,12 @@ account: --uid=0 | --uid=0
 exclude_nodes: [n0117, "n[0203-"] | exclude_nodes\[1\]
 devices/local/step_time: {resnet50: {base_s: 1.0e+308, per_sample_s: 1}} | 86400
 series: {} | 'series' is a key of a campaign
+launcher: mpiexec -n 4 | launcher.*{gpus}
+launcher: mpiexec -n {gpus} 'a | launcher.*quot
+launcher: mpiexec -n {gpus!r} | launcher.*{gpus}
+launcher: "  " | launcher
+launcher: srun --nodes={nodes} | launcher.*{gpus}
+devices/a,b: {} | devices.*letters
 """
 
 
@@ -145,7 +158,6 @@ def test_a_last_batch_of_one_larger_image_is_accepted() -> None:
 
 
 FILES = {
-    "a key given twice": (DEMO.read_text() + "\nname: other\n", "'name'.* twice"),
     "no YAML": ("name: [demo\nprotocol: paper\n", "mine.yaml"),
     "an unknown alias": (DEMO.read_text().replace("*small", "*smal"), "alias"),
     "a Python object": ("name: !!python/object/apply:os.getcwd []\n", "python"),
@@ -174,12 +186,6 @@ def test_one_bad_file_of_two_prints_no_table_and_no_json(refused: Refused) -> No
     assert str(path) in refused.message(path, "--json")
 
 
-def test_a_key_merged_and_then_overridden_is_not_given_twice(tmp_path: Path) -> None:
-    path = tmp_path / "merged.yaml"
-    path.write_text("a: &a {x: 1, y: 2}\nb: {c: &d {<<: *a, x: 3}}\ne: {<<: *d, z: 3}\n")
-    assert read_yaml(path)["e"] == {"x": 3, "y": 2, "z": 3}
-
-
 def test_the_given_clusters_limits_count(refused: Refused) -> None:
     limit = ("devices", "local", "max_local_batch_size")
     path = write_yaml(refused.folder / "c.yaml", edited({limit: {"resnet50": 8}}, LOCAL))
@@ -187,10 +193,16 @@ def test_the_given_clusters_limits_count(refused: Refused) -> None:
     assert "resnet50-full-lbs16" in message and "at most 8" in message
 
 
-@pytest.mark.parametrize("name", ["..", ".a", "a/b/c", "a\nb", "a\0", "{a}", "x" * 201, ""])
-def test_a_dataset_of_a_dangerous_name_is_refused(name: str) -> None:
-    with pytest.raises(InputError):
-        demo({("datasets", name): edited({})["datasets"]["scans"]})
+def test_nodes_and_ranks_per_node_say_how_many_ranks_there_are(tmp_path: Path) -> None:
+    launcher = "srun --nodes={nodes} --ntasks-per-node={ranks_per_node}"
+    path = write_yaml(tmp_path / "cluster.yaml", edited({("launcher",): launcher}, LOCAL))
+    assert load_cluster(path).launcher == launcher
+
+
+def test_a_campaign_of_too_many_runs_is_refused(refused: Refused) -> None:
+    names = edited({})["series"]
+    message = refused.campaign({("series", name, "repeats"): 1000 for name in names})
+    assert "runs" in message and "at most 10000" in message
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"spec_version": 99}', "{"])

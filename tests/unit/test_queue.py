@@ -16,13 +16,10 @@ from scalewatt.slurm.job_queue import GONE, ask_queue
 from scalewatt.tracking.status_text import status_text
 
 
-def test_no_squeue_no_answer(made: Made) -> None:
-    assert ask_queue(["7"]) is None
-
-
 def test_a_queue_that_fails_or_hangs_gives_no_answer(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert ask_queue(["7"]) is None, "there is no squeue"
     queue(made, "7|RUNNING|N/A|n1|None")
     monkeypatch.setenv("FAIL", "slurm_load_jobs error: Unable to contact slurm controller")
     assert ask_queue(["7"]) is None
@@ -43,12 +40,15 @@ def test_a_job_that_squeue_has_forgotten_is_gone(
 
 def test_the_queue_says_state_end_nodes_and_reason(made: Made) -> None:
     queue(made, "7|RUNNING|2026-11-22T10:00:00|n[1-2]|None", "8|PENDING|N/A||QOSMaxJobs", "broken")
+    with open(made.folder / "bin" / "answer", "ab") as answer:
+        answer.write(b"6|RUNNING|N/A|n\xff1|None\n")
     found = ask_queue(["7", "8", "9"])
     assert found is not None
     seven, eight, nine = (found.get(job, GONE) for job in ("7", "8", "9"))
     assert (seven.state, eight.state, nine.state) == ("running", "waiting", "gone")
     assert (seven.node_list, eight.node_list, nine.node_list) == ("n[1-2]", "", "")
     assert (seven.waits_for, eight.waits_for) == (None, "QOSMaxJobs")
+    assert found["6"].node_list == "n\\xff1"
     assert seven.ends_s == time.mktime((2026, 11, 22, 10, 0, 0, 0, 0, -1))
     assert eight.ends_s is None is nine.ends_s
 
@@ -80,15 +80,3 @@ def test_a_job_that_never_starts_by_itself_is_shown_with_slurms_reason(
     text = status_text(made.status())
     assert (f"    job 8: {reason}" in text) is shown
     assert ("not to start by itself" in text) is shown
-
-
-@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
-def test_a_node_of_any_name_is_listed(
-    made: Made, monkeypatch: pytest.MonkeyPatch, locale: str
-) -> None:
-    monkeypatch.setenv("LC_ALL", locale)
-    queue(made)
-    (made.folder / "bin" / "answer").write_bytes(b"7|RUNNING|N/A|n\xff1|None\n")
-    found = ask_queue(["7"])
-    assert found is not None
-    assert (found["7"].state, found["7"].node_list) == ("running", "n\\xff1")
