@@ -1,46 +1,35 @@
-"""Keys in texts are hidden, and what only looks like one is left alone."""
+"""Secrets, keys, paths and names are taken out of texts, and what only looks like one is left alone."""
 
 from __future__ import annotations
 
-import pytest
+import re
+import shlex
+from typing import Any
 
-from scalewatt.common.redaction import (
-    known_keys,
-    without_secrets,
-)
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from scalewatt.common.redaction import SECRET, Redaction, known_keys, without_secrets
 
 COMMIT = "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f'"aws-ofi-nccl": "{COMMIT}"',
-        f"secret_commit: {COMMIT}",
-        f"secret_commit: {COMMIT.upper()}",
-        "https://user:${PASS}@example.org/a",
-        "https://$USER:$PASS@example.org/a",
-        "sk-toggleable__label-arrow",
-        "sk-estimator-doc-link-2024-x",
-    ],
-)
-def test_commits_variables_and_classes_of_style_sheets_are_no_keys(text: str) -> None:
-    assert list(known_keys(text)) == []
+NO_KEYS = [
+    *(f'"aws-ofi-nccl": "{COMMIT}"', f"secret_commit: {COMMIT.upper()}"),
+    *("https://user:${PASS}@example.org/a", "https://$USER:$PASS@example.org/a"),
+    *("sk-toggleable__label-arrow", "sk-estimator-doc-link-2024-x"),
+]
+KEYS = [
+    *("secret_key = " + "Ab1/" * 10, "sk-abcdefghijklmnopqrsT1"),
+    *("https://user:$aX!@example.org/a", "https://user:${PASS}x@example.org/a"),
+    *("a" * 50 + "://user:pass@example.org", "postgresql+asyncpg://user:pass@example.org"),
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "secret_key = " + "Ab1/" * 10,
-        "https://user:$aX!@example.org/a",
-        "https://user:${PASS}x@example.org/a",
-        "a" * 50 + "://user:pass@example.org",
-        "postgresql+asyncpg://user:pass@example.org",
-        "sk-abcdefghijklmnopqrsT1",
-    ],
-)
-def test_keys_beside_them_are_found(text: str) -> None:
-    assert len(list(known_keys(text))) == 1
+@pytest.mark.parametrize(("text", "count"), [*((t, 0) for t in NO_KEYS), *((t, 1) for t in KEYS)])
+def test_keys_are_told_from_commits_variables_and_style_sheets(text: str, count: int) -> None:
+    assert len(list(known_keys(text))) == count
 
 
 @pytest.mark.parametrize(
@@ -52,3 +41,122 @@ def test_keys_beside_them_are_found(text: str) -> None:
 )
 def test_no_value_of_a_secret_is_told_however_it_is_quoted(command: str) -> None:
     assert "hunter2" not in " ".join(without_secrets([f"run {command}"]))
+
+
+# --- paths and names ------------------------------------------------------------------------------
+
+WORDS = st.text("abcxyz_-0", max_size=5)
+ALICE = Redaction(("/home/alice", "/work/ab1234"), ("alice", "hk-project", "ab1"), "/srv/checkout")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/alice/data:/usr/lib", "$HOME/data:/usr/lib"),
+        ("/work/ab1234/env/lib", "$HOME/env/lib"),
+        ("/home/bob/lib /hk/work/x", "<path> <path>"),
+        ("-I/hk/include -L/usr/lib", "-I<path> -L/usr/lib"),
+        ("file:///home/bob/x", "file:<path>"),
+        ("/usr/../srv/private", "<path>"),
+        ("/opt/users/bob/lib", "<path>"),
+        ("/opt/bob/x:/opt/conda/lib", "<path>:<path>"),
+        ("/dev/shm/bob/x /dev/shm /dev/null /usr/../dev/shm/b", "<path> /dev/shm /dev/null <path>"),
+        ("-isystem/scratch/bob/x -L=/scratch/x", "-isystem<path> -L=<path>"),
+        ("/srv/checkout/../bob/x /srv/checkout/a/../b", "<path> b"),
+        ("/home/alice/../bob /home/alice/a/../../../u", "<path> <path>"),
+        ("~bob/x and ~/y, about ~5 s", "<path> and <path> about ~5 s"),
+        ("python /srv/checkout/examples/a.py data/b.csv", "python examples/a.py data/b.csv"),
+        ("/data/full: No space left (ENOSPC)", "<path>: No space left (ENOSPC)"),
+        ("Alice's alice_2, ab1 in ab12", "<name>'s <name>_2, <name> in ab12"),
+        ("to a.b@example.org, now", "to <address>, now"),
+        ("http://u:p@proxy/x", "<address>"),
+        ("n/256 of 1/2, a / b, ./c ../d", "n/256 of 1/2, a / b, ./c ../d"),
+        ("mask_cpu:0x0000FFFF,0xFFFF0000", "mask_cpu:0x0000FFFF,0xFFFF0000"),
+        ("GPU-8f3a1c2d-0000-1111-2222-333344445555", "GPU-8f3a1c2d-0000-1111-2222-333344445555"),
+        ("tcp,self,cuda", "tcp,self,cuda"),
+    ],
+)
+def test_a_text_keeps_what_is_nobodys(text: str, shown: str) -> None:
+    assert ALICE.text(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("train --wandb-key X --lr 1", "train --wandb-key <secret> --lr 1"),
+        ("train --hf-token=X", "train --hf-token=<secret>"),
+        ("env WANDB_API_KEY=X train", "env WANDB_API_KEY=<secret> train"),
+        ("train +wandb.api_key=X model=a", "train +wandb.api_key=<secret> model=a"),
+        ("train --use-auth --lr 1", "train --use-auth --lr 1"),
+        ("train --password 'a b'", "train --password <secret>"),
+        ("train '--token=a b; c'", "train --token=<secret>"),
+        ("sh -c 'export HF_TOKEN=\"a b\"; x --key  X --lr 1'",
+         "sh -c export HF_TOKEN=<secret>; x --key  <secret> --lr 1"),
+        ("get https://host/x?api_key=X&n=1", "get https://host/x?api_key=<secret>&n=1"),
+        ("train --lr 1 a=b", "train --lr 1 a=b"),
+        ("train --api-key X --api_key=X --apikey X --apiKey=X", "train --api-key <secret> "
+         "--api_key=<secret> --apikey <secret> --apiKey=<secret>"),
+        ("train --token=X -token X --password X", "train --token=<secret> -token <secret> "
+         "--password <secret>"),
+        ("env HF_TOKEN=X AWS_SECRET_ACCESS_KEY=X AWS_ACCESS_KEY_ID=X PGPASSWORD=X KEY_2=X train",
+         "env HF_TOKEN=<secret> AWS_SECRET_ACCESS_KEY=<secret> AWS_ACCESS_KEY_ID=<secret> "
+         "PGPASSWORD=<secret> KEY_2=<secret> train"),
+    ],
+)  # fmt: skip
+def test_what_a_secrets_name_is_given_is_not_told(words: str, shown: str) -> None:
+    assert " ".join(without_secrets(shlex.split(words))) == shown
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train --max-tokens 2048 --max_new_tokens=64",
+        "train --tokenizer gpt2 --tokenizer-file=x.json",
+        "train --num-keys=4 --key-dim 64 --keypoints 17",
+        "train --author-weight 0.5 --num-users=3 --use-auth-loss 1",
+        "train model.num_key_value_heads=8 MONKEY=1",
+        "sh -c 'MAX_TOKENS=2048 train --tokenizer gpt2 --num-keys=4'",
+    ],
+)
+def test_what_has_a_secrets_word_within_another_is_told(command: str) -> None:
+    assert without_secrets(shlex.split(command)) == shlex.split(command)
+
+
+@given(
+    st.sampled_from([*SECRET, "PASSWORD", "SECRET", "API_KEY", "apikey"]),
+    WORDS.map(lambda text: f"{text}_") | st.just(""),
+    st.sampled_from(["", "_id", "2", "[0]"]),
+    st.sampled_from(["--{}={}", "{}={}", "-{} {}"]),
+)
+def test_no_secret_survives_in_a_command(word: str, begin: str, end: str, form: str) -> None:
+    told = form.format(f"{begin}{word.lower()}{end}", "hunter2").split()
+    for words in (["train", *told, "--lr", "1"], ["sh", "-c", f"train {' '.join(told)} --lr 1"]):
+        assert "hunter2" not in " ".join(without_secrets(words))
+        assert without_secrets(words)[-1].endswith("1")
+
+
+WORD = st.text("abcdefgz0189_-", min_size=1, max_size=8)
+GLUE = st.sampled_from(["", " ", ":", ",", "=", "/", "-I", "file://", "'", "@", "(", ";"])
+STANDINS = ("$home", "<path>", "<name>", "<address>", "<secret>")
+
+
+@st.composite
+def own(draw: st.DrawFn) -> tuple[str, str]:
+    """A user's name and home."""
+    name = draw(st.text("abcdexyz0189-_", min_size=4, max_size=9))
+    top = draw(st.sampled_from(["/home", "/Users", "/root", "/hk/home/proj", "/work", "/u"]))
+    return name, top if top == "/root" else f"{top}/{name}"
+
+
+@given(own(), st.lists(st.tuples(GLUE, WORD | st.none()), min_size=1, max_size=6), st.data())
+@example(("alice", "/home/alice"), [("-I", None), (":", "lib")], None)
+def test_no_home_and_no_name_survives_in_any_value(
+    who: tuple[str, str], parts: list[tuple[str, str | None]], data: Any
+) -> None:
+    name, home = who
+    assume(not any(name in one for one in STANDINS))
+    text = "".join(glue + (f"{home}/{name}" if word is None else word) for glue, word in parts)
+    shown = Redaction((home,), (name,), None).text(text)
+    assert home not in shown
+    assert name not in re.sub("|".join(map(re.escape, STANDINS[1:])), "", shown).lower()
+    assert not re.search(r"/(home|Users|root)/", shown)
