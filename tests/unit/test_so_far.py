@@ -15,8 +15,8 @@ from run_files import make_spec
 from scalewatt.energies.accounting.account import account
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.totals import EnergyTotals
-from scalewatt.monitoring.running_total import RunningTotal
 from scalewatt.recordings.journal import beside
+from scalewatt.recordings.running_total import RunningTotal
 from scalewatt.tracking.running_total import JournalSum, read_so_far
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}

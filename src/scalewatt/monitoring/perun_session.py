@@ -13,6 +13,7 @@ from collections.abc import Callable
 from configparser import ConfigParser
 from functools import partialmethod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 # Everything that is not energy, as regular expressions that perun matches from a name's start.
@@ -26,10 +27,8 @@ SAMPLER_S = 60
 SETTINGS: dict[str, dict[str, Any]] = {
     "monitor": {
         "queue_timeout": SAMPLER_S,
-        "include_backends": "",
-        "include_sensors": "",
-        "exclude_backends": "",
         "exclude_sensors": EXCLUDED_SENSORS,
+        **dict.fromkeys(("include_backends", "include_sensors", "exclude_backends"), ""),
     },
     "output": {"format": "hdf5"},
     "benchmarking": {
@@ -40,12 +39,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "group_by": "host",
         "metric_stats": "avg",
     },
-    "benchmarking.units": {"joule": "", "second": "", "percent": "", "watt": "", "byte": ""},
+    "benchmarking.units": dict.fromkeys(("joule", "second", "percent", "watt", "byte"), ""),
     "post-processing": {
         "power_overhead": 0,
         "pue": 1.0,
-        "emissions_factor": 0.0,
-        "price_factor": 0.0,
+        **dict.fromkeys(("emissions_factor", "price_factor"), 0.0),
         "price_unit": "",
     },
     "debug": {"log_lvl": "WARNING", "log_file": None},
@@ -67,17 +65,14 @@ def monitored(
     run for other samplers of the node. After it perun waits for its sampler's data for `closing_s`;
     without them there is no file of perun's. perun catches what `function` raises.
     """
-    import cpuinfo
     import perun
     from perun.configuration import config
     from perun.core import Perun
 
     from scalewatt.monitoring import cpu_utilisation as cpu_busy
     from scalewatt.monitoring.sampler import JournalWriter, describe_sensors
-    from scalewatt.provenance.versions import cpu_name
 
-    # perun asks for the CPU's name three times a rank, which takes over a second each.
-    cpuinfo.get_cpu_info = lambda: {"brand_raw": cpu_name(), "arch": platform.machine()}
+    _answer_for_cpuinfo()
     cpu_busy.register()
     # The callback is registered with the one object that Perun(config) always gives.
     sensors = describe_sensors(Perun(config).backends.values())
@@ -88,6 +83,18 @@ def monitored(
     decorate = perun.perun(configuration_file=os.devnull)
     _, result = decorate(function)(*args)
     return result
+
+
+def _answer_for_cpuinfo() -> None:
+    """Answer perun's questions for the CPU's name, three a rank that take over a second each."""
+    from perun import core
+    from perun.backend import hwmon_grace, powercap_rapl
+
+    from scalewatt.provenance.versions import cpu_name
+
+    facts = {"brand_raw": cpu_name(), "arch": platform.machine()}
+    for module in (core, hwmon_grace, powercap_rapl):
+        vars(module)["cpuinfo"] = SimpleNamespace(get_cpu_info=lambda: dict(facts))
 
 
 def wait_for_sampler(config: ConfigParser, seconds: float) -> None:
@@ -139,10 +146,6 @@ def pin(config: ConfigParser, folder: Path, stem: str, period_s: float) -> None:
     for section in config.sections():
         config.remove_section(section)
     config.read_dict(SETTINGS)
+    config.set("monitor", "sampling_period", str(period_s))
     data_out = str(folder).replace("%", "%%")
-    config.read_dict(
-        {
-            "monitor": {"sampling_period": period_s},
-            "output": {"app_name": stem, "run_id": stem, "data_out": data_out},
-        }
-    )
+    config.read_dict({"output": {"app_name": stem, "run_id": stem, "data_out": data_out}})

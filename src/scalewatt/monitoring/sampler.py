@@ -11,15 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from scalewatt.common.processes import die_with, ignore_stop_signals
-from scalewatt.monitoring.running_total import RunningTotal
 from scalewatt.recordings.concurrent_samplers import ConcurrentSamplers, note_samplers
 from scalewatt.recordings.journal import LineWriter, beside, is_of_use, write_sensors
+from scalewatt.recordings.running_total import RunningTotal
 from scalewatt.recordings.series import index_in_name
 from scalewatt.recordings.telemetry import TelemetryWriter, working_sources
 
@@ -77,25 +78,21 @@ def _number(sensors: Sensors) -> None:
                 facts["index"] = stems.setdefault(stem, max(known, default=-1) + 1 + len(stems))
 
 
+@dataclass
 class JournalWriter:
-    """Makes perun's live callback; `stem` names the files, `run` the run.
+    """Makes perun's live callback.
 
     Writes the files of `scalewatt.recordings.journal`, `<stem>.<host>.total.json` and, once another sampler
     is seen on the node, `.samplers.jsonl`. It ends the sampler when the training has died.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        stem: str,
-        period_s: float,
-        training_pid: int,
-        sensors: Sensors,
-        run: str,
-    ) -> None:
-        self.folder, self.stem = folder, stem
-        self.period_s, self.training_pid = period_s, training_pid
-        self.sensors, self.run = sensors, run
+    folder: Path
+    stem: str
+    period_s: float
+    training_pid: int
+    sensors: Sensors
+    run: str
+    """What the other samplers of the node call it."""
 
     def __call__(self) -> Callable[[dict[str, Any]], None]:
         """Return what is called with every sample; to be called once in the sampler."""
@@ -146,6 +143,8 @@ class _Callback:
 
     def _start(self, values: dict[str, Any]) -> None:
         """Describe the sensors that perun reads, and begin their journal."""
+        if self._path.exists():  # another sampler's, which stays as it is
+            raise FileExistsError(f"{self._path} exists")
         keys = {name: f"{self._host}_{name}" for name in self._order.sensors}
         sensors = {n: facts for n, facts in self._order.sensors.items() if keys[n] in values}
         about = {

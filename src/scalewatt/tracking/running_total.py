@@ -13,8 +13,8 @@ from scalewatt.energies.accounting.node_energy import Window, node_kinds, node_w
 from scalewatt.energies.accounting.run_inputs import Run
 from scalewatt.energies.accounting.segment_recordings import NodeRecording
 from scalewatt.energies.accounting.throttling import gpu_utilisation
-from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.journal import TELEMETRY, beside, last_sample_s, read_journal
+from scalewatt.recordings.running_total import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.series import DEVICE_KINDS, MEASURED, PLAUSIBLE_W, SensorSeries
 from scalewatt.recordings.telemetry import read_telemetry, telemetry_series
 from scalewatt.recordings.transition import recording_to_old

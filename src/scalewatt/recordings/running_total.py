@@ -18,11 +18,12 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
-from scalewatt.energies.integrate import bridge_s
 from scalewatt.recordings.journal import beside
 from scalewatt.recordings.series import PLAUSIBLE_W, QUANTITIES
 
 TOTAL_EVERY_S = 10.0
+_BRIDGE_S, _BRIDGED_PERIODS = 30.0, 3.0
+"""Longest time between two powers that is bridged, as by the accounting."""
 
 
 class _Sum:
@@ -34,7 +35,9 @@ class _Sum:
         top = float(facts.get("valid_max") or math.inf) * self.mag
         self.range_j = top if self.is_counter else math.inf
         self.most_w = PLAUSIBLE_W[facts["kind"]]
-        self.longest_s = self.range_j / self.most_w if self.is_counter else bridge_s(period_s)
+        self.longest_s = max(_BRIDGE_S, _BRIDGED_PERIODS * period_s)
+        if self.is_counter:  # a longer step may hide a wrap
+            self.longest_s = self.range_j / self.most_w
         self.joules = self.covered_s = 0.0
         self._written = 0.0, 0.0
         self._last = math.nan, math.nan
