@@ -107,10 +107,10 @@ def test_slurm_is_asked_once_for_jobs_that_differ_in_their_time(
     assert [
         call.replace("--test-only --partition=accelerated ", "") for call in fake.calls("asked")
     ] == [
-        "--nodes=2 --ntasks-per-node=4 --gres=gpu:4 --cpus-per-task=2 --exclusive --exclude=a[1-1] "
+        "--nodes=2 --gres=gpu:4 --cpus-per-task=2 --exclusive --exclude=a[1-1] "
         "--time=60 --wrap=true",
-        "--nodes=2 --ntasks-per-node=4 --gres=gpu:4 --cpus-per-task=2 --time=90 --wrap=true",
-        "--nodes=1 --ntasks-per-node=4 --gres=gpu:4 --cpus-per-task=2 --time=60 --wrap=true",
+        "--nodes=2 --gres=gpu:4 --cpus-per-task=2 --time=90 --wrap=true",
+        "--nodes=1 --gres=gpu:4 --cpus-per-task=2 --time=60 --wrap=true",
     ]
 
 

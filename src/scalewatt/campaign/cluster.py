@@ -16,7 +16,7 @@ from scalewatt.campaign.operating_points import check_ways
 from scalewatt.common.errors import InputError
 from scalewatt.common.rated_powers import check_idle_powers
 from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, schema, shipped
-from scalewatt.common.untrusted_text import parse_json, unreadable
+from scalewatt.common.untrusted_text import parse_json
 from scalewatt.common.yaml_files import read_yaml
 
 _PLACEHOLDERS = ("gpus", "nodes", "ranks_per_node", "cpus_per_rank")
@@ -35,14 +35,17 @@ def load_cluster(path: Path | str) -> Cluster:
 def _check_carbon_file(cluster: Cluster, where: str) -> None:
     """Raise InputError if a cluster names a file of carbon intensity that cannot be read."""
     file = carbon_file(cluster)
-    if file is None or (why := unreadable(file)) is None:
+    if file is None:
         return
-    begins = " or ".join(map(str, dict.fromkeys((Path.cwd(), PROJECT_ROOT))))
-    begin = "" if file.is_absolute() else f"; paths begin in {begins}"
-    raise InputError(
-        f"{where}: carbon_intensity.file: {file} {why}; expected a CSV file of g CO2e per kWh over time "
-        f"(docs/energy.md){begin}"
-    )
+    try:
+        file.open().close()
+    except OSError as error:
+        begins = " or ".join(map(str, dict.fromkeys((Path.cwd(), PROJECT_ROOT))))
+        begin = "" if file.is_absolute() else f"; paths begin in {begins}"
+        raise InputError(
+            f"{where}: carbon_intensity.file: {file} cannot be read ({error.strerror}); expected a CSV "
+            f"file of g CO2e per kWh over time (docs/energy.md){begin}"
+        ) from error
 
 
 def parse_cluster(content: dict[str, Any], where: str) -> Cluster:

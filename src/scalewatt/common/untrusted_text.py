@@ -17,15 +17,6 @@ def plain_text(path: Path | str) -> str:
     return Path(path).read_text(encoding="utf-8-sig")
 
 
-def unreadable(path: Path | str) -> str | None:
-    """Why a file cannot be read; None where it can be."""
-    try:
-        with open(path, "rb"):
-            return None
-    except (OSError, ValueError) as error:
-        return f"cannot be read ({getattr(error, 'strerror', None) or error})"
-
-
 def parse_json(text: str | bytes) -> Any:
     """Read a JSON text; ValueError if it is none, also for NaN and infinity."""
     text = text.decode("utf-8-sig") if isinstance(text, bytes) else text.removeprefix("\ufeff")

@@ -121,15 +121,15 @@ def _described(partition: Partition) -> str:
 
 def _full_node(device: Device, excluded: Sequence[str]) -> dict[str, Any]:
     """Resources of a job that fills a node with ranks."""
+    exclude = [f"--exclude={','.join(excluded)}"] if excluded else []
     return {
         "slurm_partition": device.partition,
         "nodes": 1,
-        "tasks_per_node": device.gpus_per_node,
         "cpus_per_task": device.cpus_per_rank,
         "gres": f"{device.gres}:{device.gpus_per_node}" if device.gres else None,
         "mem_mb": device.memory_mb,
         "runtime": device.time_limit_min,
-        "slurm_extra": f"--exclude={','.join(excluded)}" if excluded else None,
+        "slurm_extra": shlex.join([f"--ntasks-per-node={device.gpus_per_node}", *exclude]),
     }
 
 

@@ -24,7 +24,6 @@ _OPTIONS = {
     "slurm_account": "--account",
     "nodes": "--nodes",
     "tasks": "--ntasks",
-    "tasks_per_node": "--ntasks-per-node",
     "gres": "--gres",
     "mem_mb": "--mem",
     "constraint": "--constraint",

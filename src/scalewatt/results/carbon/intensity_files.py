@@ -12,7 +12,6 @@ from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.campaign.cluster import carbon_file
 from scalewatt.common.errors import InputError
 from scalewatt.common.tabular_files import csv_cells
-from scalewatt.common.untrusted_text import unreadable
 from scalewatt.recordings.series import Floats
 from scalewatt.recordings.times import UNIX, as_numbers, parse_times, unread
 from scalewatt.results.carbon.file_checks import check_intensities, check_times
@@ -53,8 +52,6 @@ def read_intensity(path: Path) -> CarbonIntensity:
 def _texts(path: Path) -> pd.DataFrame:
     """Return the cells of both columns; the index is the line of each row in the file."""
     expected = f"expected a CSV file with the columns {TIME} and {VALUE}"
-    if (why := unreadable(path)) is not None:
-        raise InputError(f"{path}: {why}; {expected}")
     names, rows = csv_cells(path)
     if not {TIME, VALUE} <= set(names):
         raise InputError(f"{path}: has the columns {', '.join(names)[:120]}; {expected}")
