@@ -61,7 +61,7 @@ def comparison_text(found: Comparison) -> str:
     blocks += _alone_blocks(found)
     if found.matched.pairs:
         blocks.append("\n".join(textwrap.wrap(NOTE, _WIDTH)))
-    return "\n\n".join(blocks)
+    return "\n".join(map(printable, "\n\n".join(blocks).split("\n")))
 
 
 def labels_of(found: Comparison) -> dict[str, str]:
@@ -88,12 +88,10 @@ def _source_lines(found: Comparison) -> list[str]:
         more = (("excluded", source.excluded), ("not yet in the table", source.unlisted))
         left_out = "".join(f", {count(n, 'more run')} {words}" for words, n in more if n)
         lines.append(
-            printable(
-                f"{side}: {facts['campaign']} ({facts['place']}): {count(facts['runs'], 'run')} of "
-                f"{count(facts['configurations'], 'configuration')} on {listed(facts['devices'])}"
-                f"{left_out}; protocol {listed(facts['protocols'])}; energy {listed(origins)}, of "
-                f"{listed(facts['energy_scopes']) or MISSING}"
-            )
+            f"{side}: {facts['campaign']} ({facts['place']}): {count(facts['runs'], 'run')} of "
+            f"{count(facts['configurations'], 'configuration')} on {listed(facts['devices'])}"
+            f"{left_out}; protocol {listed(facts['protocols'])}; energy {listed(origins)}, of "
+            f"{listed(facts['energy_scopes']) or MISSING}"
         )
     return lines
 
@@ -122,7 +120,6 @@ def _short(text: str) -> str:
 
 def _columns(table: Sequence[tuple[str, ...]]) -> list[str]:
     """Return rows of equal length as lines, indented, without spaces at their ends."""
-    table = [tuple(map(printable, row)) for row in table]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         ("  " + "  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True))).rstrip()
@@ -146,4 +143,4 @@ def _alone_blocks(found: Comparison) -> list[str]:
 def alone_text(one: Alone, word: str) -> str:
     """Return a training that one campaign has alone, and why."""
     why = f" ({one.why})" if one.why else ""
-    return printable(f"{one.training.label(word)}, {one.training.device}{why}")
+    return f"{one.training.label(word)}, {one.training.device}{why}"
