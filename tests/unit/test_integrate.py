@@ -251,21 +251,25 @@ def test_failed_reads_in_a_row_spoil_nothing_but_themselves_and_adjacent_samples
 
 
 @pytest.mark.parametrize(
-    ("limit_w", "spike_w", "left_out"),
-    [(400.0, 610.0, 1), (400.0, 590.0, 0), (np.nan, 1600.0, 1), (np.nan, 1400.0, 0)],
+    ("limit_w", "device", "most_w"),
+    [
+        (400.0, "", 600),
+        (400.0, "NVIDIA H100 80GB HBM3", 600),
+        (np.nan, "NVIDIA H100 80GB HBM3", 1050),
+        (np.nan, "AMD Instinct MI250X", 840),
+        (np.nan, "", 1500),
+    ],
 )
 def test_a_single_spike_beyond_what_the_device_draws_is_left_out(
-    limit_w: float, spike_w: float, left_out: int
+    limit_w: float, device: str, most_w: float
 ) -> None:
-    power = noisy(100)
-    power[40] = spike_w
-    lasting = power.copy()
-    lasting[41] = spike_w
-    validated = checked(gpu(np.arange(100.0), power, limit_w), 1.0)
-    assert np.isnan(validated.power_w).sum() == left_out
-    assert codes(validated.flags) == ({"over_limit"} if left_out else set())
-    assert covered_s(validated) == 99
-    assert checked(gpu(np.arange(100.0), lasting, limit_w), 1.0).flags == []
+    for spike_w, spikes, left_out in ((most_w + 9, 1, 1), (most_w - 9, 1, 0), (most_w + 9, 2, 0)):
+        power = noisy(100)
+        power[40 : 40 + spikes] = spike_w
+        validated = checked(gpu(np.arange(100.0), power, limit_w, device=device), 1.0)
+        assert np.isnan(validated.power_w).sum() == left_out
+        assert codes(validated.flags) == ({"over_limit"} if left_out else set())
+        assert covered_s(validated) == 99
 
 
 @pytest.mark.parametrize("quantity", ["power", "mean_power", "counter"])

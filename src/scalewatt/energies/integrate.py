@@ -11,9 +11,9 @@ clock            left out: the fewest samples that must go for the clock to run 
 missing_samples  no value (NaN or below 0), 0 W of a device that cannot draw 0 W, or a counter at 0, which
                  is a failed read: left out; the difference of a counter over it is exact
 over_limit       more than the device can draw: left out, and so is a single sample over SPIKE times its
-                 limit between two samples within it; of mean powers, which come of a counter, with
-                 the last one before and the first one after it that are not 0, and all between: the
-                 same failed reads may have corrupted them
+                 limit (stated, or of GPUs of its name) between two samples within it; of mean powers,
+                 which come of a counter, with the last one before and the first one after it that are
+                 not 0, and all between: the same failed reads may have corrupted them
 counter          a stretch over GAP_PERIODS times the counter's usual step without a change. If the next
                  difference makes up for it (mean power at least half of the power on both sides) it
                  is exact, else unknown
@@ -45,10 +45,12 @@ a wrap may cost limit · their time, up to the longest time that is bridged.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -75,7 +77,7 @@ SAMPLE_FLAGS = ("", "clock", "missing_samples", "over_limit", "counter", "consta
 GAP_PERIODS = 3.0
 BRIDGE_S = 30.0
 # Short peaks above a device's limit are real; twice the limit is not, and half as much again only where it
-# lasts. The limit is a third of what is plausible where none is stated.
+# lasts. The limit is that of GPUs of its name where none is stated, else a third of what is plausible.
 LIMIT_FACTOR, SPIKE, PLAUSIBLE_FACTOR = 2.0, 1.5, 3.0
 # Idle nodes with 8 GPUs draw a third of their full power; five meters read 2 to 17 W of 6 kW for a minute.
 LEAST_OF_NODE = 0.01
@@ -243,6 +245,15 @@ def forward_ends(time_s: Floats) -> tuple[float, float] | None:
 # --- what all quantities share ----------------------------------------------------------------------
 
 
+@cache
+def gpu_limit_w(device: str) -> float:
+    """Largest power limit in W that GPUs of a name are sold with; NaN if unknown."""
+    text = files("scalewatt.recordings").joinpath("gpu_limits.csv").read_text(encoding="utf-8")
+    rows = (line.rsplit(",", 1) for line in text.splitlines()[1:])
+    limits = (float(watts) for name, watts in rows if re.search(rf"\b(?:{name})\b", device))
+    return next(limits, np.nan)
+
+
 @dataclass(frozen=True, eq=False)
 class _Axis:
     """The n times of a block; `backwards` and `gaps` are indices of samples out of order and after gaps."""
@@ -300,8 +311,9 @@ class _Samples:
         axis = _axis(block, period_s)
         limit_w = np.inf if row["origin"] == ESTIMATED else PLAUSIBLE_W[row["kind"]]
         usual_w = limit_w / PLAUSIBLE_FACTOR
-        if row["limit_w"] > 0 and row["origin"] != ESTIMATED:  # NaN is unknown
-            usual_w, limit_w = row["limit_w"], min(limit_w, LIMIT_FACTOR * row["limit_w"])
+        own_w = row["limit_w"] if row["limit_w"] > 0 else gpu_limit_w(row["device"])
+        if own_w > 0 and row["origin"] != ESTIMATED:
+            usual_w, limit_w = own_w, min(limit_w, LIMIT_FACTOR * own_w)
         values = np.asarray(block.values[:, column], dtype=np.float64)
         is_trusted = not axis.is_crowded
         if axis.is_crowded and row["quantity"] == "counter":
