@@ -214,7 +214,8 @@ def _delimiter(line: str, rules: Preset) -> str:
 
 def _cells_of(line: str, rules: Preset) -> list[str]:
     """Cells of a line, without blanks and quotes around."""
-    row = csv.reader([line], delimiter=_delimiter(line, rules), skipinitialspace=True)
+    text = line.replace("\r", "")  # of a file that is not text
+    row = csv.reader([text], delimiter=_delimiter(line, rules), skipinitialspace=True)
     return [cell.strip() for cell in next(row, [])]
 
 
