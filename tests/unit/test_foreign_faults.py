@@ -16,11 +16,9 @@ import pytest
 from made_recordings import written
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.integrate import validate
 from scalewatt.recordings.detect import files_in, read_foreign, read_together
 from scalewatt.recordings.series import Recording
 from scalewatt.recordings.tables import Options
-from scalewatt.recordings.transition import to_blocks
 
 T0 = 1_717_144_753.0
 SECONDS = 120
@@ -34,12 +32,13 @@ def watts(second: float, gpu: int = 0) -> float:
 
 def joules(recording: Recording, kind: str = "gpu") -> float:
     """Energy of the power, or else the counter, of all devices of a kind."""
-    by_device: dict[tuple[str, int], Any] = {}
-    for series in recording.series:
-        if series.device_kind == kind and series.quantity != "utilisation":
-            by_device[series.node, series.device_index] = series
-    curves = [validate(to_blocks([series])[0], 0).curve for series in by_device.values()]
-    return sum(float(curve.between(-np.inf, np.inf)) for curve in curves)
+    by_device: dict[tuple[str, int], float] = {}
+    for one in recording.series:
+        if one.device_kind == kind and one.quantity != "utilisation":
+            counted = one.quantity == "counter"
+            used = np.ptp(one.values) if counted else np.trapezoid(one.values, one.time_s)
+            by_device[one.node, one.device_index] = float(used)
+    return sum(by_device.values())
 
 
 def true_j(gpus: int = 1, seconds: int = SECONDS) -> float:

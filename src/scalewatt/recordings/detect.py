@@ -12,15 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
 from scalewatt.recordings import series as old
 from scalewatt.recordings.block import Block, Flag, Floats, Recording, sensor_frame
-from scalewatt.recordings.prometheus import read_prometheus, recognises
+from scalewatt.recordings.prometheus import Sensor, grouped, read_prometheus, recognises
 from scalewatt.recordings.series import NODE, flag, nodes_by_name
 from scalewatt.recordings.tables import (
     NO_OPTIONS,
@@ -124,52 +122,13 @@ def _read(path: Path, options: Options) -> Recording:
         raise InputError(unknown_format(path))
     zone_named(options.time_zone, f"{path}: time zone")
     if "totals" in preset:
-        return _without_repeats(read_totals(path, preset, options))
+        return read_totals(path, preset, options)
     if options.run is not None:
         name = preset["name"]
         raise InputError(f"{path}: a recording of {name} holds one run; expected no name of a run")
     if preset is PROMETHEUS:
-        return _without_repeats(read_prometheus(path, options))
-    return _without_repeats(read_table(path, preset, options))
-
-
-def _without_repeats(record: Recording) -> Recording:
-    """Leave out samples that say again what the one before said, at the same time, and flag them."""
-    nodes = {n: [part for b in blocks for part in _once(b)] for n, blocks in record.nodes.items()}
-    read, kept = (
-        sum(block.values.size for blocks in of.values() for block in blocks)
-        for of in (record.nodes, nodes)
-    )
-    if read == kept:
-        return record
-    detail = (
-        f"{Path(record.source).name}: {read - kept} samples repeat one with the same time and value"
-    )
-    return replace(record, nodes=nodes, flags=(*record.flags, flag("duplicate", None, detail)))
-
-
-def _once(block: Block) -> list[Block]:
-    """Leave out a block's repeats: a block for the sensors that keep the same samples."""
-    again = np.diff(block.time_s, prepend=np.nan) == 0
-    if not again.any():
-        return [block]
-    before, after = block.values[:-1], block.values[1:]
-    kept: NDArray[np.bool_] = np.ones(block.values.shape, dtype=np.bool_)
-    kept[1:] = ~(((after == before) | (np.isnan(after) & np.isnan(before))) & again[1:, None])
-    columns: dict[bytes, list[int]] = {}
-    for column in range(kept.shape[1]):
-        columns.setdefault(kept[:, column].tobytes(), []).append(column)
-    return [_part(block, kept[:, own[0]], own) for own in columns.values()]
-
-
-def _part(block: Block, rows: NDArray[np.bool_], columns: Sequence[int]) -> Block:
-    sensors = block.sensors.iloc[list(columns)].reset_index(drop=True)
-    bounds = None
-    if block.bounds is not None:
-        low, high = (bound[rows][:, list(columns)] for bound in block.bounds)
-        bounds = low, high
-    values: Floats = np.asfortranarray(block.values[rows][:, list(columns)])
-    return Block(block.node, block.time_s[rows], values, sensors, bounds)
+        return read_prometheus(path, options)
+    return read_table(path, preset, options)
 
 
 def joined(files: Sequence[ReadFile]) -> Recording:
@@ -203,11 +162,7 @@ def joined(files: Sequence[ReadFile]) -> Recording:
     )
 
 
-_Sensor = dict[str, Any]
-"""A sensor of one file: its row of `block.sensors`, with what `_sensors` adds."""
-
-
-def _sensors(file: ReadFile, names: Mapping[str, str]) -> list[_Sensor]:
+def _sensors(file: ReadFile, names: Mapping[str, str]) -> list[Sensor]:
     """The sensors of a file, each with its node, file, block, column, times and values."""
     return [
         {
@@ -229,18 +184,10 @@ def _sensors(file: ReadFile, names: Mapping[str, str]) -> list[_Sensor]:
     ]
 
 
-def _grouped(sensors: Iterable[_Sensor], *keys: str) -> list[list[_Sensor]]:
-    """Sensors that agree in some keys, in the order in which they come first."""
-    groups: dict[tuple[Any, ...], list[_Sensor]] = {}
-    for sensor in sensors:
-        groups.setdefault(tuple(sensor[key] for key in keys), []).append(sensor)
-    return list(groups.values())
-
-
-def _refuse_mixed(sensors: Sequence[_Sensor]) -> None:
+def _refuse_mixed(sensors: Sequence[Sensor]) -> None:
     """Refuse a GPU under two names in two files, which would count twice, and two GPUs under one name."""
     known = [sensor for sensor in sensors if sensor["uuid"]]
-    for first, *others in _grouped(known, "uuid"):
+    for first, *others in grouped(known, "uuid"):
         for other in others:
             apart = (other["node"], other["index"]) != (first["node"], first["index"])
             if apart and other["file"] != first["file"]:
@@ -249,7 +196,7 @@ def _refuse_mixed(sensors: Sequence[_Sensor]) -> None:
                     f"{first['index']} of {first['node']} in {first['file']}; expected each GPU under one "
                     f"name: {BY_NODE}"
                 )
-    for first, *others in _grouped(known, "node", "index"):
+    for first, *others in grouped(known, "node", "index"):
         for other in others:
             if other["uuid"] != first["uuid"]:
                 raise InputError(
@@ -258,7 +205,7 @@ def _refuse_mixed(sensors: Sequence[_Sensor]) -> None:
                 )
 
 
-def _refuse_processes(sensors: Sequence[_Sensor]) -> None:
+def _refuse_processes(sensors: Sequence[Sensor]) -> None:
     """Refuse nodes that only their files' names tell apart and whose devices have equal means at a time.
 
     A node's own meter is read from outside, not by a process of each rank.
@@ -266,8 +213,7 @@ def _refuse_processes(sensors: Sequence[_Sensor]) -> None:
     parts = (s for s in sensors if s["quantity"] != "utilisation" and s["kind"] != NODE)
     unnamed = (sensor for sensor in parts if not sensor["names_node"])
     nodes = [
-        {(s["kind"], s["index"], s["quantity"]): s for s in own}
-        for own in _grouped(unnamed, "node")
+        {(s["kind"], s["index"], s["quantity"]): s for s in own} for own in grouped(unnamed, "node")
     ]
     for one, other in combinations(nodes, 2):
         common = [(one[key], other[key]) for key in one if key in other]
@@ -279,7 +225,7 @@ def _refuse_processes(sensors: Sequence[_Sensor]) -> None:
             )
 
 
-def _is_alike(a: _Sensor, b: _Sensor) -> bool:
+def _is_alike(a: Sensor, b: Sensor) -> bool:
     """Tell whether two sensors have equal mean powers in the time of both, if that is most of one's."""
     begin_s, end_s = max(a["begin_s"], b["begin_s"]), min(a["end_s"], b["end_s"])
     shorter_s, longer_s = sorted(of["end_s"] - of["begin_s"] for of in (a, b))
@@ -291,7 +237,7 @@ def _is_alike(a: _Sensor, b: _Sensor) -> bool:
     return abs(first_w - second_w) <= share * max(abs(first_w), abs(second_w))
 
 
-def _mean_w(sensor: _Sensor, begin_s: float, end_s: float) -> float:
+def _mean_w(sensor: Sensor, begin_s: float, end_s: float) -> float:
     """Mean power in W from begin to end; of totals that of their whole time. NaN if unknown."""
     time_s, values = sensor["time_s"], sensor["values"]
     inside = np.isfinite(values) & ((time_s >= begin_s) & (time_s <= end_s) | sensor["totals"])
@@ -302,18 +248,16 @@ def _mean_w(sensor: _Sensor, begin_s: float, end_s: float) -> float:
     return float(rises[rises > 0].sum() / np.ptp(time_s)) if time_s.size > 1 else np.nan
 
 
-def _joined_blocks(sensors: Sequence[_Sensor], clock_known: bool) -> tuple[list[Block], list[Flag]]:
+def _joined_blocks(sensors: Sequence[Sensor], clock_known: bool) -> tuple[list[Block], list[Flag]]:
     """Blocks of all files under their nodes' names; sensors of several files are joined, a block each."""
-    same = _grouped(sensors, "node", "kind", "index", "name", "quantity")
+    same = grouped(sensors, "node", "kind", "index", "name", "quantity")
     several = [group for group in same if len({sensor["file"] for sensor in group}) > 1]
     apart = {(id(s["block"]), s["column"]) for group in several for s in group}
     blocks, flags = [], []
     for block, node in {id(s["block"]): (s["block"], s["node"]) for s in sensors}.values():
         columns = [i for i in range(len(block.sensors)) if (id(block), i) not in apart]
-        if len(columns) < len(block.sensors):
-            block = _part(block, np.ones(block.time_s.size, dtype=np.bool_), columns)
-        if columns:
-            blocks.append(replace(block, node=node))
+        rows = block.sensors.iloc[columns].reset_index(drop=True)
+        blocks.append(Block(node, block.time_s, block.values[:, columns], rows))
     for group in several:
         block, more = _one_after_the_other(sorted(group, key=lambda s: s["begin_s"]), clock_known)
         blocks.append(block)
@@ -321,7 +265,7 @@ def _joined_blocks(sensors: Sequence[_Sensor], clock_known: bool) -> tuple[list[
     return blocks, flags
 
 
-def _one_after_the_other(parts: Sequence[_Sensor], clock_known: bool) -> tuple[Block, list[Flag]]:
+def _one_after_the_other(parts: Sequence[Sensor], clock_known: bool) -> tuple[Block, list[Flag]]:
     """Join a sensor's samples of several files, in order of their begins; time that two have counts once."""
     first, *rest = parts
     time_s, values, before = first["time_s"], first["values"], first
@@ -352,7 +296,7 @@ def _one_after_the_other(parts: Sequence[_Sensor], clock_known: bool) -> tuple[B
     ), flags
 
 
-def _overlaps(part: _Sensor, first: _Sensor, time_s: Floats) -> bool:
+def _overlaps(part: Sensor, first: Sensor, time_s: Floats) -> bool:
     """Tell a part that begins before the others end, unless it is known to be of the same sensor."""
     is_same_gpu = bool(part["uuid"]) and part["uuid"] == first["uuid"]
     is_named = part["names_node"] and first["names_node"]
@@ -362,10 +306,10 @@ def _overlaps(part: _Sensor, first: _Sensor, time_s: Floats) -> bool:
 
 def unknown_format(path: Path) -> str:
     """Say of a file of no known format what was looked for, and what it looks like."""
-    head = head_of(path)
-    names = _heading(head)
-    known = ", ".join(["perun", PROMETHEUS["name"], *(str(preset["name"]) for preset in presets())])
-    what = f" (this one's columns: {_named(names)})" if names else ""
+    head, names = head_of(path), _heading(path)
+    known = ", ".join(["perun", *(str(preset["name"]) for preset in (PROMETHEUS, *presets()))])
+    more = f", and {len(names) - MOST_COLUMNS} more" if len(names) > MOST_COLUMNS else ""
+    what = f" (this one's columns: {', '.join(names[:MOST_COLUMNS])}{more})" if names else ""
     if any(re.fullmatch(r"'[-+]?\d+(\.\d*)?'", name) for name in names):
         what = " (this one has no heading)"
     if head.lstrip()[:1] in ("{", "["):
@@ -379,19 +323,13 @@ def unknown_format(path: Path) -> str:
 
 def is_table(path: Path) -> bool:
     """Tell a file that begins with lines of text, of which the first has several columns."""
-    head = head_of(path)
-    begin = "".join(head.splitlines()[:5]).replace("\t", " ")
+    begin = "".join(head_of(path).splitlines()[:5]).replace("\t", " ")
     is_text = begin.isprintable() and "\ufffd" not in begin and begin.lstrip()[:1] not in ("{", "[")
-    return is_text and bool(_heading(head))
+    return is_text and bool(_heading(path))
 
 
-def _heading(head: str) -> list[str]:
+def _heading(path: Path) -> list[str]:
     """The names in a heading, quoted; none where the first line has one cell."""
-    first = head.partition("\n")[0]
+    first = head_of(path).partition("\n")[0]
     cells = first.split(max(",;\t", key=first.count))
     return [repr(cell.strip().strip('"')[:40]) for cell in cells] if len(cells) > 1 else []
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f", and {len(names) - MOST_COLUMNS} more" if len(names) > MOST_COLUMNS else ""
-    return ", ".join(names[:MOST_COLUMNS]) + more

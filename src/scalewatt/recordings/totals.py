@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import SENSOR, Block, Flag, Floats, Recording, sensor_frame
+from scalewatt.recordings.block import Block, Flag, Floats, Recording, sensor_frame
 from scalewatt.recordings.series import ESTIMATED, LATEST_S, flag
 from scalewatt.recordings.tables import UNITS, Options, Preset, damage_flags, node_of, read_lines
 from scalewatt.recordings.times import zoned_times
@@ -69,14 +69,13 @@ def read_totals(path: Path, preset: Preset, options: Options) -> Recording:
     counted = sorted((t for t in totals if t.counted), key=lambda total: total.begin_s)
     is_unix = counted[0].begin_s >= UNIX_S
     node = node_of(path, options)
-    devices = _devices(counted[-1].row, sensors, counted)
-    flags = [*flags, *({**one, "node": node} for one in _about(counted[-1].row, sensors, counted))]
+    devices, about = _devices(counted[-1].row, sensors, counted, node)
     return Recording(
         nodes={node: [_block(node, counted, devices, is_unix)] if devices else []},
         clock_known=is_unix,
         period_s=None,
         source=str(path),
-        flags=(*flags, *damage_flags(path, damaged, torn)),
+        flags=(*flags, *about, *damage_flags(path, damaged, torn)),
         run=counted[0].name if "run" in rules else options.run,
         format=preset["name"],
         windows=tuple(_window(t, sensors, is_unix) for t in totals) if "window" in rules else (),
@@ -276,64 +275,50 @@ def _window(total: Total, sensors: Sequence[_Sensor], is_unix: bool) -> dict[str
     }
 
 
-def _devices(row: _Row, sensors: Sequence[_Sensor], totals: Sequence[Total]) -> list[_Sensor]:
-    """The devices of each sensor, with their share of its energy; none of a count of 0 without energy."""
+def _devices(
+    row: _Row, sensors: Sequence[_Sensor], totals: Sequence[Total], node: str
+) -> tuple[list[_Sensor], list[Flag]]:
+    """The devices of each sensor with their share of its energy, and what is assumed of them.
+
+    A sum is divided among its devices, unless the model names another number: not all may be in it.
+    """
     devices: list[_Sensor] = []
-    for at, sensor in enumerate(sensors):
-        count = _count(row, sensor)
-        if not count and all(np.isnan(total.energies_j[at]) for total in totals):
-            continue
-        name, count = sensor["column"], max(count, 1)
-        origin = ESTIMATED if _is_apple(row, sensor) else sensor["origin"]
-        devices += [
-            {
-                **{"kind": sensor["kind"], "index": sensor["index"] + i, "quantity": "counter"},
-                **{"name": name if count == 1 else f"{name}:{i}", "origin": origin},
-                **{"totals": True, "at": at, "share": 1 / count},
-            }
-            for i in range(count)
-        ]
-    return devices
-
-
-def _count(row: _Row, sensor: _Sensor) -> int:
-    """Number of the devices in a sum; 1 where the model names another, as not all may have been summed."""
-    if "count" not in sensor:
-        return 1
-    count = _number(row, sensor["count"])
-    named = re.match(r"(\d+) x ", row.get(sensor["model"], ""))
-    if not 1 <= count <= MOST_DEVICES:
-        return 0
-    return int(count) if named is None or int(named[1]) == count else 1
-
-
-def _is_apple(row: _Row, sensor: _Sensor) -> bool:
-    """True of Apple's chips, whose energies are powermetrics' estimates."""
-    return "apple" in row.get(sensor.get("model", ""), "").lower()
-
-
-def _about(row: _Row, sensors: Sequence[_Sensor], totals: Sequence[Total]) -> Iterator[Flag]:
-    """Flag of each sensor that it is a total, where its energy is unknown, and what is assumed."""
+    flags: list[Flag] = []
     names = _listed(total.name for total in totals)
     for at, sensor in enumerate(sensors):
-        column, kind, count = sensor["column"], sensor["kind"], _count(row, sensor)
+        column, kind, model = sensor["column"], sensor["kind"], row.get(sensor.get("model", ""), "")
+        is_apple = "apple" in model.lower()  # estimates of powermetrics
         unknown = [total.name for total in totals if np.isnan(total.energies_j[at])]
-        if not count and unknown:
+        stated = _number(row, sensor["count"]) if "count" in sensor else 1.0
+        if not stated >= 1 and unknown:
             continue
+        named = re.match(r"(\d+) x ", model)
+        count = (
+            int(stated)
+            if 1 < stated <= MOST_DEVICES and (not named or int(named[1]) == stated)
+            else 1
+        )
         details = [("total_only", f"totals without samples: {names}")]
         if unknown:
             details.append(("unreadable", f"no energy above 0 J of {_listed(unknown)}"))
-        if kind == "cpu" and "model" in sensor and not _is_apple(row, sensor):
-            how = "RAPL, load or TDP: the file does not say which; taken as estimated"
-            details.append(("assumed", how))
-        if "count" in sensor and _number(row, sensor["count"]) > 1:
+        if kind == "cpu" and "model" in sensor and not is_apple:
+            details.append(
+                ("assumed", "RAPL, load or TDP: the file does not say which; taken as estimated")
+            )
+        if stated > 1:
             how = "each is given the same part" if count > 1 else "taken for one device"
             details.append(
                 ("assumed", f"the energy of several devices is known in sum only: {how}")
             )
-        device = column if count <= 1 else f"{column}:0"
-        for code, detail in details:
-            yield {**flag(code, device, f"{column}: {detail}"), "kind": kind}
+        of_devices = [column] if count == 1 else [f"{column}:{i}" for i in range(count)]
+        about = {"kind": kind, "node": node}
+        flags += [{**flag(c, of_devices[0], f"{column}: {text}"), **about} for c, text in details]
+        common = {"kind": kind, "origin": ESTIMATED if is_apple else sensor["origin"], "at": at}
+        for i, name in enumerate(of_devices):
+            devices.append(
+                {**common, "name": name, "index": sensor["index"] + i, "share": 1 / count}
+            )
+    return devices, flags
 
 
 def _block(node: str, totals: Sequence[Total], devices: Sequence[_Sensor], is_unix: bool) -> Block:
@@ -351,8 +336,8 @@ def _block(node: str, totals: Sequence[Total], devices: Sequence[_Sensor], is_un
     columns = [device["at"] for device in devices]
     matrix = np.array(values)[:, columns] * [device["share"] for device in devices]
     time_s = np.array(times) if is_unix else np.array(times) - times[0]
-    names = [{k: v for k, v in device.items() if k in SENSOR} for device in devices]
-    return Block(node, time_s, np.asfortranarray(matrix), sensor_frame(names))
+    rows = [{**device, "quantity": "counter", "totals": True} for device in devices]
+    return Block(node, time_s, np.asfortranarray(matrix), sensor_frame(rows))
 
 
 def _listed(names: Iterable[str], most: int = 10) -> str:
