@@ -179,15 +179,15 @@ def read_lines(path: Path, skip: int = 0) -> tuple[list[str], bool]:
     Raises InputError if the file cannot be read or has no line.
     """
     try:
-        lines = decoded(path.read_bytes()).split("\n")
+        text = decoded(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    torn = bool(lines.pop().strip())
-    whole = [line.rstrip("\r") for line in lines[skip:] if line and not line.isspace()]
+    *lines, end = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    whole = [line for line in lines[skip:] if line and not line.isspace()]
     if not whole:
         reason = f"holds no row below its line {skip}" if skip else "is empty"
         raise InputError(f"{path}: {reason}; expected a recording")
-    return whole, torn
+    return whole, bool(end.strip())
 
 
 def _edited(lines: Sequence[str], rules: Preset) -> list[str]:
