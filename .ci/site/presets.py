@@ -25,7 +25,6 @@ def written(page: str) -> str:
             *(preset["docs"][key] for key in ("tool", "record", "gives", "lacks")),
         ]
         for preset in presets()
-        if "docs" in preset
     ]
     lines = [HEAD, "| --- | --- | --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in rows)]
     before, after = page.partition(BEGIN)[0], page.partition(END)[2]
