@@ -8,12 +8,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from run_files import make_spec
 
 from scalewatt import events
@@ -40,12 +37,7 @@ def test_outside_a_run_nothing_is_written(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("set_up", [True, False], ids=["inside", "outside"])
-def test_an_unknown_stage_is_refused_and_the_known_ones_are_listed(
-    set_up: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if set_up:
-        monkeypatch.setenv(events.FOLDER_VARIABLE, str(tmp_path))
+def test_an_unknown_stage_is_refused_and_the_known_ones_are_listed() -> None:
     with pytest.raises(ValueError, match="'training' is no stage; allowed") as refused:
         events.stage("training")
     assert all(name in str(refused.value) for name in STAGES)
@@ -132,18 +124,6 @@ def test_an_epoch_that_is_reported_again_counts_once_and_last(inside: Path) -> N
     assert [(row["epoch"], row["metric"]) for row in rows] == [(0, 9.0), (1, 7.0)]
 
 
-def reported(
-    work: Path, monkeypatch: pytest.MonkeyPatch, *attempts: list[int]
-) -> list[tuple[int, int]]:
-    """Epochs and segments of the history, after segments that reported these epochs."""
-    monkeypatch.setenv(events.FOLDER_VARIABLE, str(work))
-    for segment, epochs in enumerate(attempts):
-        monkeypatch.setenv(events.SEGMENT_VARIABLE, str(segment))
-        for epoch in epochs:
-            events.report(epoch=epoch)
-    return [(row["epoch"], row["segment"]) for row in history_rows(work, spec(), len(attempts) - 1)]
-
-
 @pytest.mark.parametrize(
     ("attempts", "kept"),
     [
@@ -157,23 +137,15 @@ def reported(
 def test_what_an_abandoned_attempt_reported_is_left_out(
     attempts: tuple[list[int], ...],
     kept: list[tuple[int, int]],
-    tmp_path: Path,
+    inside: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert reported(tmp_path, monkeypatch, *attempts) == kept
-
-
-@given(st.lists(st.lists(st.integers(0, 5), max_size=6), min_size=1, max_size=4))
-def test_a_history_grows_by_epochs_and_its_segments_never_go_back(
-    attempts: list[list[int]],
-) -> None:
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as monkeypatch:
-        found = reported(Path(folder), monkeypatch, *attempts)
-    said = [epochs for epochs in attempts if epochs]
-    if said:
-        assert [epoch for epoch, _ in found] == sorted({epoch for epoch, _ in found})
-        assert [segment for _, segment in found] == sorted(segment for _, segment in found)
-        assert {epoch for epoch, _ in found} >= set(said[-1])
+    for segment, epochs in enumerate(attempts):
+        monkeypatch.setenv(events.SEGMENT_VARIABLE, str(segment))
+        for epoch in epochs:
+            events.report(epoch=epoch)
+    rows = history_rows(inside, spec(), len(attempts) - 1)
+    assert [(row["epoch"], row["segment"]) for row in rows] == kept
 
 
 def test_declared_samples_stand_in_where_every_epoch_is_reported_without(inside: Path) -> None:

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,22 +52,14 @@ def test_on_a_file_system_without_locks_one_holds_at_a_time(tmp_path: Path, numb
 
 
 def test_without_locks_a_living_owner_is_waited_for_and_said(tmp_path: Path) -> None:
-    environment = no_flock(tmp_path / "stub", errno.ENOSYS)
-    start = partial(
-        subprocess.Popen, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
     command = [sys.executable, "-c", HOLDS, str(tmp_path / "lock")]
-    first = start([*command, "1.5"])
-    try:
+    options: Any = {"env": no_flock(tmp_path / "stub", errno.ENOSYS), "text": True}
+    with subprocess.Popen([*command, "1.5"], stdout=subprocess.PIPE, **options) as first:
         assert first.stdout is not None and first.stdout.readline() == "held\n"
         began_s = time.monotonic()
-        second = start([*command, "0"])
-        output, said = second.communicate(timeout=30)
-        assert output == "held\n" and said == "waiting for the other\n"
+        second = subprocess.run([*command, "0"], capture_output=True, timeout=30, **options)
+        assert (second.stdout, second.stderr) == ("held\n", "waiting for the other\n")
         assert time.monotonic() - began_s > 1
-    finally:
-        first.kill()
-        first.communicate()
 
 
 def test_a_holder_on_another_machine_is_dead_after_its_silence(

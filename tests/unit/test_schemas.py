@@ -90,33 +90,22 @@ def test_a_cluster_of_the_project_is_valid(path: Path) -> None:
     ids=["cluster", "device"],
 )
 def test_the_code_knows_every_key_of_a_cluster_with_its_default(kind: Any, part: Any) -> None:
-    known = {f.name: f for f in fields(kind)}
-    if kind is Cluster:
-        known["cluster"] = known.pop("name")
-    else:
-        known.pop("name")  # the key of its entry
+    names = {f.name: f for f in fields(kind)}
+    name = names.pop("name")  # a cluster's key `cluster`; of a device, the key of its entry
+    known = names | ({"cluster": name} if kind is Cluster else {})
     assert set(known) == set(part["properties"])
     for key, entry in part["properties"].items():
         if "default" in entry:
-            f = known[key]
-            default = f.default if f.default is not MISSING else f.default_factory()  # type: ignore[misc]
-            assert default == (_as_read(entry["default"])), key
+            f, expected = known[key], entry["default"]
+            default = f.default if f.default is not MISSING else f.default_factory()
+            assert default == (tuple(expected) if isinstance(expected, list) else expected), key
 
 
-def _as_read(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def test_a_dataset_lies_where_the_cluster_says_or_below_data() -> None:
-    content = read_yaml(CLUSTERS[0]) | {"data_roots": {"era5": "/big/era5"}}
-    cluster = parse_cluster(content, "here")
+def test_a_dataset_lies_where_the_cluster_says_or_below_data_by_its_definition() -> None:
+    cluster = parse_cluster(read_yaml(CLUSTERS[0]) | {"data_roots": {"era5": "/big/era5"}}, "here")
     era5 = {"name": "era5", "source": "data_root"}
     assert cluster.data_folder(era5) == "/big/era5"
     assert cluster.data_folder(era5 | {"name": "imagenet"}) == "data/imagenet"
-
-
-def test_embedded_datasets_of_one_name_and_two_definitions_have_two_folders() -> None:
-    cluster = load_cluster(CLUSTERS[0])
     one = {"name": "scans", "source": "embedded", "train_samples": 100}
     other = one | {"train_samples": 200}
     assert cluster.data_folder(one) == cluster.data_folder(dict(reversed(one.items())))
