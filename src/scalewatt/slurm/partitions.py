@@ -16,9 +16,9 @@ from typing import Any
 from scalewatt.common.schema_validation import one_of
 from scalewatt.slurm.submit_limits import UNREACHABLE, meaning
 
-_FIELDS = "%R|%l|%F"
-PARTITIONS_QUESTION = ("sinfo", "-a", "-h", "-o", _FIELDS)
+PARTITIONS_QUESTION = ("sinfo", "-a", "-h", "-o", "%R|%l|%F")
 """Command whose answer `parse_partitions` takes; hidden partitions are in it."""
+_PARTITION = re.compile(r"\s*([^|]+)\|([^|]+)\|.*/([0-9]+)/([0-9]+)\s*")
 _OPTIONS = {
     "slurm_partition": "--partition",
     "slurm_account": "--account",
@@ -30,6 +30,7 @@ _OPTIONS = {
     "qos": "--qos",
 }
 _OF_ORDER = ("--nice", "--signal")
+_NO_ANSWER = "not checked: "
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,11 @@ class Partition:
 
 def parse_partitions(lines: Iterable[str]) -> dict[str, Partition]:
     """Read the partitions that `sinfo` printed, by name."""
-    rows = (line.strip().split("|") for line in lines)
-    found = {}
-    for name, limit, counts in (row for row in rows if len(row) == len(_FIELDS.split("|"))):
-        _allocated, _idle, away, nodes = map(int, counts.split("/"))
-        found[name] = Partition(name, _minutes(limit), nodes, away)
-    return found
+    rows = (row.groups() for line in lines if (row := _PARTITION.fullmatch(line)))
+    return {
+        name: Partition(name, _minutes(limit), nodes=int(nodes), away=int(away))
+        for name, limit, away, nodes in rows
+    }
 
 
 Problems = dict[str, list[str]]
@@ -77,11 +77,14 @@ def misfits(
         else:
             alike[name, _options(resources)].append((minutes, label))
     for (name, options), labels in alike.items():
-        time = f"--time={max(labels)[0]}"
-        problem = asked(("sbatch", "--test-only", *options, time, "--wrap=true"))
+        minutes = max(labels)[0]
+        time = (f"--time={minutes}",) if minutes else ()
+        problem = asked(("sbatch", "--test-only", *options, *time, "--wrap=true"))
         if problem:
             text, stays = _worded(problem, options, partitions.get(name or ""))
             (stay if stays else pass_)[text] += [label for _, label in labels]
+            if text.startswith(_NO_ANSWER):
+                break  # the next question would wait as long
     return stay, pass_
 
 
@@ -110,7 +113,7 @@ def _worded(problem: str, options: Sequence[str], partition: Partition | None) -
     """Text of what sbatch said, and whether it says so for ever."""
     failed = re.fullmatch(r"sbatch failed \((?:.*; )?(?:allocation failure: )?(.*)\)", problem)
     if failed is None or UNREACHABLE.search(problem):
-        return f"not checked: {problem}", False
+        return f"{_NO_ANSWER}{problem}", False
     text = f"Slurm refuses {shlex.join(options)}: {failed[1]}"
     if partition is not None and partition.away and "is not available" in problem:
         return f"{text} ({partition.away} of {partition.nodes} nodes are down or drained)", False
