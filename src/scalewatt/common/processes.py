@@ -11,8 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _DEAD = ("Z", "X", "x")
 
@@ -56,6 +54,8 @@ def runs_still(pid: int, started_s: float | None) -> bool:
     """Return True if the process with this number that was started then is there; stopped ones are."""
     found = _stat(pid)
     if found is None:
+        import psutil
+
         return psutil.pid_exists(pid)  # some machines hide their processes
     state, since_s = found
     same = started_s is None or abs(since_s - started_s) < 2 * _TICK_S
