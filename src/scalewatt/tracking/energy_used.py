@@ -7,8 +7,9 @@ campaign has no more counts as well, and so does a measurement that was set asid
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from scalewatt.energies.accounting.run_inputs import PlannedRun, Run
 from scalewatt.energies.accounting.totals import EnergyTotals
 from scalewatt.provenance.versions import joined_gpus
 from scalewatt.recordings.journal import journal_files
-from scalewatt.recordings.series import ESTIMATED, J_PER_KWH, nodes_by_name
+from scalewatt.recordings.series import J_PER_KWH, nodes_by_name
 from scalewatt.recordings.stage_log import read_json_lines
 from scalewatt.run_files.progress_files import read_segments
 from scalewatt.run_files.run_inventory import (
@@ -56,28 +57,24 @@ class RunEnergy:
     """GPUs times recorded seconds."""
     known: bool = True
     """True if that is all; else more was used than was recorded."""
-    bounds_j: tuple[float, float] | None = (0.0, 0.0)
-    """The interval of all joules by what is estimated and not covered; None if an estimate has none."""
+    bounds_j: tuple[float, float] = (0.0, 0.0)
+    """The interval of all joules by what is estimated and not covered."""
 
     @property
     def kwh(self) -> float:
         """Return the kWh of all origins together."""
         return sum(self.joules.values()) / J_PER_KWH
 
-    def __add__(self, other: RunEnergy) -> RunEnergy:
-        origins = dict.fromkeys((*self.joules, *other.joules))
-        joules = {o: self.joules.get(o, 0.0) + other.joules.get(o, 0.0) for o in origins}
-        ends = self.bounds_j and other.bounds_j and zip(self.bounds_j, other.bounds_j, strict=True)
-        low, high = map(sum, ends) if ends else (None, None)
-        bounds = None if low is None or high is None else (low, high)
-        return RunEnergy(joules, self.gpu_s + other.gpu_s, self.known and other.known, bounds)
-
     @property
-    def bounds_kwh(self) -> tuple[float | None, float | None]:
+    def bounds_kwh(self) -> tuple[float, float]:
         """Return the interval of `kwh`."""
-        if self.bounds_j is None:
-            return None, None
         return self.bounds_j[0] / J_PER_KWH, self.bounds_j[1] / J_PER_KWH
+
+    def __add__(self, other: RunEnergy) -> RunEnergy:
+        origins = {*self.joules, *other.joules}
+        joules = {o: self.joules.get(o, 0.0) + other.joules.get(o, 0.0) for o in origins}
+        bounds = self.bounds_j[0] + other.bounds_j[0], self.bounds_j[1] + other.bounds_j[1]
+        return RunEnergy(joules, self.gpu_s + other.gpu_s, self.known and other.known, bounds)
 
 
 @dataclass(frozen=True)
@@ -95,8 +92,8 @@ class EnergyUsed:
     """The part of runs whose spec the campaign has no more, and of measurements that were set aside."""
     probes_kwh: float = 0.0
     """The part of idle probes."""
-    bounds_kwh: tuple[float | None, float | None] = (None, None)
-    """The interval of `kwh` by what is estimated and not covered; None where an estimate has none."""
+    bounds_kwh: tuple[float, float] = (0.0, 0.0)
+    """The interval of `kwh` by what is estimated and not covered."""
     runs: Mapping[str, RunEnergy] = field(default_factory=dict)
     """By run key."""
 
@@ -120,48 +117,11 @@ def energy_used_kwh(
     rated = powers_or_none(powers)
     runs: dict[str, RunEnergy] = {}
     names: dict[str, str] = {}
-    counted: set[str] = set()
-    for one in published.values():
-        table = results / "energy" / one.configuration / f"{one.repeat}.parquet"
-        found = _of_table(one, table)
-        if found is None and not working.get(one.key):
-            found = _without_new_table(one, table, rated)
-        if found is not None:
-            counted.add(one.work_name)
-            runs[one.key] = runs.get(one.key, RunEnergy()) + found
-        names[one.key] = f"{one.configuration} repeat {one.repeat}"
-    for folder in (folder for found_ in working.values() for folder in found_):
-        if folder.path.name not in counted:
-            energy_used = _of_folder(folder.path, folder.spec_sha256, rated)
-            runs[folder.key] = runs.get(folder.key, RunEnergy()) + energy_used
-            names[folder.key] = f"{folder.configuration} repeat {folder.repeat}"
-    for one in superseded_runs(results):
-        if _is_at_work(one, working):
-            continue  # counted with its working directory
-        number = one.folder.parent.name
-        runs[f"{one.key} superseded {number}"] = _of_superseded(one, rated)
-        names[f"{one.key} superseded {number}"] = (
-            f"{one.configuration} repeat {one.repeat}, superseded measurement {number}"
-        )
+    for key, name, energy in _runs(results, published, working, rated):
+        runs[key] = runs.get(key, RunEnergy()) + energy
+        names[key] = name
     probes = _probes(campaign, results, rated)
     current = _current_keys(campaign, published)
-    return _total(runs, names, probes, current)
-
-
-def _is_at_work(run: Published, working: Mapping[str, Sequence[WorkFolder]]) -> bool:
-    """Return True if a superseded measurement still has its working directory."""
-    folders_ = (one for one in working.get(run.key, ()) if one.path.name == run.work_name)
-    return run.began_s is not None and any(
-        began_s(read_segments(one.path)) == run.began_s for one in folders_
-    )
-
-
-def _total(
-    runs: Mapping[str, RunEnergy],
-    names: Mapping[str, str],
-    probes: Mapping[str, RunEnergy],
-    current: set[str],
-) -> EnergyUsed:
     whole = sum((*runs.values(), *probes.values()), RunEnergy())
     unknown = [names[key] for key, one in runs.items() if not one.known]
     return EnergyUsed(
@@ -172,7 +132,7 @@ def _total(
         superseded_kwh=sum(one.kwh for key, one in runs.items() if key not in current),
         probes_kwh=sum(one.kwh for one in probes.values()),
         bounds_kwh=whole.bounds_kwh,
-        runs=dict(runs),
+        runs=runs,
     )
 
 
@@ -185,57 +145,75 @@ def _current_keys(campaign: Campaign, published: Mapping[tuple[str, int], Publis
     return {f"{c}-{r}-{run_spec(campaign, c, r).sha256[:12]}" for c, r in runs}
 
 
+def _runs(
+    results: Path,
+    published: Mapping[tuple[str, int], Published],
+    working: Mapping[str, Sequence[WorkFolder]],
+    powers: Powers,
+) -> Iterator[tuple[str, str, RunEnergy]]:
+    """Yield key, name and energy of runs that are finished, at work or left, and set aside; each once."""
+    counted = set()
+    for run in published.values():
+        table = results / "energy" / run.configuration / f"{run.repeat}.parquet"
+        energy = _of_table(run, table)
+        if energy is None and not working.get(run.key):
+            energy = _without_new_table(run, table, powers)
+        if energy is not None:
+            counted.add(run.work_name)
+            yield run.key, f"{run.configuration} repeat {run.repeat}", energy
+    for folder in chain.from_iterable(working.values()):
+        if folder.path.name not in counted:
+            name = f"{folder.configuration} repeat {folder.repeat}"
+            yield folder.key, name, _of_folder(folder.path, folder.spec_sha256, powers)
+    for run in superseded_runs(results):
+        if not _is_at_work(run, working):  # else it is counted with its working directory
+            table, number = run.folder.parent / "energy.parquet", run.folder.parent.name
+            name = f"{run.configuration} repeat {run.repeat}, superseded measurement {number}"
+            energy = _of_table(run, table) or _without_new_table(run, table, powers)
+            yield f"{run.key} superseded {number}", name, energy
+
+
+def _is_at_work(run: Published, working: Mapping[str, Sequence[WorkFolder]]) -> bool:
+    """Return True if a superseded measurement still has its working directory."""
+    folders_ = (one for one in working.get(run.key, ()) if one.path.name == run.work_name)
+    return run.began_s is not None and any(
+        began_s(read_segments(one.path)) == run.began_s for one in folders_
+    )
+
+
 # --- finished runs ------------------------------------------------------------------------------
-
-
-def _of_superseded(run: Published, powers: Powers) -> RunEnergy:
-    """Return what a measurement used that was set aside; it does not change any more."""
-    table = run.folder.parent / "energy.parquet"
-    found = _of_table(run, table)
-    return _without_new_table(run, table, powers) if found is None else found
 
 
 def _without_new_table(run: Published, path: Path, powers: Powers) -> RunEnergy:
     """Return what a finished run used whose table, if there is any, seems older than its results."""
-    found = _of_folder(run.folder, run.spec_sha256, powers)
-    if found.joules:
-        return found
+    energy = _of_folder(run.folder, run.spec_sha256, powers)
+    if energy.joules:
+        return energy
     # A copy may have lost the times of files, and other tools' recordings have no journal.
-    older = _of_table(run, path, of_any_time=True)
-    return replace(found, known=False) if older is None else older
+    return _of_table(run, path, of_any_time=True) or replace(energy, known=False)
 
 
 def _of_table(run: Published, path: Path, of_any_time: bool = False) -> RunEnergy | None:
     """Return what a run's energy table says; None if there is none as new as these results."""
     try:
-        is_new = path.stat().st_mtime_ns >= run.mtime_ns
-    except OSError:
-        return None
-    return _read_table(path, run) if is_new or of_any_time else None
-
-
-def _read_table(path: Path, run: Published) -> RunEnergy | None:
-    try:
+        if path.stat().st_mtime_ns < run.mtime_ns and not of_any_time:
+            return None
         totals = EnergyTotals(pq.read_table(path), with_staging=True)
-        gpus = read_spec(run.folder / "spec.json").gpus
-        rows = [row for kind in totals.scope for row in totals.of_kind(kind)]
-        parts = [
-            RunEnergy({row["energy_origin"]: row["recorded_j"]}, bounds_j=_bounds_of(row))
-            for row in rows
-            if row["energy_origin"] is not None and row["recorded_j"] is not None
-        ]
-        found = sum(parts, RunEnergy())
-        return replace(found, gpu_s=gpus * totals.runtime_s, known=totals.total_j is not None)
+        gpu_s = read_spec(run.folder / "spec.json").gpus * totals.runtime_s
+        rows = pd.DataFrame([row for kind in totals.scope for row in totals.of_kind(kind)])
     except (OSError, pa.ArrowException, InputError, KeyError, TypeError, ValueError):
         return None
+    if rows.empty:
+        return RunEnergy(gpu_s=gpu_s, known=False)
+    rows = rows.dropna(subset=["energy_origin", "recorded_j"])
+    # Of an energy that may not be stated, what was recorded counts.
+    low, high = (float(rows[name].fillna(rows["recorded_j"]).sum()) for name in BOUNDS)
+    joules = _by_origin(rows["recorded_j"], rows["energy_origin"])
+    return RunEnergy(joules, gpu_s, totals.total_j is not None, (low, high))
 
 
-def _bounds_of(row: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the interval of an energy, of an unknown one what was recorded; None of an estimate without."""
-    low, high = (row[name] for name in BOUNDS)
-    if low is not None and high is not None:
-        return low, high
-    return None if row["energy_origin"] == ESTIMATED else (row["recorded_j"], row["recorded_j"])
+def _by_origin(joules: pd.Series, origins: pd.Series) -> dict[str, float]:
+    return {str(origin): float(energy) for origin, energy in joules.groupby(origins).sum().items()}
 
 
 # --- journals -----------------------------------------------------------------------------------
@@ -310,9 +288,8 @@ def _run_energy(sums: Mapping[int, Sequence[JournalSum]], gpus: int, known: bool
     known &= len({frozenset(one.kinds["kind"]) for one in journals}) == 1 and not rows.empty
     known &= _is_covered(rows, ["kind"], 1 - MAX_UNCOVERED)
     known &= _is_covered(rows, ["host", "kind"], LEAST_OF_A_NODE)
-    by_origin = rows.groupby("origin")["joules"].sum()
-    joules = {str(origin): float(energy) for origin, energy in by_origin.items()}
     bounds = float(rows["low_j"].sum()), float(rows["high_j"].sum())
+    joules = _by_origin(rows["joules"], rows["origin"])
     return RunEnergy(joules, gpus * seconds, known, bounds)
 
 
