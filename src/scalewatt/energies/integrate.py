@@ -311,7 +311,9 @@ class _Samples:
         axis = _axis(block, period_s)
         limit_w = np.inf if row["origin"] == ESTIMATED else PLAUSIBLE_W[row["kind"]]
         usual_w = limit_w / PLAUSIBLE_FACTOR
-        own_w = row["limit_w"] if row["limit_w"] > 0 else gpu_limit_w(row["device"])
+        own_w = row["limit_w"]
+        if row["kind"] == "gpu" and not own_w > 0:  # NaN is unknown
+            own_w = gpu_limit_w(row["device"])
         if own_w > 0 and row["origin"] != ESTIMATED:
             usual_w, limit_w = own_w, min(limit_w, LIMIT_FACTOR * own_w)
         values = np.asarray(block.values[:, column], dtype=np.float64)
