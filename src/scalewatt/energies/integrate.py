@@ -221,19 +221,18 @@ def forward(time_s: Floats) -> Bools:
     # From the end: of two that exclude each other the earlier one is kept.
     tails: list[float] = []
     last: list[int] = []
-    after = np.full(time_s.size, -1)
+    after: dict[int, int | None] = {}
     for index in np.flatnonzero(good)[::-1].tolist():
         until = -float(time_s[index])
         length = bisect_left(tails, until)
-        after[index] = last[length - 1] if length else -1
+        after[index] = last[length - 1] if length else None
         if length == len(tails) or until < tails[length]:
             tails[length : length + 1], last[length : length + 1] = [until], [index]
-    kept = np.zeros(time_s.size, dtype=np.bool_)
-    index = last[-1] if last else -1
-    while index >= 0:
-        kept[index] = True
-        index = int(after[index])
-    return kept
+    kept, following = [], last[-1] if last else None
+    while following is not None:
+        kept.append(following)
+        following = after[following]
+    return np.isin(np.arange(time_s.size), kept)
 
 
 def forward_ends(time_s: Floats) -> tuple[float, float] | None:
@@ -504,9 +503,7 @@ def _with_adjacent(marked: Bools, changed: Bools) -> Bools:
     """
     # One more change behind the last sample, for the samples after the last change.
     among = np.append(marked[changed], False)
-    adjacent = among.copy()
-    adjacent[1:] |= among[:-1]
-    adjacent[:-1] |= among[1:]
+    adjacent = np.convolve(among, [1, 1, 1])[1:-1] > 0
     following: Indices = np.cumsum(changed) - changed
     return np.asarray(adjacent[following])
 
