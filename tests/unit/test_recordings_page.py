@@ -11,7 +11,8 @@ import pytest
 from campaign_files import ROOT
 
 from scalewatt.recordings import tables
-from scalewatt.recordings.tables import find_preset, read_table
+from scalewatt.recordings.detect import read_foreign
+from scalewatt.recordings.tables import Options, find_preset, read_table
 
 MADE = runpy.run_path(str(ROOT / ".ci" / "site" / "presets.py"))
 PAGE = MADE["PAGE"].read_text(encoding="utf-8")
@@ -19,6 +20,28 @@ PAGE = MADE["PAGE"].read_text(encoding="utf-8")
 
 def test_the_page_has_each_preset_as_it_is() -> None:
     assert MADE["written"](PAGE) == PAGE, "run: python .ci/site/presets.py"
+
+
+def test_the_pages_tables_are_read_by_the_pages_yaml(tmp_path: Path) -> None:
+    examples = re.findall(r"```csv\n(.*?)```\s+```yaml\n(.*?)```", PAGE, re.DOTALL)
+    path, columns = tmp_path / "n1.csv", tmp_path / "columns.yaml"
+    values = []
+    for text, rules in examples:
+        path.write_text(text)
+        columns.write_text(rules)
+        recording = read_foreign(path, Options(columns=columns))
+        assert recording.hosts == ("n1",) and not recording.problems
+        assert {one.time_s[0] for one in recording.series} == {1_717_144_753.0}
+        key = lambda one: (one.device_kind, one.device_index, one.quantity)  # noqa: E731
+        values.append({key(one): one.values.tolist() for one in recording.series})
+    assert values == [
+        {
+            ("gpu", 0, "power"): [61.2, 61.9],
+            ("gpu", 1, "power"): [70.1, 70.4],
+            ("node", 0, "power"): [402, 403],
+        },
+        {("gpu", 0, "counter"): [812_500, 812_900], ("gpu", 0, "utilisation"): [0.97, 0.98]},
+    ]
 
 
 def test_a_tool_added_as_the_page_says_is_known_and_read(

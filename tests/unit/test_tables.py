@@ -1,0 +1,495 @@
+"""Tables of samples: known powers and energies are read back from what tools and people write of them."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_recordings import (
+    Made,
+    check_counters,
+    check_powers,
+    codes,
+    joules,
+    local,
+    made,
+    of_gpu,
+    written,
+)
+
+from scalewatt.common.errors import InputError
+from scalewatt.energies.integrate import validate
+from scalewatt.energies.views.describe import describe
+from scalewatt.recordings.detect import find_format, read_foreign
+from scalewatt.recordings.series import INSTANTANEOUS, MOVING_MEAN, Recording
+from scalewatt.recordings.tables import Options
+from scalewatt.recordings.transition import to_blocks
+
+T0 = 1717144753
+SENSOR = {"column": "p", "kind": "gpu", "unit": "W"}
+RULES = {"time": {"column": "t"}, "sensors": [SENSOR]}
+
+
+def read(text: str, rules: dict | None = None, zone: str | None = "UTC") -> Recording:
+    """Read a table, by rules or by the preset that knows it."""
+    with tempfile.TemporaryDirectory() as made_folder:
+        folder, columns = Path(made_folder), None
+        if rules is not None:
+            columns = written(folder, yaml.safe_dump(rules), "columns.yaml")
+        path = written(folder, text, "n1.csv")
+        return read_foreign(path, Options(time_zone=zone, columns=columns))
+
+
+# --- what is known is read back -------------------------------------------------------------------
+
+Written = tuple[list[str], list[str], dict | None, bool]
+"""Headings, rows, the user's description, and True if energies are among the values."""
+
+
+def as_nvidia_smi(made: Made, data: st.DataObject) -> Written:
+    fields = data.draw(st.permutations(["timestamp", "index", "uuid", "name", "power.draw [W]"]))
+    units, energy = data.draw(st.booleans()), data.draw(st.booleans())
+    fields += ["total_energy_consumption [mJ]"] * energy
+    missing = data.draw(st.sampled_from(["[N/A]", "[Not Supported]", "[Unknown Error]"]))
+    rows = []
+    for row in made.rows:
+        power = missing if row.power_w is None else f"{row.power_w:.2f}" + " W" * units
+        used = "[N/A]" if row.counter_mj is None else f"{row.counter_mj}" + " mJ" * units
+        cells = {
+            "timestamp": local(row.time_s, made.zone, "%Y/%m/%d %H:%M:%S"),
+            "index": str(row.gpu),
+            "uuid": f"GPU-{row.gpu:08d}-1234",
+            "name": "NVIDIA A100-SXM4-40GB",
+            "power.draw [W]": power,
+            "total_energy_consumption [mJ]": used,
+        }
+        rows.append(", ".join(cells[name] for name in fields))
+    again = data.draw(st.integers(0, len(rows) - 1), label="heading again before")
+    return [], [", ".join(fields), *rows[:again], ", ".join(fields), *rows[again:]], None, energy
+
+
+DCGM = ["#Entity   POWER         TOTEC         GPUTL", "ID        W             mJ            %"]
+
+
+def as_dcgm(made: Made, data: st.DataObject) -> Written:
+    forms = ["unix", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
+    form, commas = data.draw(st.sampled_from(forms)), data.draw(st.booleans())
+    rows = []
+    for number, row in enumerate(made.rows):
+        power = "N/A" if row.power_w is None else f"{row.power_w:.3f}"
+        used = "N/A" if row.counter_mj is None else str(row.counter_mj)
+        at = f"{row.time_s:.3f}" if form == "unix" else local(row.time_s, made.zone, form)
+        between = "," if commas else "     "
+        rows += DCGM if number % 14 == 0 else []
+        rows.append(between.join([f"{at} GPU {row.gpu}", power, used, "97       "]))
+    return [], rows, None, True
+
+
+POWER_UNITS = {"W": 1.0, "mW": 1e-3, "kW": 1e3, "uW": 1e-6}
+ENERGY_UNITS = {"mJ": 1e-3, "J": 1.0, "kJ": 1e3, "Wh": 3600.0, "kWh": 3.6e6, "uJ": 1e-6}
+TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "h": 3600.0, "d": 86400.0}
+FORMS = {"iso": "%Y-%m-%dT%H:%M:%S", "local": "%Y-%m-%d %H:%M:%S", "format": "%d.%m.%y %H:%M:%S"}
+
+
+def as_table(made: Made, data: st.DataObject) -> Written:
+    power = data.draw(st.sampled_from(sorted(POWER_UNITS)))
+    energy = data.draw(st.sampled_from(sorted(ENERGY_UNITS)))
+    clock = data.draw(st.sampled_from([*FORMS, *sorted(TIME_UNITS)]))
+    styles = [(",", "."), (";", "."), (";", ","), ("\t", ",")]
+    delimiter, decimal = data.draw(st.sampled_from(styles))
+    zone = "UTC" if clock == "iso" else made.zone
+    when: dict[str, Any] = {"column": "when", "zone": zone}
+    if clock in TIME_UNITS:
+        when = {"column": "when", "unit": clock}
+    elif clock == "format":
+        when["format"] = FORMS[clock] + ".%f"
+
+    def cell(value: float | None) -> str:
+        return "" if value is None else f"{value:.17g}".replace(".", decimal)
+
+    rows = []
+    for row in made.rows:
+        if clock in TIME_UNITS:
+            at = cell(row.time_s / TIME_UNITS[clock])
+        else:
+            at = local(row.time_s, zone, FORMS[clock]) + "Z" * (clock == "iso")
+        value = None if row.power_w is None else row.power_w / POWER_UNITS[power]
+        used = None if row.counter_mj is None else row.counter_mj / 1e3 / ENERGY_UNITS[energy]
+        rows.append(delimiter.join(("x", at, str(row.gpu), cell(value), cell(used))))
+    of_card = {"kind": "gpu", "index_column": "card"}
+    sensors = [
+        {"column": "power", "unit": power, **of_card},
+        {"column": "used", "unit": energy, **of_card},
+    ]
+    rules = {"decimal": decimal, "time": when, "sensors": sensors}
+    return [delimiter.join(("note", "when", "card", "power", "used"))], rows, rules, True
+
+
+WRITERS: dict[str, Callable[[Made, st.DataObject], Written]] = {
+    "nvidia-smi": as_nvidia_smi,
+    "dcgm": as_dcgm,
+    "csv": as_table,
+}
+
+
+@pytest.mark.parametrize("tool", WRITERS)
+@settings(max_examples=50, deadline=None)
+@given(made(), st.data(), st.integers(0, 20))
+def test_a_known_power_is_read_back(tool: str, made: Made, data: st.DataObject, torn: int) -> None:
+    heading, rows, rules, energy = WRITERS[tool](made, data)
+    recording = read("\n".join([*heading, *rows]) + "\n" + rows[-1][:torn], rules, made.zone)
+    check_powers(recording, made)
+    if energy:
+        check_counters(recording, made)
+    assert ("damaged" in codes(recording)) == (torn > 0)
+    assert recording.format == tool and recording.t0_known and recording.hosts == ("n1",)
+
+
+@settings(max_examples=30, deadline=None)
+@given(made())
+def test_rows_without_times_have_the_stated_period(made: Made) -> None:
+    # Nothing shows that a row was lost or stands there twice.
+    whole = [
+        f"GPU {gpu}     {made.power_w[gpu, place]:.3f}     N/A     97"
+        for place in range(made.time_s.size)
+        for gpu in range(made.power_w.shape[0])
+    ]
+    period = float(made.time_s[1] - made.time_s[0])
+    recording = read("\n".join([*DCGM, *whole, ""]), {"time": {"period_s": period}})
+    assert not recording.t0_known and codes(recording) == {"time_assumed"}
+    for gpu in range(made.power_w.shape[0]):
+        one = of_gpu(recording, gpu)
+        np.testing.assert_allclose(one.time_s, made.time_s - made.time_s[0])
+        np.testing.assert_allclose(one.values, made.power_w[gpu])
+
+
+# --- energies of intervals ------------------------------------------------------------------------
+
+USED = {"time": {"column": "t"}, "sensors": [{**SENSOR, "unit": "J", "quantity": "energy"}]}
+
+
+@settings(max_examples=30, deadline=None)
+@given(made())
+def test_energies_since_the_row_before_add_up_to_a_counter(made: Made) -> None:
+    power, time_s = made.power_w[0], made.time_s
+    steps = np.concatenate(([9.0], 0.5 * (power[1:] + power[:-1]) * np.diff(time_s)))
+    rows = zip(time_s.tolist(), (steps / 3600).tolist(), strict=True)
+    sensor = {**SENSOR, "kind": "node", "unit": "Wh", "quantity": "energy"}
+    text = "t,p\n" + "".join(f"{at!r},{used!r}\n" for at, used in rows)
+    (one,) = read(text, {**USED, "sensors": [sensor]}).series
+    assert one.quantity == "counter" and one.device_kind == "node"
+    assert joules(one) == pytest.approx(steps[1:].sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "cell", "flagged"),
+    [
+        (T0 + 7, None, "clock"),
+        (T0 + 5, None, "clock"),
+        (T0 - 490, None, "clock"),
+        (T0 + 510, None, "clock"),
+        ("never", None, None),
+        (T0 + 10, "", "counter"),
+        (T0 + 10, "NA", "counter"),
+        (T0 + 10, "-5", "counter"),
+    ],
+)
+def test_a_wrong_stamp_loses_no_energy_and_a_missing_one_is_not_none(
+    stamp: float | str, cell: str | None, flagged: str | None
+) -> None:
+    used = [100 + s % 3 for s in range(40)]
+    rows = [f"{T0 + s},{joules}\n" for s, joules in enumerate(used)]
+    rows[10] = f"{stamp},{used[10] if cell is None else cell}\n"
+    (one,) = read("t,p\n" + "".join(rows), USED).series
+    assert joules(one) == pytest.approx(sum(used[1:]), rel=1e-6 if cell is None else 1e-3)
+    flags = [flag["code"] for flag in validate(to_blocks([one])[0], 0).flags]
+    assert flags == [flagged] * (flagged is not None)
+
+
+def test_energies_of_parts_of_seconds_add_up_where_stamps_are_whole_ones() -> None:
+    rows = "".join(f"{T0 + n // 2},{50 + n / 100}\n" for n in range(40))
+    (one,) = read("t,p\n" + rows, USED).series
+    # Of the last second the first half alone is of a known time.
+    assert joules(one) == pytest.approx(sum(50 + n / 100 for n in range(1, 39)), rel=0.001)
+
+
+# --- times, units and devices ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "first", "known"),
+    [
+        ({"column": "t", "unit": "s", "since": "begin"}, 5.0, False),
+        ({"column": "t", "unit": "ms", "since": "2024-05-31T08:39:13Z"}, T0 + 0.005, True),
+        ({"column": "t", "unit": "min", "since": "2024-05-31 10:39:13"}, T0 + 300.0, True),
+        ({"period_s": 0.5}, 0.0, False),
+        ({"period_s": 0.5, "since": "2024-05-31 10:39:13"}, T0, True),
+        ({"column": "date", "unit": "excel"}, T0, True),
+        ({"column": "iso", "unit": "iso"}, T0, True),
+        ({"column": "us", "format": "%m/%d/%Y %I:%M:%S %p"}, T0, True),
+        ({"column": "day"}, 38353.0, False),
+        ({"column": "day", "since": "2024-05-31 00:00"}, T0, True),
+    ],
+)
+def test_times_of_many_kinds(rule: dict, first: float, known: bool) -> None:
+    text = (
+        "t,date,iso,us,day,p\n5,45443.443900463,2024-05-31 10:39:13,05/31/2024 10:39:13 AM,10:39:13,1\n"
+        "6,45443.443912037,2024-05-31 10:39:14,05/31/2024 10:39:14 AM,10:39:14,2\n"
+    )
+    recording = read(text, {"time": rule, "sensors": [SENSOR]}, "Europe/Berlin")
+    assert recording.series[0].time_s[0] == pytest.approx(first, abs=0.002)
+    assert recording.t0_known is known
+    assert codes(recording) == ({"time_assumed"} if "period_s" in rule else set())
+
+
+@pytest.mark.parametrize(
+    ("stamp", "second"),
+    [
+        ("2024-05-31 10:39:13+02", 13.0),
+        ("2024-05-31T10:39:13 +0200", 13.0),
+        ("2024-05-31 08:39:13 UTC", 13.0),
+        ("2024-05-31T08:39:13z", 13.0),
+        ("2024-05-31T08:39:13,250Z", 13.25),
+        ("2024-05-31 10:39:13,250", 13.25),
+        ("20240531 10:39:13", 13.0),
+        ("2024-05-31 10:39+02", 0.0),
+    ],
+)
+def test_dates_are_read_as_people_write_them(stamp: str, second: float) -> None:
+    recording = read(f"t;p\n{stamp};61\n2024-05-31 10-02;62\n", RULES, "Europe/Berlin")
+    assert recording.series[0].time_s.tolist() == [1_717_144_740 + second]
+    assert codes(recording) == {"damaged"}
+
+
+SMI = "timestamp, index, power.draw [W]\n"
+
+
+def test_times_without_a_zone_are_this_machines_and_said_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        recording = read(SMI + "2024/05/31 10:39:13.123, 0, 6 W\n", None, None)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [one["code"] for one in recording.problems] == ["time_assumed"]
+    assert recording.series[0].time_s[0] == pytest.approx(1_717_119_553.123, abs=1e-4)  # 01:39 UTC
+
+
+def test_the_two_hours_of_autumn_are_told_by_order() -> None:
+    stamps = [f"2024/10/27 0{h}:{m:02d}:00.000" for h in (1, 2, 2, 3) for m in range(0, 60, 5)]
+    rows = (f"{stamp}, {gpu}, 6{gpu}.00 W\n" for stamp in stamps for gpu in (0, 1))
+    for one in read(SMI + "".join(rows), None, "Europe/Berlin").series:
+        # 01:00 in summer is 23:00 UTC.
+        np.testing.assert_array_equal(one.time_s, 1_729_983_600 + 300.0 * np.arange(48))
+
+
+ROW = "2024/05/31 08:39:13.123"
+LATER = "2024/05/31 08:39:14.123"
+
+
+@pytest.mark.parametrize("ids", [("GPU-a", "GPU-b"), ("00000000:18:00.0", "00000000:3B:00.0")])
+def test_gpus_are_numbered_by_identity_where_there_is_no_index(ids: tuple[str, str]) -> None:
+    name = "uuid" if ids[0].startswith("GPU") else "pci.bus_id"
+    rows = [f"{ids[n]}, {ROW}, {n}1.00 W\n" for n in (1, 0)]
+    recording = read(f"{name}, timestamp, power.draw [W]\n" + "".join(rows))
+    assert [of_gpu(recording, n).values[0] for n in (0, 1)] == [1.0, 11.0]
+
+
+def test_rows_of_several_nodes_are_not_taken_for_one_gpu() -> None:
+    heading = "timestamp, index, uuid, power.draw [W]\n"
+    rows = (f"{stamp}, 0, GPU-{n}, {n}1.00 W\n" for stamp in (ROW, LATER) for n in (6, 7))
+    with pytest.raises(InputError, match=r"index 0 is 2 GPUs \(GPU-6, GPU-7\): rows of several"):
+        read(heading + "".join(rows))
+    names = ("[Unknown Error]", "GPU-6", "GPU-?")  # of a damaged name there is one row
+    rows = (f"2024/05/31 08:39:{10 + n}.000, 0, {name}, 6 W\n" for n, name in enumerate(names))
+    (one,) = read(heading + "".join(rows)).series
+    assert one.time_s.size == 3 and one.uuid == "GPU-6"
+
+
+def test_a_table_without_a_heading_needs_the_names_of_its_fields() -> None:
+    text = f"{ROW}, 3, 61.23\n{LATER}, 3, 71.23\n"
+    with pytest.raises(InputError, match=r"header: \[timestamp, index, power.draw\]"):
+        read(text)
+    recording = read(text, {"header": ["timestamp", "index", "power.draw"]})
+    np.testing.assert_array_equal(of_gpu(recording, 3).values, [61.23, 71.23])
+
+
+def test_what_a_sample_stands_for_is_told_by_field_or_gpu() -> None:
+    fields = "timestamp, name, power.draw [W], power.draw.average [W], power.draw.instant [W], power.limit"
+    text = f"{fields}\n{ROW}, NVIDIA H100 80GB HBM3, 61 W, 62 W, 63 W, 700.00 W\n"
+    series = read(text).series
+    assert {one.sensor.removeprefix("GPU:0 power.draw"): one.samples for one in series} == {
+        "": MOVING_MEAN,
+        ".average": MOVING_MEAN,
+        ".instant": INSTANTANEOUS,
+    }
+    assert {(one.limit_w, one.device_index) for one in series} == {(700.0, 0)}
+
+
+def test_rows_of_errors_and_messages_between_are_left_out_and_counted() -> None:
+    message = "Unable to determine the device handle for GPU0000:02:00.0: Unknown Error"
+    rows = [f"{ROW}, 0, 61 W", message, ", ".join(["[Unknown Error]"] * 3), f"{LATER}, 0, 62 W"]
+    recording = read(SMI + "\n".join([*rows, ""]))
+    assert of_gpu(recording, 0).values.tolist() == [61.0, 62.0]
+    (problem,) = recording.problems
+    assert problem["code"] == "damaged" and "2 lines" in problem["detail"]
+
+
+def test_each_number_has_its_own_unit_or_that_of_the_heading_above_it() -> None:
+    cells = ["61", "[N/A]", "62.00 W", "0.063 kW", "64.00 WX", "65000 mW", "66000", "67 W"]
+    rows = [f"2024/05/31 10:39:{n}.123, 0, {cell}\n" for n, cell in enumerate(cells, 10)]
+    text = SMI + "".join(rows[:6]) + SMI.replace("[W]", "[mW]") + "".join(rows[6:])
+    values = of_gpu(read(text), 0).values
+    np.testing.assert_allclose(values, [61, np.nan, 62, 63, np.nan, 65, 66, 67])
+
+
+def test_older_headings_and_other_fields_and_entities_of_dcgmi_are_read() -> None:
+    text = (
+        "# Entity  SMCLK  DVNAM  POWER  PMLMT\n      Id\n"
+        f"{T0}.0     GPU 0     1410  NVIDIA A100-SXM4-40GB  61.230  400.000\n"
+        f"{T0}.0     GPU-I 3   N/A   N/A                    20.000  N/A\n"
+        f"{T0}.0     Switch 0  N/A   N/A                    N/A     N/A\n"
+    )
+    recording = read(text)
+    (one,) = recording.series
+    assert one.values.tolist() == [61.23] and one.limit_w == 400.0
+    assert one.samples == INSTANTANEOUS and not recording.problems
+
+
+def test_dcgms_numbers_that_stand_for_a_missing_value_are_none() -> None:
+    text = (
+        "#Entity  POWER                TOTEC\n"
+        f"{T0}.0 GPU 0  140737488355328.000  9223372036854775794\n"
+        f"{T0 + 1}.0 GPU 0  61.0                 5551899580\n"
+    )
+    recording = read(text)
+    np.testing.assert_array_equal(of_gpu(recording, 0).values, [np.nan, 61.0])
+    np.testing.assert_array_equal(of_gpu(recording, 0, "counter").values, [np.nan, 5551899.58])
+
+
+def test_a_wide_table_has_a_column_for_each_device() -> None:
+    sensors = [
+        {"column": "gpu0", "kind": "gpu", "index": 0, "unit": "W", "limit_w": 400},
+        {"column": "gpu1", "kind": "gpu", "index": 1, "unit": "W", "quantity": "mean_power"},
+        {"column": "load", "kind": "gpu", "index": 0, "unit": "%"},
+        {"column": "pdu", "kind": "node", "unit": "W", "origin": "estimated", "name": "rack 7"},
+    ]
+    text = f"t,gpu0,gpu1,load,pdu\n{T0},61,71,50,300\n{T0 + 1},62,72,60,310\n"
+    recording = read(text, {**RULES, "sensors": sensors})
+    assert of_gpu(recording, 0).values.tolist() == [61, 62] and of_gpu(recording, 0).limit_w == 400
+    assert of_gpu(recording, 1, "mean_power").values.tolist() == [71, 72]
+    assert of_gpu(recording, 0, "utilisation").values.tolist() == [0.5, 0.6]
+    (node,) = [one for one in recording.series if one.device_kind == "node"]
+    assert (node.sensor, node.origin, node.values[0]) == ("rack 7", "estimated", 300)
+    assert recording.series[0].time_s.tolist() == [T0, T0 + 1] and not recording.problems
+
+
+def test_rows_are_taken_by_what_stands_in_them_and_nodes_by_a_column() -> None:
+    rows = ["a|cpu|x1|50", "a|gpu|x0|60", "b|gpu|x9|70", "b|gpu|x0|80"]
+    of_gpus = {"where": {"kind": "gpu"}, "node_column": "host", "index_column": "dev"}
+    rules = {
+        "header": ["t", "host", "kind", "dev", "p"],
+        "delimiter": "|",
+        "time": {"column": "t", "unit": "s"},
+        "sensors": [
+            {**SENSOR, **of_gpus},
+            {**SENSOR, "kind": "cpu", "where": {"kind": "cpu"}, "node": "a"},
+        ],
+    }
+    series = read("".join(f"{T0}|{row}\n" for row in rows), rules).series
+    assert sorted((s.node, s.device_kind, s.device_index, s.values.tolist()) for s in series) == [
+        ("a", "cpu", 0, [50.0]),
+        ("a", "gpu", 0, [60.0]),
+        ("b", "gpu", 0, [80.0]),
+        ("b", "gpu", 9, [70.0]),
+    ]
+
+
+def test_lines_to_skip_are_counted_as_an_editor_does() -> None:
+    text = f"# made by hand, with commas\n\n# of, two\nt,p\n{T0},61\n"
+    assert read(text, {**RULES, "skip_lines": 3}).series[0].values.tolist() == [61]
+
+
+def test_a_table_is_told_by_its_description_alone(tmp_path: Path) -> None:
+    path = written(tmp_path, f"t,p\n{T0},61\n")
+    assert find_format(path) is None
+    with pytest.raises(InputError, match="a YAML file, given with --columns"):
+        read_foreign(path)
+
+
+# --- accounts of tables ---------------------------------------------------------------------------
+
+
+def test_an_epoch_counts_no_meter_beside_the_parts(tmp_path: Path) -> None:
+    rules = {**RULES, "sensors": [SENSOR, {**SENSOR, "column": "meter", "kind": "node"}]}
+    columns = written(tmp_path, yaml.safe_dump(rules), "columns.yaml")
+    rows = "".join(f"{T0 + s},{200 + s % 2},900\n" for s in range(61))
+    path = written(tmp_path, "t,p,meter\n" + rows, "n1.csv")
+    epochs = [f"train,{n},{T0 + 30 * n},{T0 + 30 * n + 30}\n" for n in (0, 1)]
+    stages = written(tmp_path, "stage,epoch,start_s,end_s\n" + "".join(epochs), "stages.csv")
+    account = describe(path, stages=stages, options=Options(columns=columns))
+    assert account["node_energy_j"]
+    assert [epoch["energy_j"] for epoch in account["epochs"]] == pytest.approx([30 * 200.5] * 2)
+    assert account["energy_j"] == pytest.approx(60 * 200.5)
+    assert not any("node_energy_j" in epoch for epoch in account["epochs"])
+
+
+@pytest.mark.parametrize(("seconds", "uneven"), [(60, False), (58, False), (30, True)])
+def test_a_node_that_was_recorded_for_less_time_is_told(
+    tmp_path: Path, seconds: int, uneven: bool
+) -> None:
+    rules = {**RULES, "sensors": [{**SENSOR, "node_column": "h"}]}
+    columns = written(tmp_path, yaml.safe_dump(rules), "columns.yaml")
+    lengths = {"n1": 60, "n2": seconds}
+    rows = [f"{T0 + s},{h},{200 + s % 2}\n" for h, n in lengths.items() for s in range(n + 1)]
+    path = written(tmp_path, "t,h,p\n" + "".join(rows))
+    flags = describe(path, options=Options(columns=columns))["flags"]
+    details = [flag["detail"] for flag in flags if flag["code"] == "recording_short"]
+    assert bool(details) is uneven
+    assert not uneven or details[0].startswith("n2: recorded for 30.0 s of the 60.0 s")
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"time": {"period_s": 1e300}}, "period_s: .* allowed: at most 86400"),
+        ({"sensors": [SENSOR | {"unit": "hp"}]}, "sensors.0..unit: .hp. is not known; allowed: nW"),
+        ({"sensors": [SENSOR | {"unt": "W"}]}, "unknown key 'unt'; allowed: .*did you mean 'unit'"),
+        ({"sensors": [{"column": "p", "unit": "W"}]}, "missing key 'kind'; expected: gpu, cpu"),
+        ({"sensors": []}, "sensors"),
+        ({"time": None}, "expected 'time' and 'sensors'"),
+        ({"time": {"zone": "UTC"}}, "its rows have no times; record them, or state the period"),
+        ({"time": {"column": "when"}}, 'no column "when"; allowed: t, p'),
+        ({"time": {"column": "t", "zone": "Mars"}}, 'time.zone: "Mars" is no time zone'),
+        ({"time": {"column": "t", "since": "noon", "unit": "s"}}, 'since: "noon" is no time'),
+        ({"time": {"period_s": 1, "since": "unix"}}, '"unix" is no time'),
+        ({"time": {"column": "p", "unit": "s"}}, "no unix times in s; say what it counts from"),
+        ({"time": {"column": "p"}}, "has no unix times, or dates .*; state its unit"),
+        ({"time": {"column": "t", "unit": "iso"}}, "has no dates"),
+        ({"sensors": [SENSOR, SENSOR]}, "both power of gpu 0 of n1; give each its index"),
+        ({"sensors": [SENSOR | {"quantity": "counter"}]}, "in W, and no counter; allowed: power"),
+        ({"sensors": [SENSOR | {"where": {"t": "x"}}]}, "no row has"),
+        ({"skip_lines": 9}, "holds no row"),
+        ({"delimiter": "||"}, "delimiter"),
+        ({"preset": "nvidia", "time": None, "sensors": None}, "did you mean 'nvidia-smi'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(change: dict, why: str) -> None:
+    rules = {key: value for key, value in {**RULES, **change}.items() if value is not None}
+    with pytest.raises(InputError, match=why) as refused:
+        read(f"t,p\n{T0},61\n{T0 + 1},62\n", rules)
+    assert "\n" not in str(refused.value) and "/" in str(refused.value)
