@@ -21,6 +21,7 @@ from golden_project import PROJECT
 from golden_tables import Golden
 
 import scalewatt
+from scalewatt.energies.read import Account
 
 VARIABLES = {
     "perun": "SCALEWATT_RECORDINGS",
@@ -83,12 +84,12 @@ def energies_of(name: str) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for known, read in _recordings(name):
         try:
-            table = read(scalewatt.energy)
+            account = read(scalewatt.energy)
         except scalewatt.InputError:
             rows.append({**known, "device_kind": "refused"})
             continue
-        rows += [{**known, **row} for row in _kinds(table)]
-        rows.append({**known, "device_kind": "all", **_whole(table.attrs)})
+        rows += [{**known, **row} for row in _kinds(account)]
+        rows.append({**known, "device_kind": "all", **_whole(account)})
     return pd.DataFrame(rows)
 
 
@@ -122,7 +123,7 @@ def samples_of(name: str) -> pd.DataFrame:
 
 def _recordings(
     name: str,
-) -> Iterator[tuple[dict[str, str], Callable[[Callable[..., pd.DataFrame]], pd.DataFrame]]]:
+) -> Iterator[tuple[dict[str, str], Callable[[Callable[..., Any]], Any]]]:
     """Each recording of a folder, without and with each description of columns beside it."""
     root = FOLDERS[name]
     files = {path for wanted in WANTED.get(name, ALL) for path in root.rglob(wanted)}
@@ -165,25 +166,30 @@ def _converter() -> Any:
     return module
 
 
-def _read(path: Path, columns: Path | None, read: Callable[..., pd.DataFrame]) -> pd.DataFrame:
+def _read(path: Path, columns: Path | None, read: Callable[..., Any]) -> Any:
     with _in_utc():
         node = None if path.is_dir() else "node"  # files of a folder may be of several
         return read(path, columns=columns, time_zone="UTC", node=node)
 
 
-def _kinds(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    for kind, part in table.groupby("device_kind", dropna=False, observed=True):
-        totals = {
-            name: part[name].astype("float64").sum(skipna=False)
-            for name in ("energy_j", "energy_low_j", "energy_high_j", "recorded_j")
-        }
+def _kinds(account: Account) -> Iterator[dict[str, Any]]:
+    scope = (account.scope or "").split("+")
+    parts = account.stages[
+        account.stages.device_kind.isin([*scope, *account.devices.device_kind.unique()])
+    ]
+    joules = ["energy_j", "energy_low_j", "energy_high_j", "recorded_j"]
+    for kind, part in parts.groupby("device_kind"):
+        devices = account.devices[account.devices.device_kind == kind]
+        flags = account.flags
+        of_kind = flags.device_kind.isna() | (flags.device_kind == kind)
+        of_sensor = flags.sensor.isna() | flags.sensor.isin(devices.sensor) | devices.empty
         yield {
             "device_kind": kind,
-            **totals,
+            **part[joules].astype("float64").sum(skipna=False).to_dict(),
             "origin": _joined(part.energy_origin.dropna()),
-            "time_s": float(part.duration_s.astype("float64").max()),
-            "covered_s": float(part.covered_s.astype("float64").sum()),
-            "flags": _joined(code for one in part.flag_codes.dropna() for code in one.split(",")),
+            "time_s": float(part.duration_s.max()),
+            "covered_s": float(devices.covered_s.sum()),
+            "flags": _joined(flags[of_kind & of_sensor].code),
         }
 
 
@@ -191,19 +197,13 @@ def _joined(words: Iterable[str]) -> str:
     return "+".join(sorted({word.strip() for word in words} - {""}))
 
 
-def _whole(said: dict[str, Any]) -> dict[str, Any]:
+def _whole(account: Account) -> dict[str, Any]:
     """What is said of the whole recording."""
-
-    def joules(name: str) -> float | None:
-        return None if said.get(name) is None else said[name] * 3.6e6
-
+    names = ("energy_j", "energy_low_j", "energy_high_j", "recorded_j")
     return {
-        "energy_j": joules("energy_kwh"),
-        "energy_low_j": joules("energy_low_kwh"),
-        "energy_high_j": joules("energy_high_kwh"),
-        "recorded_j": joules("recorded_energy_kwh"),
-        "origin": said.get("origin"),
-        "time_s": said.get("runtime_s"),
-        "coverage": said.get("coverage"),
-        "flags": _joined(flag["code"] for flag in said.get("flags", [])),
+        **{name: account.joules(column=name) for name in names},
+        "origin": account.origin,
+        "time_s": account.runtime_s,
+        "coverage": account.coverage,
+        "flags": _joined(account.flags.code),
     }

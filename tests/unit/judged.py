@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 import scalewatt
+from scalewatt.energies.read import Account
 from scalewatt.recordings.block import Block
 
 SPANS = ("startup", "train", "evaluate_train", "validate", "checkpoint", "shutdown")
@@ -25,31 +26,35 @@ Span = tuple[float, float]
 class Judged:
     """What is said of a recording of one or several sensors."""
 
-    rows: pd.DataFrame
-    """As `scalewatt.energy` gives them."""
+    account: Account
+    """As `scalewatt.energy` gives it."""
     samples: pd.DataFrame
     """As `scalewatt.read_recording` gives them."""
 
     @property
     def total_j(self) -> float:
         """Return what was recorded, whether or not that is enough to be stated."""
-        return float(self.rows["recorded_j"].sum())
+        return float(self.account.devices["recorded_j"].sum())
 
     @property
     def covered_s(self) -> float:
-        return float(self.rows["covered_s"].sum())
+        return float(self.account.devices["covered_s"].sum())
 
     @property
     def codes(self) -> set[str]:
         """Return the flags of samples."""
-        return {one["code"] for one in self.rows.attrs["flags"]} & OF_SAMPLES
+        return set(self.account.flags["code"]) & OF_SAMPLES
 
     def span_j(self, place: int) -> float:
         """Return what was recorded in one of the spans that were asked for."""
-        return float(self.rows[self.rows["stage"] == SPANS[place]]["recorded_j"].sum())
+        return float(self._of_span(place)["recorded_j"].sum())
 
     def span_covered_s(self, place: int) -> float:
-        return float(self.rows[self.rows["stage"] == SPANS[place]]["covered_s"].sum())
+        return float(self._of_span(place)["covered_s"].sum())
+
+    def _of_span(self, place: int) -> pd.DataFrame:
+        rows = self.account.devices
+        return rows[rows["stage"] == SPANS[place]]
 
     @property
     def power_w(self) -> np.ndarray:

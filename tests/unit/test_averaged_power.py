@@ -63,9 +63,9 @@ def stage_energies(folder: Path, steps: Steps, device_name: str) -> dict[str, fl
     sensors = {"CUDA:0_POWER": 1000 * steps.read_w()}
     write_journal(run / "perun" / "segment-000.n1.csv", "n1", sensors)
     found = scalewatt.energy(run)
-    of_gpus = found[found.device_kind == "gpu"]
-    assert found.attrs["coverage"] == 1.0
-    assert of_gpus.energy_j.sum(skipna=False) == pytest.approx(found.attrs["gpu_energy_j"])
+    of_gpus = found.stages[found.stages.device_kind == "gpu"]
+    assert found.coverage == 1.0
+    assert of_gpus.energy_j.sum(skipna=False) == pytest.approx(found.joules("gpu"))
     return dict(zip(of_gpus.stage, of_gpus.energy_j, strict=True))
 
 

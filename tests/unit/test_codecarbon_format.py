@@ -8,12 +8,13 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from energy_said import describe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.views.describe import describe
-from scalewatt.energies.views.describe_text import energy_text
+from scalewatt.energies.account_text import account_text
+from scalewatt.energies.read import Reading, read_account
 from scalewatt.recordings.detect import read_foreign
 from scalewatt.recordings.tables import Options
 
@@ -60,7 +61,8 @@ def test_a_run_is_the_energy_of_each_kind_with_its_origin(tmp_path: Path) -> Non
     assert found["cpu_energy_j"] == pytest.approx(0.05 * KWH)
     assert found["ram_energy_j"] == pytest.approx(0.02 * KWH)
     assert found["runtime_s"] == pytest.approx(3600) and found["coverage"] == pytest.approx(1)
-    assert energy_text(found).startswith(f"{path}, run a\n")  # only perun's files have rounds
+    told = account_text(read_account(path, Reading(time_zone="Europe/Berlin")))
+    assert told.startswith(f"{path}, run a\n")  # only perun's files have rounds
     origins = {one.device_kind: one.origin for one in read_foreign(path, BERLIN).series}
     assert origins == {"gpu": "measured", "cpu": "estimated", "ram": "estimated"}
     assert {one["code"] for one in found["flags"]} == {"total_only", "assumed"}

@@ -19,6 +19,7 @@ import pyarrow.csv as pc
 import pytest
 from campaign_files import DEMO, LOCAL, ROOT
 from energy_files import T0, counter, gpu, write_perun
+from energy_said import describe
 from foreign_samples import EMISSIONS, FILES, RULES, TABLE, WINDOWS, options
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -31,7 +32,6 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_table
 from scalewatt.energies.accounting.energy_schema import ENERGY_SCHEMA
 from scalewatt.energies.accounting.run_inputs import read_provenance
-from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
 from scalewatt.recordings.tables import Options
 from scalewatt.registration.run_descriptions import read_descriptions

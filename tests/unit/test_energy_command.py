@@ -7,22 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from energy_files import (
-    T0,
-    codes,
-    counter,
-    gpu,
-    make_run,
-    write_journal,
-    write_perun,
-)
+from energy_files import T0, counter, gpu, make_run, write_journal, write_perun
 from run_files import make_spec
+from syrupy.assertion import SnapshotAssertion
 
 from scalewatt.cli import main
-from scalewatt.energies.views.describe import describe
+from scalewatt.energies.read import Reading, read_account
 
 N = 101
 NODE = {
@@ -30,19 +24,7 @@ NODE = {
     "CUDA:1_POWER": gpu(N, 200) + np.arange(N) % 3,
     "cpu_0_package-0": counter(N, 150),
 }
-KEYS = (
-    "energy_kwh",
-    "gpu_energy_kwh",
-    "cpu_energy_kwh",
-    "ram_energy_kwh",
-    "runtime_s",
-    "hosts",
-    "gpus",
-    "origin",
-    "coverage",
-    "flags",
-    "devices",
-)
+CPU = {"cpu_0_package-0": counter(N, 150)}
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str | Path, code: int = 0) -> list[Any]:
@@ -51,8 +33,44 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str | Path, code: in
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def joules(said: dict[str, Any], kind: str = "") -> float:
-    return said[f"{kind}energy_kwh"] * 3.6e6
+def joules(said: dict[str, Any], kind: str = "all") -> float | None:
+    return {row["device_kind"]: row["energy_j"] for row in said["totals"]}[kind]
+
+
+def by(frame: pd.DataFrame, name: str, kind: str) -> dict[Any, float]:
+    """Energies of a device kind by stage or epoch."""
+    rows = frame[(frame.device_kind == kind) & frame[name].notna()]
+    return rows.groupby(name).energy_j.sum(skipna=False).to_dict()
+
+
+def run_of_two_segments(folder: Path) -> Path:
+    stages = [(0, "train", 0.0, 90.0), (1, "train", 210.0, 290.0), (1, "validate", 290.0, 300.0)]
+    run = make_run(folder, stages=stages, gpus={"n1": [1]})
+    (run / "spec.json").write_text(make_spec(ranks_per_node=1).text)
+    for number, start in ((0, T0), (1, T0 + 200)):
+        stem = run / "perun" / f"segment-{number:03d}"
+        write_perun(stem.with_suffix(".hdf5"), {"n1": NODE})
+        write_journal(stem.with_name(f"{stem.name}.n1.csv"), "n1", NODE, start=start)
+    return run
+
+
+def test_the_command_says_this(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    snapshot: SnapshotAssertion,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lost = gpu(N, 100)
+    lost[20:70] = 0
+    write_perun(Path("lost.hdf5"), {"n1": NODE | {"CUDA:0_POWER": lost}})
+    windows = [(0, "a", 10.0), (100, "b", 10.0), (102, "in\x1bb", 2.0)]
+    rows = "".join(f"{T0 + t},{name},{s},1000.0,{s}\n" for t, name, s in windows)
+    head = "start_time,window_name,elapsed_time,gpu0_energy,gpu1_energy\n"
+    Path("n1.csv").write_text(head + rows)
+    run_of_two_segments(Path("run"))
+    assert main(["energy", "run", "lost.hdf5", "n1.csv"]) == 0
+    assert capsys.readouterr().out == snapshot
 
 
 def test_json_has_energy_by_kind_and_device(
@@ -60,34 +78,26 @@ def test_json_has_energy_by_kind_and_device(
 ) -> None:
     write_perun(tmp_path / "a.hdf5", {"n1": NODE, "n2": NODE})
     (said,) = printed(capsys, tmp_path / "a.hdf5")
-    assert set(KEYS) <= set(said)
-    assert joules(said, "gpu_") == pytest.approx(2 * 100 * 300, rel=1e-4)
-    assert joules(said, "cpu_") == pytest.approx(2 * 100 * 150)
-    assert joules(said) == pytest.approx(joules(said, "gpu_") + joules(said, "cpu_"))
-    assert said["ram_energy_kwh"] is None and said["energy_scope"] == "gpu+cpu"
+    assert joules(said, "gpu") == pytest.approx(2 * 100 * 300, rel=1e-4)
+    assert joules(said, "cpu") == pytest.approx(2 * 100 * 150)
+    assert joules(said) == pytest.approx(joules(said, "gpu") + joules(said, "cpu"))
+    assert joules(said, "ram") is None and said["scope"] == "gpu+cpu"
     assert (said["runtime_s"], said["gpus"], said["hosts"]) == (100.0, 4, ["n1", "n2"])
     assert (said["origin"], said["coverage"]) == ("measured", 1.0)
-    assert [set(flag) for flag in said["flags"]] == [{"code", "device", "detail"}] * len(
-        said["flags"]
-    )
+    assert {flag["code"] for flag in said["flags"]} == {"duplicate"}
     parts = [d["energy_j"] for d in said["devices"]]
     assert len(parts) == 6 and sum(parts) == pytest.approx(joules(said))
 
 
-def test_unknown_energy_is_a_word_for_people_and_null_in_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_energy_is_null_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lost = gpu(N, 100)
     lost[20:70] = 0
     write_perun(tmp_path / "a.hdf5", {"n1": NODE | {"CUDA:0_POWER": lost}})
-    assert main(["energy", str(tmp_path / "a.hdf5")]) == 0
-    text = capsys.readouterr().out
-    assert "energy    unknown" in text and "nan" not in text.lower()
     (said,) = printed(capsys, tmp_path / "a.hdf5")
-    assert said["energy_kwh"] is None and said["gpu_energy_kwh"] is None
-    assert joules(said, "cpu_") == pytest.approx(100 * 150)
-    assert said["recorded_energy_kwh"] > 0
-    assert {"missing_samples", "coverage"} <= codes(said["flags"])
+    assert joules(said) is joules(said, "gpu") is None
+    assert joules(said, "cpu") == pytest.approx(100 * 150)
+    assert said["totals"][-1]["recorded_j"] > 0
+    assert {"missing_samples", "coverage"} <= {one["code"] for one in said["flags"]}
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
@@ -107,29 +117,22 @@ def test_stages_come_from_a_file_of_events(tmp_path: Path, suffix: str) -> None:
         pa.csv.write_csv(pa.Table.from_pylist(rows), path)
     else:
         make_run(tmp_path, stages=[(0, s, a, b) for s, _, a, b in stages])
-    said = describe(tmp_path / "n1.csv", stages=path)
-    energies = {row["stage"]: row["cpu_energy_j"] for row in said["stages"]}
-    assert energies == pytest.approx(
+    found = read_account(tmp_path / "n1.csv", Reading(stages=path))
+    assert by(found.stages, "stage", "cpu") == pytest.approx(
         {"startup": 1500, "train": 7500, "validate": 3000, "unattributed": 3000}
     )
     if suffix != ".parquet":
-        assert [(row["epoch"], row["cpu_energy_j"]) for row in said["epochs"]] == [(0, 10500)]
+        assert by(found.epochs, "epoch", "cpu") == {0: 10500}
 
 
 def test_a_run_folder_adds_up_its_segments_with_its_own_stages(tmp_path: Path) -> None:
-    stages = [(0, "train", 0.0, 90.0), (1, "train", 210.0, 290.0), (1, "validate", 290.0, 300.0)]
-    run = make_run(tmp_path / "run", stages=stages, gpus={"n1": [1]})
-    (run / "spec.json").write_text(make_spec(ranks_per_node=1).text)
-    for number, start in ((0, T0), (1, T0 + 200)):
-        stem = run / "perun" / f"segment-{number:03d}"
-        write_perun(stem.with_suffix(".hdf5"), {"n1": NODE})
-        write_journal(stem.with_name(f"{stem.name}.n1.csv"), "n1", NODE, start=start)
-    said = describe(run)
-    assert said["segments"] == [0, 1] and said["runtime_s"] == pytest.approx(200)
-    assert joules(said, "gpu_") == pytest.approx(2 * 100 * 200, rel=1e-4)
-    assert joules(said, "unused_gpu_") == pytest.approx(2 * 100 * 100, rel=1e-4)
-    energies = {row["stage"]: row["cpu_energy_j"] for row in said["stages"]}
-    assert energies == pytest.approx({"train": 170 * 150, "validate": 1500, "unattributed": 3000})
+    found = read_account(run_of_two_segments(tmp_path))
+    assert found.segments == [0, 1] and found.runtime_s == pytest.approx(200)
+    assert found.joules("gpu") == pytest.approx(2 * 100 * 200, rel=1e-4)
+    assert found.joules("unused_gpu") == pytest.approx(2 * 100 * 100, rel=1e-4)
+    assert by(found.stages, "stage", "cpu") == pytest.approx(
+        {"train": 170 * 150, "validate": 1500, "unattributed": 3000}
+    )
 
 
 def test_a_folder_without_a_recording_is_refused(
@@ -178,46 +181,46 @@ def test_a_run_folder_is_estimated_where_a_cluster_gives_the_rated_powers(
     node = {"CPU_BUSY": np.full(N, 50.0)}
     write_journal(run / "perun" / "segment-000.n1.csv", "n1", node)
     (said,) = printed(capsys, run)
-    assert (said["energy_kwh"], said["origin"]) == (None, None)
-    assert "not_recorded" in codes(said["flags"])
+    assert (joules(said), said["origin"]) == (None, None)
+    assert [one["code"] for one in said["flags"]].count("not_recorded") == 1
     cluster = Path(__file__).parents[2] / "profiles" / "local" / "cluster.yaml"
     (said,) = printed(capsys, "--cluster", cluster, run)
     assert (joules(said), said["origin"]) == (pytest.approx(100 * 61.05), "estimated")
-    ends = said["energy_low_kwh"], said["energy_high_kwh"]
-    assert ends == pytest.approx((said["energy_kwh"] / 5.4, said["energy_kwh"] * 5.4))
-    (stage,) = [one for one in said["stages"] if one["stage"] == "train"]
-    assert stage["energy_high_j"] == pytest.approx(5.4 * stage["energy_j"])
+    for rows in (said["totals"], said["stages"]):
+        for row in rows:
+            ends = [row["energy_low_j"], row["energy_high_j"]]
+            joule = row["energy_j"]
+            assert ends == (
+                [None] * 2 if joule is None else pytest.approx([joule / 5.4, joule * 5.4])
+            )
     assert main(["energy", "--cluster", str(cluster), str(run)]) == 0
-    assert f"{ends[0]:.6f} to {ends[1]:.6f} kWh" in capsys.readouterr().out
+    assert "0.000314 to 0.00915" in capsys.readouterr().out
 
 
 # --- the same as in the tables of the run -------------------------------------------------------
 
 
-CPU = {"cpu_0_package-0": counter(N, 150)}
-
-
 def test_gpus_that_must_be_there_and_are_not_make_the_energy_unknown(tmp_path: Path) -> None:
     write_perun(tmp_path / "a.hdf5", {"n1": CPU})
-    assert describe(tmp_path / "a.hdf5")["energy_scope"] == "cpu"
-    said = describe(tmp_path / "a.hdf5", gpus_per_node=4)
-    assert said["energy_kwh"] is None and said["energy_scope"] == "gpu+cpu"
-    assert {"device_count", "not_recorded"} <= codes(said["flags"])
+    assert read_account(tmp_path / "a.hdf5").scope == "cpu"
+    found = read_account(tmp_path / "a.hdf5", Reading(gpus_per_node=4))
+    assert found.joules() is None and found.scope == "gpu+cpu"
+    assert {"device_count", "not_recorded"} <= set(found.flags.code)
 
 
 def test_segments_count_by_time_and_not_by_number(tmp_path: Path) -> None:
     for number, start in ((0, T0 + 500), (1, T0)):
         write_journal(tmp_path / f"segment-{number:03d}.n1.csv", "n1", CPU, start=start)
-    said = describe(tmp_path)
-    assert joules(said, "cpu_") == pytest.approx(2 * 15000) and said["runtime_s"] == 200
-    assert "overlap" not in codes(said["flags"])
+    found = read_account(tmp_path)
+    assert found.joules("cpu") == pytest.approx(2 * 15000) and found.runtime_s == 200
+    assert "overlap" not in set(found.flags.code)
 
 
 def test_a_host_with_and_without_its_domain_is_one(tmp_path: Path) -> None:
     write_perun(tmp_path / "segment-000.hdf5", {"n1": CPU})
     write_journal(tmp_path / "segment-000.n1.a.de.csv", "n1.a.de", CPU)
-    said = describe(tmp_path)
-    assert said["hosts"] == ["n1"] and joules(said, "cpu_") == pytest.approx(15000)
+    found = read_account(tmp_path)
+    assert found.hosts == ["n1"] and found.joules("cpu") == pytest.approx(15000)
 
 
 def test_a_table_of_unknown_columns_is_refused_with_what_would_make_it_readable(

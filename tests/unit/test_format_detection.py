@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from energy_said import describe
 from foreign_samples import FILES, N, options
 from made_recordings import written
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integrate import validate
-from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.detect import find_format, read_foreign
 from scalewatt.recordings.tables import Options
 from scalewatt.recordings.transition import to_blocks

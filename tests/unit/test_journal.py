@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from energy_files import T0, codes, counter, gpu, write_journal
+from energy_said import describe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.views.describe import describe
 from scalewatt.recordings import journal
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import (

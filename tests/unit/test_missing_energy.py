@@ -13,6 +13,7 @@ from energy_files import T0, make_run, write_journal
 from run_files import make_spec
 
 import scalewatt
+from scalewatt.energies.read import Account
 
 RULES = {
     "time": {"column": "t", "unit": "s"},
@@ -40,16 +41,15 @@ def write_powers(
     return folder / "powers.csv", folder / "columns.yaml"
 
 
-def energy_of(folder: Path, *powers: Any, stages: Path | None = None, **how: Any) -> pd.DataFrame:
+def energy_of(folder: Path, *powers: Any, stages: Path | None = None, **how: Any) -> Account:
     path, columns = write_powers(folder, *powers, **how)
     return scalewatt.energy(path, stages, columns=columns)
 
 
-def said_of(found: pd.DataFrame, *names: str) -> list[float | None]:
-    return [found.attrs[name] for name in names]
+def interval(found: Account, kind: str = "all") -> list[float | None]:
+    return [found.joules(kind, name) for name in ("energy_low_j", "energy_j", "energy_high_j")]
 
 
-INTERVAL = ("energy_low_kwh", "energy_kwh", "energy_high_kwh")
 HOUR = 3601
 HOLES = [(600, 658), (1500, 1558), (3000, 3058)]
 
@@ -68,32 +68,32 @@ def with_holes(power: np.ndarray) -> np.ndarray:
 
 def test_the_interval_of_an_energy_with_holes_contains_the_truth(tmp_path: Path) -> None:
     power = swinging()
-    true_kwh = float(np.trapezoid(power)) / 3.6e6
+    true_j = float(np.trapezoid(power))
     recorded = with_holes(power)
     found = energy_of(tmp_path, {("n1", 0): recorded})
-    low, energy, high = said_of(found, *INTERVAL)
-    assert found.attrs["coverage"] == pytest.approx(1 - 174 / 3600)
-    assert low == energy < true_kwh < high
-    assert high == pytest.approx(energy + 174 * np.nanmax(recorded) / 3.6e6)
+    low, energy, high = interval(found)
+    assert found.coverage == pytest.approx(1 - 174 / 3600)
+    assert low == energy < true_j < high
+    assert high == pytest.approx(energy + 174 * np.nanmax(recorded))
 
 
 def test_a_node_without_a_value_is_null_and_so_is_the_total(tmp_path: Path) -> None:
     powers = {(f"node{i:02d}", 0): np.full(60, 300.0) + i for i in range(64)}
     powers["node07", 0] = np.full(60, np.nan)
     found = energy_of(tmp_path, powers)
-    energies = found.set_index("node").energy_j
+    energies = found.devices.set_index("node").energy_j
     assert energies.isna().to_dict() == {node: node == "node07" for node, _ in powers}
     assert energies["node08"] == pytest.approx(59 * 308)
-    assert said_of(found, *INTERVAL, "gpu_energy_kwh") == [None] * 4
-    assert found.attrs["recorded_energy_kwh"] > 0
+    assert interval(found) == interval(found, "gpu") == [None] * 3
+    assert found.joules(column="recorded_j") > 0
 
 
 def test_a_node_that_lacks_most_is_null_among_many_that_lack_nothing(tmp_path: Path) -> None:
     powers = {(f"n{i}", 0): swinging(1001) for i in range(32)}
     powers["n3", 0][400:1000] = np.nan
     found = energy_of(tmp_path, powers)
-    assert found.attrs["energy_kwh"] is None and found.attrs["coverage"] > 0.98
-    assert found[found.energy_j.isna()].node.to_list() == ["n3"]
+    assert found.joules() is None and found.coverage > 0.98
+    assert found.devices[found.devices.energy_j.isna()].node.to_list() == ["n3"]
 
 
 def test_a_node_that_lacks_some_among_many_has_the_truth_in_its_interval(tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ def test_a_node_that_lacks_some_among_many_has_the_truth_in_its_interval(tmp_pat
     powers["n3", 0][800:900] = np.nan
     true_j = float(np.trapezoid(swinging(1001)))
     found = energy_of(tmp_path, powers)
-    low, high = found.set_index("node").loc["n3", ["energy_low_j", "energy_high_j"]]
+    low, high = found.devices.set_index("node").loc["n3", ["energy_low_j", "energy_high_j"]]
     assert low < true_j < high < low + 101 * 360
-    low, _, high = said_of(found, *INTERVAL)
-    assert low < 32 * true_j / 3.6e6 < high
+    low, _, high = interval(found)
+    assert low < 32 * true_j < high
 
 
 def test_what_a_run_did_outside_of_its_recording_is_in_the_interval(tmp_path: Path) -> None:
@@ -115,12 +115,10 @@ def test_what_a_run_did_outside_of_its_recording_is_in_the_interval(tmp_path: Pa
     sensors = {"CUDA:0_POWER": 1000 * power}
     write_journal(run / "perun" / "segment-000.n1.csv", "n1", sensors, limits=False)
     found = scalewatt.energy(run)
-    gpus = found[found.device_kind == "gpu"].set_index("stage")
+    gpus = found.stages[found.stages.device_kind == "gpu"].set_index("stage")
     width_j = gpus.energy_high_j - gpus.energy_j
     assert width_j.to_dict() == {
         **{"startup": 0.0, "train": 0.0, "unattributed": pytest.approx(5 * power.max(), rel=1e-3)}
     }
-    low, energy, high = said_of(
-        found, "gpu_energy_low_kwh", "gpu_energy_kwh", "gpu_energy_high_kwh"
-    )
-    assert low == energy < float(np.trapezoid(swinging(201))) / 3.6e6 < high
+    low, energy, high = interval(found, "gpu")
+    assert low == energy < float(np.trapezoid(swinging(201))) < high

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from energy_files import T0, Accounted, accounted, gpu, make_run, write_journal, write_perun
+from energy_said import describe
 from made_recordings import written
 from run_files import make_spec
 
-from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.tables import Options
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}

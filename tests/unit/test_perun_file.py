@@ -12,9 +12,9 @@ import h5py
 import numpy as np
 import pytest
 from energy_files import codes, counter, gpu, read_perun_file, recordings, write_perun
+from energy_said import describe
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.perun_file import RunInfo, list_runs, open_perun_file
 
 J_PER_KWH = 3.6e6

@@ -15,10 +15,10 @@ import h5py
 import numpy as np
 import pytest
 from energy_files import codes, read_perun_file
+from energy_said import describe
 from true_power import total_j
 
 from scalewatt.energies.integrate import validate
-from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.series import SensorSeries
 from scalewatt.recordings.transition import to_blocks
 

@@ -23,7 +23,6 @@ from run_files import device, part, write_energy
 import scalewatt
 from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA
 from scalewatt.energies.traces import SAMPLES_SCHEMA
-from scalewatt.energies.views.describe import describe
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
@@ -90,6 +89,12 @@ def test_the_pages_code_runs(workplace: Path, capsys: pytest.CaptureFixture[str]
     assert "'figure4'" in capsys.readouterr().out
 
 
+def test_every_column_and_fact_of_an_account_is_on_the_page(workplace: Path) -> None:
+    account = scalewatt.energy("gpu.csv", time_zone="Europe/Berlin")
+    named = set(re.findall(r"`(\w+)`", PAGE))
+    assert {*account.to_dict(), *account.totals} <= named
+
+
 def test_samples_have_the_columns_of_traces(workplace: Path) -> None:
     samples = scalewatt.read_recording("gpu.csv", stages="stages.csv", time_zone="Europe/Berlin")
     assert list(samples.columns) == SAMPLES_SCHEMA.names
@@ -99,11 +104,12 @@ def test_samples_have_the_columns_of_traces(workplace: Path) -> None:
     assert set(samples.stage) >= {"startup", "train"}
 
 
-def test_rows_add_up_to_what_the_command_says(workplace: Path) -> None:
+def test_rows_add_up_to_the_total(workplace: Path) -> None:
     found = scalewatt.energy("gpu.csv", "stages.csv", time_zone="Europe/Berlin", node="n7")
-    assert found.energy_j.sum(skipna=False) == pytest.approx(400 * SECONDS)
-    assert found.attrs["energy_j"] == pytest.approx(400 * SECONDS)
-    train = found[(found.stage == "train") & (found.device_index == 1)].iloc[0]
+    devices = found.devices
+    assert found.joules() == pytest.approx(400 * SECONDS)
+    assert devices.energy_j.sum(skipna=False) == pytest.approx(400 * SECONDS)
+    train = devices[(devices.stage == "train") & (devices.device_index == 1)].iloc[0]
     assert (train.node, train.energy_origin) == ("n7", "measured")
     assert (train.energy_j, train.mean_power_w) == pytest.approx((27_000, 300))
 
@@ -116,10 +122,8 @@ def test_a_power_that_is_not_true_is_null_in_samples_and_named_in_flags(tmp_path
     samples = scalewatt.read_recording(path)
     of_gpu = samples[samples.device_kind == "gpu"]
     assert of_gpu.power_w.isna().sum() == 3
-    found = scalewatt.energy(path)
-    codes = found.set_index("device_kind").flag_codes
-    assert "missing_samples" in codes["gpu"] and "missing_samples" not in codes["cpu"]
-    assert found.attrs["energy_kwh"] == describe(path)["energy_kwh"]
+    flags = scalewatt.energy(path).flags.set_index("code")
+    assert flags.device_kind["missing_samples"] == "gpu"
 
 
 def test_an_energy_that_is_not_known_stays_null_in_sums(tmp_path: Path) -> None:
@@ -128,15 +132,16 @@ def test_an_energy_that_is_not_known_stays_null_in_sums(tmp_path: Path) -> None:
     watts[20:90] = 0.0
     write_perun(path, {"n1": {"CUDA:0_POWER": watts, "cpu_0_package-0": counter(101, 150.0)}})
     found = scalewatt.energy(path)
-    assert found.energy_j.sum(skipna=False) is pd.NA
-    assert found[found.device_kind == "cpu"].energy_j.sum(skipna=False) == pytest.approx(15_000)
-    assert (found.recorded_j > 0).all()
+    assert found.joules() is found.joules("gpu") is None
+    assert found.joules("cpu") == pytest.approx(15_000)
+    assert pd.isna(found.devices.energy_j.sum(skipna=False))
+    assert (found.devices.recorded_j > 0).all()
 
 
 def test_totals_have_energy_but_no_samples(tmp_path: Path) -> None:
     path = tmp_path / "windows.csv"
     path.write_text(f"start_time,window_name,elapsed_time,gpu0_energy\n{T0},epoch,10.0,1500.0\n")
-    assert scalewatt.energy(path, run="epoch").energy_j.tolist() == [1500.0]
+    assert scalewatt.energy(path, run="epoch").joules() == 1500.0
     with pytest.raises(scalewatt.InputError, match=r"windows\.csv: holds totals"):
         scalewatt.read_recording(path)
 
@@ -158,7 +163,7 @@ def test_a_campaigns_tables_come_with_those_of_its_runs(workplace: Path) -> None
     results = scalewatt.load_campaign_results("results/demo")
     assert set(results.tables) == {p.stem for p in Path("results/demo/tables").glob("*.parquet")}
     assert results.runs.equals(results.tables["runs"])
-    assert results.claims is None
+    assert "claims" not in results.tables
     assert results.stages[["stage", "energy_j"]].values.tolist() == [["train", 5000.0]]
     assert len(results.devices) == 1
     with pytest.raises(scalewatt.InputError, match="does not exist"):

@@ -19,6 +19,7 @@ import pytest
 import yaml
 from campaign_files import LOCAL, ROOT
 from energy_files import T0, counter, gpu, read_perun_file, recordings, write_journal, write_perun
+from energy_said import describe
 
 from scalewatt.campaign.cluster import basis, load_cluster, powers
 from scalewatt.campaign.load import load_campaign
@@ -27,7 +28,6 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.cli import main
 from scalewatt.common.files import file_sha256, read_json
 from scalewatt.common.schema_validation import schema
-from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.stages import EVENTS_SCHEMA, STAGES_SCHEMA
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from energy_files import T0, accounted, codes, gpu, make_run, write_journal
+from energy_said import describe
 from hypothesis import given
 from hypothesis import strategies as st
 from run_files import make_run as made_run
@@ -15,7 +16,6 @@ from run_files import make_spec, part
 
 from scalewatt.energies.accounting.totals import flags_of_run, flags_of_stages
 from scalewatt.energies.stages import LEAST_PERIODS, UNATTRIBUTED, tile_window
-from scalewatt.energies.views.describe import describe
 from scalewatt.figures.breakdown import bars_of, note_sentences
 from scalewatt.figures.figure_data import drawable
 from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from energy_said import describe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_recordings import (
@@ -27,7 +28,6 @@ from made_recordings import (
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integrate import validate
-from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.detect import find_format, read_foreign
 from scalewatt.recordings.series import INSTANTANEOUS, MOVING_MEAN, Recording
 from scalewatt.recordings.tables import Options

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from energy_said import describe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integrate import validate
-from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.detect import read_foreign
 from scalewatt.recordings.tables import Options
 from scalewatt.recordings.totals import Total, outermost
@@ -243,7 +243,8 @@ def test_each_window_is_listed_with_its_energy_where_the_whole_is_not_known(
     assert found["energy_j"] is None
     listed = [(w["window"], w["energy_j"], w["counted"]) for w in found["windows"]]
     assert listed == [("a", 3000.0, True), ("b", 6000.0, True), ("in b", None, False)]
-    assert found["windows"][0]["gpus_j"] == {"0": 1000.0, "1": 2000.0}
+    first = found["windows"][0]
+    assert (first["gpu_0_j"], first["gpu_1_j"]) == (1000.0, 2000.0)
     assert found["windows"][1]["start_s"] == T0 + 100
     assert main(["energy", str(path)]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]

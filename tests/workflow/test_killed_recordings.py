@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from energy_said import describe
 from workspace import first_on_path
 
-from scalewatt.energies.views.describe import describe
 from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.running_total import TOTAL_EVERY_S, read_total

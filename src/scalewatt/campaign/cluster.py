@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from string import Formatter
@@ -318,6 +318,11 @@ def _cpu_powers(cpu: dict[str, Any]) -> str:
     if not cpu.get("load_w"):
         return f"of {cpu['rated_w']} W"
     return ", ".join(f"{watts} W at {load} %" for load, watts in cpu["load_w"])
+
+
+def powers_by_device(given: str) -> Callable[[str, str], dict[str, Any]]:
+    """Function from names of a device, and of a run for messages, to the powers in the cluster `given`."""
+    return lambda device, run: powers(cluster_of_run(given, device, run)[1])
 
 
 def powers(device: Device) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalewatt.cli.command import (
     CLUSTER,
@@ -22,6 +22,9 @@ from scalewatt.cli.command import (
 )
 from scalewatt.common.errors import InputError
 from scalewatt.figures.draw_figure import FIGURES, NAMED
+
+if TYPE_CHECKING:
+    from scalewatt.energies.read import Reading
 
 ONE_EACH: dict[str, Any] = {
     "type": Path,
@@ -44,17 +47,21 @@ ONE_EACH: dict[str, Any] = {
         metavar="N",
         help="how many GPUs each node must have recorded",
     ),
-    argument("--run", dest="run_id", metavar="RUN", help="which run of a file; default: the last"),
-    argument(
-        "--round", dest="round_id", metavar="ROUND", help="which round of a run; default: the last"
-    ),
+    argument("--run", metavar="RUN", help="which run of a file; default: the last"),
+    argument("--round", metavar="ROUND", help="which round of a run; default: the last"),
     argument(
         "--cluster",
         type=Path,
         help="cluster file with rated powers, to estimate from; default: those a run was made with",
     ),
     profile("the same by its profile", default=None),
-    argument("--node", help="name of the node, where a file of another tool has none"),
+    argument(
+        "--node",
+        action="append",
+        default=[],
+        metavar="[FILE=]NAME",
+        help="node of a file that names none, or of FILE of a folder; may be given several times",
+    ),
     argument(
         "--time-zone",
         metavar="ZONE",
@@ -73,41 +80,40 @@ ONE_EACH: dict[str, Any] = {
 )
 def energy(arguments: argparse.Namespace) -> int:
     """Print the energy of any recording: a perun file, a journal, a run folder, or another tool's file."""
-    from scalewatt.campaign.cluster import cluster_of_run
-    from scalewatt.campaign.cluster import powers as rated_powers
-    from scalewatt.energies.views.describe import describe
-    from scalewatt.energies.views.describe_text import energy_text
-    from scalewatt.recordings.tables import Options
+    from scalewatt.energies.account_text import account_text
+    from scalewatt.energies.read import read_account
 
-    options = Options(arguments.node, arguments.time_zone, arguments.columns)
-    if arguments.profile and arguments.cluster:
-        raise InputError("energy: --profile and --cluster; allowed: one of them")
-    cluster = arguments.profile / "cluster.yaml" if arguments.profile else arguments.cluster
-
-    def powers(device: str, run: str) -> dict[str, Any]:
-        return rated_powers(cluster_of_run(str(cluster), device, run)[1])
-
+    reading = _reading(arguments)
     failed = 0
     for number, path in enumerate(arguments.paths):
         try:
-            summary = describe(
-                path,
-                arguments.run_id,
-                arguments.round_id,
-                arguments.stages,
-                arguments.gpus_per_node,
-                powers if cluster else None,
-                options,
-            )
+            account = read_account(path, reading)
         except InputError as error:
             print_error(error)
             failed += 1
             continue
         if arguments.json:
-            print(json.dumps(summary, allow_nan=False))
+            print(json.dumps(account.to_dict(), allow_nan=False))
         else:
-            print(("\n" if number > failed else "") + energy_text(summary))
+            print(("\n" if number > failed else "") + account_text(account))
     return 1 if failed else 0
+
+
+def _reading(arguments: argparse.Namespace) -> Reading:
+    from scalewatt.campaign.cluster import powers_by_device
+    from scalewatt.energies.read import Reading
+
+    if arguments.profile and arguments.cluster:
+        raise InputError("energy: --profile and --cluster; allowed: one of them")
+    cluster = arguments.profile / "cluster.yaml" if arguments.profile else arguments.cluster
+    nodes = [name.rpartition("=") for name in arguments.node]
+    same = ("run", "round", "stages", "gpus_per_node", "time_zone", "columns")
+    return Reading(
+        **{name: getattr(arguments, name) for name in same},
+        powers=powers_by_device(str(cluster)) if cluster else None,
+        node=next((name for file, _, name in nodes if not file), None),
+        nodes={file: name for file, _, name in nodes if file},
+    )
 
 
 @command(

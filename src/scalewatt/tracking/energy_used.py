@@ -42,7 +42,7 @@ from scalewatt.run_files.run_inventory import (
 from scalewatt.tracking.running_total import JournalSum, read_so_far
 
 if TYPE_CHECKING:
-    from scalewatt.energies.views.any_recording import Powers
+    from scalewatt.energies.read import Powers
 
 _NOTHING_RATED: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 

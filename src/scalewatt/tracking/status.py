@@ -55,7 +55,7 @@ from scalewatt.tracking.run_state import (
 from scalewatt.tracking.running_total import read_so_far
 
 if TYPE_CHECKING:
-    from scalewatt.energies.views.any_recording import Powers
+    from scalewatt.energies.read import Powers
 
 STALE_S = 30.0
 """A journal whose last sample is older than this, or than ten periods, says nothing of now."""

@@ -1,0 +1,375 @@
+"""Energy of any recording: a perun file, a journal, files of other tools, or the folder of a run."""
+
+from __future__ import annotations
+
+import glob
+import re
+import shlex
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from scalewatt.common.errors import InputError
+from scalewatt.common.rated_powers import check_rated_powers
+from scalewatt.energies.accounting.account import account, account_segment
+from scalewatt.energies.accounting.energy_schema import BOUNDS, Accounts
+from scalewatt.energies.accounting.node_energy import UNUSED_GPU
+from scalewatt.energies.accounting.rows import EnergyRows
+from scalewatt.energies.accounting.run_inputs import PlannedRun, Run, read_planned_run
+from scalewatt.energies.accounting.segment_recordings import Segment, segment_numbers
+from scalewatt.energies.accounting.totals import EnergyTotals, one_origin
+from scalewatt.energies.stages import segment_events
+from scalewatt.energies.traces import Traces
+from scalewatt.recordings.detect import (
+    files_in,
+    find_format,
+    is_table,
+    read_foreign,
+    read_together,
+    unknown_format,
+)
+from scalewatt.recordings.journal import TELEMETRY, beside, is_journal, read_journal
+from scalewatt.recordings.perun_file import list_runs, open_perun_file
+from scalewatt.recordings.series import ALL_KINDS, NODE, PERUN, Recording
+from scalewatt.recordings.stages import read_stages
+from scalewatt.recordings.tables import Options
+from scalewatt.recordings.telemetry import read_telemetry, telemetry_series
+from scalewatt.recordings.transition import recording_to_old
+
+Powers = Callable[[str, str], dict[str, Any]]
+"""Rated powers of a device, by its name and that of the run, which messages name."""
+ALL = "all"
+"""Device kind in `Account.totals` of all kinds in scope together."""
+
+_NUMBER = re.compile(r"segment-(\d+)")
+_MOST_NAMED = 10
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is asked of a recording, and what it does not say of itself."""
+
+    run: str | None = None
+    """Run, window or row of a file that holds several; the last if None."""
+    round: str | None = None
+    """Round of a run in a perun file; the last if None."""
+    stages: Path | None = None
+    """File of stage events; a run folder has stages itself."""
+    gpus_per_node: int | None = None
+    """GPUs that each node must have recorded."""
+    powers: Powers | None = None
+    """Rated powers to estimate from what was not measured, in place of those that a run was made with."""
+    node: str | None = None
+    """Node of a file that names none; else the file's name without its suffixes."""
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """Node by file name, of the files of a folder."""
+    time_zone: str | None = None
+    """IANA name of the zone of local times that name none."""
+    columns: Path | None = None
+    """YAML file that says what the columns of a table are."""
+
+    def __post_init__(self) -> None:
+        count = self.gpus_per_node
+        if count is not None and (type(count) is not int or count < 1):
+            raise InputError(f"gpus_per_node: {count!r}; allowed: a whole number from 1")
+
+    def options(self, file: Path) -> Options:
+        """What another tool's file does not say of itself."""
+        node = self.nodes.get(file.name, self.node)
+        return Options(node, self.time_zone, self.columns, self.run)
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """Energy of a recording, by frames in J and s. Null is not known, and never 0."""
+
+    path: str
+    run: str | None
+    round: str | None
+    segments: list[int]
+    """Starts of a run, by number; of a file one, 0."""
+    format: str
+    runs: list[dict[str, Any]]
+    """Runs of a perun file that holds several: `run`, `rounds`, `started`."""
+    hosts: list[str]
+    runtime_s: float
+    """Time of the longest node, summed over segments."""
+    scope: str | None
+    """Device kinds that are counted, joined by +."""
+    coverage: float | None
+    """Share of device seconds with a known power, of the kind that has the least."""
+    gpus: int | None
+    """Null if whole nodes alone were measured."""
+    origin: str | None
+    """measured, estimated, simulated, or mixed."""
+    totals: pd.DataFrame
+    """A row a device kind, and one of `all` in scope.
+
+    `energy_j` with its interval, `recorded_j` whether or not that is enough to be stated, `discarded_j` of
+    lost work, `perun_j` (perun's own total), `mean_power_w` of a device, `devices`, `energy_origin`,
+    `coverage`, `in_scope`."""
+    devices: pd.DataFrame
+    """A row a segment, device and stage, as in the table of devices of a run."""
+    stages: pd.DataFrame
+    """A row a segment, node, device kind and stage, as in the energy table of a run."""
+    epochs: pd.DataFrame
+    """A row an epoch, stage and device kind, as in the table of epochs of a run."""
+    flags: pd.DataFrame
+    """A row a quality flag, as in the table of flags of a run."""
+    windows: pd.DataFrame
+    """Of totals a row a window: `window`, `start_s`, `duration_s`, `energy_j`, `counted` (False within
+    another), `gpu_<index>_j`."""
+
+    def joules(self, kind: str = ALL, column: str = "energy_j") -> float | None:
+        """Total of a device kind in J; None if it is not known."""
+        found = self.totals.loc[self.totals["device_kind"] == kind, column]
+        return None if found.empty or pd.isna(found.iloc[0]) else float(found.iloc[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Facts, and frames as lists of rows, ready for JSON: null is None."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {k: _records(v) if isinstance(v, pd.DataFrame) else v for k, v in found.items()}
+
+
+def _records(frame: pd.DataFrame) -> list[dict[Hashable, Any]]:
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+
+
+def read_account(
+    path: Path | str, reading: Reading | None = None, traces: Traces | None = None
+) -> Account:
+    """Account for one recording; `traces` gets its samples.
+
+    Of a run folder all segments count, with the run's own stages and rated powers. A folder of other tools'
+    files is one run. Raises InputError.
+    """
+    path, reading = Path(path), reading or Reading()
+    _check_exists(path)
+    opened = _Opened(path, reading, traces)
+    if path.is_file():
+        return opened.file(path)
+    ours = path / "perun" if (path / "perun").is_dir() else path
+    if not segment_numbers(ours) and not (path / "spec.json").exists():
+        if files := files_in(path, reading.options(path), reading.nodes):
+            opened.refuse_run("a folder")
+            return opened.record(read_together(files))
+        if file := _only_perun_file(path):
+            return replace(opened.file(file), path=str(file))
+    opened.refuse_run("a folder")
+    return opened.run_folder()
+
+
+def _check_exists(path: Path) -> None:
+    """Raise InputError if there is no file or folder at a path."""
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:
+        # A shell hands on a pattern that matches nothing.
+        missing = "matches nothing" if glob.has_magic(str(path)) else "does not exist"
+        why = getattr(error, "strerror", None) or error
+        what = missing if isinstance(error, FileNotFoundError) else f"cannot be read ({why})"
+        raise InputError(f"{path}: {what}; expected a recording or a folder of one run") from error
+    if not (path.is_file() or path.is_dir()):  # a pipe would be waited for
+        raise InputError(f"{path}: is no regular file; expected a recording or a folder of one run")
+
+
+def _only_perun_file(folder: Path) -> Path | None:
+    """File that perun wrote into a folder, None without one; of several InputError, which names them."""
+    files = sorted(p for p in folder.glob("*.hdf5") if not p.name.startswith((".", "failed_")))
+    held = [path for path in files if path.is_file() and list_runs(path)]
+    if len(held) > 1:
+        named = shlex.join(map(str, held[:_MOST_NAMED]))
+        rest = f" … ({len(held)} in all)" if len(held) > _MOST_NAMED else ""
+        raise InputError(
+            f"{folder}: holds {len(held)} perun files, not said to be of one run; "
+            f"expected them by name: scalewatt energy {named}{rest}"
+        )
+    return held[0] if held else None
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """What is accounted for, with what is asked of it."""
+
+    path: Path
+    reading: Reading
+    traces: Traces | None
+
+    @property
+    def events(self) -> pa.Table | None:
+        """Stages that were given; None without."""
+        return read_stages(self.reading.stages) if self.reading.stages else None
+
+    def refuse_run(self, what: str) -> None:
+        """Raise InputError if a run or a round is asked of what holds one."""
+        if self.reading.run is not None or self.reading.round is not None:
+            raise InputError(f"{self.path}: {what} holds one run; leave out --run and --round")
+
+    def file(self, path: Path) -> Account:
+        """Account for a file."""
+        if is_journal(path):
+            self.refuse_run("a journal")
+            journal = recording_to_old(read_journal(path))
+            blocks, damaged = read_telemetry([p for p in [beside(path, TELEMETRY)] if p.exists()])
+            flags, telemetry = (*journal.problems, *damaged), tuple(telemetry_series(blocks))
+            return self.segment(Segment(0, None, journal, telemetry, flags=flags, alone=True))
+        options = self.reading.options(path)
+        if find_format(path, options) is not None:
+            if self.reading.round is not None:
+                raise InputError(f"{path}: holds no rounds, as perun's files do; leave out --round")
+            return self.record(read_foreign(path, options))
+        if is_table(path) or not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
+            raise InputError(unknown_format(path))
+        runs = list_runs(path)
+        with open_perun_file(path, self.reading.run, self.reading.round) as opened:
+            record = recording_to_old(opened)
+            segment = Segment(0, record, None, flags=record.problems, alone=True)
+            one = len(runs) < 2 and all(len(run.round_ids) < 2 for run in runs)
+            others = [
+                {"run": run.run_id, "rounds": list(run.round_ids), "started": run.execution_dt}
+                for run in runs
+            ]
+            return replace(self.segment(segment), runs=[] if one else others)
+
+    def record(self, record: Recording) -> Account:
+        """Account for what another tool recorded."""
+        found = self.segment(Segment(0, record, None, flags=record.problems, alone=True))
+        return replace(found, windows=_windows(record))
+
+    def segment(self, segment: Segment) -> Account:
+        """Account for a file as the only segment of a run."""
+        events = self.events
+        rows, spec = EnergyRows(), PlannedRun(nodes=len(segment.hosts))
+        run = Run(self.path.parent, spec, {}, {}, events, self.reading.gpus_per_node)
+        account_segment(run, segment, _events_of(events, self.path), rows, self.traces)
+        found = _account(self.path, rows.tables(spec), events is not None)
+        record = segment.record
+        if record is None:
+            return found
+        return replace(found, run=record.run_id, round=record.round_id, format=record.format)
+
+    def run_folder(self) -> Account:
+        """Account for all segments of a run folder, or of a folder with a segment's files in it."""
+        path = self.path / "spec.json"
+        spec = read_planned_run(path) if path.exists() else PlannedRun()
+        run = Run.of(self.path, spec, {})
+        if not segment_numbers(run.recordings):
+            raise InputError(
+                f"{self.path}: holds no recording of a run; expected perun/segment-000.hdf5, "
+                "perun/segment-000.<host>.csv or a file of perun (.hdf5) or other tools'"
+            )
+        rated = run.provenance.get("rated_powers") or {}
+        if self.reading.powers and spec.device:
+            rated = self.reading.powers(spec.device, str(spec.configuration))
+        else:
+            check_rated_powers(rated, f"{self.path / 'provenance.json'}: rated_powers")
+        events = self.events if self.reading.stages else run.events
+        gpus = self.reading.gpus_per_node
+        run = replace(run, powers=rated, gpus_per_node=gpus, events=events)
+        return _account(self.path, account(run, self.traces), events is not None)
+
+
+def _events_of(events: pa.Table | None, path: Path) -> list[dict[str, Any]]:
+    """Events of a file's segment, by its name; all, if it names none."""
+    number = _NUMBER.search(path.name)
+    if events is not None and number is None:
+        nothing = pa.nulls(len(events), pa.int32())
+        return segment_events(events.set_column(0, "segment", nothing), 0)
+    return segment_events(events, int(number.group(1)) if number else 0)
+
+
+def _windows(record: Recording) -> pd.DataFrame:
+    """Frame of a recording's windows."""
+    rows = [
+        {
+            **{name: value for name, value in one.items() if name != "gpus_j"},
+            **{f"gpu_{index}_j": joules for index, joules in one["gpus_j"].items()},
+        }
+        for one in record.windows
+    ]
+    return pd.DataFrame(rows, columns=None if rows else ["window"])
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+def _account(path: Path, accounts: Accounts, with_stages: bool) -> Account:
+    """Account of the tables of a run."""
+    sums = EnergyTotals(accounts.energy, with_staging=True)
+    stages = _frame(accounts.energy)
+    return Account(
+        path=str(path),
+        run=None,
+        round=None,
+        segments=sorted(map(int, stages["segment"].unique())),
+        format=PERUN,
+        runs=[],
+        hosts=sums.hosts,
+        runtime_s=sums.runtime_s,
+        scope="+".join(sums.scope) or None,
+        coverage=sums.coverage,
+        gpus=None if sums.scope == [NODE] else sums.devices("gpu"),
+        origin=sums.origin,
+        totals=_totals(sums, stages, _frame(accounts.cross_checks)),
+        devices=_frame(accounts.devices),
+        stages=stages,
+        epochs=_frame(accounts.epochs),
+        flags=_flags(_frame(accounts.flags), with_stages, bool(sums.scope)),
+        windows=pd.DataFrame(columns=["window"]),
+    )
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    types = {pa.int32(): pd.Int64Dtype(), pa.int64(): pd.Int64Dtype()}
+    frame: pd.DataFrame = table.to_pandas(types_mapper=types.get)
+    return frame.drop(columns=["configuration", "repeat"], errors="ignore")
+
+
+def _totals(sums: EnergyTotals, stages: pd.DataFrame, checks: pd.DataFrame) -> pd.DataFrame:
+    """Frame of totals: a sum with an unknown energy in it is unknown."""
+    known = ["energy_j", *BOUNDS, "discarded_j"]
+    rows = stages.assign(device_s=stages["duration_s"] * stages["devices"].astype(float).fillna(0))
+    kinds = rows.groupby("device_kind", sort=False)
+    totals = kinds[known].sum(skipna=False).join(kinds[["recorded_j", "device_s"]].sum())
+    totals["devices"] = [sums.devices(kind) for kind in totals.index]
+    totals["energy_origin"] = kinds["energy_origin"].agg(one_origin)
+    totals["coverage"] = kinds["coverage"].min()
+    of_perun = checks[checks["source"] == PERUN].groupby("device_kind")["energy_j"]
+    totals["perun_j"] = of_perun.sum(skipna=False)
+    totals["in_scope"] = totals.index.isin(sums.scope)
+    added = [*known, "recorded_j", "perun_j"]
+    whole = totals.loc[totals["in_scope"], added].sum(skipna=False, min_count=1)
+    totals["mean_power_w"] = totals["energy_j"] / totals.pop("device_s").replace(0.0, np.nan)
+    more = {"energy_origin": sums.origin, "coverage": sums.coverage, "in_scope": True}
+    totals.loc[ALL] = pd.Series({**whole, **more}, dtype=object)
+    order = [kind for kind in (*ALL_KINDS, UNUSED_GPU, ALL) if kind in totals.index]
+    types = {**dict.fromkeys([*added, "mean_power_w", "coverage"], "float64"), "devices": "Int64"}
+    return totals.loc[order].rename_axis("device_kind").reset_index().astype(types)[_TOTALS]
+
+
+_TOTALS = [
+    *("device_kind", "energy_j", *BOUNDS, "recorded_j", "discarded_j", "perun_j"),
+    *("mean_power_w", "devices", "energy_origin", "coverage", "in_scope"),
+]
+
+
+def _flags(flags: pd.DataFrame, with_stages: bool, in_scope: bool) -> pd.DataFrame:
+    """Flags that say more than the scope does, and only with stages those that matter for these."""
+    shown = flags["code"] != "absent"
+    if not with_stages:  # it does not matter when a node was recorded
+        of_clock = flags["code"].isin(["time_assumed", "time_unknown"]) & flags["node"].notna()
+        shown &= ~of_clock & (flags["code"] != "no_events")
+    if in_scope:
+        return flags[shown].reset_index(drop=True)
+    detail = (
+        "no sensor of power or energy was recorded, and nothing is estimated without rated powers (of a run "
+        "folder: --cluster FILE)"
+    )
+    nothing = pd.DataFrame([{"code": "not_recorded", "detail": detail}], columns=flags.columns)
+    return pd.concat([flags[shown], nothing.astype(flags.dtypes)], ignore_index=True)
