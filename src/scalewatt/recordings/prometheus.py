@@ -40,9 +40,12 @@ PART_LABEL = "GPU_I_ID"
 CHIP_NAMES = "node_hwmon_chip_names"
 """Metric of node exporters that names the driver of each `chip`, as the label `chip_name`."""
 
-_SAMPLE = re.compile(r"([A-Za-z_:][\w:]*)?\s*(\{.*\})?\s*(\S+)(?:\s+(-?\d+(?:\.\d+)?))?\s*")
+_SAMPLE = (
+    r"^(?P<key>[A-Za-z_:][\w:]*\s*(?:\{.*\})?|\{.*\})\s*"
+    r"(?P<value>[^\s{}]+)(?:\s+(?P<time>-?\d+(?:\.\d+)?))?$"
+)
 _LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
-_STAMP = re.compile(r"#?\s*(\d{9,19}(?:\.\d+)?|\d{4}[-/]\d\d[-/]\d\d[T ]\S+(?: UTC)?)\s*")
+_STAMP = r"^#?\s*(\d{9,19}(?:\.\d+)?|\d{4}[-/]\d\d[-/]\d\d[T ]\S+(?: UTC)?)$"
 _JSON = re.compile(r'\s*\{\s*["}]')
 _MODULE = re.compile(r"\bG[HB]\d00\b")
 _LOCAL = re.compile(r"localhost|127\..*|\[?::1\]?")
@@ -120,49 +123,40 @@ def read_prometheus(path: Path, options: Options) -> Recording:
 
 def _of_text(text: str) -> _Content:
     """Read scrapes of exporters, or of Prometheus' /federate."""
-    *lines, rest = text.split("\n")
-    content = _Content(torn=bool(rest.strip()))
-    wanted = {*metrics()["metric"], CHIP_NAMES}
-    sets: dict[str, Any] = {}
-    last: dict[str, tuple[int, str]] = {}
-    for line in map(str.lstrip, lines):
-        if line[:1] in "#0123456789":
-            stamp = _STAMP.fullmatch(line)
-            content.stamps += [stamp[1]] if stamp else []
-            continue
-        match = _SAMPLE.fullmatch(line)
-        if match is None:
-            content.damaged += any(name in line for name in wanted)
-            continue
-        key = line[: match.start(3)]
-        if key not in sets:
-            labels = _labels(match[1], match[2] or "")
-            sets[key] = (labels, [], []) if labels.get("__name__") in wanted else None
-            content.damaged += not labels and match[1] in wanted
-        if sets[key] is None:
-            continue
-        # A second scrape under one stamp has no time of its own, unless it repeats the first.
-        before, value = last.get(key, (0, ""))
-        now = len(content.stamps)
-        if match[4] is None and (not now or (before == now and value != match[3])):
-            content.untimed += 1
-            continue
-        last[key] = now, match[3]
-        stated = float(match[4] or 0)
-        time = max(stated / 1e3 if stated > _MS else stated, 0.0)
-        sets[key][1].append(-float(now) if match[4] is None else time)
-        sets[key][2].append(match[3])
-    content.sets = [known for known in sets.values() if known is not None]
+    *texts, rest = text.split("\n")
+    lines = pd.Series(texts, dtype="str").str.strip()
+    stamps = lines.str.extract(_STAMP, expand=False)
+    rows = lines[stamps.isna() & ~lines.str.startswith("#")].str.extract(_SAMPLE)
+    known = "|".join([*metrics()["metric"].unique(), CHIP_NAMES])
+    rows = rows[rows["key"].str.contains(rf'^(?:\{{.*__name__=")?(?:{known})\b', na=True)]
+    labels = {key: _labels(key) for key in rows["key"].dropna().unique()}
+    broken = lines[rows.index[rows["key"].isna()]].str.contains(known).sum()
+    rows = rows.dropna(subset="key")
+    is_damaged = rows["key"].map(lambda key: not labels[key])
+    rows = rows.assign(stamp=stamps.notna().cumsum())[~is_damaged]
+    # A second scrape under one stamp has no time of its own, unless it repeats the first.
+    again = rows.duplicated(["key", "stamp"]) & ~rows.duplicated(["key", "stamp", "value"])
+    untimed = rows["time"].isna() & (again | (rows["stamp"] == 0))
+    stated = pd.to_numeric(rows["time"]).clip(lower=0.0)
+    time_s = stated.where(stated <= _MS, stated / 1e3).fillna(-rows["stamp"].astype(float))
+    content = _Content(
+        stamps=stamps.dropna().tolist(),
+        damaged=int(broken + is_damaged.sum()),
+        untimed=int(untimed.sum()),
+        torn=bool(rest.strip()),
+    )
+    for key, own in rows.assign(time_s=time_s)[~untimed].groupby("key", sort=False):
+        content.sets.append((labels[str(key)], own["time_s"].tolist(), own["value"].tolist()))
     return content
 
 
-def _labels(name: str | None, braces: str) -> dict[str, str]:
-    """The labels of a line, its metric as `__name__`; none if they are damaged."""
-    if _LABEL.sub("", braces[1:-1]).strip(", "):
+def _labels(key: str) -> dict[str, str]:
+    """The labels of a metric, its name as `__name__`; none if they are damaged."""
+    name, _, inside = key.strip().removesuffix("}").partition("{")
+    if _LABEL.sub("", inside).strip(", "):
         return {}
-    labels = {"__name__": name} if name else {}
-    pairs = _LABEL.findall(braces[1:-1])
-    return labels | {label: re.sub(r"\\(.)", r"\1", value) for label, value in pairs}
+    pairs = {label: re.sub(r"\\(.)", r"\1", value) for label, value in _LABEL.findall(inside)}
+    return {"__name__": name.strip(), **pairs} if name else pairs
 
 
 def _of_json(text: str) -> _Content:
@@ -359,33 +353,32 @@ def _one_source(part: Sequence[Sensor], flags: list[Flag]) -> tuple[Floats, Floa
         if len(source) > 1:  # one set keeps its order, so that a clock that was set back shows
             order = np.argsort(more_s, kind="stable")
             more_s, more = more_s[order], more[order]
-        again = np.zeros(more.size, dtype=np.bool_)
-        again[1:] = (np.diff(more_s) == 0) & (np.diff(more) == 0)
-        _refuse_two_nodes(source[0], more_s[~again], more[~again])
+        _refuse_two_nodes(source[0], more_s, more)
+        again = np.diff(more_s, prepend=np.nan) == 0
         after = more_s > time_s.max(initial=-np.inf)
         for code, left_out, what in (
-            ("duplicate", again, "repeat the one before"),
+            ("duplicate", again, "repeat or contradict the one before, at its time"),
             ("second_sensor", ~after, "are of a time that another exporter or part has"),
         ):
             if left_out.any():
                 detail = f"{source[0]['name']}: {left_out.sum()} samples {what}, and are left out"
                 flags.append(flag(code, source[0]["name"], detail))
         kept = after & ~again
-        time_s, values = (
-            np.concatenate((time_s, more_s[kept])),
-            np.concatenate((values, more[kept])),
-        )
+        time_s = np.concatenate((time_s, more_s[kept]))
+        values = np.concatenate((values, more[kept]))
     return time_s, values
 
 
 def _refuse_two_nodes(sensor: Sensor, time_s: Floats, values: Floats) -> None:
     """Refuse samples that alternate or contradict each other at one time, as of two nodes without a label."""
+    known = np.isfinite(values)
+    time_s, values = time_s[known], values[known]
     if sensor["quantity"] == "utilisation" or values.size < 4:
         return
     one, two = np.abs(np.diff(values)), np.abs(values[2:] - values[:-2])
-    contradicting = np.sum(np.diff(time_s) == 0) > MAX_LOST * values.size
-    level = np.nanmedian(values) if sensor["quantity"] == "power" else 0.0
-    alternating = np.nanmedian(one) > max(5 * np.nanmedian(two), 0.05 * level)
+    contradicting = np.sum((np.diff(time_s) == 0) & (one > 0)) > MAX_LOST * values.size
+    level = np.median(values) if sensor["quantity"] == "power" else 0.0
+    alternating = np.median(one) > max(5 * np.median(two), 0.05 * level)
     if contradicting or (alternating and not sensor["labelled"]):
         raise InputError(
             f"{sensor['name']} has two values at a time, as of two nodes; expected a label that names the "

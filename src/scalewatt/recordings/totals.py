@@ -237,10 +237,11 @@ def _windows(
         totals = outermost(totals)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+    flags = [flag(code, None, f"{path.name}: {text}") for code, text in details.items()]
     if inner := [total.name for total in totals if not total.counted]:
         what = f"{len(inner)} windows lie within others and are left out: {_listed(inner)}"
-        details["total_only"] = what
-    return totals, [flag(code, None, f"{path.name}: {text}") for code, text in details.items()]
+        flags.append(flag("total_only", None, f"{path.name}: {what}"))
+    return totals, flags
 
 
 def outermost(totals: Sequence[Total]) -> list[Total]:
