@@ -111,10 +111,11 @@ def _options(resources: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _worded(problem: str, options: Sequence[str], partition: Partition | None) -> tuple[str, bool]:
     """Text of what sbatch said, and whether it says so for ever."""
-    failed = re.fullmatch(r"sbatch failed \((?:.*; )?(?:allocation failure: )?(.*)\)", problem)
-    if failed is None or UNREACHABLE.search(problem):
+    said = problem.removeprefix("sbatch failed (").removesuffix(")")
+    if said == problem or UNREACHABLE.search(problem):
         return f"{_NO_ANSWER}{problem}", False
-    text = f"Slurm refuses {shlex.join(options)}: {failed[1]}"
+    words = said.replace("sbatch: error: ", "").replace("allocation failure: ", "")
+    text = f"Slurm refuses {shlex.join(options)}: {words}"
     if partition is not None and partition.away and "is not available" in problem:
         return f"{text} ({partition.away} of {partition.nodes} nodes are down or drained)", False
     return text, meaning(problem) == "final"
