@@ -163,7 +163,7 @@ def step(what: str, folder: Path) -> None:
     """Do one step and print its seconds and the peak memory; imports are not counted."""
     import pandas  # noqa: F401 pyarrow imports it with the first list
 
-    from scalewatt.energies.accounting.account import write_energy
+    from scalewatt.energies.account import write_energy
 
     started, used = time.perf_counter(), time.process_time()
     if what == "account":

@@ -20,7 +20,7 @@ from mini_project import DEVICES, HERE, MiniProject
 from minislurm import MiniSlurm
 from training import slowed
 
-from scalewatt.energies.accounting.node_energy import MAX_UNCOVERED
+from scalewatt.energies.node import MAX_UNCOVERED
 
 KILLS = HERE / "kills.yaml"
 EPOCHS, UPDATES = 4, 200

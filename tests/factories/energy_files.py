@@ -16,12 +16,19 @@ import pytest
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
-from scalewatt.energies.accounting.account import account
-from scalewatt.energies.accounting.energy_schema import Accounts
-from scalewatt.energies.accounting.run_inputs import Run
-from scalewatt.energies.accounting.totals import EnergyTotals
+from scalewatt.energies.account import account
+from scalewatt.energies.run_inputs import Run
+from scalewatt.energies.tables import (
+    DEVICES_SCHEMA,
+    ENERGY_SCHEMA,
+    Accounts,
+    EnergyTotals,
+    arrow_table,
+    records,
+)
 from scalewatt.energies.traces import SAMPLES_SCHEMA, read_samples, write_traces
 from scalewatt.recordings import journal, series
+from scalewatt.recordings.block import Block, sensor_frame
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.series import index_in_name
 from scalewatt.recordings.telemetry import QUANTITIES
@@ -190,6 +197,15 @@ def make_run(
     return folder
 
 
+def telemetry_block(
+    quantity: str, time_s: Any, values: Any, index: int = 0, kind: str = "gpu", unit: str = ""
+) -> Block:
+    """Return telemetry of one quantity of a device of node n1."""
+    row = {"name": f"{quantity}:{index}", "kind": kind, "index": index, "quantity": quantity}
+    sensors = sensor_frame([row]).assign(unit=unit)
+    return Block("n1", np.asarray(time_s), np.asarray(values, dtype=np.float64)[:, None], sensors)
+
+
 def codes(flags: Any) -> set[str]:
     """Return the codes of a list of flags, or of its JSON."""
     found = json.loads(flags) if isinstance(flags, str) else flags
@@ -205,21 +221,25 @@ class Accounted:
 
     @property
     def energy(self) -> pa.Table:
-        return self.tables.energy
+        return arrow_table(self.tables.energy, ENERGY_SCHEMA)
+
+    @property
+    def devices(self) -> pa.Table:
+        return arrow_table(self.tables.devices, DEVICES_SCHEMA)
 
     @property
     def totals(self) -> EnergyTotals:
-        return EnergyTotals(self.energy, with_staging=True)
+        return EnergyTotals(self.tables.energy, with_staging=True)
 
     def flags(self, code: str) -> list[dict[str, Any]]:
         """Return the rows of all flags of a code."""
-        return [row for row in self.tables.flags.to_pylist() if row["code"] == code]
+        return [row for row in records(self.tables.flags) if row["code"] == code]
 
     def codes(self, **match: Any) -> set[str]:
         """Return the codes of all flags that concern a segment, node, device kind or stage."""
         return {
             row["code"]
-            for row in self.tables.flags.to_pylist()
+            for row in records(self.tables.flags)
             if all(row[key] in (value, None) for key, value in match.items())
         }
 

@@ -11,15 +11,15 @@ import pyarrow as pa
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energies import traces as energy_traces
-from scalewatt.energies.accounting.energy_schema import (
+from scalewatt.energies.integrate import SAMPLE_FLAGS
+from scalewatt.energies.node_clock import NodeClock
+from scalewatt.energies.stages import STAGES
+from scalewatt.energies.tables import (
     BOUNDS,
     DEVICES_SCHEMA,
     ENERGY_SCHEMA,
     FLAGS_SCHEMA,
 )
-from scalewatt.energies.accounting.node_clock import NodeClock
-from scalewatt.energies.integrate import SAMPLE_FLAGS
-from scalewatt.energies.stages import STAGES
 from scalewatt.recordings.block import sensor_frame
 from scalewatt.results.tables.run_row import Facility, RunFiles, run_row
 from scalewatt.training.history import history_table

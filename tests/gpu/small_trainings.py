@@ -18,8 +18,8 @@ from scalewatt.campaign.load import expand
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.termination import StopRequest
 from scalewatt.datasets.prepare import prepare_dataset
-from scalewatt.energies.accounting.account import write_energy
-from scalewatt.energies.accounting.totals import EnergyTotals
+from scalewatt.energies.account import write_energy
+from scalewatt.energies.tables import EnergyTotals
 from scalewatt.recordings.stage_log import EventLog
 from scalewatt.run_files.work_directory import Job
 from scalewatt.training.checkpoint import load_checkpoint
@@ -105,7 +105,7 @@ def energies_of(training: Training) -> EnergyTotals:
     energy = training.folder / "energy.parquet"
     traces = training.folder / "traces.parquet"
     write_energy(training.out, training.folder / "spec.json", POWERS, traces, energy)
-    return EnergyTotals(pq.read_table(energy), with_staging=True)
+    return EnergyTotals(pq.read_table(energy).to_pandas(), with_staging=True)
 
 
 def in_child(function: Callable[..., Any], *args: Any) -> Any:

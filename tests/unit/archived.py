@@ -19,7 +19,7 @@ from scalewatt.campaign.cluster import load_cluster, powers
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.campaign.table_requests import runs_definition, table_definition
-from scalewatt.energies.accounting.account import write_energy
+from scalewatt.energies.account import write_energy
 from scalewatt.reproduction.manifests import MANIFEST
 from scalewatt.results.build import write_tables
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -20,11 +22,12 @@ from energy_files import (
 )
 from run_files import make_spec
 
-from scalewatt.energies.accounting.energy_schema import (
+from scalewatt.energies.estimate import FACTOR
+from scalewatt.energies.tables import (
     DEVICES_SCHEMA,
     ENERGY_SCHEMA,
+    records,
 )
-from scalewatt.energies.estimate import FACTOR
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 CPU_POWERS = NO_POWERS | {"cpu": {"sockets": 2, "idle_w": 50, "rated_w": 150}}
@@ -100,7 +103,7 @@ def test_the_energy_of_devices_adds_up_to_that_of_their_kind(tmp_path: Path) -> 
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
     found = accounted(run, make_spec(), NO_POWERS)
-    devices = found.tables.devices
+    devices = found.devices
     assert devices.schema == DEVICES_SCHEMA
     sums: dict[tuple[str, str], float] = {}
     for row in devices.to_pylist():
@@ -171,7 +174,7 @@ def test_a_segment_without_hdf5_uses_its_journals(tmp_path: Path) -> None:
     (run / "perun/segment-000.hdf5").unlink()
     found = accounted(run, make_spec(), NO_POWERS)
     assert sum(energy_of(found.energy, "gpu").values()) == pytest.approx(12_000)  # type: ignore[arg-type]
-    assert found.codes() == {"from_journal"}
+    assert found.codes() == set()
 
 
 def test_a_damaged_hdf5_uses_its_journals_and_says_so(tmp_path: Path) -> None:
@@ -180,7 +183,7 @@ def test_a_damaged_hdf5_uses_its_journals_and_says_so(tmp_path: Path) -> None:
     (run / "perun/segment-000.hdf5").write_bytes(b"\x89HDF\r\n\x1a\n")
     found = accounted(run, make_spec(), NO_POWERS)
     assert sum(energy_of(found.energy, "cpu").values()) == pytest.approx(6000)  # type: ignore[arg-type]
-    assert found.codes() == {"from_journal", "unreadable"}
+    assert found.codes() == {"unreadable"}
 
 
 def test_an_unrecorded_segment_has_null_rows_and_the_others_stay(tmp_path: Path) -> None:
@@ -200,17 +203,31 @@ def test_an_unrecorded_segment_has_null_rows_and_the_others_stay(tmp_path: Path)
     assert found.codes(segment=0) == set()
 
 
-def test_a_disagreeing_journal_is_flagged_with_both_energies(tmp_path: Path) -> None:
+def test_peruns_own_total_stands_beside_ours_and_is_flagged_if_it_differs(tmp_path: Path) -> None:
     run = make_run(tmp_path, stages=STAGES)
     segment(run, NODE)
-    write_journal(run / "perun/segment-000.n1.csv", "n1", NODE | {"CUDA:0_POWER": gpu(N, 102)})
-    found = accounted(run, make_spec(), NO_POWERS)
-    assert found.codes(device_kind="gpu") == {"disagrees"}
-    assert found.codes(device_kind="cpu") == set()
-    (one,) = found.flags("disagrees")
-    assert "HDF5 12000.0 J, journal 12080.0 J" in one["detail"]
-    write_journal(run / "perun/segment-000.n1.csv", "n1", NODE | {"CUDA:0_POWER": gpu(N, 101)})
-    assert accounted(run, make_spec(), NO_POWERS).codes() == set()
+    for stated_j, codes in ((12_000 * 1.005, set()), (12_000 * 1.02, {"disagrees"})):
+        with h5py.File(run / "perun/segment-000.hdf5", "a") as file:
+            metrics = file["app/nodes/run/nodes/0/nodes/n1"].require_group("metrics/GPU_ENERGY")
+            metrics.attrs.update({"value": stated_j, "mag": 1.0})
+        found = accounted(run, make_spec(), NO_POWERS)
+        (row,) = records(found.tables.cross_checks)
+        assert (row["node"], row["device_kind"], row["source"]) == ("n1", "gpu", "perun")
+        assert (row["energy_j"], row["recorded_j"]) == pytest.approx((stated_j, 12_000))
+        assert found.codes(device_kind="gpu") == codes and found.codes(device_kind="cpu") == set()
+
+
+def test_a_node_without_a_journal_is_read_from_peruns_file(tmp_path: Path, in_utc: None) -> None:
+    run = make_run(tmp_path, stages=STAGES, hostnames=("n1", "n2"))
+    write_perun(run / "perun/segment-000.hdf5", {"n1": NODE, "n2": NODE}, execution_dt=STARTED)
+    write_journal(run / "perun/segment-000.n1.csv", "n1", NODE | {"CUDA:0_POWER": gpu(N, 300)})
+    found = accounted(run, make_spec(nodes=2), NO_POWERS)
+    sums = {
+        node: sum(v or 0 for v in energy_of(found.energy, "gpu", node=node).values())
+        for node in ("n1", "n2")
+    }
+    assert sums == pytest.approx({"n1": 20_000, "n2": 12_000})
+    assert found.codes(node="n1") == set() and found.codes(node="n2") == {"time_assumed"}
 
 
 def test_a_missing_host_is_named_and_null(tmp_path: Path) -> None:
@@ -235,30 +252,37 @@ def test_a_recording_that_stops_midway_does_not_pass_for_the_whole(tmp_path: Pat
     assert accounted(late, make_spec(), NO_POWERS).codes() == {"stage_short"}
 
 
-def test_without_journal_the_clock_is_peruns_start_and_flagged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import time
+STARTED = "2026-11-18T11:06:40"
+"""T0 in UTC, as perun states it."""
 
-    monkeypatch.setitem(os.environ, "TZ", "UTC")
+
+@pytest.fixture
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Local times are UTC."""
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "UTC")
+        time.tzset()
+        yield
     time.tzset()
+
+
+def test_without_journal_the_clock_is_peruns_start_and_flagged(
+    tmp_path: Path, in_utc: None
+) -> None:
     run = make_run(tmp_path, stages=STAGES)
-    write_perun(run / "perun/segment-000.hdf5", {"n1": NODE}, execution_dt="2026-11-18T11:06:40")
+    write_perun(run / "perun/segment-000.hdf5", {"n1": NODE}, execution_dt=STARTED)
     found = accounted(run, make_spec(), NO_POWERS)
-    monkeypatch.undo()
-    time.tzset()
     assert "time_assumed" in found.codes()
     assert energy_of(found.energy, "gpu")["train"] == pytest.approx(7500)
     assert found.traces["time"][0].as_py().isoformat() == "2026-11-18T11:06:40+00:00"
 
 
-def test_a_stray_stamp_moves_no_other_sample_to_another_stage(tmp_path: Path) -> None:
+def test_a_stray_stamp_moves_no_other_sample_to_another_stage(tmp_path: Path, in_utc: None) -> None:
     times = np.arange(N, dtype=float)
     times[20] = 1e6
     run = make_run(tmp_path, stages=[(0, "train", 0.0, 30.0), (0, "validate", 30.0, 40.0)])
-    stem = tmp_path / "perun" / "segment-000"
-    write_perun(stem.with_suffix(".hdf5"), {"n1": NODE}, time_s=times)
-    write_journal(stem.with_name("segment-000.n1.csv"), "n1", NODE)
+    path = tmp_path / "perun" / "segment-000.hdf5"
+    write_perun(path, {"n1": NODE}, time_s=times, execution_dt=STARTED)
     found = accounted(run, make_spec(), NO_POWERS)
     stages = [r["stage"] for r in found.traces.to_pylist() if r["device_kind"] == "cpu"]
     assert stages == ["train"] * 20 + ["unattributed"] + ["train"] * 9 + ["validate"] * 11

@@ -14,34 +14,27 @@ from energy_files import (
     counter,
     gpu,
     make_run,
+    telemetry_block,
     write_journal,
 )
 from energy_files import write_telemetry as write_recorded
 from run_files import make_spec
 
 from scalewatt.common.files import write_json
-from scalewatt.energies.accounting.account import write_energy
-from scalewatt.energies.accounting.cross_checks import MAX_DIFFERENCE
-from scalewatt.energies.accounting.energy_schema import (
+from scalewatt.energies.account import write_energy
+from scalewatt.energies.checks import MAX_DIFFERENCE, state_flags
+from scalewatt.energies.tables import (
     CROSS_CHECKS_SCHEMA,
     EPOCHS_SCHEMA,
     FLAGS_SCHEMA,
     TELEMETRY_SCHEMA,
 )
-from scalewatt.energies.accounting.throttling import state_flags
-from scalewatt.recordings.telemetry import QUANTITIES, TelemetrySeries
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 121
 STAGES = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 90.0), (0, "validate", 90.0, 115.0)]
 TIMES = np.arange(0.0, N, 5.0)
 """When telemetry are read."""
-
-
-def series(quantity: str, values: Any, device: int = 0, times: Any = TIMES) -> TelemetrySeries:
-    kind, unit = QUANTITIES[quantity]
-    made = np.broadcast_to(np.asarray(values, float), np.shape(times)).copy()
-    return TelemetrySeries("n1", kind, device, quantity, unit, T0 + np.asarray(times), made)
 
 
 def write_telemetry(folder: Path, values: dict[str, Any], node: str = "n1") -> None:
@@ -82,7 +75,9 @@ def energy_flags(rows: list[dict[str, Any]], kind: str = "gpu") -> set[str]:
 
 def test_the_seconds_of_a_slowed_down_gpu_are_given_by_reason() -> None:
     reasons = np.where((TIMES >= 20) & (TIMES < 50), 0x20, 0) + np.where(TIMES >= 100, 0x04, 0)
-    throttled, capped = state_flags([series("throttle_reasons", reasons)], [0], (T0, T0 + 120))
+    throttled, capped = state_flags(
+        [telemetry_block("throttle_reasons", T0 + TIMES, reasons)], [0], (T0, T0 + 120)
+    )
     assert (throttled["code"], capped["code"]) == ("throttled", "power_capped")
     assert "software thermal slowdown 30 s of 120 s" in throttled["detail"]
     assert "at its power limit for 22 s of 120 s" in capped["detail"]

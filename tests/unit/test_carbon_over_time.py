@@ -17,7 +17,7 @@ from run_files import epochs, make_spec
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table
-from scalewatt.energies.accounting.totals import EnergyTotals
+from scalewatt.energies.tables import EnergyTotals
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.results.carbon.carbon_table import carbon_path, emitted
 from scalewatt.results.carbon.run_carbon import write_carbon
@@ -39,7 +39,7 @@ class Made:
 
     @property
     def totals(self) -> EnergyTotals:
-        return EnergyTotals(pq.read_table(self.energy), with_staging=True)
+        return EnergyTotals(pq.read_table(self.energy).to_pandas(), with_staging=True)
 
     def grams(self, file: Path) -> float | None:
         """What it emitted by a file, in g."""

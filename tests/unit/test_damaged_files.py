@@ -30,8 +30,8 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_table
-from scalewatt.energies.accounting.energy_schema import ENERGY_SCHEMA
-from scalewatt.energies.accounting.run_inputs import read_provenance
+from scalewatt.energies.run_inputs import read_provenance
+from scalewatt.energies.tables import ENERGY_SCHEMA
 from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
 from scalewatt.recordings.tables import Options
 from scalewatt.registration.run_descriptions import read_descriptions

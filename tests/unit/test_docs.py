@@ -26,8 +26,8 @@ from scalewatt.campaign.load import expand
 from scalewatt.claims import check_claims as listing
 from scalewatt.cli import COMMANDS, command_line, main
 from scalewatt.common.schema_validation import schema
+from scalewatt.energies import tables as energy_tables
 from scalewatt.energies import traces
-from scalewatt.energies.accounting import energy_schema as energy_tables
 from scalewatt.energies.integrate import SAMPLE_FLAGS
 from scalewatt.recordings.flag_table import DOUBT, EXCLUDED, NOTE, UNKNOWN, flag_table
 from scalewatt.recordings.stages import EVENTS_SCHEMA

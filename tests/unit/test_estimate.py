@@ -8,7 +8,6 @@ from energy_files import codes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalewatt.energies.accounting.node_energy import node_kinds
 from scalewatt.energies.estimate import (
     cpu_power_w,
     estimated_cpu,
@@ -16,9 +15,9 @@ from scalewatt.energies.estimate import (
     estimated_ram,
     node_utilisation,
 )
+from scalewatt.energies.node import node_kinds
 from scalewatt.energies.stages import tile_window
 from scalewatt.recordings.block import Block, sensor_frame
-from scalewatt.recordings.transition import to_series
 
 CPU = {"sockets": 2, "idle_w": 60, "rated_w": 200}
 TIME = np.arange(11.0)
@@ -111,8 +110,7 @@ def test_the_users_factor_replaces_every_interval() -> None:
 
 def test_a_measured_energy_is_its_own_interval_and_an_estimates_ends_add_up() -> None:
     blocks = [sampled("gpu", "power", a=100), load(CPU_BUSY=0.5)]
-    series = [one for block in blocks for one in to_series(block)]
-    gpu, cpu, _ = node_kinds("n1", series, powers={"cpu": CPU}, period_s=1, expected_gpus=1)
+    gpu, cpu, _ = node_kinds("n1", blocks, powers={"cpu": CPU}, period_s=1, expected_gpus=1)
     whole = tile_window([], (0.0, 10.0))[0]
     _, low, high = gpu.intervals_j(whole)
     assert (low.sum(), high.sum()) == (pytest.approx(1000), pytest.approx(1000))

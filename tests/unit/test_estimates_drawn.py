@@ -13,7 +13,7 @@ from paper_rows import breakdown_table, learning_table
 from run_files import NAME, epochs, make_run, part
 
 from scalewatt.common.files import write_table
-from scalewatt.energies.accounting.energy_schema import BOUNDS, EPOCHS_SCHEMA
+from scalewatt.energies.tables import BOUNDS, EPOCHS_SCHEMA
 from scalewatt.results.figures.breakdown_table import breakdown
 from scalewatt.results.figures.learning_table import run_epochs
 from scalewatt.results.tables.frames import records

@@ -15,7 +15,7 @@ from paper_rows import learning_table, pareto_table, with_metadata
 from run_files import NAME, absent, epochs, make_run, make_spec, part
 
 from scalewatt.common.files import write_table
-from scalewatt.energies.accounting.energy_schema import EPOCHS_SCHEMA
+from scalewatt.energies.tables import EPOCHS_SCHEMA
 from scalewatt.figures import learning as figure_module
 from scalewatt.figures import style
 from scalewatt.figures.figure_data import drawable, series_labels

@@ -8,13 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from mlperf_files import START_S, power_log, result_log, write_run, write_system
 
 from scalewatt.campaign.load import load_campaign
-from scalewatt.energies.accounting.account import write_energy
+from scalewatt.energies.account import write_energy
 from scalewatt.registration.register import register
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row
@@ -254,15 +253,6 @@ def test_the_official_energies_of_real_runs_are_reproduced(real: pd.DataFrame) -
     switches = switched["rule_switches_kwh"] * 3.6e6 / switched["expected_official_switch_j"] - 1
     assert len(switched) == 23
     assert switches.abs().max() < 1e-3
-
-
-@needs_real
-def test_real_copies_are_as_many_as_their_readme_says(real: pd.DataFrame) -> None:
-    several = real[real["nodes"] > 1]
-    assert (several["duplicate_share"] > 0.1).all()
-    assert (real[real["nodes"] == 1]["duplicate_share"] == 0).all()
-    llama = several[(several["model"] == "llama2_70b_lora") & (several["gpus"] == 64)]
-    assert np.allclose(llama["duplicate_share"], 0.5, atol=0.01)
 
 
 @needs_real

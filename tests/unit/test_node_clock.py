@@ -19,7 +19,7 @@ from energy_files import (
 )
 from run_files import make_spec
 
-from scalewatt.energies.accounting.account import write_energy
+from scalewatt.energies.account import write_energy
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 STAGES = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 30.0), (0, "shutdown", 30.0, 40.0)]

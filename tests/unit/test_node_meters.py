@@ -19,6 +19,7 @@ from energy_files import (
 from energy_said import describe
 from run_files import make_spec
 
+from scalewatt.energies.tables import records
 from scalewatt.notebooks import energy
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.results.other_sources import sums_of
@@ -63,7 +64,7 @@ def measured(
 
 
 def checks(found: Accounted) -> list[dict[str, Any]]:
-    return list(found.tables.cross_checks.to_pylist())
+    return records(found.tables.cross_checks)
 
 
 # --- a scope of its own -------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from campaign_files import DEMO, LOCAL, edited, write_yaml
+from energy_files import telemetry_block
 from figure_tables import draw
 from operating_runs import (
     CLOCKS,
@@ -33,16 +34,14 @@ from scalewatt.campaign.run_spec import parse_spec, run_spec
 from scalewatt.campaign.table_requests import table_definition
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.energies.accounting.throttling import state_flags
-from scalewatt.energies.integration.operating_point import (
-    SeenOfLever,
+from scalewatt.energies.checks import (
     not_held_flags,
-    seen_of_levers,
+    settings_seen,
+    state_flags,
 )
 from scalewatt.energies.stages import tile_window
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
-from scalewatt.recordings.series import Flag
-from scalewatt.recordings.telemetry import TelemetrySeries
+from scalewatt.recordings.block import Block, Flag
 from scalewatt.results.build import write_tables
 from scalewatt.scaling.planning.pilot import make_pilot
 
@@ -175,23 +174,22 @@ T0 = 1_700_000_000.0
 TRAINING = (T0 + 10, T0 + 110)
 
 
-def telemetry(
-    quantity: str, values: list[float], index: int = 0, kind: str = "gpu"
-) -> TelemetrySeries:
+def telemetry(quantity: str, values: list[float], index: int = 0, kind: str = "gpu") -> Block:
     times = T0 + np.linspace(0, 120, len(values))
-    return TelemetrySeries("n1", kind, index, quantity, "", times, np.array(values))
+    return telemetry_block(quantity, times, values, index, kind)
 
 
-def held(point: dict[str, float], *series: TelemetrySeries) -> list[tuple[str, str]]:
+def held(point: dict[str, float], *series: Block) -> list[tuple[str, str]]:
     return [(one["code"], one["detail"]) for one in flags_of(point, [0], *series)]
 
 
-def flags_of(point: dict[str, float], gpus: list[int], *series: TelemetrySeries) -> list[Flag]:
+def flags_of(point: dict[str, float], gpus: list[int], *series: Block) -> list[Flag]:
     window = (T0, T0 + 120)
     events = [{"stage": "train", "epoch": 0, "start_s": TRAINING[0], "end_s": TRAINING[1]}]
     intervals, _ = tile_window(events, window)
-    seen, unseen = seen_of_levers(series, gpus, point, intervals, window, "n1", 0)
-    return [*unseen, *(one for _, _, one in not_held_flags(seen))]
+    seen, unseen = settings_seen(series, gpus, point, intervals, window, "n1")
+    rows = [{**row, "segment": 0} for row in seen]
+    return [*unseen, *(one for _, _, one in not_held_flags(rows))]
 
 
 def test_a_clock_that_was_held_is_no_flag_and_another_one_is() -> None:
@@ -215,9 +213,10 @@ def test_up_to_5_percent_of_the_time_may_be_outside() -> None:
 
 
 def test_the_5_percent_are_of_the_training_over_all_its_segments() -> None:
-    def seen(segment: int, whole_s: float, outside_s: float, device: str = "GPU 0") -> SeenOfLever:
-        times = (whole_s, outside_s, 900.0, {})
-        return SeenOfLever(segment, "n1", "gpu_clock_mhz", device, 1200.0, *times)
+    def seen(segment: int, whole_s: float, outside_s: float, device: str = "GPU 0") -> Any:
+        times = {"whole_s": whole_s, "outside_s": outside_s, "outside": 900.0, "causes": {}}
+        of_device = {"segment": segment, "node": "n1", "device": device, "asked": 1200.0}
+        return {**of_device, **times, "setting": "gpu_clock_mhz"}
 
     long, short = seen(0, 1000.0, 0.0), seen(1, 60.0, 50.0)
     assert list(not_held_flags([long, short])) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scalewatt.energies.accounting.run_inputs import PlannedRun, Run
+from scalewatt.energies.run_inputs import PlannedRun, Run
 from scalewatt.execution.launcher_process import command_path
 from scalewatt.provenance.rank_placement import (
     allowed_cpus,

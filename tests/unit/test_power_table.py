@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from run_files import NAME, WHOLE, device, make_run, make_spec, trace, write_traces
 
 from scalewatt.common.files import write_table
-from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA
+from scalewatt.energies.tables import DEVICES_SCHEMA
 from scalewatt.results.build import write_figure_table
 from scalewatt.results.figures.figure_schema import POWER
 from scalewatt.results.figures.power_trace import power_curve, windows

@@ -89,7 +89,7 @@ def test_a_probe_gives_the_mean_power_of_its_window_only(tmp_path: Path) -> None
         "ram": pytest.approx(7.0),
     }
     assert {kind.energy_origin for kind in found.kinds.values()} == {"measured"}
-    assert codes(found.flags) == {"from_journal"}
+    assert codes(found.flags) == set()
 
 
 def test_gpus_that_a_probe_does_not_open_are_separate(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from run_files import epochs, make_spec
 
 from scalewatt.cli import main
 from scalewatt.common.files import read_json, write_json
-from scalewatt.energies.accounting.run_inputs import read_provenance
+from scalewatt.energies.run_inputs import read_provenance
 from scalewatt.execution.publish import already_published, publish
 from scalewatt.recordings.journal import write_journal
 from scalewatt.recordings.stages import EVENTS_SCHEMA

@@ -21,7 +21,7 @@ from report_results import demo, made_runs, write_results
 from run_files import device, part, write_energy
 
 import scalewatt
-from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA
+from scalewatt.energies.tables import DEVICES_SCHEMA
 from scalewatt.energies.traces import SAMPLES_SCHEMA
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import yaml
 from campaign_files import ROOT
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.accounting.account import write_energy
+from scalewatt.energies.account import write_energy
 from scalewatt.energies.estimate import FACTOR
 from scalewatt.registration.register import register
 from scalewatt.results.tables.derived_quantities import Facility

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from run_files import WHOLE, absent, make_run, make_spec, trace, write_traces
 
 from scalewatt.common.files import write_table
-from scalewatt.energies.accounting.energy_schema import TELEMETRY_SCHEMA
+from scalewatt.energies.tables import TELEMETRY_SCHEMA
 from scalewatt.figures import run_page as figure_module
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.results.figures.run_page_table import (

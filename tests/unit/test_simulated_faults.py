@@ -236,7 +236,7 @@ def test_what_journals_keep_of_lost_nodes_is_the_truth(
     with accounted(spec, losses, period_s) as found:
         assert_all_exact(found, kinds_of(spec))
         assert_discards_are_true(found, period_s)
-        assert {"segment_lost", "from_journal"} <= found.codes
+        assert "segment_lost" in found.codes
         assert ("unreadable" in found.codes) == (leaves == "torn")
         assert found.totals.discarded_j("gpu") > 0
 

@@ -12,9 +12,9 @@ import pytest
 from energy_files import T0, counter, gpu, write_journal, write_telemetry
 from run_files import make_spec
 
-from scalewatt.energies.accounting.account import account
-from scalewatt.energies.accounting.run_inputs import Run
-from scalewatt.energies.accounting.totals import EnergyTotals
+from scalewatt.energies.account import account
+from scalewatt.energies.run_inputs import Run
+from scalewatt.energies.tables import EnergyTotals
 from scalewatt.recordings.journal import beside
 from scalewatt.recordings.running_total import RunningTotal
 from scalewatt.tracking.running_total import JournalSum, read_so_far

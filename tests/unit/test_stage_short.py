@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from run_files import make_run as made_run
 from run_files import make_spec, part
 
-from scalewatt.energies.accounting.totals import flags_of_run, flags_of_stages
 from scalewatt.energies.stages import LEAST_PERIODS, UNATTRIBUTED, tile_window
+from scalewatt.energies.tables import flags_of_run, flags_of_stages
 from scalewatt.figures.breakdown import bars_of, note_sentences
 from scalewatt.figures.figure_data import drawable
 from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from energy_files import read_traces
 
-from scalewatt.energies.accounting.node_clock import NodeClock
 from scalewatt.energies.integrate import SAMPLE_FLAGS
+from scalewatt.energies.node_clock import NodeClock
 from scalewatt.energies.stages import STAGES
 from scalewatt.energies.traces import Traces, read_devices, write_traces
 from scalewatt.recordings.block import sensor_frame

@@ -10,7 +10,7 @@ import pytest
 from energy_files import Accounted, accounted, gpu, make_run, write_journal
 from run_files import make_spec
 
-from scalewatt.energies.accounting.totals import EnergyTotals
+from scalewatt.energies.tables import EnergyTotals
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 STAGES = [(0, "startup", 0.0, 10.0), (0, "stage_data", 10.0, 210.0), (0, "train", 210.0, 400.0)]
@@ -36,7 +36,7 @@ def test_staging_that_does_not_count_does_not_count_against_coverage_either(tmp_
     }
     assert by_stage["train"] == pytest.approx(2 * 190 * 103, rel=0.01)
     assert by_stage["stage_data"] is None, "it is not known"
-    counted = EnergyTotals(found.energy, with_staging=False)
+    counted = EnergyTotals(found.tables.energy, with_staging=False)
     assert counted.total_j == pytest.approx(2 * 200 * 103, rel=0.01)
 
 
@@ -49,5 +49,5 @@ def test_training_has_to_be_covered_whatever_the_length_of_staging(tmp_path: Pat
     # 50 s are 12 % of the run, and 25 % of what counts.
     found = staged(tmp_path, "paper", slice(300, 350))
     assert "coverage" in found.codes()
-    assert EnergyTotals(found.energy, with_staging=False).total_j is None
+    assert EnergyTotals(found.tables.energy, with_staging=False).total_j is None
     assert found.totals.coverage == pytest.approx(1 - 51 / 200, abs=0.01)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from scalewatt.campaign.load import load_campaign
-from scalewatt.energies.accounting.account import write_energy
+from scalewatt.energies.account import write_energy
 from scalewatt.registration.register import register
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.run_row import RunFiles, run_row

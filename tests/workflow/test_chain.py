@@ -304,7 +304,7 @@ def test_a_damaged_perun_file_is_replaced_by_the_journal_and_flagged(again: Work
     after = sum(row["energy_j"] for row in rows(energy) if row["device_kind"] == "cpu")
     assert after == pytest.approx(before, rel=0.02)
     flags = rows(energy.with_suffix(".flags.parquet"))
-    assert "from_journal" in {row["code"] for row in flags}
+    assert "unreadable" in {row["code"] for row in flags}
 
 
 def test_without_any_recording_energy_is_null_and_not_zero(again: Workspace) -> None:

@@ -18,7 +18,7 @@ from test_resume import WAVES
 from training import CLUSTER, Training
 from workspace import environment, first_on_path
 
-from scalewatt.energies.accounting.account import write_energy
+from scalewatt.energies.account import write_energy
 from scalewatt.energies.integrate import validate
 from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE, read_samplers
 from scalewatt.recordings.journal import journal_files, read_journal

@@ -22,7 +22,7 @@ from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.cli import main
-from scalewatt.energies.accounting.account import write_energy
+from scalewatt.energies.account import write_energy
 from scalewatt.tracking.status import campaign_status
 from scalewatt.tracking.status_text import status_json
 

@@ -23,7 +23,7 @@ from training import UPDATE_S, Training, slow_launcher
 from workspace import environment
 
 from scalewatt.common.files import read_json
-from scalewatt.energies.accounting.account import write_energy
+from scalewatt.energies.account import write_energy
 from scalewatt.recordings.journal import journal_files, last_sample_s, read_journal
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]

@@ -10,7 +10,7 @@ from scalewatt.campaign.cluster import powers
 from scalewatt.targets.result_set import ENERGY_BESIDE
 
 ENERGY = f"{RESULTS}/energy/{{configuration}}/{{repeat}}"
-ENERGY_CODE = code_of("energies.accounting.account")
+ENERGY_CODE = code_of("energies.account")
 TRACES = f"{RESULTS}/traces/{{configuration}}/{{repeat}}.parquet"
 
 

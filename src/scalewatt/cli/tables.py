@@ -129,7 +129,7 @@ def _reading(arguments: argparse.Namespace) -> Reading:
 def account(arguments: argparse.Namespace) -> None:
     """Turn the recordings of runs into traces and energy tables."""
     from scalewatt.common.rated_powers import check_rated_powers
-    from scalewatt.energies.accounting.account import write_energy
+    from scalewatt.energies.account import write_energy
 
     counts = {name: len(getattr(arguments, name)) for name in ("folders", "traces", "energy")}
     if len(set(counts.values())) > 1:

@@ -141,13 +141,16 @@ def probe_perun(folder: Path, seconds: float, powers: dict[str, Any]) -> Found:
     kind: {"origin", "devices", "sensors", "flags"}}}. `mean` is None if a sensor delivered
     nothing. An origin is what the accounting of runs gives with these sensors and rated `powers`.
     """
-    from scalewatt.energies.accounting.node_energy import node_kinds
+    from scalewatt.energies.node import node_kinds
     from scalewatt.monitoring.perun_session import monitored
+    from scalewatt.recordings.block import select
     from scalewatt.recordings.journal import journal_files, read_journal
-    from scalewatt.recordings.transition import recording_to_old
+    from scalewatt.recordings.transition import to_series
 
     monitored(_sleep, (seconds,), folder, "segment-000", PERIOD_S, "scalewatt doctor")
-    series = recording_to_old(read_journal(journal_files(folder)[0].values())).series
+    recording = read_journal(journal_files(folder)[0].values())
+    ((node, blocks),) = recording.nodes.items()
+    series = [one for block in blocks for one in to_series(block)]
     sensors = [
         {
             "sensor": one.sensor,
@@ -160,16 +163,15 @@ def probe_perun(folder: Path, seconds: float, powers: dict[str, Any]) -> Found:
         for one in series
     ]
     silent = {one["sensor"] for one in sensors if one["mean"] is None}
-    delivered = [one for one in series if one.sensor not in silent]
-    node = series[0].node if series else ""
+    blocks = [select(block, (~block.sensors["name"].isin(silent)).to_numpy()) for block in blocks]
     kinds = {
         kind.device_kind: {
             "origin": kind.origin,
-            "devices": kind.devices,
-            "sensors": [one.sensor for one in kind.series],
+            "devices": kind.count,
+            "sensors": [device.sensor.name for device in kind.devices],
             "flags": sorted({one["code"] for one in kind.flags}),
         }
-        for kind in node_kinds(node, delivered, powers=powers, period_s=PERIOD_S)
+        for kind in node_kinds(node, blocks, powers=powers, period_s=PERIOD_S)
     }
     return {"sensors": sensors, "kinds": kinds}
 

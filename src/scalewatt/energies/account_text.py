@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from scalewatt.common.untrusted_text import printable
-from scalewatt.energies.accounting.node_energy import UNUSED_GPU
+from scalewatt.energies.node import UNUSED_GPU
 from scalewatt.energies.read import ALL, Account
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, NODE

@@ -17,15 +17,14 @@ import pyarrow as pa
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.rated_powers import check_rated_powers
-from scalewatt.energies.accounting.account import account, account_segment
-from scalewatt.energies.accounting.energy_schema import BOUNDS, Accounts
-from scalewatt.energies.accounting.node_energy import UNUSED_GPU
-from scalewatt.energies.accounting.rows import EnergyRows
-from scalewatt.energies.accounting.run_inputs import PlannedRun, Run, read_planned_run
-from scalewatt.energies.accounting.segment_recordings import Segment, segment_numbers
-from scalewatt.energies.accounting.totals import EnergyTotals, one_origin
+from scalewatt.energies.account import account, account_segment
+from scalewatt.energies.node import UNUSED_GPU
+from scalewatt.energies.run_inputs import PlannedRun, Run, read_planned_run
+from scalewatt.energies.segments import Segment, segment_numbers
 from scalewatt.energies.stages import segment_events
+from scalewatt.energies.tables import BOUNDS, Accounts, EnergyTotals, one_origin
 from scalewatt.energies.traces import Traces
+from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import (
     files_in,
     find_format,
@@ -36,11 +35,11 @@ from scalewatt.recordings.detect import (
 )
 from scalewatt.recordings.journal import TELEMETRY, beside, is_journal, read_journal
 from scalewatt.recordings.perun_file import list_runs, open_perun_file
-from scalewatt.recordings.series import ALL_KINDS, NODE, PERUN, Recording
+from scalewatt.recordings.series import ALL_KINDS, NODE, PERUN
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.tables import Options
-from scalewatt.recordings.telemetry import read_telemetry, telemetry_series
-from scalewatt.recordings.transition import recording_to_old
+from scalewatt.recordings.telemetry import read_telemetry
+from scalewatt.recordings.transition import recording_to_new
 
 Powers = Callable[[str, str], dict[str, Any]]
 """Rated powers of a device, by its name and that of the run, which messages name."""
@@ -158,7 +157,7 @@ def read_account(
     if not segment_numbers(ours) and not (path / "spec.json").exists():
         if files := files_in(path, reading.options(path), reading.nodes):
             opened.refuse_run("a folder")
-            return opened.record(read_together(files))
+            return opened.record(recording_to_new(read_together(files)))
         if file := _only_perun_file(path):
             return replace(opened.file(file), path=str(file))
     opened.refuse_run("a folder")
@@ -215,21 +214,20 @@ class _Opened:
         """Account for a file."""
         if is_journal(path):
             self.refuse_run("a journal")
-            journal = recording_to_old(read_journal(path))
+            journal = read_journal(path)
             blocks, damaged = read_telemetry([p for p in [beside(path, TELEMETRY)] if p.exists()])
-            flags, telemetry = (*journal.problems, *damaged), tuple(telemetry_series(blocks))
-            return self.segment(Segment(0, None, journal, telemetry, flags=flags, alone=True))
+            flags = (*journal.flags, *damaged)
+            return self.segment(Segment(0, [journal], blocks, flags=flags, alone=True))
         options = self.reading.options(path)
         if find_format(path, options) is not None:
             if self.reading.round is not None:
                 raise InputError(f"{path}: holds no rounds, as perun's files do; leave out --round")
-            return self.record(read_foreign(path, options))
+            return self.record(recording_to_new(read_foreign(path, options)))
         if is_table(path) or not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
             raise InputError(unknown_format(path))
         runs = list_runs(path)
-        with open_perun_file(path, self.reading.run, self.reading.round) as opened:
-            record = recording_to_old(opened)
-            segment = Segment(0, record, None, flags=record.problems, alone=True)
+        with open_perun_file(path, self.reading.run, self.reading.round) as record:
+            segment = Segment(0, [record], flags=record.flags, alone=True)
             one = len(runs) < 2 and all(len(run.round_ids) < 2 for run in runs)
             others = [
                 {"run": run.run_id, "rounds": list(run.round_ids), "started": run.execution_dt}
@@ -239,20 +237,17 @@ class _Opened:
 
     def record(self, record: Recording) -> Account:
         """Account for what another tool recorded."""
-        found = self.segment(Segment(0, record, None, flags=record.problems, alone=True))
+        found = self.segment(Segment(0, [record], flags=record.flags, alone=True))
         return replace(found, windows=_windows(record))
 
     def segment(self, segment: Segment) -> Account:
         """Account for a file as the only segment of a run."""
-        events = self.events
-        rows, spec = EnergyRows(), PlannedRun(nodes=len(segment.hosts))
+        events, spec = self.events, PlannedRun(nodes=len(segment.hosts))
         run = Run(self.path.parent, spec, {}, {}, events, self.reading.gpus_per_node)
-        account_segment(run, segment, _events_of(events, self.path), rows, self.traces)
-        found = _account(self.path, rows.tables(spec), events is not None)
-        record = segment.record
-        if record is None:
-            return found
-        return replace(found, run=record.run_id, round=record.round_id, format=record.format)
+        accounts = account_segment(run, segment, _events_of(events, self.path), self.traces)
+        found = _account(self.path, accounts, events is not None)
+        (record,) = segment.recordings
+        return replace(found, run=record.run, round=record.round, format=record.format)
 
     def run_folder(self) -> Account:
         """Account for all segments of a run folder, or of a folder with a segment's files in it."""
@@ -325,10 +320,8 @@ def _account(path: Path, accounts: Accounts, with_stages: bool) -> Account:
     )
 
 
-def _frame(table: pa.Table) -> pd.DataFrame:
-    types = {pa.int32(): pd.Int64Dtype(), pa.int64(): pd.Int64Dtype()}
-    frame: pd.DataFrame = table.to_pandas(types_mapper=types.get)
-    return frame.drop(columns=["configuration", "repeat"], errors="ignore")
+def _frame(table: pd.DataFrame) -> pd.DataFrame:
+    return table.drop(columns=["configuration", "repeat"], errors="ignore")
 
 
 def _totals(sums: EnergyTotals, stages: pd.DataFrame, checks: pd.DataFrame) -> pd.DataFrame:

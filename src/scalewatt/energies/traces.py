@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from scalewatt.common.files import atomic_path
-from scalewatt.energies.accounting.energy_schema import METADATA_KEY
-from scalewatt.energies.accounting.node_clock import NodeClock
 from scalewatt.energies.integrate import SAMPLE_FLAGS
+from scalewatt.energies.node_clock import NodeClock
 from scalewatt.energies.stages import STAGES
+from scalewatt.energies.tables import METADATA_KEY
 from scalewatt.recordings.block import Floats
 from scalewatt.recordings.series import ESTIMATED, MEAN
 

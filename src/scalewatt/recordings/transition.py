@@ -69,6 +69,7 @@ def to_blocks(series: Iterable[old.SensorSeries]) -> list[Block]:
             else tuple(  # type: ignore[arg-type]
                 np.column_stack([one.bounds_w[i] for one in group if one.bounds_w]) for i in (0, 1)
             ),
+            tuple(f for one in group for f in one.flags),
         )
         for group in groups.values()
     ]
@@ -118,15 +119,12 @@ def recording_to_old(new: Recording) -> old.Recording:
 def recording_to_new(record: old.Recording) -> Recording:
     """Return a recording of blocks; all its series are read, and their flags are the recording's."""
     nodes: dict[str, Sequence[Block]] = {n: to_blocks(s) for n, s in record.nodes.items()}
-    flags = [
-        {**one, "node": s.node, "kind": s.device_kind} for s in record.series for one in s.flags
-    ]
     return Recording(
         nodes=nodes,
         clock_known=record.t0_known,
         period_s=record.sampling_period_s,
         source=record.source,
-        flags=(*record.problems, *flags),
+        flags=tuple(record.problems),
         started=record.execution_dt,
         run=record.run_id,
         round=record.round_id,

@@ -12,12 +12,12 @@ import h5py
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_json
-from scalewatt.energies.accounting.node_energy import node_window
+from scalewatt.energies.node import node_window
 from scalewatt.recordings.foreign_files import options_name
 from scalewatt.recordings.journal import beside, is_journal, read_journal
 from scalewatt.recordings.perun_file import RunInfo, choose_run, list_runs, open_perun_file
 from scalewatt.recordings.series import Flag, SensorSeries
-from scalewatt.recordings.transition import recording_to_old
+from scalewatt.recordings.transition import recording_to_old, to_blocks
 from scalewatt.registration.plausible_power import GpuPower, gpu_powers
 
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
@@ -234,7 +234,7 @@ def facts_of(
             }
         )
         powers += gpu_powers(host, series)
-        window = node_window(series)
+        window = node_window(to_blocks(series))
         if window is not None and t0_known:
             windows.append(Window(host, *window))
     return tuple(windows), gpus, tuple(powers)

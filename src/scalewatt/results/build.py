@@ -12,7 +12,7 @@ from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import check, schema
-from scalewatt.energies.accounting.run_inputs import read_provenance
+from scalewatt.energies.run_inputs import read_provenance
 from scalewatt.results.figures import variants_table
 from scalewatt.results.figures.figure_schema import SCHEMAS
 from scalewatt.results.figures.figure_tables import builder

@@ -8,9 +8,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.energies.accounting.cross_checks import METERS, NODE_METER
-from scalewatt.energies.accounting.energy_schema import CROSS_CHECKS_SCHEMA
-from scalewatt.energies.accounting.totals import known_sum
+from scalewatt.energies.checks import METERS, NODE_METER
+from scalewatt.energies.tables import CROSS_CHECKS_SCHEMA, known_sum
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.read_table import read_checked

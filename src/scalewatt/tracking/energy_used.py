@@ -20,10 +20,13 @@ import pyarrow.parquet as pq
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import read_spec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energies.accounting.energy_schema import BOUNDS
-from scalewatt.energies.accounting.node_energy import LEAST_OF_A_NODE, MAX_UNCOVERED
-from scalewatt.energies.accounting.run_inputs import PlannedRun, Run
-from scalewatt.energies.accounting.totals import EnergyTotals
+from scalewatt.energies.run_inputs import PlannedRun, Run
+from scalewatt.energies.tables import (
+    BOUNDS,
+    LEAST_OF_A_NODE,
+    MAX_UNCOVERED,
+    EnergyTotals,
+)
 from scalewatt.provenance.versions import joined_gpus
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.series import J_PER_KWH, nodes_by_name
@@ -198,9 +201,9 @@ def _of_table(run: Published, path: Path, of_any_time: bool = False) -> RunEnerg
     try:
         if path.stat().st_mtime_ns < run.mtime_ns and not of_any_time:
             return None
-        totals = EnergyTotals(pq.read_table(path), with_staging=True)
+        totals = EnergyTotals(pq.read_table(path).to_pandas(), with_staging=True)
         gpu_s = read_spec(run.folder / "spec.json").gpus * totals.runtime_s
-        rows = pd.DataFrame([row for kind in totals.scope for row in totals.of_kind(kind)])
+        rows = totals.in_scope
     except (OSError, pa.ArrowException, InputError, KeyError, TypeError, ValueError):
         return None
     if rows.empty:

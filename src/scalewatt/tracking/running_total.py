@@ -9,15 +9,14 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.accounting.node_energy import Window, node_kinds, node_window
-from scalewatt.energies.accounting.run_inputs import Run
-from scalewatt.energies.accounting.segment_recordings import NodeRecording
-from scalewatt.energies.accounting.throttling import gpu_utilisation
+from scalewatt.energies.checks import gpu_loads
+from scalewatt.energies.node import KindEnergy, Window, node_kinds, node_window, sensors_of
+from scalewatt.energies.run_inputs import Run
+from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import TELEMETRY, beside, last_sample_s, read_journal
 from scalewatt.recordings.running_total import TOTAL_EVERY_S, read_total
-from scalewatt.recordings.series import DEVICE_KINDS, MEASURED, PLAUSIBLE_W, SensorSeries
-from scalewatt.recordings.telemetry import read_telemetry, telemetry_series
-from scalewatt.recordings.transition import recording_to_old
+from scalewatt.recordings.series import DEVICE_KINDS, MEASURED, PLAUSIBLE_W
+from scalewatt.recordings.telemetry import read_telemetry
 
 COLUMNS = ["kind", "joules", "covered_s", "device_s", "origin", "low_j", "high_j"]
 """Of each device kind: recorded J, device seconds with a known power and of which it should be known, and
@@ -63,8 +62,8 @@ _SUMS = ["joules", "covered_s", "power_w"]
 
 
 def _of_total(total: dict[str, Any], sensors: pd.DataFrame, run: Run) -> JournalSum:
-    series = sensors.rename(columns={"index": "device_index"}).itertuples()
-    held = run.used_gpus(total["host"], [*series])  # type: ignore[list-item]
+    gpus = sensors[["index", "uuid"]].itertuples(index=False)
+    held = run.used_gpus(total["host"], gpus)
     if held is not None:
         sensors = sensors[(sensors["kind"] != "gpu") | sensors["index"].isin(held)]
     kinds = sensors.groupby("kind")[["joules", "covered_s"]].sum()
@@ -90,20 +89,20 @@ def _or_none(watts: float | None) -> float | None:
 def _of_samples(path: Path, run: Run) -> JournalSum | None:
     """Account for all samples of a host, as the energy of a finished run is accounted for."""
     try:
-        recording = recording_to_old(read_journal(path))
+        recording = read_journal(path)
     except InputError:
         return None
-    series = recording.series
-    window = node_window(series)
-    if window is None:
+    ((host, blocks),) = recording.nodes.items()
+    if (window := node_window(blocks)) is None:
         return None
-    host = series[0].node
-    held = run.used_gpus(host, series)
+    sensors = sensors_of(blocks)
+    held = run.used_gpus(host, ((each.row.index, each.row.uuid) for each in sensors))
+    loads = [] if any(each.row.kind == "gpu" for each in sensors) else _loads(path, run)
     kinds = node_kinds(
         host,
-        [*series, *_loads(path, run, series)],
+        [*blocks, *loads],
         powers=run.powers,
-        period_s=recording.sampling_period_s or run.spec.sampling_period_s,
+        period_s=recording.period_s or run.spec.sampling_period_s,
         used_gpus=held,
         expected_gpus=run.spec.ranks_per_node if held is None else len(held),
         window=window,
@@ -118,17 +117,15 @@ def _of_samples(path: Path, run: Run) -> JournalSum | None:
     return JournalSum(host, window[1], window[1] - window[0], frame, watts)
 
 
-def _row(kind: Any, window: Window) -> list[Any]:
+def _row(kind: KindEnergy, window: Window) -> list[Any]:
     # Devices that nothing was recorded of have been there for the whole window.
-    device_s = kind.device_s if kind.series else window[1] - window[0]
-    sums = kind.recorded_j(window), kind.coverage * device_s, device_s
+    device_s = kind.device_s if kind.devices else window[1] - window[0]
+    sums = kind.recorded_j(window), (kind.coverage or 0.0) * device_s, device_s
     return [kind.device_kind, *sums, kind.origin, *kind.bounds_j(window)]
 
 
-def _loads(path: Path, run: Run, series: tuple[SensorSeries, ...]) -> list[SensorSeries]:
-    """Return the load of GPUs that have no power sensor but a rated power, from the journal's telemetry."""
-    if not run.powers.get("gpu") or any(s.device_kind == "gpu" for s in series):
+def _loads(path: Path, run: Run) -> list[Block]:
+    """Loads of the GPUs from the journal's telemetry, if they have a rated power."""
+    if not run.powers.get("gpu"):
         return []
-    blocks, _ = read_telemetry([p for p in [beside(path, TELEMETRY)] if p.exists()])
-    telemetry = tuple(telemetry_series(blocks))
-    return gpu_utilisation(NodeRecording(series[0].node, series, (), None, telemetry, ()))
+    return gpu_loads(read_telemetry([p for p in [beside(path, TELEMETRY)] if p.exists()])[0])

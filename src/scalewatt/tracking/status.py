@@ -20,7 +20,7 @@ from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energies.accounting.run_inputs import Run, read_provenance
+from scalewatt.energies.run_inputs import Run, read_provenance
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.series import nodes_by_name

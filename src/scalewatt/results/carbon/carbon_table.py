@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from scalewatt.energies.accounting.totals import EnergyTotals
+from scalewatt.energies.tables import EnergyTotals, records
 from scalewatt.recordings.series import J_PER_KWH, Flag, flag
 from scalewatt.results.carbon.file_checks import stamp
 from scalewatt.results.tables.read_table import read_checked
@@ -50,8 +50,8 @@ def emitted(energy: Path, totals: EnergyTotals) -> Emitted:
         tuple(row[name] for name in PLACE): row["carbon_g_per_kwh"] for row in table.to_pylist()
     }
     grams = 0.0
-    for row in totals.rows:
-        if row["device_kind"] not in totals.scope or not row["energy_j"]:
+    for row in records(totals.in_scope):
+        if not row["energy_j"]:
             continue
         mean = means.get(tuple(row[name] for name in PLACE))
         if mean is None:

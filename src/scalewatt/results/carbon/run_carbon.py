@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from scalewatt.common.files import file_sha256, write_table
-from scalewatt.energies.accounting.energy_schema import ENERGY_SCHEMA, METADATA_KEY
-from scalewatt.energies.accounting.node_energy import Window
-from scalewatt.energies.accounting.run_inputs import Run, read_planned_run
+from scalewatt.energies.node import Window
+from scalewatt.energies.run_inputs import Run, read_planned_run
 from scalewatt.energies.stages import (
     StageIntervals,
     segment_events,
     tile_window,
 )
+from scalewatt.energies.tables import ENERGY_SCHEMA, METADATA_KEY
 from scalewatt.results.carbon.carbon_table import CARBON, PLACE
 from scalewatt.results.carbon.intensity import CarbonIntensity
 from scalewatt.results.carbon.intensity_files import read_intensity

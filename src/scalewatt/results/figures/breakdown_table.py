@@ -14,9 +14,8 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energies.accounting.energy_schema import BOUNDS
-from scalewatt.energies.accounting.totals import EnergyTotals
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED
+from scalewatt.energies.tables import BOUNDS, EnergyTotals, records
 from scalewatt.recordings.series import ALL_KINDS, J_PER_KWH
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import ratio
@@ -109,7 +108,7 @@ def run_parts(files: Iterable[RunFiles], idle: Path | None) -> pd.DataFrame:
                 "energy_origin": origins[kind],
             }
             for kind in origins
-            for row in energy.of_kind(kind)
+            for row in records(energy.of_kind(kind))
         ]
     parts = frame_of(rows, _PART)
     return parts.assign(idle_j=idle_energies_j(idle, parts))

@@ -14,8 +14,7 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energies.accounting.energy_schema import BOUNDS
-from scalewatt.energies.accounting.totals import EnergyTotals, known_sum, one_origin
+from scalewatt.energies.tables import BOUNDS, EnergyTotals, known_sum, one_origin
 from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import (
     COST_IDENTITY,
@@ -76,9 +75,9 @@ def run_cost(files: RunFiles, kind: str) -> RunCost:
     spec = read_spec(files.folder / "spec.json")
     energy = EnergyTotals(read_energy(files), with_staging=spec.protocol != "paper")
     history = read_history(files.folder / "history.parquet")
-    own = energy.of_kind(kind)
+    own = records(energy.of_kind(kind))
     train = _of_stage(own, TRAIN)
-    counted = [row for row in energy.rows if row["device_kind"] in energy.scope]
+    counted = records(energy.in_scope)
     known = energy.joules(kind) is not None
     startup = _of_stage(own, STARTUP)
     return RunCost(

@@ -16,8 +16,7 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.campaign.run_spec import read_spec
-from scalewatt.energies.accounting.energy_schema import BOUNDS, EPOCHS_SCHEMA
-from scalewatt.energies.accounting.totals import EnergyTotals, known_sum
+from scalewatt.energies.tables import BOUNDS, EPOCHS_SCHEMA, EnergyTotals, known_sum
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.results.figures.breakdown_table import counted_repeats
@@ -123,7 +122,7 @@ def _energies(totals: EnergyTotals, parts: Sequence[Row]) -> Usage | None:
     """Return energies in J, of all kinds in scope; None if the run's energy is unknown."""
     if totals.total_j is None:
         return None
-    of_kinds = [r for r in totals.rows if r["device_kind"] in totals.scope]
+    of_kinds = records(totals.in_scope)
     return _usage(parts, of_kinds, "energy_j", lambda row: row["energy_j"], 1.0)
 
 
@@ -132,7 +131,7 @@ def _bounds(totals: EnergyTotals, parts: Sequence[Row], name: str) -> Usage | No
     errors had the same sign; None if nothing is estimated, or an interval is not known."""
     if totals.origin not in ORIGINS or None in totals.total_bounds_j:
         return None
-    of_kinds = [row for row in totals.rows if row["device_kind"] in totals.scope]
+    of_kinds = records(totals.in_scope)
     return _usage(parts, of_kinds, name, lambda row: row[name], 1.0)
 
 
@@ -146,10 +145,9 @@ def _times(totals: EnergyTotals, parts: Sequence[Row], nodes: int) -> Usage | No
     if kind is None:
         return None
     of_kind = [row for row in parts if row["device_kind"] == kind]
-    usage = _usage(
-        of_kind, totals.of_kind(kind), "node_s", lambda row: row["duration_s"], 1.0 / nodes
-    )
-    for segment, seconds in _unrecorded(totals.of_kind(kind)).items():
+    rows = records(totals.of_kind(kind))
+    usage = _usage(of_kind, rows, "node_s", lambda row: row["duration_s"], 1.0 / nodes)
+    for segment, seconds in _unrecorded(rows).items():
         usage.after[segment] = usage.after.get(segment, 0.0) + seconds
     return usage
 

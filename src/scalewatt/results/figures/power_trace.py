@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scalewatt.energies.accounting.energy_schema import DEVICES_SCHEMA
 from scalewatt.energies.integrate import EnergyCurve, bridge_s, cumulate, sampling_period
+from scalewatt.energies.tables import DEVICES_SCHEMA
 from scalewatt.energies.traces import TRACES_SCHEMA, read_samples
 from scalewatt.recordings.series import MEAN, NODE, Floats
 from scalewatt.results.figures.figure_schema import POWER, panel_letter

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 
 from scalewatt.common.errors import InputError
-from scalewatt.energies.accounting.node_energy import UNUSED_GPU
+from scalewatt.energies.node import UNUSED_GPU
 from scalewatt.energies.traces import TRACES_SCHEMA, read_samples
 from scalewatt.recordings.series import ALL_KINDS, Floats
 from scalewatt.recordings.stages import EVENTS_SCHEMA

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from scalewatt.campaign.exclusions import measurement_of
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energies.accounting.totals import EnergyTotals
+from scalewatt.energies.tables import EnergyTotals
 from scalewatt.recordings.series import J_PER_KWH
 from scalewatt.run_files.run_inventory import RUN, json_object, set_aside_notes
 
@@ -63,7 +63,7 @@ def _energy_kwh(kept: Path) -> float | None:
     """Return the energy of a superseded measurement, as its row of the runs table had it."""
     try:
         staged = read_spec(kept / RUN / "spec.json").protocol != "paper"
-        totals = EnergyTotals(pq.read_table(kept / "energy.parquet"), with_staging=staged)
+        totals = EnergyTotals(pq.read_table(kept / "energy.parquet").to_pandas(), staged)
         joules = totals.total_j
         return None if joules is None else joules / J_PER_KWH
     except (OSError, pa.ArrowException, InputError, KeyError, TypeError, ValueError):

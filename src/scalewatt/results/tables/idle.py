@@ -22,19 +22,18 @@ import pyarrow as pa
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json, write_json, write_table_with_csv
 from scalewatt.common.schema_validation import check, schema
-from scalewatt.energies.accounting.node_energy import (
-    JOURNAL_TOLERANCE,
-    MAX_UNCOVERED,
+from scalewatt.energies.checks import gpu_loads
+from scalewatt.energies.estimate import node_utilisation
+from scalewatt.energies.node import (
     KindEnergy,
     Window,
     node_kinds,
     shared_kinds,
 )
-from scalewatt.energies.accounting.segment_recordings import NodeRecording, open_segment
-from scalewatt.energies.accounting.throttling import gpu_utilisation
-from scalewatt.energies.estimate import node_utilisation
-from scalewatt.recordings.series import Flag, SensorSeries, flag, same_node
-from scalewatt.recordings.transition import to_blocks, to_series
+from scalewatt.energies.segments import NodeRecording, open_segment
+from scalewatt.energies.tables import MAX_UNCOVERED
+from scalewatt.recordings.block import Block
+from scalewatt.recordings.series import Flag, flag, same_node
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.repeat_statistics import summarise
@@ -137,19 +136,14 @@ def probe_powers(folder: Path, powers: dict[str, Any]) -> ProbePowers:
             flags.append(flag("device_count", None, detail))
         node = segment.node(host)
     held = gpus.get(same_node(host, gpus, segment.hosts)) if on_gpu else []
-    kinds = _kinds(node, node.series, window, powers, held)
+    kinds = _kinds(node, window, powers, held)
     powers_found = {kind.device_kind: _power(kind, window) for kind in kinds}
-    if node.journal:
-        journals = _kinds(node, node.journal, window, powers, held)
-        theirs = {kind.device_kind: _power(kind, window) for kind in journals}
-        flags += _disagreements(powers_found, theirs)
     flags += [*node.flags, *_busy(node, window), *(one for kind in kinds for one in kind.flags)]
     return ProbePowers(probe, powers_found, tuple(flags))
 
 
 def _kinds(
     node: NodeRecording,
-    series: Sequence[SensorSeries],
     window: Window,
     powers: dict[str, Any],
     held: list[int] | None,
@@ -157,7 +151,7 @@ def _kinds(
     """Return the device kinds that the node has; a missing kind is not flagged here."""
     found = node_kinds(
         node.node,
-        [_within(one, window) for one in (*series, *gpu_utilisation(node))],
+        [_within(block, window) for block in (*node.blocks, *gpu_loads(node.telemetry))],
         powers=powers,
         period_s=node.period_s,
         used_gpus=held,
@@ -169,24 +163,25 @@ def _kinds(
     return [kind for kind in found if kind.coverage is not None]
 
 
-def _within(series: SensorSeries, window: Window) -> SensorSeries:
-    """Cut a series to the window and one sample on either side, so that the edges are known."""
-    inside = np.flatnonzero((series.time_s >= window[0]) & (series.time_s <= window[1]))
+def _within(block: Block, window: Window) -> Block:
+    """Cut a block to the window and one sample on either side, so that the edges are known."""
+    inside = np.flatnonzero((block.time_s >= window[0]) & (block.time_s <= window[1]))
     first, last = (inside[0], inside[-1]) if inside.size else (0, -2)
     cut = slice(max(first - 1, 0), last + 2)
-    return replace(series, time_s=series.time_s[cut], values=series.values[cut])
+    return replace(block, time_s=block.time_s[cut], values=np.asfortranarray(block.values[cut]))
 
 
 def _power(kind: KindEnergy, window: Window) -> KindPower:
-    seconds = [float(curve.covered_s(*window)) for curve in kind.curves]
+    curves = [device.curve for device in kind.devices]
+    seconds = [float(curve.covered_s(*window)) for curve in curves]
     mean_w = None
     if kind.known and seconds and all(seconds):
         mean_w = sum(
             float(curve.between(*window)) / known
-            for curve, known in zip(kind.curves, seconds, strict=True)
+            for curve, known in zip(curves, seconds, strict=True)
         )
     return KindPower(
-        kind.devices or 0,
+        kind.count,
         mean_w,
         None if mean_w is None else _within_sd(kind, window),
         kind.origin,
@@ -198,8 +193,8 @@ def _within_sd(kind: KindEnergy, window: Window) -> float | None:
     """Return the sample sd in W of the means over the whole BIN_S that are known throughout."""
     edges = np.arange(window[0], window[1] + 1e-6, BIN_S)
     starts, ends = edges[:-1], edges[1:]
-    covered = np.array([curve.covered_s(starts, ends) for curve in kind.curves])
-    energy = np.array([curve.between(starts, ends) for curve in kind.curves])
+    covered = np.array([device.curve.covered_s(starts, ends) for device in kind.devices])
+    energy = np.array([device.curve.between(starts, ends) for device in kind.devices])
     whole = (covered >= (1 - MAX_UNCOVERED) * BIN_S).all(axis=0)
     if np.count_nonzero(whole) < 2:
         return None
@@ -208,32 +203,15 @@ def _within_sd(kind: KindEnergy, window: Window) -> float | None:
 
 def _busy(node: NodeRecording, window: Window) -> list[Flag]:
     """Return flags for a node whose cores or GPUs were not idle during the window."""
-    cores, _ = node_utilisation(to_blocks(node.series))
+    cores, _ = node_utilisation(node.blocks)
     flags = []
-    for one in (*(to_series(cores) if cores else []), *gpu_utilisation(node)):
-        inside = (one.time_s >= window[0]) & (one.time_s <= window[1]) & np.isfinite(one.values)
-        share = float(one.values[inside].mean()) if inside.any() else 0.0
+    for load in (*([cores] if cores else []), *gpu_loads(node.telemetry)):
+        (sensor,), values = load.sensors.itertuples(), load.values[:, 0]
+        inside = (load.time_s >= window[0]) & (load.time_s <= window[1]) & np.isfinite(values)
+        share = float(values[inside].mean()) if inside.any() else 0.0
         if share > IDLE_BUSY:
-            detail = f"{node.node}: {one.device_kind} {100 * share:.0f} % busy, so not idle"
-            flags.append(flag("not_idle", one.sensor, detail))
-    return flags
-
-
-def _disagreements(kinds: dict[str, KindPower], journals: dict[str, KindPower]) -> list[Flag]:
-    """Compare perun's file with the journal."""
-    flags = []
-    for name, journal in journals.items():
-        kind = kinds.get(name)
-        if (
-            kind is None
-            or kind.energy_origin != "measured"
-            or None in (kind.mean_w, journal.mean_w)
-        ):
-            continue
-        ours, theirs = kind.mean_w or 0.0, journal.mean_w or 0.0
-        if abs(ours - theirs) > JOURNAL_TOLERANCE * max(ours, theirs):
-            detail = f"{name}: HDF5 {ours:.2f} W, journal {theirs:.2f} W"
-            flags.append(flag("disagrees", None, detail))
+            detail = f"{node.node}: {sensor.kind} {100 * share:.0f} % busy, so not idle"
+            flags.append(flag("not_idle", str(sensor.name), detail))
     return flags
 
 

@@ -16,15 +16,15 @@ import pyarrow as pa
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energies.accounting.duplicates import copies_by_kind
-from scalewatt.energies.accounting.energy_schema import (
-    DEVICES_SCHEMA,
+from scalewatt.energies.node import UNUSED_GPU
+from scalewatt.energies.run_inputs import read_provenance
+from scalewatt.energies.tables import (
     ENERGY_SCHEMA,
     FLAGS_SCHEMA,
+    EnergyTotals,
+    flags_of_run,
+    known_sum,
 )
-from scalewatt.energies.accounting.node_energy import UNUSED_GPU
-from scalewatt.energies.accounting.run_inputs import read_provenance
-from scalewatt.energies.accounting.totals import EnergyTotals, flags_of_run, known_sum
 from scalewatt.recordings.series import DEVICE_KINDS, J_PER_KWH, NODE, Flag, flag
 from scalewatt.results.carbon.carbon_table import Emitted, emitted
 from scalewatt.results.tables.derived_quantities import (
@@ -185,7 +185,7 @@ def run_record(
     goal = "max" if provenance.get("metric_goal") == "max" else "min"
     start = spec.initial_weights
     flags = [
-        *flags_of_run(read_checked(files.flags, FLAGS_SCHEMA)),
+        *flags_of_run(read_checked(files.flags, FLAGS_SCHEMA).to_pandas()),
         *shared_gpus(spec, provenance),
         *script_flags(spec, provenance, history),
         *_simulation_flags(provenance),
@@ -221,10 +221,10 @@ def run_record(
         "validation_loss": history[-1]["validation_loss"],
         **_step_columns(history),
     }
-    return {**identity, **work, **energies, **_copies(files, energy), "over_time_g": carbon.grams}
+    return {**identity, **work, **energies, "over_time_g": carbon.grams}
 
 
-def read_energy(files: RunFiles) -> pa.Table:
+def read_energy(files: RunFiles) -> pd.DataFrame:
     """Read a run's energy table. InputError if it is damaged, or lacks the tables beside it."""
     if files.energy.is_file() and not files.flags.is_file():
         raise InputError(
@@ -232,7 +232,8 @@ def read_energy(files: RunFiles) -> pa.Table:
             "run the target again and Snakemake accounts for the energy anew; of an imported campaign: "
             "export it again with this version and import that"
         )
-    return read_checked(files.energy, ENERGY_SCHEMA)
+    energy: pd.DataFrame = read_checked(files.energy, ENERGY_SCHEMA).to_pandas()
+    return energy
 
 
 def read_provenances(
@@ -318,7 +319,7 @@ def _simulation_flags(provenance: dict[str, Any]) -> list[Flag]:
 def _energies(energy: EnergyTotals) -> dict[str, Any]:
     """Return the energies of a run in J by device kind, its scope, and how long it was recorded."""
     scope = energy.scope
-    staged = [r["energy_j"] for r in energy.staging if r["device_kind"] in scope]
+    staged = energy.staging.loc[energy.staging["device_kind"].isin(scope), "energy_j"]
     return {
         "runtime_s": energy.runtime_s,
         **{f"{kind}_j": energy.joules(kind) for kind in DEVICE_KINDS},
@@ -338,27 +339,7 @@ def _energies(energy: EnergyTotals) -> dict[str, Any]:
         "energy_origin": energy.origin,
         "energy_scope": "+".join(scope) or None,
         "coverage": energy.coverage,
-    }
-
-
-def _copies(files: RunFiles, energy: EnergyTotals) -> dict[str, Any]:
-    """Return the share of a run's energy that rests on recordings that repeat others, and its energy by
-    the others alone, in J; null without an energy."""
-    if not files.devices.is_file():
-        return {"duplicate_share": None, "distinct_j": None}
-    counted = {row["stage"] for row in energy.rows}
-    rows = [
-        row
-        for row in read_checked(files.devices, DEVICES_SCHEMA).to_pylist()
-        if row["device_kind"] in energy.scope and row["stage"] in counted
-    ]
-    found = copies_by_kind(rows).values()
-    recorded_j = sum(one.recorded_j for one in found)
-    if not recorded_j > 0:
-        return {"duplicate_share": None, "distinct_j": None}
-    return {
-        "duplicate_share": sum(one.copied_j for one in found) / recorded_j,
-        "distinct_j": sum(one.distinct_j for one in found) if energy.total_j is not None else None,
+        **{"duplicate_share": None, "distinct_j": None},
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +13,10 @@ import pyarrow as pa
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.common.schema_validation import check, schema
-from scalewatt.energies.accounting.node_energy import Window
-from scalewatt.energies.integration.operating_point import WATCHED
+from scalewatt.energies.checks import SETTINGS
+from scalewatt.energies.node import Window
 from scalewatt.provenance.versions import Gpu, held_gpus
-from scalewatt.recordings.series import SensorSeries, same_node
+from scalewatt.recordings.series import same_node
 from scalewatt.recordings.stages import read_stages
 
 
@@ -64,7 +64,7 @@ _SPEC = {
         "operating_point": {
             "type": ["object", "null"],
             "additionalProperties": False,
-            "properties": {lever: {"type": "number", "exclusiveMinimum": 0} for lever in WATCHED},
+            "properties": {name: {"type": "number", "exclusiveMinimum": 0} for name in SETTINGS},
         },
     },
 }
@@ -149,21 +149,21 @@ class Run:
     def used_gpus(
         self,
         node: str,
-        series: Sequence[SensorSeries],
+        gpus: Iterable[tuple[int, str]],
         segment: int | None = None,
         hosts: Sequence[str] = (),
     ) -> list[int] | None:
         """Return the indices of the GPUs that the run held on a node; None if not recorded.
 
         Those of `segment`; of a run whose segments note no ranks, those that it noted as a whole.
-        They are identified by uuid where the sensors in `series` state one, else by index. `hosts` are
-        all that were recorded.
+        They are identified by uuid where the `gpus` (index, uuid) have one, else by index. `hosts` are all
+        that were recorded.
         """
         if self.provenance.get("torch_device") == "cpu":
             return []
         held = self.held(segment)
         uuids = _of_node(held["gpu_uuids"], node, hosts)
-        found = sorted({s.device_index for s in series if s.uuid and s.uuid in (uuids or ())})
+        found = sorted({index for index, uuid in gpus if uuid and uuid in (uuids or ())})
         if uuids and len(found) == len(uuids):
             return found
         return _of_node(held["gpus"], node, hosts)
