@@ -209,5 +209,5 @@ def require_space(folder: Path, needed_bytes: int, where: str, what: str, advice
 
 
 def _free_bytes(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
+    system = os.statvfs(folder)
+    return system.f_bavail * system.f_frsize

@@ -17,7 +17,7 @@ _DEAD = ("Z", "X", "x")
 
 @lru_cache(maxsize=1)
 def machine_id() -> str | None:
-    """Return a name of this boot of the machine and this PID namespace; None if unknown."""
+    """Name of this boot of the machine and this PID namespace; None if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
@@ -45,24 +45,25 @@ def has_ended(process: dict[str, Any]) -> bool | None:
 
 
 def process_started_s(pid: int) -> float | None:
-    """Return when a process was started, in s after the machine's start; None if unknown."""
-    found = _stat(pid)
-    return None if found is None else found[1]
+    """Start of a process, in s after the machine's start; None if unknown."""
+    stat = _stat(pid)
+    return None if stat is None else stat[1]
 
 
 def runs_still(pid: int, started_s: float | None) -> bool:
-    """Return True if the process with this number that was started then is there; stopped ones are."""
-    found = _stat(pid)
-    if found is None:
+    """Tell whether the process with this number that was started then is there, be it stopped."""
+    stat = _stat(pid)
+    if stat is None:
         import psutil
 
         return psutil.pid_exists(pid)  # some machines hide their processes
-    state, since_s = found
+    state, since_s = stat
     same = started_s is None or abs(since_s - started_s) < 2 * _TICK_S
     return same and state not in _DEAD
 
 
 def _stat(pid: int) -> tuple[str, float] | None:
+    """State and start of a process, in s after the machine's start."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -12,7 +12,7 @@ _OURS, _CALLERS = "SCALEWATT_OWN_", "SCALEWATT_CALLERS_"
 
 
 def shell_setup(commands: Sequence[str]) -> str:
-    """Return `setup` as the beginning of bash's line that ends with a program of scalewatt.
+    """`setup` as the beginning of bash's line that ends with a program of scalewatt.
 
     That program gets Python's variables as they were before, and those of `setup` under other names.
     """
@@ -24,11 +24,11 @@ def shell_setup(commands: Sequence[str]) -> str:
 
 
 def callers_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the user's command: with Python's variables as `setup` left them."""
-    found = dict(environment)
+    """The environment of the user's command: with Python's variables as `setup` left them."""
+    users = dict(environment)
     for name in _NAMES:
-        callers = found.pop(_CALLERS + name, None)
+        callers = users.pop(_CALLERS + name, None)
         if callers is not None:
-            found.pop(name, None)
-            found |= {name: callers} if callers else {}
-    return found
+            users.pop(name, None)
+            users |= {name: callers} if callers else {}
+    return users

@@ -30,11 +30,11 @@ def check_rated_powers(powers: Any, where: str) -> None:
 def check_idle_powers(powers: Mapping[str, Any], where: str) -> None:
     """Raise InputError if a part draws more when idle than at full load, or a curve's loads do not rise."""
     for kind in ("cpu", "gpu"):
-        found = powers.get(kind)
-        if found and found["rated_w"] < found["idle_w"]:
+        part = powers.get(kind)
+        if part and part["rated_w"] < part["idle_w"]:
             raise InputError(
-                f"{where}: {kind}.rated_w: {found['rated_w']:g} is below its idle_w "
-                f"{found['idle_w']:g}; allowed: {found['idle_w']:g} or more"
+                f"{where}: {kind}.rated_w: {part['rated_w']:g} is below its idle_w "
+                f"{part['idle_w']:g}; allowed: {part['idle_w']:g} or more"
             )
     cpu = powers.get("cpu") or {}
     loads = [load for load, _ in cpu.get("load_w", [])]

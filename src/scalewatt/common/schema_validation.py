@@ -37,19 +37,19 @@ _ALLOWED = {
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """Return the JSON schema `name` of workflow/schemas."""
+    """The JSON schema `name` of workflow/schemas."""
     path = PROJECT_ROOT / "workflow" / "schemas" / f"{name}.schema.json"
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def shipped(name: str) -> Path:
-    """Return the path of a project's file or folder: the working directory's own, else what came along."""
+    """Path of a project's file or folder: in the working directory, else what came along."""
     # os.path: a name that no file can have is answered too.
     return Path(name) if os.path.exists(name) else PROJECT_ROOT / name
 
 
 def project_path(path: Path) -> Path:
-    """Return what a file is called in results: one that came along by its place in the project.
+    """Name of a file in results: one that came along by its place in the project.
 
     Where a package is installed tells about a machine, and nothing about the file.
     """

@@ -86,11 +86,11 @@ class StopRequest:
         self._asked = True
 
     def asked(self) -> bool:
-        """Return True if this rank has been asked to stop, from outside or from within."""
+        """Tell whether this rank has been asked to stop, from outside or from within."""
         return self._asked or self.requested()
 
     def requested(self) -> bool:
-        """Return True if this rank has been asked to stop from outside."""
+        """Tell whether this rank has been asked to stop from outside."""
         now = time.monotonic()
         if not self._requested and self.stop_file and now >= self._next_look:
             self._next_look = now + _FILE_CHECK_INTERVAL_S

@@ -18,12 +18,12 @@ class NoAnswerError(Exception):
 
 
 def users_variables(environment: Mapping[str, str]) -> list[str]:
-    """Return the names of the variables in an environment that would change Slurm's answers."""
+    """Names of the variables in an environment that would change Slurm's answers."""
     return [name for name in environment if name.startswith(_USERS_VARIABLES)]
 
 
 def plain_environment() -> dict[str, str]:
-    """Return this process's environment without variables that change Slurm's answers."""
+    """This process's environment without variables that change Slurm's answers."""
     changing = set(users_variables(os.environ))
     return {name: value for name, value in os.environ.items() if name not in changing}
 
@@ -58,14 +58,14 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S, times: str | None = None) -
 
 
 def accounted_states(jobs: list[str]) -> dict[str, str]:
-    """Return the latest state of jobs by Slurm's accounting (such as CANCELLED), by id; NoAnswerError."""
+    """Latest state of jobs by Slurm's accounting (such as CANCELLED), by id; NoAnswerError."""
     lines = ask("sacct", "-X", "-n", "-P", "-j", ",".join(jobs), "-o", "JobIDRaw,State")
     rows = (line.strip().split("|", 1) for line in lines if "|" in line)
     return {job: (state.split() or [""])[0] for job, state in rows}
 
 
 def own_accounts() -> list[str]:
-    """Return the accounts that the user may charge, none without Slurm's accounting; NoAnswerError."""
+    """Accounts that the user may charge, none without Slurm's accounting; NoAnswerError."""
     user = f"user={getpass.getuser()}"
     lines = ask("sacctmgr", "-nP", "show", "assoc", user, "format=account")
     return sorted({line.strip() for line in lines})

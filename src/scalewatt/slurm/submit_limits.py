@@ -32,7 +32,7 @@ UNREACHABLE = re.compile(
 
 
 def meaning(message: str) -> Meaning:
-    """Return what sbatch's error says about another try."""
+    """Tell from sbatch's error whether another try may help."""
     if _FULL.search(message):
         return "shared"
     limits = _LIMIT.findall(message)
