@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,13 @@ def _refuse_surprises(node: Any, seen: set[int]) -> None:
         if node.style not in ("'", '"', "|", ">"):
             _refuse_number(node)
         return
-    parts = (
-        node.value if isinstance(node, yaml.SequenceNode) else [n for p in node.value for n in p]
-    )
-    keys = [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
-    for key in keys:
-        if isinstance(key, str) and key != "<<" and keys.count(key) > 1:
-            _refuse(f"the key '{key}' is given twice", node)
+    parts = node.value
+    if isinstance(node, yaml.MappingNode):
+        parts = [part for pair in node.value for part in pair]
+        keys = Counter(str(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        twice = next((key for key, times in keys.items() if times > 1 and key != "<<"), None)
+        if twice is not None:
+            _refuse(f"the key '{twice}' is given twice", node)
     for part in parts:
         _refuse_surprises(part, seen)
 
