@@ -308,7 +308,7 @@ def test_a_run_in_a_slurm_step_carries_slurm_s_own_energy(
 ) -> None:
     program = tmp_path / "bin" / "sacct"
     program.parent.mkdir()
-    row = "4711.3|COMPLETED|123456|00:01:05|1|$(($(date +%s) - 60))"
+    row = "4711.3|123456|65|1|$(($(date +%s) - 60))|$(date +%s)"
     program.write_text(f'#!/bin/sh\necho "{row}"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
