@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"\s*(\d{9,19})(?:\.\d+)?\s*")
 _DATE = re.compile(r"\s*\d{4}([-/]?)\d\d?\1\d\d?[T ]+\d\d?:\d\d.*", re.DOTALL)
 _TIME_OF_DAY = re.compile(r"\s*\d\d?:\d\d:\d\d(?:[.,:]\d+)?\s*")
 # Behind a time of day: 2024-05-31 10-02 has no zone, and is no time.
-_ZONED, _PERHAPS_ZONED = r":\d\d.*(?:[Zz+-]|UTC)", r"[T ]\s*\d.*(?:[Zz+-]|UTC)"
+_ZONED, _PLAIN = r":\d\d.*(?:[Zz+-]|UTC)", r"\s*[\d/-]+[T ]+[\d:.,]+\s*"
 # Digits of a whole unix time, between 1973 and 5138, by its unit.
 _PER_S = {**dict.fromkeys((9, 10, 11), 1.0), **dict.fromkeys((12, 13, 14), 1e3)}
 _PER_S.update(dict.fromkeys((15, 16, 17), 1e6))
@@ -75,7 +75,7 @@ def parse_times(texts: pd.Series) -> Stamps | None:
         return None
     zoned = re.search(_ZONED, first) is not None
     # Mixed in one column they cannot be parsed together: the other kind has no time.
-    fits = texts.str.contains(_ZONED) if zoned else ~texts.str.contains(_PERHAPS_ZONED)
+    fits = texts.str.contains(_ZONED) if zoned else texts.str.fullmatch(_PLAIN)
     texts = texts.where(fits, "")
     plain = texts.str.strip().str.replace("/", "-", regex=False)
     if zoned:
