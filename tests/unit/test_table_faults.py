@@ -179,7 +179,7 @@ def test_of_two_values_at_a_time_the_first_counts_and_it_is_said(tmp_path: Path)
         (
             f"t,p [mW]\n{T0},61\n",
             BY_TIME,
-            "has the unit mW in its heading, and W in its description",
+            "has the unit mW in its heading, and W described",
         ),
         (
             f"{T0},61,0\n",

@@ -58,6 +58,7 @@ NEVER_WRAPS_J = 2.0**64 / 1e3
 """Range of NVML's counters, 64 bits of mJ: they are reset, but never wrap."""
 _MOST_DEVICES = 4096
 _MOST_CONTRADICTING = 0.1
+_TELL_APART = "name index_column, node_column or where in the YAML file"
 # Of rows of one GPU at a time no quarter of the steps is below a fifth of the long ones.
 _SHORT, _MOST_SHORT = 0.2, 0.25
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -143,12 +144,10 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
     nodes = _read_blocks(table, node_of(path, options), place)
     most = _MOST_CONTRADICTING * len(frame)
     if table.repeats > most and len(set(lines)) > len(lines) - 0.5 * table.repeats:
-        raise InputError(
-            f"{path}: {table.repeats} rows repeat others in time and value, and differ in what is not read; "
-            "name what tells them apart (index_column, node_column or where in the YAML file)"
-        )
+        what = "rows repeat others in time and value, and differ in what is not read"
+        raise InputError(f"{path}: {table.repeats} {what}; {_TELL_APART}")
     damaged = damage_flags(path, lost + int(table.lost.sum()), torn)
-    flags = (*row_times.flags(), *table.flags, *damaged)
+    flags = (*row_times.local.flags(path.name), *table.flags, *damaged)
     return Recording(nodes, row_times.clock_known, None, str(path), flags, format=rules["name"])
 
 
@@ -334,10 +333,10 @@ def _parts(path: Path, lines: Sequence[str], rules: Preset) -> list[_Part]:
                 hint = one_of(name, cells[:30])[:500]
                 raise InputError(f"{path}: has no column {shown(name)}; {hint}")
     if not parts:
-        hint = (
-            f"name the columns in the YAML file (header: {rules.get('example', '[time, power]')})"
+        header = rules.get("example", "[time, power]")
+        raise InputError(
+            f"{path}: has no heading; describe its columns in a YAML file (header: {header})"
         )
-        raise InputError(f"{path}: has no heading; {hint}")
     return parts
 
 
@@ -380,9 +379,8 @@ def _columns(path: Path, cells: Sequence[str], rules: Preset) -> Iterator[tuple[
                 yield _Column(rule, cells[i], f"{number}:{cells[i]}:{turn}", labels), i
         elif (position := _position(cells, names := listed(rule["column"]))) is not None:
             if rules["name"] == DESCRIBED and list(cells).count(cells[position]) > 1:
-                raise InputError(
-                    f"{path}: has several columns {shown(cells[position])}; use `pattern`"
-                )
+                name = shown(cells[position])
+                raise InputError(f"{path}: has several columns {name}; use `pattern`")
             yield _Column(rule, names[0], f"{number}:{names[0]}"), position
 
 
@@ -418,16 +416,13 @@ def _in_si(
     if head and (
         head not in factors or (rules["name"] == DESCRIBED and UNITS[head] != UNITS[basis])
     ):
-        raise InputError(
-            f"{place} has the unit {head} in its heading, and {basis} in its description"
-        )
+        raise InputError(f"{place} has the unit {head} in its heading, and {basis} described")
     factors[""] = factors.get(head or stated or "", np.nan)
     values = numbers * units.map(factors).to_numpy(np.float64)
     valued = texts[~texts.str.contains(NO_NAME)]
     if len(valued) and not np.isfinite(values).any():
-        raise InputError(
-            f"{place} has no number in {basis}, but {shown(valued.iloc[0])}; see `decimal`"
-        )
+        example = shown(valued.iloc[0])
+        raise InputError(f"{place} has no number in {basis}, but {example}; see `decimal`")
     quantity, allowed = rule.get("quantity", natural), QUANTITIES.get(natural, (natural,))
     if quantity not in allowed:
         raise InputError(f"{place} is in {basis}, and no {quantity}; allowed: {', '.join(allowed)}")
@@ -456,9 +451,7 @@ class _RowTimes:
         self, path: Path, place: str, zone: str | None, rules: Preset, frame: pd.DataFrame
     ) -> None:
         self.path, self.rules, self.time, self.place = path, rules, rules["time"], f"{place}: time"
-        self.assumptions: dict[str, None] = {}
-        self.zone_name = self.time.get("zone") or zone
-        self.zone = times.zone_named(self.zone_name, f"{self.place}.zone")
+        self.local = times.LocalClock(self.time.get("zone") or zone, f"{self.place}.zone")
         self.texts = pd.Series("", frame.index, dtype="str")
         for name in listed(self.time.get("column")):
             self.texts = (self.texts + " " + frame.get(name, "")).str.strip()
@@ -480,8 +473,8 @@ class _RowTimes:
             if (steps < 0).sum() > (steps > 0).sum():  # the newest stands first
                 self.order = self.order[::-1]
         elif "period_s" in self.time:
-            apart = f"{self.time['period_s']:g} s apart"
-            self.assumptions[f"its rows have no times; they are taken to be {apart}"] = None
+            apart = f"they are taken to be {self.time['period_s']:g} s apart"
+            self.local.assumptions.add(f"its rows have no times; {apart}")
         else:
             hint = self.time.get("hint", "record them, or state the period (time: {period_s: 1.0})")
             raise InputError(f"{path}: its rows have no times; {hint}")
@@ -495,26 +488,9 @@ class _RowTimes:
         """Times of the rows of one device in their order; unix seconds where `clock_known`."""
         if self.seconds is None:
             return self.from_s + self.time["period_s"] * np.arange(rows.size)
-        seconds = self.seconds[rows]
         if self.clock == times.LOCAL:
-            timed = np.isfinite(seconds)
-            seconds[timed] = self._unix(seconds[timed])
-        return seconds + self.from_s if self.clock == times.DAY else seconds
-
-    def _unix(self, local_s: Floats) -> Floats:
-        unix, unsure = times.unix_seconds(local_s, self.zone)
-        if not self.zone_name:
-            self.assumptions["its local times name no zone; they are read as this machine's"] = None
-        if unsure:
-            twice = "its times lie in the hour that comes twice in autumn; the first is taken"
-            self.assumptions[twice] = None
-        return unix
-
-    def flags(self) -> list[Flag]:
-        """What was assumed of the times that were asked for."""
-        return [
-            flag("time_assumed", None, f"{self.path.name}: {text}") for text in self.assumptions
-        ]
+            return self.local.unix_seconds(self.seconds[rows])
+        return self.seconds[rows] + (self.from_s if self.clock == times.DAY else 0.0)
 
     def _since(self, since: str) -> float:
         """Unix seconds of a time from which others count."""
@@ -523,7 +499,8 @@ class _RowTimes:
             allowed = 'begin, or a time such as "2024-05-31 10:39:13"'
             raise InputError(f"{self.place}.since: {shown(since)} is no time; allowed: {allowed}")
         is_local = stamps.clock == times.LOCAL
-        return float((self._unix(stamps.seconds) if is_local else stamps.seconds)[0])
+        seconds = self.local.unix_seconds(stamps.seconds) if is_local else stamps.seconds
+        return float(seconds[0])
 
     def _stamps(self, texts: pd.Series) -> times.Stamps:
         """Parse the column; numbers count from `since`. Raises InputError if it has no times."""
@@ -800,8 +777,8 @@ def _samples(
     for name, column in zip(sensors["name"], values.T, strict=True):
         if _contradicts(time_s, column):
             raise InputError(
-                f"{table.path}: column {shown(name)} has several values at one time; name index_column, "
-                "node_column or where in the YAML file (or time: {spread: true} if whole seconds are stamped)"
+                f"{table.path}: column {shown(name)} has several values at one time; {_TELL_APART} (or "
+                "time: {spread: true} if whole seconds are stamped)"
             )
     if turn.size == 0 or turn[-1] == turn.size - 1:
         return time_s, values

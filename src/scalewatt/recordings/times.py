@@ -122,17 +122,34 @@ def within(seconds: Floats) -> Floats:
     return np.where((seconds > 0) & (seconds < LATEST_S), seconds, np.nan)
 
 
-def unix_seconds(local_s: Floats, zone: tzinfo | None) -> tuple[Floats, bool]:
-    """Unix seconds of what a local clock showed, (n,) finite and in the order of the recording.
+class LocalClock:
+    """A clock that shows local times of a zone, this machine's for None; it notes what it assumed of them."""
 
-    The second value is True where all times lie in the hour that comes twice: its first time is taken.
-    """
-    if local_s.size == 0:
-        return local_s, False
-    slots, slot_of = np.unique(np.floor(local_s / _SLOT_S), return_inverse=True)
-    early, late = (np.array([_offset_s(slot, zone, fold) for slot in slots]) for fold in (0, 1))
-    second, unsure = _second_time(local_s, (early > late)[slot_of])
-    return local_s - np.where(second, late[slot_of], early[slot_of]), unsure
+    def __init__(self, zone: str | None, where: str) -> None:
+        self.zone, self.is_named = zone_named(zone, where), zone is not None
+        self.assumptions: set[str] = set()
+
+    def unix_seconds(self, local_s: Floats) -> Floats:
+        """Unix seconds of what the clock showed, (n,), in the order of the recording; NaN stays."""
+        known = np.isfinite(local_s)
+        slots, slot_of = np.unique(np.floor(local_s[known] / _SLOT_S), return_inverse=True)
+        early, late = (
+            np.array([_offset_s(slot, self.zone, fold) for slot in slots]) for fold in (0, 1)
+        )
+        second, unsure = _second_time(local_s[known], (early > late)[slot_of])
+        unix = local_s.copy()
+        unix[known] -= np.where(second, late[slot_of], early[slot_of])
+        if not self.is_named:
+            self.assumptions.add("its local times name no zone; they are read as this machine's")
+        if unsure:
+            twice = "its times lie in the hour that comes twice in autumn; the first is taken"
+            self.assumptions.add(twice)
+        return unix
+
+    def flags(self, name: str) -> list[Flag]:
+        """Flag what was assumed of the times of the file `name`."""
+        details = sorted(self.assumptions)
+        return [flag("time_assumed", None, f"{name}: {detail}") for detail in details]
 
 
 def _offset_s(slot: float, zone: tzinfo | None, fold: int) -> float:
@@ -166,18 +183,11 @@ def zoned_times(
     name: str, texts: Sequence[str], time_zone: str | None
 ) -> tuple[Floats, list[Flag]]:
     """Unix seconds of a file's stamps in their order, (n,), NaN for none; and what is assumed of them."""
-    stamps = parse_times(pd.Series(texts, dtype="str"))
+    stamps, clock = (
+        parse_times(pd.Series(texts, dtype="str")),
+        LocalClock(time_zone, f"{name}: zone"),
+    )
     if stamps is None or stamps.clock == DAY:
         return np.full(len(texts), np.nan), []
-    if stamps.clock == UNIX:
-        return stamps.seconds, []
-    known = np.isfinite(stamps.seconds)
-    unix_s = np.full(known.size, np.nan)
-    zone = zone_named(time_zone, f"{name}: time zone")
-    unix_s[known], unsure = unix_seconds(stamps.seconds[known], zone)
-    details = [] if time_zone else ["its local times name no zone; they are read as this machine's"]
-    if unsure:
-        details.append(
-            "its times lie in the hour that comes twice as clocks are set back; the first is taken"
-        )
-    return unix_s, [flag("time_assumed", None, f"{name}: {detail}") for detail in details]
+    is_local = stamps.clock == LOCAL
+    return clock.unix_seconds(stamps.seconds) if is_local else stamps.seconds, clock.flags(name)
