@@ -188,23 +188,6 @@ def test_a_monotonic_clock_that_began_anew_hides_no_window(tmp_path: Path) -> No
 POWERS = [(T0 + 0.1 * i + 1e-4, 100.0 + i % 7, 250.0 + i % 3) for i in range(50)]
 
 
-@pytest.mark.parametrize("header", ["time,power0,power1", ",time,power2,power3"])
-def test_powers_are_read(header: str, tmp_path: Path) -> None:
-    indexed = header.startswith(",")
-    lines = [
-        ",".join([*([str(i)] if indexed else []), *map(str, row)]) for i, row in enumerate(POWERS)
-    ]
-    path = tmp_path / "n1.csv"
-    path.write_text("\n".join([header, *lines, ""]))
-    found = read_foreign(path)
-    assert found.format == "zeus-power" and found.t0_known and not found.problems
-    assert [one.device_index for one in found.series] == ([2, 3] if indexed else [0, 1])
-    assert found.series[1].values.tolist() == [row[2] for row in POWERS]
-    times, *powers = np.array(POWERS).T
-    truth = float(np.trapezoid(sum(powers), times))
-    assert describe(path)["gpu_energy_j"] == pytest.approx(truth)
-
-
 def test_powers_without_a_heading_are_read_by_the_pages_yaml(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs/recordings.md").read_text()
     (rules,) = re.findall(r"```yaml\n(header: \[time, power0.*?)```", page, re.DOTALL)

@@ -279,47 +279,48 @@ def _window(total: Total, sensors: Sequence[_Sensor], is_unix: bool) -> dict[str
 def _devices(
     row: _Row, sensors: Sequence[_Sensor], totals: Sequence[Total], node: str
 ) -> tuple[list[_Sensor], list[Flag]]:
-    """The devices of each sensor with their share of its energy, and what is assumed of them.
-
-    A sum is divided among its devices, unless the model names another number: not all may be in it.
-    """
+    """The devices of each sensor with their share of its energy, and flags about each sensor."""
     devices: list[_Sensor] = []
     flags: list[Flag] = []
-    names = _listed(total.name for total in totals)
     for at, sensor in enumerate(sensors):
-        column, kind, model = sensor["column"], sensor["kind"], row.get(sensor.get("model", ""), "")
-        is_apple = "apple" in model.lower()  # estimates of powermetrics
+        stated, count = _count(row, sensor)
         unknown = [total.name for total in totals if np.isnan(total.energies_j[at])]
-        stated = _number(row, sensor["count"]) if "count" in sensor else 1.0
-        if not stated >= 1 and unknown:
+        if not stated >= 1 and unknown:  # a machine without GPUs
             continue
-        named = re.match(r"(\d+) x ", model)
-        count = (
-            int(stated)
-            if 1 < stated <= MOST_DEVICES and (not named or int(named[1]) == stated)
-            else 1
-        )
-        details = [("total_only", f"totals without samples: {names}")]
+        is_apple = "apple" in row.get(sensor.get("model", ""), "").lower()  # estimated
+        column, kind = sensor["column"], sensor["kind"]
+        details = [("total_only", f"without samples: {_listed(total.name for total in totals)}")]
         if unknown:
             details.append(("unreadable", f"no energy above 0 J of {_listed(unknown)}"))
         if kind == "cpu" and "model" in sensor and not is_apple:
             details.append(
-                ("assumed", "RAPL, load or TDP: the file does not say which; taken as estimated")
+                ("assumed", "by RAPL, load or TDP, the file does not say; taken as estimated")
             )
         if stated > 1:
             how = "each is given the same part" if count > 1 else "taken for one device"
-            details.append(
-                ("assumed", f"the energy of several devices is known in sum only: {how}")
-            )
-        of_devices = [column] if count == 1 else [f"{column}:{i}" for i in range(count)]
+            details.append(("assumed", f"a sum of several devices: {how}"))
+        names = [column] if count == 1 else [f"{column}:{i}" for i in range(count)]
         about = {"kind": kind, "node": node}
-        flags += [{**flag(c, of_devices[0], f"{column}: {text}"), **about} for c, text in details]
-        common = {"kind": kind, "origin": ESTIMATED if is_apple else sensor["origin"], "at": at}
-        for i, name in enumerate(of_devices):
-            devices.append(
-                {**common, "name": name, "index": sensor["index"] + i, "share": 1 / count}
-            )
+        flags += [{**flag(c, names[0], f"{column}: {text}"), **about} for c, text in details]
+        common = {"kind": kind, "origin": ESTIMATED if is_apple else sensor["origin"]}
+        devices += [
+            {**common, "name": name, "index": sensor["index"] + i, "at": at, "share": 1 / count}
+            for i, name in enumerate(names)
+        ]
     return devices, flags
+
+
+def _count(row: _Row, sensor: _Sensor) -> tuple[float, int]:
+    """The stated number of devices in a sum, and by how many it is divided.
+
+    Not by a number that the model contradicts ("8 x A100"): not all devices may be in the sum.
+    """
+    if "count" not in sensor:
+        return 1.0, 1
+    stated = _number(row, sensor["count"])
+    named = re.match(r"(\d+) x ", row.get(sensor["model"], ""))
+    is_clear = 1 <= stated <= MOST_DEVICES and (named is None or int(named[1]) == stated)
+    return stated, int(stated) if is_clear else 1
 
 
 def _block(node: str, totals: Sequence[Total], devices: Sequence[_Sensor], is_unix: bool) -> Block:
