@@ -172,6 +172,12 @@ def test_of_two_values_at_a_time_the_first_counts_and_it_is_said(tmp_path: Path)
             "rows of several GPUs, and nothing tells whose",
         ),
         (
+            "t,p,card\n"
+            + "".join(f"{T0 + n}.{g},{60 + g},A100\n" for n in range(9) for g in (0, 1)),
+            {**BY_TIME, "sensors": [CARD]},
+            "rows of several GPUs, and nothing tells whose",
+        ),
+        (
             f"t,p\n{T0},61\n",
             {**BY_TIME, "sensors": [{"column": "p", "kind": "gpu"}]},
             "no unit in its",

@@ -629,9 +629,12 @@ def _groups(table: _Table, unnamed_node: str) -> Iterator[_Group]:
             unnamed = table.frame[label].str.contains(NO_NAME).to_numpy()
             table.lost |= named & unnamed
             named &= ~unnamed
-        if index_label is None and "index_column" in columns[0].rule:
-            _check_one_gpu(table)
         rows = table.times.order[named[table.times.order]]
+        if index_label is None and "index_column" in columns[0].rule:
+            _refuse_interleaved(table, rows)
+            table.flag(
+                "assumed", "its rows name no GPU and are taken as those of one; record the index"
+            )
         nodes = table.frame[node_label].to_numpy()[rows] if node_label else np.full(rows.size, "")
         for node, positions in pd.Series(rows).groupby(nodes, sort=True).indices.items():
             name = str(node) or stated or unnamed_node
@@ -658,21 +661,24 @@ def _by_device(table: _Table, rows: np.ndarray, label: str) -> Iterator[tuple[in
     known = (numbers >= 0) & (numbers < _MOST_DEVICES)
     table.lost[rows[~known]] = True
     for number in np.unique(numbers[known]):
-        yield int(number), rows[numbers == number]
+        of_device = rows[numbers == number]
+        if not plain.any():  # a name may be several devices'
+            _refuse_interleaved(table, of_device)
+        yield int(number), of_device
 
 
-def _check_one_gpu(table: _Table) -> None:
-    """Take rows that name no GPU, though the tool could, as those of one, flagged; or refuse."""
-    if table.times.seconds is not None:
-        steps = np.diff(table.times.seconds[table.times.known_rows])
-        steps = steps[steps >= 0]
-        usual = float(np.quantile(steps, 0.9)) if steps.size else 0.0
-        if steps.size and float(np.mean(steps < _SHORT * usual)) > _MOST_SHORT:
-            raise InputError(
-                f"{table.path}: holds rows of several GPUs, and nothing tells whose; record the field "
-                "'index', or say how many come in turn (gpus: 8)"
-            )
-    table.flag("assumed", "its rows name no GPU and are taken as those of one; record the index")
+def _refuse_interleaved(table: _Table, rows: np.ndarray) -> None:
+    """Refuse rows of one device of which many follow another at once: they are of several."""
+    if table.times.seconds is None:
+        return
+    steps = np.diff(table.times.seconds[rows[table.times.known_rows[rows]]])
+    steps = steps[steps >= 0]
+    usual = float(np.quantile(steps, 0.9)) if steps.size else 0.0
+    if steps.size and float(np.mean(steps < _SHORT * usual)) > _MOST_SHORT:
+        raise InputError(
+            f"{table.path}: holds rows of several GPUs, and nothing tells whose; record the field 'index', "
+            "or say how many come in turn (gpus: 8)"
+        )
 
 
 # --- a block --------------------------------------------------------------------------------------
