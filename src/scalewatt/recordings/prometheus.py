@@ -132,7 +132,7 @@ def _of_text(text: str) -> _Content:
     labels = {key: _labels(key) for key in rows["key"].dropna().unique()}
     broken = lines[rows.index[rows["key"].isna()]].str.contains(known).sum()
     rows = rows.dropna(subset="key")
-    is_damaged = rows["key"].map(lambda key: not labels[key]).astype(bool)
+    is_damaged = np.array([not labels[key] for key in rows["key"]], dtype=np.bool_)
     rows = rows.assign(stamp=stamps.notna().cumsum())[~is_damaged]
     # A second scrape under one stamp has no time of its own, unless it repeats the first.
     again = rows.duplicated(["key", "stamp"]) & ~rows.duplicated(["key", "stamp", "value"])
