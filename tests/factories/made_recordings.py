@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 from hypothesis import strategies as st
 
 from scalewatt.energies.integrate import validate
-from scalewatt.recordings.series import Recording, SensorSeries
-from scalewatt.recordings.transition import to_blocks
+from scalewatt.recordings.block import Block, Recording
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe")
 # Among them the hours when clocks are set back in Berlin, St John's and on Lord Howe Island.
@@ -90,19 +90,42 @@ def local(time_s: float, zone: str, form: str) -> str:
     return shown.strftime(form) + f".{shown.microsecond // 1000:03d}"
 
 
-def of_gpu(recording: Recording, gpu: int, quantity: str = "power") -> SensorSeries:
-    """Return the one series of a GPU of a quantity."""
-    (found,) = [
-        one
-        for one in recording.series
-        if (one.device_kind, one.device_index, one.quantity) == ("gpu", gpu, quantity)
-    ]
-    return found
+@dataclass(frozen=True, eq=False)
+class Sensor:
+    """A sensor of a recording: its row of the block's frame, with its samples."""
+
+    block: Block
+    column: int
+
+    @property
+    def time_s(self) -> np.ndarray:
+        return self.block.time_s
+
+    @property
+    def values(self) -> np.ndarray:
+        return self.block.values[:, self.column]
+
+    def __getattr__(self, name: str) -> Any:
+        return self.block.node if name == "node" else self.block.sensors[name][self.column]
 
 
-def joules(series: SensorSeries) -> float:
-    """Return the energy of a series as the accounting has it."""
-    return float(validate(to_blocks([series])[0], 0).curve.between(-np.inf, np.inf))
+def sensors(recording: Recording) -> list[Sensor]:
+    """Sensors of all nodes, by node, kind, index and name."""
+    blocks = [block for blocks in recording.nodes.values() for block in blocks]
+    every = [Sensor(block, i) for block in blocks for i in range(len(block.sensors))]
+    return sorted(every, key=lambda one: (one.node, one.kind, one.index, one.name))
+
+
+def of_gpu(recording: Recording, gpu: int, quantity: str = "power") -> Sensor:
+    """The one sensor of a GPU of a quantity."""
+    every = ((one.kind, one.index, one.quantity, one) for one in sensors(recording))
+    (only,) = (one for *key, one in every if key == ["gpu", gpu, quantity])
+    return only
+
+
+def joules(sensor: Sensor) -> float:
+    """Energy of a sensor in J, as the accounting has it."""
+    return float(validate(sensor.block, sensor.column).curve.between(-np.inf, np.inf))
 
 
 def check_powers(recording: Recording, made: Made) -> None:
@@ -131,7 +154,7 @@ def check_counters(recording: Recording, made: Made) -> None:
 
 def codes(recording: Recording) -> set[str]:
     """Return the codes of a recording's problems."""
-    return {one["code"] for one in recording.problems}
+    return {one["code"] for one in recording.flags}
 
 
 def written(folder: Path, text: str, name: str = "recording") -> Path:

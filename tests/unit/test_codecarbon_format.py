@@ -11,6 +11,7 @@ import pytest
 from energy_said import describe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from made_recordings import sensors
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.account_text import account_text
@@ -50,7 +51,7 @@ def write(path: Path, *rows: dict) -> Path:
 
 def codes(path: Path, options: Options = BERLIN) -> set[str]:
     found = read_foreign(path, options)
-    return {one["code"] for one in (*found.problems, *(f for s in found.series for f in s.flags))}
+    return {one["code"] for one in found.flags}
 
 
 def test_a_run_is_the_energy_of_each_kind_with_its_origin(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_a_run_is_the_energy_of_each_kind_with_its_origin(tmp_path: Path) -> Non
     assert found["runtime_s"] == pytest.approx(3600) and found["coverage"] == pytest.approx(1)
     told = account_text(read_account(path, Reading(time_zone="Europe/Berlin")))
     assert told.startswith(f"{path}, run a\n")  # only perun's files have rounds
-    origins = {one.device_kind: one.origin for one in read_foreign(path, BERLIN).series}
+    origins = {one.kind: one.origin for one in sensors(read_foreign(path, BERLIN))}
     assert origins == {"gpu": "measured", "cpu": "estimated", "ram": "estimated"}
     assert {one["code"] for one in found["flags"]} == {"total_only", "assumed"}
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_recordings import written
+from made_recordings import sensors, written
 
 from scalewatt.common.errors import InputError
+from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import files_in, read_foreign, read_together
-from scalewatt.recordings.series import Recording
 from scalewatt.recordings.tables import Options
 
 T0 = 1_717_144_753.0
@@ -33,11 +33,11 @@ def watts(second: float, gpu: int = 0) -> float:
 def joules(recording: Recording, kind: str = "gpu") -> float:
     """Energy of the power, or else the counter, of all devices of a kind."""
     by_device: dict[tuple[str, int], float] = {}
-    for one in recording.series:
-        if one.device_kind == kind and one.quantity != "utilisation":
+    for one in sensors(recording):
+        if one.kind == kind and one.quantity != "utilisation":
             counted = one.quantity == "counter"
             used = np.ptp(one.values) if counted else np.trapezoid(one.values, one.time_s)
-            by_device[one.node, one.device_index] = float(used)
+            by_device[one.node, one.index] = float(used)
     return sum(by_device.values())
 
 
@@ -46,10 +46,7 @@ def true_j(gpus: int = 1, seconds: int = SECONDS) -> float:
 
 
 def codes(recording: Recording) -> set[str]:
-    return {
-        one["code"]
-        for one in (*recording.problems, *(f for s in recording.series for f in s.flags))
-    }
+    return {one["code"] for one in recording.flags}
 
 
 # --- metrics ------------------------------------------------------------------------------------------
@@ -125,7 +122,7 @@ def test_scrapes_of_two_nodes_with_a_label_are_two_nodes(tmp_path: Path) -> None
         for s in range(SECONDS)
     )
     found = read_foreign(written(tmp_path, text))
-    assert list(found.nodes) == ["n0", "n1"] and found.problems == ()
+    assert list(found.nodes) == ["n0", "n1"] and found.flags == ()
 
 
 def test_the_counter_of_a_whole_module_is_the_nodes(tmp_path: Path) -> None:
@@ -211,8 +208,8 @@ def test_exporters_give_the_energies_of_their_devices(tmp_path: Path, name: str,
             for s in range(SECONDS)
         ).replace("'", '"')
     found = read_foreign(written(tmp_path, text, "n1.txt"))
-    assert list(found.nodes) == ["n1"] and found.problems == ()
-    kinds = {series.device_kind for series in found.series}
+    assert list(found.nodes) == ["n1"] and found.flags == ()
+    kinds = {series.kind for series in sensors(found)}
     assert {kind: pytest.approx(joules(found, kind)) for kind in kinds} == truth
 
 
@@ -239,7 +236,7 @@ def test_hwmon_is_the_nodes_meter_and_amds_gpus(tmp_path: Path) -> None:
         for chip, (_, power) in chips.items()
     ]
     found = read_foreign(written(tmp_path, answer(*results)))
-    assert {(s.device_kind, round(float(s.values.mean()))) for s in found.series} == {
+    assert {(s.kind, round(float(s.values.mean()))) for s in sensors(found)} == {
         ("node", 500),
         ("gpu", 250),
     }
@@ -346,7 +343,7 @@ def test_a_duration_that_contradicts_its_powers_is_replaced(tmp_path: Path) -> N
     found = read_foreign(
         written(tmp_path, emissions(**cells, gpu_count=1, gpu_model="1 x A100")), UTC
     )
-    (gpu,) = (series for series in found.series if series.device_kind == "gpu")
+    (gpu,) = (series for series in sensors(found) if series.kind == "gpu")
     assert np.ptp(gpu.time_s) == pytest.approx(1200) and joules(found) == pytest.approx(1.8e6)
     assert "time_assumed" in codes(found)
 
@@ -358,7 +355,7 @@ def test_the_tasks_of_a_run_add_up(tmp_path: Path) -> None:
     path = written(tmp_path, "\n".join([heading, other, first, second, ""]))
     found = read_foreign(path, UTC)
     assert joules(found) == pytest.approx(0.011 * 3.6e6)
-    assert np.ptp(found.series[0].time_s) == pytest.approx(100)
+    assert np.ptp(sensors(found)[0].time_s) == pytest.approx(100)
     load = read_foreign(path, Options(time_zone="UTC", run="load"))
     assert joules(load) == pytest.approx(0.001 * 3.6e6)
 
@@ -372,5 +369,5 @@ def test_a_count_that_is_not_what_was_summed_divides_nothing(
 ) -> None:
     path = written(tmp_path, emissions(gpu_count=count, gpu_model=model))
     found = read_foreign(path, UTC)
-    assert sum(series.device_kind == "gpu" for series in found.series) == devices
+    assert sum(series.kind == "gpu" for series in sensors(found)) == devices
     assert joules(found) == pytest.approx(true_j(2))

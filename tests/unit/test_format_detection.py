@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from energy_said import describe
 from foreign_samples import FILES, N, options
-from made_recordings import written
+from made_recordings import sensors, written
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integrate import validate
 from scalewatt.recordings.detect import find_format, read_foreign
 from scalewatt.recordings.tables import Options
-from scalewatt.recordings.transition import to_blocks
 from scalewatt.registration.foreign_discovery import open_foreign
 
 
@@ -23,8 +22,8 @@ def test_a_format_is_told_by_its_content_and_is_one_alone(tmp_path: Path, kind: 
     found = find_format(path, options(tmp_path, kind))
     assert found is not None and found["name"] == kind.partition(" ")[0]
     recording = read_foreign(path, options(tmp_path, kind))
-    assert recording.format == found["name"] and recording.problems == ()
-    assert sum(one.time_s.size for one in recording.series) >= N
+    assert recording.format == found["name"] and recording.flags == ()
+    assert sum(one.time_s.size for one in sensors(recording)) >= N
 
 
 @pytest.mark.parametrize("kind", sorted(set(FILES) - {"prometheus query"}))
@@ -33,11 +32,11 @@ def test_rows_that_come_twice_are_left_out_and_flagged(tmp_path: Path, kind: str
     once = read_foreign(written(tmp_path, "".join(lines)), options(tmp_path, kind))
     twice = "".join(line * (1 + (n > 2)) for n, line in enumerate(lines))
     found = read_foreign(written(tmp_path, twice), options(tmp_path, kind))
-    for one, same in zip(once.series, found.series, strict=True):
+    for one, same in zip(sensors(once), sensors(found), strict=True):
         assert one.time_s.tolist() == same.time_s.tolist()
         assert one.values.tolist() == same.values.tolist()
-        assert validate(to_blocks([same])[0], 0).flags == validate(to_blocks([one])[0], 0).flags
-    assert {one["code"] for one in found.problems} == {"duplicate"}
+        assert validate(same.block, same.column).flags == validate(one.block, one.column).flags
+    assert {one["code"] for one in found.flags} == {"duplicate"}
 
 
 def smi_part(begin: int, end: int, uuid: str = "GPU-a", index: int = 0) -> str:

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_recordings import Made, check_counters, check_powers, codes, local, made, of_gpu, written
+from made_recordings import (
+    Made,
+    check_counters,
+    check_powers,
+    codes,
+    local,
+    made,
+    of_gpu,
+    sensors,
+    written,
+)
 
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.detect import read_foreign
@@ -60,7 +70,7 @@ def test_a_known_power_is_read_back(made: Made, stamp: str, torn: int) -> None:
     check_powers(found, made)
     check_counters(found, made)
     assert ("damaged" in codes(found)) == (torn > 0)
-    assert found.hosts == ("n1",) and found.format == "prometheus"
+    assert tuple(found.nodes) == ("n1",) and found.format == "prometheus"
 
 
 @settings(max_examples=30, deadline=None)
@@ -97,7 +107,7 @@ def test_a_known_power_is_read_back_from_the_json_of_a_query(made: Made, pods: i
             found = read_foreign(written(Path(folder), text))
         check_powers(found, made)
         check_counters(found, made)
-        assert found.hosts == ("n1",)
+        assert tuple(found.nodes) == ("n1",)
 
 
 def test_of_a_divided_gpu_one_part_counts(tmp_path: Path) -> None:
@@ -108,7 +118,7 @@ def test_of_a_divided_gpu_one_part_counts(tmp_path: Path) -> None:
     ]
     found = read_foreign(written(tmp_path, "\n".join(lines) + "\n"))
     assert of_gpu(found, 0).values.tolist() == [52.746, 52.746]
-    assert [one["code"] for one in found.problems] == ["second_sensor"] * 2
+    assert [one["code"] for one in found.flags] == ["second_sensor"] * 2
 
 
 def test_identity_and_model_are_kept_and_hosts_are_nodes(tmp_path: Path) -> None:
@@ -118,9 +128,9 @@ def test_identity_and_model_are_kept_and_hosts_are_nodes(tmp_path: Path) -> None
         for n, host in enumerate(("n2", "n1"))
     )
     found = read_foreign(written(tmp_path, text))
-    assert found.hosts == ("n1", "n2")
-    assert [(one.uuid, one.values[0]) for one in found.series] == [("GPU-n1", 61), ("GPU-n2", 60)]
-    assert {sample_quantity(one, None) for one in found.series} == {INSTANTANEOUS}
+    assert tuple(found.nodes) == ("n1", "n2")
+    assert [(one.uuid, one.values[0]) for one in sensors(found)] == [("GPU-n1", 61), ("GPU-n2", 60)]
+    assert {sample_quantity(one, None) for one in sensors(found)} == {INSTANTANEOUS}
 
 
 def scrape_of(gpus: int, second: int, stamp: bool, broken: int | None = None) -> str:
@@ -140,5 +150,5 @@ def test_scrapes_without_a_time_of_their_own_are_not_dated_to_the_one_before(
         read_foreign(written(tmp_path, text))
     few = "".join(scrape_of(2, second, stamp=second != 30) for second in range(40))
     found = read_foreign(written(tmp_path, few))
-    assert found.series[0].time_s.size == 39
+    assert sensors(found)[0].time_s.size == 39
     assert "damaged" in codes(found)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from campaign_files import ROOT
+from made_recordings import sensors
 
 from scalewatt.recordings import tables
 from scalewatt.recordings.detect import read_foreign
@@ -30,10 +31,10 @@ def test_the_pages_tables_are_read_by_the_pages_yaml(tmp_path: Path) -> None:
         path.write_text(text)
         columns.write_text(rules)
         recording = read_foreign(path, Options(columns=columns))
-        assert recording.hosts == ("n1",) and not recording.problems
-        assert {one.time_s[0] for one in recording.series} == {1_717_144_753.0}
-        key = lambda one: (one.device_kind, one.device_index, one.quantity)  # noqa: E731
-        values.append({key(one): one.values.tolist() for one in recording.series})
+        assert tuple(recording.nodes) == ("n1",) and not recording.flags
+        assert {one.time_s[0] for one in sensors(recording)} == {1_717_144_753.0}
+        key = lambda one: (one.kind, one.index, one.quantity)  # noqa: E731
+        values.append({key(one): one.values.tolist() for one in sensors(recording)})
     assert values == [
         {
             ("gpu", 0, "power"): [61.2, 61.9],

@@ -23,15 +23,16 @@ from made_recordings import (
     local,
     made,
     of_gpu,
+    sensors,
     written,
 )
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integrate import validate
+from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import find_format, read_foreign
-from scalewatt.recordings.series import INSTANTANEOUS, MOVING_MEAN, Recording
+from scalewatt.recordings.series import INSTANTANEOUS, MOVING_MEAN
 from scalewatt.recordings.tables import Options
-from scalewatt.recordings.transition import to_blocks
 
 T0 = 1717144753
 SENSOR = {"column": "p", "kind": "gpu", "unit": "W"}
@@ -150,7 +151,7 @@ def test_a_known_power_is_read_back(tool: str, made: Made, data: st.DataObject, 
     if energy:
         check_counters(recording, made)
     assert ("damaged" in codes(recording)) == (torn > 0)
-    assert recording.format == tool and recording.t0_known and recording.hosts == ("n1",)
+    assert recording.format == tool and recording.clock_known and tuple(recording.nodes) == ("n1",)
 
 
 @settings(max_examples=30, deadline=None)
@@ -164,7 +165,7 @@ def test_rows_without_times_have_the_stated_period(made: Made) -> None:
     ]
     period = float(made.time_s[1] - made.time_s[0])
     recording = read("\n".join([*DCGM, *whole, ""]), {"time": {"period_s": period}})
-    assert not recording.t0_known and codes(recording) == {"time_assumed"}
+    assert not recording.clock_known and codes(recording) == {"time_assumed"}
     for gpu in range(made.power_w.shape[0]):
         one = of_gpu(recording, gpu)
         np.testing.assert_allclose(one.time_s, made.time_s - made.time_s[0])
@@ -184,8 +185,8 @@ def test_energies_since_the_row_before_add_up_to_a_counter(made: Made) -> None:
     rows = zip(time_s.tolist(), (steps / 3600).tolist(), strict=True)
     sensor = {**SENSOR, "kind": "node", "unit": "Wh", "quantity": "energy"}
     text = "t,p\n" + "".join(f"{at!r},{used!r}\n" for at, used in rows)
-    (one,) = read(text, {**USED, "sensors": [sensor]}).series
-    assert one.quantity == "counter" and one.device_kind == "node"
+    (one,) = sensors(read(text, {**USED, "sensors": [sensor]}))
+    assert one.quantity == "counter" and one.kind == "node"
     assert joules(one) == pytest.approx(steps[1:].sum(), rel=1e-9)
 
 
@@ -208,15 +209,15 @@ def test_a_wrong_stamp_loses_no_energy_and_a_missing_one_is_not_none(
     used = [100 + s % 3 for s in range(40)]
     rows = [f"{T0 + s},{joules}\n" for s, joules in enumerate(used)]
     rows[10] = f"{stamp},{used[10] if cell is None else cell}\n"
-    (one,) = read("t,p\n" + "".join(rows), USED).series
+    (one,) = sensors(read("t,p\n" + "".join(rows), USED))
     assert joules(one) == pytest.approx(sum(used[1:]), rel=1e-6 if cell is None else 1e-3)
-    flags = [flag["code"] for flag in validate(to_blocks([one])[0], 0).flags]
+    flags = [flag["code"] for flag in validate(one.block, one.column).flags]
     assert flags == [flagged] * (flagged is not None)
 
 
 def test_energies_of_parts_of_seconds_add_up_where_stamps_are_whole_ones() -> None:
     rows = "".join(f"{T0 + n // 2},{50 + n / 100}\n" for n in range(40))
-    (one,) = read("t,p\n" + rows, USED).series
+    (one,) = sensors(read("t,p\n" + rows, USED))
     # Of the last second the first half alone is of a known time.
     assert joules(one) == pytest.approx(sum(50 + n / 100 for n in range(1, 39)), rel=0.001)
 
@@ -245,8 +246,8 @@ def test_times_of_many_kinds(rule: dict, first: float, known: bool) -> None:
         "6,45443.443912037,2024-05-31 10:39:14,05/31/2024 10:39:14 AM,10:39:14,2\n"
     )
     recording = read(text, {"time": rule, "sensors": [SENSOR]}, "Europe/Berlin")
-    assert recording.series[0].time_s[0] == pytest.approx(first, abs=0.002)
-    assert recording.t0_known is known
+    assert sensors(recording)[0].time_s[0] == pytest.approx(first, abs=0.002)
+    assert recording.clock_known is known
     assert codes(recording) == ({"time_assumed"} if "period_s" in rule else set())
 
 
@@ -265,7 +266,7 @@ def test_times_of_many_kinds(rule: dict, first: float, known: bool) -> None:
 )
 def test_dates_are_read_as_people_write_them(stamp: str, second: float) -> None:
     recording = read(f"t;p\n{stamp};61\n2024-05-31 10-02;62\n", RULES, "Europe/Berlin")
-    assert recording.series[0].time_s.tolist() == [1_717_144_740 + second]
+    assert sensors(recording)[0].time_s.tolist() == [1_717_144_740 + second]
     assert codes(recording) == {"damaged"}
 
 
@@ -282,14 +283,16 @@ def test_times_without_a_zone_are_this_machines_and_said_once(
     finally:
         monkeypatch.undo()
         time.tzset()
-    assert [one["code"] for one in recording.problems] == ["time_assumed"]
-    assert recording.series[0].time_s[0] == pytest.approx(1_717_119_553.123, abs=1e-4)  # 01:39 UTC
+    assert [one["code"] for one in recording.flags] == ["time_assumed"]
+    assert sensors(recording)[0].time_s[0] == pytest.approx(
+        1_717_119_553.123, abs=1e-4
+    )  # 01:39 UTC
 
 
 def test_the_two_hours_of_autumn_are_told_by_order() -> None:
     stamps = [f"2024/10/27 0{h}:{m:02d}:00.000" for h in (1, 2, 2, 3) for m in range(0, 60, 5)]
     rows = (f"{stamp}, {gpu}, 6{gpu}.00 W\n" for stamp in stamps for gpu in (0, 1))
-    for one in read(SMI + "".join(rows), None, "Europe/Berlin").series:
+    for one in sensors(read(SMI + "".join(rows), None, "Europe/Berlin")):
         # 01:00 in summer is 23:00 UTC.
         np.testing.assert_array_equal(one.time_s, 1_729_983_600 + 300.0 * np.arange(48))
 
@@ -313,7 +316,7 @@ def test_rows_of_several_nodes_are_not_taken_for_one_gpu() -> None:
         read(heading + "".join(rows))
     names = ("[Unknown Error]", "GPU-6", "GPU-?")  # of a damaged name there is one row
     rows = (f"2024/05/31 08:39:{10 + n}.000, 0, {name}, 6 W\n" for n, name in enumerate(names))
-    (one,) = read(heading + "".join(rows)).series
+    (one,) = sensors(read(heading + "".join(rows)))
     assert one.time_s.size == 3 and one.uuid == "GPU-6"
 
 
@@ -328,13 +331,13 @@ def test_a_table_without_a_heading_needs_the_names_of_its_fields() -> None:
 def test_what_a_sample_stands_for_is_told_by_field_or_gpu() -> None:
     fields = "timestamp, name, power.draw [W], power.draw.average [W], power.draw.instant [W], power.limit"
     text = f"{fields}\n{ROW}, NVIDIA H100 80GB HBM3, 61 W, 62 W, 63 W, 700.00 W\n"
-    series = read(text).series
-    assert {one.sensor.removeprefix("GPU:0 power.draw"): one.samples for one in series} == {
+    series = sensors(read(text))
+    assert {one.name.removeprefix("GPU:0 power.draw"): one.samples for one in series} == {
         "": MOVING_MEAN,
         ".average": MOVING_MEAN,
         ".instant": INSTANTANEOUS,
     }
-    assert {(one.limit_w, one.device_index) for one in series} == {(700.0, 0)}
+    assert {(one.limit_w, one.index) for one in series} == {(700.0, 0)}
 
 
 def test_rows_of_errors_and_messages_between_are_left_out_and_counted() -> None:
@@ -342,7 +345,7 @@ def test_rows_of_errors_and_messages_between_are_left_out_and_counted() -> None:
     rows = [f"{ROW}, 0, 61 W", message, ", ".join(["[Unknown Error]"] * 3), f"{LATER}, 0, 62 W"]
     recording = read(SMI + "\n".join([*rows, ""]))
     assert of_gpu(recording, 0).values.tolist() == [61.0, 62.0]
-    (problem,) = recording.problems
+    (problem,) = recording.flags
     assert problem["code"] == "damaged" and "2 lines" in problem["detail"]
 
 
@@ -362,9 +365,9 @@ def test_older_headings_and_other_fields_and_entities_of_dcgmi_are_read() -> Non
         f"{T0}.0     Switch 0  N/A   N/A                    N/A     N/A\n"
     )
     recording = read(text)
-    (one,) = recording.series
+    (one,) = sensors(recording)
     assert one.values.tolist() == [61.23] and one.limit_w == 400.0
-    assert one.samples == INSTANTANEOUS and not recording.problems
+    assert one.samples == INSTANTANEOUS and not recording.flags
 
 
 def test_dcgms_numbers_that_stand_for_a_missing_value_are_none() -> None:
@@ -379,20 +382,20 @@ def test_dcgms_numbers_that_stand_for_a_missing_value_are_none() -> None:
 
 
 def test_a_wide_table_has_a_column_for_each_device() -> None:
-    sensors = [
+    rules = [
         {"column": "gpu0", "kind": "gpu", "index": 0, "unit": "W", "limit_w": 400},
         {"column": "gpu1", "kind": "gpu", "index": 1, "unit": "W", "quantity": "mean_power"},
         {"column": "load", "kind": "gpu", "index": 0, "unit": "%"},
         {"column": "pdu", "kind": "node", "unit": "W", "origin": "estimated", "name": "rack 7"},
     ]
     text = f"t,gpu0,gpu1,load,pdu\n{T0},61,71,50,300\n{T0 + 1},62,72,60,310\n"
-    recording = read(text, {**RULES, "sensors": sensors})
+    recording = read(text, {**RULES, "sensors": rules})
     assert of_gpu(recording, 0).values.tolist() == [61, 62] and of_gpu(recording, 0).limit_w == 400
     assert of_gpu(recording, 1, "mean_power").values.tolist() == [71, 72]
     assert of_gpu(recording, 0, "utilisation").values.tolist() == [0.5, 0.6]
-    (node,) = [one for one in recording.series if one.device_kind == "node"]
-    assert (node.sensor, node.origin, node.values[0]) == ("rack 7", "estimated", 300)
-    assert recording.series[0].time_s.tolist() == [T0, T0 + 1] and not recording.problems
+    (node,) = [one for one in sensors(recording) if one.kind == "node"]
+    assert (node.name, node.origin, node.values[0]) == ("rack 7", "estimated", 300)
+    assert sensors(recording)[0].time_s.tolist() == [T0, T0 + 1] and not recording.flags
 
 
 def test_rows_are_taken_by_what_stands_in_them_and_nodes_by_a_column() -> None:
@@ -407,8 +410,8 @@ def test_rows_are_taken_by_what_stands_in_them_and_nodes_by_a_column() -> None:
             {**SENSOR, "kind": "cpu", "where": {"kind": "cpu"}, "node": "a"},
         ],
     }
-    series = read("".join(f"{T0}|{row}\n" for row in rows), rules).series
-    assert sorted((s.node, s.device_kind, s.device_index, s.values.tolist()) for s in series) == [
+    series = sensors(read("".join(f"{T0}|{row}\n" for row in rows), rules))
+    assert sorted((s.node, s.kind, s.index, s.values.tolist()) for s in series) == [
         ("a", "cpu", 0, [50.0]),
         ("a", "gpu", 0, [60.0]),
         ("b", "gpu", 0, [80.0]),
@@ -418,7 +421,7 @@ def test_rows_are_taken_by_what_stands_in_them_and_nodes_by_a_column() -> None:
 
 def test_lines_to_skip_are_counted_as_an_editor_does() -> None:
     text = f"# made by hand, with commas\n\n# of, two\nt,p\n{T0},61\n"
-    assert read(text, {**RULES, "skip_lines": 3}).series[0].values.tolist() == [61]
+    assert sensors(read(text, {**RULES, "skip_lines": 3}))[0].values.tolist() == [61]
 
 
 def test_a_table_is_told_by_its_description_alone(tmp_path: Path) -> None:

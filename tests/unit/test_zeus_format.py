@@ -13,6 +13,7 @@ import pytest
 from energy_said import describe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from made_recordings import sensors
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
@@ -20,7 +21,6 @@ from scalewatt.energies.integrate import validate
 from scalewatt.recordings.detect import read_foreign
 from scalewatt.recordings.tables import Options
 from scalewatt.recordings.totals import Total, outermost
-from scalewatt.recordings.transition import to_blocks
 
 T0 = 1_700_000_000.0
 ONE_FILE = settings(
@@ -84,11 +84,12 @@ def test_an_energy_that_cannot_be_is_unknown(energy: str, tmp_path: Path) -> Non
     path.write_text(
         f"{head}{T0},a,10.0,{energy}\n{T0 + 10},b,10.0,1000\n{T0 + 20},c,10.0,{energy}\n"
     )
-    (series,) = read_foreign(path).series
-    curve = validate(to_blocks([series])[0], 0).curve
+    found = read_foreign(path)
+    (series,) = sensors(found)
+    curve = validate(series.block, series.column).curve
     assert float(curve.between(T0, T0 + 30)) == pytest.approx(1000)
     assert float(curve.covered_s(T0, T0 + 30)) == pytest.approx(10)
-    assert {one["code"] for one in series.flags} == {"total_only", "unreadable"}
+    assert {one["code"] for one in found.flags} == {"total_only", "unreadable"}
     assert describe(path)["gpu_energy_j"] is None
 
 
@@ -101,15 +102,15 @@ def test_a_window_without_a_length_is_refused_or_left_out(length: str, tmp_path:
         read_foreign(path)
     path.write_text(f"{head}{T0 + 10},b,10.0,1000\n")
     found = read_foreign(path)
-    assert [one["code"] for one in found.problems] == ["damaged"]
+    assert [one["code"] for one in found.flags] == ["damaged", "total_only"]
     assert describe(path)["gpu_energy_j"] == pytest.approx(1000)
 
 
 @pytest.mark.parametrize(("start", "known"), [(13_588_420.8, False), (T0, True)])
 def test_a_monotonic_clock_says_no_time_of_day(start: float, known: bool, tmp_path: Path) -> None:
     found = read_foreign(write_windows(tmp_path / "n1.csv", (0, "a", 5.0, 500.0), start=start))
-    assert found.t0_known is known
-    times = found.series[0].time_s
+    assert found.clock_known is known
+    times = sensors(found)[0].time_s
     assert times[0] == (T0 if known else 0) and times[1] - times[0] == pytest.approx(5)
 
 
@@ -133,12 +134,12 @@ def test_known_totals_are_accounted_for_in_any_order_and_with_gaps(
     if torn:
         path.write_text(path.read_text() + f"{T0 + now},last,10.0,2000.0,20")
     found = read_foreign(path)
-    first = found.series[0]
-    curve = validate(to_blocks([first])[0], 0).curve
+    first = sensors(found)[0]
+    curve = validate(first.block, first.column).curve
     ends = T0, T0 + now
     assert float(curve.between(*ends)) == pytest.approx(truth, rel=1e-5)
     assert float(curve.covered_s(*ends)) == pytest.approx(covered, rel=1e-5)
-    assert ("damaged" in {one["code"] for one in found.problems}) == torn
+    assert ("damaged" in {one["code"] for one in found.flags}) == torn
 
 
 @ONE_FILE
@@ -214,7 +215,7 @@ def test_real_windows_have_the_energies_of_their_lines(path: Path) -> None:
         one = describe(path, run_id=line["window_name"])
         assert one["gpu_energy_j"] == pytest.approx(sum(float(line[gpu]) for gpu in gpus), rel=1e-9)
         assert one["runtime_s"] == pytest.approx(float(line["elapsed_time"]), rel=1e-6)
-    assert not read_foreign(path).t0_known
+    assert not read_foreign(path).clock_known
 
 
 def test_each_window_is_listed_with_its_energy_where_the_whole_is_not_known(

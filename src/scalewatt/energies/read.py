@@ -39,7 +39,6 @@ from scalewatt.recordings.series import ALL_KINDS, NODE, PERUN
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.tables import Options
 from scalewatt.recordings.telemetry import read_telemetry
-from scalewatt.recordings.transition import recording_to_new
 
 Powers = Callable[[str, str], dict[str, Any]]
 """Rated powers of a device, by its name and that of the run, which messages name."""
@@ -157,7 +156,7 @@ def read_account(
     if not segment_numbers(ours) and not (path / "spec.json").exists():
         if files := files_in(path, reading.options(path), reading.nodes):
             opened.refuse_run("a folder")
-            return opened.record(recording_to_new(read_together(files)))
+            return opened.record(read_together(files))
         if file := _only_perun_file(path):
             return replace(opened.file(file), path=str(file))
     opened.refuse_run("a folder")
@@ -222,7 +221,7 @@ class _Opened:
         if find_format(path, options) is not None:
             if self.reading.round is not None:
                 raise InputError(f"{path}: holds no rounds, as perun's files do; leave out --round")
-            return self.record(recording_to_new(read_foreign(path, options)))
+            return self.record(read_foreign(path, options))
         if is_table(path) or not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
             raise InputError(unknown_format(path))
         runs = list_runs(path)

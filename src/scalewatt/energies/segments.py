@@ -28,7 +28,6 @@ from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.series import flag, nodes_by_name
 from scalewatt.recordings.telemetry import read_telemetry
-from scalewatt.recordings.transition import recording_to_new
 
 _SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.csv|.+\.recording)$")
 
@@ -177,7 +176,7 @@ def open_segment(folder: Path, number: int) -> Iterator[Segment]:
         if perun := [path for path in named if path.exists()]:
             read(lambda paths: files.enter_context(open_perun_file(paths[0])), perun)
         if not recordings and (foreign := foreign_files(folder, number)):
-            read(lambda paths: recording_to_new(read_together(paths)), foreign)
+            read(read_together, foreign)
         telemetry, damaged = read_telemetry(sorted(folder.glob(f"{stem}.*.telemetry.csv")))
         slurm = folder / f"{stem}.slurm-energy.json"
         yield Segment(

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings import series as old
 from scalewatt.recordings.block import Block, Flag, Floats, Recording, sensor_frame
 from scalewatt.recordings.prometheus import Sensor, grouped, read_prometheus, recognises
 from scalewatt.recordings.series import NODE, flag, nodes_by_name
@@ -32,7 +31,6 @@ from scalewatt.recordings.tables import (
 )
 from scalewatt.recordings.times import zone_named
 from scalewatt.recordings.totals import read_totals
-from scalewatt.recordings.transition import recording_to_old
 
 HEAD_BYTES = 1 << 16
 PROMETHEUS: Preset = {"name": "prometheus"}
@@ -89,19 +87,14 @@ def find_format(path: Path, options: Options = NO_OPTIONS) -> Preset | None:
     return find_preset(head, options) if head or options.columns else None
 
 
-def read_foreign(path: Path, options: Options = NO_OPTIONS) -> old.Recording:
-    """Read another tool's recording. Raises InputError for a file of no known format, or damaged."""
-    return recording_to_old(_read(path, options))
-
-
-def read_together(paths: Iterable[tuple[Path, Options]]) -> old.Recording:
+def read_together(paths: Iterable[tuple[Path, Options]]) -> Recording:
     """Read the files of one run as one recording, as `joined` says."""
-    return recording_to_old(joined(read_files(paths)))
+    return joined(read_files(paths))
 
 
 def read_files(paths: Iterable[tuple[Path, Options]]) -> list[ReadFile]:
     """Read files by their options. Raises InputError for one that cannot be read."""
-    return [ReadFile(path, options, _read(path, options)) for path, options in paths]
+    return [ReadFile(path, options, read_foreign(path, options)) for path, options in paths]
 
 
 def files_in(
@@ -116,7 +109,8 @@ def files_in(
     return [(file, own) for file, own in given if find_format(file, own) is not None]
 
 
-def _read(path: Path, options: Options) -> Recording:
+def read_foreign(path: Path, options: Options = NO_OPTIONS) -> Recording:
+    """Read another tool's recording. Raises InputError for a file of no known format, or damaged."""
     preset = find_format(path, options)
     if preset is None:
         raise InputError(unknown_format(path))

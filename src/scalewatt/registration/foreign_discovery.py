@@ -11,7 +11,6 @@ from scalewatt.common.files import file_sha256
 from scalewatt.recordings.detect import ReadFile, files_in, find_format, joined, read_files
 from scalewatt.recordings.foreign_files import options_content, recording_name
 from scalewatt.recordings.tables import Options, node_of
-from scalewatt.recordings.transition import recording_to_old
 from scalewatt.registration.recording_discovery import Recorded, RecordedFile, facts_of
 
 
@@ -32,8 +31,7 @@ def open_foreign(path: Path, options: Options) -> Recorded | None:
     kept: list[RecordedFile] = []
     for file in read:
         kept += _kept(file, {one.target for one in kept})
-    old = recording_to_old(whole)
-    windows, gpus, powers = facts_of(old.nodes.items(), old.t0_known)
+    windows, gpus, powers = facts_of(whole.nodes.items(), whole.clock_known)
     # The file's name says nothing of which machine it was.
     by_file = {node for file in read if not file.names_node for node in file.recording.nodes}
     return Recorded(

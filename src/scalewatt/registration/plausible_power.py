@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalewatt.energies.integrate import validate
-from scalewatt.recordings.series import SensorSeries
-from scalewatt.recordings.transition import to_blocks
+from scalewatt.recordings.block import Block
 
 READING_ERROR = 0.05
 """NVML's own: readings are within 5 % of the power drawn (documentation of nvmlDeviceGetPowerUsage)."""
@@ -33,25 +32,28 @@ class GpuPower:
         return f"GPU {self.index} of {self.host}"
 
 
-def gpu_powers(host: str, series: Iterable[SensorSeries]) -> list[GpuPower]:
-    """Return the mean power of each GPU of a host whose power or energy was recorded, each once."""
-    found: dict[int, GpuPower] = {}
-    for one in series:
-        if one.device_kind == "gpu" and (mean_w := _mean_w(one)) is not None:
-            first = found.setdefault(one.device_index, GpuPower(host, one.device_index, mean_w))
-            if first.limit_w is None:
-                found[one.device_index] = replace(first, limit_w=one.limit_w)
-    return list(found.values())
+def gpu_powers(host: str, blocks: Iterable[Block]) -> list[GpuPower]:
+    """Mean power of each GPU of a host whose power or energy was recorded, each once."""
+    powers: dict[int, GpuPower] = {}
+    for block in blocks:
+        for column, sensor in enumerate(block.sensors.to_dict("records")):
+            if sensor["kind"] != "gpu" or (mean_w := _mean_w(block, column)) is None:
+                continue
+            first = powers.setdefault(sensor["index"], GpuPower(host, sensor["index"], mean_w))
+            if first.limit_w is None and np.isfinite(sensor["limit_w"]):
+                powers[sensor["index"]] = replace(first, limit_w=float(sensor["limit_w"]))
+    return list(powers.values())
 
 
-def _mean_w(series: SensorSeries) -> float | None:
-    """Return the mean of all samples of a power; of a counter that of what is known of its energy."""
-    if series.quantity == "power":
-        values = series.values[np.isfinite(series.values)]
-        return float(values.mean()) if values.size else None
-    if series.quantity != "counter" or series.totals:
+def _mean_w(block: Block, column: int) -> float | None:
+    """Mean of all samples of a power in W; of a counter that of what is known of its energy."""
+    sensor, values = block.sensors.iloc[column], block.values[:, column]
+    if sensor["quantity"] == "power":
+        known = values[np.isfinite(values)]
+        return float(known.mean()) if known.size else None
+    if sensor["quantity"] != "counter" or sensor["totals"]:
         return None
-    curve = validate(to_blocks([series])[0], 0).curve
+    curve = validate(block, column).curve
     if curve.time_s.size == 0 or not curve.cumulated_s[-1] > 0:
         return None
     return float(curve.energy_j[-1] / curve.cumulated_s[-1])

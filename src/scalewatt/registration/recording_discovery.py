@@ -13,11 +13,10 @@ import h5py
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_json
 from scalewatt.energies.node import node_window
+from scalewatt.recordings.block import Block, Flag
 from scalewatt.recordings.foreign_files import options_name
 from scalewatt.recordings.journal import beside, is_journal, read_journal
 from scalewatt.recordings.perun_file import RunInfo, choose_run, list_runs, open_perun_file
-from scalewatt.recordings.series import Flag, SensorSeries
-from scalewatt.recordings.transition import recording_to_old, to_blocks
 from scalewatt.registration.plausible_power import GpuPower, gpu_powers
 
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")
@@ -184,15 +183,12 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
     if is_journal(path):
         if run is not None or round_ is not None:
             raise InputError(f"{path}: run and round choose from a perun file; this is a journal")
-        recording = recording_to_old(read_journal(path))
-        windows, gpus, powers = facts_of(recording.nodes.items(), recording.t0_known)
-        problems = recording.problems
-        return _Read(path, True, recording.hosts, gpus, windows, "", problems, powers)
+        recording = read_journal(path)
+        windows, gpus, powers = facts_of(recording.nodes.items(), recording.clock_known)
+        return _Read(path, True, tuple(recording.nodes), gpus, windows, "", recording.flags, powers)
     runs = list_runs(path)
     chosen = _chosen(runs, path, run)
-    with open_perun_file(path, chosen.name, round_) as opened:
-        recording = recording_to_old(opened)
-        problems = recording.problems
+    with open_perun_file(path, chosen.name, round_) as recording:
         if round_ is None and sum(name.isdecimal() for name in chosen.round_ids) > 1:
             rounds = ", ".join(chosen.round_ids)
             raise InputError(
@@ -200,11 +196,10 @@ def _read(path: Path, run: str | None, round_: str | None) -> _Read:
                 f"allowed: {rounds}"
             )
         others = len(runs) > 1 or (round_ is not None and len(chosen.round_ids) > 1)
-        part = (chosen.app, chosen.run_id, recording.round_id or "") if others else None
-        windows, gpus, powers = facts_of(recording.nodes.items(), recording.t0_known)
-        started = recording.execution_dt or ""
-        facts = (gpus, windows, started, problems, powers, part)
-        return _Read(path, False, recording.hosts, *facts)
+        part = (chosen.app, chosen.run_id, recording.round or "") if others else None
+        windows, gpus, powers = facts_of(recording.nodes.items(), recording.clock_known)
+        facts = (gpus, windows, recording.started or "", tuple(recording.flags), powers, part)
+        return _Read(path, False, tuple(recording.nodes), *facts)
 
 
 def _chosen(runs: list[RunInfo], path: Path, run: str | None) -> RunInfo:
@@ -219,23 +214,23 @@ def _chosen(runs: list[RunInfo], path: Path, run: str | None) -> RunInfo:
 
 
 def facts_of(
-    nodes: Iterable[tuple[str, Sequence[SensorSeries]]], t0_known: bool
+    nodes: Iterable[tuple[str, Sequence[Block]]], clock_known: bool
 ) -> tuple[tuple[Window, ...], dict[str, list[int]], tuple[GpuPower, ...]]:
-    """Return when each host was recorded, where that is known, its GPUs and their mean powers."""
+    """When each host was recorded, where that is known; its GPUs by index; and their mean powers."""
     windows: list[Window] = []
     powers: list[GpuPower] = []
     gpus: dict[str, list[int]] = {}
-    for host, series in nodes:
+    for host, blocks in nodes:
+        sensors = [row for block in blocks for row in block.sensors.to_dict("records")]
         gpus[host] = sorted(
             {
-                one.device_index
-                for one in series
-                if one.device_kind == "gpu" and one.quantity in ("power", "counter")
+                int(s["index"])
+                for s in sensors
+                if s["kind"] == "gpu" and s["quantity"] in ("power", "counter")
             }
         )
-        powers += gpu_powers(host, series)
-        window = node_window(to_blocks(series))
-        if window is not None and t0_known:
+        powers += gpu_powers(host, blocks)
+        if clock_known and (window := node_window(blocks)) is not None:
             windows.append(Window(host, *window))
     return tuple(windows), gpus, tuple(powers)
 
