@@ -35,10 +35,12 @@ def build_journals(folder: Path, hosts: int, gpus: int, samples: int) -> None:
 
     random = np.random.default_rng(0)
     facts = {"kind": "gpu", "unit": "W", "mag": 1e-3, "valid_max": 700_000}
-    sensors = {f"CUDA:{i}_POWER": {**facts, "index": i, "uuid": f"GPU-{i}"} for i in range(gpus)}
     seconds = np.arange(samples)
     for number in range(hosts):
         host = f"n{number:04d}"
+        sensors = {
+            f"CUDA:{i}_POWER": {**facts, "index": i, "uuid": f"GPU-{host}-{i}"} for i in range(gpus)
+        }
         mono = 1000 + STEP_S * seconds + 1e-3 * random.random(samples)
         columns = {name: gpu_mw(seconds, i, random) for i, name in enumerate(sensors)}
         about = {"host": host, "sampling_period_s": STEP_S, "sensors": sensors, "telemetry": {}}
@@ -60,9 +62,10 @@ def build_hdf5(path: Path, hosts: int, samples: int) -> None:
     nodes = {}
     for number in range(hosts):
         times = (np.arange(samples) + 1e-3 * random.random(samples)).astype("float32")
-        found = {kind: sensors(kind, times, random) for kind in ("gpu", "cpu", "ram")}
+        host = f"n{number:04d}"
+        found = {kind: sensors(kind, host, times, random) for kind in ("gpu", "cpu", "ram")}
         groups = {kind: node(kind, NodeType.DEVICE_GROUP, own) for kind, own in found.items()}
-        nodes[f"n{number:04d}"] = node(f"n{number:04d}", NodeType.NODE, groups)
+        nodes[host] = node(host, NodeType.NODE, groups)
     one_round = node("0", NodeType.RUN, nodes)
     facts = {"execution_dt": "2026-11-18T12:00:00", "monitor.sampling_period": str(STEP_S)}
     run = DataNode("segment-000", NodeType.MULTI_RUN, facts, {"0": one_round}, processed=True)
@@ -76,7 +79,7 @@ def node(name: str, kind: Any, nodes: dict[str, Any]) -> Any:
     return DataNode(name, kind, {}, nodes, processed=True)
 
 
-def sensors(kind: str, times: np.ndarray, random: np.random.Generator) -> dict[str, Any]:
+def sensors(kind: str, host: str, times: np.ndarray, random: np.random.Generator) -> dict[str, Any]:
     """A node's four GPUs, two CPUs, or two memories as perun 1.0.0 stores them."""
     from perun.data_model.data import DataNode, NodeType, RawData
     from perun.data_model.measurement_type import Magnitude, MetricMetaData, Unit
@@ -107,7 +110,7 @@ def sensors(kind: str, times: np.ndarray, random: np.random.Generator) -> dict[s
         found[name] = DataNode(
             name,
             NodeType.SENSOR,
-            {"uuid": f"GPU-{i}"} if kind == "gpu" else {},
+            {"uuid": f"GPU-{host}-{i}"} if kind == "gpu" else {},
             deviceType=DeviceType(kind),
             raw_data=raw,
             processed=True,
