@@ -289,7 +289,7 @@ def _devices(
             continue
         is_apple = "apple" in row.get(sensor.get("model", ""), "").lower()  # estimated
         column, kind = sensor["column"], sensor["kind"]
-        details = [("total_only", f"without samples: {_listed(total.name for total in totals)}")]
+        details = [("total_only", f"totals without samples: {_listed(t.name for t in totals)}")]
         if unknown:
             details.append(("unreadable", f"no energy above 0 J of {_listed(unknown)}"))
         if kind == "cpu" and "model" in sensor and not is_apple:
@@ -301,7 +301,7 @@ def _devices(
             details.append(("assumed", f"a sum of several devices: {how}"))
         names = [column] if count == 1 else [f"{column}:{i}" for i in range(count)]
         about = {"kind": kind, "node": node}
-        flags += [{**flag(c, names[0], f"{column}: {text}"), **about} for c, text in details]
+        flags += [{**flag(c, names[0], f"{node}: {text}"), **about} for c, text in details]
         common = {"kind": kind, "origin": ESTIMATED if is_apple else sensor["origin"]}
         devices += [
             {**common, "name": name, "index": sensor["index"] + i, "at": at, "share": 1 / count}
