@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from scalewatt.common.files import try_writing
 
 if TYPE_CHECKING:
-    from scalewatt.recordings.series import SensorSeries
+    from scalewatt.recordings.block import Block
 
 Found = dict[str, Any]
 
@@ -145,22 +145,21 @@ def probe_perun(folder: Path, seconds: float, powers: dict[str, Any]) -> Found:
     from scalewatt.monitoring.perun_session import monitored
     from scalewatt.recordings.block import select
     from scalewatt.recordings.journal import journal_files, read_journal
-    from scalewatt.recordings.transition import to_series
 
     monitored(_sleep, (seconds,), folder, "segment-000", PERIOD_S, "scalewatt doctor")
     recording = read_journal(journal_files(folder)[0].values())
     ((node, blocks),) = recording.nodes.items()
-    series = [one for block in blocks for one in to_series(block)]
     sensors = [
         {
-            "sensor": one.sensor,
-            "device_kind": one.device_kind,
-            "quantity": one.quantity,
-            "samples": int(one.values.size),
-            "mean": mean_of(one),
-            "unit": _UNITS[one.quantity],
+            "sensor": sensor["name"],
+            "device_kind": sensor["kind"],
+            "quantity": sensor["quantity"],
+            "samples": int(block.time_s.size),
+            "mean": mean_of(block, column),
+            "unit": _UNITS[sensor["quantity"]],
         }
-        for one in series
+        for block in blocks
+        for column, sensor in enumerate(block.sensors.to_dict("records"))
     ]
     silent = {one["sensor"] for one in sensors if one["mean"] is None}
     blocks = [select(block, (~block.sensors["name"].isin(silent)).to_numpy()) for block in blocks]
@@ -181,22 +180,23 @@ def _sleep(seconds: float) -> bool:
     return True
 
 
-def mean_of(series: SensorSeries) -> float | None:
-    """Return the mean power in W, or percent; None if the sensor delivered nothing plausible."""
+def mean_of(block: Block, column: int) -> float | None:
+    """Mean power in W, or percent; None if the sensor delivered nothing plausible."""
     import numpy as np
 
-    good = np.isfinite(series.values)
-    values, time_s = series.values[good], series.time_s[good]
-    if series.quantity == "counter":
+    sensor, samples = block.sensors.iloc[column], block.values[:, column]
+    good = np.isfinite(samples)
+    values, time_s = samples[good], block.time_s[good]
+    if sensor["quantity"] == "counter":
         if values.size < 2:
             return None
         used_j, took_s = values[-1] - values[0], time_s[-1] - time_s[0]
-        used_j += series.valid_max or 0.0 if used_j < 0 else 0.0
+        used_j += np.nan_to_num(sensor["range_j"], posinf=0.0) if used_j < 0 else 0.0
         return float(used_j / took_s) if used_j > 0 and took_s > 0 else None
     if not values.size:
         return None
     mean = float(values.mean())
-    return 100 * mean if series.quantity == "utilisation" else mean or None
+    return 100 * mean if sensor["quantity"] == "utilisation" else mean or None
 
 
 def main(kind: str, *arguments: str) -> None:
