@@ -133,7 +133,8 @@ def _of_text(text: str) -> _Content:
     broken = lines[rows.index[rows["key"].isna()]].str.contains(known).sum()
     rows = rows.dropna(subset="key")
     is_damaged = np.array([not labels[key] for key in rows["key"]], dtype=np.bool_)
-    rows = rows.assign(stamp=stamps.notna().cumsum())[~is_damaged]
+    rows = rows[~is_damaged]
+    rows = rows.assign(stamp=stamps.notna().cumsum()[rows.index])
     # A second scrape under one stamp has no time of its own, unless it repeats the first.
     again = rows.duplicated(["key", "stamp"]) & ~rows.duplicated(["key", "stamp", "value"])
     untimed = rows["time"].isna() & (again | (rows["stamp"] == 0))
