@@ -1,11 +1,11 @@
-"""Time from the recordings of a large run to its traces and energy, against a plain reading of the same files.
+"""Time from the recordings of a large run to its traces and energy, against a plain reading of the files.
 
-    python benchmarks/traces.py [journals] [hdf5] [--hosts 64 …] [--gpus 8] [--hours 24] [--repeats 3] [--folder FOLDER]
+    python benchmarks/traces.py [journals] [hdf5] [--hosts 64 …] [--hours 24] [--repeats 3] [--folder FOLDER]
 
-journals: one CSV a node, with its GPUs' powers at 1 Hz, against `pyarrow.csv.read_csv` of each. hdf5: a file that
-perun 1.0.0 writes, of 4 GPUs, 2 CPUs and 2 memories a host, against h5py reading each dataset. Each step runs
-in a process of its own, in pairs, with the files in the page cache. Prints seconds, the ratio of each pair and
-the peak memory; several numbers of hosts show whether the cost is linear. Needs a quiet machine.
+journals: one CSV a node, with its GPUs' powers at 1 Hz, against `pyarrow.csv.read_csv` of each. hdf5: a file
+that perun 1.0.0 writes, of 4 GPUs, 2 CPUs and 2 memories a host, against h5py reading each dataset. Each step
+runs in a process of its own, in pairs, with the files in the page cache. Prints seconds, the ratio of each pair
+and the peak memory; several numbers of hosts show whether the cost is linear. Needs a quiet machine.
 """
 
 from __future__ import annotations

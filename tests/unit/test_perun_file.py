@@ -238,7 +238,7 @@ def test_samples_that_do_not_add_up_to_peruns_own_total_are_flagged(tmp_path: Pa
     made(path, {"n1": {f"CUDA:{i}_POWER": gpu(1001) + (np.arange(1001) + i) % 2 for i in (0, 1)}})
     assert describe(with_total(path, "GPU_ENERGY", 200_000 * 1.008))["flags"] == []
     (problem,) = describe(with_total(path, "GPU_ENERGY", 100_000))["flags"]
-    assert "gpu 200001.0 J by its samples, 100000.0 J by perun's own total" in problem["detail"]
+    assert "its own total: 100000 J over 1000 s, recorded 200001 J" in problem["detail"]
 
 
 def test_a_device_kind_that_perun_had_a_total_of_is_missed(tmp_path: Path) -> None:
@@ -315,19 +315,17 @@ def test_a_failed_read_adds_no_phantom_energy(tmp_path: Path, form: str) -> None
 # --- files perun made on stand-in sensors, and files of others ------------------------------------
 
 MADE = {
-    "nvml_lost_midrun_zeros/app.hdf5": (None, "coverage"),
-    "single_no_power_sensors/app.hdf5": (None, ""),
-    "failed_all_ranks/failed_app.hdf5": (2033, "several"),
+    "nvml_lost_midrun_zeros/app.hdf5": "coverage",
+    "single_no_power_sensors/app.hdf5": "",
+    # Its hosts have stand-ins of GPUs with the same UUIDs, which count once.
+    "failed_all_ranks/failed_app.hdf5": "several",
 }
 
 
-@pytest.mark.parametrize(("name", "joules", "code"), [(k, *v) for k, v in MADE.items()])
-def test_lost_gpus_and_no_sensors_have_null_energy_not_zero(
-    name: str, joules: float | None, code: str
-) -> None:
+@pytest.mark.parametrize(("name", "code"), MADE.items())
+def test_lost_gpus_and_no_sensors_have_null_energy_not_zero(name: str, code: str) -> None:
     said = describe(recordings() / "made-1.0.0" / name)
-    known = None if joules is None else pytest.approx(joules / J_PER_KWH, rel=1e-3)
-    assert said["gpu_energy_kwh"] == known
+    assert said["gpu_energy_kwh"] is None
     assert said["flags"] and (not code or code in codes(said["flags"]))
 
 

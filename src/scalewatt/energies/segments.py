@@ -120,7 +120,9 @@ class Segment:
             if blocks:
                 break
             try:
-                blocks = [replace(b, node=host) for b in recording.nodes[name] if b.time_s.size]
+                blocks = [replace(block, node=host) for block in recording.nodes[name]]
+                # A sensor that could not be read is a block without samples: of a device uncovered.
+                blocks = blocks if any(block.time_s.size for block in blocks) else []
             except InputError as error:
                 if self.alone:
                     raise
