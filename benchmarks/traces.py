@@ -4,8 +4,8 @@
 
 journals: one CSV a node, with its GPUs' powers at 1 Hz, against `pyarrow.csv.read_csv` of each. hdf5: a file
 that perun 1.0.0 writes, of 4 GPUs, 2 CPUs and 2 memories a host, against h5py reading each dataset. Each step
-runs in a process of its own, in pairs, with the files in the page cache. Prints seconds, the ratio of each pair
-and the peak memory; several numbers of hosts show whether the cost is linear. Needs a quiet machine.
+runs in a process of its own, in pairs, with the files in the page cache. Prints seconds, the ratio of each
+pair and the peak memory; several numbers of hosts show whether the cost is linear. Needs a quiet machine.
 """
 
 from __future__ import annotations
