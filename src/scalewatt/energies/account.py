@@ -203,7 +203,8 @@ def _add_segment(
     nodes = []
     lost_s, parts_j = [0.0], []
     for node in _nodes(counted, run, segment):
-        nodes.append(node)
+        # Without its samples, so that memory is that of a node or two.
+        nodes.append(replace(node, recording=replace(node.recording, blocks=[], telemetry=[])))
         lost, joules = _add_node(
             counted, run, number, node, node.clock.events(events), span, traces
         )
