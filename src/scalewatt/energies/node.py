@@ -569,8 +569,10 @@ def _late_flags(device: Device, facts: _Facts) -> list[Flag]:
     own = forward_ends(device.block.time_s)
     missing = end - begin
     if own is not None:
-        longest = GAP_PERIODS * sampling_period(device.block.time_s, facts.period_s) * (1 + 1e-6)
         outside = max(own[0] - begin, 0.0), max(end - own[1], 0.0)
+        if not any(outside):
+            return []
+        longest = GAP_PERIODS * sampling_period(device.block.time_s, facts.period_s) * (1 + 1e-6)
         missing = min(sum(s for s in outside if s > longest), missing)
     if missing <= 0:
         return []
