@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import Block, Flag, Floats, sensor_frame
+from scalewatt.recordings.block import Block, Flag, sensor_frame
 from scalewatt.recordings.journal import (
     TELEMETRY,
     LineWriter,
@@ -222,34 +222,3 @@ def read_telemetry(paths: Iterable[Path | str] | Path | str) -> tuple[list[Block
         frame["unit"] = [facts["unit"] for facts in sensors.values()]
         blocks.append(Block(about["host"], time_s, matrix(table, sensors), frame))
     return blocks, flags
-
-
-@dataclass(frozen=True, eq=False)
-class TelemetrySeries:
-    """One column of a block: what accounting takes until it takes blocks (goes with issue 38)."""
-
-    node: str
-    device_kind: str
-    device_index: int
-    quantity: str
-    unit: str
-    time_s: Floats
-    values: Floats
-
-
-def telemetry_series(blocks: Iterable[Block]) -> list[TelemetrySeries]:
-    """Return a series a column, in the order of node, kind, device and quantity (goes with issue 38)."""
-    series = [
-        TelemetrySeries(
-            block.node,
-            row["kind"],
-            row["index"],
-            row["quantity"],
-            row["unit"],
-            block.time_s,
-            block.values[:, i],
-        )
-        for block in blocks
-        for i, row in enumerate(block.sensors.to_dict("records"))
-    ]
-    return sorted(series, key=lambda s: (s.node, s.device_kind, s.device_index, s.quantity))
