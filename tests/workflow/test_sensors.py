@@ -22,7 +22,7 @@ from scalewatt.energies.account import write_energy
 from scalewatt.energies.integrate import validate
 from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE, read_samplers
 from scalewatt.recordings.journal import journal_files, read_journal
-from scalewatt.recordings.telemetry import TelemetrySeries, read_telemetry, telemetry_series
+from scalewatt.recordings.telemetry import read_telemetry
 from scalewatt.recordings.transition import recording_to_old, to_blocks
 from scalewatt.results.tables.run_row import EnergyTotals
 
@@ -55,7 +55,7 @@ def totals(training: Training) -> EnergyTotals:
     powers = {"cpu": device["cpu"], "gpu": None, "ram": None}
     tables = training.folder / "traces.parquet", training.folder / "energy.parquet"
     write_energy(training.out, training.out / "spec.json", powers, *tables)
-    return EnergyTotals(pq.read_table(tables[1]), with_staging=True)
+    return EnergyTotals(pq.read_table(tables[1]).to_pandas(), with_staging=True)
 
 
 @pytest.fixture(scope="module")
@@ -126,23 +126,21 @@ def test_the_journal_holds_what_peruns_file_holds(recorded: Path) -> None:
 
 
 def test_telemetry_is_recorded_with_power(recorded: Path) -> None:
-    blocks, flags = read_telemetry(only(recorded, "*.telemetry.csv"))
+    (telemetry,), flags = read_telemetry(only(recorded, "*.telemetry.csv"))
     assert flags == []
-    found: dict[tuple[str, int], TelemetrySeries] = {
-        (one.quantity, one.device_index): one for one in telemetry_series(blocks)
-    }
+    found = dict(zip(telemetry.sensors["name"], telemetry.values.T, strict=True))
+    time_s = telemetry.time_s
     ((block,),) = read_journal(journal_files(recorded)[0].values()).nodes.values()
     for gpu, watts in enumerate(GPU_WATTS):
-        assert set(found["temperature", gpu].values) == {50 + gpu}
-        assert set(found["clock_sm", gpu].values) == {1410}
-        assert set(found["gpu_utilisation", gpu].values) == {90 + gpu}
-        time_s = found["temperature", gpu].time_s
+        assert set(found[f"temperature:{gpu}"]) == {50 + gpu}
+        assert set(found[f"clock_sm:{gpu}"]) == {1410}
+        assert set(found[f"gpu_utilisation:{gpu}"]) == {90 + gpu}
         assert time_s[0] == pytest.approx(block.time_s[0], abs=1.0)
         if gpu < 3:
-            joules = found["energy_total", gpu].values
+            joules = found[f"energy_total:{gpu}"]
             expected = watts * (time_s[-1] - time_s[0])
             assert joules[-1] - joules[0] == pytest.approx(expected, rel=0.02)
-    assert set(found["concurrent_samplers", 0].values) == {0}
+    assert set(found["concurrent_samplers:0"]) == {0}
     assert not list(recorded.glob("*.samplers.jsonl"))
 
 
@@ -185,7 +183,6 @@ def test_two_runs_at_once_on_a_node_notice_each_other(
         folder = one.work / "perun"
         (met,) = read_samplers([only(folder, "*.samplers.jsonl")])
         assert met["run"] == f"{WAVES} repeat {other.spec.repeat}"
-        blocks, _ = read_telemetry(folder.glob("*.telemetry.csv"))
-        series = telemetry_series(blocks)
-        (count,) = [s.values for s in series if s.quantity == "concurrent_samplers"]
-        assert count.max() == 1
+        (telemetry,), _ = read_telemetry(folder.glob("*.telemetry.csv"))
+        names = telemetry.sensors["name"].tolist()
+        assert telemetry.values[:, names.index("concurrent_samplers:0")].max() == 1
