@@ -52,7 +52,7 @@ from scalewatt.energies.stages import (
 )
 from scalewatt.energies.tables import Accounts, Collected, known_sum, nothing, tables
 from scalewatt.energies.traces import Traces, write_traces
-from scalewatt.recordings.block import Block, Flag, select
+from scalewatt.recordings.block import Block, Flag
 from scalewatt.recordings.series import flag, gpu_quantity, nodes_by_name
 from scalewatt.recordings.stage_log import EVALUATIONS
 
@@ -196,7 +196,11 @@ def _add_segment(
 ) -> None:
     """Account for one segment: its rows, telemetry and cross-checks, and its samples to `traces`."""
     number, rows = segment.number, counted.rows
-    flags = list(segment.flags)
+    flags = [each for each in segment.flags if each.get("node") is None]
+    for each in segment.flags:
+        if (host := each.get("node")) is not None:
+            about = {**each, "detail": f"{host}: {each['detail']}"}
+            rows.flag([about], number, host, each.get("kind"))
     if not events:
         flags.append(flag("no_events", None, f"segment {number} has no stage events"))
     span = _discarded_span(run, number, events)
@@ -312,8 +316,10 @@ def _nodes(counted: _Counted, run: Run, segment: Segment) -> Iterator[_Node]:
     for each in noted:
         offsets.setdefault(nodes[str(each["host"])], []).append(each)
     for host in segment.hosts:
-        recording = _without_known_gpus(counted, segment.node(host), number)
+        recording = segment.node(host)
         recorded = node_window(recording.blocks)
+        flags = (*recording.flags, *_shared_gpu_flags(counted, recording))
+        recording = replace(recording, flags=flags)
         if recorded is None:
             counted.rows.flag(recording.flags, number, host)
             continue
@@ -345,26 +351,24 @@ def _counted_window(recorded: Window, told: Window) -> Window:
     return told
 
 
-def _without_known_gpus(counted: _Counted, recording: NodeRecording, number: int) -> NodeRecording:
-    """Leave out GPUs that another node had at the same time, by their uuid: it is one node by two names."""
-    blocks: list[Block] = []
-    flags = list(recording.flags)
+def _shared_gpu_flags(counted: _Counted, recording: NodeRecording) -> list[Flag]:
+    """Flag a node whose GPUs, by their uuid, another node had at the same time: one machine by two names?
+
+    They count for both: a sampler names its own machine's devices. Files of other tools are joined before.
+    """
+    others: dict[str, None] = {}
     for block in recording.blocks:
-        if not (block.sensors["uuid"] != "").any():
-            blocks.append(block)
-            continue
         span = float(block.time_s.min()), float(block.time_s.max())
-        known = [_known_at(counted.gpus, uuid, block.node, span) for uuid in block.sensors["uuid"]]
-        for uuid, other in zip(block.sensors["uuid"], known, strict=True):
-            if uuid and other is None:
+        for uuid in block.sensors["uuid"]:
+            if other := _known_at(counted.gpus, uuid, block.node, span):
+                others[other] = None
+            elif uuid:
                 counted.gpus[uuid] = block.node, span
-        if any(known):
-            names = ", ".join(dict.fromkeys(filter(None, known)))
-            detail = f"{block.node}: its GPUs are those of {names}, by their uuid; they count once"
-            flags.append(flag("duplicate", None, detail))
-            block = select(block, np.array([other is None for other in known]))
-        blocks += [block] if len(block.sensors) else []
-    return replace(recording, blocks=blocks, flags=tuple(flags))
+    if not others:
+        return []
+    names = ", ".join(others)
+    detail = f"{recording.node}: its GPUs are those of {names}, by their uuid; they count for both"
+    return [flag("duplicate", None, detail)]
 
 
 def _known_at(
