@@ -255,9 +255,12 @@ def _samples(
     """Samples of each device in each group, (devices, size), and a piece for those outside of the window."""
     of_block: dict[int, NDArray[np.intp]] = {}
     for block in {id(device.block): device.block for device in devices}.values():
-        place = np.searchsorted(intervals.start_s, block.time_s, side="right") - 1
-        inside = (place >= 0) & (block.time_s <= intervals.end_s[-1])
-        of_block[id(block)] = np.bincount(group[place[inside]], minlength=size)
+        if (inside := intervals.counts(block.time_s)) is None:
+            place = np.searchsorted(intervals.start_s, block.time_s, side="right")
+            place[block.time_s > intervals.end_s[-1]] = len(group) + 1
+            inside = np.bincount(place, minlength=len(group) + 2)
+        sums = np.bincount(group, weights=inside[1:-1], minlength=size)
+        of_block[id(block)] = sums.astype(np.intp)
     counts = np.array([of_block[id(device.block)] for device in devices])
     left = [device.block.time_s.size - counts[i].sum() for i, device in enumerate(devices)]
     outside = {"stage": STAGES.index(UNATTRIBUTED), "outside": True}

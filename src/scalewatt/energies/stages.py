@@ -95,10 +95,20 @@ class StageIntervals:
     def codes_at(self, time_s: Floats) -> NDArray[np.int8]:
         """Index in STAGES of each time, (n,), `unattributed` outside of the window."""
         outside = STAGES.index(UNATTRIBUTED)
-        codes = np.array([outside, *map(STAGES.index, self.stage)], dtype=np.int8)
+        codes = np.array([outside, *map(STAGES.index, self.stage), outside], dtype=np.int8)
+        if (counts := self.counts(time_s)) is not None:
+            return np.repeat(codes, counts)
         found = codes[np.searchsorted(self.start_s, time_s, side="right")]
         found[time_s > self.end_s[-1]] = outside
         return found
+
+    def counts(self, time_s: Floats) -> NDArray[np.intp] | None:
+        """Number of times before, in each of and after the k intervals, (k+2,); None if not in order."""
+        if not (np.diff(time_s) >= 0).all():
+            return None
+        begins = np.searchsorted(time_s, self.start_s)
+        end = np.searchsorted(time_s, self.end_s[-1:], side="right")
+        return np.diff(np.concatenate(([0], begins, end, [time_s.size])))
 
     def short_stages(self, period_s: float) -> dict[str, float]:
         """Stages that `period_s` is too long for, with the mean length in s of their pieces."""
