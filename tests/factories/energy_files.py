@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,9 @@ from scalewatt.energies.tables import (
     records,
 )
 from scalewatt.energies.traces import SAMPLES_SCHEMA, read_samples, write_traces
-from scalewatt.recordings import journal, series
-from scalewatt.recordings.block import Block, sensor_frame
-from scalewatt.recordings.perun_file import open_perun_file
-from scalewatt.recordings.series import index_in_name
+from scalewatt.recordings import journal
+from scalewatt.recordings.block import Block, index_in_name, sensor_frame
 from scalewatt.recordings.telemetry import QUANTITIES
-from scalewatt.recordings.transition import recording_to_old
 
 T0 = 1_795_000_000.0
 
@@ -96,15 +93,6 @@ def write_perun(
                         "values", data=np.full(len(values), 1e5, dtype="float32")
                     )
                     data.attrs.update({"unit": "W", "mag": 1.0, "valid_max": 3.4e38})
-
-
-def read_perun_file(
-    path: Path, run_id: str | None = None, round_id: str | None = None
-) -> series.Recording:
-    """Read all hosts of one round of a perun file at once."""
-    with open_perun_file(path, run_id, round_id) as recording:
-        old = recording_to_old(recording)
-        return replace(old, nodes=dict(old.nodes))
 
 
 def write_journal(

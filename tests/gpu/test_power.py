@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sensor_series import series_of
 from small_trainings import DEVICE, LARGE, RESNET50, in_child, small_spec, trainer_of
 
 from scalewatt.common.termination import ABORT_S
@@ -21,7 +22,6 @@ from scalewatt.monitoring.perun_session import monitored
 from scalewatt.provenance.versions import gpu_identity
 from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.stage_log import EventLog
-from scalewatt.recordings.transition import recording_to_old, to_blocks
 from scalewatt.results.tables.t_tests import quantile
 from scalewatt.training.history import PHASES
 from scalewatt.training.step_timer import finish
@@ -47,10 +47,10 @@ def energies_of_bursts(folder: Path) -> tuple[float, float, list[str]]:
     index, start_s, end_s, counter_j = result
     (series,) = (
         series
-        for series in recording_to_old(read_journal(journal_files(folder)[0].values())).series
+        for series in series_of(read_journal(journal_files(folder)[0].values()))
         if (series.device_kind, series.device_index, series.quantity) == ("gpu", index, "power")
     )
-    power = validate(to_blocks([series])[0], 0, 0.1)
+    power = validate(series.block, 0, 0.1)
     return counter_j, float(power.curve.between(start_s, end_s)), [f["code"] for f in power.flags]
 
 

@@ -48,8 +48,7 @@ from true_power import (
 )
 
 from scalewatt.energies.integrate import BRIDGE_S, LAG_S, SAMPLE_FLAGS
-from scalewatt.recordings.block import Block
-from scalewatt.recordings.series import PLAUSIBLE_W
+from scalewatt.recordings.block import PLAUSIBLE_W, Block
 
 LIMIT_W = PLAUSIBLE_W["cpu"]
 ROUNDING_J = 1e-3

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from energy_files import read_perun_file
 from perun.configuration import _default_config
 from perun.util import filter_sensors
+from sensor_series import read_perun_file
 
 from scalewatt.monitoring.perun_session import EXCLUDED_SENSORS
 from scalewatt.recordings.journal import journal_files, read_journal
@@ -136,6 +136,6 @@ def test_a_user_s_own_settings_of_perun_reach_no_training(tmp_path: Path) -> Non
     ((block,),) = read_journal(journal_files(out)[0].values()).nodes.values()
     assert block.time_s.size >= 5 and len(block.sensors)
     recording = read_perun_file(out / "segment-000.hdf5")
-    assert recording.run_id == "segment-000"
-    assert recording.sampling_period_s == 0.1
+    assert recording.run == "segment-000"
+    assert recording.period_s == 0.1
     assert [path.name for path in here.iterdir()] == [".perun.ini"]

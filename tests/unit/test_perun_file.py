@@ -11,8 +11,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from energy_files import codes, counter, gpu, read_perun_file, recordings, write_perun
+from energy_files import codes, counter, gpu, recordings, write_perun
 from energy_said import describe
+from sensor_series import read_perun_file, series_of
 
 from scalewatt.common.errors import InputError
 from scalewatt.recordings.perun_file import RunInfo, list_runs, open_perun_file
@@ -42,10 +43,10 @@ def made(path: Path, hosts: dict[str, dict[str, Any]] = GPUS, **options: Any) ->
 def test_a_run_is_picked_by_id_else_the_last_is_and_that_is_flagged(tmp_path: Path) -> None:
     path = made(tmp_path / "a.hdf5", run_id="z", execution_dt="2026-01-01T00:00:00")
     made(path, {"n2": GPUS["n1"]}, run_id="a", execution_dt="2026-01-02T00:00:00")
-    assert read_perun_file(path).hosts == ("n2",)
-    assert codes(read_perun_file(path).problems) == {"several"}
-    assert read_perun_file(path, "z").hosts == ("n1",)
-    assert read_perun_file(path, "z").problems == ()
+    assert read_perun_file(path).nodes.keys() == {"n2"}
+    assert codes(read_perun_file(path).flags) == {"several"}
+    assert read_perun_file(path, "z").nodes.keys() == {"n1"}
+    assert read_perun_file(path, "z").flags == ()
     with pytest.raises(InputError, match=r"a\.hdf5: holds no run 'x'; it holds z, a"):
         read_perun_file(path, "x")
 
@@ -55,8 +56,8 @@ def test_of_several_rounds_the_last_numbered_one_is_read_and_flagged(tmp_path: P
     for round_id, watts in (("2", 20), ("10", 100), ("failed", 1)):
         made(path, {"n1": {"CUDA:0_POWER": gpu(3, watts)}}, round_id=round_id)
     recording = read_perun_file(path)
-    assert recording.series[0].values[0] == 100
-    assert ["2 rounds" in one["detail"] for one in recording.problems] == [True, False]
+    assert series_of(recording)[0].values[0] == 100
+    assert ["2 rounds" in one["detail"] for one in recording.flags] == [True, False]
 
 
 def test_all_runs_of_a_file_are_listed_in_the_order_of_their_start(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_ranks_without_a_host_tell_that_its_recording_is_missing(
     with h5py.File(path, "a") as handle:
         hosts = handle["app/nodes/run/nodes/0/nodes"]
         hosts["n1"].attrs["mpi_ranks"], hosts["n3"].attrs["mpi_ranks"] = ranks
-    (problem,) = read_perun_file(path).problems
+    (problem,) = read_perun_file(path).flags
     assert problem["code"] == "not_recorded" and problem["detail"].endswith("of ranks 2, 3")
 
 
@@ -113,7 +114,7 @@ def test_watts_counters_and_shares_are_distinguished_by_unit(tmp_path: Path) -> 
         "RAM_USAGE": np.full(5, 0.2),
     }
     recording = read_perun_file(made(tmp_path / "a.hdf5", {"n1": sensors}))
-    series = {s.sensor: s for s in recording.series}
+    series = {s.sensor: s for s in series_of(recording)}
     assert set(series) == {"CUDA:1_POWER", "cpu_0_package-0", "CPU_USAGE"}
     one = series["CUDA:1_POWER"]
     assert (one.device_kind, one.device_index, one.limit_w) == ("gpu", 1, 400)
@@ -122,7 +123,7 @@ def test_watts_counters_and_shares_are_distinguished_by_unit(tmp_path: Path) -> 
     assert (package.quantity, package.valid_max) == ("counter", pytest.approx(262_143.32885))
     assert np.diff(package.values) == pytest.approx(150)
     assert series["CPU_USAGE"].values.tolist() == [0.5] * 5
-    assert not recording.t0_known and recording.sampling_period_s == 1
+    assert not recording.clock_known and recording.period_s == 1
 
 
 MAGNITUDES = ["0.001", b"0.001", "MILI", "Magnitude.MILLI", "m", np.array([1e-3])]
@@ -138,7 +139,7 @@ def test_a_unit_and_its_magnitude_are_understood_as_any_version_spells_them(
     path = made(tmp_path / "a.hdf5", {"n1": {"CUDA:0_POWER": gpu(2, 250)}})
     values = "/nodes/gpu/nodes/CUDA:0_POWER/raw_data/values"
     changed(path, lambda data: data.attrs.update({"unit": unit, "mag": mag}), values)
-    (series,) = read_perun_file(path).series
+    (series,) = series_of(read_perun_file(path))
     assert (series.quantity, series.limit_w) == ("power", 400)
     assert series.values == pytest.approx([250, 250])
 
@@ -169,7 +170,7 @@ def test_a_sensor_that_cannot_be_read_makes_its_kind_unknown_and_is_named(
     tmp_path: Path, spoil: Any, detail: str
 ) -> None:
     path = changed(made(tmp_path / "a.hdf5"), spoil, "/nodes/gpu/nodes/CUDA:1_POWER/raw_data")
-    first, second = read_perun_file(path).series
+    first, second = series_of(read_perun_file(path))
     assert first.values.size == 9 and first.flags == ()
     assert second.values.size == second.time_s.size == 0
     (problem,) = second.flags
@@ -180,7 +181,7 @@ def test_a_sensor_that_cannot_be_read_makes_its_kind_unknown_and_is_named(
 
 def test_samples_without_a_partner_or_a_time_are_left_out_and_flagged(tmp_path: Path) -> None:
     path = made(tmp_path / "a.hdf5", time_s=[*range(8), np.nan, 9, 10])
-    first, second = read_perun_file(path).series
+    first, second = series_of(read_perun_file(path))
     assert first.time_s.tolist() == second.time_s.tolist() == [*range(8)]
     assert "9 values but 11 times" in first.flags[0]["detail"]
     assert "1 of 9 samples without a time" in first.flags[1]["detail"]
@@ -195,7 +196,7 @@ def test_power_by_any_backend_counts_for_its_device(tmp_path: Path, name: str) -
         sensors.move("CUDA:1_POWER", name)
         sensors[name].attrs["source"] = "a model of ours"
 
-    first, second = read_perun_file(changed(path, rename, "/nodes/gpu/nodes")).series
+    first, second = series_of(read_perun_file(changed(path, rename, "/nodes/gpu/nodes")))
     assert [(one.sensor, one.device_index) for one in (first, second)] == [
         ("CUDA:0_POWER", 0),
         (name, 1),
@@ -286,13 +287,13 @@ def watts_of_a_counter(path: Path, reads_j: list[float]) -> Path:
 
 def test_the_counter_is_preferred_to_perun_1_watts(tmp_path: Path) -> None:
     hosts = {"n1": {"cpu_0_package-0": counter(5, 150)}}
-    (series,) = read_perun_file(made(tmp_path / "a.hdf5", hosts, rapl_as_watts=True)).series
+    (series,) = series_of(read_perun_file(made(tmp_path / "a.hdf5", hosts, rapl_as_watts=True)))
     assert series.quantity == "counter" and np.diff(series.values) == pytest.approx(150)
 
 
 def test_watts_that_perun_computed_of_a_counter_are_means(tmp_path: Path) -> None:
     path = watts_of_a_counter(tmp_path / "a.hdf5", [1000, 1100, 1300, 1350])
-    (series,) = read_perun_file(path).series
+    (series,) = series_of(read_perun_file(path))
     assert (series.quantity, series.limit_w) == ("mean_power", None)
     assert describe(path)["cpu_energy_kwh"] * J_PER_KWH == pytest.approx(350)
 
@@ -389,8 +390,8 @@ def test_a_file_that_another_process_has_locked_is_read_and_flagged(tmp_path: Pa
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         recording = read_perun_file(path)
         holder.communicate("")
-    assert recording.series[0].values.tolist() == [100] * 9
-    assert codes(recording.problems) == {"damaged"}
+    assert series_of(recording)[0].values.tolist() == [100] * 9
+    assert codes(recording.flags) == {"damaged"}
 
 
 def test_other_files_of_the_call_are_read_and_the_exit_code_is_one(tmp_path: Path) -> None:

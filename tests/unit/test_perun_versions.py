@@ -14,13 +14,12 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from energy_files import codes, read_perun_file
+from energy_files import codes
 from energy_said import describe
+from sensor_series import SensorSeries, read_perun_file, series_of
 from true_power import total_j
 
 from scalewatt.energies.integrate import validate
-from scalewatt.recordings.series import SensorSeries
-from scalewatt.recordings.transition import to_blocks
 
 MADE = Path(__file__).parent / "recordings"
 TRUTH: dict[str, Any] = json.loads((MADE / "truth.json").read_text())
@@ -57,16 +56,16 @@ def true_energies(name: str, run_id: str, round_id: str) -> dict[tuple[str, str]
 
 def energy_j(series: SensorSeries, period_s: float | None) -> float:
     """Return the energy of a whole series."""
-    return total_j(validate(to_blocks([series])[0], 0, period_s))
+    return total_j(validate(series.block, 0, period_s))
 
 
 @pytest.mark.parametrize(("name", "run_id", "round_id"), ROUNDS)
 def test_every_sensors_energy_is_the_true_one(name: str, run_id: str, round_id: str) -> None:
     recording = read_perun_file(made(name), run_id, round_id)
-    assert recording.sampling_period_s == 0.25
+    assert recording.period_s == 0.25
     found = {
-        (series.node, series.sensor): energy_j(series, recording.sampling_period_s)
-        for series in recording.series
+        (series.node, series.sensor): energy_j(series, recording.period_s)
+        for series in series_of(recording)
         if series.quantity != "utilisation"
     }
     assert found == pytest.approx(true_energies(name, run_id, round_id), rel=BOUND)
@@ -81,7 +80,7 @@ def test_a_node_of_an_older_perun_has_all_kinds_and_no_flag(version: str) -> Non
         assert said[f"{kind}_energy_kwh"] * J_PER_KWH == pytest.approx(expected, rel=BOUND)
     assert said["energy_kwh"] * J_PER_KWH == pytest.approx(sum(true.values()), rel=BOUND)
     assert (said["gpus"], said["flags"]) == (2, [])
-    gpus = [s for s in read_perun_file(made(f"perun-{version}-node")).series if s.limit_w]
+    gpus = [s for s in series_of(read_perun_file(made(f"perun-{version}-node"))) if s.limit_w]
     assert [s.uuid for s in gpus] == ["GPU-stand-in-0", "GPU-stand-in-1"]
 
 
@@ -90,15 +89,15 @@ def test_failed_reads_cost_nothing_where_perun_counts_the_counters_whole_range(
     version: str,
 ) -> None:
     path = made(f"perun-{version}-unreadable")
-    (spoilt,) = [s for s in read_perun_file(path).series if s.sensor == SPOILT]
+    (spoilt,) = [s for s in series_of(read_perun_file(path)) if s.sensor == SPOILT]
     assert np.count_nonzero(spoilt.values == 0) >= 2
-    assert codes(validate(to_blocks([spoilt])[0], 0, 0.25).flags) == {"missing_samples"}
+    assert codes(validate(spoilt.block, 0, 0.25).flags) == {"missing_samples"}
     with h5py.File(path) as handle:
         own = handle["app/nodes/run1/nodes/0/metrics/CPU_ENERGY"].attrs["value"]
     assert own > 260_000 > 1000 > energy_j(spoilt, 0.25)
 
 
-def in_watts(name: str, copy: Path) -> tuple[SensorSeries, ...]:
+def in_watts(name: str, copy: Path) -> list[SensorSeries]:
     """Return the series of a recording of which the counters were taken out of `copy`."""
     shutil.copy(made(name), copy)
     with h5py.File(copy, "a") as handle:
@@ -106,7 +105,7 @@ def in_watts(name: str, copy: Path) -> tuple[SensorSeries, ...]:
         handle.visit(lambda one: counters.append(one) if one.endswith("alt_values") else None)
         for one in counters:
             del handle[one]
-    return read_perun_file(copy).series
+    return series_of(read_perun_file(copy))
 
 
 @pytest.mark.parametrize("version", OLD)
@@ -126,16 +125,16 @@ def test_without_the_counter_all_watts_that_failed_reads_spoilt_are_left_out(
     tmp_path: Path, version: str
 ) -> None:
     name = f"perun-{version}-unreadable"
-    (counter,) = [s for s in read_perun_file(made(name)).series if s.sensor == SPOILT]
+    (counter,) = [s for s in series_of(read_perun_file(made(name))) if s.sensor == SPOILT]
     (mean,) = [s for s in in_watts(name, tmp_path / "watts.hdf5") if s.sensor == SPOILT]
-    validated = validate(to_blocks([mean])[0], 0, 0.25)
+    validated = validate(mean.block, 0, 0.25)
     assert codes(validated.flags) == {"over_limit"}
     failed = np.flatnonzero(counter.values == 0)
     spoilt = set(failed) | {failed[-1] + 1}
     assert spoilt <= set(np.flatnonzero(validated.sample_flags))
     time = validated.curve.time_s
     energy = validated.curve.between(time[:-1], time[1:])
-    true = validate(to_blocks([counter])[0], 0, 0.25).curve.between(time[:-1], time[1:])
+    true = validate(counter.block, 0, 0.25).curve.between(time[:-1], time[1:])
     covered = validated.curve.covered_s(time[:-1], time[1:]) > 0
     exact = ~np.isnan(validated.power_w[1:])
     assert energy[exact] == pytest.approx(true[exact], rel=1e-5)

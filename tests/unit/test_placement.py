@@ -19,7 +19,6 @@ from scalewatt.provenance.rank_placement import (
     slurm_allocation,
 )
 from scalewatt.provenance.versions import Gpu
-from scalewatt.recordings.series import SensorSeries
 
 
 @pytest.mark.parametrize(
@@ -99,10 +98,9 @@ def test_each_segment_counts_the_gpus_that_it_held_itself() -> None:
         {"segment": 2, "ranks": None},
     ]
     run = run_of({"gpus": {"n1": [0, 2]}, "gpu_uuids": {"n1": ["a", "c"]}, "segments": segments})
-    no_series: list[SensorSeries] = []
-    held = [run.used_gpus("n1.cluster", no_series, number) for number in (0, 1, 2)]
+    held = [run.used_gpus("n1.cluster", [], number) for number in (0, 1, 2)]
     assert held == [[0], [2], None], "what the third held is not guessed"
-    assert run.used_gpus("n1", no_series) == [0, 2]
+    assert run.used_gpus("n1", []) == [0, 2]
 
 
 def test_a_run_of_which_no_segment_noted_ranks_counts_the_gpus_that_it_noted_as_a_whole() -> None:

@@ -22,8 +22,8 @@ from made_recordings import (
 )
 
 from scalewatt.common.errors import InputError
+from scalewatt.recordings.block import INSTANTANEOUS
 from scalewatt.recordings.detect import read_foreign
-from scalewatt.recordings.series import INSTANTANEOUS, sample_quantity
 from scalewatt.recordings.tables import Options
 
 POWER, ENERGY = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
@@ -130,7 +130,7 @@ def test_identity_and_model_are_kept_and_hosts_are_nodes(tmp_path: Path) -> None
     found = read_foreign(written(tmp_path, text))
     assert tuple(found.nodes) == ("n1", "n2")
     assert [(one.uuid, one.values[0]) for one in sensors(found)] == [("GPU-n1", 61), ("GPU-n2", 60)]
-    assert {sample_quantity(one, None) for one in sensors(found)} == {INSTANTANEOUS}
+    assert {one.samples for one in sensors(found)} == {INSTANTANEOUS}
 
 
 def scrape_of(gpus: int, second: int, stamp: bool, broken: int | None = None) -> str:

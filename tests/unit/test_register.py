@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from campaign_files import LOCAL, ROOT
-from energy_files import T0, counter, gpu, read_perun_file, recordings, write_journal, write_perun
+from energy_files import T0, counter, gpu, recordings, write_journal, write_perun
 from energy_said import describe
+from sensor_series import read_perun_file
 
 from scalewatt.campaign.cluster import basis, load_cluster, powers
 from scalewatt.campaign.load import load_campaign
@@ -351,7 +352,7 @@ def test_one_run_of_several_in_a_file_is_taken_out_whole(place: Place) -> None:
         assert "several" not in row["flags"]
     copy = place.results / "runs" / id_ / "1" / "perun" / "segment-000.hdf5"
     kept = read_perun_file(copy)
-    assert (kept.run_id, kept.round_id, kept.sampling_period_s) == ("second", "1", 1.0)
+    assert (kept.run, kept.round, kept.period_s) == ("second", "1", 1.0)
     with h5py.File(copy) as ours, h5py.File(file) as theirs:
         path = "app/nodes/second/nodes/1/nodes/n1/nodes/gpu/nodes/CUDA:0_POWER/raw_data/values"
         assert np.array_equal(ours[path], theirs[path])

@@ -29,9 +29,8 @@ from made_recordings import (
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integrate import validate
-from scalewatt.recordings.block import Recording
+from scalewatt.recordings.block import INSTANTANEOUS, MOVING_MEAN, Recording
 from scalewatt.recordings.detect import find_format, read_foreign
-from scalewatt.recordings.series import INSTANTANEOUS, MOVING_MEAN
 from scalewatt.recordings.tables import Options
 
 T0 = 1717144753

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from energy_files import read_perun_file
+from sensor_series import read_perun_file, series_of
 from stand_in_rapl import WATTS, WRAPS_AFTER_S
 from test_resume import WAVES
 from training import CLUSTER, Training
@@ -23,7 +23,6 @@ from scalewatt.energies.integrate import validate
 from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE, read_samplers
 from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.telemetry import read_telemetry
-from scalewatt.recordings.transition import recording_to_old, to_blocks
 from scalewatt.results.tables.run_row import EnergyTotals
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
@@ -105,11 +104,11 @@ def test_gpus_that_a_run_does_not_hold_count_separately(measured: EnergyTotals) 
 
 
 def test_the_journal_holds_what_peruns_file_holds(recorded: Path) -> None:
-    journal = recording_to_old(read_journal(journal_files(recorded)[0].values()))
+    journal = read_journal(journal_files(recorded)[0].values())
     perun = read_perun_file(recorded / "segment-000.hdf5")
-    assert journal.problems == () and journal.hosts == perun.hosts
-    ours = {one.sensor: one for one in journal.series}
-    theirs = {one.sensor: one for one in perun.series}
+    assert journal.flags == () and journal.nodes.keys() == perun.nodes.keys()
+    ours = {one.sensor: one for one in series_of(journal)}
+    theirs = {one.sensor: one for one in series_of(perun)}
     assert set(ours) == set(theirs) and len(ours) == 4 + 2 + 2 + 1
     for name, one in ours.items():
         other = theirs[name]
@@ -118,9 +117,7 @@ def test_the_journal_holds_what_peruns_file_holds(recorded: Path) -> None:
         assert one.limit_w == pytest.approx(other.limit_w)
         assert one.uuid == other.uuid
         if one.quantity != "utilisation":
-            energies = [
-                validate(to_blocks([s])[0], 0).curve.between(-np.inf, np.inf) for s in (one, other)
-            ]
+            energies = [validate(s.block, 0).curve.between(-np.inf, np.inf) for s in (one, other)]
             # Our stamps come after a sample and perun's before it, apart on a loaded machine.
             assert energies[0] == pytest.approx(energies[1], rel=0.02), name
 

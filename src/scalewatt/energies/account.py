@@ -52,8 +52,8 @@ from scalewatt.energies.stages import (
 )
 from scalewatt.energies.tables import Accounts, Collected, known_sum, nothing, tables
 from scalewatt.energies.traces import Traces, write_traces
-from scalewatt.recordings.block import Block, Flag
-from scalewatt.recordings.series import flag, gpu_quantity, nodes_by_name
+from scalewatt.recordings.block import Block, Flag, flag, gpu_quantity
+from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.stage_log import EVALUATIONS
 
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
@@ -198,9 +198,8 @@ def _add_segment(
     number, rows = segment.number, counted.rows
     flags = [each for each in segment.flags if each.get("node") is None]
     for each in segment.flags:
-        if (host := each.get("node")) is not None:
-            about = {**each, "detail": f"{host}: {each['detail']}"}
-            rows.flag([about], number, host, each.get("kind"))
+        if each.get("node") is not None:
+            rows.flag([each], number, each["node"], each.get("kind"))
     if not events:
         flags.append(flag("no_events", None, f"segment {number} has no stage events"))
     span = _discarded_span(run, number, events)
@@ -357,7 +356,7 @@ def _shared_gpu_flags(counted: _Counted, recording: NodeRecording) -> list[Flag]
     They count for both: a sampler names its own machine's devices. Files of other tools are joined before.
     """
     others: dict[str, None] = {}
-    for block in recording.blocks:
+    for block in (block for block in recording.blocks if block.time_s.size):
         span = float(block.time_s.min()), float(block.time_s.max())
         for uuid in block.sensors["uuid"]:
             if other := _known_at(counted.gpus, uuid, block.node, span):

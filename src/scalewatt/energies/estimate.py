@@ -19,8 +19,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from scalewatt.recordings.block import Block, Flag, Floats, select, sensor_frame
-from scalewatt.recordings.series import ESTIMATED, flag
+from scalewatt.recordings.block import ESTIMATED, Block, Flag, Floats, flag, select, sensor_frame
 
 TDP_SHARE, IDLE_SHARE = 0.74, 0.1
 """What a CPU draws at full load, of its TDP; and idle, of that."""

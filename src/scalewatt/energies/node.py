@@ -34,14 +34,17 @@ from scalewatt.energies.integrate import (
 )
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED, StageIntervals
 from scalewatt.energies.tables import MAX_UNCOVERED, PIECES, Pieces, nothing, pieces
-from scalewatt.recordings.block import Block, Flag, Floats, select
-from scalewatt.recordings.series import (
+from scalewatt.recordings.block import (
     DEVICE_KINDS,
     ESTIMATED,
     MEAN_OVER_S,
     NODE,
     PLAUSIBLE_W,
+    Block,
+    Flag,
+    Floats,
     flag,
+    select,
 )
 
 UNUSED_GPU = "unused_gpu"

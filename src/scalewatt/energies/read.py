@@ -24,7 +24,7 @@ from scalewatt.energies.segments import Segment, segment_numbers
 from scalewatt.energies.stages import segment_events
 from scalewatt.energies.tables import BOUNDS, Accounts, EnergyTotals, one_origin
 from scalewatt.energies.traces import Traces
-from scalewatt.recordings.block import Recording
+from scalewatt.recordings.block import ALL_KINDS, NODE, PERUN, Recording
 from scalewatt.recordings.detect import (
     files_in,
     find_format,
@@ -35,7 +35,6 @@ from scalewatt.recordings.detect import (
 )
 from scalewatt.recordings.journal import TELEMETRY, beside, is_journal, read_journal
 from scalewatt.recordings.perun_file import list_runs, open_perun_file
-from scalewatt.recordings.series import ALL_KINDS, NODE, PERUN
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.tables import Options
 from scalewatt.recordings.telemetry import read_telemetry

@@ -16,7 +16,7 @@ from scalewatt.common.schema_validation import check, schema
 from scalewatt.energies.checks import SETTINGS
 from scalewatt.energies.node import Window
 from scalewatt.provenance.versions import Gpu, held_gpus
-from scalewatt.recordings.series import same_node
+from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import read_stages
 
 

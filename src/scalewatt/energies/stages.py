@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from scalewatt.energies.integrate import EnergyCurve
 from scalewatt.recordings import stage_log
-from scalewatt.recordings.block import Flag, Floats
-from scalewatt.recordings.series import flag
+from scalewatt.recordings.block import Flag, Floats, flag
 
 UNATTRIBUTED = "unattributed"
 LEAST_PERIODS = 5

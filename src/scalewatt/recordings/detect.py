@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import Block, Flag, Floats, Recording, sensor_frame
+from scalewatt.recordings.block import NODE, Block, Flag, Floats, Recording, flag, sensor_frame
+from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.prometheus import Sensor, grouped, read_prometheus, recognises
-from scalewatt.recordings.series import NODE, flag, nodes_by_name
 from scalewatt.recordings.tables import (
     NO_OPTIONS,
     Options,

@@ -28,12 +28,16 @@ from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object, write_json
-from scalewatt.recordings.block import Block, Flag, Floats, Recording, sensor_frame
-from scalewatt.recordings.series import (
+from scalewatt.recordings.block import (
     DEVICE_KINDS,
     QUANTITIES,
+    Block,
+    Flag,
+    Floats,
+    Recording,
     flag,
     origin_stated,
+    sensor_frame,
 )
 
 STAMPS = ("t", "mono")

@@ -26,14 +26,25 @@ from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import printable
-from scalewatt.recordings import series
-from scalewatt.recordings.block import Block, Flag, Floats, Recording, sensor_frame
-from scalewatt.recordings.series import NO_INDEX, NODE, flag
+from scalewatt.recordings.block import (
+    DEVICE_KINDS,
+    LATEST_S,
+    NO_INDEX,
+    NODE,
+    QUANTITIES,
+    Block,
+    Flag,
+    Floats,
+    Recording,
+    flag,
+    origin_stated,
+    sensor_frame,
+)
 
 EXPECTED = "expected an HDF5 file written by perun 0.3 to 1.0, with nodes/<run>/nodes/<round>"
 UNKNOWN_BACKEND = "assumed"
 """Flag of a sensor that no backend of perun has: its kind and unit alone say what it is of."""
-KINDS = (*series.DEVICE_KINDS, NODE)
+KINDS = (*DEVICE_KINDS, NODE)
 OTHER_KINDS = {"rack", "socket", "sysio", "disk", "net", "fan", "other"}
 """Device kinds of perun that are not parts of a node."""
 POWER_NAMES = {
@@ -162,7 +173,7 @@ def open_perun_file(
             periods = (_number(_attribute(group, key)) for key in PERIOD_KEYS)
             totals = {host: _stated_totals(node) for host, node in hosts.items()}
             recording = Recording(
-                nodes=_Hosts(path, hosts, series.origin_stated(group.attrs)),
+                nodes=_Hosts(path, hosts, origin_stated(group.attrs)),
                 clock_known=False,
                 period_s=next((p for p in periods if p is not None and 0 < p < math.inf), None),
                 source=str(path),
@@ -317,7 +328,7 @@ def _read_sensor(row: Row, group: h5py.Group, axes: list[Axis]) -> bool:
     name = "alt_values" if "alt_values" in raw and _unit(raw["alt_values"]) == "J" else "values"
     data, values = _numbers(raw, name)
     unit = _unit(data)
-    quantity = series.QUANTITIES.get(unit)
+    quantity = QUANTITIES.get(unit)
     if quantity is None and (known or not unit or re.search("[WJ]", unit.upper())):
         raise _Unreadable(f"its unit is {unit[:20] or 'not stated'}; expected W or J")
     # "%" of RAM is the memory in use, which says nothing about power.
@@ -402,7 +413,7 @@ def _block(host: str, rows: Sequence[Row], n: int, flags: Iterable[Flag]) -> Blo
             column[row["raw"][:n] == row["fill"]] = np.nan
     names = [row["name"] for row in rows]
     own = [one for one in flags if one["device"] in names]
-    timed = np.abs(time_s) < series.LATEST_S
+    timed = np.abs(time_s) < LATEST_S
     if not timed.all():
         detail = f"{np.count_nonzero(~timed)} of {n} samples without a time are left out"
         own += [flag("damaged", name, detail) for name in names]

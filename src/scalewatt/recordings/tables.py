@@ -29,8 +29,16 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, one_of, schema, shown
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings import times
-from scalewatt.recordings.block import Block, Flag, Floats, Recording, sensor_frame
-from scalewatt.recordings.series import LATEST_S, flag, gpu_quantity
+from scalewatt.recordings.block import (
+    LATEST_S,
+    Block,
+    Flag,
+    Floats,
+    Recording,
+    flag,
+    gpu_quantity,
+    sensor_frame,
+)
 from scalewatt.recordings.times import as_numbers
 
 Preset = Mapping[str, Any]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import Block, Flag, sensor_frame
+from scalewatt.recordings.block import Block, Flag, flag, sensor_frame
 from scalewatt.recordings.journal import (
     TELEMETRY,
     LineWriter,
@@ -30,7 +30,6 @@ from scalewatt.recordings.journal import (
     matrix,
     read_table,
 )
-from scalewatt.recordings.series import flag
 
 TELEMETRY_PERIOD_S = 5.0
 TELEMETRY_PERIOD_LIMIT_S = 60.0

@@ -26,8 +26,16 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import Block, Flag, Floats, Recording, sensor_frame
-from scalewatt.recordings.series import ESTIMATED, LATEST_S, flag
+from scalewatt.recordings.block import (
+    ESTIMATED,
+    LATEST_S,
+    Block,
+    Flag,
+    Floats,
+    Recording,
+    flag,
+    sensor_frame,
+)
 from scalewatt.recordings.tables import UNITS, Options, Preset, damage_flags, node_of, read_lines
 from scalewatt.recordings.times import zoned_times
 

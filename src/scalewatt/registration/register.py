@@ -22,7 +22,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
 from scalewatt.common.files import file_sha256
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.recordings.series import same_node
+from scalewatt.recordings.node_names import same_node
 from scalewatt.registration import campaign_file
 from scalewatt.registration.campaign_file import point_of
 from scalewatt.registration.foreign_discovery import open_foreign

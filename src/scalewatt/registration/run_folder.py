@@ -19,7 +19,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
 from scalewatt.energies.run_inputs import concurrent_runs
-from scalewatt.recordings.series import same_node
+from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import EVENTS_SCHEMA, STAGES_SCHEMA, read_stages
 from scalewatt.registration.recording_discovery import Recorded, Window, place
 from scalewatt.training.history import HISTORY_SCHEMA

@@ -23,7 +23,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.energies.run_inputs import Run, read_provenance
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.recordings.journal import journal_files
-from scalewatt.recordings.series import nodes_by_name
+from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.stage_log import final_reports, read_json_lines
 from scalewatt.run_files.attempt_log import read_attempt, read_submission
 from scalewatt.run_files.lock_owner import read_owner

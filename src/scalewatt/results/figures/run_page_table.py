@@ -19,7 +19,7 @@ import pyarrow as pa
 from scalewatt.common.errors import InputError
 from scalewatt.energies.node import UNUSED_GPU
 from scalewatt.energies.traces import TRACES_SCHEMA, read_samples
-from scalewatt.recordings.series import ALL_KINDS, Floats
+from scalewatt.recordings.block import ALL_KINDS, Floats
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.telemetry import TELEMETRY_PERIOD_LIMIT_S
 from scalewatt.results.tables.derived_quantities import Facility

@@ -32,8 +32,8 @@ from scalewatt.energies.node import (
 )
 from scalewatt.energies.segments import NodeRecording, open_segment
 from scalewatt.energies.tables import MAX_UNCOVERED
-from scalewatt.recordings.block import Block
-from scalewatt.recordings.series import Flag, flag, same_node
+from scalewatt.recordings.block import Block, Flag, flag
+from scalewatt.recordings.node_names import same_node
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.repeat_statistics import summarise

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from scalewatt.campaign.campaign_types import Device
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.recordings.series import MEAN_OVER_S, MOVING_MEAN, Floats, gpu_quantity
+from scalewatt.recordings.block import MEAN_OVER_S, MOVING_MEAN, Floats, gpu_quantity
 from scalewatt.recordings.stage_log import EVALUATIONS
 from scalewatt.scaling.simulation import assumptions
 from scalewatt.scaling.simulation.run_sample import RunDraw
