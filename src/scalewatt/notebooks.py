@@ -22,89 +22,72 @@ from scalewatt.energies.traces import SAMPLES_SCHEMA, TRACES_SCHEMA, read_sample
 from scalewatt.results.tables.read_table import opened_parquet
 from scalewatt.results.tables.table_schema import metadata
 
-PathOrText = str | PathLike[str]
+AnyPath = str | PathLike[str]
 _RUN = ("configuration", "repeat")
+_PARTS = ("devices", "epochs", "flags")
 
 
 class Options(TypedDict, total=False):
-    """What is asked of a recording, and what it does not say of itself, as of `scalewatt energy`."""
+    """What is asked of a recording, and what it does not say of itself, as of `scalewatt energy`.
+
+    `node` is a name, or names of nodes by those of a folder's files.
+    """
 
     run: str | None
     round: str | None
     gpus_per_node: int | None
     node: str | Mapping[str, str] | None
-    """Name of the node, or those of a folder's files by their names."""
     time_zone: str | None
-    columns: PathOrText | None
-    cluster: PathOrText | None
-    """Cluster file with rated powers to estimate from, in place of those that a run was made with."""
+    columns: AnyPath | None
+    cluster: AnyPath | None
 
 
-def energy(
-    path: PathOrText, stages: PathOrText | None = None, **options: Unpack[Options]
-) -> Account:
+def energy(path: AnyPath, stages: AnyPath | None = None, **options: Unpack[Options]) -> Account:
     """Account for the energy of one recording.
 
     `stages` is a file of stage events; a run folder has its own. Raises InputError.
     """
-    return read_account(Path(path), _reading(stages, **options))
+    return read_account(Path(path), _reading(stages=stages, **options))
 
 
 def read_recording(
-    path: PathOrText, stages: PathOrText | None = None, **options: Unpack[Options]
+    path: AnyPath, stages: AnyPath | None = None, **options: Unpack[Options]
 ) -> pd.DataFrame:
-    """Read the power samples of one recording, a row a sensor and sample, with the columns of a run's traces.
+    """Read the power samples of one recording, a row a sensor and sample, with the columns of SAMPLES_SCHEMA.
 
     `power_w` (W) is null where a sample cannot be true. Where the recording's clock is unknown (flag
-    `time_unknown`), times count from 1970. Options are those of `energy`. Raises InputError for a file that
-    cannot be read, and for one of totals, which has no samples.
+    `time_unknown`), times count from 1970. Raises InputError as `energy`, and for totals without samples.
     """
     with TemporaryDirectory() as folder:
         written = Path(folder) / "traces.parquet"
         with write_traces(written) as traces:
-            read_account(Path(path), _reading(stages, **options), traces)
+            read_account(Path(path), _reading(stages=stages, **options), traces)
         samples = _samples(written, "not totals")
         if samples.empty and not _samples(written).empty:
             raise InputError(f"{path}: holds totals without samples; scalewatt.energy reads them")
     return samples
 
 
-def _reading(
-    stages: PathOrText | None,
-    node: str | Mapping[str, str] | None = None,
-    columns: PathOrText | None = None,
-    cluster: PathOrText | None = None,
-    **same: Any,
-) -> Reading:
-    return Reading(
-        **same,
-        stages=None if stages is None else Path(stages),
-        columns=None if columns is None else Path(columns),
-        powers=None if cluster is None else powers_by_device(str(cluster)),
-        node=node if isinstance(node, str) else None,
-        nodes=node if isinstance(node, Mapping) else {},
-    )
+def _reading(cluster: AnyPath | None = None, **same: Any) -> Reading:
+    return Reading(powers=None if cluster is None else powers_by_device(str(cluster)), **same)
 
 
 @dataclass(frozen=True, eq=False)
 class CampaignResults:
-    """The tables of one campaign; docs/tables.md has every column."""
+    """Tables of one campaign; docs/tables.md has every column."""
 
     folder: Path
     tables: Mapping[str, pd.DataFrame]
     """All of tables/*.parquet by their names, such as `runs`, `scaling` or `figure4`."""
     stages: pd.DataFrame
-    """energy/*/*.parquet of all runs: a row a segment, node, device kind and stage."""
+    """Energy tables of all runs, energy/*/*.parquet: a row a segment, node, device kind and stage."""
     devices: pd.DataFrame
-    """energy/*/*.devices.parquet: a row a segment, device and stage."""
     epochs: pd.DataFrame
-    """energy/*/*.epochs.parquet: a row an epoch, stage and device kind."""
     flags: pd.DataFrame
-    """energy/*/*.flags.parquet: a row a quality flag."""
 
     @property
     def runs(self) -> pd.DataFrame:
-        """tables/runs.parquet: a row a run."""
+        """Table of runs."""
         return self.tables["runs"]
 
     def samples(self, configuration: str, repeat: int) -> pd.DataFrame:
@@ -112,24 +95,20 @@ class CampaignResults:
         return _samples(self.folder / "traces" / configuration / f"{repeat}.parquet")
 
 
-def load_campaign_results(folder: PathOrText) -> CampaignResults:
-    """Read the tables of a campaign from its folder, results/<campaign>.
+def load_campaign_results(folder: AnyPath) -> CampaignResults:
+    """Read the tables of a campaign from its folder, results/<campaign>, and of the runs in its table.
 
-    Each DataFrame has the table's metadata as `attrs`. Of the runs' own tables those in `runs` are read.
-    Raises InputError for a folder without tables, and for a table that cannot be read.
+    Metadata are `attrs`. Raises InputError for a folder without tables, and for a table that cannot be read.
     """
     folder = Path(folder)
     paths = sorted((folder / "tables").glob("*.parquet"))
-    if not any(path.stem == "runs" for path in paths):
-        raise InputError(f"{folder}: holds no tables/runs.parquet; expected results/<campaign>")
     tables = {path.stem: _read(path, _RUN if path.stem == "runs" else ()) for path in paths}
+    if "runs" not in tables:
+        raise InputError(f"{folder}: holds no tables/runs.parquet; expected results/<campaign>")
     runs = tables["runs"][list(_RUN)].itertuples(index=False)
     energy = [folder / "energy" / str(name) / f"{repeat}.parquet" for name, repeat in runs]
-    parts = ("devices", "epochs", "flags")
-    named = {
-        part: _joined(path.with_suffix(f".{part}.parquet") for path in energy) for part in parts
-    }
-    return CampaignResults(folder, tables, _joined(energy), **named)
+    parts = [_joined(p.with_suffix(f".{part}.parquet") for p in energy) for part in _PARTS]
+    return CampaignResults(folder, tables, _joined(energy), *parts)
 
 
 def _samples(traces: Path, where: str = "block >= 0") -> pd.DataFrame:
@@ -151,11 +130,8 @@ def _joined(paths: Iterable[Path]) -> pd.DataFrame:
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:
-    """Frame with Arrow's types, so that null, NaN and 0 are three things."""
-
-    def of(kind: pa.DataType) -> pd.ArrowDtype | None:  # words that repeat are categories
-        return None if pa.types.is_dictionary(kind) else pd.ArrowDtype(kind)
-
-    frame: pd.DataFrame = table.to_pandas(types_mapper=of)
+    """Frame with Arrow's types, so that null, NaN and 0 are three things; repeated words are categories."""
+    types = {k: pd.ArrowDtype(k) for k in table.schema.types if not pa.types.is_dictionary(k)}
+    frame: pd.DataFrame = table.to_pandas(types_mapper=types.get)
     frame.attrs.update(metadata(table))
     return frame

@@ -156,6 +156,29 @@ def test_the_folder_that_perun_writes_to_is_its_one_file(
     assert printed(capsys, "--run", "first", tmp_path) == printed(capsys, "--run", "first", file)
 
 
+def smi_of_each_rank(folder: Path) -> None:
+    """Write what two ranks of a node logged, each of all GPUs."""
+    for rank in range(2):
+        rows = [f"2026/03/02 12:00:{s:02d}.{rank}00, 0, {100 + s % 7}.00 W" for s in range(60)]
+        text = "\n".join(["timestamp, index, power.draw [W]", *rows])
+        (folder / f"rank{rank}.csv").write_text(text + "\n")
+
+
+def test_the_nodes_of_a_folders_files_are_told_by_their_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    smi_of_each_rank(tmp_path)
+    assert main(["energy", str(tmp_path)]) == 1
+    assert "--node FILE=NAME" in capsys.readouterr().err
+    (said,) = printed(capsys, "--node", "rank0.csv=n1", "--node", "rank1.csv=n1", tmp_path)
+    assert said["hosts"] == ["n1"] and said["gpus"] == 1
+    (apart,) = printed(capsys, "--node", "rank0.csv=n1", "--node", "rank1.csv=n2", tmp_path)
+    assert apart["hosts"] == ["n1", "n2"]
+    assert joules(apart) == pytest.approx(2 * joules(said), rel=0.01)
+    assert main(["energy", "--node", "rank9.csv=n1", str(tmp_path)]) == 1
+    assert "rank9.csv" in capsys.readouterr().err
+
+
 def test_one_run_of_several_can_be_chosen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,13 +106,12 @@ def _reading(arguments: argparse.Namespace) -> Reading:
     if arguments.profile and arguments.cluster:
         raise InputError("energy: --profile and --cluster; allowed: one of them")
     cluster = arguments.profile / "cluster.yaml" if arguments.profile else arguments.cluster
-    nodes = [name.rpartition("=") for name in arguments.node]
+    nodes = {file: name for file, _, name in (text.rpartition("=") for text in arguments.node)}
     same = ("run", "round", "stages", "gpus_per_node", "time_zone", "columns")
     return Reading(
         **{name: getattr(arguments, name) for name in same},
         powers=powers_by_device(str(cluster)) if cluster else None,
-        node=next((name for file, _, name in nodes if not file), None),
-        nodes={file: name for file, _, name in nodes if file},
+        node=nodes if any(nodes) else nodes.get(""),
     )
 
 

@@ -6,7 +6,8 @@ import glob
 import re
 import shlex
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +57,17 @@ class Reading:
     """Run, window or row of a file that holds several; the last if None."""
     round: str | None = None
     """Round of a run in a perun file; the last if None."""
-    stages: Path | None = None
+    stages: str | PathLike[str] | None = None
     """File of stage events; a run folder has stages itself."""
     gpus_per_node: int | None = None
     """GPUs that each node must have recorded."""
     powers: Powers | None = None
     """Rated powers to estimate from what was not measured, in place of those that a run was made with."""
-    node: str | None = None
-    """Node of a file that names none; else the file's name without its suffixes."""
-    nodes: Mapping[str, str] = field(default_factory=dict)
-    """Node by file name, of the files of a folder."""
+    node: str | Mapping[str, str] | None = None
+    """Node of a file that names none, or nodes by the names of a folder's files."""
     time_zone: str | None = None
     """IANA name of the zone of local times that name none."""
-    columns: Path | None = None
+    columns: str | PathLike[str] | None = None
     """YAML file that says what the columns of a table are."""
 
     def __post_init__(self) -> None:
@@ -78,8 +77,14 @@ class Reading:
 
     def options(self, file: Path) -> Options:
         """What another tool's file does not say of itself."""
-        node = self.nodes.get(file.name, self.node)
-        return Options(node, self.time_zone, self.columns, self.run)
+        node = self.node if isinstance(self.node, str) else self.nodes.get(file.name)
+        columns = None if self.columns is None else Path(self.columns)
+        return Options(node, self.time_zone, columns, self.run)
+
+    @property
+    def nodes(self) -> Mapping[str, str]:
+        """Names of nodes by those of their files."""
+        return self.node if isinstance(self.node, Mapping) else {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,14 +155,14 @@ def read_account(
     _check_exists(path)
     opened = _Opened(path, reading, traces)
     if path.is_file():
-        return opened.file(path)
+        return opened.file()
     ours = path / "perun" if (path / "perun").is_dir() else path
     if not segment_numbers(ours) and not (path / "spec.json").exists():
         if files := files_in(path, reading.options(path), reading.nodes):
             opened.refuse_run("a folder")
             return opened.record(read_together(files))
         if file := _only_perun_file(path):
-            return replace(opened.file(file), path=str(file))
+            return replace(opened, path=file).file()
     opened.refuse_run("a folder")
     return opened.run_folder()
 
@@ -181,11 +186,10 @@ def _only_perun_file(folder: Path) -> Path | None:
     files = sorted(p for p in folder.glob("*.hdf5") if not p.name.startswith((".", "failed_")))
     held = [path for path in files if path.is_file() and list_runs(path)]
     if len(held) > 1:
-        named = shlex.join(map(str, held[:_MOST_NAMED]))
-        rest = f" … ({len(held)} in all)" if len(held) > _MOST_NAMED else ""
+        named = shlex.join(map(str, held[:_MOST_NAMED])) + " …" * (len(held) > _MOST_NAMED)
         raise InputError(
             f"{folder}: holds {len(held)} perun files, not said to be of one run; "
-            f"expected them by name: scalewatt energy {named}{rest}"
+            f"expected them by name: scalewatt energy {named}"
         )
     return held[0] if held else None
 
@@ -201,15 +205,16 @@ class _Opened:
     @property
     def events(self) -> pa.Table | None:
         """Stages that were given; None without."""
-        return read_stages(self.reading.stages) if self.reading.stages else None
+        return read_stages(Path(self.reading.stages)) if self.reading.stages else None
 
     def refuse_run(self, what: str) -> None:
         """Raise InputError if a run or a round is asked of what holds one."""
         if self.reading.run is not None or self.reading.round is not None:
             raise InputError(f"{self.path}: {what} holds one run; leave out --run and --round")
 
-    def file(self, path: Path) -> Account:
+    def file(self) -> Account:
         """Account for a file."""
+        path = self.path
         if is_journal(path):
             self.refuse_run("a journal")
             journal = read_journal(path)
