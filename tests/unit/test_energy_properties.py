@@ -316,8 +316,10 @@ def test_energy_and_covered_time_are_additive_over_any_split(
     spans = [pair for pair in pairwise(cuts) if pair[1] - pair[0] > 1e-3]
     whole, parts = judged(series), judged(series, spans=spans)
     for name in ("recorded_j", "covered_s"):
-        assert (parts.rows[name] >= 0).all()
-        assert parts.rows[name].sum() == pytest.approx(whole.rows[name].sum(), abs=1e-5)
+        assert (parts.account.devices[name] >= 0).all()
+        assert parts.account.devices[name].sum() == pytest.approx(
+            whole.account.devices[name].sum(), abs=1e-5
+        )
 
 
 @quick
@@ -331,7 +333,7 @@ def test_the_order_of_hosts_and_sensors_changes_nothing(found: list[Block], rand
     random.shuffle(shuffled)  # type: ignore[attr-defined]
 
     def energies(ordered: list[Block]) -> dict[tuple[str, str], float]:
-        rows = judged(*ordered).rows.dropna(subset="sensor")
+        rows = judged(*ordered).account.devices.dropna(subset="sensor")
         return dict(rows.groupby(["node", "device_kind"])["recorded_j"].sum())
 
     assert energies(shuffled) == pytest.approx(energies(series), rel=1e-12)

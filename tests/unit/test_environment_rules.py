@@ -27,7 +27,10 @@ TRAINING, ANALYSIS = "../../envs/training.yaml", "../../envs/analysis.yaml"
 
 NEEDS_TRAINING = {"prepare", "train", "probe"}
 """Commands of the rules that need torch, MPI or perun; all others do without."""
-ONLY_IN_TRAININGS = {"scalewatt.provenance.versions": {"torch"}}
+ONLY_IN_TRAININGS = {
+    "scalewatt.common.termination": {"mpi4py"},
+    "scalewatt.provenance.versions": {"torch"},
+}
 """What modules of the analysis import only when they are asked about a training's own device."""
 CASES = (
     "profiles/local/cluster.yaml",

@@ -362,7 +362,7 @@ def test_a_gpu_lost_for_a_short_part_of_a_long_run_is_stated_with_its_coverage()
         assert 0.98 * true < stated < 0.995 * true
         assert_in_interval(found, "gpu")
         assert found.totals.coverage == pytest.approx(1 - 0.1 / 8, abs=2e-3)
-        assert found.codes == {"recording_short"}
+        assert found.codes == {"missing_samples"}
 
 
 # All at once
