@@ -94,9 +94,7 @@ def test_a_share_is_open_to_both_sides_and_what_is_net_of_estimates_altogether()
 
 
 @pytest.mark.parametrize("origin", ["estimated", "mixed"])
-@pytest.mark.parametrize(
-    "name", ["energy_per_model", "idle_energy", "discarded_energy", "distinct_energy"]
-)
+@pytest.mark.parametrize("name", ["energy_per_model", "idle_energy", "discarded_energy"])
 def test_an_estimated_energy_without_an_interval_is_not_taken_for_measured(
     name: str, origin: str
 ) -> None:

@@ -125,18 +125,6 @@ def test_energies_of_both_windows_are_those_of_the_page(
         assert 100 * (1 - own["coverage"].mean()) == pytest.approx(number(lacking), abs=0.06)
 
 
-def test_what_rests_on_copies_is_that_of_the_page(runs: pd.DataFrame) -> None:
-    rows = table("| training | GPUs | nodes | share")
-    assert len(rows) == 4
-    for name, gpus, nodes, share, energy, distinct in rows:
-        own = of(runs, name, gpus)
-        assert set(own["nodes"]) == {int(nodes)}
-        assert 100 * own["duplicate_share"].mean() == pytest.approx(number(share), abs=0.6)
-        assert own["energy_kwh"].mean() == pytest.approx(number(energy), abs=0.6e-3)
-        assert own["distinct_energy_kwh"].mean() == pytest.approx(number(distinct), abs=0.6e-3)
-    assert runs.loc[runs["gpus"] == 8, "duplicate_share"].max() == 0
-
-
 def test_verdicts_on_claims_are_those_of_the_page(walked: dict[str, str]) -> None:
     claims = pd.read_csv(Path(walked["folder"]) / "results/mlperf-v4/tables/claims.csv")
     text = (PROJECT / PAGE).read_text(encoding="utf-8")

@@ -47,7 +47,6 @@ def quality(
         _unknown_energy(runs),
         _coverage(runs),
         _flags(runs),
-        *_copies(valid),
         *_other_sources(checks, valid),
         _single(valid),
         _scopes(valid),
@@ -174,33 +173,6 @@ def _other_sources(checks: pd.DataFrame | None, runs: pd.DataFrame) -> list[Part
             "lost in power supplies, or used by parts of which nothing was recorded. A rule that takes the "
             "mean of a whole log mixes in the time before and after the training.",
             ["configuration", "source", "of", "runs", "by it", "counted", "difference"],
-            rows,
-        )
-    ]
-
-
-def _copies(runs: pd.DataFrame) -> list[Part]:
-    """Return what rests on recordings that repeat others; nothing where none does."""
-    copied = runs[runs["duplicate_share"].fillna(0) > 0]
-    if copied.empty:
-        return []
-    rows = [
-        (
-            name,
-            f"{len(rows)} of {len(runs[runs['configuration'] == name])}",
-            f"{100 * rows['duplicate_share'].max():.0f} %",
-            with_unit(rows["energy_kwh"].mean(), "kWh"),
-            with_unit(rows["distinct_energy_kwh"].mean(), "kWh"),
-        )
-        for name, rows in data.groups(copied, "configuration")
-    ]
-    return [
-        _part(
-            "Recordings that repeat others",
-            "The files of several nodes or devices are the same to the last sample. Whether these share a "
-            "sensor, or copies stand in for lost files, is not said; their sum is no sum of independent "
-            "measurements. By the others alone: their mean, times the number of nodes or devices.",
-            ["configuration", "runs", "largest share", "energy", "without the copies"],
             rows,
         )
     ]

@@ -51,7 +51,6 @@ def notes(
         *_overlay_notes(definition, rows),
         *_simulated_notes(rows),
         *estimate_notes(rows),
-        *_copy_notes(rows),
         *_script_notes(rows),
         *(seed_notes(seeds or {}) if _shows_errors(definition.get("figure")) else []),
     ]
@@ -92,26 +91,6 @@ def seed_notes(seeds: Mapping[str, str | None]) -> list[str]:
             f"Whether repeats{of_some(unknown)} share a seed is not known; if so, {SCATTER}"
         )
     return found
-
-
-def _copy_notes(rows: Sequence[Row]) -> list[str]:
-    """Say how much of the energies rests on recordings that repeat others."""
-    counted = [row for row in rows if row["excluded"] is None]
-    copied = [row for row in counted if row.get("duplicate_share")]
-    if not copied:
-        return []
-    most = max(row["duplicate_share"] for row in copied)
-    known = [row for row in copied if row["distinct_energy_kwh"] and row["energy_kwh"]]
-    off = max(
-        (abs(row["distinct_energy_kwh"] / row["energy_kwh"] - 1) for row in known), default=None
-    )
-    differs = (
-        "" if off is None else f"; without the copies energies change by up to {100 * off:.1f} %"
-    )
-    return [
-        f"In {len(copied)} of {len(counted)} runs recordings of several nodes or devices are the same to the "
-        f"last sample: up to {100 * most:.0f} % of a run's energy rests on such copies{differs}."
-    ]
 
 
 def _script_notes(rows: Sequence[Row]) -> list[str]:

@@ -339,11 +339,10 @@ def _energies(energy: EnergyTotals) -> dict[str, Any]:
         "energy_origin": energy.origin,
         "energy_scope": "+".join(scope) or None,
         "coverage": energy.coverage,
-        **{"duplicate_share": None, "distinct_j": None},
     }
 
 
-_OTHER_ENERGIES = (*("recorded", "discarded", "unused_gpu", "stage_data", "node", "distinct"),)
+_OTHER_ENERGIES = ("recorded", "discarded", "unused_gpu", "stage_data", "node")
 _DERIVED = {
     *("passes", "runtime_h", "gpu_hours", "samples_per_gpuh", "passes_per_gpuh"),
     *("throughput_samples_per_s", "step_data_share"),

@@ -66,10 +66,6 @@ ENERGY_QUANTITIES = (
 )
 """What follows from energy."""
 
-WHOLE_QUANTITIES = ("node_energy_kwh", "distinct_energy_kwh")
-"""Energies beside `energy_kwh`: of whole nodes by their meters, and what the recordings that do not repeat
-another tell of `energy_kwh`."""
-
 ESTIMATE_BOUNDS = tuple(
     f"{kind}energy_{end}_kwh"
     for kind in ("", *(f"{kind}_" for kind in DEVICE_KINDS))
@@ -93,7 +89,7 @@ QUANTITIES = (
     "throughput_samples_per_s",
     *ENERGY_QUANTITIES,
     OVER_TIME,
-    *WHOLE_QUANTITIES,
+    "node_energy_kwh",
     "idle_energy_kwh",
     NET_ENERGY,
     *STEP_PHASES,
@@ -105,7 +101,6 @@ QUANTITIES = (
 OF_ENERGY = (
     *ENERGY_QUANTITIES,
     OVER_TIME,
-    "distinct_energy_kwh",
     "idle_energy_kwh",
     NET_ENERGY,
 )
@@ -132,7 +127,6 @@ RUNS = pa.schema(
         ("unused_gpu_energy_kwh", pa.float64()),
         ("stage_data_energy_kwh", pa.float64()),
         ("coverage", pa.float64()),
-        ("duplicate_share", pa.float64()),
         ("metric_persistence", pa.float64()),
         ("metric_climatology", pa.float64()),
         ("train_loss", pa.float64()),
