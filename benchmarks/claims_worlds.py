@@ -23,7 +23,7 @@ from scalewatt.campaign.run_spec import run_spec
 from scalewatt.claims.evidence.evidence import Evidence, Key, Line, Point, Row, key_of, no_runs
 from scalewatt.claims.load_evidence import lines_of
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.recordings.block import DEVICE_KINDS, J_PER_KWH, Floats
+from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, Floats
 from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import (

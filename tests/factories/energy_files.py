@@ -28,8 +28,9 @@ from scalewatt.energies.tables import (
 )
 from scalewatt.energies.traces import SAMPLES_SCHEMA, read_samples, write_traces
 from scalewatt.recordings import journal
-from scalewatt.recordings.block import Block, index_in_name, sensor_frame
+from scalewatt.recordings.block import Block, sensor_frame
 from scalewatt.recordings.telemetry import QUANTITIES
+from scalewatt.recordings.terms import index_in_name
 
 T0 = 1_795_000_000.0
 

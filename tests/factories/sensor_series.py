@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.recordings.block import Block, Flag, Floats, Recording, sensor_frame
+from scalewatt.recordings.block import Block, Recording, sensor_frame
 from scalewatt.recordings.perun_file import open_perun_file
+from scalewatt.recordings.terms import Flag, Floats
 
 
 @dataclass(frozen=True, eq=False)

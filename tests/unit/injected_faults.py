@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.files import read_json, write_json
-from scalewatt.recordings.block import Floats
 from scalewatt.recordings.journal import beside, journal_files, last_sample_s
+from scalewatt.recordings.terms import Floats
 from scalewatt.run_files.work_directory import segment_name
 from scalewatt.scaling.model.kind_model import KindModel
 from scalewatt.scaling.simulation.sensors import (

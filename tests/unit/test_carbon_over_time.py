@@ -18,7 +18,7 @@ from run_files import epochs, make_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energies.tables import EnergyTotals
-from scalewatt.recordings.block import J_PER_KWH
+from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.carbon.carbon_table import carbon_path, emitted
 from scalewatt.results.carbon.run_carbon import write_carbon
 from scalewatt.results.tables.frames import records

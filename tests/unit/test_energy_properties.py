@@ -48,7 +48,8 @@ from true_power import (
 )
 
 from scalewatt.energies.integrate import BRIDGE_S, LAG_S, SAMPLE_FLAGS
-from scalewatt.recordings.block import PLAUSIBLE_W, Block
+from scalewatt.recordings.block import Block
+from scalewatt.recordings.terms import PLAUSIBLE_W
 
 LIMIT_W = PLAUSIBLE_W["cpu"]
 ROUNDING_J = 1e-3

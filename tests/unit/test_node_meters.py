@@ -21,7 +21,7 @@ from run_files import make_spec
 
 from scalewatt.energies.tables import records
 from scalewatt.notebooks import energy
-from scalewatt.recordings.block import J_PER_KWH
+from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.other_sources import sums_of
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}

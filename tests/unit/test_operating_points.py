@@ -41,7 +41,8 @@ from scalewatt.energies.checks import (
 )
 from scalewatt.energies.stages import tile_window
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
-from scalewatt.recordings.block import Block, Flag
+from scalewatt.recordings.block import Block
+from scalewatt.recordings.terms import Flag
 from scalewatt.results.build import write_tables
 from scalewatt.scaling.planning.pilot import make_pilot
 

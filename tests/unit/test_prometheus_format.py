@@ -22,9 +22,9 @@ from made_recordings import (
 )
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import INSTANTANEOUS
 from scalewatt.recordings.detect import read_foreign
 from scalewatt.recordings.tables import Options
+from scalewatt.recordings.terms import INSTANTANEOUS
 
 POWER, ENERGY = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 

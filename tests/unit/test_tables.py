@@ -29,9 +29,10 @@ from made_recordings import (
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.integrate import validate
-from scalewatt.recordings.block import INSTANTANEOUS, MOVING_MEAN, Recording
+from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import find_format, read_foreign
 from scalewatt.recordings.tables import Options
+from scalewatt.recordings.terms import INSTANTANEOUS, MOVING_MEAN
 
 T0 = 1717144753
 SENSOR = {"column": "p", "kind": "gpu", "unit": "W"}

@@ -16,7 +16,6 @@ import pytest
 from energy_files import T0, gpu, write_journal, write_telemetry
 
 from scalewatt.recordings import telemetry as module
-from scalewatt.recordings.block import Floats
 from scalewatt.recordings.journal import write_sensors
 from scalewatt.recordings.telemetry import (
     Source,
@@ -25,6 +24,7 @@ from scalewatt.recordings.telemetry import (
     read_telemetry,
     working_sources,
 )
+from scalewatt.recordings.terms import Floats
 
 STAND_IN = Path(__file__).parents[1] / "workflow" / "stand_in_nvml" / "pynvml.py"
 

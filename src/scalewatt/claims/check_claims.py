@@ -39,7 +39,7 @@ from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import with_ending, write_json, write_table_with_csv, write_text
 from scalewatt.provenance.versions import claims_hash
-from scalewatt.recordings.block import SIMULATED
+from scalewatt.recordings.terms import SIMULATED
 from scalewatt.results.tables.table_schema import with_metadata
 
 

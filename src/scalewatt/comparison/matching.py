@@ -15,7 +15,7 @@ from typing import Any
 from scalewatt.campaign.operating_points import LEVERS, label_of
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.comparison.compared_source import Row, Source
-from scalewatt.recordings.block import SIMULATED_KEY
+from scalewatt.recordings.terms import SIMULATED_KEY
 from scalewatt.results.text.number_format import count, listed
 
 KEY = (

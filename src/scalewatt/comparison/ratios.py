@@ -16,7 +16,7 @@ from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.comparison.compared_source import Row, Source
 from scalewatt.comparison.matching import KEY, Pair, Training
-from scalewatt.recordings.block import ESTIMATED, MEASURED, SIMULATED
+from scalewatt.recordings.terms import ESTIMATED, MEASURED, SIMULATED
 from scalewatt.results.tables.comparisons import MARGIN, equivalence
 from scalewatt.results.tables.estimates import ORIGINS, relative_bounds
 from scalewatt.results.tables.repeat_statistics import summarise

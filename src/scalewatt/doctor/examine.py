@@ -37,7 +37,7 @@ from scalewatt.doctor.software_checks import (
     check_python,
 )
 from scalewatt.doctor.subprocess_runner import Subprocesses
-from scalewatt.recordings.block import DEVICE_KINDS, ESTIMATED, MEASURED
+from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, MEASURED
 from scalewatt.results.text.number_format import listed
 
 NEEDED = frozenset({"perun", "mpi", "folder_work", "folder_results"})

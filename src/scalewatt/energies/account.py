@@ -52,9 +52,10 @@ from scalewatt.energies.stages import (
 )
 from scalewatt.energies.tables import Accounts, Collected, known_sum, nothing, tables
 from scalewatt.energies.traces import Traces, write_traces
-from scalewatt.recordings.block import Block, Flag, flag, gpu_quantity
+from scalewatt.recordings.block import Block
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.stage_log import EVALUATIONS
+from scalewatt.recordings.terms import Flag, flag, gpu_quantity
 
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
 """Labels of the outcomes of a segment that lose the work since its last checkpoint."""

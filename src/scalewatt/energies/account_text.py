@@ -10,7 +10,7 @@ from scalewatt.common.untrusted_text import printable
 from scalewatt.energies.node import UNUSED_GPU
 from scalewatt.energies.read import ALL, Account
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED
-from scalewatt.recordings.block import DEVICE_KINDS, J_PER_KWH, NODE
+from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, NODE
 
 _LABELS = {
     **{"gpu": "GPU", "cpu": "CPU", "ram": "memory"},

@@ -24,17 +24,16 @@ from scalewatt.energies.integrate import GAP_PERIODS, validate
 from scalewatt.energies.node import UNUSED_GPU, KindEnergy, Window, part_of
 from scalewatt.energies.stages import StageIntervals, seconds_where
 from scalewatt.energies.tables import MAX_UNCOVERED, TELEMETRY_SCHEMA
-from scalewatt.recordings.block import (
+from scalewatt.recordings.block import Block, sensor_frame
+from scalewatt.recordings.terms import (
     DEVICE_KINDS,
     ESTIMATED,
     MEASURED,
     NODE,
     PERUN,
-    Block,
     Flag,
     Floats,
     flag,
-    sensor_frame,
 )
 
 MAX_DIFFERENCE = 0.03

@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from scalewatt.recordings.block import ESTIMATED, Block, Flag, Floats, flag, select, sensor_frame
+from scalewatt.recordings.block import Block, select, sensor_frame
+from scalewatt.recordings.terms import ESTIMATED, Flag, Floats, flag
 
 TDP_SHARE, IDLE_SHARE = 0.74, 0.1
 """What a CPU draws at full load, of its TDP; and idle, of that."""

@@ -58,13 +58,13 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from scalewatt.energies.estimate import FACTOR
-from scalewatt.recordings.block import (
+from scalewatt.recordings.block import Block
+from scalewatt.recordings.terms import (
     ESTIMATED,
     MEAN_OVER_S,
     MOVING_MEAN,
     NODE,
     PLAUSIBLE_W,
-    Block,
     Flag,
     Floats,
     flag,

@@ -34,17 +34,16 @@ from scalewatt.energies.integrate import (
 )
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED, StageIntervals
 from scalewatt.energies.tables import MAX_UNCOVERED, PIECES, Pieces, nothing, pieces
-from scalewatt.recordings.block import (
+from scalewatt.recordings.block import Block, select
+from scalewatt.recordings.terms import (
     DEVICE_KINDS,
     ESTIMATED,
     MEAN_OVER_S,
     NODE,
     PLAUSIBLE_W,
-    Block,
     Flag,
     Floats,
     flag,
-    select,
 )
 
 UNUSED_GPU = "unused_gpu"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from scalewatt.recordings.block import Flag, Floats, flag
+from scalewatt.recordings.terms import Flag, Floats, flag
 
 LARGEST_SHARE = 0.5
 """Share of a sampling period from which on an offset is flagged."""

@@ -25,7 +25,7 @@ from scalewatt.energies.segments import Segment, segment_numbers
 from scalewatt.energies.stages import segment_events
 from scalewatt.energies.tables import BOUNDS, Accounts, EnergyTotals, one_origin
 from scalewatt.energies.traces import Traces
-from scalewatt.recordings.block import ALL_KINDS, NODE, PERUN, Recording
+from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import (
     files_in,
     find_format,
@@ -39,6 +39,7 @@ from scalewatt.recordings.perun_file import list_runs, open_perun_file
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.tables import Options
 from scalewatt.recordings.telemetry import read_telemetry
+from scalewatt.recordings.terms import ALL_KINDS, NODE, PERUN
 
 Powers = Callable[[str, str], dict[str, Any]]
 """Rated powers of a device, by its name and that of the run, which messages name."""

@@ -20,7 +20,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json
 from scalewatt.energies.checks import readings
 from scalewatt.energies.stages import seconds_where, start_of
-from scalewatt.recordings.block import Block, Flag, Recording, flag
+from scalewatt.recordings.block import Block, Recording
 from scalewatt.recordings.concurrent_samplers import read_samplers
 from scalewatt.recordings.detect import read_together
 from scalewatt.recordings.foreign_files import foreign_files
@@ -28,6 +28,7 @@ from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.telemetry import read_telemetry
+from scalewatt.recordings.terms import Flag, flag
 
 _SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.csv|.+\.recording)$")
 

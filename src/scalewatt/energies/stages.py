@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from scalewatt.energies.integrate import EnergyCurve
 from scalewatt.recordings import stage_log
-from scalewatt.recordings.block import Flag, Floats, flag
+from scalewatt.recordings.terms import Flag, Floats, flag
 
 UNATTRIBUTED = "unattributed"
 LEAST_PERIODS = 5

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from scalewatt.common.files import write_table
 from scalewatt.energies.stages import STAGES
-from scalewatt.recordings.block import DEVICE_KINDS, NODE, Flag, flag
+from scalewatt.recordings.terms import DEVICE_KINDS, NODE, Flag, flag
 
 MAX_UNCOVERED = 0.05
 """If more of a kind's device seconds is without a known power, its energy is null. Of 64 nodes three."""

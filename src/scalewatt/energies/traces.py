@@ -26,7 +26,7 @@ from scalewatt.energies.integrate import SAMPLE_FLAGS
 from scalewatt.energies.node_clock import NodeClock
 from scalewatt.energies.stages import STAGES
 from scalewatt.energies.tables import METADATA_KEY
-from scalewatt.recordings.block import ESTIMATED, MEAN, Floats
+from scalewatt.recordings.terms import ESTIMATED, MEAN, Floats
 
 _FEW, _MANY = (pa.dictionary(indices, pa.string()) for indices in (pa.int8(), pa.int16()))
 _TIME = pa.timestamp("us", tz="UTC")

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import layout, prose, style
-from scalewatt.recordings.block import NODE
+from scalewatt.recordings.terms import NODE
 from scalewatt.results.figures.figure_schema import PANELS, Panel
 
 plotted = data.plotted  # which `draw_figure` reads

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose, style
-from scalewatt.recordings.block import NODE, SIMULATED
+from scalewatt.recordings.terms import NODE, SIMULATED
 from scalewatt.results.figures.figure_schema import panel_letter
 from scalewatt.results.tables.frames import records
 

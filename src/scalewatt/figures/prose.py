@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.figures import figure_data as data
-from scalewatt.recordings.block import INSTANTANEOUS, MEAN, MEASURED, MOVING_MEAN, NODE, SIMULATED
+from scalewatt.recordings.terms import INSTANTANEOUS, MEAN, MEASURED, MOVING_MEAN, NODE, SIMULATED
 from scalewatt.results.tables.estimates import ORIGINS
 from scalewatt.results.text.markdown_latex import (
     UNEQUAL_SCOPES,

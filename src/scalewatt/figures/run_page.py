@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from scalewatt.figures import prose, style
 from scalewatt.figures.output.save_figure import save
-from scalewatt.recordings.block import NODE, SIMULATED
+from scalewatt.recordings.terms import NODE, SIMULATED
 from scalewatt.results.figures.footnotes import ASSUMED
 from scalewatt.results.figures.run_page_table import (
     BINS,

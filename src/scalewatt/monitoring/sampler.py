@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.processes import die_with, ignore_stop_signals
-from scalewatt.recordings.block import index_in_name
 from scalewatt.recordings.concurrent_samplers import ConcurrentSamplers, note_samplers
 from scalewatt.recordings.journal import LineWriter, beside, is_of_use, write_sensors
 from scalewatt.recordings.running_total import RunningTotal
 from scalewatt.recordings.telemetry import TelemetryWriter, working_sources
+from scalewatt.recordings.terms import index_in_name
 
 Sensors = dict[str, dict[str, Any]]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,49 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Flag = dict[str, Any]
-"""A quality flag: {"code", "device": sensor name or None, "detail": sentence}; `node` and `kind` where it is
-about one node, or one device kind of it."""
-
-DEVICE_KINDS = ("gpu", "cpu", "ram")
-"""Parts of a node; the sum of those that were recorded is one scope of energy."""
-NODE = "node"
-"""A node by its own meter: a scope of its own, added to nothing."""
-ALL_KINDS = (*DEVICE_KINDS, NODE)
-PERUN = "perun"
-"""The format of perun's files, and of our journals."""
-J_PER_KWH = 3.6e6
-QUANTITIES = {"W": "power", "J": "counter", "%": "utilisation"}
-"""What a sensor of each unit measures."""
-LATEST_S = 1e11
-"""No clock shows more seconds, in the year 5138."""
-PLAUSIBLE_W = {"gpu": 3000.0, "cpu": 2000.0, "ram": 1000.0, NODE: 1e5}
-"""No device (one GPU, one CPU package, one package's memory, one node) draws more than this in W.
-
-Well above the largest sold, and of the parts well below what a failed counter read appears to add: 65 kJ or
-262 kJ in one period."""
-NO_INDEX = -1
-
-MEASURED, ESTIMATED, SIMULATED = "measured", "estimated", "simulated"
-"""Origins of a sensor: read, from utilisation, or made by the scaling model as if read."""
-SIMULATED_KEY = "simulated"
-"""Key in the metadata of a recording that the scaling model made, where nothing was sampled."""
-
-INSTANTANEOUS, MEAN, MOVING_MEAN = "instantaneous", "mean", "moving_mean"
-"""Instantaneous power, the mean since the sample before, or the mean over the last MEAN_OVER_S seconds."""
-MEAN_OVER_S = 1.0
-
-_INDEX = re.compile(r"^(?:CUDA:|cpu_power_socket_|cpu_|ram_|CPU_USAGE_)(\d+)")
-_INSTANTANEOUS = re.compile(
-    r"\b(A100|A800|A30|GA100|V100S?|P100|P40|T4|K80|Quadro RTX \d000|TITAN RTX|RTX 20\d\d)\b",
-    re.IGNORECASE,
-)
-_AVERAGED = re.compile(
-    r"\b(A2|A10|A10G|A16|A40|L4|L40S?|H100|H800|H200|H20|GH200|B100|B200|B300|GB200|GB300"
-    r"|RTX A\d{3,4}|RTX \d{4}(?: SFF)? Ada|RTX [345]0\d\d|RTX PRO \d{4})\b",
-    re.IGNORECASE,
-)
+from scalewatt.recordings.terms import Flag, Floats
 
 SENSOR = {
     "name": "",
@@ -144,29 +101,3 @@ def select(block: Block, columns: list[int] | NDArray[np.bool_]) -> Block:
 def sensor_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Frame of sensors from rows that state at least `name` and `kind`."""
     return pd.DataFrame([{**SENSOR, **row} for row in rows], columns=list(SENSOR))
-
-
-def flag(code: str, device: str | None, detail: str) -> Flag:
-    """Build one flag."""
-    return {"code": code, "device": device, "detail": detail}
-
-
-def origin_stated(metadata: Mapping[str, Any]) -> str:
-    """Return the origin of what a recording's sensors say, by its metadata: measured or simulated."""
-    return SIMULATED if metadata.get(SIMULATED_KEY) else MEASURED
-
-
-def index_in_name(sensor: str) -> int | None:
-    """Return the device index that a sensor's name states, or None (ROCm names hold a UUID)."""
-    found = _INDEX.match(sensor)
-    return int(found.group(1)) if found else None
-
-
-def gpu_quantity(device_name: str) -> str | None:
-    """Return INSTANTANEOUS, MOVING_MEAN, or None if the GPU is not known.
-
-    `device_name` is as a driver or a cluster file gives it.
-    """
-    if _INSTANTANEOUS.search(device_name):
-        return INSTANTANEOUS
-    return MOVING_MEAN if _AVERAGED.search(device_name) else None

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import NODE, Block, Flag, Floats, Recording, flag, sensor_frame
+from scalewatt.recordings.block import Block, Recording, sensor_frame
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.prometheus import Sensor, grouped, read_prometheus, recognises
 from scalewatt.recordings.tables import (
@@ -29,6 +29,7 @@ from scalewatt.recordings.tables import (
     presets,
     read_table,
 )
+from scalewatt.recordings.terms import NODE, Flag, Floats, flag
 from scalewatt.recordings.times import zone_named
 from scalewatt.recordings.totals import read_totals
 

@@ -28,17 +28,8 @@ from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object, write_json
-from scalewatt.recordings.block import (
-    DEVICE_KINDS,
-    QUANTITIES,
-    Block,
-    Flag,
-    Floats,
-    Recording,
-    flag,
-    origin_stated,
-    sensor_frame,
-)
+from scalewatt.recordings.block import Block, Recording, sensor_frame
+from scalewatt.recordings.terms import DEVICE_KINDS, QUANTITIES, Flag, Floats, flag, origin_stated
 
 STAMPS = ("t", "mono")
 HEADING = b"t,mono"

@@ -26,19 +26,17 @@ from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import printable
-from scalewatt.recordings.block import (
+from scalewatt.recordings.block import Block, Recording, sensor_frame
+from scalewatt.recordings.terms import (
     DEVICE_KINDS,
     LATEST_S,
     NO_INDEX,
     NODE,
     QUANTITIES,
-    Block,
     Flag,
     Floats,
-    Recording,
     flag,
     origin_stated,
-    sensor_frame,
 )
 
 EXPECTED = "expected an HDF5 file written by perun 0.3 to 1.0, with nodes/<run>/nodes/<round>"

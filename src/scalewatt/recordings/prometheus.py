@@ -28,16 +28,9 @@ import numpy as np
 import pandas as pd
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import (
-    Block,
-    Flag,
-    Floats,
-    Recording,
-    flag,
-    gpu_quantity,
-    sensor_frame,
-)
+from scalewatt.recordings.block import Block, Recording, sensor_frame
 from scalewatt.recordings.tables import Options, damage_flags, decoded, node_of
+from scalewatt.recordings.terms import Flag, Floats, flag, gpu_quantity
 from scalewatt.recordings.times import as_numbers, within, zoned_times
 
 NODE_LABELS = ("Hostname", "exported_Hostname", "hostname", "node_name", "node", "nodename")

@@ -18,8 +18,8 @@ import numpy as np
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
-from scalewatt.recordings.block import PLAUSIBLE_W, QUANTITIES
 from scalewatt.recordings.journal import beside
+from scalewatt.recordings.terms import PLAUSIBLE_W, QUANTITIES
 
 TOTAL_EVERY_S = 10.0
 _BRIDGE_S, _BRIDGED_PERIODS = 30.0, 3.0

@@ -29,16 +29,8 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, one_of, schema, shown
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings import times
-from scalewatt.recordings.block import (
-    LATEST_S,
-    Block,
-    Flag,
-    Floats,
-    Recording,
-    flag,
-    gpu_quantity,
-    sensor_frame,
-)
+from scalewatt.recordings.block import Block, Recording, sensor_frame
+from scalewatt.recordings.terms import LATEST_S, Flag, Floats, flag, gpu_quantity
 from scalewatt.recordings.times import as_numbers
 
 Preset = Mapping[str, Any]

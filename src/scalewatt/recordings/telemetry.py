@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import Block, Flag, flag, sensor_frame
+from scalewatt.recordings.block import Block, sensor_frame
 from scalewatt.recordings.journal import (
     TELEMETRY,
     LineWriter,
@@ -30,6 +30,7 @@ from scalewatt.recordings.journal import (
     matrix,
     read_table,
 )
+from scalewatt.recordings.terms import Flag, flag
 
 TELEMETRY_PERIOD_S = 5.0
 TELEMETRY_PERIOD_LIMIT_S = 60.0

@@ -17,7 +17,7 @@ import pandas as pd
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import shown
-from scalewatt.recordings.block import LATEST_S, Flag, Floats, flag
+from scalewatt.recordings.terms import LATEST_S, Flag, Floats, flag
 
 UNIX, LOCAL, DAY = "unix", "local", "day"
 

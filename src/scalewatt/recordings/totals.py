@@ -26,17 +26,9 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import (
-    ESTIMATED,
-    LATEST_S,
-    Block,
-    Flag,
-    Floats,
-    Recording,
-    flag,
-    sensor_frame,
-)
+from scalewatt.recordings.block import Block, Recording, sensor_frame
 from scalewatt.recordings.tables import UNITS, Options, Preset, damage_flags, node_of, read_lines
+from scalewatt.recordings.terms import ESTIMATED, LATEST_S, Flag, Floats, flag
 from scalewatt.recordings.times import zoned_times
 
 UNIX_S = 1e9

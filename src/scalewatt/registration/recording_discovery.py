@@ -13,10 +13,11 @@ import h5py
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256, write_json
 from scalewatt.energies.node import node_window
-from scalewatt.recordings.block import Block, Flag
+from scalewatt.recordings.block import Block
 from scalewatt.recordings.foreign_files import options_name
 from scalewatt.recordings.journal import beside, is_journal, read_journal
 from scalewatt.recordings.perun_file import RunInfo, choose_run, list_runs, open_perun_file
+from scalewatt.recordings.terms import Flag
 from scalewatt.registration.plausible_power import GpuPower, gpu_powers
 
 _NAMED = re.compile(r"^(?:failed_)?segment-(\d+)\.")

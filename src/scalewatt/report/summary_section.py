@@ -9,7 +9,7 @@ import pandas as pd
 
 from scalewatt.figures import figure_data as data
 from scalewatt.figures import prose
-from scalewatt.recordings.block import SIMULATED
+from scalewatt.recordings.terms import SIMULATED
 from scalewatt.report.html_tables import in_unit
 from scalewatt.report.report_request import Definition
 from scalewatt.results.figures.footnotes import ASSUMED

@@ -14,7 +14,7 @@ import pyarrow as pa
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import DEVICE_KINDS
+from scalewatt.recordings.terms import DEVICE_KINDS
 from scalewatt.reproduction.check_result import (
     DIFFERS,
     ENERGY,

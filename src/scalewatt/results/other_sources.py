@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from scalewatt.energies.checks import METERS, NODE_METER
 from scalewatt.energies.tables import CROSS_CHECKS_SCHEMA, known_sum
-from scalewatt.recordings.block import J_PER_KWH
+from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.run_row import RunFiles

@@ -28,10 +28,10 @@ from scalewatt.energies.tables import (
     EnergyTotals,
 )
 from scalewatt.provenance.versions import joined_gpus
-from scalewatt.recordings.block import J_PER_KWH
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.stage_log import read_json_lines
+from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.run_files.progress_files import read_segments
 from scalewatt.run_files.run_inventory import (
     Published,

@@ -12,10 +12,11 @@ from scalewatt.common.errors import InputError
 from scalewatt.energies.checks import gpu_loads
 from scalewatt.energies.node import KindEnergy, Window, node_kinds, node_window, sensors_of
 from scalewatt.energies.run_inputs import Run
-from scalewatt.recordings.block import DEVICE_KINDS, MEASURED, PLAUSIBLE_W, Block
+from scalewatt.recordings.block import Block
 from scalewatt.recordings.journal import TELEMETRY, beside, last_sample_s, read_journal
 from scalewatt.recordings.running_total import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.telemetry import read_telemetry
+from scalewatt.recordings.terms import DEVICE_KINDS, MEASURED, PLAUSIBLE_W
 
 COLUMNS = ["kind", "joules", "covered_s", "device_s", "origin", "low_j", "high_j"]
 """Of each device kind: recorded J, device seconds with a known power and of which it should be known, and

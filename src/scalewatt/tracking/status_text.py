@@ -14,7 +14,7 @@ from typing import Any
 from scalewatt.campaign.cluster import campaign_path, load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.energies.estimate import FACTOR
-from scalewatt.recordings.block import ESTIMATED
+from scalewatt.recordings.terms import ESTIMATED
 from scalewatt.results.text.number_format import listed
 from scalewatt.slurm.job_queue import never_starts
 from scalewatt.tracking.changed_files import changed_files

@@ -24,7 +24,7 @@ from scalewatt.claims.numbers.uncertain_number import (
     word,
 )
 from scalewatt.claims.numbers.variances import Variance
-from scalewatt.recordings.block import DEVICE_KINDS
+from scalewatt.recordings.terms import DEVICE_KINDS
 
 MODEL = "fourcastnet"
 PROBE_EPOCHS = 20

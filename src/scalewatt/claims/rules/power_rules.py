@@ -46,7 +46,7 @@ from scalewatt.claims.numbers.uncertain_number import (
     text,
 )
 from scalewatt.claims.rules.series_rules import straight_in
-from scalewatt.recordings.block import DEVICE_KINDS
+from scalewatt.recordings.terms import DEVICE_KINDS
 from scalewatt.results.tables.repeat_statistics import summarise
 from scalewatt.results.tables.t_tests import MOST_REPEATS
 

@@ -14,7 +14,7 @@ from scalewatt.claims.evidence.claim_types import CONTRADICTED, SUPPORTED, NotTe
 from scalewatt.claims.evidence.evidence import PAPER_DEVICES, Evidence, look_at
 from scalewatt.claims.numbers.decisions import all_of, attempt, decided
 from scalewatt.claims.rules.spec_rules import exactly, specs_of
-from scalewatt.recordings.block import DEVICE_KINDS
+from scalewatt.recordings.terms import DEVICE_KINDS
 from scalewatt.results.tables.published import SOCKETS_PER_NODE as SOCKETS
 
 WORK = (

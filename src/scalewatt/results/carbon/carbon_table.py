@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from scalewatt.energies.tables import EnergyTotals, records
-from scalewatt.recordings.block import J_PER_KWH, Flag, flag
+from scalewatt.recordings.terms import J_PER_KWH, Flag, flag
 from scalewatt.results.carbon.file_checks import stamp
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.table_schema import metadata

@@ -10,7 +10,7 @@ import pandas as pd
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import schema
-from scalewatt.recordings.block import Floats
+from scalewatt.recordings.terms import Floats
 
 BELOW_AS_KG = 2
 """In kg per kWh every grid lies below; in g per kWh, over the whole life cycle, none does throughout."""

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scalewatt.recordings.block import Floats
+from scalewatt.recordings.terms import Floats
 
 _LONGER = 1.01
 """A step longer than the regular one by more than this factor is a gap."""

@@ -12,7 +12,7 @@ from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.campaign.cluster import carbon_file
 from scalewatt.common.errors import InputError
 from scalewatt.common.tabular_files import csv_cells
-from scalewatt.recordings.block import Floats
+from scalewatt.recordings.terms import Floats
 from scalewatt.recordings.times import UNIX, as_numbers, parse_times, unread
 from scalewatt.results.carbon.file_checks import check_intensities, check_times
 from scalewatt.results.carbon.intensity import CarbonIntensity, of_times

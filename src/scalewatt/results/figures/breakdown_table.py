@@ -16,7 +16,7 @@ import pyarrow as pa
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED
 from scalewatt.energies.tables import BOUNDS, EnergyTotals, records
-from scalewatt.recordings.block import ALL_KINDS, J_PER_KWH
+from scalewatt.recordings.terms import ALL_KINDS, J_PER_KWH
 from scalewatt.results.figures.figure_schema import BREAKDOWN
 from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.estimates import quantity_bounds

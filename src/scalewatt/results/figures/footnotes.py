@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from scalewatt.campaign.campaign_types import SAME
-from scalewatt.recordings.block import SIMULATED
+from scalewatt.recordings.terms import SIMULATED
 from scalewatt.results.figures.figure_schema import PANELS
 from scalewatt.results.tables.estimates import ORIGINS, relative_bounds
 from scalewatt.results.tables.published import (

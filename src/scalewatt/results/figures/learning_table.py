@@ -17,8 +17,8 @@ import pandas as pd
 
 from scalewatt.campaign.run_spec import read_spec
 from scalewatt.energies.tables import BOUNDS, EPOCHS_SCHEMA, EnergyTotals, known_sum
-from scalewatt.recordings.block import J_PER_KWH
 from scalewatt.recordings.stages import EVENTS_SCHEMA
+from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.figures.breakdown_table import counted_repeats
 from scalewatt.results.figures.figure_schema import COPIED, LEARNING
 from scalewatt.results.tables.estimates import ORIGINS

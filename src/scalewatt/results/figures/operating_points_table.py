@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.operating_points import without_point
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
-from scalewatt.recordings.block import J_PER_KWH
+from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.figures.figure_schema import OPERATING_POINTS
 from scalewatt.results.figures.pareto_table import cheapest_and_fastest
 from scalewatt.results.tables.estimates import is_estimated, quantity_bounds

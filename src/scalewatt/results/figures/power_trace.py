@@ -19,7 +19,7 @@ import pandas as pd
 from scalewatt.energies.integrate import EnergyCurve, bridge_s, cumulate, sampling_period
 from scalewatt.energies.tables import DEVICES_SCHEMA
 from scalewatt.energies.traces import TRACES_SCHEMA, read_samples
-from scalewatt.recordings.block import MEAN, NODE, Floats
+from scalewatt.recordings.terms import MEAN, NODE, Floats
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.read_table import opened_parquet, read_checked

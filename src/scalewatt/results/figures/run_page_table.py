@@ -19,9 +19,9 @@ import pyarrow as pa
 from scalewatt.common.errors import InputError
 from scalewatt.energies.node import UNUSED_GPU
 from scalewatt.energies.traces import TRACES_SCHEMA, read_samples
-from scalewatt.recordings.block import ALL_KINDS, Floats
 from scalewatt.recordings.stages import EVENTS_SCHEMA
 from scalewatt.recordings.telemetry import TELEMETRY_PERIOD_LIMIT_S
+from scalewatt.recordings.terms import ALL_KINDS, Floats
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.read_table import opened_parquet, read_checked

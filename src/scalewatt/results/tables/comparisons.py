@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.series_expansion import without_device
-from scalewatt.recordings.block import DEVICE_KINDS
+from scalewatt.recordings.terms import DEVICE_KINDS
 from scalewatt.results.tables import t_tests
 from scalewatt.results.tables.derived_quantities import ratio
 from scalewatt.results.tables.estimates import ORIGINS

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scalewatt.campaign.campaign_types import Cluster
-from scalewatt.recordings.block import DEVICE_KINDS, J_PER_KWH
+from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from scalewatt.recordings.block import DEVICE_KINDS, ESTIMATED, J_PER_KWH
+from scalewatt.recordings.terms import DEVICE_KINDS, ESTIMATED, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import total_in_scope
 from scalewatt.results.tables.frames import column_of, records
 from scalewatt.results.tables.table_schema import OVER_TIME

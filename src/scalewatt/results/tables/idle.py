@@ -32,8 +32,9 @@ from scalewatt.energies.node import (
 )
 from scalewatt.energies.segments import NodeRecording, open_segment
 from scalewatt.energies.tables import MAX_UNCOVERED
-from scalewatt.recordings.block import Block, Flag, flag
+from scalewatt.recordings.block import Block
 from scalewatt.recordings.node_names import same_node
+from scalewatt.recordings.terms import Flag, flag
 from scalewatt.results.tables.frames import frame_of
 from scalewatt.results.tables.read_table import read_checked
 from scalewatt.results.tables.repeat_statistics import summarise

@@ -18,7 +18,7 @@ from scalewatt.campaign.campaign_types import Configuration
 from scalewatt.campaign.model_registry import known_models, model_key
 from scalewatt.campaign.series_expansion import configuration_id
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.recordings.block import J_PER_KWH
+from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility, Work, energy_columns
 from scalewatt.results.tables.frames import (
     column_of,

@@ -25,7 +25,7 @@ from scalewatt.energies.tables import (
     flags_of_run,
     known_sum,
 )
-from scalewatt.recordings.block import DEVICE_KINDS, J_PER_KWH, NODE, Flag, flag
+from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, NODE, Flag, flag
 from scalewatt.results.carbon.carbon_table import Emitted, emitted
 from scalewatt.results.tables.derived_quantities import (
     Facility,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.recordings.block import Flag, flag
+from scalewatt.recordings.terms import Flag, flag
 
 
 def script_flags(

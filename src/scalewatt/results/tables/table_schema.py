@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.common.untrusted_text import parse_json
-from scalewatt.recordings.block import DEVICE_KINDS
+from scalewatt.recordings.terms import DEVICE_KINDS
 from scalewatt.training.history import PHASES
 
 IDENTITY = (

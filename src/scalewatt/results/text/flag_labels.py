@@ -7,8 +7,8 @@ from typing import Any
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.untrusted_text import parse_json
-from scalewatt.recordings.block import DEVICE_KINDS, NODE, Flag
 from scalewatt.recordings.flag_table import EXCLUDED, UNKNOWN, codes_of, flag_table
+from scalewatt.recordings.terms import DEVICE_KINDS, NODE, Flag
 
 FLAG_WORDS = {code: row["sentence"] for code, row in flag_table().items()}
 LEFT_OUT = codes_of(EXCLUDED)

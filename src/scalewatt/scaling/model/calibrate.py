@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import DEVICE_KINDS
+from scalewatt.recordings.terms import DEVICE_KINDS
 from scalewatt.scaling.model.calibration_points import by_kind
 from scalewatt.scaling.model.cost_terms import Array, EnergyTerms, Load, TimeTerms
 from scalewatt.scaling.model.kind_model import KindModel, Point, assumed_of

@@ -10,7 +10,7 @@ from typing import Any
 from scalewatt.campaign.registered_campaign import TARGET_PROTOCOL
 from scalewatt.campaign.run_spec import RunSpec, read_spec
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import DEVICE_KINDS, J_PER_KWH
+from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.tables.frames import records
 from scalewatt.results.tables.published import REFERENCE, published_configurations
 from scalewatt.results.tables.read_table import read_checked

@@ -11,7 +11,7 @@ import pyarrow as pa
 from scalewatt.campaign.campaign_types import Series
 from scalewatt.campaign.run_spec import run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import J_PER_KWH
+from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.scaling.model.cost_terms import Array
 from scalewatt.scaling.model.predict import INTERVAL, Predicted
 from scalewatt.scaling.planning.plan import (

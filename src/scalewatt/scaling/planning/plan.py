@@ -15,7 +15,7 @@ import numpy as np
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Configuration, Device
 from scalewatt.campaign.run_spec import RunSpec, run_spec, text_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import DEVICE_KINDS, J_PER_KWH
+from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH
 from scalewatt.results.tables.derived_quantities import Facility
 from scalewatt.scaling.model.cost_terms import Array
 from scalewatt.scaling.model.predict import Predicted, estimate

@@ -12,7 +12,7 @@ import pandas as pd
 from scalewatt.campaign.campaign_types import Campaign
 from scalewatt.campaign.run_spec import RunSpec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import J_PER_KWH, SIMULATED
+from scalewatt.recordings.terms import J_PER_KWH, SIMULATED
 from scalewatt.results.figures.figure_schema import PREDICTION, PREDICTION_IDENTITY
 from scalewatt.results.tables.frames import read_frame, to_frame, to_table
 from scalewatt.results.tables.table_schema import CONFIGURATIONS

@@ -8,7 +8,7 @@ import numpy as np
 
 from scalewatt.campaign.campaign_types import Series
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import J_PER_KWH
+from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.scaling.model.cost_terms import Array
 from scalewatt.scaling.planning.plan import Planner
 

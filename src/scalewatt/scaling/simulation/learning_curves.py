@@ -18,7 +18,7 @@ import numpy as np
 
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.tabular_files import csv_rows
-from scalewatt.recordings.block import Floats
+from scalewatt.recordings.terms import Floats
 from scalewatt.results.tables.published import FULL_SAMPLES, REFERENCE
 from scalewatt.scaling.simulation.run_sample import RunDraw, scatter_of
 

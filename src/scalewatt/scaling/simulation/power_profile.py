@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from scalewatt.campaign.campaign_types import Device
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.recordings.block import MEAN_OVER_S, MOVING_MEAN, Floats, gpu_quantity
 from scalewatt.recordings.stage_log import EVALUATIONS
+from scalewatt.recordings.terms import MEAN_OVER_S, MOVING_MEAN, Floats, gpu_quantity
 from scalewatt.scaling.simulation import assumptions
 from scalewatt.scaling.simulation.run_sample import RunDraw
 from scalewatt.scaling.simulation.stage_schedule import Segment, Stage

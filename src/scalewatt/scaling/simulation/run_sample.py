@@ -11,7 +11,7 @@ import numpy as np
 from scalewatt.campaign.campaign_types import Device
 from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.common.errors import InputError
-from scalewatt.recordings.block import DEVICE_KINDS, Floats
+from scalewatt.recordings.terms import DEVICE_KINDS, Floats
 from scalewatt.scaling.model.cost_terms import load_of_spec
 from scalewatt.scaling.model.kind_model import KindModel
 from scalewatt.scaling.model.predict import TOTAL

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scalewatt.campaign.campaign_types import Device
 from scalewatt.campaign.run_spec import RunSpec
-from scalewatt.recordings.block import DEVICE_KINDS, Floats
+from scalewatt.recordings.terms import DEVICE_KINDS, Floats
 from scalewatt.scaling.simulation import assumptions
 from scalewatt.scaling.simulation.power_profile import (
     Course,

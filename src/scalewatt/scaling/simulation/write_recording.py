@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from scalewatt.common.files import atomic_path
 from scalewatt.energies.integrate import differences
-from scalewatt.recordings.block import SIMULATED_KEY
 from scalewatt.recordings.journal import write_journal
+from scalewatt.recordings.terms import SIMULATED_KEY
 from scalewatt.run_files.work_directory import segment_name
 from scalewatt.scaling.simulation.sensors import NodeSamples, Samples
 
