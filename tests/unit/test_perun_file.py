@@ -318,8 +318,6 @@ def test_a_failed_read_adds_no_phantom_energy(tmp_path: Path, form: str) -> None
 MADE = {
     "nvml_lost_midrun_zeros/app.hdf5": "coverage",
     "single_no_power_sensors/app.hdf5": "",
-    # Its hosts have stand-ins of GPUs with the same UUIDs, which count once.
-    "failed_all_ranks/failed_app.hdf5": "several",
 }
 
 
@@ -328,6 +326,12 @@ def test_lost_gpus_and_no_sensors_have_null_energy_not_zero(name: str, code: str
     said = describe(recordings() / "made-1.0.0" / name)
     assert said["gpu_energy_kwh"] is None
     assert said["flags"] and (not code or code in codes(said["flags"]))
+
+
+def test_gpus_that_two_hosts_of_a_run_name_count_for_both_and_are_flagged() -> None:
+    said = describe(recordings() / "made-1.0.0" / "failed_all_ranks" / "failed_app.hdf5")
+    assert said["gpu_energy_kwh"] * J_PER_KWH == pytest.approx(2033, rel=1e-3)
+    assert codes(said["flags"]) == {"several", "duplicate"}
 
 
 @pytest.mark.parametrize(
