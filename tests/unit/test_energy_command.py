@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from run_files import make_spec
 from syrupy.assertion import SnapshotAssertion
 
 from scalewatt.cli import main
+from scalewatt.common.errors import InputError
 from scalewatt.energies.read import Reading, read_account
 
 N = 101
@@ -259,3 +261,22 @@ def test_a_table_of_unknown_columns_is_refused_with_what_would_make_it_readable(
     path.write_text(",".join(f"c{n}" for n in range(40)) + "\n")
     assert main(["energy", str(path)]) == 1
     assert "'c11', and 28 more)" in capsys.readouterr().err
+
+
+def test_the_start_of_a_perun_file_is_read_in_the_zone_that_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    write_perun(path, {"n1": {"CUDA:0_POWER": gpu(100)}}, execution_dt="2026-07-01T12:00:00")
+    begin = datetime(2026, 7, 1, 10, tzinfo=UTC).timestamp()
+    stages = tmp_path / "stages.csv"
+    stages.write_text(f"stage,start_s,end_s\ntrain,{begin + 20},{begin + 70}\n")
+    account = read_account(path, Reading(stages=stages, time_zone="Europe/Berlin"))
+    (train,) = account.stages.loc[account.stages["stage"] == "train", "duration_s"].unique()
+    assert train == 50
+    with pytest.raises(InputError, match="Berlin"):
+        read_account(path, Reading(time_zone="Berlin"))
+
+
+def test_a_kind_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    write_perun(tmp_path / "a.hdf5", {"n1": {"CUDA:0_POWER": gpu(100)}})
+    with pytest.raises(ValueError, match="allowed: gpu, cpu, ram"):
+        read_account(tmp_path / "a.hdf5").joules("memory")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -316,6 +317,26 @@ def test_processes_that_each_record_the_whole_node_are_never_nodes(
     one = read_together(files_in(tmp_path, UTC, dict.fromkeys(names, "n1")))
     assert list(one.nodes) == ["n1"] and "second_sensor" in codes(one)
     assert joules(one) == pytest.approx(true_j(2), rel=1e-2)
+
+
+def test_a_file_that_the_user_names_is_still_compared_with_the_others(tmp_path: Path) -> None:
+    for rank in range(2):
+        written(tmp_path, smi(rank), f"rank{rank}.csv")
+    with pytest.raises(InputError, match="hold equal values of the same time"):
+        read_together(files_in(tmp_path, UTC, {"rank0.csv": "n1"}))
+
+
+def test_nodes_of_like_load_are_told_apart_by_their_uuids(tmp_path: Path) -> None:
+    for rank in range(2):
+        written(tmp_path, smi(rank, f"GPU-{'ab'[rank]}"), f"n{rank}.csv")
+    assert set(read_together(files_in(tmp_path, UTC)).nodes) == {"n0", "n1"}
+
+
+def test_nodes_that_only_their_files_names_tell_apart_are_flagged(tmp_path: Path) -> None:
+    written(tmp_path, smi(0), "n0.csv")
+    written(tmp_path, re.sub(r"\d(\d\.\d\d W)", r"9\1", smi(0)), "n1.csv")
+    found = read_together(files_in(tmp_path, UTC))
+    assert "assumed" in {flag["code"] for flag in found.flags}
 
 
 @pytest.mark.parametrize("kind", ["nvidia-smi", "a ZeusMonitor", "CodeCarbon"])

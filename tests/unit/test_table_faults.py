@@ -156,13 +156,13 @@ def test_of_two_values_at_a_time_the_first_counts_and_it_is_said(tmp_path: Path)
     [
         (ten_a_second(3), BY_TIME, r"several values at one time; .*spread: true"),
         (
-            "t,host,p\n"
+            "t,where,p\n"
             + "".join(f"{T0 + n},{h},{60 + n + 9 * h}\n" for h in (0, 1) for n in range(9)),
             BY_TIME,
             "several values at one time; name index_column, node_column or where",
         ),
         (
-            "t,host,p\n" + "".join(f"{T0 + n},{h},60\n" for n in range(9) for h in (0, 1)),
+            "t,where,p\n" + "".join(f"{T0 + n},{h},60\n" for n in range(9) for h in (0, 1)),
             BY_TIME,
             "9 rows repeat others in time and value, and differ in what is not read",
         ),
@@ -176,6 +176,11 @@ def test_of_two_values_at_a_time_the_first_counts_and_it_is_said(tmp_path: Path)
             + "".join(f"{T0 + n}.{g},{60 + g},A100\n" for n in range(9) for g in (0, 1)),
             {**BY_TIME, "sensors": [CARD]},
             "rows of several GPUs, and nothing tells whose",
+        ),
+        (
+            "t,host,p\n" + "".join(f"{T0 + n / 2},n{n % 2},60\n" for n in range(9)),
+            BY_TIME,
+            'column "host" has 2 values and is not used',
         ),
         (
             f"t,p\n{T0},61\n",

@@ -6,7 +6,9 @@ import glob
 import re
 import shlex
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.tables import Options
 from scalewatt.recordings.telemetry import read_telemetry
 from scalewatt.recordings.terms import ALL_KINDS, NODE, PERUN
+from scalewatt.recordings.times import zone_named
 
 Powers = Callable[[str, str], dict[str, Any]]
 """Rated powers of a device, by its name and that of the run, which messages name."""
@@ -130,7 +133,9 @@ class Account:
     another), `gpu_<index>_j`."""
 
     def joules(self, kind: str = ALL, column: str = "energy_j") -> float | None:
-        """Total of a device kind in J; None if it is not known."""
+        """Total of a device kind in J; None if it is not known. ValueError for a kind that there is not."""
+        if kind not in (kinds := (*ALL_KINDS, UNUSED_GPU, ALL)):
+            raise ValueError(f"kind: {kind!r}; allowed: {', '.join(kinds)}")
         found = self.totals.loc[self.totals["device_kind"] == kind, column]
         return None if found.empty or pd.isna(found.iloc[0]) else float(found.iloc[0])
 
@@ -230,7 +235,8 @@ class _Opened:
         if is_table(path) or not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
             raise InputError(unknown_format(path))
         runs = list_runs(path)
-        with open_perun_file(path, self.reading.run, self.reading.round) as record:
+        with open_perun_file(path, self.reading.run, self.reading.round) as opened:
+            record = replace(opened, started=self._in_zone(opened.started))
             segment = Segment(0, [record], flags=record.flags, alone=True)
             one = len(runs) < 2 and all(len(run.round_ids) < 2 for run in runs)
             others = [
@@ -238,6 +244,15 @@ class _Opened:
                 for run in runs
             ]
             return replace(self.segment(segment), runs=[] if one else others)
+
+    def _in_zone(self, started: str | None) -> str | None:
+        """perun's naive local start time with the offset of the zone that is asked for, if any."""
+        zone = zone_named(self.reading.time_zone, f"{self.path}: time zone")
+        if zone is None or started is None:
+            return started
+        with suppress(ValueError):
+            return datetime.fromisoformat(started).replace(tzinfo=zone).isoformat()
+        return started
 
     def record(self, record: Recording) -> Account:
         """Account for what another tool recorded."""

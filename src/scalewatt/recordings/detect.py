@@ -142,7 +142,7 @@ def joined(files: Sequence[ReadFile]) -> Recording:
     names = nodes_by_name(*(record.nodes for record in records))
     sensors = [sensor for file in files for sensor in _sensors(file, names)]
     _refuse_mixed(sensors)
-    _refuse_processes(sensors)
+    assumed = _refuse_processes(sensors)
     blocks, flags = _joined_blocks(sensors, records[0].clock_known)
     nodes: dict[str, list[Block]] = {node: [] for node in sorted(set(names.values()))}
     for block in blocks:
@@ -152,7 +152,7 @@ def joined(files: Sequence[ReadFile]) -> Recording:
         clock_known=records[0].clock_known,
         period_s=max((r.period_s for r in records if r.period_s), default=None),
         source=records[0].source,
-        flags=(*(one for record in records for one in record.flags), *flags),
+        flags=(*(one for record in records for one in record.flags), *assumed, *flags),
         format="+".join(sorted({record.format for record in records})),
     )
 
@@ -200,24 +200,34 @@ def _refuse_mixed(sensors: Sequence[Sensor]) -> None:
                 )
 
 
-def _refuse_processes(sensors: Sequence[Sensor]) -> None:
-    """Refuse nodes that only their files' names tell apart and whose devices have equal means at a time.
+def _refuse_processes(sensors: Sequence[Sensor]) -> list[Flag]:
+    """Refuse nodes that a file's name alone tells apart and whose devices have equal means at a time.
 
-    A node's own meter is read from outside, not by a process of each rank.
+    Returns a flag if such nodes differ: nothing but their files' names says that they are several. UUIDs do,
+    and a node's own meter is read from outside, not by a process of each rank.
     """
     parts = (s for s in sensors if s["quantity"] != "utilisation" and s["kind"] != NODE)
-    unnamed = (sensor for sensor in parts if not sensor["names_node"])
     nodes = [
-        {(s["kind"], s["index"], s["quantity"]): s for s in own} for own in grouped(unnamed, "node")
+        {(s["kind"], s["index"], s["quantity"]): s for s in own}
+        for own in grouped([s for s in parts if not s["uuid"]], "node")
     ]
+    assumed = []
     for one, other in combinations(nodes, 2):
         common = [(one[key], other[key]) for key in one if key in other]
-        if common and all(_is_alike(a, b) for a, b in common):
-            a, b = common[0]
+        if not common or all(s["names_node"] for pair in common for s in pair):
+            continue
+        names = [Path(sensor["file"]).name for sensor in common[0]]
+        if all(_is_alike(a, b) for a, b in common):
             raise InputError(
-                f"{a['file']} and {b['file']} hold equal values of the same time, as two processes of one "
-                f"node record them; {BY_NODE}"
+                f"{common[0][0]['file']} and {names[1]} hold equal values of the same time, as two processes "
+                f"of one node record them; {BY_NODE}"
             )
+        assumed += names
+    if not assumed:
+        return []
+    listed = ", ".join(dict.fromkeys(assumed))
+    detail = f"{listed}: recorded on a node each, as their names alone say; --node FILE=NAME tells otherwise"
+    return [flag("assumed", None, detail)]
 
 
 def _is_alike(a: Sensor, b: Sensor) -> bool:

@@ -54,6 +54,9 @@ _CELL = r"^(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Z
 _WITH_UNIT = re.compile(r"(.*?)\s*[\[(]([^\[\]()]*)[\])]\s*")
 PRESETS = Path(__file__).parent / "presets"
 _HEAD_LINES = 60
+_LABEL = re.compile(
+    r"(?i)host(?:_?name)?|node(?:_?name)?|server|machine|(?:gpu|device)_(?:id|index)|(?:gpu_)?uuid"
+)
 NEVER_WRAPS_J = 2.0**64 / 1e3
 """Range of NVML's counters, 64 bits of mJ: they are reset, but never wrap."""
 _MOST_DEVICES = 4096
@@ -279,8 +282,14 @@ def _read_frame(
         matched = list(_columns(path, cells, rules))
         options = {several[0]: _position(cells, several) for several in _text_names(rules)}
         places = {name: place for name, place in options.items() if place is not None}
-        wanted = sorted({*places.values(), *(place for _, place in matched)})
+        unused = _unused_labels(cells, rules, places.values())
+        wanted = sorted({*places.values(), *unused, *(place for _, place in matched)})
         texts = _parse(below, len(cells), wanted, delimiter)
+        for place in unused:
+            if (count := texts[place].nunique()) > 1:
+                raise InputError(
+                    f"{path}: column {shown(cells[place])} has {count} values and is not used; {_TELL_APART}"
+                )
         lost += len(below) - len(texts)
         frame = texts[list(places.values())].set_axis(list(places), axis=1)
         for column, place in matched:
@@ -301,6 +310,14 @@ def _read_frame(
         raise InputError(f"{path}: holds no row below its heading")
     empty = {name: "" for name in whole if name not in columns}
     return whole.fillna(empty), list(columns.values()), lost
+
+
+def _unused_labels(cells: Sequence[str], rules: Preset, used: Iterable[int]) -> list[int]:
+    """Columns that tell nodes or devices apart by their names, and that a user's description leaves out."""
+    if rules["name"] != DESCRIBED or any("where" in rule for rule in rules["sensors"]):
+        return []
+    named = [place for place, cell in enumerate(cells) if _LABEL.fullmatch(cell.strip())]
+    return sorted(set(named) - set(used))
 
 
 _Part = tuple[list[str], str, list[str]]
@@ -827,11 +844,11 @@ def _energies(
     elif at_begin:
         begin_s, used_j = None, np.vstack([used_j[:1], used_j[:-1]])
     if begin_s is None:
-        name, which = str(sensors["name"][0]), "last" if at_begin else "first"
-        detail = (
-            f"{name}: the energy of the {which} interval is not counted, as its length is unknown"
-        )
-        table.flag("missing_samples", f"{detail}; name a column of them (time: duration)", name)
+        which = "last" if at_begin else "first"
+        detail = f"the energy of the {which} interval is not counted, as its length is unknown"
+        for name in map(str, sensors["name"]):
+            hint = "name a column of them (time: duration)"
+            table.flag("missing_samples", f"{name}: {detail}; {hint}", name)
     else:
         time_s, used_j = np.concatenate(([begin_s], time_s)), np.vstack([used_j[:1], used_j])
     counters = np.column_stack([_added_up(time_s, used) for used in used_j.T])
