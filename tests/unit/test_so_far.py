@@ -75,16 +75,25 @@ def test_a_journal_says_what_the_accounting_of_its_run_says(tmp_path: Path, unti
     assert set(rows["origin"]) == {"measured"}
 
 
-def test_a_total_is_taken_while_it_is_at_most_ten_seconds_old(tmp_path: Path) -> None:
-    path = journal(tmp_path, {"CUDA:0_POWER": gpu(60, 100)}, until=51)
-    total = beside(path, ".total.json")
-    stated = json.loads(total.read_text())
-    stated["sensors"]["CUDA:0_POWER"]["joules"] = 7.0
-    total.write_text(json.dumps(stated))
-    run = run_of(tmp_path, gpus={"n1": [0]})
-    assert by_kind(found_in(path, run))["joules"]["gpu"] == 7
-    total.write_text(json.dumps({**stated, "last_s": T0 + 40}))
-    assert by_kind(found_in(path, run))["joules"]["gpu"] == pytest.approx(5900)
+def test_what_a_total_lacks_is_in_its_interval(tmp_path: Path) -> None:
+    path = journal(tmp_path, {"CUDA:0_POWER": gpu(3001, 100)}, until=2995)
+    found = by_kind(found_in(path, run_of(tmp_path, gpus={"n1": [0]}))).loc["gpu"]
+    assert 299_000 <= found["joules"] < 300_000
+    assert found["low_j"] <= 300_000 <= found["high_j"]
+
+
+@pytest.mark.parametrize("seconds", [9, 20, 60])
+def test_of_a_short_journal_all_samples_count(tmp_path: Path, seconds: int) -> None:
+    path = journal(tmp_path, {"CUDA:0_POWER": gpu(seconds + 1, 100)}, until=seconds + 1)
+    found = by_kind(found_in(path, run_of(tmp_path, gpus={"n1": [0]}))).loc["gpu"]
+    assert found["joules"] == pytest.approx(100 * seconds)
+    assert found["device_s"] >= seconds - 2
+
+
+def test_a_total_that_was_not_written_when_it_was_due_does_not_count(tmp_path: Path) -> None:
+    path = journal(tmp_path, {"CUDA:0_POWER": gpu(3001, 100)}, until=2980)
+    found = by_kind(found_in(path, run_of(tmp_path, gpus={"n1": [0]})))
+    assert found["joules"]["gpu"] == pytest.approx(300_000)
 
 
 @pytest.mark.parametrize("until", [61, 0])

@@ -41,27 +41,32 @@ class JournalSum:
 def read_so_far(path: Path, run: Run) -> JournalSum | None:
     """Count the journal at `path` of a segment of `run`; None without a readable sample.
 
-    `run` gives the GPUs held and the rated powers. The whole journal is read where there is no total, where
-    that is older than the journal, as of a killed run, and where a part is to be estimated.
+    `run` gives the GPUs held and the rated powers. The whole journal is read if there is no total, if that
+    lacks more than MOST_BEHIND of the time or was not written when due, and if a part is to be estimated.
     """
     total, last_s = read_total(path), last_sample_s(path)
-    if (
-        total is None
-        or last_s is None
-        or last_s > total["last_s"] + TOTAL_EVERY_S + total["period_s"]
-    ):
+    if total is None or last_s is None:
+        return _of_samples(path, run)
+    behind_s = last_s - total["last_s"]
+    due_s = min(TOTAL_EVERY_S + total["period_s"], MOST_BEHIND * total["seconds"])
+    if not 0 <= behind_s <= due_s:
         return _of_samples(path, run)
     sensors = pd.DataFrame(total["sensors"].values(), columns=["kind", "index", "uuid", *_SUMS])
     rated = {kind for kind in DEVICE_KINDS if run.powers.get(kind)}
     if not rated <= set(sensors["kind"]) or sensors.duplicated(["kind", "index"]).any():
         return _of_samples(path, run)
-    return _of_total(total, sensors, run)
+    return _of_total(total, sensors, run, behind_s)
 
 
+MOST_BEHIND = 0.01
+"""Share of a journal's time that its total may lack; what was used then is in the interval."""
 _SUMS = ["joules", "covered_s", "power_w"]
 
 
-def _of_total(total: dict[str, Any], sensors: pd.DataFrame, run: Run) -> JournalSum:
+def _of_total(
+    total: dict[str, Any], sensors: pd.DataFrame, run: Run, behind_s: float
+) -> JournalSum:
+    """Sums of a total; the time since it was written, `behind_s`, is uncovered."""
     gpus = sensors[["index", "uuid"]].itertuples(index=False)
     held = run.used_gpus(total["host"], gpus)
     if held is not None:
@@ -74,6 +79,7 @@ def _of_total(total: dict[str, Any], sensors: pd.DataFrame, run: Run) -> Journal
         devices["gpu"] = max(devices.get("gpu", 0), expected)
     # The first and the last step of a counter may be open.
     kinds["device_s"] = devices * max(total["seconds"] - 2 * total["period_s"], 0.0)
+    kinds["device_s"] += devices * behind_s
     uncovered_s = (kinds["device_s"] - kinds["covered_s"]).clip(lower=0)
     kinds["origin"], kinds["low_j"] = MEASURED, kinds["joules"]
     kinds["high_j"] = kinds["joules"] + uncovered_s * kinds.index.map(PLAUSIBLE_W)
