@@ -31,7 +31,6 @@ from scalewatt.results.tables.table_schema import (
     QUANTITIES,
     RUNS,
     SUMMARY,
-    WHOLE_QUANTITIES,
 )
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
@@ -185,9 +184,10 @@ def test_a_configurations_row_has_exactly_the_columns_of_the_schema(tmp_path: Pa
     to_table(found, CONFIGURATIONS)
     [row] = records(found)
     of_idle = {"idle_energy_kwh", "net_energy_kwh"}
-    of_site_or_idle = {"facility_energy_kwh", "carbon_kg", "cost", OVER_TIME, *of_idle}
+    of_meters = {"node_energy_kwh", "facility_energy_kwh"}
+    left_out = {*of_meters, *of_idle, "carbon_kg", "cost", OVER_TIME}
     for name in QUANTITIES:
-        unknown = name in of_site_or_idle or name in WHOLE_QUANTITIES
+        unknown = name in left_out
         assert (row[f"{name}_mean"] is None) is unknown, name
         assert {row[f"{name}_{part}"] for part in PARTS if part != "mean"} == {None}
 
