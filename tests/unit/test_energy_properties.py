@@ -47,9 +47,9 @@ from true_power import (
     true_powers,
 )
 
-from scalewatt.energies.integrate import BRIDGE_S, LAG_S, SAMPLE_FLAGS
+from scalewatt.energies.integrate import LAG_S, SAMPLE_FLAGS
 from scalewatt.recordings.block import Block
-from scalewatt.recordings.terms import PLAUSIBLE_W
+from scalewatt.recordings.terms import BRIDGE_S, PLAUSIBLE_W
 
 LIMIT_W = PLAUSIBLE_W["cpu"]
 ROUNDING_J = 1e-3

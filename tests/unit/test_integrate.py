@@ -21,8 +21,8 @@ from true_power import (
     total_j,
 )
 
-from scalewatt.energies.integrate import BRIDGE_S
 from scalewatt.recordings.block import Block
+from scalewatt.recordings.terms import BRIDGE_S
 
 steps = st.lists(st.floats(0.5, 1.5), min_size=2, max_size=40)
 powers = st.floats(1.0, 600.0)

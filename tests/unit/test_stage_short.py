@@ -15,7 +15,7 @@ from run_files import make_run as made_run
 from run_files import make_spec, part
 
 from scalewatt.energies.stages import LEAST_PERIODS, UNATTRIBUTED, tile_window
-from scalewatt.energies.tables import flags_of_run, flags_of_stages
+from scalewatt.energies.tables import flags_of_run
 from scalewatt.figures.breakdown import bars_of, note_sentences
 from scalewatt.figures.figure_data import drawable
 from scalewatt.results.figures.breakdown_table import BREAKDOWN, breakdown
@@ -78,8 +78,9 @@ def test_only_the_rows_of_a_short_stage_are_flagged_and_totals_stay(tmp_path: Pa
     assert short == {"checkpoint"}
     assert found.totals.joules("gpu") == pytest.approx(100 * 100)
     assert "stage_short" not in codes(flags_of_run(found.tables.flags))
-    (said,) = flags_of_stages(found.tables.flags)
-    assert said["detail"].startswith(
+    of_stages = found.tables.flags[found.tables.flags["stage"].notna()]
+    (detail,) = of_stages["detail"].drop_duplicates()
+    assert detail.startswith(
         "checkpoint: pieces of 0.5 s on average, gpu resolved to 1 s: their energy"
     )
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scalewatt.energies.estimate import node_utilisation
-from scalewatt.energies.integrate import GAP_PERIODS, validate
+from scalewatt.energies.integrate import validate
 from scalewatt.energies.node import UNUSED_GPU, KindEnergy, Window, part_of
 from scalewatt.energies.stages import StageIntervals, seconds_where
 from scalewatt.energies.tables import MAX_UNCOVERED, TELEMETRY_SCHEMA
@@ -28,6 +28,7 @@ from scalewatt.recordings.block import Block, sensor_frame
 from scalewatt.recordings.terms import (
     DEVICE_KINDS,
     ESTIMATED,
+    GAP_PERIODS,
     MEASURED,
     NODE,
     PERUN,

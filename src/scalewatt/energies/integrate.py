@@ -61,12 +61,14 @@ from scalewatt.energies.estimate import FACTOR
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import (
     ESTIMATED,
+    GAP_PERIODS,
     MEAN_OVER_S,
     MOVING_MEAN,
     NODE,
     PLAUSIBLE_W,
     Flag,
     Floats,
+    bridge_s,
     flag,
 )
 
@@ -76,8 +78,6 @@ Indices = NDArray[np.intp]
 
 SAMPLE_FLAGS = ("", "clock", "missing_samples", "over_limit", "counter", "constant", "gap")
 """Flag of a sample by its code; 0 is no flag."""
-GAP_PERIODS = 3.0
-BRIDGE_S = 30.0
 # Short peaks above a device's limit are real; twice the limit is not, and half as much again only where it
 # lasts. The limit is that of GPUs of its name where none is stated, else a third of what is plausible.
 LIMIT_FACTOR, SPIKE, PLAUSIBLE_FACTOR = 2.0, 1.5, 3.0
@@ -190,11 +190,6 @@ def sampling_period(time_s: Floats, declared_s: float | None = None) -> float:
     if not (ahead := steps > 0).all():
         steps = steps[ahead]
     return max(float(np.median(steps)) if steps.size else 0.0, declared_s or 0.0)
-
-
-def bridge_s(period_s: float) -> float:
-    """Longest time in s that is bridged."""
-    return max(BRIDGE_S, GAP_PERIODS * period_s)
 
 
 def cumulate(time_s: Floats, energy_j: Floats, covered_s: Floats) -> EnergyCurve:

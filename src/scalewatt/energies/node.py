@@ -24,7 +24,6 @@ from scalewatt.energies.estimate import (
     node_utilisation,
 )
 from scalewatt.energies.integrate import (
-    GAP_PERIODS,
     EnergyCurve,
     Validated,
     bounds,
@@ -38,6 +37,7 @@ from scalewatt.recordings.block import Block, select
 from scalewatt.recordings.terms import (
     DEVICE_KINDS,
     ESTIMATED,
+    GAP_PERIODS,
     MEAN_OVER_S,
     NODE,
     PLAUSIBLE_W,

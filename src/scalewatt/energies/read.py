@@ -36,11 +36,11 @@ from scalewatt.recordings.detect import (
     read_together,
     unknown_format,
 )
-from scalewatt.recordings.journal import TELEMETRY, beside, is_journal, read_journal
+from scalewatt.recordings.journal import is_journal, read_journal
 from scalewatt.recordings.perun_file import list_runs, open_perun_file
 from scalewatt.recordings.stages import read_stages
 from scalewatt.recordings.tables import Options
-from scalewatt.recordings.telemetry import read_telemetry
+from scalewatt.recordings.telemetry import read_telemetry, telemetry_of
 from scalewatt.recordings.terms import ALL_KINDS, NODE, PERUN
 from scalewatt.recordings.times import zone_named
 
@@ -224,7 +224,7 @@ class _Opened:
         if is_journal(path):
             self.refuse_run("a journal")
             journal = read_journal(path)
-            blocks, damaged = read_telemetry([p for p in [beside(path, TELEMETRY)] if p.exists()])
+            blocks, damaged = read_telemetry(telemetry_of(path))
             flags = (*journal.flags, *damaged)
             return self.segment(Segment(0, [journal], blocks, flags=flags, alone=True))
         options = self.reading.options(path)
@@ -330,7 +330,7 @@ def _account(path: Path, accounts: Accounts, with_stages: bool) -> Account:
         coverage=sums.coverage,
         gpus=None if sums.scope == [NODE] else sums.devices("gpu"),
         origin=sums.origin,
-        totals=_totals(sums, stages, _frame(accounts.cross_checks)),
+        totals=_totals(sums, _frame(accounts.cross_checks)),
         devices=_frame(accounts.devices),
         stages=stages,
         epochs=_frame(accounts.epochs),
@@ -343,15 +343,12 @@ def _frame(table: pd.DataFrame) -> pd.DataFrame:
     return table.drop(columns=["configuration", "repeat"], errors="ignore")
 
 
-def _totals(sums: EnergyTotals, stages: pd.DataFrame, checks: pd.DataFrame) -> pd.DataFrame:
+def _totals(sums: EnergyTotals, checks: pd.DataFrame) -> pd.DataFrame:
     """Frame of totals: a sum with an unknown energy in it is unknown."""
     known = ["energy_j", *BOUNDS, "discarded_j"]
-    rows = stages.assign(device_s=stages["duration_s"] * stages["devices"].astype(float).fillna(0))
-    kinds = rows.groupby("device_kind", sort=False)
-    totals = kinds[known].sum(skipna=False).join(kinds[["recorded_j", "device_s"]].sum())
+    totals = sums.kinds[[*known, "recorded_j", "device_s", "coverage"]].copy()
     totals["devices"] = [sums.devices(kind) for kind in totals.index]
-    totals["energy_origin"] = kinds["energy_origin"].agg(one_origin)
-    totals["coverage"] = kinds["coverage"].min()
+    totals["energy_origin"] = sums.rows.groupby("device_kind")["energy_origin"].agg(one_origin)
     of_perun = checks[checks["source"] == PERUN].groupby("device_kind")["energy_j"]
     totals["perun_j"] = of_perun.sum(skipna=False)
     totals["in_scope"] = totals.index.isin(sums.scope)

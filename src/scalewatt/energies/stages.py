@@ -86,11 +86,6 @@ class StageIntervals:
         here = np.isin(self.stage.astype(str), [*stages])
         return [*zip(self.start_s[here].tolist(), self.end_s[here].tolist(), strict=True)]
 
-    def by_stage(self, values: Floats) -> dict[str, float]:
-        """Sums of a value of each interval, by stage."""
-        sums = pd.Series(values).groupby(self.stage, sort=False).sum()
-        return {str(stage): float(value) for stage, value in sums.items()}
-
     def codes_at(self, time_s: Floats) -> NDArray[np.int8]:
         """Index in STAGES of each time, (n,), `unattributed` outside of the window."""
         outside = STAGES.index(UNATTRIBUTED)

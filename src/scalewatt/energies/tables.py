@@ -599,15 +599,6 @@ def one_origin(origins: Iterable[str | None]) -> str | None:
 
 def flags_of_run(flags: pd.DataFrame) -> list[Flag]:
     """Different flags of a flag table, in order, but for those of stages."""
-    return _different(flags[flags["stage"].isna()])
-
-
-def flags_of_stages(flags: pd.DataFrame) -> list[Flag]:
-    """Different flags of stages, which say nothing about a total."""
-    return _different(flags[flags["stage"].notna()])
-
-
-def _different(flags: pd.DataFrame) -> list[Flag]:
-    rows = flags[["code", "sensor", "detail"]].drop_duplicates()
+    rows = flags.loc[flags["stage"].isna(), ["code", "sensor", "detail"]].drop_duplicates()
     rows = rows.astype(object).where(rows.notna(), None)
     return [flag(*row) for row in rows.itertuples(index=False)]

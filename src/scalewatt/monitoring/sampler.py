@@ -22,7 +22,7 @@ from scalewatt.recordings.concurrent_samplers import ConcurrentSamplers, note_sa
 from scalewatt.recordings.journal import LineWriter, beside, is_of_use, write_sensors
 from scalewatt.recordings.running_total import RunningTotal
 from scalewatt.recordings.telemetry import TelemetryWriter, working_sources
-from scalewatt.recordings.terms import index_in_name
+from scalewatt.recordings.terms import index_in_name, number_devices
 
 Sensors = dict[str, dict[str, Any]]
 
@@ -46,7 +46,10 @@ def describe_sensors(backends: Iterable[Any]) -> Sensors:
                 if is_of_use(facts):
                     (sensor,) = backend.getSensors({name})
                     sensors[name] = facts | _stated(sensor)
-    _number(sensors)
+    for of_kind in {facts["kind"] for facts in sensors.values()}:
+        indices = {n: facts["index"] for n, facts in sensors.items() if facts["kind"] == of_kind}
+        for name, index in number_devices(indices).items():
+            sensors[name]["index"] = index
     return dict(sorted(sensors.items(), key=lambda item: (item[1]["kind"], item[1]["index"])))
 
 
@@ -63,19 +66,6 @@ def _stated(sensor: Any) -> dict[str, Any]:
         "device_name": metadata.get("name") or metadata.get("brand_raw"),
     }
     return {key: value for key, value in facts.items() if value is not None}
-
-
-def _number(sensors: Sensors) -> None:
-    """Number the devices whose names state no index (ROCm's have a UUID before the first underscore)."""
-    for kind in {facts["kind"] for facts in sensors.values()}:
-        known = [
-            f["index"] for f in sensors.values() if f["kind"] == kind and f["index"] is not None
-        ]
-        stems: dict[str, int] = {}
-        for name, facts in sorted(sensors.items()):
-            if facts["kind"] == kind and facts["index"] is None:
-                stem = name.split("_")[0] if name.startswith("ROCM:") else name
-                facts["index"] = stems.setdefault(stem, max(known, default=-1) + 1 + len(stems))
 
 
 @dataclass

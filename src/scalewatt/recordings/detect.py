@@ -142,7 +142,7 @@ def joined(files: Sequence[ReadFile]) -> Recording:
     names = nodes_by_name(*(record.nodes for record in records))
     sensors = [sensor for file in files for sensor in _sensors(file, names)]
     _refuse_mixed(sensors)
-    assumed = _refuse_processes(sensors)
+    assumed = _check_nodes(sensors)
     blocks, flags = _joined_blocks(sensors, records[0].clock_known)
     nodes: dict[str, list[Block]] = {node: [] for node in sorted(set(names.values()))}
     for block in blocks:
@@ -200,7 +200,7 @@ def _refuse_mixed(sensors: Sequence[Sensor]) -> None:
                 )
 
 
-def _refuse_processes(sensors: Sequence[Sensor]) -> list[Flag]:
+def _check_nodes(sensors: Sequence[Sensor]) -> list[Flag]:
     """Refuse nodes that a file's name alone tells apart and whose devices have equal means at a time.
 
     Returns a flag if such nodes differ: nothing but their files' names says that they are several. UUIDs do,

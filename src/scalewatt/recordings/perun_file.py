@@ -30,12 +30,12 @@ from scalewatt.recordings.block import Block, Recording, sensor_frame
 from scalewatt.recordings.terms import (
     DEVICE_KINDS,
     LATEST_S,
-    NO_INDEX,
     NODE,
     QUANTITIES,
     Flag,
     Floats,
     flag,
+    number_devices,
     origin_stated,
 )
 
@@ -312,10 +312,10 @@ def _row(name: str, kind: str, **known: Any) -> Row:
     return row | {"known": bool(re.fullmatch(POWER_NAMES[kind], name))} | nothing | known
 
 
-def _index(name: str, kind: str) -> int:
-    """Return the index that a sensor's name states, NO_INDEX if none."""
+def _index(name: str, kind: str) -> int | None:
+    """Return the index that a sensor's name states, None if none."""
     match = re.match(INDEX, name) or re.search(rf"(?i:{kind})\D?(\d{{1,4}})", name)
-    return int(match[1]) if match else NO_INDEX
+    return int(match[1]) if match else None
 
 
 def _read_sensor(row: Row, group: h5py.Group, axes: list[Axis]) -> bool:
@@ -362,21 +362,14 @@ def _flags_of(row: Row, group: h5py.Group, sockets: Iterable[str]) -> list[Flag]
     return flags
 
 
-def _numbered(rows: list[Row]) -> list[Row]:
-    """Sort by kind, index and name; number the devices without an index behind the others, by name.
-
-    The sensors of one ROCm device share the part of their names before the first underscore.
-    """
-    rows = sorted(
-        rows, key=lambda r: (KINDS.index(r["kind"]), r["index"] < 0, r["index"], r["name"])
-    )
-    last, stems = dict.fromkeys(KINDS, -1), dict[tuple[str, str], int]()
-    for row in rows:
-        kind, stem = row["kind"], re.sub(r"^(ROCM:[^_]*)_.*", r"\1", row["name"])
-        if row["index"] == NO_INDEX:
-            row["index"] = stems.setdefault((kind, stem), last[kind] + 1)
-        last[kind] = max(last[kind], row["index"])
-    return rows
+def _numbered(rows: Sequence[Row]) -> list[Row]:
+    """Number the devices whose names state no index, and sort by kind, index and name."""
+    for kind in KINDS:
+        of_kind = [row for row in rows if row["kind"] == kind]
+        numbers = number_devices({row["name"]: row["index"] for row in of_kind})
+        for row in of_kind:
+            row["index"] = numbers[row["name"]]
+    return sorted(rows, key=lambda row: (KINDS.index(row["kind"]), row["index"], row["name"]))
 
 
 def _time_axis(raw: Mapping[str, Any], axes: list[Axis]) -> Floats:

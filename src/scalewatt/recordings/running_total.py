@@ -19,11 +19,9 @@ import numpy as np
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
 from scalewatt.recordings.journal import beside
-from scalewatt.recordings.terms import PLAUSIBLE_W, QUANTITIES
+from scalewatt.recordings.terms import PLAUSIBLE_W, QUANTITIES, bridge_s
 
 TOTAL_EVERY_S = 10.0
-_BRIDGE_S, _BRIDGED_PERIODS = 30.0, 3.0
-"""Longest time between two powers that is bridged, as by the accounting."""
 
 
 class _Sum:
@@ -35,7 +33,7 @@ class _Sum:
         top = float(facts.get("valid_max") or math.inf) * self.mag
         self.range_j = top if self.is_counter else math.inf
         self.most_w = PLAUSIBLE_W[facts["kind"]]
-        self.longest_s = max(_BRIDGE_S, _BRIDGED_PERIODS * period_s)
+        self.longest_s = bridge_s(period_s)
         if self.is_counter:  # a longer step may hide a wrap
             self.longest_s = self.range_j / self.most_w
         self.joules = self.covered_s = 0.0

@@ -548,7 +548,7 @@ class _RowTimes:
         return times.Stamps(np.where(np.abs(seconds) < LATEST_S, seconds, np.nan), times.UNIX)
 
 
-# --- rows of nodes and devices -------------------------------------------------------------------
+# --- the table and its blocks ---------------------------------------------------------------------
 
 
 @dataclass(eq=False)

@@ -31,7 +31,6 @@ PLAUSIBLE_W = {"gpu": 3000.0, "cpu": 2000.0, "ram": 1000.0, NODE: 1e5}
 
 Well above the largest sold, and of the parts well below what a failed counter read appears to add: 65 kJ or
 262 kJ in one period."""
-NO_INDEX = -1
 
 MEASURED, ESTIMATED, SIMULATED = "measured", "estimated", "simulated"
 """Origins of a sensor: read, from utilisation, or made by the scaling model as if read."""
@@ -41,6 +40,10 @@ SIMULATED_KEY = "simulated"
 INSTANTANEOUS, MEAN, MOVING_MEAN = "instantaneous", "mean", "moving_mean"
 """Instantaneous power, the mean since the sample before, or the mean over the last MEAN_OVER_S seconds."""
 MEAN_OVER_S = 1.0
+GAP_PERIODS = 3.0
+"""Samples further apart than as many periods leave a gap."""
+BRIDGE_S = 30.0
+"""Up to this, or GAP_PERIODS periods if that is longer, a gap is bridged from both sides of it."""
 
 _INDEX = re.compile(r"^(?:CUDA:|cpu_power_socket_|cpu_|ram_|CPU_USAGE_)(\d+)")
 _INSTANTANEOUS = re.compile(
@@ -68,6 +71,25 @@ def index_in_name(sensor: str) -> int | None:
     """Return the device index that a sensor's name states, or None (ROCm names hold a UUID)."""
     found = _INDEX.match(sensor)
     return int(found.group(1)) if found else None
+
+
+def number_devices(indices: Mapping[str, int | None]) -> dict[str, int]:
+    """Number the devices of one kind by their sensors' names; those without an index follow by name.
+
+    The sensors of one ROCm device share the part of their names before the first underscore.
+    """
+    stems: dict[str, int] = {}
+    numbers = {name: index for name, index in indices.items() if index is not None}
+    first = 1 + max(numbers.values(), default=-1)
+    for name in sorted(indices.keys() - numbers.keys()):
+        stem = name.split("_")[0] if name.startswith("ROCM:") else name
+        numbers[name] = stems.setdefault(stem, first + len(stems))
+    return numbers
+
+
+def bridge_s(period_s: float) -> float:
+    """Longest time in s that is bridged."""
+    return max(BRIDGE_S, GAP_PERIODS * period_s)
 
 
 def gpu_quantity(device_name: str) -> str | None:

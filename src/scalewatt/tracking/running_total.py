@@ -13,14 +13,17 @@ from scalewatt.energies.checks import gpu_loads
 from scalewatt.energies.node import KindEnergy, Window, node_kinds, node_window, sensors_of
 from scalewatt.energies.run_inputs import Run
 from scalewatt.recordings.block import Block
-from scalewatt.recordings.journal import TELEMETRY, beside, last_sample_s, read_journal
+from scalewatt.recordings.journal import last_sample_s, read_journal
 from scalewatt.recordings.running_total import TOTAL_EVERY_S, read_total
-from scalewatt.recordings.telemetry import read_telemetry
+from scalewatt.recordings.telemetry import read_telemetry, telemetry_of
 from scalewatt.recordings.terms import DEVICE_KINDS, MEASURED, PLAUSIBLE_W
 
 COLUMNS = ["kind", "joules", "covered_s", "device_s", "origin", "low_j", "high_j"]
 """Of each device kind: recorded J, device seconds with a known power and of which it should be known, and
 the interval of what was used, by what estimates and uncovered time leave open."""
+MOST_BEHIND = 0.01
+"""Share of a journal's time that its total may lack; what was used then is in the interval."""
+_SUMS = ["joules", "covered_s", "power_w"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +61,6 @@ def read_so_far(path: Path, run: Run) -> JournalSum | None:
     return _of_total(total, sensors, run, behind_s)
 
 
-MOST_BEHIND = 0.01
-"""Share of a journal's time that its total may lack; what was used then is in the interval."""
-_SUMS = ["joules", "covered_s", "power_w"]
-
-
 def _of_total(
     total: dict[str, Any], sensors: pd.DataFrame, run: Run, behind_s: float
 ) -> JournalSum:
@@ -78,8 +76,8 @@ def _of_total(
         kinds = kinds.reindex(kinds.index.union(["gpu"]), fill_value=0.0)
         devices["gpu"] = max(devices.get("gpu", 0), expected)
     # The first and the last step of a counter may be open.
-    kinds["device_s"] = devices * max(total["seconds"] - 2 * total["period_s"], 0.0)
-    kinds["device_s"] += devices * behind_s
+    inner_s = max(total["seconds"] - 2 * total["period_s"], 0.0)
+    kinds["device_s"] = devices * (inner_s + behind_s)
     uncovered_s = (kinds["device_s"] - kinds["covered_s"]).clip(lower=0)
     kinds["origin"], kinds["low_j"] = MEASURED, kinds["joules"]
     kinds["high_j"] = kinds["joules"] + uncovered_s * kinds.index.map(PLAUSIBLE_W)
@@ -134,4 +132,4 @@ def _loads(path: Path, run: Run) -> list[Block]:
     """Loads of the GPUs from the journal's telemetry, if they have a rated power."""
     if not run.powers.get("gpu"):
         return []
-    return gpu_loads(read_telemetry([p for p in [beside(path, TELEMETRY)] if p.exists()])[0])
+    return gpu_loads(read_telemetry(telemetry_of(path))[0])

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scalewatt.energies.integrate import EnergyCurve, bridge_s, cumulate, sampling_period
+from scalewatt.energies.integrate import EnergyCurve, cumulate, sampling_period
 from scalewatt.energies.tables import DEVICES_SCHEMA
 from scalewatt.energies.traces import TRACES_SCHEMA, read_samples
-from scalewatt.recordings.terms import MEAN, NODE, Floats
+from scalewatt.recordings.terms import MEAN, NODE, Floats, bridge_s
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
 from scalewatt.results.tables.frames import frame_of, records
 from scalewatt.results.tables.read_table import opened_parquet, read_checked
