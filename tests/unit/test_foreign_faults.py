@@ -17,6 +17,7 @@ import pytest
 from made_recordings import sensors, written
 
 from scalewatt.common.errors import InputError
+from scalewatt.energies.read import Reading, read_account
 from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import files_in, read_foreign, read_together
 from scalewatt.recordings.tables import Options
@@ -322,8 +323,27 @@ def test_processes_that_each_record_the_whole_node_are_never_nodes(
 def test_a_file_that_the_user_names_is_still_compared_with_the_others(tmp_path: Path) -> None:
     for rank in range(2):
         written(tmp_path, smi(rank), f"rank{rank}.csv")
-    with pytest.raises(InputError, match="hold equal values of the same time"):
+    with pytest.raises(InputError, match="hold like values of the same time"):
         read_together(files_in(tmp_path, UTC, {"rank0.csv": "n1"}))
+
+
+def test_a_second_recorder_that_sampled_at_other_times_is_no_node(tmp_path: Path) -> None:
+    written(tmp_path, smi(0), "gpus.csv")
+    other = re.sub(r"(\d+\.\d\d) W", lambda m: f"{1.03 * float(m[1]):.2f} W", smi(1))
+    written(tmp_path, other, "again.csv")
+    with pytest.raises(InputError, match=r"gpus.csv.*--node FILE=NAME"):
+        read_together(files_in(tmp_path, UTC))
+
+
+def test_files_of_a_folder_that_are_not_read_are_flagged(tmp_path: Path) -> None:
+    written(tmp_path, smi(0), "gpus.csv")
+    written(tmp_path, "when,pdu\nnoon,12\n", "rack.csv")
+    stages = written(tmp_path, f"stage,start_s,end_s\ntrain,{T0},{T0 + 9}\n", "stages.csv")
+    written(tmp_path, "Notes, of the day\n", "README.md")
+    account = read_account(tmp_path, Reading(time_zone="UTC", stages=stages))
+    unread = account.flags[account.flags["code"] == "unreadable"]
+    assert unread["detail"].tolist() == ["not read, as of no known format: rack.csv"]
+    assert account.hosts == account.named_by_file == ["gpus"]
 
 
 def test_nodes_of_like_load_are_told_apart_by_their_uuids(tmp_path: Path) -> None:

@@ -123,9 +123,24 @@ def test_files_of_two_nodes_named_by_them_are_two_nodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "uuids", "indices", "why"),
     [
-        (("n1.csv", "n1.txt"), ("GPU-a", "GPU-b"), (0, 0), "GPU 0 of n1 is GPU-b, and in .*n1.csv"),
-        (("a.csv", "b.csv"), ("GPU-a", "GPU-a"), (0, 0), "is GPU 0 of a in .*a.csv"),
-        (("n1.csv", "n1.txt"), ("GPU-a", "GPU-a"), (0, 1), "is GPU 0 of n1 in .*n1.csv"),
+        (
+            ("n1.csv", "n1.txt"),
+            ("GPU-a", "GPU-b"),
+            (0, 0),
+            "GPU 0 of n1 is GPU-b, .*n1.csv GPU 0 of n1 is GPU-a",
+        ),
+        (
+            ("a.csv", "b.csv"),
+            ("GPU-a", "GPU-a"),
+            (0, 0),
+            "GPU 0 of b is GPU-a, and in .*a.csv GPU 0 of a",
+        ),
+        (
+            ("n1.csv", "n1.txt"),
+            ("GPU-a", "GPU-a"),
+            (0, 1),
+            "GPU 1 of n1 is GPU-a, .*n1.csv GPU 0 of n1",
+        ),
     ],
 )
 def test_files_that_disagree_on_which_gpu_is_which_are_refused(

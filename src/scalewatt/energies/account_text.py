@@ -73,7 +73,9 @@ def _facts(account: Account) -> Iterator[str]:
         yield f"          {low} to {high} kWh: the true value may lie anywhere between (docs/energy.md)"
     yield f"run time  {account.runtime_s:.3f} s"
     gpus = "-" if account.gpus is None else account.gpus
-    yield f"hosts     {', '.join(account.hosts) or '-'}; GPUs {gpus}"
+    invented = {host: f"{host} (the file's name)" for host in account.named_by_file}
+    hosts = ", ".join(invented.get(host, host) for host in account.hosts)
+    yield f"hosts     {hosts or '-'}; GPUs {gpus}"
     yield f"coverage  {_cell('coverage', account.coverage)}"
     if account.runs:
         yield f"runs      {', '.join(run['run'] for run in account.runs)} (--run NAME for another)"

@@ -31,6 +31,7 @@ from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import (
     files_in,
     find_format,
+    flag_unread,
     is_table,
     read_foreign,
     read_together,
@@ -104,6 +105,8 @@ class Account:
     runs: list[dict[str, Any]]
     """Runs of a perun file that holds several: `run`, `rounds`, `started`."""
     hosts: list[str]
+    named_by_file: list[str]
+    """Hosts that nothing but the name of their file names."""
     runtime_s: float
     """Time of the longest node, summed over segments."""
     scope: str | None
@@ -166,7 +169,10 @@ def read_account(
     if not segment_numbers(ours) and not (path / "spec.json").exists():
         if files := files_in(path, reading.options(path), reading.nodes):
             opened.refuse_run("a folder")
-            return opened.record(read_together(files))
+            stages = [] if reading.stages is None else [Path(reading.stages)]
+            unread = flag_unread(path, [*(file for file, _ in files), *stages])
+            record = read_together(files)
+            return opened.record(replace(record, flags=(*record.flags, *unread)))
         if file := _only_perun_file(path):
             return replace(opened, path=file).file()
     opened.refuse_run("a folder")
@@ -257,7 +263,8 @@ class _Opened:
     def record(self, record: Recording) -> Account:
         """Account for what another tool recorded."""
         found = self.segment(Segment(0, [record], flags=record.flags, alone=True))
-        return replace(found, windows=_windows(record))
+        invented = list(record.named_by_file)
+        return replace(found, windows=_windows(record), named_by_file=invented)
 
     def segment(self, segment: Segment) -> Account:
         """Account for a file as the only segment of a run."""
@@ -325,6 +332,7 @@ def _account(path: Path, accounts: Accounts, with_stages: bool) -> Account:
         format=PERUN,
         runs=[],
         hosts=sums.hosts,
+        named_by_file=[],
         runtime_s=sums.runtime_s,
         scope="+".join(sums.scope) or None,
         coverage=sums.coverage,

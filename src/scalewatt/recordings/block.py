@@ -79,6 +79,8 @@ class Recording:
     run: str | None = None
     round: str | None = None
     format: str = "perun"
+    named_by_file: tuple[str, ...] = ()
+    """Nodes that nothing but the name of their file names."""
     perun_j: Mapping[tuple[str, str], float] | None = None
     """What perun itself computed, by node and device kind, in J."""
     windows: tuple[Mapping[str, Any], ...] = ()

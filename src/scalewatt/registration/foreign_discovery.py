@@ -8,7 +8,8 @@ from pathlib import Path
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import file_sha256
-from scalewatt.recordings.detect import ReadFile, files_in, find_format, joined, read_files
+from scalewatt.recordings.block import Recording
+from scalewatt.recordings.detect import files_in, find_format, flag_unread, joined, read_foreign
 from scalewatt.recordings.foreign_files import options_content, recording_name
 from scalewatt.recordings.tables import Options, node_of
 from scalewatt.registration.recording_discovery import Recorded, RecordedFile, facts_of
@@ -26,20 +27,20 @@ def open_foreign(path: Path, options: Options) -> Recorded | None:
     for name in ("node", "run") if len(files) > 1 else ():
         if getattr(options, name) is not None:
             raise InputError(f"{path}: holds {len(files)} recordings; {name} is of a single file")
-    read = read_files(files)
-    whole = joined(read)  # refuses files that cannot be of one run
+    read = [(file, given, read_foreign(file, given)) for file, given in files]
+    whole = joined([recording for *_, recording in read])  # refuses files of several runs
+    unread = flag_unread(path, [file for file, _ in files]) if path.is_dir() else []
     kept: list[RecordedFile] = []
-    for file in read:
-        kept += _kept(file, {one.target for one in kept})
+    for each in read:
+        kept += _kept(*each, {file.target for file in kept})
     windows, gpus, powers = facts_of(whole.nodes.items(), whole.clock_known)
-    # The file's name says nothing of which machine it was.
-    by_file = {node for file in read if not file.names_node for node in file.recording.nodes}
     return Recorded(
         tuple(kept),
         (tuple(whole.nodes),),
         {node: own for node, own in gpus.items() if own},
-        tuple(window for window in windows if window.host not in by_file),
-        tuple(f"{f.path}: {one['detail']}" for f in read for one in f.recording.flags),
+        # A file's name does not tell which machine it was.
+        tuple(window for window in windows if window.host not in whole.named_by_file),
+        tuple(f"{path}: {each['detail']}" for each in (*whole.flags, *unread)),
         powers,
     )
 
@@ -51,18 +52,20 @@ def _files_at(path: Path, options: Options) -> Sequence[tuple[Path, Options]]:
     return files_in(path, options, {}) if path.is_dir() and not (path / "perun").is_dir() else []
 
 
-def _kept(file: ReadFile, taken: set[str]) -> list[RecordedFile]:
+def _kept(
+    path: Path, options: Options, recording: Recording, taken: set[str]
+) -> list[RecordedFile]:
     """What the run folder keeps of a file: its copy, what its user said of it, and its columns."""
-    options, nodes = file.options, list(file.recording.nodes)
-    node = nodes[0] if len(nodes) == 1 else node_of(file.path, options)
+    nodes = list(recording.nodes)
+    node = nodes[0] if len(nodes) == 1 else node_of(path, options)
     stem = re.sub(r"[^A-Za-z0-9._-]", "_", node)
     names = (recording_name(0, f"{stem}{f'.{k}' if k else ''}") for k in range(len(taken) + 1))
     target = next(name for name in names if name not in taken)
     columns = f"{target}.columns.yaml"
     content = {"node": node, **options_content(options)}
     if options.columns is None:
-        return [_file(file.path, target, content)]
-    copy = _file(file.path, target, {**content, "columns": columns})
+        return [_file(path, target, content)]
+    copy = _file(path, target, {**content, "columns": columns})
     return [copy, _file(options.columns, columns)]
 
 
