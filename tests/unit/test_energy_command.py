@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
+from scalewatt.energies.account_text import account_text
 from scalewatt.energies.read import Reading, read_account
 
 N = 101
@@ -73,6 +75,18 @@ def test_the_command_says_this(
     run_of_two_segments(Path("run"))
     assert main(["energy", "run", "lost.hdf5", "n1.csv"]) == 0
     assert capsys.readouterr().out == snapshot
+
+
+@pytest.mark.parametrize(("wide_j", "is_printed"), [(2.0, False), (40.0, True)])
+def test_an_interval_is_printed_if_the_digits_show_it(
+    tmp_path: Path, wide_j: float, is_printed: bool
+) -> None:
+    write_perun(tmp_path / "cpu.hdf5", {"n1": CPU})
+    known = read_account(tmp_path / "cpu.hdf5")
+    # Rounded, the ends differ in their last digit.
+    ends = {"energy_low_j": 3.6e6 - wide_j / 2 + 1.8, "energy_high_j": 3.6e6 + wide_j / 2 + 1.8}
+    text = account_text(replace(known, totals=known.totals.assign(**ends)))
+    assert ("may lie anywhere between" in text) == is_printed
 
 
 def test_json_has_energy_by_kind_and_device(

@@ -24,69 +24,73 @@ _FORMATS = {
     "s": "{:.3f}",
     "coverage": "{:.1f} %",
 }
-"""Of columns of numbers, by the last word of their heading."""
+"""Formats of numbers by the last word of their heading."""
+LEAST_INTERVAL_J = 3.6
+"""Width of the last digit of kWh."""
 MOST_ROWS = 40
 """Longer tables are not printed; --json has them all."""
 
 
 def account_text(account: Account) -> str:
-    """Lines of text. Unknown numbers are dashes."""
+    """Print an account as lines of text, in which unknown numbers are dashes."""
     tables = {
-        "device kinds": _kinds(account),
+        "device kinds": _kinds(account.totals),
         "devices": _devices(account.devices),
         "windows": _windows(account.windows),
         "stages": _by(account, account.stages, "stage"),
         "epochs": _by(account, account.epochs, "epoch"),
     }
     flags = account.flags[["code", "sensor", "detail"]].drop_duplicates()
-    words = (": ".join(filter(pd.notna, row)) for row in flags.itertuples(index=False))
+    sentences = (": ".join(filter(pd.notna, row)) for row in flags.itertuples(index=False))
     parts = [
-        "\n  ".join([_title(account), *_facts(account)]),
+        "\n  ".join(_facts(account)),
         *(_table(frame, name) for name, frame in tables.items()),
-        "\n".join(f"  {line}" for line in words),
+        "\n".join(f"  {sentence}" for sentence in sentences),
     ]
     lines = "\n\n".join(part for part in parts if part).split("\n")
     return "\n".join(printable(line.rstrip()) for line in lines)
 
 
-def _title(account: Account) -> str:
-    parts = [account.path]
-    parts += [f"run {account.run}"] if account.run else []
-    parts += [f"round {account.round}"] if account.round else []
-    parts += [f"segments: {len(account.segments)}"] if len(account.segments) > 1 else []
-    return ", ".join(parts)
-
-
 def _facts(account: Account) -> Iterator[str]:
+    """Yield what is known of the whole recording."""
+    segments = f"segments: {len(account.segments)}" if len(account.segments) > 1 else ""
+    run, round_ = (account.run and f"run {account.run}", account.round and f"round {account.round}")
+    yield ", ".join(filter(None, (account.path, run, round_, segments)))
     whole = account.totals.set_index("device_kind").loc[ALL]
-    low, energy, high, recorded = (
-        _cell("kWh", whole[f"{name}_j"] / J_PER_KWH)
-        for name in ("energy_low", "energy", "energy_high", "recorded")
-    )
-    known = account.joules() is not None
+    joules, low, high = whole["energy_j"], whole["energy_low_j"], whole["energy_high_j"]
+    energy = "unknown" if pd.isna(joules) else f"{_kwh(joules)} kWh = {joules:.1f} J"
     words = ", ".join(filter(None, (account.origin, account.scope)))
-    energy = f"{energy} kWh = {whole['energy_j']:.1f} J" if known else "unknown"
     yield f"energy    {energy}" + (f" ({words})" if words else "")
-    if not known and whole["recorded_j"] > 0:
+    if pd.isna(joules) and whole["recorded_j"] > 0:
+        recorded = _kwh(whole["recorded_j"])
         yield f"          {recorded} kWh were recorded; the flags say why that is not all"
-    if low != high:
-        yield f"          {low} to {high} kWh: the true value may lie anywhere between (docs/energy.md)"
+    if high - low >= LEAST_INTERVAL_J:
+        ends = f"{_kwh(low)} to {_kwh(high)} kWh"
+        yield f"          {ends}: the true value may lie anywhere between (docs/energy.md)"
     yield f"run time  {account.runtime_s:.3f} s"
     gpus = "-" if account.gpus is None else account.gpus
     invented = {host: f"{host} (the file's name)" for host in account.named_by_file}
     hosts = ", ".join(invented.get(host, host) for host in account.hosts)
     yield f"hosts     {hosts or '-'}; GPUs {gpus}"
-    yield f"coverage  {_cell('coverage', account.coverage)}"
+    share = account.coverage
+    yield f"coverage  {'-' if share is None else f'{100 * share:.1f} %'}"
     if account.runs:
         yield f"runs      {', '.join(run['run'] for run in account.runs)} (--run NAME for another)"
     if len(account.windows):
         yield f"windows   {len(account.windows)} (--run NAME for those of one name)"
 
 
-def _kinds(account: Account) -> pd.DataFrame:
-    """Table of the device kinds that nodes have, with perun's own totals if there are any."""
-    rows = account.totals[account.totals["device_kind"] != ALL]
-    rows = rows[(rows["devices"] > 0) | rows["device_kind"].isin(DEVICE_KINDS)]
+def _kwh(joules: float) -> str:
+    return _cell("kWh", joules / J_PER_KWH)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def _kinds(totals: pd.DataFrame) -> pd.DataFrame:
+    """Table of the device kinds that nodes have, with perun's totals if there are any."""
+    has = (totals["devices"] > 0) | totals["device_kind"].isin(DEVICE_KINDS)
+    rows = totals[has & (totals["device_kind"] != ALL)]
     table = {
         "kind": rows["device_kind"].map(_LABELS),
         "kWh": rows["energy_j"] / J_PER_KWH,
@@ -99,31 +103,31 @@ def _kinds(account: Account) -> pd.DataFrame:
 
 def _devices(devices: pd.DataFrame) -> pd.DataFrame:
     """Table of devices, summed over segments and stages."""
-    order = devices["device_kind"].map({kind: i for i, kind in enumerate(_LABELS)})
+    kinds = pd.Categorical(devices["device_kind"], [*_LABELS])
     keys = ["node", "device_kind", "device_index", "sensor"]
-    groups = devices.assign(device_kind=order).groupby(keys)
-    joules = groups["energy_j"].sum(skipna=False)
-    sums = groups[["recorded_j", "covered_s", "duration_s", "samples"]].sum()
-    covered = sums["covered_s"]
-    share = (covered / sums["duration_s"].mask(sums["duration_s"] == 0)).fillna(0).clip(upper=1)
-    names = {"host": sums.index.get_level_values(0), "device": sums.index.get_level_values(3)}
+    groups = devices.assign(device_kind=kinds).groupby(keys, observed=True)
+    sums = groups[["recorded_j", "covered_s", "duration_s", "samples"]].sum().reset_index()
+    joules = groups["energy_j"].sum(skipna=False).array
+    covered_s, duration_s = sums["covered_s"], sums["duration_s"]
     table = {
-        **names,
+        "host": sums["node"],
+        "device": sums["sensor"],
         "kWh": joules / J_PER_KWH,
         "J": joules,
-        "mean W": sums["recorded_j"] / covered.mask(covered == 0),
-        "coverage": share,
+        "mean W": sums["recorded_j"] / covered_s.where(covered_s > 0),
+        "coverage": 100
+        * (covered_s / duration_s.where(duration_s > 0)).fillna(0.0).clip(upper=1.0),
         "samples": sums["samples"],
     }
     return pd.DataFrame(table)
 
 
 def _windows(windows: pd.DataFrame) -> pd.DataFrame:
-    """Table of windows; one that lies within another says so."""
+    """Table of windows, with each GPU's energy if there are several."""
     if windows.empty:
         return windows
     within = windows["counted"].map({True: "", False: " (within another)"})
-    gpus = [name for name in map(str, windows) if name.startswith("gpu_")]
+    gpus = [name for name in windows if str(name).startswith("gpu_")]
     return pd.DataFrame(
         {
             "window": windows["window"] + within,
@@ -135,7 +139,7 @@ def _windows(windows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by(account: Account, frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Table of the energies in scope by stage or epoch, unknown of one that is too short for its samples."""
+    """Table of the energies in scope by stage or epoch; unknown if too short for its samples."""
     scope = (account.scope or "").split("+")
     rows = frame[frame["device_kind"].isin(scope) & frame[name].notna()]
     if set(rows[name]) <= {UNATTRIBUTED}:
@@ -144,26 +148,25 @@ def _by(account: Account, frame: pd.DataFrame, name: str) -> pd.DataFrame:
     short = rows.groupby(name)["short"].transform("all") if name == "epoch" else rows["short"]
     known = rows.assign(energy_j=rows["energy_j"].mask(short.astype(bool)))
     joules = known.groupby([name, "device_kind"])["energy_j"].sum(skipna=False).unstack()
-    table: pd.DataFrame = joules.loc[
-        sorted(joules.index, key=STAGES.index if name == "stage" else None)
-    ]
-    kinds = {f"{_LABELS[kind]} J": table[kind] for kind in scope}
-    return pd.DataFrame({"J": table.sum(axis="columns", skipna=False), **kinds}).reset_index()
+    order = sorted(joules.index, key=STAGES.index if name == "stage" else None)
+    joules = joules.loc[order, scope].rename(columns=lambda kind: f"{_LABELS[kind]} J")
+    joules.insert(0, "J", joules.sum(axis="columns", skipna=False))
+    return joules.reset_index()
 
 
 def _table(frame: pd.DataFrame, name: str) -> str:
-    """Columns of text: names to the left, numbers to the right."""
+    """Print a frame as columns of text: words to the left, numbers to the right."""
     if frame.empty or len(frame) > MOST_ROWS:
         return f"  {len(frame)} {name} (--json lists them)" if len(frame) else ""
-    columns = [[str(head), *(_cell(str(head), value) for value in frame[head])] for head in frame]
-    widths = [max(map(len, column)) for column in columns]
-    sides = ["<" if isinstance(frame[head].iloc[0], str) else ">" for head in frame]
-    line = "".join(f"  {{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
-    return "\n".join(line.format(*row) for row in zip(*columns, strict=True))
+    columns = []
+    for heading in map(str, frame):
+        cells = [heading, *(_cell(heading, value) for value in frame[heading])]
+        width, is_text = max(map(len, cells)), isinstance(frame[heading].iloc[0], str)
+        columns.append([cell.ljust(width) if is_text else cell.rjust(width) for cell in cells])
+    return "\n".join("  " + "  ".join(row) for row in zip(*columns, strict=True))
 
 
 def _cell(heading: str, value: object) -> str:
     if pd.isna(value):  # type: ignore[call-overload]
         return "-"
-    unit = heading.split()[-1]
-    return _FORMATS.get(unit, "{}").format(100 * value if unit == "coverage" else value)  # type: ignore[operator]
+    return _FORMATS.get(heading.split()[-1], "{}").format(value)
