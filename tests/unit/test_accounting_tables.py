@@ -135,7 +135,7 @@ def test_on_a_shared_node_the_energy_of_the_gpus_that_the_run_held_stays_known(
     assert totals.joules("gpu") == pytest.approx(120 * 100, rel=1e-4)
     assert totals.joules("unused_gpu") == pytest.approx(120 * 300, rel=1e-4)
     assert totals.joules("cpu") is None and totals.total_j is None
-    assert totals.recorded_j("cpu") == pytest.approx(120 * 150)
+    assert totals.joules("cpu", "recorded_j") == pytest.approx(120 * 150)
     details = {f["detail"] for f in found.flags("node_shared")}
     assert details and all("30.0 s" in detail for detail in details)
 

@@ -124,7 +124,7 @@ def test_lost_work_counts_as_its_energy_does(tmp_path: Path) -> None:
     stages = [(0, "train", 0.0, 300.0)]
     segments = [{"segment": 0, "outcome": "killed"}]
     run = made(tmp_path, {"CUDA:0_POWER": gpu(301, 100.0)}, stages, segments=segments)
-    assert run.totals.discarded_j("gpu") == pytest.approx(30_000)
+    assert run.totals.joules("gpu", "discarded_j") == pytest.approx(30_000)
     file = grid(tmp_path, (-500, 200.0), (0, 200.0), (500, 200.0))
     assert run.grams(file) == pytest.approx(30_000 * 200 / J_PER_KWH, rel=1e-12)
 

@@ -19,7 +19,7 @@ from energy_files import (
 from energy_said import describe
 from run_files import make_spec
 
-from scalewatt.energies.tables import records
+from scalewatt.energies.tables import BOUNDS, records
 from scalewatt.notebooks import energy
 from scalewatt.recordings.terms import J_PER_KWH
 from scalewatt.results.other_sources import sums_of
@@ -121,7 +121,7 @@ def test_a_meter_on_some_nodes_only_leaves_the_runs_node_energy_unknown(tmp_path
     found = measured(tmp_path / "one", {METER: 300}, nodes=2, metered=1)
     assert found.totals.joules("node") is None
     assert found.totals.total_j == pytest.approx(2 * 600 * ALL_W, rel=1e-3)
-    assert found.totals.bounds_j("node") == (None, None)
+    assert found.totals.kinds.loc["node", [*BOUNDS]].isna().all()
     (said,) = found.flags("not_recorded")
     assert said["detail"] == "n2: no node sensor, but other nodes of the run have one"
     assert (said["node"], said["device_kind"]) == ("n2", "node")

@@ -84,7 +84,7 @@ def test_the_energy_since_the_last_checkpoint_of_a_killed_segment_is_discarded(
         found = accounted(run, make_spec(ranks_per_node=0), NO_POWERS)
         totals = found.totals
         assert totals.joules("cpu") == pytest.approx(40 * 150)
-        assert totals.discarded_j("cpu") == pytest.approx(lost_s * 150)
+        assert totals.joules("cpu", "discarded_j") == pytest.approx(lost_s * 150)
         details = [one["detail"] for one in found.flags("segment_lost")]
         assert details == (
             [f"segment 1 {how}; {lost_s} s of its work were lost and done again"] if lost_s else []
@@ -137,7 +137,7 @@ def test_the_energy_of_a_run_is_the_sum_of_its_segments_however_they_ended(tmp_p
     totals = found.totals
     assert totals.joules("cpu") == pytest.approx(4 * 40 * 150)
     assert totals.runtime_s == pytest.approx(4 * 40)
-    assert totals.discarded_j("cpu") == pytest.approx(2 * 40 * 150)
+    assert totals.joules("cpu", "discarded_j") == pytest.approx(2 * 40 * 150)
     assert {"segment_lost", "unreadable"} <= found.codes()
 
 
@@ -161,4 +161,6 @@ def test_time_outside_of_the_recording_is_run_time(tmp_path: Path) -> None:
     found = accounted(tmp_path, make_spec(ranks_per_node=0), NO_POWERS)
     totals = found.totals
     assert totals.runtime_s == pytest.approx(100)
-    assert totals.joules("cpu") is None and totals.recorded_j("cpu") == pytest.approx(40 * 150)
+    assert totals.joules("cpu") is None and totals.joules("cpu", "recorded_j") == pytest.approx(
+        40 * 150
+    )

@@ -92,7 +92,7 @@ def test_cpu_and_memory_energy_are_those_of_the_counters_across_wraps(
     assert measured.origin == "measured"
     flags = pq.read_table(training.folder / "energy.flags.parquet")
     assert not set(flags["code"].to_pylist()) & SENSOR_FLAGS
-    assert measured.device_seconds("cpu") == pytest.approx(2 * runtime)
+    assert measured.kinds["device_s"]["cpu"] == pytest.approx(2 * runtime)
     assert measured.joules("cpu") == pytest.approx(2 * WATTS["package"] * runtime, rel=0.02)
     assert measured.joules("ram") == pytest.approx(2 * WATTS["dram"] * runtime, rel=0.02)
 

@@ -32,6 +32,7 @@ from scalewatt.energies.checks import (
     uneven_flags,
 )
 from scalewatt.energies.node import (
+    UNUSED_GPU,
     KindEnergy,
     Window,
     node_kinds,
@@ -55,7 +56,7 @@ from scalewatt.energies.traces import Traces, write_traces
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.stage_log import EVALUATIONS
-from scalewatt.recordings.terms import Flag, flag, gpu_quantity
+from scalewatt.recordings.terms import ALL_KINDS, NODE, Flag, flag, gpu_quantity
 
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
 """Labels of the outcomes of a segment that lose the work since its last checkpoint."""
@@ -222,7 +223,10 @@ def _add_segment(
     recorded_s = max((node.length_s for node in nodes), default=0.0)
     for name in absent:
         seconds, _ = stage_seconds(_unrecorded(events, recorded_s))
-        rows.unrecorded.append((number, name, nothing(seconds)))
+        for kind in (*ALL_KINDS, UNUSED_GPU):
+            part = {"segment": number, "node": name, "device_kind": kind, "coverage": 0.0}
+            length = {"seconds": float(seconds["duration_s"].sum()), "recorded": False}
+            rows.add({**part, **length}, nothing(seconds))
     whole = slurm_check(segment.slurm, None if absent else known_sum(parts_j), recorded_s)
     rows.cross_checks.extend({"segment": number, **row} for row in whole)
     rows.flag([*flags, *of_hosts, *cross_check_flags(whole, "node")], number)
@@ -425,8 +429,11 @@ def _add_node(
         spans = extended if kind.devices else intervals
         part = kind.part(number, spans, outside_s)
         rows.add(part, kind.pieces(spans, lost, outside_s), kind.described)
-        own = [*kind.flags, *cross_check_flags(checks, kind.device_kind)]
-        rows.flag(own, number, node.name, kind.device_kind)
+        flags = [*kind.flags, *cross_check_flags(checks, kind.device_kind)]
+        rows.flag(flags, number, node.name, kind.device_kind)
+    if all(kind.device_kind != NODE for kind in kinds):
+        meter = replace(kinds[0], device_kind=NODE, devices=(), count=0, coverage=None)
+        rows.add(meter.part(number, intervals, outside_s), meter.pieces(intervals, lost), [])
     if traces is not None:
         _trace(traces, number, node, kinds, intervals)
     return float(np.sum(intervals.within(*lost).seconds)), measured_j(kinds, window)

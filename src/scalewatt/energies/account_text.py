@@ -8,8 +8,9 @@ import pandas as pd
 
 from scalewatt.common.untrusted_text import printable
 from scalewatt.energies.node import UNUSED_GPU
-from scalewatt.energies.read import ALL, Account
+from scalewatt.energies.read import Account
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED
+from scalewatt.energies.tables import ALL
 from scalewatt.recordings.terms import DEVICE_KINDS, J_PER_KWH, NODE
 
 _LABELS = {
@@ -56,7 +57,7 @@ def _facts(account: Account) -> Iterator[str]:
     segments = f"segments: {len(account.segments)}" if len(account.segments) > 1 else ""
     run, round_ = (account.run and f"run {account.run}", account.round and f"round {account.round}")
     yield ", ".join(filter(None, (account.path, run, round_, segments)))
-    whole = account.totals.set_index("device_kind").loc[ALL]
+    whole = account.totals.set_index("device_kind").loc[ALL].to_dict()
     joules, low, high = whole["energy_j"], whole["energy_low_j"], whole["energy_high_j"]
     energy = "unknown" if pd.isna(joules) else f"{_kwh(joules)} kWh = {joules:.1f} J"
     words = ", ".join(filter(None, (account.origin, account.scope)))
@@ -127,7 +128,7 @@ def _windows(windows: pd.DataFrame) -> pd.DataFrame:
     if windows.empty:
         return windows
     within = windows["counted"].map({True: "", False: " (within another)"})
-    gpus = [name for name in windows if str(name).startswith("gpu_")]
+    gpus = [name for name in map(str, windows) if name.startswith("gpu_")]
     return pd.DataFrame(
         {
             "window": windows["window"] + within,

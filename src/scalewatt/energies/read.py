@@ -25,7 +25,7 @@ from scalewatt.energies.node import UNUSED_GPU
 from scalewatt.energies.run_inputs import PlannedRun, Run, read_planned_run
 from scalewatt.energies.segments import Segment, segment_numbers
 from scalewatt.energies.stages import segment_events
-from scalewatt.energies.tables import BOUNDS, Accounts, EnergyTotals, one_origin
+from scalewatt.energies.tables import ALL, BOUNDS, Accounts, EnergyTotals
 from scalewatt.energies.traces import Traces
 from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import (
@@ -47,8 +47,6 @@ from scalewatt.recordings.times import zone_named
 
 Powers = Callable[[str, str], dict[str, Any]]
 """Rated powers of a device, by its name and that of the run, which messages name."""
-ALL = "all"
-"""Device kind in `Account.totals` of all kinds in scope together."""
 
 _NUMBER = re.compile(r"segment-(\d+)")
 _MOST_NAMED = 10
@@ -331,12 +329,12 @@ def _account(path: Path, accounts: Accounts, with_stages: bool) -> Account:
         segments=sorted(map(int, stages["segment"].unique())),
         format=PERUN,
         runs=[],
-        hosts=sums.hosts,
+        hosts=sorted(stages["node"].unique()),
         named_by_file=[],
         runtime_s=sums.runtime_s,
         scope="+".join(sums.scope) or None,
         coverage=sums.coverage,
-        gpus=None if sums.scope == [NODE] else sums.devices("gpu"),
+        gpus=None if sums.scope == [NODE] else int(sums.kinds["devices"].get("gpu", 0)),
         origin=sums.origin,
         totals=_totals(sums, _frame(accounts.cross_checks)),
         devices=_frame(accounts.devices),
@@ -352,22 +350,18 @@ def _frame(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _totals(sums: EnergyTotals, checks: pd.DataFrame) -> pd.DataFrame:
-    """Frame of totals: a sum with an unknown energy in it is unknown."""
-    known = ["energy_j", *BOUNDS, "discarded_j"]
-    totals = sums.kinds[[*known, "recorded_j", "device_s", "coverage"]].copy()
-    totals["devices"] = [sums.devices(kind) for kind in totals.index]
-    totals["energy_origin"] = sums.rows.groupby("device_kind")["energy_origin"].agg(one_origin)
+    """Frame of totals, with those of perun."""
     of_perun = checks[checks["source"] == PERUN].groupby("device_kind")["energy_j"]
-    totals["perun_j"] = of_perun.sum(skipna=False)
-    totals["in_scope"] = totals.index.isin(sums.scope)
-    added = [*known, "recorded_j", "perun_j"]
-    whole = totals.loc[totals["in_scope"], added].sum(skipna=False, min_count=1)
-    totals["mean_power_w"] = totals["energy_j"] / totals.pop("device_s").replace(0.0, np.nan)
-    more = {"energy_origin": sums.origin, "coverage": sums.coverage, "in_scope": True}
-    totals.loc[ALL] = pd.Series({**whole, **more}, dtype=object)
+    perun_j = of_perun.sum(skipna=False)
+    perun_j[ALL] = perun_j.reindex(sums.scope).sum(skipna=False, min_count=1)
+    totals = sums.kinds.assign(
+        perun_j=perun_j,
+        mean_power_w=sums.kinds["energy_j"] / sums.kinds["device_s"].replace(0.0, np.nan),
+        in_scope=sums.kinds.index.isin([*sums.scope, ALL]),
+    )
+    totals.loc[ALL, ["mean_power_w", "devices"]] = np.nan
     order = [kind for kind in (*ALL_KINDS, UNUSED_GPU, ALL) if kind in totals.index]
-    types = {**dict.fromkeys([*added, "mean_power_w", "coverage"], "float64"), "devices": "Int64"}
-    return totals.loc[order].rename_axis("device_kind").reset_index().astype(types)[_TOTALS]
+    return totals.loc[order].reset_index(names="device_kind").astype({"devices": "Int64"})[_TOTALS]
 
 
 _TOTALS = [

@@ -93,7 +93,7 @@ def run_parts(files: Iterable[RunFiles], idle: Path | None) -> pd.DataFrame:
     for one in files:
         device, energy = _totals(one)
         known = energy.total_j is not None
-        origins = {kind: energy.origin_of(kind) for kind in energy.scope}
+        origins = energy.kinds["energy_origin"]
         rows += [
             {
                 "configuration": one.configuration,
@@ -107,7 +107,7 @@ def run_parts(files: Iterable[RunFiles], idle: Path | None) -> pd.DataFrame:
                 "device_s": row["duration_s"] * (row["devices"] or 0) if known else None,
                 "energy_origin": origins[kind],
             }
-            for kind in origins
+            for kind in energy.scope
             for row in records(energy.of_kind(kind))
         ]
     parts = frame_of(rows, _PART)

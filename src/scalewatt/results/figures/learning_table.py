@@ -129,7 +129,7 @@ def _energies(totals: EnergyTotals, parts: Sequence[Row]) -> Usage | None:
 def _bounds(totals: EnergyTotals, parts: Sequence[Row], name: str) -> Usage | None:
     """Return the lower or upper ends in J (`name`, one of BOUNDS) of estimated energies, as if all their
     errors had the same sign; None if nothing is estimated, or an interval is not known."""
-    if totals.origin not in ORIGINS or None in totals.total_bounds_j:
+    if totals.origin not in ORIGINS or totals.joules(column=name) is None:
         return None
     of_kinds = records(totals.in_scope)
     return _usage(parts, of_kinds, name, lambda row: row[name], 1.0)

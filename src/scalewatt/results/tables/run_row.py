@@ -320,19 +320,21 @@ def _energies(energy: EnergyTotals) -> dict[str, Any]:
     """Return the energies of a run in J by device kind, its scope, and how long it was recorded."""
     scope = energy.scope
     staged = energy.staging.loc[energy.staging["device_kind"].isin(scope), "energy_j"]
+    kinds = energy.kinds.reindex(DEVICE_KINDS).fillna({"device_s": 0.0})
+    columns = {
+        **{"j": "energy_j", "low_j": "energy_low_j", "high_j": "energy_high_j"},
+        **{"s": "device_s", "origin": "energy_origin"},
+    }
     return {
-        "runtime_s": energy.runtime_s,
-        **{f"{kind}_j": energy.joules(kind) for kind in DEVICE_KINDS},
         **{
-            f"{kind}_{end}_j": energy_j
-            for kind in DEVICE_KINDS
-            for end, energy_j in zip(("low", "high"), energy.bounds_j(kind), strict=True)
+            f"{kind}_{name}": values[column]
+            for kind, values in zip(DEVICE_KINDS, records(kinds), strict=True)
+            for name, column in columns.items()
         },
-        **{f"{kind}_s": energy.device_seconds(kind) for kind in DEVICE_KINDS},
-        **{f"{kind}_origin": energy.origin_of(kind) for kind in DEVICE_KINDS},
-        "ram_node_s": energy.node_seconds("ram"),
-        "recorded_j": known_sum(energy.recorded_j(kind) for kind in scope),
-        "discarded_j": known_sum(energy.discarded_j(kind) for kind in scope),
+        "runtime_s": energy.runtime_s,
+        "ram_node_s": energy.joules("ram", "node_s"),
+        "recorded_j": energy.joules(column="recorded_j"),
+        "discarded_j": energy.joules(column="discarded_j"),
         "unused_gpu_j": energy.joules(UNUSED_GPU),
         "node_j": energy.joules(NODE),
         "stage_data_j": known_sum(staged),
