@@ -7,10 +7,10 @@ its nodes, or a device kind of that; `stage_short` is about a stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
@@ -66,8 +66,10 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class _Counted:
-    """What has been counted of a run so far."""
+    """A run, and what has been counted of it so far."""
 
+    run: Run
+    traces: Traces | None = None
     rows: Collected = field(default_factory=Collected)
     ends: dict[str, float] = field(default_factory=dict)
     """Until when each node's time has been counted."""
@@ -81,6 +83,7 @@ class _Counted:
 class _Node:
     """One node in one segment, before it is accounted for."""
 
+    segment: int
     recording: NodeRecording
     window: Window
     """The time that counts."""
@@ -88,14 +91,11 @@ class _Node:
     clock: NodeClock
     held: list[int] | None
     """GPUs that the run held; None if that is not recorded."""
+    period_s: float
 
     @property
     def name(self) -> str:
         return self.recording.node
-
-    @property
-    def length_s(self) -> float:
-        return self.window[1] - self.window[0]
 
     @property
     def overlap_s(self) -> float:
@@ -103,32 +103,48 @@ class _Node:
         return self.window[0] - self.recorded[0]
 
 
+class _NodeSums(NamedTuple):
+    """What a segment needs of a node that was accounted for."""
+
+    name: str
+    window: Window
+    clock_known: bool
+    lost_s: float = 0.0
+    """Seconds of work that was lost."""
+    measured_j: float | None = 0.0
+    """Energy of its parts; None if that was not measured."""
+
+    @property
+    def length_s(self) -> float:
+        return self.window[1] - self.window[0]
+
+
 def account(run: Run, traces: Traces | None = None) -> Accounts:
     """Account for one run; `traces` gets its samples node by node."""
-    counted = _Counted()
-    numbers, idle = run_segments(run)
+    counted = _Counted(run, traces)
+    numbers, idle = _segments(run)
     for number in idle:
         detail = f"segment {number} ended during start-up; nothing was recorded of it and nothing is counted"
         counted.rows.flag([flag("segment_lost", None, detail)], number)
-    for number in _by_time(run, numbers):
+    for number in numbers:
         with open_segment(run.recordings, number) as segment:
-            _add_segment(counted, run, segment, segment_events(run.events, number), traces)
-    return _tables(counted, run)
+            _add_segment(counted, segment, segment_events(run.events, number))
+    return _tables(counted)
 
 
 def account_segment(
     run: Run, segment: Segment, events: list[Event], traces: Traces | None = None
 ) -> Accounts:
     """Account for what is the only segment of a run."""
-    counted = _Counted()
-    _add_segment(counted, run, segment, events, traces)
-    return _tables(counted, run)
+    counted = _Counted(run, traces)
+    _add_segment(counted, segment, events)
+    return _tables(counted)
 
 
-def _tables(counted: _Counted, run: Run) -> Accounts:
+def _tables(counted: _Counted) -> Accounts:
     for number, node, not_held in not_held_flags(counted.settings):
         counted.rows.flag([not_held], number, node)
-    return tables(counted.rows, run.spec.configuration, run.spec.repeat)
+    return tables(counted.rows, counted.run.spec.configuration, counted.run.spec.repeat)
 
 
 def write_energy(
@@ -154,82 +170,51 @@ def write_energy(
 # --- segments -------------------------------------------------------------------------------------
 
 
-def run_segments(run: Run) -> tuple[list[int], list[int]]:
-    """Numbers of all segments with content, and of those without.
+def _segments(run: Run) -> tuple[list[int], list[int]]:
+    """Numbers of all segments with content, in the order of their start, and of those without.
 
     A start that failed before the first sample and the first update has nothing to account for.
     """
     started = segment_numbers(run.recordings)
-    numbers = {int(each["segment"]) for each in run.provenance.get("segments") or []} | started
+    numbers = {int(row["segment"]) for row in run.provenance.get("segments") or []} | started
     if run.events is not None:
         named = run.events.filter(pc.is_valid(run.events["segment"]))
         numbers |= set(named["segment"].to_pylist())
-        worked = named.filter(pc.not_equal(named["stage"], "startup"))
-        started = started | set(worked["segment"].to_pylist())
-    if not started:
-        return sorted(numbers) or [0], []
-    return sorted(started), sorted(numbers - started)
+        started |= set(named.filter(pc.not_equal(named["stage"], "startup"))["segment"].to_pylist())
+    idle = sorted(numbers - started) if started else []
+    numbers = started or numbers or {0}
+    starts_s = {number: _start_s(run, number) for number in numbers if len(numbers) > 1}
+    return sorted(numbers, key=lambda number: (starts_s.get(number), number)), idle
 
 
-def _by_time(run: Run, numbers: Sequence[int]) -> list[int]:
-    """Numbers of segments in the order of their start, as far as that is known."""
-    if len(numbers) < 2:
-        return list(numbers)
-    starts = {n: run.segment(n).get("started_s") for n in numbers}
-    if None in starts.values():
-        starts = {n: _first_sample_s(run, n) for n in numbers}
-    return sorted(numbers, key=lambda n: (starts[n], n))
-
-
-def _first_sample_s(run: Run, number: int) -> float:
-    """Time of a segment's first sample; infinite if none has a known time."""
+def _start_s(run: Run, number: int) -> float:
+    """Start of a segment, or else its first sample; infinite if neither has a known time."""
+    if (started_s := run.segment(number).get("started_s")) is not None:
+        return float(started_s)
     with open_segment(run.recordings, number) as segment:
         nodes = (segment.node(host) for host in segment.hosts)
         windows = (node_window(node.blocks) for node in nodes if node.clock_known)
         return min((window[0] for window in windows if window is not None), default=np.inf)
 
 
-def _add_segment(
-    counted: _Counted,
-    run: Run,
-    segment: Segment,
-    events: list[Event],
-    traces: Traces | None,
-) -> None:
-    """Account for one segment: its rows, telemetry and cross-checks, and its samples to `traces`."""
-    number, rows = segment.number, counted.rows
-    flags = [each for each in segment.flags if each.get("node") is None]
+def _add_segment(counted: _Counted, segment: Segment, events: list[Event]) -> None:
+    """Account for the nodes of a segment one by one, and for what concerns all of them."""
+    run, number, rows = counted.run, segment.number, counted.rows
     for each in segment.flags:
-        if each.get("node") is not None:
-            rows.flag([each], number, each["node"], each.get("kind"))
-    if not events:
-        flags.append(flag("no_events", None, f"segment {number} has no stage events"))
-    span = _discarded_span(run, number, events)
-    nodes = []
-    lost_s, parts_j = [0.0], []
-    for node in _nodes(counted, run, segment):
-        # Without its samples, so that memory is that of a node or two.
-        nodes.append(replace(node, recording=replace(node.recording, blocks=[], telemetry=[])))
-        lost, joules = _add_node(
-            counted, run, number, node, node.clock.events(events), span, traces
-        )
-        if node.length_s > 0 or not node.overlap_s > 0:
-            lost_s.append(lost)
-            parts_j.append(joules)
-    if not events and all(node.recording.clock_known for node in nodes):
+        rows.flag([each], number, each.get("node"), each.get("kind"))
+    lost = _discarded_span(run, number, events)
+    nodes = [_add_node(counted, node, events, lost) for node in _nodes(counted, segment)]
+    flags = [] if events else [flag("no_events", None, f"segment {number} has no stage events")]
+    if not events and all(node.clock_known for node in nodes):
         flags += uneven_flags({node.name: node.window for node in nodes})
-    flags += _outcome_flags(run, number, max(lost_s))
-    absent, of_hosts = _missing_hosts(run, [node.name for node in nodes], segment)
-    recorded_s = max((node.length_s for node in nodes), default=0.0)
-    for name in absent:
-        seconds, _ = stage_seconds(_unrecorded(events, recorded_s))
-        for kind in (*ALL_KINDS, UNUSED_GPU):
-            part = {"segment": number, "node": name, "device_kind": kind, "coverage": 0.0}
-            length = {"seconds": float(seconds["duration_s"].sum()), "recorded": False}
-            rows.add({**part, **length}, nothing(seconds))
-    whole = slurm_check(segment.slurm, None if absent else known_sum(parts_j), recorded_s)
-    rows.cross_checks.extend({"segment": number, **row} for row in whole)
-    rows.flag([*flags, *of_hosts, *cross_check_flags(whole, "node")], number)
+    flags += _outcome_flags(run, number, max((node.lost_s for node in nodes), default=0.0))
+    missing, of_hosts = _missing_hosts(run, [node.name for node in nodes], segment)
+    length_s = max((node.length_s for node in nodes), default=0.0)
+    _add_unrecorded(rows, number, missing, events, length_s)
+    whole_j = None if missing else known_sum(node.measured_j for node in nodes)
+    checks = slurm_check(segment.slurm, whole_j, length_s)
+    rows.cross_checks.extend({"segment": number, **row} for row in checks)
+    rows.flag([*flags, *of_hosts, *cross_check_flags(checks, NODE)], number)
 
 
 def _outcome_flags(run: Run, number: int, lost_s: float) -> list[Flag]:
@@ -251,25 +236,17 @@ def _discarded_span(run: Run, number: int, events: list[Event]) -> Window:
     Of a segment that stopped within an evaluation: the evaluations of that epoch, which a later
     segment did again. That time and its energy are in the run's totals.
     """
-    if run.segment(number).get("outcome") not in _DISCARDING:
-        later = _evaluated_after(run, number)
-        lost = [e for e in events if (e["stage"], e["epoch"]) in later]
-        begins, ends = ([float(e[key]) for e in lost] for key in ("start_s", "end_s"))
-        return (min(begins), max(ends)) if lost else (0.0, 0.0)
-    saved = [float(e["end_s"]) for e in events[:-1] if e["stage"] == "checkpoint"]
-    return max(saved, default=float("-inf")), float("inf")
-
-
-def _evaluated_after(run: Run, number: int) -> set[tuple[str, int]]:
-    """Stage and epoch of the evaluations in the segments after this one."""
-    if run.events is None:
-        return set()
-    later = run.events.filter(pc.greater(run.events["segment"], number)).to_pylist()
-    return {
-        (row["stage"], row["epoch"])
-        for row in later
-        if row["stage"] in EVALUATIONS and row["epoch"] is not None
-    }
+    if run.segment(number).get("outcome") in _DISCARDING:
+        saved = [float(e["end_s"]) for e in events[:-1] if e["stage"] == "checkpoint"]
+        return max(saved, default=-np.inf), np.inf
+    later: set[tuple[str, int]] = set()
+    if run.events is not None:
+        rows = run.events.filter(pc.greater(run.events["segment"], number)).to_pylist()
+        later = {(row["stage"], row["epoch"]) for row in rows if row["epoch"] is not None}
+    again = [e for e in events if e["stage"] in EVALUATIONS and (e["stage"], e["epoch"]) in later]
+    if not again:
+        return 0.0, 0.0
+    return min(float(e["start_s"]) for e in again), max(float(e["end_s"]) for e in again)
 
 
 def _missing_hosts(
@@ -277,48 +254,50 @@ def _missing_hosts(
 ) -> tuple[list[str], list[Flag]]:
     """Nodes without a sample, by name if one is known."""
     expected = run.spec.nodes or len(segment.hosts)
-    hosts = run.hosts_of(segment.number)
-    nodes = nodes_by_name(segment.hosts, hosts)
-    known = {nodes[host] for host in recorded}
-    named = list(dict.fromkeys(nodes[h] for h in (*segment.hosts, *hosts) if nodes[h] not in known))
     if len(recorded) > expected:
         detail = f"{len(recorded)} hosts recorded, {expected} expected: {', '.join(recorded)}"
         return [], [flag("device_count", None, detail)]
-    count = expected - len(recorded)
-    missing = named[:count] + [f"unknown-{i}" for i in range(1, count - len(named[:count]) + 1)]
+    hosts = run.hosts_of(segment.number)
+    nodes = nodes_by_name(segment.hosts, hosts)
+    names = dict.fromkeys(nodes[host] for host in (*segment.hosts, *hosts))
+    known = [name for name in names if name not in {nodes[host] for host in recorded}]
+    unknown = (f"unknown-{i}" for i in range(1, expected + 1))
+    missing = [*known, *unknown][: expected - len(recorded)]
     if not missing:
         return [], []
-    if not recorded:
-        detail = f"segment {segment.number}: no sample in a readable HDF5 or journal"
-        return missing, [flag("not_recorded", None, detail)]
-    detail = f"{len(recorded)} of {expected} hosts recorded; missing: {', '.join(missing)}"
+    detail = f"segment {segment.number}: no sample in a readable HDF5 or journal"
+    if recorded:
+        detail = f"{len(recorded)} of {expected} hosts recorded; missing: {', '.join(missing)}"
     return missing, [flag("not_recorded", None, detail)]
 
 
-def _unrecorded(events: list[Event], others_s: float) -> StageIntervals:
-    """Stages of a node that nothing was recorded of, by the events.
+def _add_unrecorded(
+    rows: Collected, number: int, names: Iterable[str], events: list[Event], others_s: float
+) -> None:
+    """Add nodes that nothing was recorded of, with the stages of the events.
 
-    Without events it had as much time as the others of the segment (`others_s`).
+    Without events they had as much time as the others of the segment (`others_s`).
     """
-    ended = [e for e in events if e["end_s"] != float("inf")]
+    ended = [event for event in events if event["end_s"] != np.inf]
     window = (0.0, others_s)
     if ended:
-        window = float(ended[0]["start_s"]), max(float(e["end_s"]) for e in ended)
-    return tile_window(ended, window)[0]
+        window = float(ended[0]["start_s"]), max(float(event["end_s"]) for event in ended)
+    seconds, _ = stage_seconds(tile_window(ended, window)[0])
+    same = {"segment": number, "coverage": 0.0, "recorded": False, "seconds": window[1] - window[0]}
+    for name in names:
+        for kind in (*ALL_KINDS, UNUSED_GPU):
+            rows.add({"node": name, "device_kind": kind, **same}, nothing(seconds))
 
 
 # --- nodes ----------------------------------------------------------------------------------------
 
 
-def _nodes(counted: _Counted, run: Run, segment: Segment) -> Iterator[_Node]:
+def _nodes(counted: _Counted, segment: Segment) -> Iterator[_Node]:
     """Read the nodes of a segment that have samples, and say what of their time counts."""
-    number, ends = segment.number, counted.ends
+    run, number, ends = counted.run, segment.number, counted.ends
     noted = run.segment(number).get("clock_offsets") or ()
-    nodes = nodes_by_name(segment.hosts, ends, (str(each["host"]) for each in noted))
+    nodes = nodes_by_name(segment.hosts, ends, (str(row["host"]) for row in noted))
     earlier = {nodes[host]: host for host in ends}
-    offsets: dict[str, list[Event]] = {}
-    for each in noted:
-        offsets.setdefault(nodes[str(each["host"])], []).append(each)
     for host in segment.hosts:
         recording = segment.node(host)
         recorded = node_window(recording.blocks)
@@ -327,32 +306,33 @@ def _nodes(counted: _Counted, run: Run, segment: Segment) -> Iterator[_Node]:
         if recorded is None:
             counted.rows.flag(recording.flags, number, host)
             continue
-        begin, window = recorded[0], recorded
+        window, offsets = recorded, []
         if recording.clock_known:
             key = earlier.get(nodes[host], host)
-            end = ends.get(key, begin)
-            begin = min(max(begin, end), recorded[1])
-            ends[key] = max(recorded[1], end)
-            window = _counted_window(recorded, run.window)
-            later = begin > recorded[0]
-            begin = min(max(begin, window[0]), window[1]) if later else window[0]
+            counted_s = min(ends.get(key, recorded[0]), recorded[1])
+            ends[key] = max(recorded[1], ends.get(key, recorded[1]))
+            begin, end = _counted_window(recorded, run.window)
+            if counted_s > recorded[0]:
+                begin = float(np.clip(counted_s, begin, end))
+            window = begin, end
+            offsets = [row for row in noted if nodes[str(row["host"])] == nodes[host]]
         gpus = ((s.row.index, s.row.uuid) for s in sensors_of(recording.blocks))
         held = run.used_gpus(host, gpus, number, segment.hosts)
-        of_node = offsets.get(nodes[host], ()) if recording.clock_known else ()
-        clock = NodeClock.of(host, of_node, segment.flags)
-        yield _Node(recording, (begin, window[1]), window, clock, held)
+        clock = NodeClock.of(host, offsets, segment.flags)
+        period_s = recording.period_s or run.spec.sampling_period_s or 1.0
+        yield _Node(number, recording, window, recorded, clock, held, period_s)
 
 
-def _counted_window(recorded: Window, told: Window) -> Window:
+def _counted_window(recorded: Window, of_run: Window) -> Window:
     """Time of a node that counts: the run's, if that is known, else what was recorded.
 
     Without length if nothing was recorded in the run's time.
     """
-    if not np.isfinite(told).all():
+    if not np.isfinite(of_run).all():
         return recorded
-    if recorded[1] <= told[0] or told[1] <= recorded[0]:
+    if recorded[1] <= of_run[0] or of_run[1] <= recorded[0]:
         return recorded[0], recorded[0]
-    return told
+    return of_run
 
 
 def _shared_gpu_flags(counted: _Counted, recording: NodeRecording) -> list[Flag]:
@@ -362,11 +342,12 @@ def _shared_gpu_flags(counted: _Counted, recording: NodeRecording) -> list[Flag]
     """
     others: dict[str, None] = {}
     for block in (block for block in recording.blocks if block.time_s.size):
-        span = float(block.time_s.min()), float(block.time_s.max())
-        for uuid in block.sensors["uuid"]:
-            if other := _known_at(counted.gpus, uuid, block.node, span):
+        begin, end = span = float(block.time_s.min()), float(block.time_s.max())
+        for uuid in filter(None, block.sensors["uuid"]):
+            other, (other_begin, other_end) = counted.gpus.get(uuid, (block.node, span))
+            if other != block.node and other_begin < end and begin < other_end:
                 others[other] = None
-            elif uuid:
+            else:
                 counted.gpus[uuid] = block.node, span
     if not others:
         return []
@@ -375,68 +356,48 @@ def _shared_gpu_flags(counted: _Counted, recording: NodeRecording) -> list[Flag]
     return [flag("duplicate", None, detail)]
 
 
-def _known_at(
-    gpus: dict[str, tuple[str, Window]], uuid: str, node: str, span: Window
-) -> str | None:
-    """Other node that had a GPU in a span of time; None without."""
-    other, (begin, end) = gpus.get(uuid, (node, span))
-    return other if other != node and begin < span[1] and span[0] < end else None
+def _add_node(counted: _Counted, node: _Node, events: list[Event], lost: Window) -> _NodeSums:
+    """Account for a node: its flags, cross-checks and telemetry, and its pieces by device kind.
 
-
-def _add_node(
-    counted: _Counted,
-    run: Run,
-    number: int,
-    node: _Node,
-    events: list[Event],
-    span: Window,
-    traces: Traces | None,
-) -> tuple[float, float | None]:
-    """Account for a node; seconds of lost work in it, and what its parts were measured to use in J.
-
-    `span` of the work of the segment was lost, by the clock of rank 0.
+    `events` and the span `lost`, whose work was lost, are by the clock of rank 0.
     """
-    rows, recording, window = counted.rows, node.recording, node.window
+    run, rows, recording, window = counted.run, counted.rows, node.recording, node.window
+    events = node.clock.events(events)
+    lost = node.clock.of_node(lost[0]), node.clock.of_node(lost[1])
     intervals, of_stages = tile_window(events, window)
-    flags = [*recording.flags, *of_stages, *_window_flags(node)]
-    period_s = recording.period_s or run.spec.sampling_period_s or 1.0
-    flags += node.clock.flags(period_s)
-    apart = run.uncounted_stages
-    outside_s = seconds_outside(
-        [event for event in events if event["stage"] not in apart], node.recorded, period_s
-    )
-    if outside_s:
-        none = " and none within it: are the times of both right, and their zones?"
-        only = none if set(intervals.stage) == {UNATTRIBUTED} else ""
-        detail = f"{node.name}: {outside_s:.1f} s of the run lie outside of the recording{only}"
-        flags.append(flag("recording_short", None, detail))
+    working = [event for event in events if event["stage"] not in run.uncounted_stages]
+    outside_s = seconds_outside(working, node.recorded, node.period_s)
+    rows.flag([*recording.flags, *of_stages], node.segment, node.name)
+    rows.flag(_node_flags(node, intervals, outside_s), node.segment, node.name)
     kinds = _kinds(run, node, intervals, outside_s)
-    seen = _settings(run, node, intervals)
-    counted.settings.extend({"segment": number, **row} for row in seen[0])
-    telemetry = recording.telemetry
-    flags += state_flags(telemetry, node.held, window, "gpu_power_limit_w" in run.operating_point)
-    rows.flag([*flags, *seen[1]], number, node.name)
-    if node.length_s <= 0 and node.overlap_s > 0:
-        return 0.0, None
+    point, telemetry = run.operating_point, recording.telemetry
+    seen, of_settings = settings_seen(telemetry, node.held, point, intervals, window, node.name)
+    counted.settings.extend({"segment": node.segment, **row} for row in seen)
+    of_states = state_flags(telemetry, node.held, window, "gpu_power_limit_w" in point)
+    rows.flag([*of_states, *of_settings], node.segment, node.name)
+    sums = _NodeSums(node.name, window, recording.clock_known)
+    if window[1] <= window[0] and node.overlap_s > 0:
+        return sums
     checks = [*gpu_checks(telemetry, kinds, window), *perun_checks(recording.perun_j, kinds)]
     checks += meter_checks(node.name, telemetry, kinds, window)
-    rows.flag(cross_check_flags(checks, "node"), number, node.name)
-    rows.cross_checks.extend({"segment": number, **row} for row in checks)
-    rows.telemetry.append(telemetry_table(recording.blocks, telemetry, number))
-    lost = node.clock.of_node(span[0]), node.clock.of_node(span[1])
+    rows.flag(cross_check_flags(checks, NODE), node.segment, node.name)
+    rows.cross_checks.extend({"segment": node.segment, **row} for row in checks)
+    rows.telemetry.append(telemetry_table(recording.blocks, telemetry, node.segment))
     extended = _with_outside(intervals) if outside_s else intervals
-    for kind in sorted(kinds, key=lambda kind: kind.device_kind):
+    for kind in kinds:
         spans = extended if kind.devices else intervals
-        part = kind.part(number, spans, outside_s)
+        part = kind.part(node.segment, spans, outside_s)
         rows.add(part, kind.pieces(spans, lost, outside_s), kind.described)
         flags = [*kind.flags, *cross_check_flags(checks, kind.device_kind)]
-        rows.flag(flags, number, node.name, kind.device_kind)
-    if all(kind.device_kind != NODE for kind in kinds):
-        meter = replace(kinds[0], device_kind=NODE, devices=(), count=0, coverage=None)
-        rows.add(meter.part(number, intervals, outside_s), meter.pieces(intervals, lost), [])
-    if traces is not None:
-        _trace(traces, number, node, kinds, intervals)
-    return float(np.sum(intervals.within(*lost).seconds)), measured_j(kinds, window)
+        rows.flag(flags, node.segment, node.name, kind.device_kind)
+    if all(kind.device_kind != NODE for kind in kinds):  # others may have a meter
+        meter = KindEnergy(node.name, NODE, (), 0, None, ())
+        part = meter.part(node.segment, intervals, outside_s)
+        rows.add(part, meter.pieces(intervals, lost))
+    if counted.traces is not None:
+        _trace(counted.traces, node, kinds, intervals)
+    lost_s = float(np.sum(intervals.within(*lost).seconds))
+    return sums._replace(lost_s=lost_s, measured_j=measured_j(kinds, window))
 
 
 def _with_outside(intervals: StageIntervals) -> StageIntervals:
@@ -446,35 +407,26 @@ def _with_outside(intervals: StageIntervals) -> StageIntervals:
     return StageIntervals.of([(UNATTRIBUTED, None, begin_s, begin_s), *rows])
 
 
-def _trace(
-    traces: Traces, number: int, node: _Node, kinds: Sequence[KindEnergy], intervals: StageIntervals
-) -> None:
-    """Write the samples of the sensors that count of a node, those of a block together."""
-    ordered = sorted(kinds, key=lambda kind: kind.device_kind)
-    counted = [(kind.device_kind, device) for kind in ordered for device in kind.devices]
-    for block in {id(device.block): device.block for _, device in counted}.values():
-        names, devices = zip(*((k, d) for k, d in counted if d.block is block), strict=True)
-        sensors = block.sensors.iloc[[d.column for d in devices]].assign(kind=names)
-        powers, flags = zip(
-            *((d.validated.power_w, d.validated.sample_flags) for d in devices), strict=True
-        )
-        stages = intervals.codes_at(block.time_s)
-        traces.add(number, node.name, block.time_s, powers, sensors, flags, stages, node.clock)
-
-
-def _window_flags(node: _Node) -> Iterator[Flag]:
+def _node_flags(node: _Node, intervals: StageIntervals, outside_s: float) -> Iterator[Flag]:
+    """Flags of a node's time: overlap, concurrent runs, its clock and what lies outside."""
     if node.overlap_s > 0:
         detail = f"{node.name}: {node.overlap_s:.1f} s were recorded by an earlier segment too"
         yield flag("overlap", None, f"{detail}; they count once")
     if (blind_s := node.recording.unwatched_s(node.window)) > 0:
         detail = f"{node.name}: concurrent runs could not be detected for {blind_s:.1f} s"
         yield flag("concurrent_runs_unknown", None, detail)
+    yield from node.clock.flags(node.period_s)
+    if outside_s:
+        none = " and none within it: are the times of both right, and their zones?"
+        only = none if set(intervals.stage) == {UNATTRIBUTED} else ""
+        detail = f"{node.name}: {outside_s:.1f} s of the run lie outside of the recording{only}"
+        yield flag("recording_short", None, detail)
 
 
 def _kinds(run: Run, node: _Node, intervals: StageIntervals, outside_s: float) -> list[KindEnergy]:
-    """Energies of a node's device kinds."""
+    """Energies of a node's device kinds, in the order of their names."""
     recording, held, model = node.recording, node.held, run.provenance.get("device_name")
-    blocks = [_with_samples(block, model) for block in recording.blocks]
+    blocks = [_with_samples(block, model or "") for block in recording.blocks]
     expected = run.spec.ranks_per_node if held is None else len(held)
     kinds = node_kinds(
         node.name,
@@ -482,35 +434,46 @@ def _kinds(run: Run, node: _Node, intervals: StageIntervals, outside_s: float) -
         powers=run.powers,
         period_s=recording.period_s or run.spec.sampling_period_s,
         used_gpus=held,
-        expected_gpus=expected if run.gpus_per_node is None else run.gpus_per_node,
+        expected_gpus=run.gpus_per_node or expected,
         has_gpus=bool(run.gpus_per_node),
         lost_s=outside_s,
         window=node.window,
         uncounted=intervals.spans_of(run.uncounted_stages),
         model=model,
     )
-    shared_s = max(run.shared_s(node.name, node.window), recording.shared_s(node.window))
-    if shared_s <= 0:
-        return kinds
-    own_gpus = held is not None and not run.shares_gpus(node.name, held, node.window)
-    return shared_kinds(kinds, shared_s, recording.met, own_gpus)
+    others = run.concurrent(node.name, node.window)
+    shared_s = max([recording.shared_s(node.window), *(seconds for seconds, _ in others)])
+    if shared_s > 0:
+        gpus = [gpus for _, gpus in others]
+        # Another run may hold any GPU if it is not known which.
+        is_known = held is not None and all(g is not None and not {*held} & {*g} for g in gpus)
+        kinds = shared_kinds(kinds, shared_s, recording.met, is_known)
+    return sorted(kinds, key=lambda kind: kind.device_kind)
 
 
-def _with_samples(block: Block, model: str | None) -> Block:
+def _with_samples(block: Block, model: str) -> Block:
     """Say what the samples of GPUs' power stand for, by the GPU's name, if the block does not."""
     sensors = block.sensors
-    unknown = (
-        (sensors["kind"] == "gpu") & (sensors["quantity"] == "power") & (sensors["samples"] == "")
-    )
+    is_power = (sensors["kind"] == "gpu") & (sensors["quantity"] == "power")
+    unknown = is_power & (sensors["samples"] == "")
     if not unknown.any():
         return block
-    names = sensors["device"].where(sensors["device"] != "", model or "")
+    names = sensors["device"].where(sensors["device"] != "", model)
     known = names.map(lambda name: gpu_quantity(name) or "")
     return replace(block, sensors=sensors.assign(samples=sensors["samples"].where(~unknown, known)))
 
 
-def _settings(
-    run: Run, node: _Node, intervals: StageIntervals
-) -> tuple[list[dict[str, Any]], list[Flag]]:
-    point, telemetry = run.operating_point, node.recording.telemetry
-    return settings_seen(telemetry, node.held, point, intervals, node.window, node.name)
+def _trace(
+    traces: Traces, node: _Node, kinds: Sequence[KindEnergy], intervals: StageIntervals
+) -> None:
+    """Write the samples of the sensors that count of a node, those of a block together."""
+    counted = [(kind.device_kind, device) for kind in kinds for device in kind.devices]
+    for block in {id(device.block): device.block for _, device in counted}.values():
+        names, devices = zip(*((k, d) for k, d in counted if d.block is block), strict=True)
+        sensors = block.sensors.iloc[[d.column for d in devices]].assign(kind=names)
+        powers = [device.validated.power_w for device in devices]
+        flags = [device.validated.sample_flags for device in devices]
+        stages = intervals.codes_at(block.time_s)
+        traces.add(
+            node.segment, node.name, block.time_s, powers, sensors, flags, stages, node.clock
+        )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,25 +17,6 @@ from scalewatt.energies.node import Window
 from scalewatt.provenance.versions import Gpu, held_gpus
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import read_stages
-
-
-class Planned(Protocol):
-    """The part of a run's spec that accounting needs; None if unknown."""
-
-    @property
-    def configuration(self) -> str | None: ...
-    @property
-    def repeat(self) -> int | None: ...
-    @property
-    def nodes(self) -> int | None: ...
-    @property
-    def ranks_per_node(self) -> int | None: ...
-    @property
-    def sampling_period_s(self) -> float | None: ...
-    @property
-    def protocol(self) -> str | None: ...
-    @property
-    def operating_point(self) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True)
@@ -51,6 +31,11 @@ class PlannedRun:
     sampling_period_s: float | None = None
     protocol: str | None = None
     operating_point: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, spec: Any) -> PlannedRun:
+        """The part of a spec that was read whole."""
+        return cls(**{f.name: getattr(spec, f.name) for f in fields(cls)})
 
 
 _TEXT = {"type": ["string", "null"]}
@@ -81,10 +66,10 @@ def read_planned_run(path: Path) -> PlannedRun:
 
 @dataclass(frozen=True)
 class Run:
-    """A run's spec, stages and windows, in addition to its recordings."""
+    """A run's spec, stages and window, in addition to its recordings."""
 
     folder: Path
-    spec: Planned
+    spec: PlannedRun
     powers: dict[str, Any]
     provenance: dict[str, Any]
     events: pa.Table | None
@@ -92,59 +77,50 @@ class Run:
     """How many GPUs each node must have recorded, where that is given."""
 
     @classmethod
-    def of(cls, folder: Path, spec: Planned, powers: dict[str, Any]) -> Run:
+    def of(cls, folder: Path, spec: PlannedRun, powers: dict[str, Any]) -> Run:
         """Read a run folder. Raises InputError for a damaged file of events or provenance."""
-        path = folder / "provenance.json"
+        path, events = folder / "provenance.json", folder / "events.parquet"
         provenance = read_provenance(path) if path.exists() else {}
-        events = folder / "events.parquet"
-        return cls(
-            folder,
-            spec,
-            powers,
-            provenance,
-            read_stages(events, own=True) if events.exists() else None,
-        )
+        stages = read_stages(events, own=True) if events.exists() else None
+        return cls(folder, spec, powers, provenance, stages)
 
     @property
     def window(self) -> Window:
-        """Return from when to when the run lasted, in unix s, where that was told; else without limits.
-
-        What was recorded outside of it is not of the run.
-        """
-        told = self.provenance.get("window") or {}
-        return float(told.get("start_s", "-inf")), float(told.get("end_s", "inf"))
+        """First and last time of the run in unix s, infinite if unknown; what lies outside is not of it."""
+        window = self.provenance.get("window") or {}
+        return float(window.get("start_s", "-inf")), float(window.get("end_s", "inf"))
 
     @property
     def operating_point(self) -> dict[str, float]:
-        """Return the clocks and power limit whose keeping its telemetry shows; none of a registered run."""
-        known = self.spec.sampling_period_s is not None
-        return (self.spec.operating_point or {}) if known else {}
+        """Clocks and power limit whose keeping its telemetry shows; none of a registered run."""
+        is_registered = self.spec.sampling_period_s is None
+        return {} if is_registered else self.spec.operating_point or {}
 
     @property
     def uncounted_stages(self) -> tuple[str, ...]:
-        """Return the stages that are no part of its totals, and need not be covered."""
+        """Stages that are no part of its totals, and need not be covered."""
         return ("stage_data",) if self.spec.protocol == "paper" else ()
 
     @property
     def recordings(self) -> Path:
-        """Return the folder of its recordings: perun/, or else its own."""
+        """Folder of its recordings: perun/, or else the run folder."""
         perun = self.folder / "perun"
         return perun if perun.is_dir() else self.folder
 
     @property
     def hostnames(self) -> list[str]:
-        """Return the names of the hosts that the run had, as it recorded them."""
+        """Names of the hosts that the run had, as it recorded them."""
         return list(dict.fromkeys(self.provenance.get("hostnames") or []))
 
     def hosts_of(self, segment: int) -> list[str]:
-        """Return the names of a segment's hosts, where its ranks are recorded, else of the run's."""
+        """Names of a segment's hosts, where its ranks are recorded, else of the run's."""
         ranks = self.segment(segment).get("ranks")
         return list(dict.fromkeys(rank["host"] for rank in ranks)) if ranks else self.hostnames
 
     def segment(self, number: int) -> dict[str, Any]:
-        """Return the record of one of its segments; empty if there is none."""
-        noted = self.provenance.get("segments") or []
-        return next((one for one in noted if one["segment"] == number), {})
+        """Record of a segment; empty if there is none."""
+        segments = self.provenance.get("segments") or []
+        return next((row for row in segments if row["segment"] == number), {})
 
     def used_gpus(
         self,
@@ -153,7 +129,7 @@ class Run:
         segment: int | None = None,
         hosts: Sequence[str] = (),
     ) -> list[int] | None:
-        """Return the indices of the GPUs that the run held on a node; None if not recorded.
+        """Indices of the GPUs that the run held on a node; None if not recorded.
 
         Those of `segment`; of a run whose segments note no ranks, those that it noted as a whole.
         They are identified by uuid where the `gpus` (index, uuid) have one, else by index. `hosts` are all
@@ -162,48 +138,30 @@ class Run:
         if self.provenance.get("torch_device") == "cpu":
             return []
         held = self.held(segment)
-        uuids = _of_node(held["gpu_uuids"], node, hosts)
-        found = sorted({index for index, uuid in gpus if uuid and uuid in (uuids or ())})
-        if uuids and len(found) == len(uuids):
-            return found
-        return _of_node(held["gpus"], node, hosts)
+        indices, uuids = (_of_node(held[name], node, hosts) for name in ("gpus", "gpu_uuids"))
+        known = sorted({index for index, uuid in gpus if uuid and uuid in (uuids or ())})
+        return known if uuids and len(known) == len(uuids) else indices
 
     def held(self, segment: int | None) -> dict[str, Any]:
-        """Return `held_gpus` of a segment, or of all together where none noted its ranks.
+        """`held_gpus` of a segment, or of all together where none noted its ranks.
 
         Of a segment that ended before it noted them, while others did: unknown.
         """
-        # Every node asks, and each of thousands of ranks is looked at.
-        if segment not in self._held:
-            self._held[segment] = self._held_in(segment)
-        return self._held[segment]
-
-    @cached_property
-    def _held(self) -> dict[int | None, dict[str, Any]]:
-        return {}
-
-    def _held_in(self, segment: int | None) -> dict[str, Any]:
-        noted = self.provenance.get("segments") or []
-        if segment is not None and any(one.get("ranks") for one in noted):
+        segments = self.provenance.get("segments") or []
+        if segment is not None and any(row.get("ranks") for row in segments):
             ranks = self.segment(segment).get("ranks") or []
             return held_gpus((rank["host"], Gpu(rank["gpu"], rank["gpu_uuid"])) for rank in ranks)
         return {name: self.provenance.get(name) for name in ("gpus", "gpu_uuids")}
 
-    def shared_s(self, node: str, window: Window) -> float:
-        """Return the seconds that other runs, noted at registration, shared a node."""
-        return max((seconds for _, seconds in self._concurrent(node, window)), default=0.0)
-
-    def shares_gpus(self, node: str, held: Sequence[int], window: Window) -> bool:
-        """Return True if such a run may have held one of the GPUs `held` on a node."""
-        others = (other.get("gpus") for other, s in self._concurrent(node, window) if s > 0)
-        return any(gpus is None or not set(held).isdisjoint(gpus) for gpus in others)
-
-    def _concurrent(self, node: str, window: Window) -> Iterator[tuple[dict[str, Any], float]]:
-        """Yield the other runs on a node, and how many seconds of a window they were there."""
-        for other in concurrent_runs(self.provenance):
-            if same_node(node, [other["host"]]):
-                end = min(window[1], float(other["end_s"]))
-                yield other, end - max(window[0], float(other["start_s"]))
+    def concurrent(self, node: str, window: Window) -> list[tuple[float, list[int] | None]]:
+        """Seconds of a window that each run noted at registration shared a node, and its GPUs there."""
+        rows = self.provenance.get("concurrent_runs") or []
+        spans = [
+            (min(window[1], float(row["end_s"])) - max(window[0], float(row["start_s"])), row)
+            for row in rows
+            if same_node(node, [row["host"]])
+        ]
+        return [(seconds, row.get("gpus")) for seconds, row in spans if seconds > 0]
 
 
 def _of_node(
@@ -213,14 +171,8 @@ def _of_node(
     return by_host[name] if by_host and name else None
 
 
-def concurrent_runs(provenance: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the runs recorded at the same time on the nodes."""
-    return provenance.get("concurrent_runs") or []
-
-
 def read_provenance(path: Path, required: Sequence[str] = ()) -> dict[str, Any]:
     """Read a run's provenance.json; InputError if it is none, or lacks one of the `required` keys."""
-    found = read_json(path)
-    root = schema("provenance")
-    check(found, {**root, "required": list(required)}, str(path), root)
-    return dict(found)
+    content, root = read_json(path), schema("provenance")
+    check(content, {**root, "required": list(required)}, str(path), root)
+    return dict(content)

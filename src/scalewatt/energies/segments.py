@@ -7,7 +7,7 @@ a journal is read from perun's HDF5. Of a run that another tool recorded, its fi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,7 +28,7 @@ from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.perun_file import open_perun_file
 from scalewatt.recordings.telemetry import read_telemetry
-from scalewatt.recordings.terms import Flag, flag
+from scalewatt.recordings.terms import Flag, Floats, flag
 
 _SEGMENT_FILE = re.compile(r"^(?:failed_)?segment-(\d+)\.(?:hdf5|.+\.csv|.+\.recording)$")
 
@@ -51,14 +51,15 @@ class NodeRecording:
 
     def shared_s(self, window: tuple[float, float]) -> float:
         """Seconds of a window for which another run was measured on the node."""
-        counts = readings(self.telemetry, "concurrent_samplers")
-        return max((seconds_where(c.time_s, c.values > 0, window) for c in counts), default=0.0)
+        return self._samplers_s(lambda count: count > 0, window)
 
     def unwatched_s(self, window: tuple[float, float]) -> float:
         """Seconds of a window for which the sampler could not see other samplers."""
+        return self._samplers_s(np.isnan, window)
+
+    def _samplers_s(self, holds: Callable[[Floats], Any], window: tuple[float, float]) -> float:
         counts = readings(self.telemetry, "concurrent_samplers")
-        blind = (seconds_where(c.time_s, np.isnan(c.values), window) for c in counts)
-        return max(blind, default=0.0)
+        return max((seconds_where(c.time_s, holds(c.values), window) for c in counts), default=0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,84 +77,67 @@ class Segment:
     """Whether a file is all that there is, so that damage in it is an error."""
 
     @cached_property
-    def _names(self) -> dict[str, str]:
-        """The node of each name that a file has."""
+    def _nodes(self) -> dict[str, str]:
+        """Nodes by the names that files have for them."""
         sources = [recording.nodes for recording in self.recordings]
         telemetry = {block.node for block in self.telemetry}
         return nodes_by_name(*sources, telemetry, {each["host"] for each in self.samplers})
 
-    @cached_property
-    def _hosts(self) -> list[dict[str, str]]:
-        """Of each recording: its name for each node."""
-        return [{self._names[host]: host for host in r.nodes} for r in self.recordings]
-
-    @cached_property
+    @property
     def hosts(self) -> tuple[str, ...]:
         """Nodes of all files, by the name in the last of these, sorted."""
-        names = {node: host for hosts in self._hosts for node, host in hosts.items()}
+        names = {self._nodes[name]: name for r in self.recordings for name in r.nodes}
         return tuple(sorted(names.values()))
-
-    @cached_property
-    def _telemetry(self) -> dict[str, list[Block]]:
-        return _grouped((self._names[block.node], block) for block in self.telemetry)
-
-    @cached_property
-    def _met(self) -> dict[str, list[str]]:
-        return _grouped((self._names[each["host"]], each["run"]) for each in self.samplers)
-
-    @cached_property
-    def _perun_j(self) -> dict[str, dict[str, float]]:
-        totals: dict[str, dict[str, float]] = {}
-        for recording in self.recordings:
-            for (host, kind), joules in (recording.perun_j or {}).items():
-                totals.setdefault(self._names[host], {})[kind] = joules
-        return totals
 
     def node(self, host: str) -> NodeRecording:
         """Read one node; it has no blocks if no file has a sample of it."""
-        node = self._names[host]
+        is_of_node = {name for name, node in self._nodes.items() if node == self._nodes[host]}
+        named = [(r, name) for r in self.recordings for name in r.nodes if name in is_of_node]
+        recording = NodeRecording(host, [])
         flags: list[Flag] = []
-        blocks: list[Block] = []
-        period_s, clock_known = None, True
-        for recording, hosts in zip(self.recordings, self._hosts, strict=True):
-            if (name := hosts.get(node)) is None:
-                continue
-            if blocks:
-                break
+        for source, name in named:
             try:
-                blocks = [replace(block, node=host) for block in recording.nodes[name]]
-                # A sensor that could not be read is a block without samples: of a device uncovered.
-                blocks = blocks if any(block.time_s.size for block in blocks) else []
+                recording = _placed(source, host, source.nodes[name])
             except InputError as error:
                 if self.alone:
                     raise
                 flags.append(flag("unreadable", None, str(error)))
-            period_s = recording.period_s
-            if blocks and not recording.clock_known:
-                start_s, of_clock = start_of(recording.started, host)
-                clock_known = of_clock["code"] != "time_unknown"
-                blocks = [replace(block, time_s=block.time_s + start_s) for block in blocks]
-                flags.append(of_clock)
-        met = tuple(dict.fromkeys(self._met.get(node, ())))
-        telemetry = self._telemetry.get(node, ())
-        stated = self._perun_j.get(node, {})
-        known = (period_s, telemetry, tuple(flags), met, clock_known, stated)
-        return NodeRecording(host, blocks, *known)
+            if recording.blocks:
+                break
+        met = (each["run"] for each in self.samplers if each["host"] in is_of_node)
+        return replace(
+            recording,
+            flags=(*flags, *recording.flags),
+            telemetry=[block for block in self.telemetry if block.node in is_of_node],
+            met=tuple(dict.fromkeys(met)),
+            perun_j={
+                kind: joules
+                for source in self.recordings
+                for (name, kind), joules in (source.perun_j or {}).items()
+                if name in is_of_node
+            },
+        )
 
 
-def _grouped(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
-    groups: dict[str, list[Any]] = {}
-    for key, value in pairs:
-        groups.setdefault(key, []).append(value)
-    return groups
+def _placed(source: Recording, host: str, blocks: Sequence[Block]) -> NodeRecording:
+    """Blocks of a node under its name in the segment, in unix seconds as far as its clock is known."""
+    # A sensor that could not be read is a block without samples: of a device uncovered.
+    if not any(block.time_s.size for block in blocks):
+        return NodeRecording(host, [], source.period_s)
+    if source.clock_known:
+        return NodeRecording(host, [replace(b, node=host) for b in blocks], source.period_s)
+    start_s, of_clock = start_of(source.started, host)
+    blocks = [replace(block, node=host, time_s=block.time_s + start_s) for block in blocks]
+    known = of_clock["code"] != "time_unknown"
+    return NodeRecording(host, blocks, source.period_s, flags=(of_clock,), clock_known=known)
 
 
 def segment_numbers(folder: Path) -> set[int]:
     """Numbers of the segments that have a recording in `folder`."""
     if not folder.is_dir():
         return set()
-    found = (_SEGMENT_FILE.match(path.name) for path in folder.iterdir())
-    return {int(match.group(1)) for match in found if match}
+    matches = (_SEGMENT_FILE.match(path.name) for path in folder.iterdir())
+    return {int(match.group(1)) for match in matches if match}
 
 
 @contextmanager
@@ -162,31 +146,25 @@ def open_segment(folder: Path, number: int) -> Iterator[Segment]:
     stem = f"segment-{number:03d}"
     flags: list[Flag] = []
     recordings: list[Recording] = []
+    # perun renames the file of a program that failed.
+    named = (folder / f"{stem}.hdf5", folder / f"failed_{stem}.hdf5")
     with ExitStack() as files:
-
-        def read(reader: Any, paths: Sequence[Any]) -> None:
+        sources: list[tuple[Callable[..., Recording], Any]] = []
+        if journals := journal_files(folder).get(number):
+            sources.append((read_journal, [*journals.values()]))
+        for path in [path for path in named if path.exists()][:1]:
+            sources.append((lambda path: files.enter_context(open_perun_file(path)), path))
+        if not sources and (foreign := foreign_files(folder, number)):
+            sources.append((read_together, foreign))
+        for read, source in sources:
             try:
-                recording = reader(paths)
-                recordings.append(recording)
-                flags.extend(recording.flags)
+                recordings.append(read(source))
+                flags += recordings[-1].flags
             except InputError as error:
                 flags.append(flag("unreadable", None, str(error)))
-
-        if journals := journal_files(folder).get(number):
-            read(read_journal, [*journals.values()])
-        # perun renames the file of a program that failed.
-        named = [folder / f"{stem}.hdf5", folder / f"failed_{stem}.hdf5"]
-        if perun := [path for path in named if path.exists()]:
-            read(lambda paths: files.enter_context(open_perun_file(paths[0])), perun)
-        if not recordings and (foreign := foreign_files(folder, number)):
-            read(read_together, foreign)
         telemetry, damaged = read_telemetry(sorted(folder.glob(f"{stem}.*.telemetry.csv")))
+        samplers = read_samplers(sorted(folder.glob(f"{stem}.*.samplers.jsonl")))
         slurm = folder / f"{stem}.slurm-energy.json"
-        yield Segment(
-            number,
-            recordings,
-            telemetry,
-            read_samplers(sorted(folder.glob(f"{stem}.*.samplers.jsonl"))),
-            (*flags, *damaged),
-            read_json(slurm) if slurm.exists() else None,
-        )
+        slurm_energy = read_json(slurm) if slurm.exists() else None
+        flags += damaged
+        yield Segment(number, recordings, telemetry, samplers, tuple(flags), slurm_energy)

@@ -18,7 +18,6 @@ from scalewatt.campaign.run_spec import RunSpec, run_spec, text_sha256
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object, write_json, write_table, write_text
 from scalewatt.common.redaction import Redaction
-from scalewatt.energies.run_inputs import concurrent_runs
 from scalewatt.recordings.node_names import same_node
 from scalewatt.recordings.stages import EVENTS_SCHEMA, STAGES_SCHEMA, read_stages
 from scalewatt.registration.recording_discovery import Recorded, Window, place
@@ -65,7 +64,7 @@ def _registered(folder: Path, provenance: dict[str, Any]) -> Registered:
         identity=provenance["identity"],
         description=provenance["description"],
         windows=tuple(Window(**window) for window in provenance["windows"]),
-        concurrent_runs=concurrent_runs(provenance),
+        concurrent_runs=provenance.get("concurrent_runs") or [],
     )
 
 

@@ -232,10 +232,11 @@ def _of_folder(folder: Path, sha256: str, powers: Powers) -> RunEnergy:
     if not spec.sha256.startswith(sha256):
         return RunEnergy(known=False)
     rated = powers(spec.device, spec.name)
+    planned = PlannedRun.of(spec)
     sums: dict[int, list[JournalSum]] = {}
     known = True
     for number, journals in journal_files(folder / "perun").items():
-        run = Run(folder, spec, rated, described_segment(folder, number), None)
+        run = Run(folder, planned, rated, described_segment(folder, number), None)
         sums[number] = _sums(journals, run)
         hosts = {one.host for one in sums[number]}
         nodes = nodes_by_name(hosts, run.hostnames)

@@ -20,7 +20,7 @@ from scalewatt.campaign.exclusions import excluded_runs, read_exclusions
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.campaign.run_spec import RunSpec, read_spec, run_spec
 from scalewatt.common.errors import InputError
-from scalewatt.energies.run_inputs import Run, read_provenance
+from scalewatt.energies.run_inputs import PlannedRun, Run, read_provenance
 from scalewatt.events import EVENTS_FILE, HISTORY_FILE
 from scalewatt.recordings.journal import journal_files
 from scalewatt.recordings.node_names import nodes_by_name
@@ -357,7 +357,8 @@ def _marks(folder: Path) -> list[Any]:
 def power_now(folder: Path, spec: RunSpec, rated: Powers, segment: int) -> Power | None:
     """Return what the nodes of a running segment draw; None if one of them does not say."""
     described = described_segment(folder, segment)
-    run = Run(folder, spec, rated(spec.device, spec.name), described, None)
+    powers = rated(spec.device, spec.name)
+    run = Run(folder, PlannedRun.of(spec), powers, described, None)
     stale_s = max(STALE_S, 10 * (number(spec.sampling_period_s) or 0.0))
     watts, origins, hosts = 0.0, set(), set()
     for path in journal_files(folder / "perun").get(segment, {}).values():
