@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import glob
 import re
 import shlex
-from collections.abc import Callable, Hashable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, tzinfo
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,9 @@ from scalewatt.energies.node import UNUSED_GPU
 from scalewatt.energies.run_inputs import PlannedRun, Run, read_planned_run
 from scalewatt.energies.segments import Segment, segment_numbers
 from scalewatt.energies.stages import segment_events
-from scalewatt.energies.tables import ALL, BOUNDS, Accounts, EnergyTotals
+from scalewatt.energies.tables import ALL, BOUNDS, Accounts, EnergyTotals, records
 from scalewatt.energies.traces import Traces
-from scalewatt.recordings.block import Recording
+from scalewatt.recordings.block import Block, Recording
 from scalewatt.recordings.detect import (
     files_in,
     find_format,
@@ -84,6 +83,11 @@ class Reading:
         columns = None if self.columns is None else Path(self.columns)
         return Options(node, self.time_zone, columns, self.run)
 
+    def refuse_run(self, path: Path, what: str) -> None:
+        """Raise InputError if a run or a round is asked of what holds one."""
+        if self.run is not None or self.round is not None:
+            raise InputError(f"{path}: {what} holds one run; leave out --run and --round")
+
     @property
     def nodes(self) -> Mapping[str, str]:
         """Names of nodes by those of their files."""
@@ -137,17 +141,12 @@ class Account:
         """Total of a device kind in J; None if it is not known. ValueError for a kind that there is not."""
         if kind not in (kinds := (*ALL_KINDS, UNUSED_GPU, ALL)):
             raise ValueError(f"kind: {kind!r}; allowed: {', '.join(kinds)}")
-        found = self.totals.loc[self.totals["device_kind"] == kind, column]
-        return None if found.empty or pd.isna(found.iloc[0]) else float(found.iloc[0])
+        joules = self.totals.set_index("device_kind")[column].get(kind)
+        return None if joules is None or pd.isna(joules) else float(joules)
 
     def to_dict(self) -> dict[str, Any]:
         """Facts, and frames as lists of rows, ready for JSON: null is None."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {k: _records(v) if isinstance(v, pd.DataFrame) else v for k, v in found.items()}
-
-
-def _records(frame: pd.DataFrame) -> list[dict[Hashable, Any]]:
-    return frame.astype(object).where(frame.notna(), None).to_dict("records")
+        return {k: records(v) if isinstance(v, pd.DataFrame) else v for k, v in vars(self).items()}
 
 
 def read_account(
@@ -159,36 +158,29 @@ def read_account(
     files is one run. Raises InputError.
     """
     path, reading = Path(path), reading or Reading()
-    _check_exists(path)
-    opened = _Opened(path, reading, traces)
-    if path.is_file():
-        return opened.file()
-    ours = path / "perun" if (path / "perun").is_dir() else path
-    if not segment_numbers(ours) and not (path / "spec.json").exists():
-        if files := files_in(path, reading.options(path), reading.nodes):
-            opened.refuse_run("a folder")
-            stages = [] if reading.stages is None else [Path(reading.stages)]
-            unread = flag_unread(path, [*(file for file, _ in files), *stages])
-            record = read_together(files)
-            return opened.record(replace(record, flags=(*record.flags, *unread)))
-        if file := _only_perun_file(path):
-            return replace(opened, path=file).file()
-    opened.refuse_run("a folder")
-    return opened.run_folder()
+    if not (path.is_file() or path.is_dir()):
+        expected = "expected a recording or a folder of one run"
+        raise InputError(f"{path}: no such file or folder; {expected}")
+    files: list[tuple[Path, Options]] = []
+    if path.is_dir():
+        is_run = segment_numbers(_perun_folder(path)) or (path / "spec.json").exists()
+        files = [] if is_run else files_in(path, reading.options(path), reading.nodes)
+        perun_file = None if is_run or files else _only_perun_file(path)
+        if perun_file is None:
+            reading.refuse_run(path, "a folder")
+        if not files and perun_file is None:
+            return _account_for_run(path, reading, traces)
+        path = perun_file or path
+    events = read_stages(Path(reading.stages)) if reading.stages else None
+    with _only_segment(path, files, reading) as segment:
+        spec = PlannedRun(nodes=len(segment.hosts))
+        run = Run(path.parent, spec, {}, {}, events, reading.gpus_per_node)
+        accounts = account_segment(run, segment, _events_of(events, path), traces)
+    return _account(path, accounts, events is not None, segment.recordings[0])
 
 
-def _check_exists(path: Path) -> None:
-    """Raise InputError if there is no file or folder at a path."""
-    try:
-        path.stat()
-    except (OSError, ValueError) as error:
-        # A shell hands on a pattern that matches nothing.
-        missing = "matches nothing" if glob.has_magic(str(path)) else "does not exist"
-        why = getattr(error, "strerror", None) or error
-        what = missing if isinstance(error, FileNotFoundError) else f"cannot be read ({why})"
-        raise InputError(f"{path}: {what}; expected a recording or a folder of one run") from error
-    if not (path.is_file() or path.is_dir()):  # a pipe would be waited for
-        raise InputError(f"{path}: is no regular file; expected a recording or a folder of one run")
+def _perun_folder(path: Path) -> Path:
+    return path / "perun" if (path / "perun").is_dir() else path
 
 
 def _only_perun_file(folder: Path) -> Path | None:
@@ -204,149 +196,127 @@ def _only_perun_file(folder: Path) -> Path | None:
     return held[0] if held else None
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """What is accounted for, with what is asked of it."""
+def _account_for_run(path: Path, reading: Reading, traces: Traces | None) -> Account:
+    """Account for all segments of a run folder, or of a folder with a segment's files in it."""
+    spec_path = path / "spec.json"
+    spec = read_planned_run(spec_path) if spec_path.exists() else PlannedRun()
+    run = Run.of(path, spec, {})
+    if not segment_numbers(run.recordings):
+        raise InputError(
+            f"{path}: holds no recording of a run; expected perun/segment-000.hdf5, "
+            "perun/segment-000.<host>.csv or a file of perun (.hdf5) or other tools'"
+        )
+    powers = run.provenance.get("rated_powers") or {}
+    if reading.powers and spec.device:
+        powers = reading.powers(spec.device, str(spec.configuration))
+    else:
+        check_rated_powers(powers, f"{path / 'provenance.json'}: rated_powers")
+    events = read_stages(Path(reading.stages)) if reading.stages else run.events
+    run = replace(run, powers=powers, gpus_per_node=reading.gpus_per_node, events=events)
+    return _account(path, account(run, traces), events is not None)
 
-    path: Path
-    reading: Reading
-    traces: Traces | None
 
-    @property
-    def events(self) -> pa.Table | None:
-        """Stages that were given; None without."""
-        return read_stages(Path(self.reading.stages)) if self.reading.stages else None
-
-    def refuse_run(self, what: str) -> None:
-        """Raise InputError if a run or a round is asked of what holds one."""
-        if self.reading.run is not None or self.reading.round is not None:
-            raise InputError(f"{self.path}: {what} holds one run; leave out --run and --round")
-
-    def file(self) -> Account:
-        """Account for a file."""
-        path = self.path
-        if is_journal(path):
-            self.refuse_run("a journal")
-            journal = read_journal(path)
-            blocks, damaged = read_telemetry(telemetry_of(path))
-            flags = (*journal.flags, *damaged)
-            return self.segment(Segment(0, [journal], blocks, flags=flags, alone=True))
-        options = self.reading.options(path)
-        if find_format(path, options) is not None:
-            if self.reading.round is not None:
+@contextmanager
+def _only_segment(
+    path: Path, files: list[tuple[Path, Options]], reading: Reading
+) -> Iterator[Segment]:
+    """Open a file, or other tools' `files` in a folder, as the only segment of a run."""
+    options, flags = reading.options(path), []
+    telemetry: list[Block] = []
+    with ExitStack() as stack:
+        if files:
+            stages = [Path(reading.stages)] if reading.stages else []
+            recording = read_together(files)
+            flags = flag_unread(path, [*(file for file, _ in files), *stages])
+        elif is_journal(path):
+            reading.refuse_run(path, "a journal")
+            recording = read_journal(path)
+            telemetry, flags = read_telemetry(telemetry_of(path))
+        elif find_format(path, options) is not None:
+            if reading.round is not None:
                 raise InputError(f"{path}: holds no rounds, as perun's files do; leave out --round")
-            return self.record(read_foreign(path, options))
-        if is_table(path) or not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
+            recording = read_foreign(path, options)
+        elif is_table(path) or not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
             raise InputError(unknown_format(path))
-        runs = list_runs(path)
-        with open_perun_file(path, self.reading.run, self.reading.round) as opened:
-            record = replace(opened, started=self._in_zone(opened.started))
-            segment = Segment(0, [record], flags=record.flags, alone=True)
-            one = len(runs) < 2 and all(len(run.round_ids) < 2 for run in runs)
-            others = [
-                {"run": run.run_id, "rounds": list(run.round_ids), "started": run.execution_dt}
-                for run in runs
-            ]
-            return replace(self.segment(segment), runs=[] if one else others)
-
-    def _in_zone(self, started: str | None) -> str | None:
-        """perun's naive local start time with the offset of the zone that is asked for, if any."""
-        zone = zone_named(self.reading.time_zone, f"{self.path}: time zone")
-        if zone is None or started is None:
-            return started
-        with suppress(ValueError):
-            return datetime.fromisoformat(started).replace(tzinfo=zone).isoformat()
-        return started
-
-    def record(self, record: Recording) -> Account:
-        """Account for what another tool recorded."""
-        found = self.segment(Segment(0, [record], flags=record.flags, alone=True))
-        invented = list(record.named_by_file)
-        return replace(found, windows=_windows(record), named_by_file=invented)
-
-    def segment(self, segment: Segment) -> Account:
-        """Account for a file as the only segment of a run."""
-        events, spec = self.events, PlannedRun(nodes=len(segment.hosts))
-        run = Run(self.path.parent, spec, {}, {}, events, self.reading.gpus_per_node)
-        accounts = account_segment(run, segment, _events_of(events, self.path), self.traces)
-        found = _account(self.path, accounts, events is not None)
-        (record,) = segment.recordings
-        return replace(found, run=record.run, round=record.round, format=record.format)
-
-    def run_folder(self) -> Account:
-        """Account for all segments of a run folder, or of a folder with a segment's files in it."""
-        path = self.path / "spec.json"
-        spec = read_planned_run(path) if path.exists() else PlannedRun()
-        run = Run.of(self.path, spec, {})
-        if not segment_numbers(run.recordings):
-            raise InputError(
-                f"{self.path}: holds no recording of a run; expected perun/segment-000.hdf5, "
-                "perun/segment-000.<host>.csv or a file of perun (.hdf5) or other tools'"
-            )
-        rated = run.provenance.get("rated_powers") or {}
-        if self.reading.powers and spec.device:
-            rated = self.reading.powers(spec.device, str(spec.configuration))
         else:
-            check_rated_powers(rated, f"{self.path / 'provenance.json'}: rated_powers")
-        events = self.events if self.reading.stages else run.events
-        gpus = self.reading.gpus_per_node
-        run = replace(run, powers=rated, gpus_per_node=gpus, events=events)
-        return _account(self.path, account(run, self.traces), events is not None)
+            recording = stack.enter_context(open_perun_file(path, reading.run, reading.round))
+            zone = zone_named(reading.time_zone, f"{path}: time zone")
+            recording = replace(recording, started=_in_zone(recording.started, zone))
+        flags = [*recording.flags, *flags]
+        yield Segment(0, [recording], telemetry, flags=tuple(flags), alone=True)
+
+
+def _in_zone(started: str | None, zone: tzinfo | None) -> str | None:
+    """perun's naive local start time with the offset of a zone, if one is asked for."""
+    with suppress(ValueError):
+        if started and zone:
+            return datetime.fromisoformat(started).replace(tzinfo=zone).isoformat()
+    return started
 
 
 def _events_of(events: pa.Table | None, path: Path) -> list[dict[str, Any]]:
     """Events of a file's segment, by its name; all, if it names none."""
     number = _NUMBER.search(path.name)
     if events is not None and number is None:
-        nothing = pa.nulls(len(events), pa.int32())
-        return segment_events(events.set_column(0, "segment", nothing), 0)
+        events = events.set_column(0, "segment", pa.nulls(len(events), pa.int32()))
     return segment_events(events, int(number.group(1)) if number else 0)
-
-
-def _windows(record: Recording) -> pd.DataFrame:
-    """Frame of a recording's windows."""
-    rows = [
-        {
-            **{name: value for name, value in one.items() if name != "gpus_j"},
-            **{f"gpu_{index}_j": joules for index, joules in one["gpus_j"].items()},
-        }
-        for one in record.windows
-    ]
-    return pd.DataFrame(rows, columns=None if rows else ["window"])
 
 
 # --- frames ---------------------------------------------------------------------------------------
 
 
-def _account(path: Path, accounts: Accounts, with_stages: bool) -> Account:
-    """Account of the tables of a run."""
+def _account(
+    path: Path, accounts: Accounts, with_stages: bool, recording: Recording | None = None
+) -> Account:
+    """Account of the tables of a run, or of those of one recording."""
+    recording = recording or Recording({}, True, None, "")
     sums = EnergyTotals(accounts.energy, with_staging=True)
-    stages = _frame(accounts.energy)
+    frames = {
+        name: frame.drop(columns=["configuration", "repeat"], errors="ignore")
+        for name, frame in vars(accounts).items()
+    }
+    stages = frames["energy"]
     return Account(
         path=str(path),
-        run=None,
-        round=None,
+        run=recording.run,
+        round=recording.round,
         segments=sorted(map(int, stages["segment"].unique())),
-        format=PERUN,
-        runs=[],
+        format=recording.format,
+        runs=_several_runs(path) if recording.format == PERUN else [],
         hosts=sorted(stages["node"].unique()),
-        named_by_file=[],
+        named_by_file=[*recording.named_by_file],
         runtime_s=sums.runtime_s,
         scope="+".join(sums.scope) or None,
         coverage=sums.coverage,
         gpus=None if sums.scope == [NODE] else int(sums.kinds["devices"].get("gpu", 0)),
         origin=sums.origin,
-        totals=_totals(sums, _frame(accounts.cross_checks)),
-        devices=_frame(accounts.devices),
+        totals=_totals(sums, frames["cross_checks"]),
+        devices=frames["devices"],
         stages=stages,
-        epochs=_frame(accounts.epochs),
-        flags=_flags(_frame(accounts.flags), with_stages, bool(sums.scope)),
-        windows=pd.DataFrame(columns=["window"]),
+        epochs=frames["epochs"],
+        flags=_flags(frames["flags"], with_stages, bool(sums.scope)),
+        windows=_windows(recording.windows),
     )
 
 
-def _frame(table: pd.DataFrame) -> pd.DataFrame:
-    return table.drop(columns=["configuration", "repeat"], errors="ignore")
+def _several_runs(path: Path) -> list[dict[str, Any]]:
+    """Runs of a perun file; empty if it holds one, of one round."""
+    runs = list_runs(path) if h5py.is_hdf5(path) else []
+    if len(runs) < 2 and all(len(run.round_ids) < 2 for run in runs):
+        return []
+    return [
+        {"run": run.run_id, "rounds": [*run.round_ids], "started": run.execution_dt} for run in runs
+    ]
+
+
+def _windows(windows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Frame of a recording's windows, with a column for each GPU."""
+    rows = [
+        {**window, **{f"gpu_{index}_j": joules for index, joules in window["gpus_j"].items()}}
+        for window in windows
+    ]
+    frame = pd.DataFrame(rows, columns=None if rows else ["window"])
+    return frame.drop(columns="gpus_j", errors="ignore")
 
 
 def _totals(sums: EnergyTotals, checks: pd.DataFrame) -> pd.DataFrame:
@@ -372,15 +342,15 @@ _TOTALS = [
 
 def _flags(flags: pd.DataFrame, with_stages: bool, in_scope: bool) -> pd.DataFrame:
     """Flags that say more than the scope does, and only with stages those that matter for these."""
-    shown = flags["code"] != "absent"
+    hidden = flags["code"] == "absent"
     if not with_stages:  # it does not matter when a node was recorded
         of_clock = flags["code"].isin(["time_assumed", "time_unknown"]) & flags["node"].notna()
-        shown &= ~of_clock & (flags["code"] != "no_events")
-    if in_scope:
-        return flags[shown].reset_index(drop=True)
-    detail = (
-        "no sensor of power or energy was recorded, and nothing is estimated without rated powers (of a run "
-        "folder: --cluster FILE)"
-    )
-    nothing = pd.DataFrame([{"code": "not_recorded", "detail": detail}], columns=flags.columns)
-    return pd.concat([flags[shown], nothing.astype(flags.dtypes)], ignore_index=True)
+        hidden |= of_clock | (flags["code"] == "no_events")
+    shown = flags[~hidden].reset_index(drop=True)
+    if not in_scope:
+        detail = (
+            "no sensor of power or energy was recorded, and nothing is estimated without rated powers (of "
+            "a run folder: --cluster FILE)"
+        )
+        shown.loc[len(shown), ["code", "detail"]] = ["not_recorded", detail]
+    return shown
