@@ -27,8 +27,6 @@ from scalewatt.energies.integrate import (
     EnergyCurve,
     Validated,
     bounds,
-    forward_ends,
-    sampling_period,
     validate,
 )
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED, StageIntervals
@@ -295,7 +293,7 @@ def node_window(blocks: Iterable[Block]) -> Window | None:
 
     Stamps that a clock running forward cannot have made do not count.
     """
-    ends = [found for block in blocks if (found := forward_ends(block.time_s)) is not None]
+    ends = [block.ends_s for block in blocks if block.ends_s is not None]
     if not ends:
         return None
     return min(first for first, _ in ends), max(last for _, last in ends)
@@ -368,11 +366,7 @@ class Sensor(NamedTuple):
 
 def sensors_of(blocks: Iterable[Block]) -> list[Sensor]:
     """Sensors of all blocks."""
-    return [
-        Sensor(row, block, column)
-        for block in blocks
-        for column, row in enumerate(block.sensors.itertuples(index=False))
-    ]
+    return [Sensor(row, block, column) for block in blocks for column, row in enumerate(block.rows)]
 
 
 def _modules(sensors: list[Sensor], model: str | None) -> tuple[list[Sensor], list[Flag]]:
@@ -485,7 +479,7 @@ def _mirrors(device: Device, first: Device) -> bool:
     inside = (time >= first.curve.time_s[:1]) & (time <= first.curve.time_s[-1:])
     if np.count_nonzero(inside) < 10:
         return False
-    ours, theirs = device.curve.energy_j[inside], first.curve.until(time[inside])
+    ours, theirs = device.curve.energy_j[inside], first.curve.between(-np.inf, time[inside])
     difference = (ours - ours[0]) - (theirs - theirs[0])
     power = np.diff(ours) / np.diff(time[inside])
     return bool(np.abs(difference).max() <= 2 * MIRROR_S * power.max())
@@ -557,7 +551,7 @@ def _measure(
 def _resolved_s(devices: Sequence[Device], declared_s: float | None) -> float:
     """Longest sampling period in s; of GPUs no less than what their sensors may average over."""
     blocks = {id(device.block): device.block for device in devices}.values()
-    longest = [sampling_period(block.time_s, declared_s) for block in blocks]
+    longest = [max(block.step_s, declared_s or 0.0) for block in blocks]
     longest += [
         float(np.diff(device.block.time_s).max(initial=0.0))
         for device in devices
@@ -571,13 +565,14 @@ def _resolved_s(devices: Sequence[Device], declared_s: float | None) -> float:
 def _late_flags(device: Device, facts: _Facts) -> list[Flag]:
     """Flag a sensor whose samples begin or end much later or earlier than those of its node."""
     begin, end = facts.window
-    own = forward_ends(device.block.time_s)
+    own = device.block.ends_s
     missing = end - begin
     if own is not None:
         outside = max(own[0] - begin, 0.0), max(end - own[1], 0.0)
         if not any(outside):
             return []
-        longest = GAP_PERIODS * sampling_period(device.block.time_s, facts.period_s) * (1 + 1e-6)
+        period_s = max(device.block.step_s, facts.period_s or 0.0)
+        longest = GAP_PERIODS * period_s * (1 + 1e-6)
         missing = min(sum(s for s in outside if s > longest), missing)
     if missing <= 0:
         return []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,6 +63,37 @@ class Block:
     flags: tuple[Flag, ...] = ()
     """Quality flags from reading its sensors, which they name."""
 
+    @cached_property
+    def rows(self) -> list[Any]:
+        """Rows of `sensors`, whose columns are attributes."""
+        return [*self.sensors.itertuples(index=False)]
+
+    @cached_property
+    def in_order(self) -> NDArray[np.intp]:
+        """Indices of the samples whose clock runs forward."""
+        return np.flatnonzero(forward(self.time_s))
+
+    @cached_property
+    def backwards(self) -> NDArray[np.intp]:
+        """Indices of the other samples."""
+        return np.delete(np.arange(self.time_s.size), self.in_order)
+
+    @cached_property
+    def steps_s(self) -> Floats:
+        """Steps in s between the samples in order."""
+        return np.diff(self.time_s[self.in_order])
+
+    @cached_property
+    def step_s(self) -> float:
+        """Median step in s of those that go forward; 0 without any."""
+        return sampling_period(self.time_s)
+
+    @property
+    def ends_s(self) -> tuple[float, float] | None:
+        """First and last time of the samples in order; None without any."""
+        time_s = self.time_s[self.in_order[[0, -1]]] if self.in_order.size else None
+        return None if time_s is None else (float(time_s[0]), float(time_s[1]))
+
 
 @dataclass(frozen=True, eq=False)
 class Recording:
@@ -103,3 +136,36 @@ def select(block: Block, columns: list[int] | NDArray[np.bool_]) -> Block:
 def sensor_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Frame of sensors from rows that state at least `name` and `kind`."""
     return pd.DataFrame([{**SENSOR, **row} for row in rows], columns=list(SENSOR))
+
+
+def sampling_period(time_s: Floats, declared_s: float | None = None) -> float:
+    """Sampling period in s: the declared one or, if that is longer or alone, the median step."""
+    steps = np.diff(time_s)
+    if not (ahead := steps > 0).all():
+        steps = steps[ahead]
+    return max(float(np.median(steps)) if steps.size else 0.0, declared_s or 0.0)
+
+
+def forward(time_s: Floats) -> NDArray[np.bool_]:
+    """Mark the samples whose clock runs forward: the most that strict order allows.
+
+    A stamp far in the future costs itself alone, not everything until then.
+    """
+    good = np.isfinite(time_s)
+    if good.all() and (np.diff(time_s) > 0).all():
+        return good
+    # The longest rising subsequence, from the end: of two that exclude each other the earlier is kept.
+    # `heads[k]` is the latest stamp that k later ones can follow, `first[k]` its index.
+    heads: list[float] = []
+    first: list[int] = []
+    after: dict[int, int] = {}
+    for index in np.flatnonzero(good)[::-1].tolist():
+        ahead = -float(time_s[index])
+        k = bisect_left(heads, ahead)
+        after[index] = first[k - 1] if k else -1
+        if k == len(heads) or ahead < heads[k]:
+            heads[k : k + 1], first[k : k + 1] = [ahead], [index]
+    kept, index = np.zeros(time_s.size, dtype=np.bool_), first[-1] if first else -1
+    while index >= 0:
+        kept[index], index = True, after[index]
+    return kept

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scalewatt.energies.integrate import EnergyCurve, cumulate, sampling_period
+from scalewatt.energies.integrate import EnergyCurve, cumulate
 from scalewatt.energies.tables import DEVICES_SCHEMA
 from scalewatt.energies.traces import TRACES_SCHEMA, read_samples
+from scalewatt.recordings.block import sampling_period
 from scalewatt.recordings.terms import MEAN, NODE, Floats, bridge_s
 from scalewatt.results.figures.figure_schema import POWER, panel_letter
 from scalewatt.results.tables.frames import frame_of, records
@@ -174,7 +175,7 @@ def power_curve(time_s: Floats, power_w: Floats, longest_s: float, mean: bool) -
     step = np.diff(time_s)
     known = (step > 0) & (step <= longest_s)
     height = power_w[1:] if mean else 0.5 * (power_w[1:] + power_w[:-1])
-    return cumulate(time_s, np.where(known, height * step, 0.0), np.where(known, step, 0.0))
+    return cumulate(time_s, height * step, known)
 
 
 def windows(curve: EnergyCurve, window_s: float, until_s: float) -> tuple[Floats, Floats]:
