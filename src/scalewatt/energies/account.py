@@ -391,7 +391,7 @@ def _add_node(counted: _Counted, node: _Node, events: list[Event], lost: Window)
         flags = [*kind.flags, *cross_check_flags(checks, kind.device_kind)]
         rows.flag(flags, node.segment, node.name, kind.device_kind)
     if all(kind.device_kind != NODE for kind in kinds):  # others may have a meter
-        meter = KindEnergy(node.name, NODE, (), 0, None, ())
+        meter = KindEnergy(node.name, NODE, None, ())
         part = meter.part(node.segment, intervals, outside_s)
         rows.add(part, meter.pieces(intervals, lost))
     if counted.traces is not None:

@@ -1,6 +1,6 @@
-"""Energy of one node in one segment: a sensor for each device, its curve, and what it used by interval.
+"""Energy of one node in one segment: which sensor of each device counts, and what it used by interval.
 
-Of each device one sensor counts: a counter before a power, a measured one before an estimate. The window of a
+Of each device one sensor counts: a measured one before an estimate, a counter before a power. The window of a
 node is [first, last sample] of all its sensors; nothing is extrapolated.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +47,8 @@ from scalewatt.recordings.terms import (
 UNUSED_GPU = "unused_gpu"
 DISAGREE = 0.03
 """Relative difference of two sensors of one device from which on both values are stated."""
+SIGMAS = 3.0
+"""Standard errors of the mean by which a power that was read now and then may differ."""
 MIRROR_S = 0.005
 """Two counters of one socket are read within so many seconds."""
 _MODULE = re.compile(r"\bG[HB]200\b")
@@ -57,32 +59,33 @@ Window = tuple[float, float]
 Row = dict[str, Any]
 
 
+class Sensor(NamedTuple):
+    """A column of a block."""
+
+    row: Any
+    """Row of the block's frame of sensors."""
+    block: Block
+    column: int
+
+
 @dataclass(frozen=True, eq=False)
 class Device:
-    """A device, with the sensor that counts of it: a column of a block."""
+    """A device, with the sensor that counts of it."""
 
     sensor: Any
     """Row of the block's frame of sensors."""
     block: Block
     column: int
     validated: Validated
-    bounds: tuple[EnergyCurve, EnergyCurve] | None = None
-    """Curves at the ends of an estimate's interval."""
+    curves: tuple[EnergyCurve, EnergyCurve, EnergyCurve]
+    """Its energy, and both ends of its interval, which of a measured one are the same."""
+    most_w: float
+    """Most that it can draw in W: its limit, or more where more was recorded or estimated."""
 
     @property
     def curve(self) -> EnergyCurve:
         """Its energy curve."""
         return self.validated.curve
-
-    @property
-    def most_w(self) -> float:
-        """Its power limit in W, or the largest power that it had; 0 if neither is known."""
-        power_w = self.validated.power_w
-        if self.sensor.origin == ESTIMATED:
-            ends = self.block.bounds
-            power_w = FACTOR * power_w if ends is None else ends[1][:, self.column]
-        limit_w = 0.0 if np.isnan(self.sensor.limit_w) else self.sensor.limit_w
-        return float(np.fmax.reduce(power_w, initial=limit_w))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,24 +94,22 @@ class KindEnergy:
 
     node: str
     device_kind: str
-    devices: tuple[Device, ...]
-    count: int
-    """How many devices (CPU sockets, memories, GPUs) the energy belongs to."""
     coverage: float | None
     """Share of `device_s` with a known power; None if the node has nothing of the kind."""
     flags: tuple[Flag, ...]
+    devices: tuple[Device, ...] = ()
+    count: int = 0
+    """How many devices (CPU sockets, memories, GPUs) the energy belongs to."""
     device_s: float = 0.0
     """Device seconds of which the power should be known."""
-    shared: bool = False
-    """Whether another run was measured on the node at the same time, and cannot be told apart."""
     period_s: float = 0.0
     """What its samples resolve in time: the longest sampling period; 0 without any."""
     uncounted_known: bool = True
     """Whether the energy of the time that does not count may be stated."""
-    lacking: int = 0
-    """Devices that must be there and have no sensor: they are uncovered."""
-    rated_w: float = 0.0
-    """What a device draws at most by the cluster file; 0 if unknown."""
+    lacking_w: float = 0.0
+    """Most that the devices that must be there and have no sensor can draw in W."""
+    shared: bool = False
+    """Whether another run was measured on the node at the same time, and cannot be told apart."""
 
     @property
     def known(self) -> bool:
@@ -121,52 +122,28 @@ class KindEnergy:
         return self.devices[0].sensor.origin if self.devices else None
 
     def recorded_j(self, window: Window) -> float:
-        """What was recorded between two times in J, whether or not that is enough to state."""
+        """Energy recorded between two times in J, whether or not that is enough to state."""
         return sum(float(device.curve.between(*window)) for device in self.devices)
 
     def bounds_j(self, window: Window) -> tuple[float, float]:
-        """Interval of what all devices used between two times, as `intervals_j` has it."""
+        """Interval in J of what all devices used between two times, as `intervals_j` has it."""
         _, low, high = self.intervals_j(StageIntervals.of_window(window))
         return float(low.sum()), float(high.sum() + self.lacking_w * (window[1] - window[0]))
 
-    @cached_property
-    def most_w(self) -> Floats:
-        """Most that each device can draw in W, (devices,).
-
-        That is its limit by the recording or the cluster file, or more where more was recorded; of an
-        estimate the upper end. Where nothing tells, what its like drew, or what no such device exceeds.
-        """
-        most = np.array([max(device.most_w, self.rated_w) for device in self.devices])
-        unknown = most.max(initial=0.0) or PLAUSIBLE_W[part_of(self.device_kind)]
-        return np.where(most > 0, most, unknown)
-
-    @property
-    def lacking_w(self) -> float:
-        """Most that the devices without a sensor can draw in W."""
-        return self.lacking * float(self.most_w.max(initial=0.0)) if self.lacking else 0.0
-
-    def intervals_j(
-        self, intervals: StageIntervals, outside_s: float = 0.0
-    ) -> tuple[Floats, Floats, Floats]:
-        """Energy in J of each device in each interval, (devices, k), and both ends of it.
+    def intervals_j(self, intervals: StageIntervals, outside_s: float = 0.0) -> Floats:
+        """Energy in J of each device in each interval, and both ends of it, (3, devices, k).
 
         The ends are what an estimate leaves open. In uncovered time a device used at least nothing, and at
         most `most_w`; `outside_s` is uncovered time outside of the intervals, put to the first one. Sums
         take it that the errors of all devices and nodes have the same sign.
         """
-        shape = len(self.devices), intervals.start_s.size
-
-        def each(values: Iterable[Floats]) -> Floats:
-            return np.array([*values], dtype=np.float64).reshape(shape)
-
-        curves = [device.curve for device in self.devices]
-        energies = low = high = each(map(intervals.energy_j, curves))
-        if any(device.bounds for device in self.devices):
-            ends = [device.bounds or (device.curve, device.curve) for device in self.devices]
-            low, high = (each(intervals.energy_j(pair[i]) for pair in ends) for i in (0, 1))
-        uncovered = each(map(intervals.uncovered_s, curves))
-        uncovered[:, :1] += outside_s
-        return energies, low, high + self.most_w[:, None] * uncovered
+        energies_j = np.zeros((3, len(self.devices), intervals.seconds.size))
+        for i, device in enumerate(self.devices):
+            energies_j[:, i] = [intervals.energy_j(curve) for curve in device.curves]
+            uncovered_s = intervals.uncovered_s(device.curve)
+            uncovered_s[0] += outside_s
+            energies_j[2, i] += device.most_w * uncovered_s
+        return energies_j
 
     @property
     def described(self) -> list[Row]:
@@ -185,53 +162,48 @@ class KindEnergy:
         }
 
     def pieces(self, intervals: StageIntervals, lost: Window, unrecorded_s: float = 0.0) -> Pieces:
-        """What each device used in each stage of each epoch, as PIECES; `lost`: span of discarded work.
+        """Energy of each device in each stage of each epoch, as PIECES; `lost`: span of discarded work.
 
         `unrecorded_s` is how long the run was at work outside of the recording: what it can have used then
         is put to the first interval.
         """
-        seconds, group = stage_seconds(intervals)
+        stages, group = stage_seconds(intervals, self.period_s)
         if not self.devices:
-            return nothing(seconds)
-        count, size = len(self.devices), seconds["stage"].size
+            return nothing(stages)
+        count, size = len(self.devices), stages["stage"].size
 
-        def summed(values: Floats) -> Floats:
-            sums = np.zeros((size, len(values)))
+        def summed(values: NDArray[Any]) -> NDArray[Any]:
+            """Sums of the intervals, (devices, k), by stage and epoch, (devices * size,)."""
+            sums = np.zeros((size, len(values)), values.dtype)
             np.add.at(sums, group, values.T)
             return sums.T.ravel()
 
-        energies = self.intervals_j(intervals, unrecorded_s)
-        discarded = np.zeros(count * size)
-        if lost[0] < lost[1]:
-            discarded = summed(self.intervals_j(intervals.within(*lost))[0])
-        covered = np.array([intervals.covered_s(device.curve) for device in self.devices])
-        samples, outside = _samples(self.devices, intervals, group, size)
-        made = {name: np.tile(values, count) for name, values in seconds.items()}
-        made |= zip(("recorded_j", "low_j", "high_j"), map(summed, energies), strict=True)
-        made |= {"device": np.repeat(np.arange(count), size), "samples": samples.ravel()}
-        made |= {"covered_s": summed(covered), "discarded_j": discarded}
-        rows = [pieces(**made), *(pieces(**each) for each in outside)]
-        if self.lacking:
+        energies = map(summed, self.intervals_j(intervals, unrecorded_s))
+        inside = {id(b): intervals.counts(np.sort(b.time_s)) for b in _blocks(self.devices)}
+        samples = np.array([inside[id(device.block)] for device in self.devices])
+        columns = {
+            **{name: np.tile(values, count) for name, values in stages.items()},
+            **dict(zip(("recorded_j", "low_j", "high_j"), energies, strict=True)),
+            "device": np.repeat(np.arange(count), size),
+            "discarded_j": summed(self.intervals_j(intervals.within(*lost))[0]),
+            "covered_s": summed(np.array([intervals.covered_s(d.curve) for d in self.devices])),
+            "samples": summed(samples[:, 1:-1]),
+        }
+        rows = [pieces(**columns)]
+        outside = samples[:, 0] + samples[:, -1]
+        for device in np.flatnonzero(outside):
+            of_device = {"device": device, "samples": outside[device], "outside": True}
+            rows.append(pieces(**of_device, stage=STAGES.index(UNATTRIBUTED)))
+        if self.lacking_w:
             expected_s = intervals.seconds.copy()
-            expected_s[:1] += unrecorded_s
-            rows.append(pieces(**seconds, high_j=summed(self.lacking_w * expected_s[None])))
-        found = {name: np.concatenate([each[name] for each in rows]) for name in PIECES}
-        return {**found, **self._short(found, intervals)}
+            expected_s[0] += unrecorded_s
+            rows.append(pieces(**stages, high_j=summed(self.lacking_w * expected_s[None])))
+        return {name: np.concatenate([row[name] for row in rows]) for name in PIECES}
 
-    def _short(self, found: Pieces, intervals: StageIntervals) -> Pieces:
-        """Columns `short_s` and `short_epoch` of pieces."""
-        short_s = np.full(len(STAGES), np.nan)
-        for stage, length_s in intervals.short_stages(self.period_s).items():
-            short_s[STAGES.index(stage)] = length_s
-        short = {
-            (-1 if epoch is None else epoch, STAGES.index(stage))
-            for epoch, stage in intervals.short_epochs(self.period_s)
-        }
-        keys = zip(found["epoch"].tolist(), found["stage"].tolist(), strict=True)
-        return {
-            "short_s": short_s[found["stage"]],
-            "short_epoch": np.array([key in short for key in keys], dtype=np.bool_),
-        }
+
+def _blocks(devices: Iterable[Device]) -> Iterable[Block]:
+    """Blocks of some devices, which may share them."""
+    return {id(device.block): device.block for device in devices}.values()
 
 
 def part_of(kind: str) -> str:
@@ -239,53 +211,44 @@ def part_of(kind: str) -> str:
     return kind.removeprefix("unused_")
 
 
-def stage_seconds(intervals: StageIntervals) -> tuple[Pieces, NDArray[np.intp]]:
-    """`stage`, `epoch` and `duration_s` of the different ones of k intervals, and which each is of, (k,)."""
-    stages = np.array([STAGES.index(stage) for stage in intervals.stage], dtype=np.int64)
-    epochs = np.array([-1 if e is None else e for e in intervals.epoch], dtype=np.int64)
+def stage_seconds(
+    intervals: StageIntervals, period_s: float = 0.0
+) -> tuple[Pieces, NDArray[np.intp]]:
+    """Columns of pieces that hold of any device, for each stage of an epoch, and the row of each interval.
+
+    `period_s` is what the samples resolve.
+    """
+    stages = np.array([STAGES.index(stage) for stage in intervals.stage])
+    epochs = np.array([-1 if epoch is None else epoch for epoch in intervals.epoch])
     keys, group = np.unique(epochs * len(STAGES) + stages, return_inverse=True)
-    seconds = np.bincount(group, weights=intervals.seconds, minlength=keys.size)
     epochs, stages = np.divmod(keys, len(STAGES))
-    return {"stage": stages, "epoch": epochs, "duration_s": seconds}, group
+    names = [STAGES[stage] for stage in stages]
+    mean_s, short = intervals.short_stages(period_s), intervals.short_epochs(period_s)
+    numbers = [None if epoch < 0 else epoch for epoch in epochs.tolist()]
+    return {
+        "stage": stages,
+        "epoch": epochs,
+        "duration_s": np.bincount(group, intervals.seconds, keys.size),
+        "short_s": np.array([mean_s.get(name, np.nan) for name in names]),
+        "short_epoch": np.array([key in short for key in zip(numbers, names, strict=True)]),
+    }, group
 
 
-def _samples(
-    devices: Sequence[Device], intervals: StageIntervals, group: NDArray[np.intp], size: int
-) -> tuple[NDArray[np.intp], list[Row]]:
-    """Samples of each device in each group, (devices, size), and a piece for those outside of the window."""
-    of_block: dict[int, NDArray[np.intp]] = {}
-    for block in {id(device.block): device.block for device in devices}.values():
-        if (inside := intervals.counts(block.time_s)) is None:
-            place = np.searchsorted(intervals.start_s, block.time_s, side="right")
-            place[block.time_s > intervals.end_s[-1]] = len(group) + 1
-            inside = np.bincount(place, minlength=len(group) + 2)
-        sums = np.bincount(group, weights=inside[1:-1], minlength=size)
-        of_block[id(block)] = sums.astype(np.intp)
-    counts = np.array([of_block[id(device.block)] for device in devices])
-    left = [device.block.time_s.size - counts[i].sum() for i, device in enumerate(devices)]
-    outside = {"stage": STAGES.index(UNATTRIBUTED), "outside": True}
-    return counts, [{**outside, "device": i, "samples": n} for i, n in enumerate(left) if n]
+# --- the devices of a node ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Facts:
-    """What is known of a node beside its sensors."""
+class _Node:
+    """What is known of a node in addition to its sensors."""
 
+    name: str
     window: Window
     lost_s: float
     """Known run time outside of the recording."""
-    uncounted: tuple[Window, ...]
+    uncounted: Sequence[Window]
     """Spans in the window that do not count."""
     period_s: float | None
     powers: Mapping[str, Any]
-
-    @property
-    def uncounted_s(self) -> float:
-        return sum(end - begin for begin, end in self.uncounted)
-
-    @property
-    def counted_s(self) -> float:
-        return self.window[1] - self.window[0] + self.lost_s - self.uncounted_s
 
 
 def node_window(blocks: Iterable[Block]) -> Window | None:
@@ -294,9 +257,12 @@ def node_window(blocks: Iterable[Block]) -> Window | None:
     Stamps that a clock running forward cannot have made do not count.
     """
     ends = [block.ends_s for block in blocks if block.ends_s is not None]
-    if not ends:
-        return None
-    return min(first for first, _ in ends), max(last for _, last in ends)
+    return (min(ends)[0], max(end for _, end in ends)) if ends else None
+
+
+def sensors_of(blocks: Iterable[Block]) -> list[Sensor]:
+    """Sensors of all blocks."""
+    return [Sensor(row, block, column) for block in blocks for column, row in enumerate(block.rows)]
 
 
 def node_kinds(
@@ -323,178 +289,77 @@ def node_kinds(
     recording, uncovered for every kind. `window` is the time that counts (None: all that was
     recorded), but for the spans `uncounted` in it. `model` is the name of the GPUs, if no sensor states it.
     """
-    facts = _Facts(
-        window or node_window(blocks) or (0.0, 0.0), lost_s, tuple(uncounted), period_s, powers
-    )
-    sensors, of_modules = _modules(sensors_of(blocks), model)
-    powers_of = {each.row.kind for each in sensors if each.row.quantity != "utilisation"}
-    metered = any(each.row.kind == NODE for each in sensors)
-    if metered and powers_of.isdisjoint(DEVICE_KINDS):
-        facts, used_gpus, expected_gpus, has_gpus = replace(facts, powers={}), None, None, False
+    blocks, module_flags = _with_module_meters(blocks, model)
+    sensors = [s for s in sensors_of(blocks) if s.row.quantity != "utilisation"]
+    recorded = {sensor.row.kind for sensor in sensors}
+    if recorded == {NODE}:
+        powers, used_gpus, expected_gpus, has_gpus = {}, None, None, False
+    window = window or node_window(blocks) or (0.0, 0.0)
+    facts = _Node(node, window, lost_s, uncounted, period_s, powers)
     kinds = []
-    for kind in (*DEVICE_KINDS, NODE) if metered else DEVICE_KINDS:
-        found, own = _chosen(kind, blocks, sensors, facts)
-        own += of_modules if kind == NODE else []
+    for kind in (*DEVICE_KINDS, NODE) if NODE in recorded else DEVICE_KINDS:
+        of_kind = [sensor for sensor in sensors if sensor.row.kind == kind]
+        flags = module_flags if kind == NODE else []
+        if not of_kind:
+            estimates, flags = _estimates(kind, blocks, powers)
+            of_kind = sensors_of(estimates)
+        devices, more = _devices(kind, of_kind, facts)
+        flags = [*flags, *more]
         unused: list[Device] = []
-        if kind == "gpu" and used_gpus is not None:
-            unused = [device for device in found if device.sensor.index not in used_gpus]
-            found = [device for device in found if device.sensor.index in used_gpus]
-        # What the run held exists, with or without a sensor.
-        expected = expected_gpus if kind == "gpu" else None
-        exists = bool(facts.powers.get(kind)) and expected != 0
-        exists |= kind == "gpu" and (bool(used_gpus) or has_gpus)
-        if expected is not None and len(found) != expected and (found or exists):
-            detail = f"{node}: power of {len(found)} GPUs, {expected} expected"
-            own.append(flag("device_count", None, detail))
-        if found:
-            kinds.append(_measure(node, kind, found, own, facts, expected))
+        expected = None
+        exists = bool(powers.get(kind))
+        if kind == "gpu":
+            # What the run held exists, with or without a sensor.
+            expected = expected_gpus
+            exists = (exists and expected != 0) or bool(used_gpus) or has_gpus
+            if used_gpus is not None:
+                unused = [device for device in devices if device.sensor.index not in used_gpus]
+                devices = [device for device in devices if device.sensor.index in used_gpus]
+            if expected is not None and len(devices) != expected and (devices or exists):
+                detail = f"{node}: power of {len(devices)} GPUs, {expected} expected"
+                flags.append(flag("device_count", None, detail))
+        if devices:
+            kinds.append(_measured(kind, devices, flags, facts, expected or 0))
         else:
-            kinds.append(_without_sensor(node, kind, own, exists))
+            kinds.append(_without_sensor(node, kind, flags, exists))
         if unused:
-            kinds.append(_measure(node, UNUSED_GPU, unused, [], facts, None))
+            kinds.append(_measured(UNUSED_GPU, unused, [], facts))
     return kinds
 
 
-class Sensor(NamedTuple):
-    """A column of a block."""
-
-    row: Any
-    """Row of the block's frame of sensors."""
-    block: Block
-    column: int
-
-
-def sensors_of(blocks: Iterable[Block]) -> list[Sensor]:
-    """Sensors of all blocks."""
-    return [Sensor(row, block, column) for block in blocks for column, row in enumerate(block.rows)]
-
-
-def _modules(sensors: list[Sensor], model: str | None) -> tuple[list[Sensor], list[Flag]]:
-    """Make the counters of whole modules those of the node, if their GPUs have a power too.
-
-    `model`: name of the GPUs, if the sensors state none.
-    """
-    gpus = [
-        s.row
-        for s in sensors
-        if s.row.kind == "gpu" and _MODULE.search(s.row.device or model or "")
-    ]
+def _with_module_meters(
+    blocks: Sequence[Block], model: str | None
+) -> tuple[Sequence[Block], list[Flag]]:
+    """Make the counters of whole modules those of the node, if their GPUs have a power too."""
+    gpus = [sensor.row for sensor in sensors_of(blocks) if sensor.row.kind == "gpu"]
     powers = {row.index for row in gpus if row.quantity in ("power", "mean_power")}
-    modules = {row.name for row in gpus if row.quantity == "counter" and row.index in powers}
+    modules = {
+        row.name
+        for row in gpus
+        if row.quantity == "counter"
+        and row.index in powers
+        and _MODULE.search(row.device or model or "")
+    }
+    if not modules:
+        return blocks, []
+    frames = [block.sensors for block in blocks]
+    kinds = [frame["kind"].mask(frame["name"].isin(modules), NODE) for frame in frames]
     detail = "counts the whole module with its CPU and memory: it is a meter of the node"
-    flags = [flag("second_sensor", name, detail) for name in sorted(modules)]
-    return [_of_node(s) if s.row in gpus and s.row.name in modules else s for s in sensors], flags
+    return [
+        replace(block, sensors=block.sensors.assign(kind=kind))
+        for block, kind in zip(blocks, kinds, strict=True)
+    ], [flag("second_sensor", name, detail) for name in sorted(modules)]
 
 
-def _of_node(sensor: Sensor) -> Sensor:
-    """The sensor of a GPU as one of the node."""
-    kinds = sensor.block.sensors["kind"].where(
-        sensor.block.sensors["name"] != sensor.row.name, NODE
-    )
-    block = replace(sensor.block, sensors=sensor.block.sensors.assign(kind=kinds))
-    return Sensor(sensor.row._replace(kind=NODE), block, sensor.column)
-
-
-def _chosen(
-    kind: str, blocks: Sequence[Block], sensors: Sequence[Sensor], facts: _Facts
-) -> tuple[list[Device], list[Flag]]:
-    """A sensor for each device of a kind, measured if there is any, else estimated."""
-    of_kind = [s for s in sensors if s.row.kind == kind and s.row.quantity != "utilisation"]
-    if not of_kind:
-        estimated, flags = _estimated(kind, blocks, facts.powers)
-        found = {sensor.row.index: sensor for sensor in sensors_of(estimated)}
-        return [_device(found[index], facts) for index in sorted(found)], flags
-    best: dict[int, Device] = {}
-    flags = []
-    for sensor in sorted(of_kind, key=_preference):
-        device = _device(sensor, facts)
-        if (first := best.setdefault(sensor.row.index, device)) is not device:
-            flags += _second(first, device, facts.window)
-    devices = [best[index] for index in sorted(best)]
-    return _without_mirrors(devices, flags) if kind == "cpu" else (devices, flags)
-
-
-def _preference(sensor: Sensor) -> tuple[bool, bool, bool, bool, str]:
-    row = sensor.row
-    unsure = any(f["code"] == "assumed" and f["device"] == row.name for f in sensor.block.flags)
-    is_power = row.name.endswith("_POWER")
-    return unsure, row.totals, row.quantity != "counter", not is_power, row.name
-
-
-def _device(sensor: Sensor, facts: _Facts) -> Device:
-    checked = validate(sensor.block, sensor.column, facts.period_s)
-    ends = None
-    if sensor.row.origin == ESTIMATED:
-        ends = bounds(sensor.block, sensor.column, checked.curve, facts.period_s)
-    return Device(*sensor, checked, ends)
-
-
-def _second(first: Device, other: Device, window: Window) -> list[Flag]:
-    """Flag a second sensor of a device, and both values if they disagree."""
-    names = first.sensor.name, other.sensor.name
-    flags = [flag("second_sensor", names[1], f"not added: {names[0]} is counted")]
-    begin, end = _common(first, other, window)
-    if end <= begin or first.sensor.totals or other.sensor.totals:
-        return flags
-    known = all(
-        d.curve.covered_s(begin, end) >= (1 - MAX_UNCOVERED) * (end - begin) for d in (first, other)
-    )
-    ours, theirs = (float(d.curve.between(begin, end)) for d in (first, other))
-    if known and abs(ours - theirs) > DISAGREE * max(ours, theirs):
-        detail = (
-            f"{first.block.node}: {names[0]} {ours:.0f} J, which counts, and {names[1]} {theirs:.0f} J over "
-            f"the same {end - begin:.0f} s: one of them measures more than the device, or less"
-        )
-        flags.append(flag("disagrees", names[1], detail))
-    return flags
-
-
-def _common(first: Device, other: Device, window: Window) -> Window:
-    times = [d.curve.time_s for d in (first, other)]
-    if not all(time.size for time in times):
-        return 0.0, 0.0
-    begin = max(window[0], *(float(time[0]) for time in times))
-    return begin, min(window[1], *(float(time[-1]) for time in times))
-
-
-def _without_mirrors(devices: list[Device], flags: list[Flag]) -> tuple[list[Device], list[Flag]]:
-    """Leave out counters of dies that repeat another die's of their socket, read a moment later."""
-    kept: list[Device] = []
-    for device in devices:
-        same = next((first for first in kept if _mirrors(device, first)), None)
-        if same is None:
-            kept.append(device)
-        else:
-            detail = f"not added: it repeats {same.sensor.name}, the counter of the whole socket"
-            flags.append(flag("duplicate", device.sensor.name, detail))
-    return kept, flags
-
-
-def _mirrors(device: Device, first: Device) -> bool:
-    """Whether the energies of two dies never differ by more than MIRROR_S of their power."""
-    sockets = [_DIE.search(each.sensor.name) for each in (device, first)]
-    if not all(sockets) or len({match[1] for match in sockets if match}) > 1:
-        return False
-    time = device.curve.time_s
-    inside = (time >= first.curve.time_s[:1]) & (time <= first.curve.time_s[-1:])
-    if np.count_nonzero(inside) < 10:
-        return False
-    ours, theirs = device.curve.energy_j[inside], first.curve.between(-np.inf, time[inside])
-    difference = (ours - ours[0]) - (theirs - theirs[0])
-    power = np.diff(ours) / np.diff(time[inside])
-    return bool(np.abs(difference).max() <= 2 * MIRROR_S * power.max())
-
-
-def _estimated(
+def _estimates(
     kind: str, blocks: Sequence[Block], powers: Mapping[str, Any]
 ) -> tuple[list[Block], list[Flag]]:
     """Estimated powers of the devices of a kind, from the rated power and the load."""
     rated = powers.get(kind)
-    if not rated:
+    if not rated or not blocks:
         return [], []
     if kind == "ram":
-        axis = max(blocks, key=lambda block: block.time_s.size, default=None)
-        return [] if axis is None else [estimated_ram(axis, rated)], []
+        return [estimated_ram(max(blocks, key=lambda block: block.time_s.size), rated)], []
     if kind == "cpu":
         load, flags = node_utilisation(blocks)
         return [] if load is None else [estimated_cpu(load, rated)], flags
@@ -502,108 +367,212 @@ def _estimated(
     return [estimated_gpus(load, rated) for load in loads if len(load.sensors)], []
 
 
-def _measure(
-    node: str,
-    kind: str,
-    devices: Sequence[Device],
-    flags: Sequence[Flag],
-    facts: _Facts,
-    expected: int | None,
-) -> KindEnergy:
-    """Energy of devices with a sensor."""
-    own: list[Flag] = []
-    for device in devices:
-        own += (f for f in device.block.flags if f["device"] == device.sensor.name)
-        own += [*device.validated.flags, *_late_flags(device, facts)]
-    flags = [*flags, *({**each, "detail": f"{node}: {each['detail']}"} for each in own)]
-    curves = [device.curve for device in devices]
-    count = max(len(devices), expected or 0)
-    device_s, apart_s = count * facts.counted_s, count * facts.uncounted_s
-    covered_apart_s = sum(float(c.covered_s(*span)) for c in curves for span in facts.uncounted)
-    covered_s = sum(float(c.covered_s(*facts.window)) for c in curves) - covered_apart_s
-    coverage = min(covered_s / device_s, 1.0) if device_s > 0 else float(facts.uncounted_s > 0)
-    if coverage < 1 - MAX_UNCOVERED:
-        recorded = sum(float(curve.between(*facts.window)) for curve in curves)
+# --- the sensor that counts -----------------------------------------------------------------------
+
+
+def _devices(kind: str, sensors: Sequence[Sensor], facts: _Node) -> tuple[list[Device], list[Flag]]:
+    """Devices of a kind, each with its sensor that counts, and flags of the other sensors."""
+    counted: list[Device] = []
+    flags: list[Flag] = []
+    for _, group in groupby(sorted(sensors, key=_preference), lambda sensor: sensor.row.index):
+        devices = [_device(sensor, facts.period_s) for sensor in group]
+        first = devices[0]
+        if kind == "gpu" and first.sensor.quantity == "counter":
+            first = next((d for d in devices if _counts_more(first, d, facts.window)), first)
+        for device in devices:
+            flags += _second(first, device, facts) if device is not first else []
+        # A die whose counter repeats another's of its socket.
+        same = next((other for other in counted if _mirrors(first, other)), None)
+        if same is None:
+            counted.append(first)
+        else:
+            detail = f"not added: it repeats {same.sensor.name}, the counter of the whole socket"
+            flags.append(flag("duplicate", first.sensor.name, detail))
+    return counted, flags
+
+
+def _preference(sensor: Sensor) -> tuple[int, bool, bool, bool, bool, str]:
+    """Key that sorts the sensors of a device by how far they are to be trusted."""
+    row = sensor.row
+    unsure = any(f["code"] == "assumed" and f["device"] == row.name for f in sensor.block.flags)
+    is_power = row.name.endswith("_POWER")
+    return row.index, unsure, row.totals, row.quantity != "counter", not is_power, row.name
+
+
+def _device(sensor: Sensor, period_s: float | None) -> Device:
+    block, column = sensor.block, sensor.column
+    validated = validate(block, column, period_s)
+    curve, power_w = validated.curve, validated.power_w
+    ends = curve, curve
+    if sensor.row.origin == ESTIMATED:
+        ends = bounds(block, column, curve, period_s)
+        power_w = FACTOR * power_w if block.bounds is None else block.bounds[1][:, column]
+    most_w = float(np.fmax.reduce(power_w, initial=np.fmax(sensor.row.limit_w, 0.0)))
+    return Device(*sensor, validated, (curve, *ends), most_w)
+
+
+def _energies(first: Device, other: Device, window: Window) -> tuple[float, float, float] | None:
+    """Energies in J of two sensors, and the seconds that both have; None if one of them is not known then."""
+    curves = first.curve, other.curve
+    if first.sensor.totals or other.sensor.totals or not all(c.time_s.size for c in curves):
+        return None
+    begin = max(window[0], *(float(curve.time_s[0]) for curve in curves))
+    end = min(window[1], *(float(curve.time_s[-1]) for curve in curves))
+    least_s = (1 - MAX_UNCOVERED) * (end - begin)
+    if end <= begin or any(curve.covered_s(begin, end) < least_s for curve in curves):
+        return None
+    joules, other_j = (float(curve.between(begin, end)) for curve in curves)
+    return joules, other_j, end - begin
+
+
+def _counts_more(counter: Device, power: Device, window: Window) -> bool:
+    """Whether a GPU's counter has so much more than its power that it must be that of a whole module."""
+    if power.sensor.quantity == "counter" or not (both := _energies(counter, power, window)):
+        return False
+    return both[0] > (1 + tolerance_of(power.validated.power_w)) * both[1]
+
+
+def tolerance_of(power_w: Floats) -> float:
+    """Relative tolerance of a power that was read now and then, by the spread of its readings."""
+    known_w = power_w[np.isfinite(power_w)]
+    if known_w.size < 2 or not (mean_w := float(known_w.mean())) > 0:
+        return DISAGREE
+    return max(DISAGREE, SIGMAS * float(known_w.std(ddof=1)) / np.sqrt(known_w.size) / mean_w)
+
+
+def _second(first: Device, other: Device, facts: _Node) -> list[Flag]:
+    """Flag a second sensor of a device, and both values if they disagree."""
+    name = first.sensor.name
+    flags = [flag("second_sensor", other.sensor.name, f"not added: {name} is counted")]
+    joules, other_j, seconds = _energies(first, other, facts.window) or (0.0, 0.0, 0.0)
+    if abs(joules - other_j) > DISAGREE * max(joules, other_j):
         detail = (
-            f"{node}: {100 * coverage:.1f} % of {facts.counted_s:.1f} s of {kind} covered; "
-            f"{recorded:.1f} J were recorded"
+            f"{facts.name}: {other_j:.0f} J over {seconds:.0f} s, but {name}, which counts, {joules:.0f} J: "
+            "one of them measures more than the device, or less"
         )
-        flags.append(flag("coverage", None, detail))
-    sockets = len(devices)
-    if kind == "cpu" and devices[0].sensor.origin == ESTIMATED and facts.powers.get("cpu"):
-        sockets = int(facts.powers["cpu"]["sockets"])
+        flags.append(flag("disagrees", other.sensor.name, detail))
+    return flags
+
+
+def _mirrors(die: Device, first: Device) -> bool:
+    """Whether a die's counter repeats another's of its socket, read at most MIRROR_S later."""
+    sockets = [_DIE.search(device.sensor.name) for device in (die, first)]
+    if not all(sockets) or len({match[1] for match in sockets if match}) > 1:
+        return False
+    time_s, energy_j = die.curve.time_s, die.curve.energy_j
+    if time_s.size < 10:
+        return False
+    most_w = float((np.diff(energy_j) / np.diff(time_s)).max())
+    return float(np.ptp(energy_j - first.curve.between(-np.inf, time_s))) <= 2 * MIRROR_S * most_w
+
+
+# --- the energy of a kind -------------------------------------------------------------------------
+
+
+def _measured(
+    kind: str, devices: Sequence[Device], flags: list[Flag], facts: _Node, expected: int = 0
+) -> KindEnergy:
+    """Energy of devices with a sensor; `expected` is how many there must be at least."""
+    count = max(len(devices), expected)
+    apart_s = sum(end - begin for begin, end in facts.uncounted)
+    counted_s = facts.window[1] - facts.window[0] + facts.lost_s - apart_s
+    covered_apart_s = sum(_covered_s(devices, span) for span in facts.uncounted)
+    covered_s = _covered_s(devices, facts.window) - covered_apart_s
+    device_s = count * counted_s
+    coverage = min(covered_s / device_s, 1.0) if device_s > 0 else float(apart_s > 0)
     rated = facts.powers.get(part_of(kind)) or {}
-    return KindEnergy(
-        node,
+    rated_w = float(rated.get("rated_w") or rated.get("power_w") or 0.0)
+    most_w = np.array([max(device.most_w, rated_w) for device in devices])
+    # Where nothing tells, what its like drew, or what no such device exceeds.
+    most_w[most_w == 0] = most_w.max() or PLAUSIBLE_W[part_of(kind)]
+    is_estimated = kind == "cpu" and devices[0].sensor.origin == ESTIMATED
+    kind_energy = KindEnergy(
+        facts.name,
         kind,
-        tuple(devices),
-        sockets,
         coverage,
-        tuple(flags),
+        (*flags, *_sensor_flags(devices, facts)),
+        tuple(
+            replace(device, most_w=w) for device, w in zip(devices, most_w.tolist(), strict=True)
+        ),
+        int(rated["sockets"]) if is_estimated and rated else len(devices),
         device_s,
-        period_s=_resolved_s(devices, facts.period_s),
-        uncounted_known=covered_apart_s >= (1 - MAX_UNCOVERED) * apart_s,
-        lacking=count - len(devices),
-        rated_w=float(rated.get("rated_w") or rated.get("power_w") or 0.0),
+        _resolved_s(devices, facts.period_s),
+        uncounted_known=covered_apart_s >= (1 - MAX_UNCOVERED) * count * apart_s,
+        lacking_w=(count - len(devices)) * float(most_w.max()),
     )
+    if coverage >= 1 - MAX_UNCOVERED:
+        return kind_energy
+    detail = (
+        f"{facts.name}: {100 * coverage:.1f} % of {counted_s:.1f} s of {kind} covered; "
+        f"{kind_energy.recorded_j(facts.window):.1f} J were recorded"
+    )
+    return replace(kind_energy, flags=(*kind_energy.flags, flag("coverage", None, detail)))
+
+
+def _covered_s(devices: Iterable[Device], span: Window) -> float:
+    return sum(float(device.curve.covered_s(*span)) for device in devices)
+
+
+def _sensor_flags(devices: Sequence[Device], facts: _Node) -> list[Flag]:
+    """Flags of the sensors that count: from reading them, and of their samples."""
+    flags: list[Flag] = []
+    for device in devices:
+        flags += (each for each in device.block.flags if each["device"] == device.sensor.name)
+        flags += [*device.validated.flags, *_late_flags(device, facts)]
+    return [{**each, "detail": f"{facts.name}: {each['detail']}"} for each in flags]
+
+
+def _late_flags(device: Device, facts: _Node) -> list[Flag]:
+    """Flag a sensor whose samples begin or end much later or earlier than those of its node."""
+    begin, end = facts.window
+    first, last = device.block.ends_s or (begin, begin)
+    longest_s = GAP_PERIODS * max(device.block.step_s, facts.period_s or 0.0) * (1 + 1e-6)
+    missing_s = sum(s for s in (first - begin, end - last) if s > longest_s)
+    if missing_s <= 0:
+        return []
+    detail = (
+        f"no samples for {missing_s:.1f} s at the beginning or the end of the recording: uncovered"
+    )
+    return [flag("recording_short", device.sensor.name, detail)]
 
 
 def _resolved_s(devices: Sequence[Device], declared_s: float | None) -> float:
     """Longest sampling period in s; of GPUs no less than what their sensors may average over."""
-    blocks = {id(device.block): device.block for device in devices}.values()
-    longest = [max(block.step_s, declared_s or 0.0) for block in blocks]
-    longest += [
-        float(np.diff(device.block.time_s).max(initial=0.0))
-        for device in devices
-        if device.sensor.totals
-    ]
+    longest = [max(block.step_s, declared_s or 0.0) for block in _blocks(devices)]
+    totals = _blocks(device for device in devices if device.sensor.totals)
+    longest += [float(np.diff(block.time_s).max(initial=0.0)) for block in totals]
     if any(d.sensor.kind == "gpu" and d.sensor.origin != ESTIMATED for d in devices):
         longest.append(MEAN_OVER_S)
     return max(longest)
-
-
-def _late_flags(device: Device, facts: _Facts) -> list[Flag]:
-    """Flag a sensor whose samples begin or end much later or earlier than those of its node."""
-    begin, end = facts.window
-    own = device.block.ends_s
-    missing = end - begin
-    if own is not None:
-        outside = max(own[0] - begin, 0.0), max(end - own[1], 0.0)
-        if not any(outside):
-            return []
-        period_s = max(device.block.step_s, facts.period_s or 0.0)
-        longest = GAP_PERIODS * period_s * (1 + 1e-6)
-        missing = min(sum(s for s in outside if s > longest), missing)
-    if missing <= 0:
-        return []
-    detail = f"no samples for {missing:.1f} s at the beginning or the end of the recording"
-    return [flag("recording_short", device.sensor.name, f"{detail}: uncovered")]
 
 
 def _without_sensor(node: str, kind: str, flags: list[Flag], exists: bool) -> KindEnergy:
     """Energy of a kind that used energy, but it is not known how much; or that is out of scope (`absent`)."""
     if exists:
         detail = f"{node}: there are {kind} devices, but neither power nor utilisation of them"
-        return KindEnergy(node, kind, (), 0, 0.0, (*flags, flag("not_recorded", None, detail)))
+        return KindEnergy(node, kind, 0.0, (*flags, flag("not_recorded", None, detail)))
     detail = f"{node}: no {kind} sensor and nothing to estimate from"
-    return KindEnergy(node, kind, (), 0, None, (*flags, flag("absent", None, detail)))
+    return KindEnergy(node, kind, None, (*flags, flag("absent", None, detail)))
 
 
 def shared_kinds(
-    kinds: Sequence[KindEnergy], shared_s: float, others: Sequence[str] = (), own_gpus: bool = False
+    kinds: Iterable[KindEnergy],
+    shared_s: float,
+    others: Sequence[str] = (),
+    knows_gpus: bool = False,
 ) -> list[KindEnergy]:
     """Kinds of a node on which other runs were measured for `shared_s` at the same time: unknown.
 
     Their energies cannot be separated, but for those of GPUs if it is known which are this run's
-    (`own_gpus`). `others` names them in the flag `node_shared`.
+    (`knows_gpus`). `others` names them in the flag `node_shared`.
     """
-    return [_shared(kind, shared_s, others, own_gpus) if kind.devices else kind for kind in kinds]
-
-
-def _shared(kind: KindEnergy, shared_s: float, others: Sequence[str], own_gpus: bool) -> KindEnergy:
-    who = ", ".join(others) or "another run"
-    detail = f"{kind.node}: {who} measured on the node for {shared_s:.1f} s of this run"
-    known = own_gpus and part_of(kind.device_kind) == "gpu"
-    if known:
-        detail += "; its own GPUs are known, and count with all that was done on them"
-    return replace(kind, shared=not known, flags=(*kind.flags, flag("node_shared", None, detail)))
+    shared = []
+    for kind in kinds:
+        known = not kind.devices or (knows_gpus and part_of(kind.device_kind) == "gpu")
+        who = ", ".join(others) or "another run"
+        detail = f"{kind.node}: {who} measured on the node for {shared_s:.1f} s of this run"
+        if known:
+            detail += "; its GPUs are known, and count with all that was done on them"
+        flags = (*kind.flags, flag("node_shared", None, detail)) if kind.devices else kind.flags
+        shared.append(replace(kind, shared=not known, flags=flags))
+    return shared

@@ -14,7 +14,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scalewatt.common.files import atomic_path
-from scalewatt.energies.integrate import differences
 from scalewatt.recordings.journal import write_journal
 from scalewatt.recordings.terms import SIMULATED_KEY
 from scalewatt.run_files.work_directory import segment_name
@@ -138,7 +137,7 @@ def _write_sensor(kind: h5py.Group, sensor: Samples, time_s: NDArray[Any]) -> No
     if not sensor.is_counter:
         _write(raw, "values", samples, "W", mag, top, sensor.raw.dtype.type(0))
         return
-    steps = differences(samples.astype(np.float64), sensor.valid_max)
+    steps = np.diff(samples.astype(np.float64)) % sensor.valid_max  # the counter wraps
     watts = (steps * mag / np.diff(time_s)).astype(np.float32)
     watts = np.concatenate((watts[:1], watts))
     _write(raw, "values", watts, "W", 1.0, _LARGEST_F4, np.float32(-1))
