@@ -135,10 +135,55 @@ def test_the_counter_of_a_whole_module_is_the_nodes(tmp_path: Path) -> None:
         dcgm("n1", 0, range(SECONDS), **label),
         result("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", labels, counter),
     )
-    found = read_foreign(written(tmp_path, text))
-    assert joules(found) == pytest.approx(true_j(), rel=1e-2)
-    assert joules(found, "node") == pytest.approx(600 * (SECONDS - 1))
-    assert "assumed" in codes(found)
+    account = read_account(written(tmp_path, text))
+    assert account.joules("gpu") == pytest.approx(true_j(), rel=1e-2)
+    assert account.joules("node") == pytest.approx(600 * (SECONDS - 1))
+    assert account.scope == "gpu"
+
+
+def alternating(second: int) -> float:
+    """Power of a GPU that works in every other second."""
+    return 100.0 + 200 * (second % 2) + second % 3
+
+
+@pytest.mark.parametrize("known_by", ["counter", "uuid", "host", "--node", None])
+def test_a_gpu_whose_power_alternates_is_no_pair_of_nodes(
+    tmp_path: Path, known_by: str | None
+) -> None:
+    labels = {"uuid": ',UUID="GPU-a"', "host": ',Hostname="n1"'}.get(known_by or "", "")
+    energy = "" if known_by != "counter" else 'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0"} '
+    lines = [
+        f'{T0 + s}\nDCGM_FI_DEV_POWER_USAGE{{gpu="0"{labels}}} {alternating(s)}\n'
+        + (energy and f"{energy}{10**9 + 2e5 * s:.0f}\n")
+        for s in range(SECONDS)
+    ]
+    path = written(tmp_path, "".join(lines), "gpu.prom")
+    options = Options(node="n1" if known_by == "--node" else None)
+    if known_by is None:
+        with pytest.raises(InputError, match="--node NAME"):
+            read_foreign(path, options)
+        return
+    power = next(s for s in sensors(read_foreign(path, options)) if s.quantity == "power")
+    assert power.values.tolist() == [alternating(s) for s in range(SECONDS)]
+
+
+def test_packages_that_two_exporters_name_differently_count_once(tmp_path: Path) -> None:
+    host = {"instance": "n1:9100"}
+    energies = [(T0 + s, 1e5 + 50.0 * s) for s in range(SECONDS)]
+    kepler = [
+        result(
+            "kepler_node_cpu_joules_total",
+            {"zone": "package", "path": f"intel-rapl:{i}", **host},
+            energies,
+        )
+        for i in (0, 1)
+    ]
+    rapl = [
+        result("node_rapl_package_joules_total", {"index": str(i), **host}, energies)
+        for i in (0, 1)
+    ]
+    account = read_account(written(tmp_path, answer(*kepler, *rapl)))
+    assert account.joules("cpu") == pytest.approx(2 * 50 * (SECONDS - 1))
 
 
 EXPORTERS = {
