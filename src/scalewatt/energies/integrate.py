@@ -20,11 +20,8 @@ is possible, at most limit · (step + LAG_S), over long steps RESET times the la
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -44,6 +41,7 @@ from scalewatt.recordings.terms import (
     Floats,
     bridge_s,
     flag,
+    gpu_limit_w,
 )
 
 Bools = NDArray[np.bool_]
@@ -156,15 +154,6 @@ def cumulate(time_s: Floats, energy_j: Floats, known: Bools) -> EnergyCurve:
 
 
 # --- what all quantities share ----------------------------------------------------------------------
-
-
-@cache
-def gpu_limit_w(device: str) -> float:
-    """Largest power limit in W that GPUs of a name are sold with; NaN if unknown."""
-    text = files("scalewatt.recordings").joinpath("gpu_limits.csv").read_text(encoding="utf-8")
-    rows = (line.rsplit(",", 1) for line in text.splitlines()[1:])
-    limits = (float(watts) for name, watts in rows if re.search(rf"\b(?:{name})\b", device))
-    return next(limits, np.nan)
 
 
 def _limits_w(row: Any) -> tuple[float, float]:

@@ -1,14 +1,14 @@
-"""Stages of a recording: intervals that tile its window, so that each second belongs to a stage."""
+"""Stages of a recording: intervals that tile its window, so that each second belongs to one stage."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -83,23 +83,19 @@ class StageIntervals:
 
     def spans_of(self, stages: Sequence[str]) -> list[tuple[float, float]]:
         """Start and end of the intervals of some stages."""
-        here = np.isin(self.stage.astype(str), [*stages])
-        return [*zip(self.start_s[here].tolist(), self.end_s[here].tolist(), strict=True)]
+        rows = zip(self.stage, self.start_s.tolist(), self.end_s.tolist(), strict=True)
+        return [(start_s, end_s) for stage, start_s, end_s in rows if stage in stages]
 
     def codes_at(self, time_s: Floats) -> NDArray[np.int8]:
         """Index in STAGES of each time, (n,), `unattributed` outside of the window."""
-        outside = STAGES.index(UNATTRIBUTED)
-        codes = np.array([outside, *map(STAGES.index, self.stage), outside], dtype=np.int8)
-        if (counts := self.counts(time_s)) is not None:
-            return np.repeat(codes, counts)
-        found = codes[np.searchsorted(self.start_s, time_s, side="right")]
-        found[time_s > self.end_s[-1]] = outside
-        return found
+        stages = (UNATTRIBUTED, *self.stage, UNATTRIBUTED)
+        order = np.argsort(time_s, kind="stable")
+        codes = np.empty(time_s.size, dtype=np.int8)
+        codes[order] = np.repeat([*map(STAGES.index, stages)], self.counts(time_s[order]))
+        return codes
 
-    def counts(self, time_s: Floats) -> NDArray[np.intp] | None:
-        """Number of times before, in each of and after the k intervals, (k+2,); None if not in order."""
-        if not (np.diff(time_s) >= 0).all():
-            return None
+    def counts(self, time_s: Floats) -> NDArray[np.intp]:
+        """Number of times before, in each of and after the k intervals, (k+2,); times in order."""
         begins = np.searchsorted(time_s, self.start_s)
         end = np.searchsorted(time_s, self.end_s[-1:], side="right")
         return np.diff(np.concatenate(([0], begins, end, [time_s.size])))
@@ -113,26 +109,21 @@ class StageIntervals:
         return set(self._short(period_s, self.epoch, self.stage))
 
     def _short(self, period_s: float, *names: NDArray[np.object_]) -> dict[Any, float]:
-        """Different names, stage last, most of whose time is in too short pieces, and their mean length.
+        """Names, stage last, most of whose time is in too short pieces, and the pieces' mean length in s.
 
         Adjacent intervals of one name are a piece.
         """
-        here = self.seconds > 0
-        rows = [*zip(*(column[here] for column in names), strict=True)]
-        if not rows:
-            return {}
-        codes, different = pd.factorize(pd.Index(rows, dtype=object, tupleize_cols=False))
-        keys = different.tolist()
-        begins = np.flatnonzero(np.diff(codes, prepend=-1))
-        length_s, piece = np.add.reduceat(self.seconds[here], begins), codes[begins]
-        # One per cent less is tolerated: a recording need not begin or end with a stage.
-        short = length_s < 0.99 * LEAST_PERIODS * period_s
-        whole_s, short_s = (np.bincount(piece, w, len(keys)) for w in (length_s, length_s * short))
-        mean_s = whole_s / np.bincount(piece, minlength=len(keys))
+        rows = [row for row in zip(self.seconds.tolist(), *names, strict=True) if row[0] > 0]
+        pieces: dict[Any, list[float]] = {}
+        for key, adjacent in groupby(rows, key=lambda row: row[1:]):
+            pieces.setdefault(key, []).append(sum(row[0] for row in adjacent))
+        # A per cent less is tolerated: a recording need not begin or end with a stage.
+        least_s = 0.99 * LEAST_PERIODS * period_s
         return {
-            keys[i]: float(mean_s[i])
-            for i in np.flatnonzero(short_s > MOST_SHORT * whole_s)
-            if keys[i][-1] != UNATTRIBUTED
+            key: sum(lengths) / len(lengths)
+            for key, lengths in pieces.items()
+            if key[-1] != UNATTRIBUTED
+            and sum(length for length in lengths if length < least_s) > MOST_SHORT * sum(lengths)
         }
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -73,8 +74,7 @@ class Traces:
         self._path, self._thread = path, thread
         self._devices: list[dict[str, Any]] = []
         self._blocks: Counter[tuple[int, str]] = Counter()
-        self._schema = TRACES_SCHEMA
-        self._writer: pq.ParquetWriter | None = None
+        self._writer = _open_writer(path, TRACES_SCHEMA)
         self._writing: Future[None] | None = None
 
     def add(
@@ -100,76 +100,68 @@ class Traces:
         self._blocks[segment, node] += 1
         devices = [_device(segment, node, block, row) for row in sensors.to_dict("records")]
         self._devices += devices
+        names = [device["column"] for device in devices]
+
+        def write() -> None:
+            shared = _shared(segment, node, block, clock.of_rank_0(time_s), stages)
+            powers = [pa.array(w, pa.float32(), from_pandas=True) for w in power_w]
+            arrays = [*shared, _flag_texts(names, sample_flags), *powers]
+            self._write(pa.Table.from_arrays(arrays, names=[*TRACES_SCHEMA.names, *names]))
+
         self._wait()
-        self._writing = self._thread.submit(
-            lambda: self._write(
-                {
-                    **_keys(segment, node, block, clock.of_rank_0(time_s), stages),
-                    "flags": _flag_texts([d["column"] for d in devices], sample_flags),
-                    **{d["column"]: _watts(w) for d, w in zip(devices, power_w, strict=True)},
-                }
-            )
-        )
+        self._writing = self._thread.submit(write)
 
     def close(self, run: Mapping[str, Any]) -> None:
         """Write the table of devices and what names the run, and end the file."""
         self._wait()
-        writer = self._writer or self._opened()
         content = json.dumps({**run, "devices": self._devices})
-        writer.add_key_value_metadata({METADATA_KEY: content.encode()})
-        writer.close()
+        self._writer.add_key_value_metadata({METADATA_KEY: content.encode()})
+        self._writer.close()
 
     def _wait(self) -> None:
         """Wait until the block before is written; raise what went wrong."""
         if self._writing is not None:
             self._writing.result()
 
-    def _write(self, columns: Mapping[str, Any]) -> None:
-        new = [pa.field(name, pa.float32()) for name in columns if name not in self._schema.names]
-        if self._writer is None or new:
-            self._schema = pa.schema([*self._schema, *new])
-            self._writer = self._opened()
-        _write_group(self._writer, columns, self._schema)
-
-    def _opened(self) -> pq.ParquetWriter:
-        """Return the writer of a file of `_schema`'s columns, with the row groups written before."""
-        sensors = self._schema.names[len(TRACES_SCHEMA) :]
-        before = self._path.with_suffix(".before")
-        if self._writer is not None:
-            self._writer.close()
-            self._path.rename(before)
-        writer = pq.ParquetWriter(
-            self._path,
-            self._schema,
-            compression="lz4",  # of the same size as zstd at its fastest, in three quarters of the time
-            write_page_checksum=True,
-            use_dictionary=["node", "stage", "flags"],
-            # Adjacent samples differ little: in time by a period, in power in low bits.
-            column_encoding={"time": "DELTA_BINARY_PACKED"}
-            | dict.fromkeys(sensors, "BYTE_STREAM_SPLIT"),
-            write_batch_size=1 << 20,
-            data_page_size=8 << 20,
-            write_statistics=["segment", "time"],
+    def _write(self, rows: pa.Table) -> None:
+        """Write a row group; columns that it lacks are null there, and those that it adds in all before."""
+        if not {*rows.column_names} <= {*self._writer.schema.names}:
+            self._widen(pa.unify_schemas([self._writer.schema, rows.schema]))
+        rows = pa.concat_tables(
+            [self._writer.schema.empty_table(), rows], promote_options="default"
         )
-        if self._writer is not None:
-            with pq.ParquetFile(before) as file:
-                for group in range(file.num_row_groups):
-                    table = file.read_row_group(group)
-                    columns = dict(zip(table.column_names, table.columns, strict=True))
-                    _write_group(writer, columns, self._schema)
-            before.unlink()
-        return writer
+        self._writer.write_table(rows, row_group_size=len(rows))
+
+    def _widen(self, schema: pa.Schema) -> None:
+        """Begin the file anew with more columns, and copy what is written."""
+        self._writer.close()
+        before = self._path.rename(self._path.with_suffix(".before"))
+        self._writer = _open_writer(self._path, schema)
+        with pq.ParquetFile(before) as file:
+            for group in range(file.num_row_groups):
+                self._write(file.read_row_group(group))
+        before.unlink()
 
 
-def _write_group(writer: pq.ParquetWriter, columns: Mapping[str, Any], schema: pa.Schema) -> None:
-    """Write columns as a row group; those of `schema` that they lack are null."""
-    nulls = pa.nulls(len(columns["time"]), pa.float32())
-    table = pa.Table.from_arrays([columns.get(name, nulls) for name in schema.names], schema=schema)
-    writer.write_table(table, row_group_size=len(table))
+def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Open a file of traces. Adjacent samples differ little: in time by a period, in power in low bits."""
+    sensors = schema.names[len(TRACES_SCHEMA) :]
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="lz4",  # of the same size as zstd at its fastest, in three quarters of the time
+        write_page_checksum=True,
+        use_dictionary=["node", "stage", "flags"],
+        column_encoding={"time": "DELTA_BINARY_PACKED"}
+        | dict.fromkeys(sensors, "BYTE_STREAM_SPLIT"),
+        write_batch_size=1 << 20,
+        data_page_size=8 << 20,
+        write_statistics=["segment", "time"],
+    )
 
 
 def _device(segment: int, node: str, block: int, sensor: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a row of the table of devices from one of a frame of sensors."""
+    """Row of the table of devices of a row of a frame of sensors."""
     quantity = MEAN if sensor["quantity"] in ("counter", "mean_power") else sensor["samples"]
     kind, index, origin = sensor["kind"], int(sensor["index"]), sensor["origin"]
     known = (sensor["name"], sensor["uuid"] or None, sensor["device"] or None)
@@ -178,45 +170,34 @@ def _device(segment: int, node: str, block: int, sensor: Mapping[Any, Any]) -> d
     return dict(zip(DEVICE_COLUMNS, values, strict=True))
 
 
-def _keys(
+def _shared(
     segment: int, node: str, block: int, time_s: Floats, stages: NDArray[np.int8]
-) -> dict[str, pa.Array]:
-    """Return the columns that all sensors of a block share, but for flags."""
+) -> list[pa.Array]:
+    """Columns that all sensors of a block share, but for flags."""
     n = time_s.size
-    columns = {
-        "segment": np.full(n, segment, np.int32),
-        "time": np.rint(time_s * 1e6).astype("datetime64[us]"),
-        "node": pa.DictionaryArray.from_arrays(np.zeros(n, np.int16), [node]),
-        "block": np.full(n, block, np.int16),
-        "stage": pa.DictionaryArray.from_arrays(stages.astype(np.int8, copy=False), list(STAGES)),
-    }
-    return {k: pa.array(v).cast(TRACES_SCHEMA.field(k).type) for k, v in columns.items()}
-
-
-def _watts(power_w: Floats) -> pa.Array:
-    """Return powers as float32, null where unknown."""
-    watts = power_w.astype(np.float32)
-    return pa.array(watts, from_pandas=bool(np.isnan(watts).any()))
+    return [
+        pa.repeat(pa.scalar(segment, pa.int32()), n),
+        pa.array(np.rint(time_s * 1e6).astype("datetime64[us]")).cast(_TIME),
+        pa.DictionaryArray.from_arrays(np.zeros(n, np.int16), [node]),
+        pa.repeat(pa.scalar(block, pa.int16()), n),
+        pa.DictionaryArray.from_arrays(stages, list(STAGES)),
+    ]
 
 
 def _flag_texts(names: Sequence[str], flags: Sequence[NDArray[np.uint8]]) -> pa.DictionaryArray:
-    """Return the column `flags`: a text of sensors and their flags for each time, or null."""
-    rows = np.flatnonzero(np.bitwise_or.reduce(flags))
-    codes, which = np.unique(np.column_stack([f[rows] for f in flags]), axis=0, return_inverse=True)
-    texts = [
-        " ".join(
-            f"{name}={SAMPLE_FLAGS[code]}" for name, code in zip(names, row, strict=True) if code
-        )
-        for row in codes
-    ]
-    indices = np.full(flags[0].size, -1, np.int16)
-    indices[rows] = which.ravel()
-    words = pa.array(texts, pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=indices < 0), words)
+    """Column `flags`: a text of sensors and their flags for each time, or null."""
+    texts = np.full(flags[0].size, None, object)
+    texts[np.flatnonzero(np.bitwise_or.reduce(flags))] = ""
+    words = np.array(SAMPLE_FLAGS, object)
+    for name, codes in zip(names, flags, strict=True):
+        rows = np.flatnonzero(codes)
+        texts[rows] += f"{name}=" + words[codes[rows]] + " "
+    trimmed = pc.utf8_rtrim(pa.array(texts, pa.string()), characters=" ")
+    return trimmed.dictionary_encode().cast(_MANY)
 
 
 def read_devices(file: pq.ParquetFile) -> pd.DataFrame:
-    """Return the table of devices of traces."""
+    """Read the table of devices of traces."""
     content = json.loads(file.metadata.metadata[METADATA_KEY])
     devices = pd.DataFrame(content["devices"], columns=list(DEVICE_COLUMNS), dtype=object)
     return devices.astype({"totals": bool})
@@ -244,7 +225,7 @@ def read_samples(file: pq.ParquetFile, where: str = "block >= 0") -> Iterator[pd
 
 
 def _flag_of(texts: pd.Series, column: str) -> NDArray[np.object_]:
-    """Return the flag of each sample of a sensor, empty where it has none."""
+    """Flag of each sample of a sensor, empty where it has none."""
     given = [dict(part.split("=") for part in text.split()) for text in texts.cat.categories]
     words = np.array([*(each.get(column, "") for each in given), ""], object)
     return words[texts.cat.codes]  # -1, the last, where it is null

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -46,15 +49,6 @@ BRIDGE_S = 30.0
 """Up to this, or GAP_PERIODS periods if that is longer, a gap is bridged from both sides of it."""
 
 _INDEX = re.compile(r"^(?:CUDA:|cpu_power_socket_|cpu_|ram_|CPU_USAGE_)(\d+)")
-_INSTANTANEOUS = re.compile(
-    r"\b(A100|A800|A30|GA100|V100S?|P100|P40|T4|K80|Quadro RTX \d000|TITAN RTX|RTX 20\d\d)\b",
-    re.IGNORECASE,
-)
-_AVERAGED = re.compile(
-    r"\b(A2|A10|A10G|A16|A40|L4|L40S?|H100|H800|H200|H20|GH200|B100|B200|B300|GB200|GB300"
-    r"|RTX A\d{3,4}|RTX \d{4}(?: SFF)? Ada|RTX [345]0\d\d|RTX PRO \d{4})\b",
-    re.IGNORECASE,
-)
 
 
 def flag(code: str, device: str | None, detail: str) -> Flag:
@@ -63,14 +57,14 @@ def flag(code: str, device: str | None, detail: str) -> Flag:
 
 
 def origin_stated(metadata: Mapping[str, Any]) -> str:
-    """Return the origin of what a recording's sensors say, by its metadata: measured or simulated."""
+    """Origin of what a recording's sensors state, by its metadata: measured or simulated."""
     return SIMULATED if metadata.get(SIMULATED_KEY) else MEASURED
 
 
 def index_in_name(sensor: str) -> int | None:
-    """Return the device index that a sensor's name states, or None (ROCm names hold a UUID)."""
-    found = _INDEX.match(sensor)
-    return int(found.group(1)) if found else None
+    """Device index that a sensor's name states, or None (ROCm names hold a UUID)."""
+    match = _INDEX.match(sensor)
+    return int(match[1]) if match else None
 
 
 def number_devices(indices: Mapping[str, int | None]) -> dict[str, int]:
@@ -93,10 +87,22 @@ def bridge_s(period_s: float) -> float:
 
 
 def gpu_quantity(device_name: str) -> str | None:
-    """Return INSTANTANEOUS, MOVING_MEAN, or None if the GPU is not known.
+    """What the power of a GPU is, INSTANTANEOUS or MOVING_MEAN, by its name; None if unknown.
 
     `device_name` is as a driver or a cluster file gives it.
     """
-    if _INSTANTANEOUS.search(device_name):
-        return INSTANTANEOUS
-    return MOVING_MEAN if _AVERAGED.search(device_name) else None
+    return _gpu_fact(device_name, "samples") or None
+
+
+def gpu_limit_w(device_name: str) -> float:
+    """Largest power limit in W that GPUs of a name are sold with; NaN if unknown."""
+    return float(_gpu_fact(device_name, "limit_w") or "nan")
+
+
+@cache
+def _gpu_fact(device_name: str, column: str) -> str:
+    """First cell of gpus.csv that states something of a GPU."""
+    text = files("scalewatt.recordings").joinpath("gpus.csv").read_text(encoding="utf-8")
+    rows = (row for row in csv.DictReader(text.splitlines()) if row[column])
+    pattern = r"(?i)\b(?:{name})\b"
+    return next((r[column] for r in rows if re.search(pattern.format(**r), device_name)), "")
