@@ -73,8 +73,6 @@ class _Counted:
     rows: Collected = field(default_factory=Collected)
     ends: dict[str, float] = field(default_factory=dict)
     """Until when each node's time has been counted."""
-    gpus: dict[str, tuple[str, Window]] = field(default_factory=dict)
-    """Node of each GPU's uuid, and when it was recorded there."""
     settings: list[dict[str, Any]] = field(default_factory=list)
     """What the devices showed of the clocks and limits that the run asked for."""
 
@@ -87,7 +85,8 @@ class _Node:
     recording: NodeRecording
     window: Window
     """The time that counts."""
-    recorded: Window
+    whole: Window
+    """That time together with what an earlier segment has counted."""
     clock: NodeClock
     held: list[int] | None
     """GPUs that the run held; None if that is not recorded."""
@@ -99,8 +98,8 @@ class _Node:
 
     @property
     def overlap_s(self) -> float:
-        """How much of its recording an earlier segment has counted."""
-        return self.window[0] - self.recorded[0]
+        """Seconds of its recording that an earlier segment has counted."""
+        return self.window[0] - self.whole[0]
 
 
 class _NodeSums(NamedTuple):
@@ -301,59 +300,23 @@ def _nodes(counted: _Counted, segment: Segment) -> Iterator[_Node]:
     for host in segment.hosts:
         recording = segment.node(host)
         recorded = node_window(recording.blocks)
-        flags = (*recording.flags, *_shared_gpu_flags(counted, recording))
-        recording = replace(recording, flags=flags)
         if recorded is None:
             counted.rows.flag(recording.flags, number, host)
             continue
-        window, offsets = recorded, []
+        window, whole, offsets = recorded, recorded, []
         if recording.clock_known:
             key = earlier.get(nodes[host], host)
-            counted_s = min(ends.get(key, recorded[0]), recorded[1])
-            ends[key] = max(recorded[1], ends.get(key, recorded[1]))
-            begin, end = _counted_window(recorded, run.window)
+            counted_s = min(ends.get(key, -np.inf), recorded[1])
+            ends[key] = max(ends.get(key, -np.inf), recorded[1])
+            window = whole = run.window_of(recorded)
             if counted_s > recorded[0]:
-                begin = float(np.clip(counted_s, begin, end))
-            window = begin, end
+                window = float(np.clip(counted_s, *whole)), whole[1]
             offsets = [row for row in noted if nodes[str(row["host"])] == nodes[host]]
         gpus = ((s.row.index, s.row.uuid) for s in sensors_of(recording.blocks))
         held = run.used_gpus(host, gpus, number, segment.hosts)
         clock = NodeClock.of(host, offsets, segment.flags)
         period_s = recording.period_s or run.spec.sampling_period_s or 1.0
-        yield _Node(number, recording, window, recorded, clock, held, period_s)
-
-
-def _counted_window(recorded: Window, of_run: Window) -> Window:
-    """Time of a node that counts: the run's, if that is known, else what was recorded.
-
-    Without length if nothing was recorded in the run's time.
-    """
-    if not np.isfinite(of_run).all():
-        return recorded
-    if recorded[1] <= of_run[0] or of_run[1] <= recorded[0]:
-        return recorded[0], recorded[0]
-    return of_run
-
-
-def _shared_gpu_flags(counted: _Counted, recording: NodeRecording) -> list[Flag]:
-    """Flag a node whose GPUs, by their uuid, another node had at the same time: one machine by two names?
-
-    They count for both: a sampler names its own machine's devices. Files of other tools are joined before.
-    """
-    others: dict[str, None] = {}
-    for block in (block for block in recording.blocks if block.time_s.size):
-        begin, end = span = float(block.time_s.min()), float(block.time_s.max())
-        for uuid in filter(None, block.sensors["uuid"]):
-            other, (other_begin, other_end) = counted.gpus.get(uuid, (block.node, span))
-            if other != block.node and other_begin < end and begin < other_end:
-                others[other] = None
-            else:
-                counted.gpus[uuid] = block.node, span
-    if not others:
-        return []
-    names = ", ".join(others)
-    detail = f"{recording.node}: its GPUs are those of {names}, by their uuid; they count for both"
-    return [flag("duplicate", None, detail)]
+        yield _Node(number, recording, window, whole, clock, held, period_s)
 
 
 def _add_node(counted: _Counted, node: _Node, events: list[Event], lost: Window) -> _NodeSums:
@@ -366,7 +329,7 @@ def _add_node(counted: _Counted, node: _Node, events: list[Event], lost: Window)
     lost = node.clock.of_node(lost[0]), node.clock.of_node(lost[1])
     intervals, of_stages = tile_window(events, window)
     working = [event for event in events if event["stage"] not in run.uncounted_stages]
-    outside_s = seconds_outside(working, node.recorded, node.period_s)
+    outside_s = seconds_outside(working, node.whole, node.period_s)
     rows.flag([*recording.flags, *of_stages], node.segment, node.name)
     rows.flag(_node_flags(node, intervals, outside_s), node.segment, node.name)
     kinds = _kinds(run, node, intervals, outside_s)

@@ -84,11 +84,16 @@ class Run:
         stages = read_stages(events, own=True) if events.exists() else None
         return cls(folder, spec, powers, provenance, stages)
 
-    @property
-    def window(self) -> Window:
-        """First and last time of the run in unix s, infinite if unknown; what lies outside is not of it."""
-        window = self.provenance.get("window") or {}
-        return float(window.get("start_s", "-inf")), float(window.get("end_s", "inf"))
+    def window_of(self, recorded: Window) -> Window:
+        """Time of a node that counts: the run's, if that is known, else what was recorded.
+
+        Without length if nothing was recorded in the run's time.
+        """
+        if not (of_run := self.provenance.get("window")):
+            return recorded
+        begin, end = float(of_run["start_s"]), float(of_run["end_s"])
+        is_within = begin < recorded[1] and recorded[0] < end
+        return (begin, end) if is_within else (recorded[0], recorded[0])
 
     @property
     def operating_point(self) -> dict[str, float]:

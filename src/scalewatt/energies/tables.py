@@ -57,6 +57,7 @@ def _schema(*columns: str) -> pa.Schema:
 
 _RUN = ("configuration", "repeat")
 _ENERGY = ("energy_j", *BOUNDS)
+_JOULES = [*_ENERGY, "recorded_j", "discarded_j"]
 
 ENERGY_SCHEMA = _schema(
     *(*_RUN, *PLACE, "devices", "stage", "duration_s", "unrecorded_s", *_ENERGY),
@@ -234,18 +235,14 @@ def records(frame: pd.DataFrame) -> list[Row]:
 def tables(collected: Collected, configuration: str | None, repeat: int | None) -> Accounts:
     """Sum up the pieces of a run, and state what may be stated."""
     parts = _stated(_counted(collected.parts))
-    none = {name: np.array([value])[:0] for name, value in PIECES.items()}
-    columns = {
-        name: np.concatenate([none[name], *(each[name] for each in collected.pieces)])
-        for name in PIECES
-    }
-    rows = pd.DataFrame(columns)
-    cells = _cells(rows, parts)
+    rows = _with_energy(_frame(collected.pieces).join(parts, on="part", how="inner"))
+    cells, devices = _cells(rows), _devices(rows, collected.devices)
+    flags = [*collected.flags, *_duplicates(devices), *_short(cells)]
     frames = {
         "energy": _energy(cells),
         "epochs": _epochs(cells),
-        "devices": _devices(rows, parts, collected.devices),
-        "flags": _flags(collected.flags, cells, parts),
+        "devices": devices,
+        "flags": _flags(flags, parts),
         "cross_checks": pd.DataFrame(collected.cross_checks),
     }
     typed = {
@@ -254,6 +251,12 @@ def tables(collected: Collected, configuration: str | None, repeat: int | None) 
     }
     telemetry = pa.concat_tables([TELEMETRY_SCHEMA.empty_table(), *collected.telemetry])
     return Accounts(**typed, telemetry=telemetry.unify_dictionaries().to_pandas())
+
+
+def _frame(rows: Sequence[Pieces]) -> pd.DataFrame:
+    none = {name: np.array([value])[:0] for name, value in PIECES.items()}
+    names = PIECES.keys()
+    return pd.DataFrame({name: np.concatenate([r[name] for r in (none, *rows)]) for name in names})
 
 
 def _typed(frame: pd.DataFrame, schema: pa.Schema) -> pd.DataFrame:
@@ -316,27 +319,28 @@ def _stated(parts: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _cells(pieces: pd.DataFrame, parts: pd.DataFrame) -> pd.DataFrame:
-    """Sum up the devices of each part, by stage and epoch, with the columns of its part."""
-    groups = pieces[~pieces["outside"]].groupby(["part", "epoch", "stage"])
-    same = groups[["duration_s", "short_s", "short_epoch"]].first()
-    sums = same.join(groups[SUMS].sum(skipna=False)).reset_index()
-    return _with_energy(sums.join(parts, on="part", how="inner"))
-
-
-def _with_energy(sums: pd.DataFrame) -> pd.DataFrame:
+def _with_energy(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the energies that may be stated; time that does not count may be too little covered."""
-    is_staging = sums["stage"] == STAGES.index("stage_data")
-    known = sums["known"] & (sums["uncounted_known"] | ~is_staging)
+    is_staging = rows["stage"] == STAGES.index("stage_data")
+    known = rows["known"] & (rows["uncounted_known"] | ~is_staging)
     stated = {**dict(zip(_ENERGY, SUMS, strict=False)), "discarded_j": "discarded_j"}
-    return sums.assign(**{name: sums[column].where(known) for name, column in stated.items()})
+    return rows.assign(**{name: rows[column].where(known) for name, column in stated.items()})
+
+
+def _cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sum up the devices of each part, by stage and epoch."""
+    groups = rows[~rows["outside"]].groupby(["order", "epoch", "stage"])
+    joules = groups[_JOULES].sum(skipna=False)
+    same = [*PLACE, "devices", "unrecorded_s", "energy_origin", "covered", "absent", "period_s"]
+    same += ["duration_s", "short_s", "short_epoch"]
+    return groups[same].first().join(joules).reset_index()
 
 
 def _energy(cells: pd.DataFrame) -> pd.DataFrame:
     groups = cells.groupby(["order", "stage"])
     kept = [*PLACE, "devices", "unrecorded_s", "energy_origin", "covered", "short_s"]
-    names = ["duration_s", *_ENERGY, "recorded_j", "discarded_j"]
-    sums = groups[kept].first().join(groups[names].sum(skipna=False)).reset_index()
+    sums = groups[kept].first().join(groups[["duration_s", *_JOULES]].sum(skipna=False))
+    sums = sums.reset_index()
     short = sums["short_s"].notna()
     return sums.assign(stage=_stage_names(sums), coverage=sums["covered"], short=short)
 
@@ -354,25 +358,24 @@ def _epochs(cells: pd.DataFrame) -> pd.DataFrame:
     return sums.assign(epoch=epoch, stage=_stage_names(sums))
 
 
-def _devices(pieces: pd.DataFrame, parts: pd.DataFrame, devices: list[Row]) -> pd.DataFrame:
-    groups = pieces[pieces["device"] >= 0].groupby(["part", "device", "stage"])
-    sums = groups[["duration_s", "covered_s", *SUMS, "samples"]].sum().reset_index()
+def _devices(rows: pd.DataFrame, devices: list[Row]) -> pd.DataFrame:
+    groups = rows[rows["device"] >= 0].groupby(["order", "device", "stage"])
+    sums = groups[["duration_s", "covered_s", *_JOULES, "samples"]].sum(skipna=False)
+    sums = sums.join(groups[[*PLACE, "energy_origin"]].first()).reset_index()
     described = pd.DataFrame(devices, columns=["device_index", "sensor", "uuid"])
-    sums = _with_energy(sums.join(parts.drop(columns="devices"), "part").join(described, "device"))
     watts = sums["recorded_j"] / sums["covered_s"].where(sums["covered_s"] > 0)
     sums = sums.assign(stage=_stage_names(sums), mean_power_w=watts)
-    return sums.sort_values(["order", "device"], kind="stable")
+    return sums.join(described, on="device")
 
 
 def _stage_names(rows: pd.DataFrame) -> Any:
     return np.array(STAGES, dtype=object)[rows["stage"].astype("int64")]
 
 
-def _flags(flags: list[Row], cells: pd.DataFrame, parts: pd.DataFrame) -> pd.DataFrame:
-    """All flags: of a segment, its nodes, their device kinds, and stages of these."""
+def _flags(flags: list[Row], parts: pd.DataFrame) -> pd.DataFrame:
+    """Flags by segment, node, device kind and stage; a kind that others have is not `absent`."""
     missing = parts.loc[parts["missing"], PLACE]
-    rows = [*flags, *_not_recorded(missing), *_short(cells)]
-    frame = pd.DataFrame(rows, columns=FLAGS_SCHEMA.names)
+    frame = pd.DataFrame([*flags, *_not_recorded(missing)], columns=FLAGS_SCHEMA.names)
     is_missing = pd.MultiIndex.from_frame(frame[PLACE]).isin(pd.MultiIndex.from_frame(missing))
     numbers = {name: i for i, name in enumerate(parts["segment"].unique())}
     order = {"segment": numbers, "stage": {name: i for i, name in enumerate(STAGES)}}
@@ -381,6 +384,21 @@ def _flags(flags: list[Row], cells: pd.DataFrame, parts: pd.DataFrame) -> pd.Dat
         key=lambda column: column.map(order.get(str(column.name), lambda name: name)),
         na_position="first",
     )
+
+
+def _duplicates(devices: pd.DataFrame) -> Iterator[Row]:
+    """Flag nodes whose GPUs, by their uuid, another node had too: one machine by two names?
+
+    They count for both: a sampler names its own machine's devices.
+    """
+    gpus = devices[["segment", "uuid", "node"]].dropna().drop_duplicates()
+    pairs = gpus.merge(gpus, on=["segment", "uuid"], suffixes=("", "_first"))
+    pairs = pairs[pairs["node_first"] < pairs["node"]].drop(columns="uuid").drop_duplicates()
+    names = pairs.groupby(["segment", "node"])["node_first"].agg(", ".join).reset_index()
+    for row in records(names):
+        same = f"{row['node']}: its GPUs are those of {row['node_first']}"
+        duplicate = flag("duplicate", None, f"{same}, by their uuid; they count for both")
+        yield _flag_row((row["segment"], row["node"], None), duplicate)
 
 
 def _not_recorded(missing: pd.DataFrame) -> Iterator[Row]:
@@ -392,7 +410,7 @@ def _not_recorded(missing: pd.DataFrame) -> Iterator[Row]:
 
 def _short(cells: pd.DataFrame) -> Iterator[Row]:
     """Flag stages whose energy cannot be resolved."""
-    short = cells[cells["short_s"].notna()].drop_duplicates(["part", "stage"])
+    short = cells[cells["short_s"].notna()].drop_duplicates(["order", "stage"])
     for row in short.to_dict("records"):
         stage = STAGES[row["stage"]]
         detail = (

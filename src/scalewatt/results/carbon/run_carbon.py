@@ -84,8 +84,8 @@ def _stages(run: Run, segment: int, recorded: Window | None) -> StageIntervals |
     stamped = [float(str(one["end_s"])) for one in events]
     known = [end for end in stamped if np.isfinite(end)]
     if recorded is not None:
-        begin, end = max(recorded[0], run.window[0]), min(recorded[1], run.window[1])
-        return tile_window(events, (begin, max(begin, end)))[0]
+        begin, end = run.window_of(recorded)
+        return tile_window(events, (max(recorded[0], begin), min(recorded[1], end)))[0]
     return tile_window(events, (float(str(events[0]["start_s"])), max(known)))[0] if known else None
 
 
