@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from run_files import make_spec
 from scalewatt.energies.account import account
 from scalewatt.energies.run_inputs import Run
 from scalewatt.energies.tables import EnergyTotals
+from scalewatt.monitoring.running_total import RunningTotal
 from scalewatt.recordings.journal import beside
-from scalewatt.recordings.running_total import RunningTotal
 from scalewatt.tracking.running_total import JournalSum, read_so_far
 
 NOTHING = {"cpu": None, "gpu": None, "ram": None}
@@ -61,9 +62,22 @@ def by_kind(found: JournalSum) -> pd.DataFrame:
     return found.kinds.set_index("kind")
 
 
+def faulty(n: int) -> dict[str, Any]:
+    """Raw samples with faults between two totals: spikes, failed reads, a counter that begins anew."""
+    power, used = gpu(n, 300), counter(n, 12.0)
+    power[[505, 1010]] = 700_000
+    used[1500:1505] = 0
+    used[2003:] -= used[2002]
+    gpus = {"CUDA:0_POWER": power, "CUDA:1_POWER": gpu(n)}
+    return {**gpus, "cpu_0_package-0": counter(n, 90.0), "ram_0_dram": used}
+
+
 @pytest.mark.parametrize("until", [3001, 0, 2500], ids=["total", "no total", "killed long after"])
-def test_a_journal_says_what_the_accounting_of_its_run_says(tmp_path: Path, until: int) -> None:
-    path = journal(tmp_path, measured(3001), until)
+@pytest.mark.parametrize("sensors", [measured, faulty])
+def test_a_journal_says_what_the_accounting_of_its_run_says(
+    tmp_path: Path, sensors: Callable[[int], dict[str, Any]], until: int
+) -> None:
+    path = journal(tmp_path, sensors(3001), until)
     run = run_of(tmp_path)
     found = found_in(path, run)
     totals = EnergyTotals(account(run).energy, with_staging=True)
@@ -92,6 +106,15 @@ def test_of_a_short_journal_all_samples_count(tmp_path: Path, seconds: int) -> N
 
 def test_a_total_that_was_not_written_when_it_was_due_does_not_count(tmp_path: Path) -> None:
     path = journal(tmp_path, {"CUDA:0_POWER": gpu(3001, 100)}, until=2980)
+    found = by_kind(found_in(path, run_of(tmp_path, gpus={"n1": [0]})))
+    assert found["joules"]["gpu"] == pytest.approx(300_000)
+
+
+def test_a_total_is_as_old_as_the_monotonic_clock_says(tmp_path: Path) -> None:
+    path = journal(tmp_path, {"CUDA:0_POWER": gpu(3006, 100)}, until=3006)
+    rows = pd.read_csv(path)
+    rows.loc[3003:, "t"] -= 3600  # the wall clock is set while the total is not due
+    rows.to_csv(path, index=False)
     found = by_kind(found_in(path, run_of(tmp_path, gpus={"n1": [0]})))
     assert found["joules"]["gpu"] == pytest.approx(300_000)
 

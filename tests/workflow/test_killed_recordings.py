@@ -15,9 +15,9 @@ import pytest
 from energy_said import describe
 from workspace import first_on_path
 
+from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE
 from scalewatt.recordings.journal import journal_files
-from scalewatt.recordings.running_total import TOTAL_EVERY_S, read_total
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -94,5 +94,5 @@ def test_a_run_killed_at_any_moment_loses_at_most_two_seconds_of_energy(
         assert found["coverage"] == 1
         total = read_total(journal)
         assert total is not None
-        counted_j = sum(one["joules"] for one in total["sensors"].values())
+        counted_j = sum(one["joules"] for one in total["sensors"])
         assert used_j - GPU_W * (TOTAL_EVERY_S + LOST_S) <= counted_j <= used_j + GPU_W * LOST_S

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from scalewatt.common.processes import die_with, ignore_stop_signals
+from scalewatt.monitoring.running_total import RunningTotal
 from scalewatt.recordings.concurrent_samplers import ConcurrentSamplers, note_samplers
 from scalewatt.recordings.journal import LineWriter, beside, is_of_use, write_sensors
-from scalewatt.recordings.running_total import RunningTotal
 from scalewatt.recordings.telemetry import TelemetryWriter, working_sources
 from scalewatt.recordings.terms import index_in_name, number_devices
 

@@ -182,13 +182,16 @@ def _read(path: Path) -> tuple[Block, float | None, list[Flag]]:
     if jump_s > CLOCK_JUMP_S:
         detail = f"{path.name}: the wall clock moved by {jump_s:.1f} s against the monotonic one"
         flags.append(flag("clock", None, detail))
-    sensors, factors = _sensors(about)
+    sensors, factors = described_sensors(about)
     values = matrix(table, sensors["name"], factors)
     return Block(about["host"], time_s, values, sensors), about.get("sampling_period_s"), flags
 
 
-def _sensors(about: Mapping[str, Any]) -> tuple[pd.DataFrame, list[float]]:
-    """Sensors of power, energy and load, by kind and index, and the factors of their raw values."""
+def described_sensors(about: Mapping[str, Any]) -> tuple[pd.DataFrame, list[float]]:
+    """Sensors of power, energy and load, by kind and index, and the factors of their raw values.
+
+    `about` is what a journal's JSON says.
+    """
     known = [
         (facts["kind"], facts["index"], name, QUANTITIES[facts["unit"]], facts)
         for name, facts in about["sensors"].items()
@@ -277,15 +280,21 @@ def even_clock(wall: Floats, mono: Floats) -> tuple[Floats, float]:
     return mono + np.median(shift), float(np.ptp(shift))
 
 
-def last_sample_s(path: Path | str) -> float | None:
-    """Unix time of a journal's last whole line; None without one, whatever the file.
+def last_stamps(path: Path | str) -> tuple[float, float] | None:
+    """Unix and monotonic time in s of a journal's last whole line; None without one, whatever the file.
 
     Only the end of the file is read.
     """
     try:
         with open(path, "rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - _END_BYTES, 0))
-            lines = file.read().split(b"\n")
-        return float(lines[-2].split(b",")[0])
+            t, mono, *_ = file.read().split(b"\n")[-2].split(b",")
+        return float(t), float(mono)
     except (OSError, ValueError, IndexError):
         return None
+
+
+def last_sample_s(path: Path | str) -> float | None:
+    """Unix time in s of a journal's last whole line; None without one."""
+    stamps = last_stamps(path)
+    return stamps[0] if stamps else None

@@ -12,9 +12,9 @@ from scalewatt.common.errors import InputError
 from scalewatt.energies.checks import gpu_loads
 from scalewatt.energies.node import KindEnergy, Window, node_kinds, node_window, sensors_of
 from scalewatt.energies.run_inputs import Run
+from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.block import Block
-from scalewatt.recordings.journal import last_sample_s, read_journal
-from scalewatt.recordings.running_total import TOTAL_EVERY_S, read_total
+from scalewatt.recordings.journal import last_stamps, read_journal
 from scalewatt.recordings.telemetry import read_telemetry, telemetry_of
 from scalewatt.recordings.terms import DEVICE_KINDS, MEASURED, PLAUSIBLE_W
 
@@ -47,14 +47,14 @@ def read_so_far(path: Path, run: Run) -> JournalSum | None:
     `run` gives the GPUs held and the rated powers. The whole journal is read if there is no total, if that
     lacks more than MOST_BEHIND of the time or was not written when due, and if a part is to be estimated.
     """
-    total, last_s = read_total(path), last_sample_s(path)
-    if total is None or last_s is None:
+    total, last = read_total(path), last_stamps(path)
+    if total is None or last is None:
         return _of_samples(path, run)
-    behind_s = last_s - total["last_s"]
+    behind_s = last[1] - total["mono"]  # by the clock that nobody sets
     due_s = min(TOTAL_EVERY_S + total["period_s"], MOST_BEHIND * total["seconds"])
     if not 0 <= behind_s <= due_s:
         return _of_samples(path, run)
-    sensors = pd.DataFrame(total["sensors"].values(), columns=["kind", "index", "uuid", *_SUMS])
+    sensors = pd.DataFrame(total["sensors"], columns=["kind", "index", "uuid", *_SUMS])
     rated = {kind for kind in DEVICE_KINDS if run.powers.get(kind)}
     if not rated <= set(sensors["kind"]) or sensors.duplicated(["kind", "index"]).any():
         return _of_samples(path, run)
