@@ -168,36 +168,37 @@ def _limits_w(row: Any) -> tuple[float, float]:
     return limit_w, min(plausible_w, LIMIT_FACTOR * limit_w)
 
 
-def _is_clock_known(block: Block, row: Any, values: Floats) -> bool:
+def _is_clock_known(block: Block, quantity: str, values: Floats) -> bool:
     """Whether the clock was not set back for long, and does not show the time of most samples twice.
 
     A counter that keeps rising has coarse stamps only.
     """
     backwards = block.backwards
-    if not backwards.size:
-        return True
     again_s = np.diff(block.time_s[backwards])[np.diff(backwards) == 1]
     if again_s[again_s > 0].sum() > MOST_AGAIN * block.steps_s.sum():
         return False
-    rises = row.quantity == "counter" and np.mean(np.diff(values) < 0) < MOST_FALLS
-    return bool(rises or 2 * backwards.size < values.size)
+    if 2 * backwards.size < values.size:
+        return True
+    falls = np.count_nonzero(np.diff(values) < 0)
+    return quantity == "counter" and bool(falls < MOST_FALLS * (values.size - 1))
 
 
 class _Samples:
     """The n samples of a sensor while they are checked."""
 
     def __init__(self, block: Block, column: int, period_s: float | None) -> None:
-        self.block, self.row, self.values = block, block.rows[column], block.values[:, column]
+        self.row, self.values = block.rows[column], block.values[:, column]
+        self.time_s, self.steps_s = block.time_s, block.steps_s
         self.usual_w, self.limit_w = _limits_w(self.row)
-        self.period_s = max(block.step_s, period_s or 0.0)
-        self.is_trusted = _is_clock_known(block, self.row, self.values)
-        self.bridge_s = bridge_s(self.period_s) if self.is_trusted else 0.0
+        period_s = max(block.step_s, period_s or 0.0)
+        self.gap_s = GAP_PERIODS * period_s
+        self.period_s = period_s
+        self.is_trusted = _is_clock_known(block, self.row.quantity, self.values)
+        self.bridge_s = bridge_s(period_s) if self.is_trusted else 0.0
         self.codes: Codes = np.zeros(self.values.size, dtype=np.uint8)
         self.marks: list[tuple[str, str, Indices]] = []
-        words = "samples not after the one before"
-        words += ", so nothing is known" * (not self.is_trusted)
+        words = "samples not after the one before" + ", so nothing is known" * (not self.is_trusted)
         self.mark("clock", words, block.backwards)
-        self.gap_s = GAP_PERIODS * self.period_s
         self.gaps = block.in_order[1:][block.steps_s > self.gap_s * _JITTER]
 
     def mark(self, code: str, words: str, where: Bools | Indices) -> None:
@@ -215,9 +216,9 @@ class _Samples:
     def usable(self) -> tuple[Indices, Floats, Floats]:
         """Indices and values of the samples without a flag, (m,), and the steps between them in s."""
         if not self.marks:
-            return np.arange(self.codes.size), self.values, self.block.steps_s
+            return np.arange(self.codes.size), self.values, self.steps_s
         usable = np.flatnonzero(self.codes == 0)
-        return usable, self.values[usable], np.diff(self.block.time_s[usable])
+        return usable, self.values[usable], np.diff(self.time_s[usable])
 
     def validated(
         self, knots: Indices, energy_j: Floats, state: Codes, power_w: Floats
@@ -225,20 +226,19 @@ class _Samples:
         """Cumulate the energies of the steps between the valid samples `knots`, (k,), by their states."""
         if not self.row.totals:
             self.mark("gap", f"samples after a gap over {self.gap_s:g} s", self.gaps)
-        time_s = self.block.time_s
-        time_s = time_s if knots.size == time_s.size else time_s[knots]
+        time_s = self.time_s if knots.size == self.time_s.size else self.time_s[knots]
         curve = cumulate(time_s, energy_j, state != _UNCOVERED)
-        flags = [*self._flags(time_s, knots, state)] if self.marks else []
+        flags = [*self._flags(knots, state)] if self.marks else []
         return Validated(curve, flags, power_w, self.codes)
 
-    def _flags(self, time_s: Floats, knots: Indices, state: Codes) -> Iterator[Flag]:
+    def _flags(self, knots: Indices, state: Codes) -> Iterator[Flag]:
         """Flags with the number of samples and the seconds between the valid ones on both sides of them.
 
         Before the first and after the last valid sample these are uncovered.
         """
-        stamps = self.block.time_s[np.isfinite(self.block.time_s)]
+        stamps = self.time_s[np.isfinite(self.time_s)]
         # Stamps out of order may lie on either side of the valid samples.
-        seconds = np.diff(np.concatenate((stamps[:1], time_s, stamps[-1:])))
+        seconds = np.diff(np.concatenate((stamps[:1], self.time_s[knots], stamps[-1:])))
         seconds = np.maximum(seconds, 0.0) if seconds.size else np.zeros(1)
         states = np.full(seconds.size, _UNCOVERED)
         states[1 : 1 + state.size] = state

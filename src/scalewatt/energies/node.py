@@ -20,7 +20,7 @@ from scalewatt.energies.estimate import (
     estimated_cpu,
     estimated_gpus,
     estimated_ram,
-    is_load_of,
+    loads_of,
     node_utilisation,
 )
 from scalewatt.energies.integrate import (
@@ -31,7 +31,7 @@ from scalewatt.energies.integrate import (
 )
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED, StageIntervals
 from scalewatt.energies.tables import MAX_UNCOVERED, PIECES, Pieces, nothing, pieces
-from scalewatt.recordings.block import Block, select
+from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import (
     DEVICE_KINDS,
     ESTIMATED,
@@ -363,8 +363,7 @@ def _estimates(
     if kind == "cpu":
         load, flags = node_utilisation(blocks)
         return [] if load is None else [estimated_cpu(load, rated)], flags
-    loads = (select(block, is_load_of(block.sensors, "gpu")) for block in blocks)
-    return [estimated_gpus(load, rated) for load in loads if len(load.sensors)], []
+    return [estimated_gpus(load, rated) for load in loads_of(blocks, "gpu")], []
 
 
 # --- the sensor that counts -----------------------------------------------------------------------

@@ -75,7 +75,7 @@ class Block:
 
     @cached_property
     def backwards(self) -> NDArray[np.intp]:
-        """Indices of the other samples."""
+        """Indices of all other samples."""
         return np.delete(np.arange(self.time_s.size), self.in_order)
 
     @cached_property
@@ -85,14 +85,14 @@ class Block:
 
     @cached_property
     def step_s(self) -> float:
-        """Median step in s of those that go forward; 0 without any."""
+        """Sampling period in s, by the samples."""
         return sampling_period(self.time_s)
 
     @property
     def ends_s(self) -> tuple[float, float] | None:
         """First and last time of the samples in order; None without any."""
-        time_s = self.time_s[self.in_order[[0, -1]]] if self.in_order.size else None
-        return None if time_s is None else (float(time_s[0]), float(time_s[1]))
+        first_last = self.time_s[self.in_order][[0, -1]] if self.in_order.size else None
+        return None if first_last is None else tuple(first_last.tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,14 +122,12 @@ class Recording:
 
 def select(block: Block, columns: list[int] | NDArray[np.bool_]) -> Block:
     """Block of some of the sensors, by their columns or a mask of these."""
-    low_high = None
-    if block.bounds is not None:
-        low_high = (block.bounds[0][:, columns], block.bounds[1][:, columns])
+    ends = block.bounds
     return replace(
         block,
         values=np.asfortranarray(block.values[:, columns]),
         sensors=block.sensors.iloc[columns].reset_index(drop=True),
-        bounds=low_high,
+        bounds=None if ends is None else (ends[0][:, columns], ends[1][:, columns]),
     )
 
 
@@ -138,12 +136,11 @@ def sensor_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame([{**SENSOR, **row} for row in rows], columns=list(SENSOR))
 
 
-def sampling_period(time_s: Floats, declared_s: float | None = None) -> float:
-    """Sampling period in s: the declared one or, if that is longer or alone, the median step."""
-    steps = np.diff(time_s)
-    if not (ahead := steps > 0).all():
-        steps = steps[ahead]
-    return max(float(np.median(steps)) if steps.size else 0.0, declared_s or 0.0)
+def sampling_period(time_s: Floats) -> float:
+    """Median in s of the steps that go forward; 0 without any."""
+    steps_s = np.diff(time_s)
+    ahead_s = steps_s[steps_s > 0]
+    return float(np.median(ahead_s)) if ahead_s.size else 0.0
 
 
 def forward(time_s: Floats) -> NDArray[np.bool_]:
@@ -155,17 +152,18 @@ def forward(time_s: Floats) -> NDArray[np.bool_]:
     if good.all() and (np.diff(time_s) > 0).all():
         return good
     # The longest rising subsequence, from the end: of two that exclude each other the earlier is kept.
-    # `heads[k]` is the latest stamp that k later ones can follow, `first[k]` its index.
+    # `heads[k]` is the latest stamp, negated, that k later ones can follow, `first[k]` its index.
     heads: list[float] = []
     first: list[int] = []
     after: dict[int, int] = {}
     for index in np.flatnonzero(good)[::-1].tolist():
-        ahead = -float(time_s[index])
-        k = bisect_left(heads, ahead)
+        stamp = -float(time_s[index])
+        k = bisect_left(heads, stamp)
         after[index] = first[k - 1] if k else -1
-        if k == len(heads) or ahead < heads[k]:
-            heads[k : k + 1], first[k : k + 1] = [ahead], [index]
-    kept, index = np.zeros(time_s.size, dtype=np.bool_), first[-1] if first else -1
+        if k == len(heads) or stamp < heads[k]:
+            heads[k : k + 1], first[k : k + 1] = [stamp], [index]
+    kept, index = [], first[-1] if first else -1
     while index >= 0:
-        kept[index], index = True, after[index]
-    return kept
+        kept.append(index)
+        index = after[index]
+    return np.isin(np.arange(time_s.size), kept)
