@@ -393,27 +393,26 @@ def _of_differences(
     shown_w = np.full(sensor.values.size, np.nan)
     if usable.size < 2:
         return sensor.validated(usable, energy_j, np.zeros(0, np.uint8), shown_w)
-    range_j = LEAST_RANGE_J if np.isnan(sensor.row.range_j) else sensor.row.range_j
+    limit_w, range_j = sensor.limit_w, sensor.row.range_j
+    range_j = LEAST_RANGE_J if np.isnan(range_j) else range_j
     if _is_sure(sensor, energy_j, step_s, range_j):
         shown_w[usable[1:]] = energy_j / step_s
         return sensor.validated(usable, energy_j, np.full(energy_j.size, _EXACT, np.uint8), shown_w)
     steps = _steps(energy_j, step_s, sensor.period_s)
-    _mark_possible(steps, sensor.limit_w, range_j)
-    _mark_exact(steps, sensor.is_trusted)
-    across_w = _bridge(steps, sensor.bridge_s)
-    knots = usable[np.append(0, steps["end"])]
+    possible, ambiguous = _possible(steps, limit_w, range_j)
+    exact = _caught_up(possible & ~ambiguous & sensor.is_trusted, steps)
+    bridged, across_w = _bridged(exact, ambiguous, steps, sensor.bridge_s)
+    ends = usable[np.cumsum(steps.reads)]
     # A change ends a step, and is no repeat.
-    repeats = np.repeat(steps["is_still"] & steps["is_long"], steps["reads"]) & (energy_j == 0)
+    repeats = np.repeat(steps.is_still & steps.is_long, steps.reads) & (energy_j == 0)
     sensor.mark("counter", "samples that repeat the one before", usable[1:][repeats])
-    impossible = ~steps["is_possible"] & np.isfinite(steps["energy_j"]) & ~steps["is_outer"]
-    sensor.mark("counter", "steps that the counter cannot have made", knots[1:][impossible])
-    ambiguous = steps["is_ambiguous"]
-    sensor.mark("counter", "steps that may hide a further wrap", knots[1:][ambiguous])
-    exact, bridged = steps["is_exact"], steps["is_bridged"]
+    impossible = ~possible & np.isfinite(steps.energy_j) & ~steps.is_outer
+    sensor.mark("counter", "steps that the counter cannot have made", ends[impossible])
+    sensor.mark("counter", "steps that may hide a further wrap", ends[ambiguous])
+    shown_w[usable[1:]] = np.repeat(_resolved_w(steps, exact, limit_w), steps.reads)
     state = np.where(exact, _EXACT, np.where(bridged, _BRIDGED, _UNCOVERED))
-    shown_w[usable[1:]] = np.repeat(_resolved_w(steps, sensor.limit_w), steps["reads"])
-    known_j = np.where(bridged, across_w * steps["step_s"], steps["energy_j"])
-    return sensor.validated(knots, known_j, state, shown_w)
+    known_j = np.where(bridged, across_w * steps.step_s, steps.energy_j)
+    return sensor.validated(np.append(usable[0], ends), known_j, state, shown_w)
 
 
 def _is_sure(sensor: _Samples, energy_j: Floats, step_s: Floats, range_j: float) -> bool:
@@ -428,90 +427,89 @@ def _is_sure(sensor: _Samples, energy_j: Floats, step_s: Floats, range_j: float)
     )
 
 
-def _steps(energy_j: Floats, step_s: Floats, period_s: float) -> pd.DataFrame:
-    """Steps of a counter from change to change: time without a change belongs to the change after it.
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    """The k steps of a counter from change to change, (k,): time without a change belongs to the next one."""
 
-    A row a step, of several `reads` until the sample `end`. `is_still`: the counter stood still for a part of
-    it; `is_outer`: the first step of a slow counter, begun before, and a last one that is not over yet.
-    """
-    changed = energy_j != 0
-    ends = np.flatnonzero(changed) + 1
-    is_open = not changed[-1]
-    all_ends = np.append(ends, energy_j.size) if is_open else ends
-    begins = np.append(0, all_ends[:-1])
-    steps = pd.DataFrame(
-        {
-            "end": all_ends,
-            "reads": all_ends - begins,
-            "step_s": np.add.reduceat(step_s, begins),
-            "energy_j": np.add.reduceat(energy_j, begins),
-        }
+    reads: Indices
+    step_s: Floats
+    energy_j: Floats
+    power_w: Floats
+    is_still: Bools
+    """The counter stood still for a part of the step."""
+    is_outer: Bools
+    """The first step of a slow counter, begun before, and a last one that is not over yet."""
+    is_long: Bools
+    usual_s: float
+
+
+def _steps(energy_j: Floats, step_s: Floats, period_s: float) -> _Steps:
+    """Join the steps between samples without a change to the one with the change after them."""
+    changes = np.flatnonzero(energy_j != 0)
+    is_open = energy_j[-1] == 0
+    begins = np.append(0, changes + 1)
+    begins = begins if is_open else begins[:-1]
+    reads = np.diff(begins, append=energy_j.size)
+    joined_s, joined_j = (np.add.reduceat(each, begins) for each in (step_s, energy_j))
+    usual_s, is_slow = period_s, False
+    if 0 < changes.size < energy_j.size:
+        usual_s = max(float(np.median(joined_s[: changes.size])), period_s)
+        is_slow = float(np.median(reads[: changes.size])) >= SLOW_READS
+    is_last_open = (np.arange(reads.size) == reads.size - 1) & is_open
+    is_outer = is_last_open | ((np.arange(reads.size) == 0) & is_slow)
+    is_still, is_long = (reads > 1) | is_last_open, joined_s > GAP_PERIODS * usual_s * _JITTER
+    return _Steps(
+        reads, joined_s, joined_j, joined_j / joined_s, is_still, is_outer, is_long, usual_s
     )
-    steps["power_w"] = steps["energy_j"] / steps["step_s"]
-    closed = steps[: ends.size]
-    is_slow = closed["reads"].median() >= SLOW_READS  # not without any
-    usual_s = period_s
-    if 0 < ends.size < energy_j.size:
-        usual_s = max(closed["step_s"].median(), period_s)
-    steps["is_still"] = steps["reads"] > 1
-    steps["is_outer"] = ((steps.index == 0) & is_slow) | (steps.index == ends.size)
-    steps.loc[ends.size :, "is_still"] = True
-    steps["usual_s"] = usual_s
-    steps["is_long"] = steps["step_s"] > GAP_PERIODS * usual_s * _JITTER
-    return steps
 
 
-def _mark_possible(steps: pd.DataFrame, limit_w: float, range_j: float) -> None:
+def _possible(steps: _Steps, limit_w: float, range_j: float) -> tuple[Bools, Bools]:
     """Mark the steps that the counter can have made, and those of them that may hide a further wrap."""
-    energy_j, step_s, is_long = steps["energy_j"], steps["step_s"], steps["is_long"]
-    possible = (energy_j > 0) & (energy_j <= limit_w * (step_s + LAG_S)) & ~steps["is_outer"]
+    energy_j, step_s, is_long = steps.energy_j, steps.step_s, steps.is_long
+    possible = (energy_j > 0) & (energy_j <= limit_w * (step_s + LAG_S)) & ~steps.is_outer
     # The mean power of a very short step is mostly the counter's lag.
-    is_usual = possible & ~is_long & (step_s >= 0.5 * steps["usual_s"])
-    if is_usual.any():
-        possible &= ~is_long | (steps["power_w"] <= RESET * steps["power_w"][is_usual].max())
-    steps["is_possible"] = possible
-    steps["is_ambiguous"] = (
-        possible & (energy_j + range_j <= limit_w * step_s) & np.isfinite(limit_w)
-    )
+    usual_w = steps.power_w[possible & ~is_long & (step_s >= 0.5 * steps.usual_s)]
+    possible &= ~is_long | (steps.power_w <= RESET * usual_w.max(initial=0.0)) | (not usual_w.size)
+    return possible, possible & (energy_j + range_j <= limit_w * step_s) & np.isfinite(limit_w)
 
 
-def _mark_exact(steps: pd.DataFrame, is_trusted: bool) -> None:
-    """Mark the steps of which the energy is known: not those in which a counter lost what it did not show.
+def _caught_up(exact: Bools, steps: _Steps) -> Bools:
+    """Drop the steps in which a counter stood still for long and lost what was used meanwhile.
 
-    Where it stood still for long, its next difference must make up for at least CAUGHT_UP of the power.
+    If it did not, the step's mean power is at least CAUGHT_UP of that on both sides.
     """
-    exact = steps["is_possible"] & ~steps["is_ambiguous"] & is_trusted
-    doubtful = exact & steps["is_still"] & steps["is_long"]
-    sure_w = steps["power_w"].where(exact & ~doubtful)
-    floor_w = CAUGHT_UP * np.fmin(sure_w.ffill(), sure_w.bfill())
-    steps["is_exact"] = exact & (~doubtful | (steps["power_w"] >= floor_w))
+    doubtful = exact & steps.is_still & steps.is_long
+    if not doubtful.any():
+        return exact
+    sure_w = pd.Series(np.where(exact & ~doubtful, steps.power_w, np.nan))
+    floor_w = CAUGHT_UP * np.fmin(sure_w.ffill().to_numpy(), sure_w.bfill().to_numpy())
+    return exact & (~doubtful | (steps.power_w >= floor_w))
 
 
-def _bridge(steps: pd.DataFrame, longest_s: float) -> Floats:
-    """Mark the unknown steps that are bridged; the power in W of each by those on both sides, (k,).
+def _bridged(
+    exact: Bools, ambiguous: Bools, steps: _Steps, longest_s: float
+) -> tuple[Bools, Floats]:
+    """Mark the steps of unknown energy that are bridged, with the power in W by those on both sides.
 
     A slow counter's lag at the beginning and the end is bridged from the one side there is.
     """
-    exact, step_s = steps["is_exact"], steps["step_s"]
-    steps["is_bridged"] = False
     if exact.all() or not exact.any():
-        return steps["power_w"].to_numpy()
-    unknown = ~exact & ~steps["is_ambiguous"]
-    inside = exact.cummax() & exact[::-1].cummax()
-    # Seconds of each unbroken run of steps that are not exact.
-    run_s = step_s.where(~exact, 0.0).groupby(exact.cumsum()).transform("sum")
+        return np.zeros_like(exact), steps.power_w
+    unknown = ~exact & ~ambiguous
+    inside = np.maximum.accumulate(exact) & np.maximum.accumulate(exact[::-1])[::-1]
+    run = np.cumsum(exact)  # seconds of each unbroken run of steps that are not exact
+    run_s = np.bincount(run, weights=np.where(exact, 0.0, steps.step_s))[run]
     bridged = unknown & inside & (run_s <= longest_s)
-    if steps["is_outer"][0]:
-        lag = step_s <= LAG_STEPS * steps["usual_s"]
-        bridged |= unknown & steps["is_outer"] & lag
-    steps["is_bridged"] = bridged
-    middle_s = step_s.cumsum() - 0.5 * step_s
-    return np.interp(middle_s, middle_s[exact], steps["power_w"][exact])
+    if steps.is_outer[0]:
+        bridged |= unknown & steps.is_outer & (steps.step_s <= LAG_STEPS * steps.usual_s)
+    middle_s = np.cumsum(steps.step_s) - 0.5 * steps.step_s
+    return bridged, np.interp(middle_s, middle_s[exact], steps.power_w[exact])
 
 
-def _resolved_w(steps: pd.DataFrame, limit_w: float) -> Floats:
-    """Power to show in W, NaN where unknown: a step too short to resolve it shares the one before."""
-    known = steps[["energy_j", "step_s", "power_w"]].where(steps["is_exact"])
-    joined = known + known.shift()
-    is_short = (known["power_w"] > limit_w) & (known.index > 0)
-    return known["power_w"].mask(is_short, joined["energy_j"] / joined["step_s"]).to_numpy()
+def _resolved_w(steps: _Steps, exact: Bools, limit_w: float) -> Floats:
+    """Power to show in W, (k,), NaN where unknown: a step too short to resolve it shares the one before."""
+    power_w, energy_j = (np.where(exact, e, np.nan) for e in (steps.power_w, steps.energy_j))
+    short = np.flatnonzero(power_w[1:] > limit_w) + 1
+    shared_j, shared_s = (each[short] + each[short - 1] for each in (energy_j, steps.step_s))
+    power_w[short] = shared_j / shared_s
+    return power_w
