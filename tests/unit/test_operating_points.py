@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -35,11 +36,9 @@ from scalewatt.campaign.table_requests import table_definition
 from scalewatt.common.errors import InputError
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.energies.checks import (
-    not_held_flags,
-    settings_seen,
+    setting_flags,
     state_flags,
 )
-from scalewatt.energies.stages import tile_window
 from scalewatt.figures.draw_figure import SUFFIXES, draw_figure
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import Flag
@@ -185,12 +184,10 @@ def held(point: dict[str, float], *series: Block) -> list[tuple[str, str]]:
 
 
 def flags_of(point: dict[str, float], gpus: list[int], *series: Block) -> list[Flag]:
-    window = (T0, T0 + 120)
-    events = [{"stage": "train", "epoch": 0, "start_s": TRAINING[0], "end_s": TRAINING[1]}]
-    intervals, _ = tile_window(events, window)
-    seen, unseen = settings_seen(series, gpus, point, intervals, window, "n1")
-    rows = [{**row, "segment": 0} for row in seen]
-    return [*unseen, *(one for _, _, one in not_held_flags(rows))]
+    values = np.column_stack([block.values for block in series])
+    sensors = pd.concat([block.sensors for block in series], ignore_index=True)
+    block = Block("n1", series[0].time_s, values, sensors)
+    return setting_flags([block], gpus, point, [TRAINING], "n1")
 
 
 def test_a_clock_that_was_held_is_no_flag_and_another_one_is() -> None:
@@ -211,29 +208,6 @@ def test_up_to_5_percent_of_the_time_may_be_outside() -> None:
     assert held({"gpu_clock_mhz": 1200.0}, telemetry("clock_sm", clocks)) == []
     clocks[50:57] = [900.0] * 7
     assert held({"gpu_clock_mhz": 1200.0}, telemetry("clock_sm", clocks))[0][0] == "not_held"
-
-
-def test_the_5_percent_are_of_the_training_over_all_its_segments() -> None:
-    def seen(segment: int, whole_s: float, outside_s: float, device: str = "GPU 0") -> Any:
-        times = {"whole_s": whole_s, "outside_s": outside_s, "outside": 900.0, "causes": {}}
-        of_device = {"segment": segment, "node": "n1", "device": device, "asked": 1200.0}
-        return {**of_device, **times, "setting": "gpu_clock_mhz"}
-
-    long, short = seen(0, 1000.0, 0.0), seen(1, 60.0, 50.0)
-    assert list(not_held_flags([long, short])) == []
-    ((segment, node, one),) = not_held_flags([long, seen(1, 60.0, 55.0)])
-    assert (segment, node, one["code"]) == (1, "n1", "not_held")
-    assert one["detail"].startswith("n1: GPU 0: 900 MHz for 55 s of 60 s")
-    # Two GPUs that are slow one after the other slow the training down for as long as both together.
-    slow = [
-        seen(segment, 100.0, 7.0 if segment == index else 0.0, f"GPU {index}")
-        for segment in (0, 1)
-        for index in (0, 1)
-    ]
-    assert {(s, one["detail"][:9]) for s, _, one in not_held_flags(slow)} == {
-        (0, "n1: GPU 0"),
-        (1, "n1: GPU 1"),
-    }
 
 
 def test_an_idle_gpu_may_lower_its_clock() -> None:

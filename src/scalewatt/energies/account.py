@@ -23,9 +23,8 @@ from scalewatt.energies.checks import (
     measured_j,
     meter_checks,
     node_meters,
-    not_held_flags,
     perun_checks,
-    settings_seen,
+    setting_flags,
     slurm_check,
     state_flags,
     telemetry_table,
@@ -73,8 +72,6 @@ class _Counted:
     rows: Collected = field(default_factory=Collected)
     ends: dict[str, float] = field(default_factory=dict)
     """Until when each node's time has been counted."""
-    settings: list[dict[str, Any]] = field(default_factory=list)
-    """What the devices showed of the clocks and limits that the run asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +125,7 @@ def account(run: Run, traces: Traces | None = None) -> Accounts:
     for number in numbers:
         with open_segment(run.recordings, number) as segment:
             _add_segment(counted, segment, segment_events(run.events, number))
-    return _tables(counted)
+    return tables(counted.rows, run.spec.configuration, run.spec.repeat)
 
 
 def account_segment(
@@ -137,13 +134,7 @@ def account_segment(
     """Account for what is the only segment of a run."""
     counted = _Counted(run, traces)
     _add_segment(counted, segment, events)
-    return _tables(counted)
-
-
-def _tables(counted: _Counted) -> Accounts:
-    for number, node, not_held in not_held_flags(counted.settings):
-        counted.rows.flag([not_held], number, node)
-    return tables(counted.rows, counted.run.spec.configuration, counted.run.spec.repeat)
+    return tables(counted.rows, run.spec.configuration, run.spec.repeat)
 
 
 def write_energy(
@@ -334,15 +325,15 @@ def _add_node(counted: _Counted, node: _Node, events: list[Event], lost: Window)
     rows.flag(_node_flags(node, intervals, outside_s), node.segment, node.name)
     kinds = _kinds(run, node, intervals, outside_s)
     point, telemetry = run.operating_point, recording.telemetry
-    seen, of_settings = settings_seen(telemetry, node.held, point, intervals, window, node.name)
-    counted.settings.extend({"segment": node.segment, **row} for row in seen)
+    training = intervals.spans_of(("train",)) or [window]
     of_states = state_flags(telemetry, node.held, window, "gpu_power_limit_w" in point)
+    of_settings = setting_flags(telemetry, node.held, point, training, node.name)
     rows.flag([*of_states, *of_settings], node.segment, node.name)
     sums = _NodeSums(node.name, window, recording.clock_known)
     if window[1] <= window[0] and node.overlap_s > 0:
         return sums
     checks = [*gpu_checks(telemetry, kinds, window), *perun_checks(recording.perun_j, kinds)]
-    checks += meter_checks(node.name, telemetry, kinds, window)
+    checks += meter_checks(kinds, window)
     rows.flag(cross_check_flags(checks, NODE), node.segment, node.name)
     rows.cross_checks.extend({"segment": node.segment, **row} for row in checks)
     rows.telemetry.append(telemetry_table(recording.blocks, telemetry, node.segment))
