@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,6 @@ TRACES_SCHEMA = pa.schema(
 )
 """Columns before those of the sensors, which are float32 W and named <device kind>_<index>. `flags` names
 sensors and their flags, "gpu_0=over_limit gpu_1=gap", and is null where there are none."""
-DEVICE_COLUMNS = (
-    *("segment", "node", "block", "column", "device_kind", "device_index", "sensor", "uuid"),
-    *("device", "quantity", "energy_origin", "totals"),
-)
-"""Columns of the table of devices. `sensor` and `device` are names, `uuid` is the device's, `quantity` what
-a sample of power stands for; `totals` marks energies of windows, which are no samples."""
 SAMPLES_SCHEMA = pa.schema(
     [
         *(("segment", pa.int32()), ("time", _TIME), ("node", _MANY), ("device_kind", _FEW)),
@@ -53,6 +47,12 @@ SAMPLES_SCHEMA = pa.schema(
     ]
 )
 """Traces with a row for each sensor and time."""
+DEVICE_COLUMNS = [
+    *("segment", "node", "block", "column", "device_kind", "device_index", "sensor", "uuid"),
+    *("device", "quantity", "energy_origin", "totals"),
+]
+"""Columns of the table of devices. `sensor` and `device` are names, `uuid` is the device's, `quantity` what
+a sample of power stands for; `totals` marks energies of windows, which are no samples."""
 
 
 @contextmanager
@@ -75,7 +75,7 @@ class Traces:
         self._devices: list[dict[str, Any]] = []
         self._blocks: Counter[tuple[int, str]] = Counter()
         self._writer = _open_writer(path, TRACES_SCHEMA)
-        self._writing: Future[None] | None = None
+        self._written = thread.submit(lambda: None)
 
     def add(
         self,
@@ -103,33 +103,34 @@ class Traces:
         names = [device["column"] for device in devices]
 
         def write() -> None:
-            shared = _shared(segment, node, block, clock.of_rank_0(time_s), stages)
-            powers = [pa.array(w, pa.float32(), from_pandas=True) for w in power_w]
-            arrays = [*shared, _flag_texts(names, sample_flags), *powers]
-            self._write(pa.Table.from_arrays(arrays, names=[*TRACES_SCHEMA.names, *names]))
+            n = time_s.size
+            time_us = np.rint(clock.of_rank_0(time_s) * 1e6).astype("datetime64[us]")
+            columns = [
+                *(pa.repeat(pa.scalar(segment, pa.int32()), n), pa.array(time_us).cast(_TIME)),
+                pa.DictionaryArray.from_arrays(np.zeros(n, np.int16), [node]),
+                pa.repeat(pa.scalar(block, pa.int16()), n),
+                pa.DictionaryArray.from_arrays(stages, list(STAGES)),
+                _flag_texts(names, sample_flags),
+                *(pa.array(w, pa.float32(), from_pandas=True) for w in power_w),
+            ]
+            self._write(pa.table(columns, names=[*TRACES_SCHEMA.names, *names]))
 
-        self._wait()
-        self._writing = self._thread.submit(write)
+        self._written.result()  # of the block before: at most two are in memory
+        self._written = self._thread.submit(write)
 
     def close(self, run: Mapping[str, Any]) -> None:
         """Write the table of devices and what names the run, and end the file."""
-        self._wait()
+        self._written.result()
         content = json.dumps({**run, "devices": self._devices})
         self._writer.add_key_value_metadata({METADATA_KEY: content.encode()})
         self._writer.close()
 
-    def _wait(self) -> None:
-        """Wait until the block before is written; raise what went wrong."""
-        if self._writing is not None:
-            self._writing.result()
-
     def _write(self, rows: pa.Table) -> None:
         """Write a row group; columns that it lacks are null there, and those that it adds in all before."""
-        if not {*rows.column_names} <= {*self._writer.schema.names}:
-            self._widen(pa.unify_schemas([self._writer.schema, rows.schema]))
-        rows = pa.concat_tables(
-            [self._writer.schema.empty_table(), rows], promote_options="default"
-        )
+        schema = pa.unify_schemas([self._writer.schema, rows.schema])
+        if schema.names != self._writer.schema.names:
+            self._widen(schema)
+        rows = pa.concat_tables([schema.empty_table(), rows], promote_options="default")
         self._writer.write_table(rows, row_group_size=len(rows))
 
     def _widen(self, schema: pa.Schema) -> None:
@@ -161,27 +162,14 @@ def _open_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def _device(segment: int, node: str, block: int, sensor: Mapping[Any, Any]) -> dict[str, Any]:
-    """Row of the table of devices of a row of a frame of sensors."""
-    quantity = MEAN if sensor["quantity"] in ("counter", "mean_power") else sensor["samples"]
+    """Row of the table of devices for a row of a frame of sensors."""
     kind, index, origin = sensor["kind"], int(sensor["index"]), sensor["origin"]
-    known = (sensor["name"], sensor["uuid"] or None, sensor["device"] or None)
-    samples = None if origin == ESTIMATED else quantity or None, origin, bool(sensor["totals"])
-    values = (segment, node, block, f"{kind}_{index}", kind, index, *known, *samples)
+    quantity = MEAN if sensor["quantity"] in ("counter", "mean_power") else sensor["samples"]
+    quantity = None if origin == ESTIMATED else quantity or None
+    values = [segment, node, block, f"{kind}_{index}", kind, index, sensor["name"]]
+    values += [sensor["uuid"] or None, sensor["device"] or None]
+    values += [quantity, origin, bool(sensor["totals"])]
     return dict(zip(DEVICE_COLUMNS, values, strict=True))
-
-
-def _shared(
-    segment: int, node: str, block: int, time_s: Floats, stages: NDArray[np.int8]
-) -> list[pa.Array]:
-    """Columns that all sensors of a block share, but for flags."""
-    n = time_s.size
-    return [
-        pa.repeat(pa.scalar(segment, pa.int32()), n),
-        pa.array(np.rint(time_s * 1e6).astype("datetime64[us]")).cast(_TIME),
-        pa.DictionaryArray.from_arrays(np.zeros(n, np.int16), [node]),
-        pa.repeat(pa.scalar(block, pa.int16()), n),
-        pa.DictionaryArray.from_arrays(stages, list(STAGES)),
-    ]
 
 
 def _flag_texts(names: Sequence[str], flags: Sequence[NDArray[np.uint8]]) -> pa.DictionaryArray:
@@ -199,7 +187,7 @@ def _flag_texts(names: Sequence[str], flags: Sequence[NDArray[np.uint8]]) -> pa.
 def read_devices(file: pq.ParquetFile) -> pd.DataFrame:
     """Read the table of devices of traces."""
     content = json.loads(file.metadata.metadata[METADATA_KEY])
-    devices = pd.DataFrame(content["devices"], columns=list(DEVICE_COLUMNS), dtype=object)
+    devices = pd.DataFrame(content["devices"], columns=DEVICE_COLUMNS, dtype=object)
     return devices.astype({"totals": bool})
 
 
