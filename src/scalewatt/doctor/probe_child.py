@@ -167,7 +167,7 @@ def probe_perun(folder: Path, seconds: float, powers: dict[str, Any]) -> Found:
         kind.device_kind: {
             "origin": kind.origin,
             "devices": kind.count,
-            "sensors": [device.sensor.name for device in kind.devices],
+            "sensors": [device.row.name for device in kind.devices],
             "flags": sorted({one["code"] for one in kind.flags}),
         }
         for kind in node_kinds(node, blocks, powers=powers, period_s=PERIOD_S)

@@ -52,10 +52,9 @@ from scalewatt.energies.stages import (
 )
 from scalewatt.energies.tables import Accounts, Collected, known_sum, nothing, tables
 from scalewatt.energies.traces import Traces, write_traces
-from scalewatt.recordings.block import Block
 from scalewatt.recordings.node_names import nodes_by_name
 from scalewatt.recordings.stage_log import EVALUATIONS
-from scalewatt.recordings.terms import ALL_KINDS, NODE, Flag, flag, gpu_quantity
+from scalewatt.recordings.terms import ALL_KINDS, NODE, Flag, flag
 
 _DISCARDING = {"killed": "was killed", "failed": "failed", "refused": "refused its input"}
 """Labels of the outcomes of a segment that lose the work since its last checkpoint."""
@@ -380,11 +379,10 @@ def _node_flags(node: _Node, intervals: StageIntervals, outside_s: float) -> Ite
 def _kinds(run: Run, node: _Node, intervals: StageIntervals, outside_s: float) -> list[KindEnergy]:
     """Energies of a node's device kinds, in the order of their names."""
     recording, held, model = node.recording, node.held, run.provenance.get("device_name")
-    blocks = [_with_samples(block, model or "") for block in recording.blocks]
     expected = run.spec.ranks_per_node if held is None else len(held)
     kinds = node_kinds(
         node.name,
-        [*blocks, *gpu_loads(recording.telemetry), *node_meters(recording.telemetry)],
+        [*recording.blocks, *gpu_loads(recording.telemetry), *node_meters(recording.telemetry)],
         powers=run.powers,
         period_s=recording.period_s or run.spec.sampling_period_s,
         used_gpus=held,
@@ -393,7 +391,7 @@ def _kinds(run: Run, node: _Node, intervals: StageIntervals, outside_s: float) -
         lost_s=outside_s,
         window=node.window,
         uncounted=intervals.spans_of(run.uncounted_stages),
-        model=model,
+        model=model or "",
     )
     others = run.concurrent(node.name, node.window)
     shared_s = max([recording.shared_s(node.window), *(seconds for seconds, _ in others)])
@@ -403,18 +401,6 @@ def _kinds(run: Run, node: _Node, intervals: StageIntervals, outside_s: float) -
         is_known = held is not None and all(g is not None and not {*held} & {*g} for g in gpus)
         kinds = shared_kinds(kinds, shared_s, recording.met, is_known)
     return sorted(kinds, key=lambda kind: kind.device_kind)
-
-
-def _with_samples(block: Block, model: str) -> Block:
-    """Say what the samples of GPUs' power stand for, by the GPU's name, if the block does not."""
-    sensors = block.sensors
-    is_power = (sensors["kind"] == "gpu") & (sensors["quantity"] == "power")
-    unknown = is_power & (sensors["samples"] == "")
-    if not unknown.any():
-        return block
-    names = sensors["device"].where(sensors["device"] != "", model)
-    known = names.map(lambda name: gpu_quantity(name) or "")
-    return replace(block, sensors=sensors.assign(samples=sensors["samples"].where(~unknown, known)))
 
 
 def _trace(

@@ -209,7 +209,7 @@ def gpu_checks(
 ) -> Iterator[Row]:
     """Cross-checks of a node's GPUs by NVML, held or not."""
     gpus = {
-        device.sensor.index: (kind.device_kind, device.curve)
+        device.row.index: (kind.device_kind, device.curve)
         for kind in kinds
         if part_of(kind.device_kind) == "gpu" and kind.origin == MEASURED
         for device in kind.devices
@@ -244,7 +244,7 @@ def perun_checks(perun_j: Mapping[str, float], kinds: Sequence[KindEnergy]) -> I
         whole = all(part.coverage is None or part.coverage > 1 - 1e-9 for part in parts)
         recorded = sum(part.recorded_j((-np.inf, np.inf)) for part in parts)
         # Of power perun takes the same trapezoids.
-        sizes = [d.block.time_s.size for d in kind.devices if d.sensor.quantity != "power"]
+        sizes = [d.block.time_s.size for d in kind.devices if d.row.quantity != "power"]
         tolerance = max(PERUN_TOLERANCE, *(PERUN_STEPS / max(n - 1, 1) for n in sizes), 0.0)
         length_s = max(float(np.ptp(d.curve.time_s)) for d in kind.devices if d.curve.time_s.size)
         place = kind.node, kind.device_kind, None
@@ -264,8 +264,8 @@ def meter_checks(kinds: Sequence[KindEnergy], window: Window) -> Iterator[Row]:
         scope, parts_j = _parts(kinds, span)
         known = meter.known and span[1] - span[0] >= SHORTEST_S
         yield cross_check(
-            (meter.node, NODE, device.sensor.index),
-            METERS.get(device.sensor.name, NODE_METER),
+            (meter.node, NODE, device.row.index),
+            METERS.get(device.row.name, NODE_METER),
             span[1] - span[0],
             meter.recorded_j(span) if known else None,
             parts_j,

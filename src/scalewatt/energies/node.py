@@ -7,10 +7,11 @@ node is [first, last sample] of all its sensors; nothing is extrapolated.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ from scalewatt.recordings.terms import (
     Flag,
     Floats,
     flag,
+    gpu_quantity,
 )
 
 UNUSED_GPU = "unused_gpu"
@@ -51,41 +53,51 @@ SIGMAS = 3.0
 """Standard errors of the mean by which a power that was read now and then may differ."""
 MIRROR_S = 0.005
 """Two counters of one socket are read within so many seconds."""
-_MODULE = re.compile(r"\bG[HB]200\b")
-"""GPUs whose counter is that of their module, with its CPU and memory."""
+MODULE = re.compile(r"\bG[HB]200\b")
+"""GPUs whose counter is that of their module."""
+_MODULE_DETAIL = "counts the whole module with its CPU and memory: it is a meter of the node"
 _DIE = re.compile(r"(package-\d+)-die-\d+")
 
 Window = tuple[float, float]
 Row = dict[str, Any]
 
 
-class Sensor(NamedTuple):
-    """A column of a block."""
+@dataclass(frozen=True, eq=False)
+class Sensor:
+    """A column of a block, and the energy of its device."""
 
     row: Any
     """Row of the block's frame of sensors."""
     block: Block
     column: int
+    period_s: float | None = None
+    """Declared sampling period."""
 
-
-@dataclass(frozen=True, eq=False)
-class Device:
-    """A device, with the sensor that counts of it."""
-
-    sensor: Any
-    """Row of the block's frame of sensors."""
-    block: Block
-    column: int
-    validated: Validated
-    curves: tuple[EnergyCurve, EnergyCurve, EnergyCurve]
-    """Its energy, and both ends of its interval, which of a measured one are the same."""
-    most_w: float
-    """Most that it can draw in W: its limit, or more where more was recorded or estimated."""
+    @cached_property
+    def validated(self) -> Validated:
+        """Its samples, validated."""
+        return validate(self.block, self.column, self.period_s)
 
     @property
     def curve(self) -> EnergyCurve:
         """Its energy curve."""
         return self.validated.curve
+
+    @cached_property
+    def curves(self) -> tuple[EnergyCurve, EnergyCurve, EnergyCurve]:
+        """Its energy and both ends of its interval, which are the same of what was measured."""
+        if self.row.origin != ESTIMATED:
+            return self.curve, self.curve, self.curve
+        return self.curve, *bounds(self.block, self.column, self.curve, self.period_s)
+
+    @property
+    def most_w(self) -> float:
+        """Most that its device can draw in W: its limit, or more where more was recorded; 0 if unknown."""
+        power_w = self.validated.power_w
+        if self.row.origin == ESTIMATED:
+            ends = self.block.bounds
+            power_w = FACTOR * power_w if ends is None else ends[1][:, self.column]
+        return float(np.fmax.reduce(power_w, initial=np.fmax(self.row.limit_w, 0.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +109,8 @@ class KindEnergy:
     coverage: float | None
     """Share of `device_s` with a known power; None if the node has nothing of the kind."""
     flags: tuple[Flag, ...]
-    devices: tuple[Device, ...] = ()
+    devices: tuple[Sensor, ...] = ()
+    """The sensor that counts of each device."""
     count: int = 0
     """How many devices (CPU sockets, memories, GPUs) the energy belongs to."""
     device_s: float = 0.0
@@ -106,6 +119,8 @@ class KindEnergy:
     """What its samples resolve in time: the longest sampling period; 0 without any."""
     uncounted_known: bool = True
     """Whether the energy of the time that does not count may be stated."""
+    most_w: tuple[float, ...] = ()
+    """Most that each device can draw in W."""
     lacking_w: float = 0.0
     """Most that the devices that must be there and have no sensor can draw in W."""
     shared: bool = False
@@ -119,7 +134,7 @@ class KindEnergy:
     @property
     def origin(self) -> str | None:
         """measured, estimated or simulated; None without a device."""
-        return self.devices[0].sensor.origin if self.devices else None
+        return self.devices[0].row.origin if self.devices else None
 
     def recorded_j(self, window: Window) -> float:
         """Energy recorded between two times in J, whether or not that is enough to state."""
@@ -138,17 +153,17 @@ class KindEnergy:
         take it that the errors of all devices and nodes have the same sign.
         """
         energies_j = np.zeros((3, len(self.devices), intervals.seconds.size))
-        for i, device in enumerate(self.devices):
+        for i, (device, most_w) in enumerate(zip(self.devices, self.most_w, strict=True)):
             energies_j[:, i] = [intervals.energy_j(curve) for curve in device.curves]
             uncovered_s = intervals.uncovered_s(device.curve)
             uncovered_s[0] += outside_s
-            energies_j[2, i] += device.most_w * uncovered_s
+            energies_j[2, i] += most_w * uncovered_s
         return energies_j
 
     @property
     def described(self) -> list[Row]:
         """Index, sensor and uuid of each device."""
-        rows = (device.sensor for device in self.devices)
+        rows = (device.row for device in self.devices)
         return [{"device_index": r.index, "sensor": r.name, "uuid": r.uuid or None} for r in rows]
 
     def part(self, segment: int, intervals: StageIntervals, unrecorded_s: float) -> Row:
@@ -201,7 +216,7 @@ class KindEnergy:
         return {name: np.concatenate([row[name] for row in rows]) for name in PIECES}
 
 
-def _blocks(devices: Iterable[Device]) -> Iterable[Block]:
+def _blocks(devices: Iterable[Sensor]) -> Iterable[Block]:
     """Blocks of some devices, which may share them."""
     return {id(device.block): device.block for device in devices}.values()
 
@@ -260,9 +275,9 @@ def node_window(blocks: Iterable[Block]) -> Window | None:
     return (min(ends)[0], max(end for _, end in ends)) if ends else None
 
 
-def sensors_of(blocks: Iterable[Block]) -> list[Sensor]:
+def sensors_of(blocks: Iterable[Block], period_s: float | None = None) -> list[Sensor]:
     """Sensors of all blocks."""
-    return [Sensor(row, block, column) for block in blocks for column, row in enumerate(block.rows)]
+    return [Sensor(row, block, i, period_s) for block in blocks for i, row in enumerate(block.rows)]
 
 
 def node_kinds(
@@ -277,7 +292,7 @@ def node_kinds(
     lost_s: float = 0.0,
     window: Window | None = None,
     uncounted: Sequence[Window] = (),
-    model: str | None = None,
+    model: str = "",
 ) -> list[KindEnergy]:
     """Energies of gpu, cpu, ram and, if there are any, unused_gpu and node of one node.
 
@@ -289,8 +304,8 @@ def node_kinds(
     recording, uncovered for every kind. `window` is the time that counts (None: all that was
     recorded), but for the spans `uncounted` in it. `model` is the name of the GPUs, if no sensor states it.
     """
-    blocks, module_flags = _with_module_meters(blocks, model)
-    sensors = [s for s in sensors_of(blocks) if s.row.quantity != "utilisation"]
+    blocks = _as_named(blocks, model)
+    sensors = [s for s in sensors_of(blocks, period_s) if s.row.quantity != "utilisation"]
     recorded = {sensor.row.kind for sensor in sensors}
     if recorded == {NODE}:
         powers, used_gpus, expected_gpus, has_gpus = {}, None, None, False
@@ -299,56 +314,72 @@ def node_kinds(
     kinds = []
     for kind in (*DEVICE_KINDS, NODE) if NODE in recorded else DEVICE_KINDS:
         of_kind = [sensor for sensor in sensors if sensor.row.kind == kind]
-        flags = module_flags if kind == NODE else []
+        flags: list[Flag] = []
         if not of_kind:
             estimates, flags = _estimates(kind, blocks, powers)
-            of_kind = sensors_of(estimates)
-        devices, more = _devices(kind, of_kind, facts)
-        flags = [*flags, *more]
-        unused: list[Device] = []
-        expected = None
-        exists = bool(powers.get(kind))
-        if kind == "gpu":
-            # What the run held exists, with or without a sensor.
-            expected = expected_gpus
-            exists = (exists and expected != 0) or bool(used_gpus) or has_gpus
-            if used_gpus is not None:
-                unused = [device for device in devices if device.sensor.index not in used_gpus]
-                devices = [device for device in devices if device.sensor.index in used_gpus]
-            if expected is not None and len(devices) != expected and (devices or exists):
-                detail = f"{node}: power of {len(devices)} GPUs, {expected} expected"
-                flags.append(flag("device_count", None, detail))
+            of_kind = sensors_of(estimates, period_s)
+        devices, of_others = _devices(kind, of_kind, facts)
+        unused: list[Sensor] = []
+        expected = expected_gpus if kind == "gpu" else None
+        # What the run held exists, with or without a sensor.
+        exists = bool(powers.get(kind)) and expected != 0
+        exists |= kind == "gpu" and (bool(used_gpus) or has_gpus)
+        if kind == "gpu" and used_gpus is not None:
+            unused = [device for device in devices if device.row.index not in used_gpus]
+            devices = [device for device in devices if device.row.index in used_gpus]
+        flags += [*of_others, *_missing_flags(node, kind, len(devices), expected, exists)]
         if devices:
             kinds.append(_measured(kind, devices, flags, facts, expected or 0))
         else:
-            kinds.append(_without_sensor(node, kind, flags, exists))
+            kinds.append(KindEnergy(node, kind, 0.0 if exists else None, tuple(flags)))
         if unused:
             kinds.append(_measured(UNUSED_GPU, unused, [], facts))
     return kinds
 
 
-def _with_module_meters(
-    blocks: Sequence[Block], model: str | None
-) -> tuple[Sequence[Block], list[Flag]]:
-    """Make the counters of whole modules those of the node, if their GPUs have a power too."""
+def _missing_flags(
+    node: str, kind: str, count: int, expected: int | None, exists: bool
+) -> Iterator[Flag]:
+    """Flags of a kind that lacks devices: `absent` is out of scope, any other used what is not known."""
+    if expected is not None and count != expected and (count or exists):
+        detail = f"{node}: power of {count} GPUs, {expected} expected"
+        yield flag("device_count", None, detail)
+    if not count and exists:
+        detail = f"{node}: there are {kind} devices, but neither power nor utilisation of them"
+        yield flag("not_recorded", None, detail)
+    if not count and not exists:
+        detail = f"{node}: no {kind} sensor and nothing to estimate from"
+        yield flag("absent", None, detail)
+
+
+def _as_named(blocks: Iterable[Block], model: str) -> list[Block]:
+    """Blocks with what the name of their GPUs tells, where a sensor states none that of `model`.
+
+    A power's samples are those of GPUs of its name, and the counter of a module is one of the node, if the
+    GPU has a power too.
+    """
     gpus = [sensor.row for sensor in sensors_of(blocks) if sensor.row.kind == "gpu"]
     powers = {row.index for row in gpus if row.quantity in ("power", "mean_power")}
-    modules = {
-        row.name
-        for row in gpus
-        if row.quantity == "counter"
-        and row.index in powers
-        and _MODULE.search(row.device or model or "")
-    }
-    if not modules:
-        return blocks, []
-    frames = [block.sensors for block in blocks]
-    kinds = [frame["kind"].mask(frame["name"].isin(modules), NODE) for frame in frames]
-    detail = "counts the whole module with its CPU and memory: it is a meter of the node"
-    return [
-        replace(block, sensors=block.sensors.assign(kind=kind))
-        for block, kind in zip(blocks, kinds, strict=True)
-    ], [flag("second_sensor", name, detail) for name in sorted(modules)]
+    named = []
+    for block in blocks:
+        sensors = block.sensors
+        names = sensors["device"].where(sensors["device"] != "", model)
+        of_gpu = (sensors["kind"] == "gpu") & (names != "")
+        unknown = of_gpu & (sensors["quantity"] == "power") & (sensors["samples"] == "")
+        is_module = of_gpu & (sensors["quantity"] == "counter") & sensors["index"].isin(powers)
+        is_module &= names.str.contains(MODULE)
+        if (unknown | is_module).any():
+            samples = names.map(lambda name: gpu_quantity(name) or "")
+            sensors = sensors.assign(
+                samples=sensors["samples"].mask(unknown, samples),
+                kind=sensors["kind"].mask(is_module, NODE),
+            )
+            flags = (
+                flag("second_sensor", name, _MODULE_DETAIL) for name in sensors["name"][is_module]
+            )
+            block = replace(block, sensors=sensors, flags=(*block.flags, *flags))
+        named.append(block)
+    return named
 
 
 def _estimates(
@@ -369,24 +400,24 @@ def _estimates(
 # --- the sensor that counts -----------------------------------------------------------------------
 
 
-def _devices(kind: str, sensors: Sequence[Sensor], facts: _Node) -> tuple[list[Device], list[Flag]]:
-    """Devices of a kind, each with its sensor that counts, and flags of the other sensors."""
-    counted: list[Device] = []
+def _devices(kind: str, sensors: Sequence[Sensor], facts: _Node) -> tuple[list[Sensor], list[Flag]]:
+    """The sensor that counts of each device of a kind, and flags of the others."""
+    counted: list[Sensor] = []
     flags: list[Flag] = []
     for _, group in groupby(sorted(sensors, key=_preference), lambda sensor: sensor.row.index):
-        devices = [_device(sensor, facts.period_s) for sensor in group]
-        first = devices[0]
-        if kind == "gpu" and first.sensor.quantity == "counter":
-            first = next((d for d in devices if _counts_more(first, d, facts.window)), first)
-        for device in devices:
-            flags += _second(first, device, facts) if device is not first else []
+        of_device = [*group]
+        first = of_device[0]
+        if kind == "gpu" and first.row.quantity == "counter":
+            first = next((s for s in of_device if _counts_more(first, s, facts.window)), first)
+        for sensor in of_device:
+            flags += _second(first, sensor, facts) if sensor is not first else []
         # A die whose counter repeats another's of its socket.
         same = next((other for other in counted if _mirrors(first, other)), None)
         if same is None:
             counted.append(first)
         else:
-            detail = f"not added: it repeats {same.sensor.name}, the counter of the whole socket"
-            flags.append(flag("duplicate", first.sensor.name, detail))
+            detail = f"not added: it repeats {same.row.name}, the counter of the whole socket"
+            flags.append(flag("duplicate", first.row.name, detail))
     return counted, flags
 
 
@@ -398,22 +429,10 @@ def _preference(sensor: Sensor) -> tuple[int, bool, bool, bool, bool, str]:
     return row.index, unsure, row.totals, row.quantity != "counter", not is_power, row.name
 
 
-def _device(sensor: Sensor, period_s: float | None) -> Device:
-    block, column = sensor.block, sensor.column
-    validated = validate(block, column, period_s)
-    curve, power_w = validated.curve, validated.power_w
-    ends = curve, curve
-    if sensor.row.origin == ESTIMATED:
-        ends = bounds(block, column, curve, period_s)
-        power_w = FACTOR * power_w if block.bounds is None else block.bounds[1][:, column]
-    most_w = float(np.fmax.reduce(power_w, initial=np.fmax(sensor.row.limit_w, 0.0)))
-    return Device(*sensor, validated, (curve, *ends), most_w)
-
-
-def _energies(first: Device, other: Device, window: Window) -> tuple[float, float, float] | None:
+def _energies(first: Sensor, other: Sensor, window: Window) -> tuple[float, float, float] | None:
     """Energies in J of two sensors, and the seconds that both have; None if one of them is not known then."""
     curves = first.curve, other.curve
-    if first.sensor.totals or other.sensor.totals or not all(c.time_s.size for c in curves):
+    if first.row.totals or other.row.totals or not all(c.time_s.size for c in curves):
         return None
     begin = max(window[0], *(float(curve.time_s[0]) for curve in curves))
     end = min(window[1], *(float(curve.time_s[-1]) for curve in curves))
@@ -424,9 +443,9 @@ def _energies(first: Device, other: Device, window: Window) -> tuple[float, floa
     return joules, other_j, end - begin
 
 
-def _counts_more(counter: Device, power: Device, window: Window) -> bool:
+def _counts_more(counter: Sensor, power: Sensor, window: Window) -> bool:
     """Whether a GPU's counter has so much more than its power that it must be that of a whole module."""
-    if power.sensor.quantity == "counter" or not (both := _energies(counter, power, window)):
+    if power.row.quantity == "counter" or not (both := _energies(counter, power, window)):
         return False
     return both[0] > (1 + tolerance_of(power.validated.power_w)) * both[1]
 
@@ -439,23 +458,23 @@ def tolerance_of(power_w: Floats) -> float:
     return max(DISAGREE, SIGMAS * float(known_w.std(ddof=1)) / np.sqrt(known_w.size) / mean_w)
 
 
-def _second(first: Device, other: Device, facts: _Node) -> list[Flag]:
+def _second(first: Sensor, other: Sensor, facts: _Node) -> list[Flag]:
     """Flag a second sensor of a device, and both values if they disagree."""
-    name = first.sensor.name
-    flags = [flag("second_sensor", other.sensor.name, f"not added: {name} is counted")]
+    name = first.row.name
+    flags = [flag("second_sensor", other.row.name, f"not added: {name} is counted")]
     joules, other_j, seconds = _energies(first, other, facts.window) or (0.0, 0.0, 0.0)
     if abs(joules - other_j) > DISAGREE * max(joules, other_j):
         detail = (
             f"{facts.name}: {other_j:.0f} J over {seconds:.0f} s, but {name}, which counts, {joules:.0f} J: "
             "one of them measures more than the device, or less"
         )
-        flags.append(flag("disagrees", other.sensor.name, detail))
+        flags.append(flag("disagrees", other.row.name, detail))
     return flags
 
 
-def _mirrors(die: Device, first: Device) -> bool:
+def _mirrors(die: Sensor, first: Sensor) -> bool:
     """Whether a die's counter repeats another's of its socket, read at most MIRROR_S later."""
-    sockets = [_DIE.search(device.sensor.name) for device in (die, first)]
+    sockets = [_DIE.search(device.row.name) for device in (die, first)]
     if not all(sockets) or len({match[1] for match in sockets if match}) > 1:
         return False
     time_s, energy_j = die.curve.time_s, die.curve.energy_j
@@ -469,7 +488,7 @@ def _mirrors(die: Device, first: Device) -> bool:
 
 
 def _measured(
-    kind: str, devices: Sequence[Device], flags: list[Flag], facts: _Node, expected: int = 0
+    kind: str, devices: Sequence[Sensor], flags: list[Flag], facts: _Node, expected: int = 0
 ) -> KindEnergy:
     """Energy of devices with a sensor; `expected` is how many there must be at least."""
     count = max(len(devices), expected)
@@ -484,19 +503,18 @@ def _measured(
     most_w = np.array([max(device.most_w, rated_w) for device in devices])
     # Where nothing tells, what its like drew, or what no such device exceeds.
     most_w[most_w == 0] = most_w.max() or PLAUSIBLE_W[part_of(kind)]
-    is_estimated = kind == "cpu" and devices[0].sensor.origin == ESTIMATED
+    is_estimated = kind == "cpu" and devices[0].row.origin == ESTIMATED
     kind_energy = KindEnergy(
         facts.name,
         kind,
         coverage,
         (*flags, *_sensor_flags(devices, facts)),
-        tuple(
-            replace(device, most_w=w) for device, w in zip(devices, most_w.tolist(), strict=True)
-        ),
+        tuple(devices),
         int(rated["sockets"]) if is_estimated and rated else len(devices),
         device_s,
         _resolved_s(devices, facts.period_s),
         uncounted_known=covered_apart_s >= (1 - MAX_UNCOVERED) * count * apart_s,
+        most_w=tuple(most_w.tolist()),
         lacking_w=(count - len(devices)) * float(most_w.max()),
     )
     if coverage >= 1 - MAX_UNCOVERED:
@@ -508,20 +526,20 @@ def _measured(
     return replace(kind_energy, flags=(*kind_energy.flags, flag("coverage", None, detail)))
 
 
-def _covered_s(devices: Iterable[Device], span: Window) -> float:
+def _covered_s(devices: Iterable[Sensor], span: Window) -> float:
     return sum(float(device.curve.covered_s(*span)) for device in devices)
 
 
-def _sensor_flags(devices: Sequence[Device], facts: _Node) -> list[Flag]:
+def _sensor_flags(devices: Sequence[Sensor], facts: _Node) -> list[Flag]:
     """Flags of the sensors that count: from reading them, and of their samples."""
     flags: list[Flag] = []
     for device in devices:
-        flags += (each for each in device.block.flags if each["device"] == device.sensor.name)
+        flags += (each for each in device.block.flags if each["device"] == device.row.name)
         flags += [*device.validated.flags, *_late_flags(device, facts)]
     return [{**each, "detail": f"{facts.name}: {each['detail']}"} for each in flags]
 
 
-def _late_flags(device: Device, facts: _Node) -> list[Flag]:
+def _late_flags(device: Sensor, facts: _Node) -> list[Flag]:
     """Flag a sensor whose samples begin or end much later or earlier than those of its node."""
     begin, end = facts.window
     first, last = device.block.ends_s or (begin, begin)
@@ -532,26 +550,17 @@ def _late_flags(device: Device, facts: _Node) -> list[Flag]:
     detail = (
         f"no samples for {missing_s:.1f} s at the beginning or the end of the recording: uncovered"
     )
-    return [flag("recording_short", device.sensor.name, detail)]
+    return [flag("recording_short", device.row.name, detail)]
 
 
-def _resolved_s(devices: Sequence[Device], declared_s: float | None) -> float:
+def _resolved_s(devices: Sequence[Sensor], declared_s: float | None) -> float:
     """Longest sampling period in s; of GPUs no less than what their sensors may average over."""
     longest = [max(block.step_s, declared_s or 0.0) for block in _blocks(devices)]
-    totals = _blocks(device for device in devices if device.sensor.totals)
+    totals = _blocks(device for device in devices if device.row.totals)
     longest += [float(np.diff(block.time_s).max(initial=0.0)) for block in totals]
-    if any(d.sensor.kind == "gpu" and d.sensor.origin != ESTIMATED for d in devices):
+    if any(d.row.kind == "gpu" and d.row.origin != ESTIMATED for d in devices):
         longest.append(MEAN_OVER_S)
     return max(longest)
-
-
-def _without_sensor(node: str, kind: str, flags: list[Flag], exists: bool) -> KindEnergy:
-    """Energy of a kind that used energy, but it is not known how much; or that is out of scope (`absent`)."""
-    if exists:
-        detail = f"{node}: there are {kind} devices, but neither power nor utilisation of them"
-        return KindEnergy(node, kind, 0.0, (*flags, flag("not_recorded", None, detail)))
-    detail = f"{node}: no {kind} sensor and nothing to estimate from"
-    return KindEnergy(node, kind, None, (*flags, flag("absent", None, detail)))
 
 
 def shared_kinds(
