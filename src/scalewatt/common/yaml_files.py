@@ -10,36 +10,40 @@ from typing import Any
 import yaml
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.untrusted_text import plain_text
 
-_SURPRISES = {
-    "a number in base 60": re.compile(r"[-+]?[0-9_]+(:[0-9]+)+(\.[0-9_]*)?"),
-    "an octal number": re.compile(r"[-+]?0[0-7_]+"),
-    "a text, and with a point (1.0e3) a number": re.compile(r"[-+]?[0-9]+e[-+]?[0-9]+", re.I),
-}
-"""What YAML 1.1 takes plain scalars of some forms for."""
+_INT, _FLOAT, _TIME = (f"tag:yaml.org,2002:{name}" for name in ("int", "float", "timestamp"))
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML's safe loader, for which a date is a text."""
+    """YAML's safe loader, for which 010 is ten, 1e3 a number, and 1:30 or a date a text."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge the mappings of `<<`; a key that a mapping itself gives twice is an error."""
+        twice = [
+            key for key, times in Counter(str(k.value) for k, _ in node.value).items() if times > 1
+        ]
+        if twice:
+            problem = f"the key '{twice[0]}' is given twice"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        super().flatten_mapping(node)
+        # The mapping's value counts, not the merged one; another mapping may merge this one again.
+        node.value = list({str(key.value): (key, value) for key, value in node.value}.values())
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    first: [(tag, form) for tag, form in resolvers if tag not in (_INT, _FLOAT, _TIME)]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
+_NUMBER = r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan"
+_Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?[0-9][0-9_]*$"), list("-+0123456789"))
+_Loader.add_implicit_resolver(_FLOAT, re.compile(f"(?:{_NUMBER})$"), list("-+.0123456789"))
+_Loader.add_constructor(_INT, lambda loader, node: int(node.value))
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
-    """Read a YAML mapping; InputError if the file is missing, is none, or has what YAML hides.
-
-    That is: a key given twice, and a number that is written as a time of day, in octal, or as 1e3.
-    """
+    """Read a YAML mapping; InputError if the file is missing, damaged, or gives a key twice."""
     try:
-        loader = _Loader(plain_text(path))
-        root = loader.get_single_node()
-        _refuse_surprises(root, set())
-        content = None if root is None else loader.construct_document(root)
+        content = yaml.load(Path(path).read_text(encoding="utf-8-sig"), _Loader)
     except OSError as error:
         here = "" if Path(path).is_absolute() else f"; paths begin in {Path.cwd()}"
         raise InputError(f"{path}: cannot be read ({error.strerror}){here}") from error
@@ -50,38 +54,8 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
     return content
 
 
-def _refuse_surprises(node: Any, seen: set[int]) -> None:
-    """Look at all nodes before any is constructed: that adds to a mapping what it merges (<<)."""
-    if node is None or id(node) in seen:
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.ScalarNode):
-        if node.style not in ("'", '"', "|", ">"):
-            _refuse_number(node)
-        return
-    parts = node.value
-    if isinstance(node, yaml.MappingNode):
-        parts = [part for pair in node.value for part in pair]
-        keys = Counter(str(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        twice = next((key for key, times in keys.items() if times > 1 and key != "<<"), None)
-        if twice is not None:
-            _refuse(f"the key '{twice}' is given twice", node)
-    for part in parts:
-        _refuse_surprises(part, seen)
-
-
-def _refuse_number(node: Any) -> None:
-    for meaning, form in _SURPRISES.items():
-        if form.fullmatch(node.value):
-            _refuse(f"{node.value} is {meaning} to YAML; write it otherwise, or in quotes", node)
-
-
-def _refuse(problem: str, node: Any) -> None:
-    raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-
-
 def _reason(error: Exception) -> str:
-    """What is wrong and where, in one line."""
+    """Line and problem of YAML that cannot be read, in one line."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    place = f"line {mark.line + 1}: " if mark else "is not readable YAML: "
-    return place + " ".join(str(getattr(error, "problem", None) or error).split())
+    line = f"line {mark.line + 1}: " if mark else "is not readable YAML: "
+    return line + " ".join(str(getattr(error, "problem", None) or error).split())
