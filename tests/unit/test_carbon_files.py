@@ -135,7 +135,7 @@ REFUSED = {
     ),
     "a row that is cut off": (
         "time,g_per_kwh\n1767225600,300\n1767229200\n1767232800,300\n",
-        ["line 3", "cells: 1, columns: 2", "empty where it is not known"],
+        ["line 3", "cells: 1, columns: 2", "empty if it is not known"],
     ),
     "a wrong row behind an empty line": (
         "time,g_per_kwh\n1767225600,300\n\n1767229200,-1\n",

@@ -136,7 +136,7 @@ WRONG = {
     "a time without UTC": (ROW.replace("01-31", "01-31T09:30:00"), "2026-01-31T09:30:00Z"),
     "a wrong measurement": (ROW.replace("ab\n", "\n"), "measurement: '0123456789'; expected"),
     "a run that is there twice": (ROW + ROW, "line 3: duplicate row: exclude"),
-    "a cell too many": (ROW.replace("\n", ",\n"), "expected 6 cells"),
+    "a cell too many": (ROW.replace("\n", ",\n"), "columns: 6"),
     "a request that names no measurement": (
         ROW.replace("exclude", "remeasure").replace("0123456789ab", ""),
         f"scalewatt remeasure {ONE} 1",

@@ -24,7 +24,7 @@ from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
 from scalewatt.common.files import write_text
 from scalewatt.common.schema_validation import nearest, one_of
-from scalewatt.common.tabular_files import Row, csv_rows
+from scalewatt.common.tabular_files import csv_rows
 
 EXCLUDE, REMEASURE = "exclude", "remeasure"
 ACTIONS = (EXCLUDE, REMEASURE)
@@ -81,7 +81,8 @@ def read_exclusions(campaign: Campaign) -> tuple[Exclusion, ...]:
     if not path.exists():
         return ()
     found: dict[tuple[object, ...], Exclusion] = {}
-    for where, row in csv_rows(path):
+    for line, row in csv_rows(path).items():
+        where = f"{path}: line {line}"
         one = _exclusion(where, row, campaign)
         same = (*one.run, one.action, one.measurement)
         if same in found:
@@ -174,11 +175,11 @@ def check_run(campaign: Campaign, configuration: str, repeat: int, where: str) -
         raise InputError(f"{where}: {configuration} has no repeat {repeat}; allowed: {allowed}")
 
 
-def _exclusion(where: str, row: Row, campaign: Campaign) -> Exclusion:
+def _exclusion(where: str, row: dict[str, str], campaign: Campaign) -> Exclusion:
     _check_columns(where, row)
     if not _NUMBER.fullmatch(row["repeat"]):
         raise InputError(f"{where}: repeat: '{row['repeat']}'; expected a whole number from 1")
-    one = Exclusion(**{**row, "repeat": int(row["repeat"])})
+    one = Exclusion(**{**row, "repeat": int(row["repeat"])})  # type: ignore[arg-type]
     check_run(campaign, *one.run, where)
     if one.action not in ACTIONS:
         raise InputError(f"{where}: action: '{one.action}'; {one_of(one.action, ACTIONS)}")
@@ -195,7 +196,7 @@ def _exclusion(where: str, row: Row, campaign: Campaign) -> Exclusion:
     return one
 
 
-def _check_columns(where: str, row: Row) -> None:
+def _check_columns(where: str, row: dict[str, str]) -> None:
     where = f"{where.rpartition(': line ')[0]}: line 1"  # their names stand there
     for name in row:
         if name not in COLUMNS:

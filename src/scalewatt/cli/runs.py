@@ -200,7 +200,7 @@ def probe(arguments: argparse.Namespace) -> int:
         "--table",
         type=Path,
         metavar="FILE",
-        help="what describes the runs: CSV, YAML or Parquet, one row per run; default: files beside PATH",
+        help="what describes the runs: CSV or YAML, one row per run; default: files beside PATH",
     ),
     folder("results"),
     folder("campaigns"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -15,7 +14,7 @@ from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.registered_campaign import OTHER_PROTOCOL, TARGET_PROTOCOL, Point
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, one_of, schema
-from scalewatt.common.tabular_files import Row, Rows, csv_rows, parquet_rows
+from scalewatt.common.tabular_files import csv_rows
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.tables import NO_OPTIONS, Options
@@ -27,6 +26,9 @@ _POINT_KEYS = ("gpus", *PASS_KEYS, "precision", "variant", *LEVERS)
 _LONGEST = 10**20
 _KEPT = ("series", "label", "lines", "repeat", "run", "round", "gpu_indices", "nodes", "window")
 _SAID = ("device_name", "metric_goal")
+Row = dict[str, Any]
+Rows = list[tuple[str, Row]]
+"""Descriptions, each with where it stands."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,7 @@ def _work(values: dict[str, Any], where: str) -> tuple[int, int, int | None]:
     )
 
 
-# --- tables of descriptions: CSV, YAML or Parquet, one row per run --------------------------------
+# --- tables of descriptions: CSV or YAML, one row per run -------------------------------------------
 
 
 def _table_rows(table: Path) -> list[tuple[str, Path, Row]]:
@@ -244,17 +246,10 @@ def _table_rows(table: Path) -> list[tuple[str, Path, Row]]:
 
     InputError for a table that cannot be read, and for a row without a path.
     """
-    typed: dict[str, Callable[[Path], Rows]] = {".csv": csv_rows, ".parquet": parquet_rows}
-    if table.suffix not in (*typed, ".yaml", ".yml"):
-        raise InputError(f"{table}: is no table; allowed: .csv, .yaml, .parquet")
-    if not table.is_file():
-        raise InputError(f"{table}: cannot be read (there is no such file)")
-    found = typed[table.suffix](table) if table.suffix in typed else _yaml_rows(table)
+    if table.suffix not in (".csv", ".yaml", ".yml"):
+        raise InputError(f"{table}: is not a table; allowed: .csv, .yaml")
     rows = []
-    for where, values in found:
-        row = values
-        if table.suffix in typed:  # without empty cells, each value in the type of its key
-            row = {k: _typed(k, v) for k, v in values.items() if not _is_empty(v)}
+    for where, row in _csv_rows(table) if table.suffix == ".csv" else _yaml_rows(table):
         path = row.get("path")
         if not isinstance(path, str) or not path:
             raise InputError(f"{where}: missing key 'path'; allowed: a recording's path")
@@ -262,6 +257,14 @@ def _table_rows(table: Path) -> list[tuple[str, Path, Row]]:
     if not rows:
         raise InputError(f"{table}: has no row; expected one for each run")
     return rows
+
+
+def _csv_rows(table: Path) -> Rows:
+    """Rows without their empty cells, each value in the type of its key."""
+    return [
+        (f"{table}: line {line}", {key: _typed(key, cell) for key, cell in row.items() if cell})
+        for line, row in csv_rows(table).items()
+    ]
 
 
 def _shared_rows(content: dict[str, Any], file: Path) -> Rows:
@@ -280,21 +283,16 @@ def _yaml_rows(table: Path) -> Rows:
     return _shared_rows(content, table)
 
 
-def _is_empty(value: Any) -> bool:
-    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
-
-
-def _typed(key: str, value: Any) -> Any:
-    """Return a cell's value in the schema's type of its key; what does not fit is refused later."""
+def _typed(key: str, cell: str) -> Any:
+    """A cell in the schema's type of its key; text that does not fit is refused later."""
     properties = schema("registration")["properties"]
     kind = properties[key].get("type") if key in properties else "string"
     if kind == "string":
-        return value
-    if isinstance(value, str):
-        try:
-            value = parse_json(value)
-        except ValueError:
-            return value
+        return cell
+    try:
+        value = parse_json(cell)
+    except ValueError:
+        return cell
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)  # a column of integers with empty cells is one of floats
     return value

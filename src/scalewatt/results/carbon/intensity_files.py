@@ -11,7 +11,7 @@ import pandas as pd
 from scalewatt.campaign.campaign_types import Cluster
 from scalewatt.campaign.cluster import carbon_file
 from scalewatt.common.errors import InputError
-from scalewatt.common.tabular_files import csv_cells
+from scalewatt.common.tabular_files import csv_rows
 from scalewatt.recordings.terms import Floats
 from scalewatt.recordings.times import UNIX, as_numbers, parse_times, unread
 from scalewatt.results.carbon.file_checks import check_intensities, check_times
@@ -51,21 +51,15 @@ def read_intensity(path: Path) -> CarbonIntensity:
 
 def _texts(path: Path) -> pd.DataFrame:
     """Return the cells of both columns; the index is the line of each row in the file."""
-    expected = f"expected a CSV file with the columns {TIME} and {VALUE}"
-    names, rows = csv_cells(path)
-    if not {TIME, VALUE} <= set(names):
-        raise InputError(f"{path}: has the columns {', '.join(names)[:120]}; {expected}")
-    rows = {line: row for line, row in rows.items() if row != [""]}
-    for line, row in rows.items():
-        if len(row) != len(names):
-            raise InputError(
-                f"{path}: line {line}: cells: {len(row)}, columns: {len(names)}; expected a cell for "
-                "each column, empty where it is not known, and a point for decimals"
-            )
-    if len(rows) < 2:
-        raise InputError(f"{path}: rows: {len(rows)}; expected two or more, in order of time")
-    table = pd.DataFrame(list(rows.values()), columns=names, dtype=str)
-    return table[[TIME, VALUE]].set_axis(pd.Index(rows, dtype="int64"))
+    table = pd.DataFrame.from_dict(csv_rows(path), orient="index", dtype=str)
+    if len(table) < 2:
+        raise InputError(f"{path}: rows: {len(table)}; expected two or more, in order of time")
+    if not {TIME, VALUE} <= set(table):
+        raise InputError(
+            f"{path}: has the columns {', '.join(map(str, table))[:120]}; "
+            f"expected a CSV file with the columns {TIME} and {VALUE}"
+        )
+    return table[[TIME, VALUE]]
 
 
 def _times(path: Path, texts: pd.Series) -> Floats:

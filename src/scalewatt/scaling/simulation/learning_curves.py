@@ -94,7 +94,7 @@ def published_errors() -> dict[int, float]:
     """Return ResNet50's published top-1 errors in percent by GBS, on the full dataset."""
     return {
         int(row["global_batch_size"]): float(row["metric_value"])
-        for _, row in csv_rows(REFERENCE)
+        for row in csv_rows(REFERENCE).values()
         if row["metric_name"] == METRICS["resnet50"]
         and int(row["dataset_samples"]) == FULL_SAMPLES["resnet50"]
     }
