@@ -141,8 +141,8 @@ REFUSED = {
         "time,g_per_kwh\n1767225600,300\n\n1767229200,-1\n",
         ["line 4", "'-1'"],
     ),
-    "wrong columns and rows of other lengths": (
-        "when,how much\n1,2,3\n4\n",
+    "wrong columns": (
+        "when,how much\n1,2\n4,5\n",
         ["has the columns when, how much", "with the columns time and g_per_kwh"],
     ),
     "nothing": ("", ["is empty"]),
