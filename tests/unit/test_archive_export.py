@@ -17,7 +17,7 @@ from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.table_requests import runs_definition
 from scalewatt.cli import main
 from scalewatt.common.errors import InputError
-from scalewatt.common.redaction import own_paths
+from scalewatt.common.redaction import absolute_paths
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.reproduction.manifests import MANIFEST, write_manifest
 from scalewatt.results.build import write_tables
@@ -178,7 +178,7 @@ def test_folders_of_the_system_are_not_private(project: Project) -> None:
     ["config.yaml", "campaigns/demo.yaml", "campaigns/variants.yaml", "reference/claims.csv"],
 )
 def test_campaigns_of_this_project_tell_of_no_machine(name: str) -> None:
-    assert list(own_paths((PROJECT_ROOT / name).read_text())) == []
+    assert list(absolute_paths((PROJECT_ROOT / name).read_text())) == []
 
 
 def test_an_account_that_is_unknown_here_is_named(

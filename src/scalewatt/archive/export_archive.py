@@ -22,7 +22,7 @@ from scalewatt.campaign.imported_campaign import as_imported, imported_content
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object
-from scalewatt.common.redaction import known_keys, mail_addresses, own_paths
+from scalewatt.common.redaction import absolute_paths, known_keys, mail_addresses
 from scalewatt.common.schema_validation import PROJECT_ROOT
 from scalewatt.common.untrusted_text import parse_json
 from scalewatt.reproduction.manifests import CAMPAIGN, ArchiveManifest, Given, entries_of
@@ -260,7 +260,7 @@ def _private(name: str, given: Given, words: Mapping[str, str]) -> Iterator[str]
         if name.endswith(".json"):
             with suppress(ValueError):
                 looked = _strings(parse_json(text))
-        yield from islice((path for one in looked for path in own_paths(one)), 1)
+        yield from islice((path for one in looked for path in absolute_paths(one)), 1)
 
 
 def _strings(value: Any) -> Iterable[str]:

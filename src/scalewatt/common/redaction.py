@@ -15,15 +15,15 @@ from pathlib import Path
 from scalewatt.common.schema_validation import PROJECT_ROOT
 
 HOME, PATH, NAME, ADDRESS, HIDDEN = "$HOME", "<path>", "<name>", "<address>", "<secret>"
-"""Placeholders of what is taken out; HIDDEN of a secret."""
+"""Placeholders of what is removed; HIDDEN of a secret."""
 
-# --- what options and variables of a secret's name are given --------------------------------------
+# --- values of options and variables whose name is a secret's -------------------------------------
 
 SECRET = (
     *("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL", "CREDENTIALS", "AUTH", "COOKIE"),
     *("ACCOUNT", "USER", "USERNAME", "MAIL", "EMAIL"),
 )
-"""The last word of a name whose value is not told: `--hf-token`, but not `--max-tokens`."""
+"""Last words of names whose values are hidden: `--hf-token`, but not `--max-tokens`."""
 _NAME_END = (
     rf"(?:(?<![A-Za-z0-9])(?:API|ACCESS|AUTH|PRIVATE|HF|WANDB)?(?:{'|'.join(SECRET)})|PASSWORD)"
     r"(?:[-_.]?(?:ID|\d{1,3}))?(?:\[[^\s\]]*\])*\]*"
@@ -52,25 +52,24 @@ def without_secrets(words: Sequence[str]) -> list[str]:
     for before, word in zip(["", *words], words, strict=False):
         if _OPTION.fullmatch(before) and not word.startswith("-"):
             shown.append(HIDDEN)
-        elif whole := _ASSIGNMENT.fullmatch(word):
-            shown.append(f"{whole[1]}{HIDDEN}")
+        elif assigned := _ASSIGNMENT.fullmatch(word):
+            shown.append(f"{assigned[1]}{HIDDEN}")
         else:
             shown.append(_WITHIN.sub(rf"\1{HIDDEN}", word))
     return shown
 
 
-# --- keys and addresses in text -------------------------------------------------------------------
+# --- keys and e-mail addresses in text ------------------------------------------------------------
 
 with (Path(__file__).parent / "keys.csv").open(encoding="utf-8", newline="") as _file:
     _KEYS = {row["kind"]: row["pattern"] for row in csv.DictReader(_file)}
 """Forms of keys by their kind: each is its provider's own and means nothing else."""
-_PASSWORD = "a password in an address"
 _PEM_BODY = r"[\s\S]*?(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----|\Z)"
 _WHOLE_KEY = re.compile(
     "|".join(
         f"(?:{pattern}{_PEM_BODY if 'PEM' in kind else ''})"
         for kind, pattern in _KEYS.items()
-        if kind != _PASSWORD  # `Redaction` takes the whole address out
+        if "address" not in kind  # `Redaction` removes the whole address
     )
 )
 _MAIL = r"(?<![\w.+-])(?!git@)[\w.+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}\b"
@@ -79,41 +78,36 @@ _MAIL = r"(?<![\w.+-])(?!git@)[\w.+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}\b"
 def known_keys(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line, from 1, and the kind of each key or password of a known form, never the key itself."""
     for kind, pattern in _KEYS.items():
-        yield from _lines(pattern, text, kind)
+        yield from ((line, kind) for line in _lines(pattern, text))
 
 
 def mail_addresses(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line, from 1, of each e-mail address in a text, and that it is one."""
-    return _lines(_MAIL, text, "an e-mail address")
+    return ((line, "an e-mail address") for line in _lines(_MAIL, text))
 
 
-def _lines(pattern: str, text: str, kind: str) -> Iterator[tuple[int, str]]:
-    for match in re.finditer(pattern, text):
-        yield text.count("\n", 0, match.start()) + 1, kind
+def _lines(pattern: str, text: str) -> Iterator[int]:
+    return (text.count("\n", 0, match.start()) + 1 for match in re.finditer(pattern, text))
 
 
-# --- identifying details --------------------------------------------------------------------------
+# --- paths and names ------------------------------------------------------------------------------
 
-_SYSTEM = ("usr", "lib", "lib64", "bin", "sbin", "etc", "dev", "proc", "sys")
-"""Top folders that are everybody's; anybody may have a folder in /opt or /dev/shm."""
+_SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/dev", "/proc", "/sys")
+"""Top folders that are the same on all machines; /opt and /dev/shm may have a user's folders."""
 _END = r"\s:'\"`<>()"
 _ABSOLUTE = re.compile(
     r"(?<![^\s'\"`=:,;(\[{>|])(?P<option>-[A-Za-z][\w-]*(?=/))?"
     rf"(?P<path>/(?!/)[^{_END}]{{2,}}|~(?:/|[A-Za-z])[^{_END}]*)"
 )
 """A path, also in `-I/x`; not `f(x)/n`, `m²/s²` and `samples /s`."""
-_WITH_BLANKS = re.compile(r"(?P<option>[\w.+-]*=)?(?P<path>/.*\s.*)", re.DOTALL)
 _AT = re.compile(r"(?<![^\s,;])[^\s,;]+@[^\s,;]*")
-_KEPT = "|".join(map(re.escape, (HOME, PATH, NAME, ADDRESS, HIDDEN)))
-_SHORT = 4
-"""Letters of a name; a shorter one is taken out as a whole word only."""
-_ANYBODYS = {
+_COMMON_NAMES = {
     *("root", "nobody", "admin", "user", "docker", "slurm", "conda", "python", "linux"),
     *("ubuntu", "debian", "fedora", "centos", "rocky", "alma", "redhat", "suse", "arch"),
     *("intel", "nvidia", "cuda"),
 }
 """Users' names that are words of systems as well, and stay."""
-_WHO = (
+_USER_VARIABLES = (
     *("USER", "LOGNAME", "USERNAME", "SUDO_USER", "SLURM_JOB_USER"),
     *("SLURM_JOB_ACCOUNT", "SLURM_ACCOUNT", "SBATCH_ACCOUNT", "SALLOC_ACCOUNT"),
 )
@@ -132,61 +126,51 @@ class Redaction:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Redaction:
-        """Those of this process's user, by its environment and the system."""
-        login = home = None
-        with suppress(KeyError, OSError):  # a number without a name, as in some containers
-            login, *_, home, _ = pwd.getpwuid(os.getuid())
-        homes = {environment.get("HOME"), home} - {None, "", "/"}
-        homes |= {os.path.realpath(path) for path in homes if path}
-        names = {environment.get(name) for name in _WHO} | {login}
+        """Collect those of this process's user, by its environment and the system."""
+        names = {environment.get(name) for name in _USER_VARIABLES}
+        homes = {environment.get("HOME")}
+        with suppress(KeyError):  # a number without a name, as in some containers
+            user = pwd.getpwuid(os.getuid())
+            names, homes = names | {user.pw_name}, homes | {user.pw_dir}
+        paths = {path for home in homes if home for path in (home, os.path.realpath(home))}
         return cls(
-            homes=tuple(sorted(path.rstrip("/") for path in homes if path)),
-            names=tuple(sorted(name for name in names if name and name.lower() not in _ANYBODYS)),
+            homes=tuple(sorted({path.rstrip("/") for path in paths} - {""})),
+            names=tuple(sorted(n for n in names if n and n.lower() not in _COMMON_NAMES)),
             project=str(PROJECT_ROOT),
         )
 
     def text(self, text: str) -> str:
-        """Take keys, homes, paths outside of the system's own folders, names and addresses out."""
+        """Remove keys, homes, paths outside of the system's folders, names and addresses."""
         text = _WHOLE_KEY.sub(HIDDEN, text).replace("file://", "file:")
         text = _ABSOLUTE.sub(lambda m: (m["option"] or "") + self._shown(m["path"]), text)
         for home in sorted(self.homes, key=len, reverse=True):
             text = re.sub(rf"{re.escape(home)}(?![\w.-])", HOME, text)
-        return self._without_names(_AT.sub(ADDRESS, text))
-
-    def word(self, word: str) -> str:
-        """`text` of one word of a command, in which a path may have blanks."""
-        path = _WITH_BLANKS.fullmatch(word)
-        if path is not None and self._shown(path["path"]) == PATH:
-            return f"{path['option'] or ''}{PATH}"
-        return self.text(word)
+        text = _AT.sub(ADDRESS, text)
+        for name in sorted(self.names, key=len, reverse=True):
+            # A name of three letters may be a part of another word.
+            pattern = re.escape(name) if len(name) > 3 else rf"\b(?<!_){re.escape(name)}\b(?!_)"
+            text = re.sub(pattern, NAME, text, flags=re.IGNORECASE)
+        return text
 
     def _shown(self, path: str) -> str:
         """A path relative to the checkout or the home; PATH if it is neither there nor the system's."""
         whole = posixpath.normpath(path)
-        for root, name in ((self.project, ""), *((home, HOME) for home in self.homes)):
-            if root and f"{whole}/".startswith(f"{root}/"):
-                return name + whole.removeprefix(root) if name else whole[len(root) + 1 :] or "."
-        return path if _is_everybodys(path) else PATH
-
-    def _without_names(self, text: str) -> str:
-        names = [
-            re.escape(name) if len(name) >= _SHORT else rf"\b(?<!_){re.escape(name)}\b(?!_)"
-            for name in sorted(self.names, key=len, reverse=True)
-        ]
-        pattern = re.compile("|".join([_KEPT, *names]), re.IGNORECASE)
-        return pattern.sub(lambda m: m[0] if re.fullmatch(_KEPT, m[0]) else NAME, text)
+        if self.project and f"{whole}/".startswith(f"{self.project}/"):
+            return posixpath.relpath(whole, self.project)
+        for home in self.homes:
+            if f"{whole}/".startswith(f"{home}/"):
+                return HOME + whole.removeprefix(home)
+        return path if _is_of_system(path) else PATH
 
 
-def _is_everybodys(path: str) -> bool:
-    """Tell whether an absolute path is in one of the system's own folders, or `~/…`."""
-    whole = posixpath.normpath(path)
-    top = whole.split("/")[1] if path.startswith("/") and len(whole) > 1 else ""
-    is_root = not path.strip("/")
-    return is_root or (top in _SYSTEM and not whole.startswith("/dev/shm/"))
+def _is_of_system(path: str) -> bool:
+    """Tell whether a path is in one of the folders that are the same on all machines."""
+    whole = f"{posixpath.normpath(path)}/"
+    in_system = any(whole.startswith(f"{top}/") for top in _SYSTEM)
+    return not path.strip("/") or (in_system and not re.match(r"/dev/shm/.", whole))
 
 
-def own_paths(text: str) -> Iterator[str]:
-    """Paths in a text that `Redaction.text` takes out whoever its user is."""
-    text = re.sub(_KEPT, "_", text.replace("file://", "file:"))
-    paths = (match["path"] for match in _ABSOLUTE.finditer(text))
-    return (path for path in paths if not _is_everybodys(path))
+def absolute_paths(text: str) -> Iterator[str]:
+    """Paths in a text that `Redaction.text` removes whoever its user is."""
+    paths = (match["path"] for match in _ABSOLUTE.finditer(text.replace("file://", "file:")))
+    return (path for path in paths if not _is_of_system(path))

@@ -483,12 +483,6 @@ def _write_result(job: Job, ended: list[int]) -> None:
     )
 
 
-def _redacted(words: list[str], redaction: Redaction, is_script: bool) -> list[str]:
-    """Return a command with secrets and paths redacted; only in a script do blanks end a path."""
-    shown = redaction.text if is_script else redaction.word
-    return [shown(word) for word in without_secrets(words)]
-
-
 def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None:
     """Write on rank 0 what this segment runs on, for the run's provenance."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
@@ -497,6 +491,6 @@ def _describe(job: Job, ranks: Ranks, gpu: Gpu | None, words: list[str]) -> None
         "threads_per_rank": int(threads) if threads.isdigit() else None,
         "packages_of": "the recorder",  # the command may run in another Python environment
         "python": sys.version.split()[0],
-        "command": _redacted(words, redaction, bool(job.spec.settings["shell"])),
+        "command": [redaction.text(word) for word in without_secrets(words)],
     }
     describe_segment(job, ranks, gpu, None, further)
