@@ -10,6 +10,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -196,9 +197,11 @@ def telemetry_block(
 
 
 def codes(flags: Any) -> set[str]:
-    """Return the codes of a list of flags, or of its JSON."""
-    found = json.loads(flags) if isinstance(flags, str) else flags
-    return {one["code"] for one in found}
+    """Codes of flags: of an account's frame, a list, or its JSON."""
+    if isinstance(flags, pd.DataFrame):
+        return set(flags["code"])
+    rows = json.loads(flags) if isinstance(flags, str) else flags
+    return {row["code"] for row in rows}
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ The power between two samples is the straight line, so the energy of what is lef
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from hypothesis import strategies as st
 
-from scalewatt.energies.integrate import validate
+from scalewatt.energies.integrate import Validated, validate
 from scalewatt.recordings.block import Block, Recording
+from scalewatt.recordings.perun_file import open_perun_file
+from scalewatt.recordings.terms import Flag
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe")
 # Among them the hours when clocks are set back in Berlin, St John's and on Lord Howe Island.
@@ -92,7 +94,7 @@ def local(time_s: float, zone: str, form: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Sensor:
-    """A sensor of a recording: its row of the block's frame, with its samples."""
+    """A sensor of a recording: its row of the block's frame (`name`, `kind`, `index` …) with its samples."""
 
     block: Block
     column: int
@@ -105,6 +107,19 @@ class Sensor:
     def values(self) -> np.ndarray:
         return self.block.values[:, self.column]
 
+    @property
+    def flags(self) -> list[Flag]:
+        return [flag for flag in self.block.flags if flag["device"] == self.name]
+
+    @property
+    def validated(self) -> Validated:
+        return validate(self.block, self.column)
+
+    @property
+    def energy_j(self) -> float:
+        """Energy of all samples, as the accounting integrates it."""
+        return float(self.validated.curve.between(-np.inf, np.inf))
+
     def __getattr__(self, name: str) -> Any:
         return self.block.node if name == "node" else self.block.sensors[name][self.column]
 
@@ -113,19 +128,20 @@ def sensors(recording: Recording) -> list[Sensor]:
     """Sensors of all nodes, by node, kind, index and name."""
     blocks = [block for blocks in recording.nodes.values() for block in blocks]
     every = [Sensor(block, i) for block in blocks for i in range(len(block.sensors))]
-    return sorted(every, key=lambda one: (one.node, one.kind, one.index, one.name))
+    return sorted(every, key=lambda sensor: (sensor.node, sensor.kind, sensor.index, sensor.name))
 
 
 def of_gpu(recording: Recording, gpu: int, quantity: str = "power") -> Sensor:
-    """The one sensor of a GPU of a quantity."""
-    every = ((one.kind, one.index, one.quantity, one) for one in sensors(recording))
-    (only,) = (one for *key, one in every if key == ["gpu", gpu, quantity])
+    """The only sensor of a GPU of a quantity."""
+    key = ("gpu", gpu, quantity)
+    (only,) = (s for s in sensors(recording) if (s.kind, s.index, s.quantity) == key)
     return only
 
 
-def joules(sensor: Sensor) -> float:
-    """Energy of a sensor in J, as the accounting has it."""
-    return float(validate(sensor.block, sensor.column).curve.between(-np.inf, np.inf))
+def read_perun_file(path: Path, run: str | None = None, round: str | None = None) -> Recording:
+    """Read all hosts of a round of a perun file at once."""
+    with open_perun_file(path, run, round) as recording:
+        return replace(recording, nodes=dict(recording.nodes))
 
 
 def check_powers(recording: Recording, made: Made) -> None:
@@ -136,11 +152,11 @@ def check_powers(recording: Recording, made: Made) -> None:
         valued = np.isfinite(series.values)
         np.testing.assert_allclose(series.time_s[valued], times, atol=1e-3, rtol=0)
         np.testing.assert_allclose(series.values[valued], powers, rtol=1e-9)
-        found = joules(series)
-        assert abs(found - np.trapezoid(powers, times)) < 1e-6 * found + 1.0  # 1 ms of 700 W
+        energy_j = series.energy_j
+        assert abs(energy_j - np.trapezoid(powers, times)) < 1e-6 * energy_j + 1.0  # 1 ms of 700 W
         lost_s = float(np.diff(times)[np.diff(times) > 1.5 * np.diff(made.time_s).min()].sum())
         true = made.true_j(gpu, times[0], times[-1])
-        assert abs(found - true) <= lost_s * (HIGH_W - LOW_W) + 1e-6 * true + 1.0
+        assert abs(energy_j - true) <= lost_s * (HIGH_W - LOW_W) + 1e-6 * true + 1.0
 
 
 def check_counters(recording: Recording, made: Made) -> None:
@@ -149,12 +165,7 @@ def check_counters(recording: Recording, made: Made) -> None:
         series = of_gpu(recording, gpu, "counter")
         times, _ = made.kept(gpu)
         true = made.true_j(gpu, times[0], times[-1])
-        assert abs(joules(series) - true) < 0.002 + 1e-9 * true
-
-
-def codes(recording: Recording) -> set[str]:
-    """Return the codes of a recording's problems."""
-    return {one["code"] for one in recording.flags}
+        assert abs(series.energy_j - true) < 0.002 + 1e-9 * true
 
 
 def written(folder: Path, text: str, name: str = "recording") -> Path:

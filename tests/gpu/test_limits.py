@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from sensor_series import series_of
+from made_recordings import of_gpu
 from small_trainings import FOURCASTNET, RESNET50, energies_of, prepared, small_spec
 from training import Training
 
 from scalewatt.common.files import read_json
-from scalewatt.energies.integrate import validate
 from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.results.tables.run_row import shared_gpus
 
@@ -42,10 +40,8 @@ def test_ranks_that_share_a_gpu_count_its_energy_once_and_are_flagged(
 def recorded_j(training: Training, gpu: int) -> float:
     """Return the energy of a GPU over its whole recording, from its samples alone, in J."""
     return sum(
-        float(validate(series.block, 0, 0.1).curve.between(-np.inf, np.inf))
+        of_gpu(read_journal(journals.values()), gpu).energy_j
         for journals in journal_files(training.out / "perun").values()
-        for series in series_of(read_journal(journals.values()))
-        if (series.device_kind, series.device_index, series.quantity) == ("gpu", gpu, "power")
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sensor_series import series_of
+from made_recordings import of_gpu
 from small_trainings import DEVICE, LARGE, RESNET50, in_child, small_spec, trainer_of
 
 from scalewatt.common.termination import ABORT_S
@@ -45,12 +45,8 @@ def energies_of_bursts(folder: Path) -> tuple[float, float, list[str]]:
     result = monitored(bursts, (), folder, "segment-000", 0.1, "bursts", ABORT_S)
     assert result is not None
     index, start_s, end_s, counter_j = result
-    (series,) = (
-        series
-        for series in series_of(read_journal(journal_files(folder)[0].values()))
-        if (series.device_kind, series.device_index, series.quantity) == ("gpu", index, "power")
-    )
-    power = validate(series.block, 0, 0.1)
+    sensor = of_gpu(read_journal(journal_files(folder)[0].values()), index)
+    power = validate(sensor.block, sensor.column, 0.1)
     return counter_j, float(power.curve.between(start_s, end_s)), [f["code"] for f in power.flags]
 
 

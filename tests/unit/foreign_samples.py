@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
-
-from scalewatt.recordings.tables import Options
 
 N = 120
 SMI = "timestamp, index, uuid, power.draw [W], utilization.gpu [%]\n" + "".join(
@@ -55,8 +54,8 @@ EMISSIONS = (
 )
 
 
-def options(folder: Path, kind: str) -> Options:
+def options(folder: Path, kind: str) -> dict[str, Any]:
     """What the user says of a file of a format."""
     columns = folder / "columns.yaml"
     columns.write_text(yaml.safe_dump(RULES))
-    return Options(node="n1", time_zone="UTC", columns=columns if kind == "csv" else None)
+    return {"node": "n1", "time_zone": "UTC", "columns": columns if kind == "csv" else None}

@@ -19,12 +19,12 @@ import pyarrow.csv as pc
 import pytest
 from campaign_files import DEMO, LOCAL, ROOT
 from energy_files import T0, counter, gpu, write_perun
-from energy_said import describe
 from foreign_samples import EMISSIONS, FILES, RULES, TABLE, WINDOWS, options
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_files import make_spec
 
+from scalewatt import energy
 from scalewatt.campaign.cluster import load_cluster
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.run_spec import read_spec
@@ -33,7 +33,6 @@ from scalewatt.common.files import read_json, write_table
 from scalewatt.energies.run_inputs import read_provenance
 from scalewatt.energies.tables import ENERGY_SCHEMA
 from scalewatt.recordings.stages import EVENTS_SCHEMA, read_stages
-from scalewatt.recordings.tables import Options
 from scalewatt.registration.run_descriptions import read_descriptions
 from scalewatt.reproduction.manifests import ARCHIVE_VERSION, FORMAT, parse_archive_manifest
 from scalewatt.results.carbon.intensity_files import read_intensity
@@ -90,7 +89,7 @@ class Reader:
 def recording(kind: str, text: str) -> Reader:
     """A recording of another tool."""
     return Reader(
-        "recording", text.encode(), lambda path: describe(path, options=options(path.parent, kind))
+        "recording", text.encode(), lambda path: energy(path, **options(path.parent, kind))
     )
 
 
@@ -110,13 +109,13 @@ def perun() -> Reader:
     """A file of perun's."""
     path = Path(TEMPORARY.name) / "perun.hdf5"
     write_perun(path, {"n1": {"CUDA:0_POWER": gpu(60), "cpu_0_package-0": counter(60, 100)}})
-    return Reader("a.hdf5", path.read_bytes(), describe, damage_of_hdf5)
+    return Reader("a.hdf5", path.read_bytes(), energy, damage_of_hdf5)
 
 
 def described_table(path: Path) -> Any:
     """Read a whole table by damaged rules."""
     (path.parent / "t.csv").write_text(TABLE)
-    return describe(path.parent / "t.csv", options=Options(node="n1", columns=path))
+    return energy(path.parent / "t.csv", node="n1", columns=path)
 
 
 EVENTS = [

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from energy_files import T0, codes, counter, gpu, write_journal
-from energy_said import describe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import scalewatt
 from scalewatt.common.errors import InputError
 from scalewatt.recordings import journal
 from scalewatt.recordings.block import Block
@@ -113,7 +113,7 @@ def test_a_clock_that_is_set_makes_no_energy_and_is_flagged(tmp_path: Path) -> N
     rows.to_csv(path, index=False)
     assert codes(read_journal(path).flags) == {"clock"}
     assert block(path).time_s == pytest.approx(T0 + np.arange(10))
-    assert describe(path)["gpu_energy_j"] == pytest.approx(900)
+    assert scalewatt.energy(path).joules("gpu") == pytest.approx(900)
 
 
 def test_the_journals_of_a_segment_are_its_nodes(tmp_path: Path) -> None:

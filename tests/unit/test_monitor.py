@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from made_recordings import read_perun_file
 from perun.configuration import _default_config
 from perun.util import filter_sensors
-from sensor_series import read_perun_file
 
 from scalewatt.monitoring.perun_session import EXCLUDED_SENSORS
 from scalewatt.recordings.journal import journal_files, read_journal

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from energy_files import T0, Accounted, accounted, gpu, make_run, write_journal, write_perun
-from energy_said import describe
 from made_recordings import written
 from run_files import make_spec
 
-from scalewatt.recordings.tables import Options
+import scalewatt
 
 NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 60
@@ -39,9 +38,9 @@ def test_each_host_of_a_file_is_a_node_however_alike_the_names(
         for host, w in zip(hosts, (100, 300, 500), strict=True)
     ]
     path = written(tmp_path, "\n".join(["time,host,gpu,w", *rows, ""]), "gpus.csv")
-    found = describe(path, options=Options(columns=written(tmp_path, COLUMNS, "columns.yaml")))
-    assert found["energy_j"] == pytest.approx(900 * (N - 1))
-    assert found["hosts"] == sorted(hosts)
+    account = scalewatt.energy(path, columns=written(tmp_path, COLUMNS, "columns.yaml"))
+    assert account.joules() == pytest.approx(900 * (N - 1))
+    assert account.hosts == sorted(hosts)
 
 
 def run_of(folder: Path, nodes: dict[str, float], **more: Any) -> Path:
@@ -93,5 +92,6 @@ def test_a_folders_files_of_a_short_and_a_full_name_are_of_one_node(tmp_path: Pa
             for s in range(N)
         ]
         written(tmp_path, power + "".join(rows), f"{index}.prom")
-    found = describe(tmp_path)
-    assert found["hosts"] == ["n1.cluster"] and found["energy_j"] == pytest.approx(200 * (N - 1))
+    account = scalewatt.energy(tmp_path)
+    assert account.hosts == ["n1.cluster"]
+    assert account.joules() == pytest.approx(200 * (N - 1))

@@ -7,13 +7,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from energy_files import codes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_recordings import (
     Made,
     check_counters,
     check_powers,
-    codes,
     local,
     made,
     of_gpu,
@@ -69,7 +69,7 @@ def test_a_known_power_is_read_back(made: Made, stamp: str, torn: int) -> None:
         found = read_foreign(path, Options(time_zone=made.zone))
     check_powers(found, made)
     check_counters(found, made)
-    assert ("damaged" in codes(found)) == (torn > 0)
+    assert ("damaged" in codes(found.flags)) == (torn > 0)
     assert tuple(found.nodes) == ("n1",) and found.format == "prometheus"
 
 
@@ -151,4 +151,4 @@ def test_scrapes_without_a_time_of_their_own_are_not_dated_to_the_one_before(
     few = "".join(scrape_of(2, second, stamp=second != 30) for second in range(40))
     found = read_foreign(written(tmp_path, few))
     assert sensors(found)[0].time_s.size == 39
-    assert "damaged" in codes(found)
+    assert "damaged" in codes(found.flags)

@@ -19,9 +19,9 @@ import pytest
 import yaml
 from campaign_files import LOCAL, ROOT
 from energy_files import T0, counter, gpu, recordings, write_journal, write_perun
-from energy_said import describe
-from sensor_series import read_perun_file
+from made_recordings import read_perun_file
 
+import scalewatt
 from scalewatt.campaign.cluster import basis, load_cluster, powers
 from scalewatt.campaign.load import load_campaign
 from scalewatt.campaign.registered_campaign import facility_cluster, registered_devices
@@ -143,9 +143,11 @@ def test_a_perun_file_becomes_a_run_with_a_row(place: Place) -> None:
     assert place.runs() == [(ONE, 1)]
     assert f"snakemake --profile profiles/local all --config campaign={place.campaign}" in out
     row = place.row(ONE)
-    printed = describe(file)
-    for key in ("energy_kwh", "gpu_energy_kwh", "cpu_energy_kwh", "ram_energy_kwh", "runtime_s"):
-        assert row[key] == pytest.approx(printed[key], rel=1e-9), key
+    account = scalewatt.energy(file)
+    for kind in ("all", "gpu", "cpu", "ram"):
+        kwh = row["energy_kwh" if kind == "all" else f"{kind}_energy_kwh"]
+        assert kwh * 3.6e6 == pytest.approx(account.joules(kind), rel=1e-9), kind
+    assert row["runtime_s"] == pytest.approx(account.runtime_s, rel=1e-9)
     seconds = SECONDS - 1
     assert row["energy_kwh"] == pytest.approx(seconds * (300 + 120 + 20) / 3.6e6, rel=1e-6)
     assert (row["samples"], row["updates"], row["metric_last"]) == (3000, 12, 24.5)
@@ -184,7 +186,7 @@ def test_a_real_file_keeps_its_energy(place: Place) -> None:
     row = place.row("resnet50-a100-n002-lbs0064-s0001000-e003")
     # What perun itself reports of this file.
     assert row["energy_kwh"] * 3600 == pytest.approx(407.972, rel=1e-3)
-    assert row["energy_kwh"] == pytest.approx(describe(file)["energy_kwh"], rel=1e-12)
+    assert row["energy_kwh"] == pytest.approx(scalewatt.energy(file).joules() / 3.6e6, rel=1e-12)
 
 
 def test_samples_alone_are_one_epoch(place: Place) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from sensor_series import read_perun_file, series_of
+from made_recordings import read_perun_file, sensors
 from simulated_runs import J_PER_KWH, MODEL, Simulated, cluster, simulate, spec_of, with_device
 
 from scalewatt.common.errors import InputError
@@ -164,7 +164,7 @@ def test_the_same_spec_gives_the_same_samples_and_another_repeat_others(tmp_path
     for number, repeat in enumerate((1, 1, 2)):
         one = simulate(tmp_path / str(number), spec_of(SHORT, repeat))
         paths.append(one.folder / "perun" / "segment-000.hdf5")
-    first, same, other = (series_of(read_perun_file(path)) for path in paths)
+    first, same, other = (sensors(read_perun_file(path)) for path in paths)
     for a, b in zip(first, same, strict=True):
         assert np.array_equal(a.values, b.values)
     assert first[0].time_s[-1] != other[0].time_s[-1]

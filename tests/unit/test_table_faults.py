@@ -81,10 +81,11 @@ CARD = {**POWER, "index_column": "card"}
         (f"t,p,T [°C]\n{T0},61,5\n{T0 + 1},62,5\n", BY_TIME, "latin-1"),
         (f"t,p,T [°C]\n{T0},61,5\n{T0 + 1},62,5\n", BY_TIME, "utf-16"),
         (f't,"p"\n{T0},"61"\n{T0 + 1},"62"\n', BY_TIME, "utf-8"),
+        (f"# of, two\n\n#\nt,p\n{T0},61\n{T0 + 1},62\n", {**BY_TIME, "skip_lines": 3}, "utf-8"),
     ],
     ids=[
         *("newest first", "headings again", "lines before", "units in cells", "unit in heading"),
-        *("unit in a column", "date and time", "Latin-1", "UTF-16", "quoted"),
+        *("unit in a column", "date and time", "Latin-1", "UTF-16", "quoted", "lines to skip"),
     ],
 )
 def test_tables_as_people_have_them_are_read(

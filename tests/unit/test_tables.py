@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from energy_said import describe
+from energy_files import codes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_recordings import (
     Made,
     check_counters,
     check_powers,
-    codes,
-    joules,
     local,
     made,
     of_gpu,
@@ -27,8 +25,8 @@ from made_recordings import (
     written,
 )
 
+import scalewatt
 from scalewatt.common.errors import InputError
-from scalewatt.energies.integrate import validate
 from scalewatt.recordings.block import Recording
 from scalewatt.recordings.detect import find_format, read_foreign
 from scalewatt.recordings.tables import Options
@@ -150,7 +148,7 @@ def test_a_known_power_is_read_back(tool: str, made: Made, data: st.DataObject, 
     check_powers(recording, made)
     if energy:
         check_counters(recording, made)
-    assert ("damaged" in codes(recording)) == (torn > 0)
+    assert ("damaged" in codes(recording.flags)) == (torn > 0)
     assert recording.format == tool and recording.clock_known and tuple(recording.nodes) == ("n1",)
 
 
@@ -165,7 +163,7 @@ def test_rows_without_times_have_the_stated_period(made: Made) -> None:
     ]
     period = float(made.time_s[1] - made.time_s[0])
     recording = read("\n".join([*DCGM, *whole, ""]), {"time": {"period_s": period}})
-    assert not recording.clock_known and codes(recording) == {"time_assumed"}
+    assert not recording.clock_known and codes(recording.flags) == {"time_assumed"}
     for gpu in range(made.power_w.shape[0]):
         one = of_gpu(recording, gpu)
         np.testing.assert_allclose(one.time_s, made.time_s - made.time_s[0])
@@ -185,22 +183,17 @@ def test_energies_since_the_row_before_add_up_to_a_counter(made: Made) -> None:
     rows = zip(time_s.tolist(), (steps / 3600).tolist(), strict=True)
     sensor = {**SENSOR, "kind": "node", "unit": "Wh", "quantity": "energy"}
     text = "t,p\n" + "".join(f"{at!r},{used!r}\n" for at, used in rows)
-    (one,) = sensors(read(text, {**USED, "sensors": [sensor]}))
-    assert one.quantity == "counter" and one.kind == "node"
-    assert joules(one) == pytest.approx(steps[1:].sum(), rel=1e-9)
+    (counter,) = sensors(read(text, {**USED, "sensors": [sensor]}))
+    assert (counter.quantity, counter.kind) == ("counter", "node")
+    assert counter.energy_j == pytest.approx(steps[1:].sum(), rel=1e-9)
 
 
 @pytest.mark.parametrize(
     ("stamp", "cell", "flagged"),
     [
-        (T0 + 7, None, "clock"),
-        (T0 + 5, None, "clock"),
-        (T0 - 490, None, "clock"),
-        (T0 + 510, None, "clock"),
+        *((T0 + off, None, "clock") for off in (7, -490, 510)),
         ("never", None, None),
-        (T0 + 10, "", "counter"),
-        (T0 + 10, "NA", "counter"),
-        (T0 + 10, "-5", "counter"),
+        *((T0 + 10, cell, "counter") for cell in ("", "NA", "-5")),
     ],
 )
 def test_a_wrong_stamp_loses_no_energy_and_a_missing_one_is_not_none(
@@ -209,17 +202,16 @@ def test_a_wrong_stamp_loses_no_energy_and_a_missing_one_is_not_none(
     used = [100 + s % 3 for s in range(40)]
     rows = [f"{T0 + s},{joules}\n" for s, joules in enumerate(used)]
     rows[10] = f"{stamp},{used[10] if cell is None else cell}\n"
-    (one,) = sensors(read("t,p\n" + "".join(rows), USED))
-    assert joules(one) == pytest.approx(sum(used[1:]), rel=1e-6 if cell is None else 1e-3)
-    flags = [flag["code"] for flag in validate(one.block, one.column).flags]
-    assert flags == [flagged] * (flagged is not None)
+    (sensor,) = sensors(read("t,p\n" + "".join(rows), USED))
+    assert sensor.energy_j == pytest.approx(sum(used[1:]), rel=1e-6 if cell is None else 1e-3)
+    assert codes(sensor.validated.flags) == ({flagged} if flagged else set())
 
 
 def test_energies_of_parts_of_seconds_add_up_where_stamps_are_whole_ones() -> None:
     rows = "".join(f"{T0 + n // 2},{50 + n / 100}\n" for n in range(40))
-    (one,) = sensors(read("t,p\n" + rows, USED))
+    (sensor,) = sensors(read("t,p\n" + rows, USED))
     # Of the last second the first half alone is of a known time.
-    assert joules(one) == pytest.approx(sum(50 + n / 100 for n in range(1, 39)), rel=0.001)
+    assert sensor.energy_j == pytest.approx(sum(50 + n / 100 for n in range(1, 39)), rel=0.001)
 
 
 # --- times, units and devices ---------------------------------------------------------------------
@@ -248,7 +240,7 @@ def test_times_of_many_kinds(rule: dict, first: float, known: bool) -> None:
     recording = read(text, {"time": rule, "sensors": [SENSOR]}, "Europe/Berlin")
     assert sensors(recording)[0].time_s[0] == pytest.approx(first, abs=0.002)
     assert recording.clock_known is known
-    assert codes(recording) == ({"time_assumed"} if "period_s" in rule else set())
+    assert codes(recording.flags) == ({"time_assumed"} if "period_s" in rule else set())
 
 
 @pytest.mark.parametrize(
@@ -267,7 +259,7 @@ def test_times_of_many_kinds(rule: dict, first: float, known: bool) -> None:
 def test_dates_are_read_as_people_write_them(stamp: str, second: float) -> None:
     recording = read(f"t;p\n{stamp};61\n2024-05-31 10-02;62\n", RULES, "Europe/Berlin")
     assert sensors(recording)[0].time_s.tolist() == [1_717_144_740 + second]
-    assert codes(recording) == {"damaged"}
+    assert codes(recording.flags) == {"damaged"}
 
 
 SMI = "timestamp, index, power.draw [W]\n"
@@ -365,9 +357,9 @@ def test_older_headings_and_other_fields_and_entities_of_dcgmi_are_read() -> Non
         f"{T0}.0     Switch 0  N/A   N/A                    N/A     N/A\n"
     )
     recording = read(text)
-    (one,) = sensors(recording)
-    assert one.values.tolist() == [61.23] and one.limit_w == 400.0
-    assert one.samples == INSTANTANEOUS and not recording.flags
+    (sensor,) = sensors(recording)
+    assert (sensor.values.tolist(), sensor.limit_w) == ([61.23], 400.0)
+    assert sensor.samples == INSTANTANEOUS and not recording.flags
 
 
 def test_dcgms_numbers_that_stand_for_a_missing_value_are_none() -> None:
@@ -419,11 +411,6 @@ def test_rows_are_taken_by_what_stands_in_them_and_nodes_by_a_column() -> None:
     ]
 
 
-def test_lines_to_skip_are_counted_as_an_editor_does() -> None:
-    text = f"# made by hand, with commas\n\n# of, two\nt,p\n{T0},61\n"
-    assert sensors(read(text, {**RULES, "skip_lines": 3}))[0].values.tolist() == [61]
-
-
 def test_a_table_is_told_by_its_description_alone(tmp_path: Path) -> None:
     path = written(tmp_path, f"t,p\n{T0},61\n")
     assert find_format(path) is None
@@ -441,11 +428,10 @@ def test_an_epoch_counts_no_meter_beside_the_parts(tmp_path: Path) -> None:
     path = written(tmp_path, "t,p,meter\n" + rows, "n1.csv")
     epochs = [f"train,{n},{T0 + 30 * n},{T0 + 30 * n + 30}\n" for n in (0, 1)]
     stages = written(tmp_path, "stage,epoch,start_s,end_s\n" + "".join(epochs), "stages.csv")
-    account = describe(path, stages=stages, options=Options(columns=columns))
-    assert account["node_energy_j"]
-    assert [epoch["energy_j"] for epoch in account["epochs"]] == pytest.approx([30 * 200.5] * 2)
-    assert account["energy_j"] == pytest.approx(60 * 200.5)
-    assert not any("node_energy_j" in epoch for epoch in account["epochs"])
+    account = scalewatt.energy(path, stages, columns=columns)
+    assert account.joules("node") and account.joules() == pytest.approx(60 * 200.5)
+    of_gpus = account.epochs[account.epochs["device_kind"] == "gpu"].dropna(subset="epoch")
+    assert of_gpus["energy_j"].tolist() == pytest.approx([30 * 200.5] * 2)
 
 
 @pytest.mark.parametrize(("seconds", "uneven"), [(60, False), (58, False), (30, True)])
@@ -457,9 +443,9 @@ def test_a_node_that_was_recorded_for_less_time_is_told(
     lengths = {"n1": 60, "n2": seconds}
     rows = [f"{T0 + s},{h},{200 + s % 2}\n" for h, n in lengths.items() for s in range(n + 1)]
     path = written(tmp_path, "t,h,p\n" + "".join(rows))
-    flags = describe(path, options=Options(columns=columns))["flags"]
-    details = [flag["detail"] for flag in flags if flag["code"] == "recording_short"]
-    assert bool(details) is uneven
+    flags = scalewatt.energy(path, columns=columns).flags
+    details = flags.loc[flags["code"] == "recording_short", "detail"].tolist()
+    assert len(details) == uneven
     assert not uneven or details[0].startswith("n2: recorded for 30.0 s of the 60.0 s")
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from energy_said import describe
 from workspace import first_on_path
 
+import scalewatt
 from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE
 from scalewatt.recordings.journal import journal_files
@@ -86,12 +86,12 @@ def test_a_run_killed_at_any_moment_loses_at_most_two_seconds_of_energy(
     for folder, process in zip(folders, started, strict=True):
         began_s, killed_s = end(process, dice)
         (journal,) = journal_files(folder)[0].values()
-        found = describe(journal)
+        account = scalewatt.energy(journal)
         used_j = GPU_W * (killed_s - began_s)
-        assert found["gpu_energy_j"] >= used_j - GPU_W * LOST_S
-        assert found["gpu_energy_j"] == pytest.approx(GPU_W * found["runtime_s"], rel=1e-6)
-        assert found["runtime_s"] >= killed_s - began_s - LOST_S
-        assert found["coverage"] == 1
+        assert account.joules("gpu") >= used_j - GPU_W * LOST_S
+        assert account.joules("gpu") == pytest.approx(GPU_W * account.runtime_s, rel=1e-6)
+        assert account.runtime_s >= killed_s - began_s - LOST_S
+        assert account.coverage == 1
         total = read_total(journal)
         assert total is not None
         counted_j = sum(one["joules"] for one in total["sensors"])

@@ -12,14 +12,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from sensor_series import read_perun_file, series_of
+from made_recordings import read_perun_file, sensors
 from stand_in_rapl import WATTS, WRAPS_AFTER_S
 from test_resume import WAVES
 from training import CLUSTER, Training
 from workspace import environment, first_on_path
 
 from scalewatt.energies.account import write_energy
-from scalewatt.energies.integrate import validate
 from scalewatt.recordings.concurrent_samplers import GROUP_VARIABLE, read_samplers
 from scalewatt.recordings.journal import journal_files, read_journal
 from scalewatt.recordings.telemetry import read_telemetry
@@ -107,19 +106,19 @@ def test_the_journal_holds_what_peruns_file_holds(recorded: Path) -> None:
     journal = read_journal(journal_files(recorded)[0].values())
     perun = read_perun_file(recorded / "segment-000.hdf5")
     assert journal.flags == () and journal.nodes.keys() == perun.nodes.keys()
-    ours = {one.sensor: one for one in series_of(journal)}
-    theirs = {one.sensor: one for one in series_of(perun)}
-    assert set(ours) == set(theirs) and len(ours) == 4 + 2 + 2 + 1
-    for name, one in ours.items():
-        other = theirs[name]
-        np.testing.assert_allclose(one.values, other.values, rtol=1e-12)
-        assert one.valid_max == pytest.approx(other.valid_max)
-        assert one.limit_w == pytest.approx(other.limit_w)
-        assert one.uuid == other.uuid
-        if one.quantity != "utilisation":
-            energies = [validate(s.block, 0).curve.between(-np.inf, np.inf) for s in (one, other)]
-            # Our stamps come after a sample and perun's before it, apart on a loaded machine.
-            assert energies[0] == pytest.approx(energies[1], rel=0.02), name
+    in_journal = {sensor.name: sensor for sensor in sensors(journal)}
+    in_perun = {sensor.name: sensor for sensor in sensors(perun)}
+    assert set(in_journal) == set(in_perun) and len(in_journal) == 4 + 2 + 2 + 1
+    for name, sensor in in_journal.items():
+        same = in_perun[name]
+        np.testing.assert_allclose(sensor.values, same.values, rtol=1e-12)
+        for limit in ("range_j", "limit_w"):
+            both = getattr(sensor, limit), getattr(same, limit)
+            assert both[0] == pytest.approx(both[1], nan_ok=True), (name, limit)
+        assert sensor.uuid == same.uuid
+        if sensor.quantity != "utilisation":
+            # The journal's stamps come after a sample and perun's before it, apart on a loaded machine.
+            assert sensor.energy_j == pytest.approx(same.energy_j, rel=0.02), name
 
 
 def test_telemetry_is_recorded_with_power(recorded: Path) -> None:
