@@ -52,6 +52,8 @@ SENSORS = {
 }
 
 Hosts = dict[str, dict[str, Any]]
+NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
+"""Rated powers of which nothing is estimated."""
 
 
 def recordings() -> Path:
@@ -161,6 +163,22 @@ def counter(n: int, watts: float, start_j: float = 1000.0) -> np.ndarray:
     return (1e6 * (start_j + watts * np.arange(n))).astype(np.uint64)
 
 
+def record(
+    run: Path,
+    hosts: dict[str, dict[str, Any]],
+    number: int = 0,
+    *,
+    start: float = T0,
+    hdf5: bool = False,
+) -> None:
+    """Write the journals of a segment's hosts, and perun's file of them all if `hdf5`."""
+    stem = run / "perun" / f"segment-{number:03d}"
+    for host, sensors in hosts.items():
+        write_journal(stem.with_name(f"{stem.name}.{host}.csv"), host, sensors, start=start)
+    if hdf5:
+        write_perun(stem.with_suffix(".hdf5"), hosts)
+
+
 def make_run(
     folder: Path,
     *,
@@ -236,7 +254,7 @@ class Accounted:
         }
 
 
-def accounted(run: Path, spec: RunSpec, powers: dict[str, Any]) -> Accounted:
+def accounted(run: Path, spec: RunSpec, powers: dict[str, Any] = NO_POWERS) -> Accounted:
     """Account for a run folder."""
     path = run / "made-traces.parquet"
     with write_traces(path, configuration=spec.configuration, repeat=spec.repeat) as traces:

@@ -7,21 +7,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from energy_files import (
-    T0,
-    Accounted,
-    accounted,
-    gpu,
-    make_run,
-    read_traces,
-    write_journal,
-    write_perun,
-)
+from energy_files import T0, Accounted, accounted, gpu, make_run, record
 from run_files import make_spec
 
-from scalewatt.energies.account import write_energy
-
-NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 STAGES = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 30.0), (0, "shutdown", 30.0, 40.0)]
 TRAINING = slice(10, 31)
 """The samples of the stage, one each second."""
@@ -34,56 +22,43 @@ def two_nodes(folder: Path, ahead_s: float, offsets: list[dict[str, Any]] | None
         for i, host in enumerate(("n1", "n2"))
     ]
     segment = {"segment": 0, "outcome": "finished", "ranks": ranks, "clock_offsets": offsets}
-    make_run(
-        folder,
-        stages=STAGES,
-        hostnames=("n1", "n2"),
-        torch_device="cuda",
-        segments=[segment],
-    )
+    run = make_run(folder, stages=STAGES, hostnames=("n1", "n2"), segments=[segment])
     watts = gpu(41, 100.0)
     watts[TRAINING] *= 3
-    hosts = {"n1": {"CUDA:0_POWER": watts}, "n2": {"CUDA:0_POWER": watts}}
-    write_perun(folder / "perun" / "segment-000.hdf5", hosts)
-    for name, start_s in (("n1", T0), ("n2", T0 + ahead_s)):
-        path = folder / "perun" / f"segment-000.{name}.csv"
-        write_journal(path, name, hosts[name], start=start_s)
-    return folder
+    record(run, {"n1": {"CUDA:0_POWER": watts}})
+    record(run, {"n2": {"CUDA:0_POWER": watts}}, start=T0 + ahead_s)
+    return run
 
 
 def offset(ahead_s: float, at_s: float = 0.0) -> dict[str, Any]:
     return {"host": "n2", "at_s": T0 + at_s, "offset_s": ahead_s, "uncertainty_s": 1e-5}
 
 
-def account_of(folder: Path) -> Accounted:
-    return accounted(folder, make_spec(nodes=2, gpus=2, ranks_per_node=1), NO_POWERS)
+def account_of(run: Path) -> Accounted:
+    return accounted(run, make_spec(nodes=2, gpus=2, ranks_per_node=1))
 
 
-def training_j(found: Accounted) -> dict[str, float]:
-    rows = found.energy.to_pylist()
-    place = ("gpu", "train")
-    return {r["node"]: r["energy_j"] for r in rows if (r["device_kind"], r["stage"]) == place}
+def training_j(run: Accounted) -> tuple[float, float]:
+    """Energy of training on both nodes."""
+    rows = run.tables.energy.query("device_kind == 'gpu' and stage == 'train'").set_index("node")
+    return rows["energy_j"]["n1"], rows["energy_j"]["n2"]
 
 
-@pytest.mark.parametrize("ahead_s", [2.0, -2.0])
+@pytest.mark.parametrize(
+    ("ahead_s", "words"), [(2.0, "2.000 s ahead"), (-2.0, "2.000 s behind"), (0.4, None)]
+)
 def test_a_clock_that_is_off_moves_no_energy_from_one_stage_to_another(
-    tmp_path: Path, ahead_s: float
+    tmp_path: Path, ahead_s: float, words: str | None
 ) -> None:
-    unknown = training_j(account_of(two_nodes(tmp_path / "unknown", ahead_s, None)))
-    assert abs(unknown["n2"] - unknown["n1"]) > 200.0  # what would be wrong
-    found = account_of(two_nodes(tmp_path / "known", ahead_s, [offset(ahead_s)]))
-    joules = training_j(found)
-    assert joules["n2"] == pytest.approx(joules["n1"], rel=1e-6)
-    (one,) = found.flags("clock")
-    assert one["node"] == "n2"
-    assert ("2.000 s ahead" if ahead_s > 0 else "2.000 s behind") in one["detail"]
-
-
-def test_an_offset_below_half_a_sampling_period_is_corrected_without_a_flag(tmp_path: Path) -> None:
-    found = account_of(two_nodes(tmp_path, 0.4, [offset(0.4)]))
-    joules = training_j(found)
-    assert joules["n2"] == pytest.approx(joules["n1"], rel=1e-6)
-    assert "clock" not in found.codes()
+    """An offset below half a sampling period is corrected without a flag."""
+    first_j, second_j = training_j(account_of(two_nodes(tmp_path / "unknown", ahead_s, None)))
+    assert abs(first_j - second_j) > 30.0  # what would be wrong
+    run = account_of(two_nodes(tmp_path / "known", ahead_s, [offset(ahead_s)]))
+    first_j, second_j = training_j(run)
+    assert first_j == pytest.approx(second_j, rel=1e-6)
+    flags = run.flags("clock")
+    assert [flag["node"] for flag in flags] == ["n2"] * bool(words)
+    assert not words or words in flags[0]["detail"]
 
 
 def test_a_clock_that_was_set_during_the_run_is_flagged_and_corrects_nothing(
@@ -94,19 +69,15 @@ def test_a_clock_that_was_set_during_the_run_is_flagged_and_corrects_nothing(
     rows = pd.read_csv(journal)
     rows.loc[30:, "t"] -= 2.0
     rows.to_csv(journal, index=False)
-    found = account_of(run)
-    joules = training_j(found)
-    assert joules["n2"] == pytest.approx(joules["n1"], rel=1e-6)
-    _, one = found.flags("clock")
-    assert one["detail"].endswith("its stages are not corrected: a clock was set meanwhile")
+    of_run = account_of(run)
+    first_j, second_j = training_j(of_run)
+    assert first_j == pytest.approx(second_j, rel=1e-6)
+    _, flag = of_run.flags("clock")
+    assert flag["detail"].endswith("its stages are not corrected: a clock was set meanwhile")
 
 
 def test_the_samples_of_all_nodes_are_traced_by_one_clock(tmp_path: Path) -> None:
-    run = two_nodes(tmp_path / "run", 2.0, [offset(2.0)])
-    spec = make_spec(nodes=2, gpus=2, ranks_per_node=1)
-    (tmp_path / "spec.json").write_text(spec.text)
-    tables = tmp_path / "traces.parquet", tmp_path / "energy.parquet"
-    write_energy(run, tmp_path / "spec.json", NO_POWERS, *tables)
-    rows = read_traces(tables[0]).select(["node", "time", "power_w", "stage"]).to_pylist()
-    first, second = ([{**r, "node": None} for r in rows if r["node"] == n] for n in ("n1", "n2"))
-    assert first == second
+    traces = account_of(two_nodes(tmp_path, 2.0, [offset(2.0)])).traces
+    rows = traces.select(["node", "time", "power_w", "stage"]).to_pandas()
+    first, second = (rows[rows["node"] == node].drop(columns="node") for node in ("n1", "n2"))
+    pd.testing.assert_frame_equal(first.reset_index(drop=True), second.reset_index(drop=True))
