@@ -6,21 +6,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from energy_files import (
+    NO_POWERS,
     T0,
     accounted,
     counter,
     gpu,
     make_run,
+    record,
     telemetry_block,
     write_journal,
+    write_telemetry,
 )
-from energy_files import write_telemetry as write_recorded
 from run_files import make_spec
 
-from scalewatt.common.files import write_json
+from scalewatt.common.files import write_json, write_table
 from scalewatt.energies.account import write_energy
 from scalewatt.energies.checks import MAX_DIFFERENCE, state_flags
 from scalewatt.energies.tables import (
@@ -29,48 +33,42 @@ from scalewatt.energies.tables import (
     FLAGS_SCHEMA,
     TELEMETRY_SCHEMA,
 )
+from scalewatt.recordings.stages import EVENTS_SCHEMA
 
-NO_POWERS: dict[str, Any] = {"cpu": None, "gpu": None, "ram": None}
 N = 121
 STAGES = [(0, "startup", 0.0, 10.0), (0, "train", 10.0, 90.0), (0, "validate", 90.0, 115.0)]
 TIMES = np.arange(0.0, N, 5.0)
 """When telemetry are read."""
+SPEC = make_spec(ranks_per_node=1)
+SCHEMAS = {
+    "epochs": EPOCHS_SCHEMA,
+    "telemetry": TELEMETRY_SCHEMA,
+    "cross-checks": CROSS_CHECKS_SCHEMA,
+    "flags": FLAGS_SCHEMA,
+}
 
 
-def write_telemetry(folder: Path, values: dict[str, Any], node: str = "n1") -> None:
-    """Write readings every 5 s: of each quantity the raw values of GPU 0 or of the node."""
-    rows = {q: np.broadcast_to(v, TIMES.shape) for q, v in values.items()}
-    write_recorded(folder / "perun" / f"segment-000.{node}.csv", node, rows, TIMES)
-
-
-def recorded(folder: Path, telemetry: dict[str, Any], **sensors: Any) -> Path:
-    """A run of 120 s on one GPU at 100 W, one CPU at 150 W."""
-    run = make_run(folder, stages=STAGES, gpus={"n1": [0]})
-    node = {"CUDA:0_POWER": gpu(N, 100) + np.arange(N) % 7, "cpu_0_package-0": counter(N, 150)}
-    write_journal(run / "perun" / "segment-000.n1.csv", "n1", node | sensors)
+def recorded(folder: Path, telemetry: dict[str, Any] | None = None, **provenance: Any) -> Path:
+    """A run of 120 s on GPU 0 at 100 W, with GPU 1 at 300 W beside it, and a CPU at 150 W."""
+    run = make_run(folder, stages=STAGES, gpus={"n1": [0]}, **provenance)
+    noise = np.arange(N) % 7
+    gpus = {f"CUDA:{i}_POWER": gpu(N, watts) + noise for i, watts in ((0, 100), (1, 300))}
+    record(run, {"n1": gpus | {"cpu_0_package-0": counter(N, 150)}})
     if telemetry:
-        write_telemetry(run, telemetry)
+        rows = {name: np.broadcast_to(values, TIMES.shape) for name, values in telemetry.items()}
+        write_telemetry(run / "perun" / "segment-000.n1.csv", "n1", rows, TIMES)
     return run
 
 
-def tables(run: Path, powers: dict[str, Any] | None = None) -> dict[str, list[dict[str, Any]]]:
-    (run / "spec.json").write_text(make_spec(ranks_per_node=1).text)
+def tables(run: Path) -> dict[str, pd.DataFrame]:
+    """The tables that `write_energy` writes beside a run's energy."""
+    (run / "spec.json").write_text(SPEC.text)
     out = run / "energy" / "1.parquet"
-    write_energy(run, run / "spec.json", powers or NO_POWERS, run / "traces.parquet", out)
-    names = ("epochs", "telemetry", "cross-checks", "flags")
-    found = {name: pq.read_table(out.with_suffix(f".{name}.parquet")) for name in names}
-    schemas = (EPOCHS_SCHEMA, TELEMETRY_SCHEMA, CROSS_CHECKS_SCHEMA, FLAGS_SCHEMA)
-    for (name, table), schema in zip(found.items(), schemas, strict=True):
-        assert table.schema.names == schema.names, name
-    rows = {name: table.to_pylist() for name, table in found.items()}
-    return rows | {"energy": pq.read_table(out).to_pylist()}
-
-
-def energy_flags(rows: list[dict[str, Any]], kind: str = "gpu") -> set[str]:
-    return {row["code"] for row in rows if row["device_kind"] in (kind, None)}
-
-
-# --- throttling ---------------------------------------------------------------------------------
+    write_energy(run, run / "spec.json", NO_POWERS, run / "traces.parquet", out)
+    written = {name: pq.read_table(out.with_suffix(f".{name}.parquet")) for name in SCHEMAS}
+    for name, schema in SCHEMAS.items():
+        assert written[name].schema.names == schema.names, name
+    return {name: table.to_pandas() for name, table in written.items()}
 
 
 def test_the_seconds_of_a_slowed_down_gpu_are_given_by_reason() -> None:
@@ -85,40 +83,30 @@ def test_the_seconds_of_a_slowed_down_gpu_are_given_by_reason() -> None:
 
 # --- cross-checks -------------------------------------------------------------------------------
 
-TRUE_W = 100.003
-"""Mean of the made GPU's power."""
-
-
-def cross_check(tmp_path: Path, telemetry: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    rows = tables(recorded(tmp_path, telemetry))
-    (row,) = rows["cross-checks"]
-    return row, energy_flags(rows["flags"])
-
 
 def test_nvmls_energy_counter_is_compared_with_the_power(tmp_path: Path) -> None:
-    row, flags = cross_check(tmp_path, {"energy_total": 5e6 + TRUE_W * TIMES})
-    assert (row["source"], row["device_kind"], row["device_index"]) == (
-        "nvml_energy_counter",
-        "gpu",
-        0,
-    )
-    assert row["duration_s"] == 120 and row["energy_j"] == pytest.approx(120 * TRUE_W)
-    assert abs(row["difference"]) < 1e-3 and row["tolerance"] == MAX_DIFFERENCE
-    assert "disagrees" not in flags
+    watts = 100.003  # mean of the made GPU's power
+    written = tables(recorded(tmp_path, {"energy_total": 5e6 + watts * TIMES}))
+    (row,) = written["cross-checks"].to_dict("records")
+    assert (row["source"], row["device_kind"]) == ("nvml_energy_counter", "gpu")
+    assert row["device_index"] == 0 and row["tolerance"] == MAX_DIFFERENCE
+    assert row["duration_s"] == 120 and row["energy_j"] == pytest.approx(120 * watts)
+    assert abs(row["difference"]) < 1e-3
+    assert "disagrees" not in set(written["flags"]["code"])
 
 
-@pytest.mark.parametrize(("joules", "flagged"), [(120 * 250.0, False), (120 * 400.0, True)])
+@pytest.mark.parametrize(("joules", "flagged"), [(120 * 550.0, False), (120 * 900.0, True)])
 def test_slurms_energy_is_compared_with_the_segment(
     tmp_path: Path, joules: float, flagged: bool
 ) -> None:
-    run = recorded(tmp_path, {})
+    run = recorded(tmp_path)
     slurm = {"job": "1", "step": "0", "consumed_energy_j": joules, "elapsed_s": 125, "nodes": 1}
     write_json(run / "perun" / "segment-000.slurm-energy.json", slurm)
-    rows = tables(run)
-    (row,) = rows["cross-checks"]
-    assert (row["node"], row["source"]) == (None, "slurm_consumed_energy")
-    assert row["recorded_j"] == pytest.approx(120 * 250, rel=0.01)
-    assert ("disagrees" in energy_flags(rows["flags"], "cpu")) == flagged
+    written = tables(run)
+    (row,) = written["cross-checks"].to_dict("records")
+    assert row["source"] == "slurm_consumed_energy" and pd.isna(row["node"])
+    assert row["recorded_j"] == pytest.approx(120 * 550, rel=0.01)
+    assert ("disagrees" in set(written["flags"]["code"])) == flagged
 
 
 # --- shared nodes -------------------------------------------------------------------------------
@@ -128,101 +116,73 @@ def test_on_a_shared_node_the_energy_of_the_gpus_that_the_run_held_stays_known(
     tmp_path: Path,
 ) -> None:
     met = np.where((TIMES >= 60) & (TIMES < 90), 1, 0)
-    others = {"CUDA:1_POWER": gpu(N, 300) + np.arange(N) % 7}
-    run = recorded(tmp_path, {"concurrent_samplers": met}, **others)
-    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    totals = found.totals
-    assert totals.joules("gpu") == pytest.approx(120 * 100, rel=1e-4)
-    assert totals.joules("unused_gpu") == pytest.approx(120 * 300, rel=1e-4)
-    assert totals.joules("cpu") is None and totals.total_j is None
-    assert totals.joules("cpu", "recorded_j") == pytest.approx(120 * 150)
-    details = {f["detail"] for f in found.flags("node_shared")}
+    run = accounted(recorded(tmp_path, {"concurrent_samplers": met}), SPEC)
+    assert run.totals.joules("gpu") == pytest.approx(120 * 100, rel=1e-4)
+    assert run.totals.joules("unused_gpu") == pytest.approx(120 * 300, rel=1e-4)
+    assert run.totals.joules("cpu") is None and run.totals.total_j is None
+    assert run.totals.joules("cpu", "recorded_j") == pytest.approx(120 * 150)
+    details = {flag["detail"] for flag in run.flags("node_shared")}
     assert details and all("30.0 s" in detail for detail in details)
 
 
-@pytest.mark.parametrize(("gpus", "known"), [([1, 2], True), ([0, 1], False), (None, False)])
-def test_a_gpu_that_two_registered_runs_held_at_once_is_the_energy_of_neither(
-    tmp_path: Path, gpus: list[int] | None, known: bool
+@pytest.mark.parametrize(
+    ("host", "gpus", "begin_s", "known"),
+    [
+        ("n1", [1, 2], 50, {"gpu"}),
+        ("n1", [0, 1], 50, set()),
+        ("n1", None, 50, set()),
+        ("n2", None, 50, {"gpu", "cpu"}),
+        ("n1", None, 500, {"gpu", "cpu"}),
+    ],
+    ids=["other GPUs", "the same GPU", "unknown GPUs", "another node", "another time"],
+)
+def test_what_two_registered_runs_held_at_once_is_the_energy_of_neither(
+    tmp_path: Path, host: str, gpus: list[int] | None, begin_s: float, known: set[str]
 ) -> None:
-    run = recorded(tmp_path, {})
-    other = {"host": "n1", "run": "x", "gpus": gpus, "start_s": T0 + 50, "end_s": T0 + 70}
-    facts = {"hostnames": ["n1"], "gpus": {"n1": [0]}, "concurrent_runs": [other]}
-    write_json(run / "provenance.json", facts)
-    totals = accounted(run, make_spec(ranks_per_node=1), NO_POWERS).totals
-    assert (totals.joules("gpu") is not None) == known
-    assert totals.joules("cpu") is None
+    times = {"start_s": T0 + begin_s, "end_s": T0 + begin_s + 20}
+    other = {"host": host, "run": "x", "gpus": gpus, **times}
+    run = accounted(recorded(tmp_path, concurrent_runs=[other]), SPEC)
+    assert {kind for kind in ("gpu", "cpu") if run.totals.joules(kind) is not None} == known
+    assert ("node_shared" in run.codes()) == ("cpu" not in known)
 
 
-def test_concurrent_runs_noted_at_registration_count_where_they_overlap(tmp_path: Path) -> None:
-    for name, host, start, shared in (
-        ("a", "n1", 50, True),
-        ("b", "n2", 50, False),
-        ("c", "n1", 500, False),
-    ):
-        run = recorded(tmp_path / name, {})
-        other = {"host": host, "run": "x", "start_s": T0 + start, "end_s": T0 + start + 20}
-        write_json(
-            run / "provenance.json",
-            {"hostnames": ["n1"], "gpus": {"n1": [0]}, "concurrent_runs": [other]},
-        )
-        found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-        totals = found.totals
-        assert (totals.joules("cpu") is None) == shared, name
-        assert ("node_shared" in found.codes()) == shared, name
-
-
-# --- estimates from the load of GPUs ------------------------------------------------------------
-
-
-# --- epochs -------------------------------------------------------------------------------------
+# --- epochs and devices -------------------------------------------------------------------------
 
 
 def test_epochs_and_what_lies_outside_of_them_add_up_to_the_total(tmp_path: Path) -> None:
-    import pyarrow as pa
-
-    from scalewatt.common.files import write_table
-    from scalewatt.recordings.stages import EVENTS_SCHEMA
-
-    run = recorded(tmp_path, {})
+    run = recorded(tmp_path)
     events = [
-        (0, "startup", None, 0, 10),
-        (0, "train", 0, 10, 40),
-        (0, "validate", 0, 40, 50),
-        (0, "train", 1, 50, 80),
-        (0, "checkpoint", 2, 80, 81),
+        ("startup", None, 0, 10),
+        ("train", 0, 10, 40),
+        ("validate", 0, 40, 50),
+        ("train", 1, 50, 80),
+        ("checkpoint", 2, 80, 81),
     ]
     rows = [
-        {"segment": s, "stage": stage, "epoch": epoch, "start_s": T0 + a, "end_s": T0 + b}
-        for s, stage, epoch, a, b in events
+        {"segment": 0, "stage": stage, "epoch": epoch, "start_s": T0 + a, "end_s": T0 + b}
+        for stage, epoch, a, b in events
     ]
     write_table(pa.Table.from_pylist(rows, EVENTS_SCHEMA), run / "events.parquet")
-    found = [r for r in tables(run)["epochs"] if r["device_kind"] == "cpu"]
-    energies = {(r["epoch"], r["stage"]): r["energy_j"] / 150 for r in found}
-    assert energies == pytest.approx(
+    epochs = tables(run)["epochs"].query("device_kind == 'cpu'")
+    seconds = epochs.assign(epoch=epochs["epoch"].fillna(-1)).set_index(["epoch", "stage"])
+    assert (seconds["energy_j"] / 150).to_dict() == pytest.approx(
         {
-            (None, "startup"): 10,
-            (None, "unattributed"): 39,
-            (0, "train"): 30,
-            (0, "validate"): 10,
-            (1, "train"): 30,
-            (2, "checkpoint"): 1,
+            **{(-1, "startup"): 10, (-1, "unattributed"): 39, (0, "train"): 30},
+            **{(0, "validate"): 10, (1, "train"): 30, (2, "checkpoint"): 1},
         }
     )
-    assert {r["energy_origin"] for r in found} == {"measured"}
-    assert sum(r["node_s"] for r in found) == pytest.approx(120)
+    assert set(epochs["energy_origin"]) == {"measured"}
+    assert epochs["node_s"].sum() == pytest.approx(120)
 
 
 def test_held_gpus_are_identified_by_uuid_before_index(tmp_path: Path) -> None:
-    run = make_run(
-        tmp_path, stages=STAGES, gpus={"n1": [0]}, gpu_uuids={"n1": ["GPU-b"]}, segments=[]
-    )
+    run = make_run(tmp_path, stages=STAGES, gpus={"n1": [0]}, gpu_uuids={"n1": ["GPU-b"]})
     sensors = {"CUDA:0_POWER": gpu(N, 100), "CUDA:1_POWER": gpu(N, 200)}
-    same = {"kind": "gpu", "unit": "W", "mag": 1e-3}
-    uuids = zip(sensors, ("GPU-a", "GPU-b"), strict=True)
-    facts = {name: {**same, "index": i, "uuid": u} for i, (name, u) in enumerate(uuids)}
-    path = run / "perun" / "segment-000.n1.csv"
-    write_journal(path, "n1", sensors, facts=facts)
-    found = accounted(run, make_spec(ranks_per_node=1), NO_POWERS)
-    totals = found.totals
+    facts = {
+        name: {"kind": "gpu", "unit": "W", "mag": 1e-3, "index": i, "uuid": f"GPU-{'ab'[i]}"}
+        for i, name in enumerate(sensors)
+    }
+    write_journal(run / "perun" / "segment-000.n1.csv", "n1", sensors, facts=facts)
+    totals = accounted(run, SPEC).totals
     assert totals.joules("gpu") == pytest.approx(120 * 200)
     assert totals.joules("unused_gpu") == pytest.approx(120 * 100)
