@@ -24,33 +24,9 @@ from true_power import (
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import BRIDGE_S
 
-steps = st.lists(st.floats(0.5, 1.5), min_size=2, max_size=40)
-powers = st.floats(1.0, 600.0)
-
 
 def times(step: list[float]) -> np.ndarray:
     return UNIX + np.concatenate(([0.0], np.cumsum(step)))
-
-
-@st.composite
-def sampled_power(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
-    time = times(draw(steps))
-    power = draw(st.lists(powers, min_size=time.size, max_size=time.size))
-    return time, np.array(power)
-
-
-@given(sampled_power())
-def test_a_piecewise_linear_power_is_integrated_exactly_at_its_knots(
-    samples: tuple[np.ndarray, np.ndarray],
-) -> None:
-    time, power = samples
-    validated = checked(gpu(time, power))
-    curve = validated.curve
-    for i in range(time.size):
-        exact = sum(0.5 * (power[k] + power[k + 1]) * (time[k + 1] - time[k]) for k in range(i))
-        assert curve.between(time[0], time[i]) == pytest.approx(exact, rel=1e-12, abs=1e-9)
-    assert validated.flags == []
-    assert curve.covered_s(time[0], time[-1]) == pytest.approx(time[-1] - time[0])
 
 
 @given(
@@ -231,23 +207,6 @@ def test_the_phantom_energy_of_a_failed_read_is_left_out(before_j: float) -> Non
     validated = checked(cpu_means(time, mean), 1.0)
     assert total_j(validated) == pytest.approx(3900) and covered_s(validated) == 39
     assert codes(validated.flags) == {"over_limit"}
-
-
-@pytest.mark.parametrize("reads", [1, 2, 3, 6])
-@pytest.mark.parametrize("start_j", [1.0, 5000.0, RANGE_J - 1500])
-def test_failed_reads_in_a_row_spoil_nothing_but_themselves_and_adjacent_samples(
-    start_j: float, reads: int
-) -> None:
-    """Near an end of the counter's range only one of the two wrong powers is above the limit."""
-    time = np.arange(40.0)
-    counter_j = start_j + 40 * time
-    counter_j[20 : 20 + reads] = 0
-    validated = checked(cpu_means(time, read_means(time, counter_j, RANGE_J)), 1.0)
-    assert total_j(validated) == pytest.approx(39 * 40) and covered_s(validated) == 39
-    assert codes(validated.flags) == {"over_limit"}
-    spoilt = np.flatnonzero(validated.sample_flags)
-    assert set(range(20, 21 + reads)) <= set(spoilt) <= set(range(19, 22 + reads))
-    assert np.array_equal(np.flatnonzero(np.isnan(validated.power_w[1:])) + 1, spoilt)
 
 
 @pytest.mark.parametrize(

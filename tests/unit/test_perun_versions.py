@@ -7,7 +7,6 @@ steps and perun's time stamps (0.2 %); a power is sampled every 0.25 s while it 
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,6 @@ BOUND = 2e-3
 PERIOD_S = 0.25
 OLD = ("0.8.10", "0.9.1")
 SPOILT = "cpu_0_package-0"
-PACKAGE_SLOPE = 30 * 2 * np.pi / 6
-"""W/s: the first package swings by 30 W, once in 6 s."""
 ROUNDS = [
     (name, run_id, round_id)
     for name, runs in TRUTH.items()
@@ -81,62 +78,14 @@ def test_a_node_of_an_older_perun_has_all_kinds_and_no_flag(version: str) -> Non
     assert gpus["uuid"].unique().tolist() == ["GPU-stand-in-0", "GPU-stand-in-1"]
 
 
-def spoilt(sensors_of: list[Sensor]) -> Sensor:
-    (sensor,) = (sensor for sensor in sensors_of if sensor.name == SPOILT)
-    return sensor
-
-
 @pytest.mark.parametrize("version", OLD)
 def test_failed_reads_cost_nothing_where_perun_counts_the_counters_whole_range(
     version: str,
 ) -> None:
     path = made(f"perun-{version}-unreadable")
-    counter = spoilt(sensors(read_perun_file(path)))
+    (counter,) = (s for s in sensors(read_perun_file(path)) if s.name == SPOILT)
     assert np.count_nonzero(counter.values == 0) >= 2
     assert codes(valid(counter).flags) == {"missing_samples"}
     with h5py.File(path) as handle:
         own = handle["app/nodes/run1/nodes/0/metrics/CPU_ENERGY"].attrs["value"]
     assert own > 260_000 > 1000 > total_j(valid(counter))
-
-
-def in_watts(name: str, copy: Path) -> list[Sensor]:
-    """Sensors of a recording of which the counters were taken out of `copy`."""
-    shutil.copy(made(name), copy)
-    with h5py.File(copy, "a") as handle:
-        counters: list[str] = []
-        handle.visit(lambda path: counters.append(path) if path.endswith("alt_values") else None)
-        for path in counters:
-            del handle[path]
-    return sensors(read_perun_file(copy))
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_without_the_counter_perun_s_watts_are_as_good(tmp_path: Path, version: str) -> None:
-    name = f"perun-{version}-node"
-    of_file = in_watts(name, tmp_path / "watts.hdf5")
-    means = {(s.node, s.name): total_j(valid(s)) for s in of_file if s.quantity == "mean_power"}
-    true = {key: energy for key, energy in true_energies(name).items() if "CUDA" not in key[1]}
-    assert means == pytest.approx(true, rel=BOUND) and len(means) == 4
-
-
-@pytest.mark.parametrize("version", OLD)
-def test_without_the_counter_all_watts_that_failed_reads_spoilt_are_left_out(
-    tmp_path: Path, version: str
-) -> None:
-    name = f"perun-{version}-unreadable"
-    counter = spoilt(sensors(read_perun_file(made(name))))
-    validated = valid(spoilt(in_watts(name, tmp_path / "watts.hdf5")))
-    assert codes(validated.flags) == {"over_limit"}
-    failed = np.flatnonzero(counter.values == 0)
-    assert {*failed, failed[-1] + 1} <= set(np.flatnonzero(validated.sample_flags))
-    time = validated.curve.time_s
-    energy = validated.curve.between(time[:-1], time[1:])
-    true = valid(counter).curve.between(time[:-1], time[1:])
-    covered = validated.curve.covered_s(time[:-1], time[1:]) > 0
-    exact = ~np.isnan(validated.power_w[1:])
-    assert energy[exact] == pytest.approx(true[exact], rel=1e-5)
-    # Between h before and h after, H s are bridged: wrong by slope · H (H + 2h) at most.
-    bridged_s = float(np.diff(time)[covered & ~exact].sum())
-    bound = PACKAGE_SLOPE * bridged_s * (bridged_s + 2 * 0.26)
-    assert abs((energy - true)[covered].sum()) <= bound + 0.01
-    assert np.diff(time)[~covered].sum() + bridged_s <= (failed.size + 3) * 0.26
