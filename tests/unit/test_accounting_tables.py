@@ -26,7 +26,8 @@ from run_files import make_spec
 
 from scalewatt.common.files import write_json, write_table
 from scalewatt.energies.account import write_energy
-from scalewatt.energies.checks import MAX_DIFFERENCE, state_flags
+from scalewatt.energies.checks import state_flags
+from scalewatt.energies.node import MAX_DIFFERENCE
 from scalewatt.energies.tables import (
     CROSS_CHECKS_SCHEMA,
     EPOCHS_SCHEMA,

@@ -17,7 +17,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from scalewatt.energies.estimate import node_utilisation
-from scalewatt.energies.node import UNUSED_GPU, KindEnergy, Window, part_of, tolerance_of
+from scalewatt.energies.node import (
+    MAX_DIFFERENCE,
+    UNUSED_GPU,
+    KindEnergy,
+    Window,
+    part_of,
+    tolerance_of,
+)
 from scalewatt.energies.stages import seconds_where
 from scalewatt.energies.tables import MAX_UNCOVERED, TELEMETRY_SCHEMA
 from scalewatt.recordings.block import Block, sensor_frame
@@ -32,7 +39,6 @@ from scalewatt.recordings.terms import (
     flag,
 )
 
-MAX_DIFFERENCE = 0.03
 MOST_BEYOND = 0.5
 """Fans, boards, drives and losses of power supplies draw no more than this share of what the parts do."""
 ALL_PARTS = "gpu+cpu+ram"
@@ -448,15 +454,12 @@ def uneven_flags(nodes: Mapping[str, Window]) -> list[Flag]:
     A node counts from its first to its last sample, so where no stages tell how long the run was,
     nothing else says that energy may be missing. Up to MAX_UNCOVERED of that time is no flag.
     """
-    if not nodes:
-        return []
-    length_s = max(end for _, end in nodes.values()) - min(begin for begin, _ in nodes.values())
-    flags = []
-    for node, (begin, end) in nodes.items():
-        if length_s - (end - begin) > MAX_UNCOVERED * length_s:
-            detail = (
-                f"{node}: recorded for {end - begin:.1f} s of the {length_s:.1f} s that the nodes were, and "
-                "without stages it is not known whether it was at work in the rest, which does not count"
-            )
-            flags.append(flag("recording_short", None, detail))
-    return flags
+    begins, ends = zip(*nodes.values(), strict=True) if nodes else ((0.0,), (0.0,))
+    length_s = max(ends) - min(begins)
+    details = {
+        node: f"{node}: recorded for {end - begin:.1f} s of the {length_s:.1f} s that the nodes were, and "
+        "without stages it is not known whether it was at work in the rest, which does not count"
+        for node, (begin, end) in nodes.items()
+        if length_s - (end - begin) > MAX_UNCOVERED * length_s
+    }
+    return [flag("recording_short", None, detail) for detail in details.values()]

@@ -47,8 +47,8 @@ from scalewatt.recordings.terms import (
 )
 
 UNUSED_GPU = "unused_gpu"
-DISAGREE = 0.03
-"""Relative difference of two sensors of one device from which on both values are stated."""
+MAX_DIFFERENCE = 0.03
+"""Relative difference of two sources of one energy from which on both values are stated."""
 SIGMAS = 3.0
 """Standard errors of the mean by which a power that was read now and then may differ."""
 MIRROR_S = 0.005
@@ -429,43 +429,44 @@ def _preference(sensor: Sensor) -> tuple[int, bool, bool, bool, bool, str]:
     return row.index, unsure, row.totals, row.quantity != "counter", not is_power, row.name
 
 
-def _energies(first: Sensor, other: Sensor, window: Window) -> tuple[float, float, float] | None:
-    """Energies in J of two sensors, and the seconds that both have; None if one of them is not known then."""
-    curves = first.curve, other.curve
-    if first.row.totals or other.row.totals or not all(c.time_s.size for c in curves):
-        return None
-    begin = max(window[0], *(float(curve.time_s[0]) for curve in curves))
-    end = min(window[1], *(float(curve.time_s[-1]) for curve in curves))
-    least_s = (1 - MAX_UNCOVERED) * (end - begin)
-    if end <= begin or any(curve.covered_s(begin, end) < least_s for curve in curves):
-        return None
-    joules, other_j = (float(curve.between(begin, end)) for curve in curves)
-    return joules, other_j, end - begin
-
-
 def _counts_more(counter: Sensor, power: Sensor, window: Window) -> bool:
     """Whether a GPU's counter has so much more than its power that it must be that of a whole module."""
-    if power.row.quantity == "counter" or not (both := _energies(counter, power, window)):
+    if power.row.quantity == "counter":
         return False
-    return both[0] > (1 + tolerance_of(power.validated.power_w)) * both[1]
+    counted_j, power_j, _ = _energies(counter, power, window)
+    return counted_j > (1 + tolerance_of(power.validated.power_w)) * power_j
+
+
+def _energies(first: Sensor, other: Sensor, window: Window) -> tuple[float, float, float]:
+    """Energies in J of two sensors over the time in s that both have; 0 if one of them is not known then."""
+    sensors = (first, other)
+    if any(sensor.row.totals or not sensor.curve.time_s.size for sensor in sensors):
+        return 0.0, 0.0, 0.0
+    begin = max(window[0], *(float(sensor.curve.time_s[0]) for sensor in sensors))
+    end = max(begin, min(window[1], *(float(sensor.curve.time_s[-1]) for sensor in sensors)))
+    if any(_covered_s([s], (begin, end)) < (1 - MAX_UNCOVERED) * (end - begin) for s in sensors):
+        return 0.0, 0.0, 0.0
+    first_j, other_j = (float(sensor.curve.between(begin, end)) for sensor in sensors)
+    return first_j, other_j, end - begin
 
 
 def tolerance_of(power_w: Floats) -> float:
     """Relative tolerance of a power that was read now and then, by the spread of its readings."""
     known_w = power_w[np.isfinite(power_w)]
-    if known_w.size < 2 or not (mean_w := float(known_w.mean())) > 0:
-        return DISAGREE
-    return max(DISAGREE, SIGMAS * float(known_w.std(ddof=1)) / np.sqrt(known_w.size) / mean_w)
+    if known_w.size < 2 or known_w.mean() <= 0:
+        return MAX_DIFFERENCE
+    error_w = known_w.std(ddof=1) / np.sqrt(known_w.size)
+    return max(MAX_DIFFERENCE, SIGMAS * float(error_w / known_w.mean()))
 
 
 def _second(first: Sensor, other: Sensor, facts: _Node) -> list[Flag]:
     """Flag a second sensor of a device, and both values if they disagree."""
     name = first.row.name
     flags = [flag("second_sensor", other.row.name, f"not added: {name} is counted")]
-    joules, other_j, seconds = _energies(first, other, facts.window) or (0.0, 0.0, 0.0)
-    if abs(joules - other_j) > DISAGREE * max(joules, other_j):
+    first_j, other_j, seconds = _energies(first, other, facts.window)
+    if abs(first_j - other_j) > MAX_DIFFERENCE * max(first_j, other_j):
         detail = (
-            f"{facts.name}: {other_j:.0f} J over {seconds:.0f} s, but {name}, which counts, {joules:.0f} J: "
+            f"{facts.name}: {other_j:.0f} J over {seconds:.0f} s, but {name}, which counts, {first_j:.0f} J: "
             "one of them measures more than the device, or less"
         )
         flags.append(flag("disagrees", other.row.name, detail))
@@ -574,13 +575,12 @@ def shared_kinds(
     Their energies cannot be separated, but for those of GPUs if it is known which are this run's
     (`knows_gpus`). `others` names them in the flag `node_shared`.
     """
+    who = ", ".join(others) or "another run"
     shared = []
     for kind in kinds:
-        known = not kind.devices or (knows_gpus and part_of(kind.device_kind) == "gpu")
-        who = ", ".join(others) or "another run"
+        known = knows_gpus and part_of(kind.device_kind) == "gpu"
         detail = f"{kind.node}: {who} measured on the node for {shared_s:.1f} s of this run"
-        if known:
-            detail += "; its GPUs are known, and count with all that was done on them"
-        flags = (*kind.flags, flag("node_shared", None, detail)) if kind.devices else kind.flags
-        shared.append(replace(kind, shared=not known, flags=flags))
+        detail += "; its GPUs are known, and count with all that was done on them" if known else ""
+        flags = (*kind.flags, flag("node_shared", None, detail))
+        shared.append(replace(kind, shared=not known, flags=flags) if kind.devices else kind)
     return shared
