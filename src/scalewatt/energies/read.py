@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
@@ -295,7 +295,9 @@ def _account(
         stages=stages,
         epochs=frames["epochs"],
         flags=_flags(frames["flags"], with_stages, bool(sums.scope)),
-        windows=_windows(recording.windows),
+        windows=pd.DataFrame(columns=["window"])
+        if recording.windows is None
+        else recording.windows,
     )
 
 
@@ -307,16 +309,6 @@ def _several_runs(path: Path) -> list[dict[str, Any]]:
     return [
         {"run": run.run_id, "rounds": [*run.round_ids], "started": run.execution_dt} for run in runs
     ]
-
-
-def _windows(windows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Frame of a recording's windows, with a column for each GPU."""
-    rows = [
-        {**window, **{f"gpu_{index}_j": joules for index, joules in window["gpus_j"].items()}}
-        for window in windows
-    ]
-    frame = pd.DataFrame(rows, columns=None if rows else ["window"])
-    return frame.drop(columns="gpus_j", errors="ignore")
 
 
 def _totals(sums: EnergyTotals, checks: pd.DataFrame) -> pd.DataFrame:

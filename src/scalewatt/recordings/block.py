@@ -116,8 +116,8 @@ class Recording:
     """Nodes that nothing but the name of their file names."""
     perun_j: Mapping[tuple[str, str], float] | None = None
     """What perun itself computed, by node and device kind, in J."""
-    windows: tuple[Mapping[str, Any], ...] = ()
-    """Of totals by window: `window` (name), `start_s`, `duration_s`, `energy_j`, `gpus_j`, `counted`."""
+    windows: pd.DataFrame | None = None
+    """Of totals by window: `window` (name), `start_s`, `duration_s`, `energy_j`, `counted`, `gpu_0_j`, …"""
 
 
 def select(block: Block, columns: list[int] | NDArray[np.bool_]) -> Block:
