@@ -31,7 +31,6 @@ from scalewatt.recordings.detect import (
     files_in,
     find_format,
     flag_unread,
-    is_table,
     read_foreign,
     read_together,
     unknown_format,
@@ -236,7 +235,7 @@ def _only_segment(
             if reading.round is not None:
                 raise InputError(f"{path}: holds no rounds, as perun's files do; leave out --round")
             recording = read_foreign(path, options)
-        elif is_table(path) or not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
+        elif not (path.suffix in (".hdf5", ".h5") or h5py.is_hdf5(path)):
             raise InputError(unknown_format(path))
         else:
             recording = stack.enter_context(open_perun_file(path, reading.run, reading.round))

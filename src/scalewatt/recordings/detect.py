@@ -36,8 +36,6 @@ from scalewatt.recordings.totals import read_totals
 HEAD_BYTES = 1 << 16
 PROMETHEUS: Preset = {"name": "prometheus"}
 DATA_SUFFIXES = (".csv", ".tsv", ".txt", ".log", ".prom", ".json", ".jsonl", ".hdf5", ".h5")
-MOST_COLUMNS = 12
-"""Columns of an unknown table that a message names."""
 ALIKE = 0.05
 """Mean powers of a device that differ by less may be read by two processes of one node, at other times."""
 BY_NODE = (
@@ -75,32 +73,15 @@ def find_format(path: Path, options: Options = NO_OPTIONS) -> Preset | None:
     return find_preset(head, options) if head or options.columns else None
 
 
-def is_table(path: Path) -> bool:
-    """Recognise text whose first line has several cells."""
-    begin = "".join(read_head(path).splitlines()[:5]).replace("\t", " ")
-    is_text = begin.isprintable() and "\ufffd" not in begin and begin.lstrip()[:1] not in ("{", "[")
-    return is_text and bool(_heading(path))
-
-
 def unknown_format(path: Path) -> str:
-    """Message about a file of no known format: the formats, and what the file looks like."""
-    names = _heading(path)
-    known = ", ".join(["perun", *(str(preset["name"]) for preset in (PROMETHEUS, *presets()))])
-    more = f", and {len(names) - MOST_COLUMNS} more" if len(names) > MOST_COLUMNS else ""
-    what = f" (this one's columns: {', '.join(names[:MOST_COLUMNS])}{more})" if names else ""
-    if read_head(path).lstrip()[:1] in ("{", "["):
-        what = " (this one is JSON)"
-    return (
-        f"{path}: has no known format; allowed: {known}; any other table{what} needs a YAML file, "
-        "given with --columns, that says what its columns are (docs/recordings.md)"
-    )
-
-
-def _heading(path: Path) -> list[str]:
-    """Names in a heading, quoted; empty where the first line has one cell."""
+    """Message about a file of no known format: the formats, and how the file begins."""
     first = read_head(path).partition("\n")[0]
-    cells = first.split(max(",;\t", key=first.count))
-    return [repr(cell.strip().strip('"')[:40]) for cell in cells] if len(cells) > 1 else []
+    known = ", ".join(["perun", *(str(preset["name"]) for preset in (PROMETHEUS, *presets()))])
+    what = "JSON" if first.lstrip()[:1] in ("{", "[") else "a file"
+    return (
+        f"{path}: {what} of no known format, which begins {first[:80]!r}; allowed: {known}; any other table "
+        "needs a YAML file, given with --columns, that says what its columns are (docs/recordings.md)"
+    )
 
 
 # --- files --------------------------------------------------------------------------------------------
@@ -139,13 +120,10 @@ def read_foreign(path: Path, options: Options = NO_OPTIONS) -> Recording:
         raise InputError(
             f"{path}: a recording of {name} holds one run; leave out the name of a run"
         )
+    elif preset is PROMETHEUS:
+        recording = read_prometheus(path, options)
     else:
-        read = (
-            read_prometheus(path, options)
-            if preset is PROMETHEUS
-            else read_table(path, preset, options)
-        )
-        recording = read
+        recording = read_table(path, preset, options)
     by_file = [node_of(path, NO_OPTIONS)]
     is_named = options.node is not None or list(recording.nodes) != by_file
     return recording if is_named else replace(recording, named_by_file=tuple(by_file))

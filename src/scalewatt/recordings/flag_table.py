@@ -1,10 +1,10 @@
-"""The quality flags that there are: `flags.csv`, with what each means and how much it weighs."""
+"""The quality flags: `flags.csv`, with what each means and how much it weighs."""
 
 from __future__ import annotations
 
 import csv
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 NOTE, DOUBT, UNKNOWN, EXCLUDED = "note", "doubt", "unknown", "excluded"
 """Severities: nothing is wrong, a number may be, an energy may be null for it, the run is left out."""
@@ -13,8 +13,8 @@ NOTE, DOUBT, UNKNOWN, EXCLUDED = "note", "doubt", "unknown", "excluded"
 @cache
 def flag_table() -> dict[str, dict[str, str]]:
     """Table of flags by code: `severity` and `sentence` each."""
-    text = files("scalewatt.recordings").joinpath("flags.csv").read_text(encoding="utf-8")
-    return {row.pop("code"): row for row in csv.DictReader(text.splitlines())}
+    with Path(__file__).with_name("flags.csv").open(encoding="utf-8", newline="") as file:
+        return {row.pop("code"): row for row in csv.DictReader(file)}
 
 
 def codes_of(severity: str) -> tuple[str, ...]:

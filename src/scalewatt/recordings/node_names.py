@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from ipaddress import ip_address
 from itertools import pairwise
 
 
 def nodes_by_name(*sources: Iterable[str]) -> dict[str, str]:
-    """Return the node of each name, given the names that each source has for its nodes.
+    """Map each name to its node, given the names that each source has for its nodes.
 
-    A short name stands for its full one, "n1" for "n1.cluster". It stays itself where several fit
-    ("n1.rowA", "n1.rowB"), or where a source has both. Two full names are two nodes, and no address is
+    A short name stands for its full name, "n1" for "n1.cluster". It stays itself where several fit
+    ("n1.rowA", "n1.rowB"), or where a source has both. Two full names are two nodes, and an address is never
     a part of a name.
     """
     by_source = [frozenset(source) for source in sources]
-    alike: dict[str, list[str]] = {}
-    for name in sorted(frozenset().union(*by_source)):
-        alike.setdefault(name if _is_address(name) else name.split(".")[0], []).append(name)
-    return {name: _full_name(name, names, by_source) for names in alike.values() for name in names}
+    names = frozenset().union(*by_source)
+    nodes = dict(zip(names, names, strict=True))
+    hosts = [name for name in names if not _is_address(name)]
+    for name in hosts:
+        full = sorted((host for host in hosts if host.startswith(f"{name}.")), key=len)
+        is_clear = all(longer.startswith(f"{shorter}.") for shorter, longer in pairwise(full))
+        has_both = any(name in source and not source.isdisjoint(full) for source in by_source)
+        if full and is_clear and not has_both:
+            nodes[name] = full[-1]
+    return nodes
 
 
-def same_node(name: str, names: Iterable[str], beside: Iterable[str] = ()) -> str | None:
-    """Return which of `names` is of the same node as `name`, None if none is.
-
-    `names` are a source's for its nodes, as are `name` and those `beside` it of another source.
-    """
+def same_node(name: str, names: Iterable[str], others: Iterable[str] = ()) -> str | None:
+    """Find which of a source's `names` is of the same node as `name`, of another source with `others`."""
     names = set(names)
     if name in names:
         return name
-    nodes = nodes_by_name([name, *beside], names)
+    nodes = nodes_by_name([name, *others], names)
     return next((other for other in names if nodes[other] == nodes[name]), None)
-
-
-def _full_name(name: str, alike: Sequence[str], by_source: Iterable[frozenset[str]]) -> str:
-    full = sorted((other for other in alike if other.startswith(f"{name}.")), key=len)
-    is_clear = all(longer.startswith(f"{shorter}.") for shorter, longer in pairwise(full))
-    if not full or not is_clear or any(name in s and not s.isdisjoint(full) for s in by_source):
-        return name
-    return full[-1]
 
 
 def _is_address(name: str) -> bool:
