@@ -10,23 +10,12 @@ from energy_files import counter, gpu, write_perun
 
 from scalewatt.cli import main
 
-EVIL = "n1\x1b[2J\nenergy  0 kWh"
 
-
-def recording(path: Path, host: str = "n1") -> Path:
+def recording(path: Path) -> Path:
     """Write a perun file of 20 s."""
     sensors = {"CUDA:0_POWER": gpu(20), "cpu_0_package-0": counter(20, 50)}
-    write_perun(path, {host: sensors})
+    write_perun(path, {"n1": sensors})
     return path
-
-
-def test_a_host_of_a_perun_file_cannot_steer_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["energy", str(recording(tmp_path / "a.hdf5", EVIL))]) == 0
-    out = capsys.readouterr().out
-    assert "\x1b" not in out and "\nenergy" not in out
-    assert "n1\\x1b[2J\\nenergy" in out
 
 
 def test_a_message_is_one_line_whatever_a_key_holds(

@@ -252,7 +252,8 @@ def perun_checks(perun_j: Mapping[str, float], kinds: Sequence[KindEnergy]) -> I
         # Of power perun takes the same trapezoids.
         sizes = [d.block.time_s.size for d in kind.devices if d.row.quantity != "power"]
         tolerance = max(PERUN_TOLERANCE, *(PERUN_STEPS / max(n - 1, 1) for n in sizes), 0.0)
-        length_s = max(float(np.ptp(d.curve.time_s)) for d in kind.devices if d.curve.time_s.size)
+        spans_s = [np.ptp(d.curve.time_s) for d in kind.devices if d.curve.time_s.size]
+        length_s = float(max(spans_s, default=0.0))
         place = kind.node, kind.device_kind, None
         row = cross_check(place, PERUN, length_s, stated, recorded, tolerance)
         yield {**row, "comparable": whole and not codes - _BRIDGED}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -118,6 +119,15 @@ class Recording:
     """What perun itself computed, by node and device kind, in J."""
     windows: pd.DataFrame | None = None
     """Of totals by window: `window` (name), `start_s`, `duration_s`, `energy_j`, `counted`, `gpu_0_j`, …"""
+
+
+class LazyNodes(UserDict[str, Any]):
+    """Blocks of each node, made of functions that read them anew at each access."""
+
+    data: dict[str, Callable[[], list[Block]]]
+
+    def __getitem__(self, node: str) -> list[Block]:
+        return self.data[node]()
 
 
 def select(block: Block, columns: list[int] | NDArray[np.bool_]) -> Block:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections import UserDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.untrusted_text import printable
-from scalewatt.recordings.block import Block, Recording, sensor_frame
+from scalewatt.recordings.block import Block, LazyNodes, Recording, sensor_frame
 from scalewatt.recordings.terms import (
-    DEVICE_KINDS,
-    LATEST_S,
+    ALL_KINDS,
     NODE,
     QUANTITIES,
     Flag,
@@ -40,9 +38,6 @@ from scalewatt.recordings.terms import (
 )
 
 EXPECTED = "expected an HDF5 file written by perun 0.3 to 1.0, with nodes/<run>/nodes/<round>"
-UNKNOWN_BACKEND = "assumed"
-"""Flag of a sensor that no backend of perun has: its kind and unit alone say what it is of."""
-KINDS = (*DEVICE_KINDS, NODE)
 OTHER_KINDS = {"rack", "socket", "sysio", "disk", "net", "fan", "other"}
 """Device kinds of perun that are not parts of a node."""
 POWER_NAMES = {
@@ -66,9 +61,12 @@ PREFIXES = {
 NO_LIMIT_W = 1e5
 
 
+# --- runs and rounds ------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class RunInfo:
-    """One run in a file.
+    """A run in a file.
 
     `name`: its id or, where the file has that twice, <app>/<run_id>. `round_ids` are in the order of
     their numbers, "failed" last. `execution_dt` is perun's naive local start time.
@@ -82,26 +80,26 @@ class RunInfo:
 
 
 def list_runs(path: Path | str) -> list[RunInfo]:
-    """Return the runs of a perun file in the order of their start; InputError if it is not HDF5."""
-    with _reading(Path(path)), _opened(Path(path))[0] as handle:
+    """List the runs of a perun file in the order of their start; InputError if it is not HDF5."""
+    with _reading(Path(path)), h5py.File(path, "r", locking=False) as handle:
         return _runs(handle)
 
 
 def _runs(handle: h5py.File) -> list[RunInfo]:
-    runs = []
-    ids = [run_id for node in handle.values() for run_id in _children(node)]
-    for app, node in handle.items():
-        for run_id, run in _children(node).items():
-            name = run_id if ids.count(run_id) == 1 else f"{printable(app)}/{run_id}"
-            rounds = sorted(_children(run), key=lambda r: (not r.isdecimal(), len(r), r))
-            runs.append(RunInfo(app, run_id, name, tuple(rounds), _attribute(run, "execution_dt")))
-    return sorted(runs, key=lambda run: run.execution_dt or "")
+    runs = [(app, *item) for app, node in handle.items() for item in _children(node).items()]
+    ids = [run_id for _, run_id, _ in runs]
+    infos = []
+    for app, run_id, run in runs:
+        name = run_id if ids.count(run_id) == 1 else f"{app}/{run_id}"
+        rounds = sorted(_children(run), key=lambda r: (not r.isdecimal(), len(r), r))
+        infos.append(RunInfo(app, run_id, name, tuple(rounds), _attribute(run, "execution_dt")))
+    return sorted(infos, key=lambda info: info.execution_dt or "")
 
 
 def choose_run(runs: Sequence[RunInfo], run_id: str | None) -> tuple[RunInfo, list[Flag]]:
-    """Return the run called `run_id` or `<app>/<run_id>`; without a name the last run, flagged.
+    """Choose the run called `run_id` or `<app>/<run_id>`; without a name the last run, flagged.
 
-    Raises InputError (without the path) where there is no such run.
+    Raises InputError (without the path) where the file has none.
     """
     if not runs:
         raise InputError(f"holds no run; {EXPECTED}")
@@ -118,33 +116,27 @@ def choose_run(runs: Sequence[RunInfo], run_id: str | None) -> tuple[RunInfo, li
 
 
 def _choose_round(run: RunInfo, round_id: str | None) -> tuple[str, list[Flag]]:
-    """Return the name and the flags of a round; without a name that of the last numbered round."""
+    """Choose a round by name; without a name the last numbered one, or else `failed`."""
     if round_id is not None and round_id not in run.round_ids:
         held = ", ".join(run.round_ids) or "none"
         raise InputError(f"run {run.run_id} holds no round {round_id!r}; it holds {held}")
     numbered = [name for name in run.round_ids if name.isdecimal()]
     chosen = round_id or next(reversed(numbered or run.round_ids), "")
-    details = []
-    if round_id is None and len(numbered) > 1:
-        details.append(f"the run holds {len(numbered)} rounds; the last one ({chosen}) is read")
-    if chosen == "failed":
-        details.append("perun recorded that the program failed")
-    elif round_id is None and "failed" in run.round_ids:
-        details.append("perun recorded that the program failed; that part is not read")
-    return chosen, [flag("several", None, detail) for detail in details]
+    if chosen != "failed" and (round_id or len(run.round_ids) < 2):
+        return chosen, []
+    failed = "; perun recorded that the program failed" if "failed" in run.round_ids else ""
+    detail = f"rounds of the run: {', '.join(run.round_ids)}; {chosen} is read{failed}"
+    return chosen, [flag("several", None, detail)]
 
 
 def _lost_hosts(hosts: Mapping[str, h5py.Group]) -> list[Flag]:
-    """Return a flag where ranks have no host: its recording is not in the file."""
+    """Flag ranks without a host: its recording is not in the file."""
     # Numbers in older files, their text "[0, 1]" in newer ones.
     stated = " ".join(str(node.attrs.get("mpi_ranks", "")) for node in hosts.values())
     ranks = {int(number) for number in re.findall(r"\d+", stated)}
     lost = sorted(set(range(max(ranks, default=0))) - ranks)
-    if not lost:
-        return []
-    listed = ", ".join(map(str, lost[:8])) + (", …" if len(lost) > 8 else "")
-    detail = f"the file holds no recording of the hosts of ranks {listed}"
-    return [flag("not_recorded", None, detail)]
+    detail = f"the file holds no recording of the hosts of ranks {', '.join(map(str, lost))}"
+    return [flag("not_recorded", None, detail)] if lost else []
 
 
 @contextmanager
@@ -159,7 +151,7 @@ def open_perun_file(
     """
     path = Path(path)
     with _reading(path):
-        handle, locked = _opened(path)
+        handle = h5py.File(path, "r", locking=False)
     with handle:
         with _reading(path):
             run, several = choose_run(_runs(handle), run_id)
@@ -168,32 +160,27 @@ def open_perun_file(
             hosts = dict(sorted(_children(_children(group).get(name)).items()))
             if not hosts:
                 raise InputError(f"run {run.run_id} holds no host; {EXPECTED}")
+            origin = origin_stated(group.attrs)
             periods = (_number(_attribute(group, key)) for key in PERIOD_KEYS)
-            totals = {host: _stated_totals(node) for host, node in hosts.items()}
             recording = Recording(
-                nodes=_Hosts(path, hosts, origin_stated(group.attrs)),
+                nodes=LazyNodes({h: partial(_read_host, path, h, hosts[h], origin) for h in hosts}),
                 clock_known=False,
                 period_s=next((p for p in periods if p is not None and 0 < p < math.inf), None),
                 source=str(path),
-                flags=(*locked, *several, *flags, *_lost_hosts(hosts)),
+                flags=(*several, *flags, *_lost_hosts(hosts)),
                 started=run.execution_dt,
                 run=run.run_id,
                 round=name,
-                perun_j={(host, k): total for host in hosts for k, total in totals[host].items()},
+                perun_j={
+                    (host, kind): total
+                    for host, node in hosts.items()
+                    for kind, total in _stated_totals(node).items()
+                },
             )
         yield recording
 
 
-class _Hosts(UserDict[str, Any]):
-    """The blocks of each host, read from its group anew at each access."""
-
-    def __init__(self, path: Path, groups: Mapping[str, h5py.Group], origin: str) -> None:
-        super().__init__(groups)
-        self._path, self._origin = path, origin
-
-    def __getitem__(self, host: str) -> list[Block]:
-        with _reading(self._path):
-            return _read_host(host, self.data[host], self._origin)
+# --- HDF5 -----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -208,25 +195,16 @@ def _reading(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: cannot be read ({reason}); {EXPECTED}") from error
 
 
-def _opened(path: Path) -> tuple[h5py.File, list[Flag]]:
-    """Open a file for reading; a flag where another process holds it locked."""
-    try:
-        return h5py.File(path, "r", locking="best-effort"), []
-    except BlockingIOError:
-        problem = flag("damaged", None, "another program may be writing the file")
-        return h5py.File(path, "r", locking=False), [problem]
-
-
 def _children(group: Any) -> dict[str, h5py.Group]:
-    """Return the groups under a group's `nodes`, by name."""
+    """Groups under a group's `nodes`, by name."""
     nodes = group.get("nodes") if isinstance(group, h5py.Group) else None
     if not isinstance(nodes, h5py.Group):
         return {}
-    return {printable(n): node for n, node in nodes.items() if isinstance(node, h5py.Group)}
+    return {name: node for name, node in nodes.items() if isinstance(node, h5py.Group)}
 
 
 def _attribute(item: h5py.HLObject, name: str) -> Any:
-    """Return an attribute's value, of an array of one its element; None if absent."""
+    """Value of an attribute, or the element of an array of one; None if absent."""
     value = item.attrs.get(name)
     if isinstance(value, np.ndarray) and value.size == 1:
         value = value.item()
@@ -234,7 +212,7 @@ def _attribute(item: h5py.HLObject, name: str) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number, which may be written as text; None if it is not a number."""
+    """Number, which may be written as text; None if it is not a number."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -242,23 +220,23 @@ def _number(value: Any) -> float | None:
 
 
 def _unit(data: h5py.Dataset) -> str:
-    """Return a unit's symbol, however the version spells it."""
+    """Symbol of a unit, however the version spells it."""
     word = str(_attribute(data, "unit") or "").removeprefix("Unit.")
     return UNITS.get(word.upper(), word)
 
 
 def _magnitude(data: h5py.HLObject) -> float:
-    """Return a power of ten given as a number, its text, its name or its symbol; 1 where absent."""
+    """Power of ten given as a number, its text, its name or its symbol; 1 where absent."""
     value = _attribute(data, "mag")
     number, word = _number(value), "" if value is None else str(value)
     magnitude = PREFIXES.get(word.removeprefix("Magnitude.")) if number is None else number
     if magnitude is None or magnitude not in PREFIXES.values():
-        raise _Unreadable(f"its magnitude is {word[:20]!r}")
+        raise _UnreadableError(f"its magnitude is {word!r}")
     return magnitude
 
 
 def _stated_totals(host: h5py.Group) -> dict[str, float]:
-    """Return the energy in J that perun itself computed, by device kind."""
+    """Energy in J that perun itself computed, by device kind."""
     totals = {}
     for kind, name in TOTALS.items():
         if (metric := host.get(f"metrics/{name}")) is not None:
@@ -266,158 +244,145 @@ def _stated_totals(host: h5py.Group) -> dict[str, float]:
     return {kind: total for kind, total in totals.items() if 0 < total < math.inf}
 
 
+# --- hosts ----------------------------------------------------------------------------------------
+
 Row = dict[str, Any]
-"""A row of the frame of sensors, and its samples: `raw` numbers, their `scale`, `fill` and `time_s`."""
-Axis = tuple[NDArray[Any], float, Floats]
-"""Times as they are stored, their factor, and the times in s."""
+"""A row of the frame of sensors, and its samples (`time_s`, `values`) and `flags`."""
 
 
-class _Unreadable(ValueError):
+class _UnreadableError(ValueError):
     """A sensor's datasets are not what perun writes; the message is a flag's detail."""
 
 
-def _read_host(host: str, group: h5py.Group, origin: str) -> list[Block]:
-    """Return a host's blocks, one for each of its time axes; sensors are sorted by kind, index and name."""
-    kinds, flags = _children(group), list[Flag]()
-    if unknown := kinds.keys() - OTHER_KINDS - {*KINDS}:
-        raise InputError(f"host {host} has devices of an unknown kind, {min(unknown)}; {EXPECTED}")
-    rows: list[Row] = []
-    axes: list[Axis] = []
-    for kind in KINDS:
-        for name, sensor in _children(kinds.get(kind)).items():
-            row = _row(name, kind, origin=origin)
-            if kind == "gpu":
-                known = {"uuid": "uuid", "device": "name"}
-                row |= {key: str(_attribute(sensor, k) or "") for key, k in known.items()}
-            try:
-                if not _read_sensor(row, sensor, axes):
-                    continue
-            except _Unreadable as error:
-                flags.append(flag("unreadable", name, str(error)))
-            rows.append(row)
-            flags += _flags_of(row, sensor, _children(kinds.get("socket")))
-    held = {row["kind"] for row in rows if row["quantity"] != "utilisation"}
-    for kind, total in _stated_totals(group).items():
-        if kind not in held:
-            rows.append(_row(kind, kind))
-            detail = f"perun computed {total:.0f} J, but the file holds no sensor of it"
-            flags.append(flag("unreadable", kind, detail))
-    return _blocks(host, _numbered(rows), flags)
+def _read_host(path: Path, host: str, group: h5py.Group, origin: str) -> list[Block]:
+    """Read a host's blocks, one for each of its time axes; sensors are sorted by kind, index and name."""
+    with _reading(path):
+        kinds, totals = _children(group), _stated_totals(group)
+        if unknown := kinds.keys() - OTHER_KINDS - {*ALL_KINDS}:
+            kind = min(unknown)
+            raise InputError(f"host {host} has devices of an unknown kind, {kind}; {EXPECTED}")
+        rows: list[Row] = []
+        axes: list[Floats] = []
+        for kind in ALL_KINDS:
+            sensors = _children(kinds.get(kind)).items()
+            read = [_read_sensor(sensor, name, kind, axes) for name, sensor in sensors]
+            of_kind = [{**row, "origin": origin} for row in read if row is not None]
+            if kind in totals and all(row["quantity"] == "utilisation" for row in of_kind):
+                detail = f"perun computed {totals[kind]:.0f} J, but the file holds no sensor of it"
+                missing = _row(kind, kind) | {"flags": [flag("unreadable", kind, detail)]}
+                of_kind.append(missing)
+            numbers = number_devices({row["name"]: row["index"] for row in of_kind})
+            of_kind = [row | {"index": numbers[row["name"]]} for row in of_kind]
+            rows += sorted(of_kind, key=lambda row: (row["index"], row["name"]))
+        for name in _children(kinds.get("socket")):
+            _flag_parts(rows, name)
+        blocks: dict[int, list[Row]] = {}
+        for row in rows:
+            blocks.setdefault(id(row["time_s"]), []).append(row)
+        return [_block(host, of_axis) for of_axis in blocks.values()]
 
 
-def _row(name: str, kind: str, **known: Any) -> Row:
-    """Return the row of a sensor without samples."""
-    nothing = {"raw": np.zeros(0), "scale": 1.0, "fill": None, "time_s": np.zeros(0)}
+def _block(host: str, rows: Sequence[Row]) -> Block:
+    """Block of sensors that share a time axis."""
+    values = np.array([row["values"] for row in rows]).T
+    flags = tuple(each for row in rows for each in row["flags"])
+    return Block(host, rows[0]["time_s"], values, sensor_frame(rows), flags=flags)
+
+
+def _flag_parts(rows: Sequence[Row], socket: str) -> None:
+    """Flag the power of the CPU of a socket that was recorded as a whole, too."""
+    detail = f"the CPU alone; {socket}, its socket with memory and I/O, is recorded but not counted"
+    for row in rows:
+        is_part = (row["kind"], row["index"]) == ("cpu", _index(socket, "cpu"))
+        if is_part and row["quantity"] == "power" and row["values"].size:
+            row["flags"].append(flag("second_sensor", row["name"], detail))
+
+
+def _read_sensor(sensor: h5py.Group, name: str, kind: str, axes: list[Floats]) -> Row | None:
+    """Read a sensor; None if it measures neither power nor use. `axes` are the host's time axes so far."""
+    row, is_known = _row(name, kind), bool(re.fullmatch(POWER_NAMES[kind], name))
+    if kind == "gpu":
+        facts = {"uuid": "uuid", "device": "name"}
+        row |= {key: str(_attribute(sensor, k) or "") for key, k in facts.items()}
+    raw = sensor.get("raw_data", {})
+    if not raw and not is_known:
+        return None
+    try:
+        samples = _read_samples(raw, kind, is_known, axes)
+    except _UnreadableError as error:
+        return row | {"flags": [flag("unreadable", name, str(error))]}
+    if samples is None:
+        return None
+    if samples["quantity"] in ("power", "counter") and not is_known:
+        source = _attribute(sensor, "source") or "not stated"
+        detail = f"counted as a {kind}: of no backend that perun ships (source: {source})"
+        row["flags"] = [flag("assumed", name, detail)]
+    return row | samples
+
+
+def _row(name: str, kind: str) -> Row:
+    """Row of a sensor without samples."""
     row = {"name": name, "kind": kind, "index": _index(name, kind), "quantity": "power"}
-    return row | {"known": bool(re.fullmatch(POWER_NAMES[kind], name))} | nothing | known
+    return {**row, "time_s": np.zeros(0), "values": np.zeros(0), "flags": []}
 
 
 def _index(name: str, kind: str) -> int | None:
-    """Return the index that a sensor's name states, None if none."""
+    """Device index that a sensor's name states, None if none."""
     match = re.match(INDEX, name) or re.search(rf"(?i:{kind})\D?(\d{{1,4}})", name)
     return int(match[1]) if match else None
 
 
-def _read_sensor(row: Row, group: h5py.Group, axes: list[Axis]) -> bool:
-    """Complete a sensor's row; False if it measures neither power nor use."""
-    kind, known, raw = row["kind"], row["known"], group.get("raw_data", {})
-    if not raw and not known:
-        return False
+def _read_samples(
+    raw: Mapping[str, Any], kind: str, is_known: bool, axes: list[Floats]
+) -> dict[str, Any] | None:
+    """Samples of a sensor and what they are of; None if it measures neither power nor use."""
     name = "alt_values" if "alt_values" in raw and _unit(raw["alt_values"]) == "J" else "values"
     data, values = _numbers(raw, name)
     unit = _unit(data)
     quantity = QUANTITIES.get(unit)
-    if quantity is None and (known or not unit or re.search("[WJ]", unit.upper())):
-        raise _Unreadable(f"its unit is {unit[:20] or 'not stated'}; expected W or J")
+    if quantity is None and (is_known or not unit or re.search("[WJ]", unit.upper())):
+        raise _UnreadableError(f"its unit is {unit or 'not stated'}; expected W or J")
     # "%" of RAM is the memory in use, which says nothing about power.
     if quantity is None or (quantity == "utilisation" and kind in ("ram", NODE)):
-        return False
+        return None
     # Sensors give whole numbers of W or its parts; perun computed fractions from a counter.
     fractions = values.dtype.kind == "f"
-    if quantity == "power" and kind != "gpu" and known and fractions:
+    if quantity == "power" and kind != "gpu" and is_known and fractions:
         quantity = "mean_power"
     scale = _magnitude(data)
     top = (_number(_attribute(data, "valid_max")) or 0.0) * scale
-    row["time_s"] = _time_axis(raw, axes)
-    row |= {"quantity": quantity, "raw": values}
-    row["scale"] = scale / 100 if quantity == "utilisation" else scale
-    row["range_j"] = top if quantity == "counter" and 0 < top < math.inf else math.nan
-    row["limit_w"] = top if quantity == "power" and 0 < top < NO_LIMIT_W else math.nan
+    scaled = np.multiply(values, scale / 100 if quantity == "utilisation" else scale, dtype=float)
     # Whole numbers have no mark of their own: theirs is 0 (NVML) or the counter's last value.
-    row["fill"] = _number(_attribute(data, "fill")) if fractions else None
-    return True
+    if fractions:
+        scaled[values == _number(_attribute(data, "fill"))] = np.nan
+    return {
+        "quantity": quantity,
+        "range_j": top if quantity == "counter" and 0 < top < math.inf else math.nan,
+        "limit_w": top if quantity == "power" and 0 < top < NO_LIMIT_W else math.nan,
+        "time_s": _time_axis(raw, values.size, axes),
+        "values": scaled,
+    }
 
 
-def _flags_of(row: Row, group: h5py.Group, sockets: Iterable[str]) -> list[Flag]:
-    """Return the flags that follow from what a sensor is; `sockets` names those of whole sockets."""
-    name, kind, flags = row["name"], row["kind"], list[Flag]()
-    if row["raw"].size and row["quantity"] in ("power", "counter") and not row["known"]:
-        source = str(_attribute(group, "source") or "not stated")[:100]
-        detail = f"counted as a {kind}: of no backend that perun ships (source: {source})"
-        flags.append(flag(UNKNOWN_BACKEND, name, detail))
-    if kind == "cpu" and row["raw"].size and row["quantity"] == "power":
-        whole = sorted(one for one in sockets if _index(one, kind) == row["index"])
-        detail = "the CPU alone; {}, its socket with memory and I/O, is recorded but not counted"
-        flags += [flag("second_sensor", name, detail.format(one)) for one in whole]
-    return flags
-
-
-def _numbered(rows: Sequence[Row]) -> list[Row]:
-    """Number the devices whose names state no index, and sort by kind, index and name."""
-    for kind in KINDS:
-        of_kind = [row for row in rows if row["kind"] == kind]
-        numbers = number_devices({row["name"]: row["index"] for row in of_kind})
-        for row in of_kind:
-            row["index"] = numbers[row["name"]]
-    return sorted(rows, key=lambda row: (KINDS.index(row["kind"]), row["index"], row["name"]))
-
-
-def _time_axis(raw: Mapping[str, Any], axes: list[Axis]) -> Floats:
-    """Return times in s: the equal ones among a host's `axes`, as sensors usually share theirs."""
+def _time_axis(raw: Mapping[str, Any], size: int, axes: list[Floats]) -> Floats:
+    """Times of n samples in s: the equal ones of a host's `axes`, as its sensors usually share theirs."""
     data, times = _numbers(raw, "timesteps")
-    scale = _magnitude(data)
-    for known, factor, time_s in axes:
-        if factor == scale and np.array_equal(known, times):
-            return time_s
-    axes.append((times, scale, np.multiply(times, scale, dtype=np.float64)))
-    return axes[-1][2]
-
-
-def _blocks(host: str, rows: Sequence[Row], flags: list[Flag]) -> list[Block]:
-    """Return a block for each time axis; where a sensor has more values or times, the longer one is cut."""
-    groups: dict[tuple[int, int], list[Row]] = {}
-    for row in rows:
-        sizes = row["raw"].size, row["time_s"].size
-        if sizes[0] != sizes[1]:
-            detail = f"{sizes[0]} values but {sizes[1]} times; the longer one is cut"
-            flags.append(flag("damaged", row["name"], detail))
-        groups.setdefault((id(row["time_s"]), min(sizes)), []).append(row)
-    return [_block(host, group, n, flags) for (_, n), group in groups.items()]
-
-
-def _block(host: str, rows: Sequence[Row], n: int, flags: Iterable[Flag]) -> Block:
-    """Return the block of sensors that share their first n times; samples without a time are left out."""
-    time_s, values = rows[0]["time_s"][:n], np.empty((len(rows), n)).T
-    for column, row in zip(values.T, rows, strict=True):
-        np.multiply(row["raw"][:n], row["scale"], out=column, dtype=np.float64)
-        if row["fill"] is not None:
-            column[row["raw"][:n] == row["fill"]] = np.nan
-    names = [row["name"] for row in rows]
-    own = [one for one in flags if one["device"] in names]
-    timed = np.abs(time_s) < LATEST_S
-    if not timed.all():
-        detail = f"{np.count_nonzero(~timed)} of {n} samples without a time are left out"
-        own += [flag("damaged", name, detail) for name in names]
-        time_s, values = time_s[timed], np.asfortranarray(values[timed])
-    return Block(host, time_s, values, sensor_frame(rows), flags=tuple(own))
+    if times.size != size or not np.isfinite(times).all():
+        raise _UnreadableError(f"it holds {size} values but {np.isfinite(times).sum()} times")
+    time_s = np.multiply(times, _magnitude(data), dtype=float)
+    for axis in axes:
+        if np.array_equal(axis, time_s):
+            return axis
+    axes.append(time_s)
+    return time_s
 
 
 def _numbers(raw: Mapping[str, Any], name: str) -> tuple[h5py.Dataset, NDArray[Any]]:
-    """Return a dataset and its numbers."""
+    """Dataset of a sensor and its numbers."""
     data = raw.get(name)
     if not isinstance(data, h5py.Dataset):
-        raise _Unreadable(f"it holds no {name}")
+        raise _UnreadableError(f"it holds no {name}")
     numbers = np.asarray(data[()])
     if numbers.dtype.kind not in "iuf" or numbers.ndim != 1:
-        raise _Unreadable(f"its {name} are not a list of numbers")
+        raise _UnreadableError(f"its {name} are not a list of numbers")
     return data, numbers
