@@ -18,18 +18,16 @@ from scalewatt.recordings.terms import Flag, Floats, flag
 
 UNATTRIBUTED = "unattributed"
 LEAST_PERIODS = 5
-"""A stage shorter than so many sampling periods is not resolved: at each of its ends up
-to half a period's worth of the difference in power is put to the wrong side, a quarter on average."""
+"""A shorter stage, in sampling periods, is not resolved: at each of its ends up to half a period's worth of the
+difference in power is put to the wrong side, a quarter on average."""
 MOST_SHORT = 0.05
-"""Of a stage that comes several times, this part of its time may be in shorter pieces."""
+"""Share of a stage's time that may be in shorter pieces."""
 LOST_PERIODS = 3
 """Sampling periods between the stages' first and last stamp that may lie outside of a node's recording:
 a sampler's last sample is up to a period old when it is stopped."""
 LEAST_UNCOVERED_S = 1e-4
 """Less is the rounding of unix seconds, and of sums of their steps."""
 STAGES = (*stage_log.STAGES, UNATTRIBUTED)
-
-_OPEN_STAGES = ("startup", "shutdown")
 _ROUNDING_S = 1e-3
 """Stamps of one process overlap by no more."""
 
@@ -113,17 +111,19 @@ class StageIntervals:
 
         Adjacent intervals of one name are a piece.
         """
+        # A per cent less is tolerated: a recording need not begin or end with a stage.
+        least_s = 0.99 * LEAST_PERIODS * period_s
+        if self.seconds.min() >= least_s:
+            return {}
         rows = [row for row in zip(self.seconds.tolist(), *names, strict=True) if row[0] > 0]
         pieces: dict[Any, list[float]] = {}
         for key, adjacent in groupby(rows, key=lambda row: row[1:]):
             pieces.setdefault(key, []).append(sum(row[0] for row in adjacent))
-        # A per cent less is tolerated: a recording need not begin or end with a stage.
-        least_s = 0.99 * LEAST_PERIODS * period_s
         return {
             key: sum(lengths) / len(lengths)
             for key, lengths in pieces.items()
             if key[-1] != UNATTRIBUTED
-            and sum(length for length in lengths if length < least_s) > MOST_SHORT * sum(lengths)
+            and sum(s for s in lengths if s < least_s) > MOST_SHORT * sum(lengths)
         }
 
 
@@ -156,12 +156,11 @@ def tile_window(
         overlap += max(0.0, min(before, end) - begin)
         before = max(before, end)
         begin, end = max(begin, now), min(end, last)
-        if end <= begin:
-            continue
-        if begin > now:
+        if end > begin > now:
             rows.append((UNATTRIBUTED, None, now, begin))
-        rows.append((event["stage"], event.get("epoch"), begin, end))
-        now = end
+        if end > begin:
+            rows.append((event["stage"], event.get("epoch"), begin, end))
+            now = end
     if last > now or not rows:
         rows.append((UNATTRIBUTED, None, now, last))
     flags = [flag("overlap", None, f"stages overlap by {overlap:.3f} s")]
@@ -187,14 +186,16 @@ def seconds_outside(
 
     Startup and shutdown do not count: the sampler runs inside of them.
     """
-    inner = [e for e in events if e["stage"] not in _OPEN_STAGES and e["end_s"] != np.inf]
+    inner = [
+        (float(e["start_s"]), float(e["end_s"]))
+        for e in events
+        if e["stage"] not in ("startup", "shutdown") and e["end_s"] != np.inf
+    ]
     if not inner:
         return 0.0
-    begin = min(float(e["start_s"]) for e in inner)
-    end = max(float(e["end_s"]) for e in inner)
-    inside = max(0.0, min(end, window[1]) - max(begin, window[0]))
-    lost = (end - begin) - inside
-    return lost if lost > LOST_PERIODS * period_s else 0.0
+    begin, end = min(start for start, _ in inner), max(end for _, end in inner)
+    lost_s = (end - begin) - max(0.0, min(end, window[1]) - max(begin, window[0]))
+    return lost_s if lost_s > LOST_PERIODS * period_s else 0.0
 
 
 def start_of(started: str | None, node: str) -> tuple[float, Flag]:
