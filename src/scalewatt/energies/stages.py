@@ -18,8 +18,8 @@ from scalewatt.recordings.terms import Flag, Floats, flag
 
 UNATTRIBUTED = "unattributed"
 LEAST_PERIODS = 5
-"""A shorter stage, in sampling periods, is not resolved: at each of its ends up to half a period's worth of the
-difference in power is put to the wrong side, a quarter on average."""
+"""A shorter stage, in sampling periods, is not resolved: at each of its ends up to half a period's worth of
+the difference in power is put to the wrong side, a quarter on average."""
 MOST_SHORT = 0.05
 """Share of a stage's time that may be in shorter pieces."""
 LOST_PERIODS = 3

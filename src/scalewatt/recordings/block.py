@@ -16,33 +16,21 @@ from numpy.typing import NDArray
 from scalewatt.recordings.terms import Flag, Floats
 
 SENSOR = {
-    "name": "",
-    "kind": "",
-    "index": 0,
-    "quantity": "power",
-    "range_j": np.nan,
-    "limit_w": np.nan,
+    "name": "",  # as the tool has it, unique in its node and kind
+    "kind": "",  # gpu, cpu, ram; node of a whole node's meter
+    "index": 0,  # number of the device among those of its kind in the node
+    "quantity": "power",  # W, mean_power (W, since the sample before), counter (J), utilisation (0..1)
+    "range_j": np.nan,  # where a counter begins anew; infinite where never
+    "limit_w": np.nan,  # the device's own power limit
     "uuid": "",
-    "device": "",
-    "origin": "measured",
-    "samples": "",
-    "totals": False,
+    "device": "",  # its name, such as "NVIDIA GH200 480GB"
+    "origin": "measured",  # or estimated, simulated
+    "samples": "",  # of a power: instantaneous or moving_mean (over the last second)
+    "totals": False,  # a counter that begins at 0 J with each of some windows, and ends with their energy
 }
 """Columns of a frame of sensors, with what stands where nothing is known.
 
-name      as the tool has it, unique in its node and kind
-kind      gpu, cpu, ram; node of a whole node's meter
-index     number of the device among those of its kind in the node
-quantity  power (W), mean_power (W, since the sample before), counter (J, cumulative), utilisation (0..1)
-range_j   where a counter begins anew; infinite where never, NaN if unknown
-limit_w   the device's own power limit
-uuid      the device's own identity, empty if unknown
-device    its name, such as "NVIDIA GH200 480GB", empty if unknown
-origin    measured, estimated or simulated
-samples   of a power: instantaneous or moving_mean (over the last second), empty if unknown
-totals    a counter that only states totals: it starts at 0 J with each of some windows, and ends with their
-          energy. What was used between two windows is unknown, and so is when within one
-"""
+Of `totals`, what was used between two windows is unknown, and so is when within one."""
 
 
 @dataclass(frozen=True, eq=False)
