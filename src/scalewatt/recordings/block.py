@@ -19,7 +19,7 @@ SENSOR = {
     "name": "",  # as the tool has it, unique in its node and kind
     "kind": "",  # gpu, cpu, ram; node of a whole node's meter
     "index": 0,  # number of the device among those of its kind in the node
-    "quantity": "power",  # W, mean_power (W, since the sample before), counter (J), utilisation (0..1)
+    "quantity": "power",  # (W), mean_power (W since the sample before), counter (J), utilisation (0..1)
     "range_j": np.nan,  # where a counter begins anew; infinite where never
     "limit_w": np.nan,  # the device's own power limit
     "uuid": "",
