@@ -15,7 +15,9 @@ from run_files import make_spec, part
 
 import scalewatt
 from scalewatt.energies.account_text import account_text
-from scalewatt.energies.stages import LEAST_PERIODS, UNATTRIBUTED, tile_window
+from scalewatt.energies.node import stage_seconds
+from scalewatt.energies.stages import LEAST_PERIODS, UNATTRIBUTED, StageIntervals, tile_window
+from scalewatt.energies.stages import STAGES as NAMES
 from scalewatt.energies.tables import flags_of_run
 from scalewatt.figures.breakdown import bars_of, note_sentences
 from scalewatt.figures.figure_data import drawable
@@ -38,14 +40,25 @@ def tiled(*stages: tuple[str, float], epochs: bool = False) -> Any:
     return tile_window(events, (0.0, float(ends[-1])))[0]
 
 
-def test_a_stage_of_under_five_periods_is_short() -> None:
+def short(intervals: StageIntervals, period_s: float) -> dict[str, float]:
+    """Mean length in s of the pieces of the short stages."""
+    rows, _ = stage_seconds(intervals, period_s)
+    by_stage = zip(rows["stage"], rows["short_s"], strict=True)
+    return {NAMES[stage]: mean_s for stage, mean_s in by_stage if not np.isnan(mean_s)}
+
+
+@pytest.mark.parametrize(
+    ("period_s", "stages"),
+    [
+        (1.0, {"train": 4.9, "checkpoint": 0.4}),
+        (0.5, {"checkpoint": 0.4}),
+        (10.0, {"startup": 5.0, "train": 4.9, "checkpoint": 0.4}),
+        (0.0, {}),
+    ],
+)
+def test_a_stage_of_under_five_periods_is_short(period_s: float, stages: dict[str, float]) -> None:
     found = tiled(("startup", 5.0), ("train", 4.9), ("checkpoint", 0.4))
-    assert found.short_stages(1.0) == pytest.approx({"train": 4.9, "checkpoint": 0.4})
-    assert found.short_stages(0.5) == pytest.approx({"checkpoint": 0.4})
-    assert found.short_stages(10.0) == pytest.approx(
-        {"startup": 5.0, "train": 4.9, "checkpoint": 0.4}
-    )
-    assert found.short_stages(0.0) == {}
+    assert short(found, period_s) == pytest.approx(stages)
 
 
 @given(st.lists(st.floats(0.01, 100.0), min_size=1, max_size=30), st.floats(0.01, 20.0))
@@ -53,7 +66,7 @@ def test_a_stage_is_short_by_the_time_in_short_pieces(lengths: list[float], peri
     rows = [row for length in lengths for row in (("train", length), ("validate", 1.0))]
     few = sum(length for length in lengths if length < 0.98 * LEAST_PERIODS * period)
     some = sum(length for length in lengths if length < LEAST_PERIODS * period)
-    found = "train" in tiled(*rows).short_stages(period)
+    found = "train" in short(tiled(*rows), period)
     if few > 0.051 * sum(lengths):
         assert found
     if some < 0.049 * sum(lengths):

@@ -30,7 +30,7 @@ from scalewatt.energies.integrate import (
     bounds,
     validate,
 )
-from scalewatt.energies.stages import STAGES, UNATTRIBUTED, StageIntervals
+from scalewatt.energies.stages import STAGES, UNATTRIBUTED, StageIntervals, tile_window
 from scalewatt.energies.tables import MAX_UNCOVERED, PIECES, Pieces, nothing, pieces
 from scalewatt.recordings.block import Block
 from scalewatt.recordings.terms import (
@@ -142,7 +142,7 @@ class KindEnergy:
 
     def bounds_j(self, window: Window) -> tuple[float, float]:
         """Interval in J of what all devices used between two times, as `intervals_j` has it."""
-        _, low, high = self.intervals_j(StageIntervals.of_window(window))
+        _, low, high = self.intervals_j(tile_window((), window)[0])
         return float(low.sum()), float(high.sum() + self.lacking_w * (window[1] - window[0]))
 
     def intervals_j(self, intervals: StageIntervals, outside_s: float = 0.0) -> Floats:
@@ -233,19 +233,17 @@ def stage_seconds(
 
     `period_s` is what the samples resolve.
     """
-    stages = np.array([STAGES.index(stage) for stage in intervals.stage])
-    epochs = np.array([-1 if epoch is None else epoch for epoch in intervals.epoch])
-    keys, group = np.unique(epochs * len(STAGES) + stages, return_inverse=True)
+    stage = np.array([STAGES.index(name) for name in intervals.stage])
+    epoch = np.array([-1 if number is None else number for number in intervals.epoch])
+    keys, group = np.unique(epoch * len(STAGES) + stage, return_inverse=True)
     epochs, stages = np.divmod(keys, len(STAGES))
-    names = [STAGES[stage] for stage in stages]
-    mean_s, short = intervals.short_stages(period_s), intervals.short_epochs(period_s)
-    numbers = [None if epoch < 0 else epoch for epoch in epochs.tolist()]
+    known = stages != STAGES.index(UNATTRIBUTED)
     return {
         "stage": stages,
         "epoch": epochs,
         "duration_s": np.bincount(group, intervals.seconds, keys.size),
-        "short_s": np.array([mean_s.get(name, np.nan) for name in names]),
-        "short_epoch": np.array([key in short for key in zip(numbers, names, strict=True)]),
+        "short_s": np.where(known, intervals.short_pieces_s(period_s, stage)[stages], np.nan),
+        "short_epoch": known & ~np.isnan(intervals.short_pieces_s(period_s, group)),
     }, group
 
 

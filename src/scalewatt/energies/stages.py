@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -51,11 +50,6 @@ class StageIntervals:
         times = (np.array(column, dtype=np.float64) for column in (start_s, end_s))
         return cls(*names, *times)
 
-    @classmethod
-    def of_window(cls, window: tuple[float, float]) -> StageIntervals:
-        """A window as one interval without a stage."""
-        return cls.of([(UNATTRIBUTED, None, *window)])
-
     @property
     def seconds(self) -> Floats:
         """Length of each interval in s."""
@@ -98,33 +92,23 @@ class StageIntervals:
         end = np.searchsorted(time_s, self.end_s[-1:], side="right")
         return np.diff(np.concatenate(([0], begins, end, [time_s.size])))
 
-    def short_stages(self, period_s: float) -> dict[str, float]:
-        """Stages that `period_s` is too long for, with the mean length in s of their pieces."""
-        return {stage: mean_s for (stage,), mean_s in self._short(period_s, self.stage).items()}
+    def short_pieces_s(self, period_s: float, group: NDArray[np.intp]) -> Floats:
+        """Mean length in s of a group's pieces, (groups,), if `period_s` is too long for them, else NaN.
 
-    def short_epochs(self, period_s: float) -> set[tuple[int | None, str]]:
-        """Epoch and stage of those that `period_s` is too long for."""
-        return set(self._short(period_s, self.epoch, self.stage))
-
-    def _short(self, period_s: float, *names: NDArray[np.object_]) -> dict[Any, float]:
-        """Names, stage last, most of whose time is in too short pieces, and the pieces' mean length in s.
-
-        Adjacent intervals of one name are a piece.
+        `group` (k,) numbers what the intervals are of. Adjacent intervals of a group are a piece.
         """
+        here = self.seconds > 0
+        begins = np.flatnonzero(np.diff(group[here], prepend=-1))
+        of_piece = group[here][begins]
+        length_s = (
+            np.add.reduceat(self.seconds[here], begins) if begins.size else self.seconds[here]
+        )
         # A per cent less is tolerated: a recording need not begin or end with a stage.
-        least_s = 0.99 * LEAST_PERIODS * period_s
-        if self.seconds.min() >= least_s:
-            return {}
-        rows = [row for row in zip(self.seconds.tolist(), *names, strict=True) if row[0] > 0]
-        pieces: dict[Any, list[float]] = {}
-        for key, adjacent in groupby(rows, key=lambda row: row[1:]):
-            pieces.setdefault(key, []).append(sum(row[0] for row in adjacent))
-        return {
-            key: sum(lengths) / len(lengths)
-            for key, lengths in pieces.items()
-            if key[-1] != UNATTRIBUTED
-            and sum(s for s in lengths if s < least_s) > MOST_SHORT * sum(lengths)
-        }
+        is_short = length_s < 0.99 * LEAST_PERIODS * period_s
+        size = int(group.max()) + 1
+        whole_s, short_s = (np.bincount(of_piece, w, size) for w in (length_s, length_s * is_short))
+        mean_s = whole_s / np.maximum(np.bincount(of_piece, minlength=size), 1)
+        return np.where(short_s > MOST_SHORT * whole_s, mean_s, np.nan)
 
 
 def segment_events(events: pa.Table | None, segment: int) -> list[dict[str, Any]]:
