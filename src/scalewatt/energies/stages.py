@@ -133,22 +133,24 @@ def tile_window(
 
     Where two stages overlap the earlier one keeps the time, flagged `overlap`.
     """
-    rows: list[tuple[str, Any, float, float]] = []
-    (now, last), before, overlap = window, -np.inf, 0.0
-    for event in events:
-        begin, end = float(event["start_s"]), float(event["end_s"])
-        overlap += max(0.0, min(before, end) - begin)
-        before = max(before, end)
-        begin, end = max(begin, now), min(end, last)
-        if end > begin > now:
-            rows.append((UNATTRIBUTED, None, now, begin))
-        if end > begin:
-            rows.append((event["stage"], event.get("epoch"), begin, end))
-            now = end
-    if last > now or not rows:
-        rows.append((UNATTRIBUTED, None, now, last))
-    flags = [flag("overlap", None, f"stages overlap by {overlap:.3f} s")]
-    return StageIntervals.of(rows), flags if overlap > _ROUNDING_S else []
+    start_s, end_s = (np.array([e[key] for e in events], float) for key in ("start_s", "end_s"))
+    before_s = np.maximum.accumulate(np.append(-np.inf, end_s))[:-1]
+    overlap_s = np.maximum(np.minimum(before_s, end_s) - start_s, 0.0).sum()
+    begin_s = np.clip(np.maximum(start_s, before_s), *window)
+    finish_s = np.clip(end_s, *window)
+    kept = finish_s > begin_s
+    # Every second interval is that of a stage; those between may have no length.
+    stage = np.full(2 * np.count_nonzero(kept) + 1, UNATTRIBUTED, dtype=object)
+    epoch = np.full(stage.size, None, dtype=object)
+    stage[1::2] = np.array([e["stage"] for e in events], dtype=object)[kept]
+    epoch[1::2] = np.array([e.get("epoch") for e in events], dtype=object)[kept]
+    within_s = np.column_stack((begin_s, finish_s))[kept].ravel()
+    edges_s = np.concatenate((window[:1], within_s, window[1:]))
+    some = np.diff(edges_s) > 0
+    some[0] |= not some.any()
+    intervals = StageIntervals(stage[some], epoch[some], edges_s[:-1][some], edges_s[1:][some])
+    flags = [flag("overlap", None, f"stages overlap by {overlap_s:.3f} s")]
+    return intervals, flags if overlap_s > _ROUNDING_S else []
 
 
 def seconds_where(time_s: Floats, holds: NDArray[np.bool_], window: tuple[float, float]) -> float:
