@@ -166,7 +166,6 @@ def readers() -> dict[str, Reader]:
         "stages, lines": Reader("s.jsonl", "\n".join(map(json.dumps, EVENTS)).encode(), stages),
         "runs, YAML": Reader("r.yaml", json.dumps({"runs": [RUN]}).encode(), runs),
         "runs, CSV": table("r.csv", [RUN], None, runs),
-        "runs, Parquet": table("r.parquet", [RUN], None, runs),
         "energies, Parquet": table("e.parquet", ENERGIES, ENERGY_SCHEMA, energies),
         "energies, CSV": table("e.csv", ENERGIES, ENERGY_SCHEMA, energies),
         "carbon": Reader("g.csv", INTENSITY.encode(), read_intensity),

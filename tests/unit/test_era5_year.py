@@ -119,7 +119,7 @@ def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch
 
 def test_too_little_space_is_reported_before_the_year_is_begun(tmp_path, url, monkeypatch):
     class Full:
-        f_frsize, f_bavail = 1000, 1
+        f_frsize, f_bavail, f_blocks, f_bfree = 1000, 1, 9, 9
 
     monkeypatch.setattr(os, "statvfs", lambda _: Full)
     with pytest.raises(InputError, match=r"0\.0 GB are free, this year's fields need"):

@@ -271,7 +271,8 @@ def test_a_disk_that_is_too_small_is_refused_before_extraction(
     real = os.statvfs(tmp_path)
 
     class Full:
-        f_frsize, f_bavail, f_files, f_favail = real.f_frsize, 3, 1000, 1000
+        f_frsize, f_bavail, f_blocks, f_bfree = real.f_frsize, 3, 9, 9
+        f_files, f_favail = 1000, 1000
 
     monkeypatch.setattr(official_tars.os, "statvfs", lambda path: Full)
     with pytest.raises(InputError, match=r"0\.0 GB are free, the images need 0\.\d GB"):

@@ -181,7 +181,7 @@ def test_a_full_disk_is_refused_before_anything_is_written(
     own: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Full:
-        f_frsize, f_bavail = 4096, 3
+        f_frsize, f_bavail, f_blocks, f_bfree = 4096, 3, 9, 9
 
     monkeypatch.setattr(staging.os, "statvfs", lambda path: Full)
     with pytest.raises(InputError, match=r"GB are free, the images need 0\.0 GB"):

@@ -21,10 +21,9 @@ from scalewatt.campaign.cluster import known_devices, load_cluster
 from scalewatt.campaign.imported_campaign import as_imported, imported_content
 from scalewatt.campaign.load import load_campaign
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json_object
+from scalewatt.common.files import parse_json, read_json_object
 from scalewatt.common.redaction import absolute_paths, known_keys, mail_addresses
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.common.untrusted_text import parse_json
 from scalewatt.reproduction.manifests import CAMPAIGN, ArchiveManifest, Given, entries_of
 from scalewatt.results.tables.run_row import RunFiles
 from scalewatt.results.text.number_format import count, part_of

@@ -14,9 +14,9 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Campaign, Cluster, Device
 from scalewatt.campaign.operating_points import check_ways
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import parse_json
 from scalewatt.common.rated_powers import check_idle_powers
 from scalewatt.common.schema_validation import PROJECT_ROOT, check, one_of, schema, shipped
-from scalewatt.common.untrusted_text import parse_json
 from scalewatt.common.yaml_files import read_yaml
 
 _PLACEHOLDERS = ("gpus", "nodes", "ranks_per_node", "cpus_per_rank")

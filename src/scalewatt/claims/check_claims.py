@@ -37,7 +37,7 @@ from scalewatt.claims.numbers.decisions import holm
 from scalewatt.claims.numbers.uncertain_number import shown
 from scalewatt.claims.verdicts.verdict_of_claim import verdict_of
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import with_ending, write_json, write_table_with_csv, write_text
+from scalewatt.common.files import write_json, write_table_with_csv, write_text
 from scalewatt.provenance.versions import claims_hash
 from scalewatt.recordings.terms import SIMULATED
 from scalewatt.results.tables.table_schema import with_metadata
@@ -66,9 +66,9 @@ def write_claims(evidence: Evidence, out: Path) -> None:
 
 def _write(found: Sequence[Verdict], evidence: Evidence, out: Path) -> None:
     claims = listed_claims()
-    write_table_with_csv(as_table(found, claims, evidence), with_ending(out, ".parquet"))
-    write_text(with_ending(out, ".md"), as_markdown(found, claims, evidence))
-    write_json(with_ending(out, ".json"), as_json(found))
+    write_table_with_csv(as_table(found, claims, evidence), Path(f"{out}.parquet"))
+    write_text(Path(f"{out}.md"), as_markdown(found, claims, evidence))
+    write_json(Path(f"{out}.json"), as_json(found))
 
 
 def _evidence(results: Path, campaign: Path | None, cluster: str | None) -> Evidence:

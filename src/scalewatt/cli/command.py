@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import parse_json
 from scalewatt.common.redaction import HIDDEN
 from scalewatt.common.schema_validation import INSTALLED, shipped
-from scalewatt.common.untrusted_text import parse_json, plain_text, printable
 
 Handler = Callable[[argparse.Namespace], int | None]
 """Returns the exit code; null: 0."""
@@ -75,9 +75,9 @@ _LOGIN = re.compile(r"(\w:/{1,2})[^\s/@]+@")
 
 
 def print_error(problem: object) -> None:
-    """Print what is wrong, in one line whatever the names in it hold, without passwords in addresses."""
+    """Print what is wrong, without passwords in addresses."""
     said = _LOGIN.sub(rf"\1{HIDDEN}@", str(problem))
-    print(f"scalewatt: error: {printable(said)}", file=sys.stderr)
+    print(f"scalewatt: error: {said}", file=sys.stderr)
 
 
 _EXTRAS = {
@@ -165,7 +165,7 @@ def json_of(option: str, text: str) -> Any:
         reason: object = error
     if not is_own:
         try:
-            return parse_json(plain_text(text))
+            return parse_json(Path(text).read_bytes())
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
     raise InputError(f"{option}: {text[:100]!r} is neither JSON nor a file of it ({reason})")

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.untrusted_text import parse_json, plain_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,8 +26,7 @@ _PASSING = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOLCK)
 Check = Callable[[], None]
 
 
-class NoFolderError(InputError, OSError):
-    """A file has no place: what is above it is not and cannot be made a folder."""
+# --- writing --------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -35,16 +34,9 @@ def atomic_path(path: Path | str, check: Check | None = None) -> Iterator[Path]:
     """Yield a temporary sibling of `path`; flush and rename it to `path` if the block succeeds.
 
     `check` is called right before the file gets its name, and raises where it may not have it.
-    NoFolderError, which is an InputError and an OSError, where it has no folder.
     """
     path = Path(path)
-    _refuse_folder(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
-        raise NoFolderError(
-            f"{path}: cannot be written, {error.filename} cannot be made a folder ({error.strerror})"
-        ) from None
+    path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix stays last, because some writers choose the format by it; a long name is cut.
     temporary = path.with_name(f".{path.stem[:100]}.{uuid.uuid4().hex[:8]}.tmp{path.suffix[:30]}")
     try:
@@ -56,24 +48,12 @@ def atomic_path(path: Path | str, check: Check | None = None) -> Iterator[Path]:
         os.replace(temporary, path)
     except OSError as error:
         # A full disk's error names no file, another's the temporary one, which is gone.
-        if not isinstance(error, InputError) and error.filename in (None, str(temporary)):
+        if error.filename in (None, str(temporary)):
             error.filename, error.filename2 = str(path), None
         raise
     finally:
         with suppress(OSError):  # not in place of the error that led here
             temporary.unlink(missing_ok=True)
-
-
-def _refuse_folder(path: Path) -> None:
-    if not path.name or path.is_dir():
-        raise NoFolderError(f"{path}: is a folder; expected a file")
-
-
-def with_ending(stem: Path, ending: str) -> Path:
-    """`stem` with an ending added, dots in its name kept; InputError for a folder without a name."""
-    if not stem.name:
-        raise NoFolderError(f"{stem}: is a folder; expected a path without suffix")
-    return stem.with_name(f"{stem.name}{ending}")
 
 
 def write_text(path: Path | str, text: str, check: Check | None = None) -> None:
@@ -96,10 +76,9 @@ def write_table(table: pa.Table, path: Path | str, check: Check | None = None) -
 
 
 def write_table_with_csv(table: pa.Table, path: Path | str) -> None:
-    """Write an Arrow table as Parquet and, beside it, as human-readable CSV."""
+    """Write an Arrow table as Parquet and, with the same name, as human-readable CSV."""
     import pyarrow.csv as pc
 
-    _refuse_folder(Path(path))
     with atomic_path(Path(path).with_suffix(".csv")) as temporary:
         pc.write_csv(table, temporary)
     write_table(table, path)
@@ -113,13 +92,26 @@ def write_at(descriptor: int, content: Any, offset: int) -> None:
         rest, offset = rest[written:], offset + written
 
 
+# --- reading --------------------------------------------------------------------------------------
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Read a JSON text; ValueError if it is damaged, or holds NaN or infinity."""
+    text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
 def read_json(path: Path | str) -> Any:
-    """Read a JSON file; InputError if it is missing or is none.
+    """Read a JSON file; InputError if it is missing or damaged.
 
     OSError if its file system fails, which may pass by itself.
     """
     try:
-        return parse_json(plain_text(path))
+        return parse_json(Path(path).read_bytes())
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in _PASSING:
             raise
@@ -137,10 +129,9 @@ def read_json_object(path: Path | str, *required: str) -> dict[str, Any]:
 
 def read_content(path: Path) -> Any:
     """Read a JSON file; None if it is missing or damaged."""
-    try:
-        return parse_json(plain_text(path))
-    except (OSError, ValueError):
-        return None
+    with suppress(OSError, ValueError):
+        return parse_json(path.read_bytes())
+    return None
 
 
 Note = TypeVar("Note")
@@ -148,14 +139,10 @@ Note = TypeVar("Note")
 
 def read_note(path: Path, kind: type[Note]) -> Note | None:
     """Read the note of a dataclass `kind`; None if it is missing, damaged or lacks a field."""
-    content = read_content(path)
-    if not isinstance(content, dict):
-        return None
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    try:
-        return kind(**{name: value for name, value in content.items() if name in known})
-    except TypeError:
-        return None
+    with suppress(AttributeError, TypeError):
+        return kind(**{name: v for name, v in read_content(path).items() if name in known})
+    return None
 
 
 def file_sha256(path: Path) -> str:
@@ -179,7 +166,7 @@ ROOM_BYTES = 1 << 16
 def has_room(folder: Path) -> bool:
     """Tell whether the file system of `folder` has room for a few notes, or cannot be asked."""
     try:
-        return _free_bytes(folder) >= ROOM_BYTES
+        return shutil.disk_usage(folder).free >= ROOM_BYTES
     except OSError:
         return True
 
@@ -200,14 +187,9 @@ def full_text(folder: Path) -> str:
 
 
 def require_space(folder: Path, needed_bytes: int, where: str, what: str, advice: str = "") -> None:
-    """Raise InputError, beginning with `where`, unless `what` of this size fits beside `folder`."""
-    free = _free_bytes(folder)
+    """Raise InputError, beginning with `where`, unless `what` of this size fits in the file system."""
+    free = shutil.disk_usage(folder).free
     if needed_bytes > free:
         raise InputError(
             f"{where}: {free / 1e9:.1f} GB are free, {what} need {needed_bytes / 1e9:.1f} GB{advice}"
         )
-
-
-def _free_bytes(folder: Path) -> int:
-    system = os.statvfs(folder)
-    return system.f_bavail * system.f_frsize

@@ -10,7 +10,6 @@ from typing import Any
 import pandas as pd
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import with_ending
 from scalewatt.comparison.compared_source import Row, Source, place_of, read_source
 from scalewatt.comparison.matching import Alone, Matched, match, trainings_of
 from scalewatt.comparison.ratios import COMPARED, compared_rows
@@ -80,7 +79,7 @@ def compared(a: Source, b: Source) -> Comparison:
 def write_compared(comparison: Comparison, stem: Path) -> None:
     """Write `stem`.parquet and .csv: one row per pair and quantity."""
     sources = {"a": summary(comparison.a), "b": summary(comparison.b)}
-    write_frame(comparison.table, with_ending(stem, ".parquet"), COMPARED, sources)
+    write_frame(comparison.table, Path(f"{stem}.parquet"), COMPARED, sources)
 
 
 def _measurement(row: Row) -> tuple[Any, ...]:

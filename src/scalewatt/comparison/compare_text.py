@@ -6,7 +6,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
-from scalewatt.common.untrusted_text import printable
 from scalewatt.comparison.compare import Comparison
 from scalewatt.comparison.compare_words import (
     by_quantity,
@@ -61,7 +60,7 @@ def comparison_text(found: Comparison) -> str:
     blocks += _alone_blocks(found)
     if found.matched.pairs:
         blocks.append("\n".join(textwrap.wrap(NOTE, _WIDTH)))
-    return "\n".join(map(printable, "\n\n".join(blocks).split("\n")))
+    return "\n\n".join(blocks)
 
 
 def labels_of(found: Comparison) -> dict[str, str]:

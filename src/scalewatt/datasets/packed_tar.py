@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.file_locks import waiting_lock
-from scalewatt.common.files import atomic_path, require_space, write_at, write_table
-from scalewatt.common.untrusted_text import parse_json
+from scalewatt.common.files import atomic_path, parse_json, require_space, write_at, write_table
 from scalewatt.datasets.imagenet.index import SPLITS, ImageFolderIndex
 
 BLOCK = tarfile.BLOCKSIZE

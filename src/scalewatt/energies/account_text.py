@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from scalewatt.common.untrusted_text import printable
 from scalewatt.energies.node import UNUSED_GPU
 from scalewatt.energies.read import Account
 from scalewatt.energies.stages import STAGES, UNATTRIBUTED
@@ -49,7 +48,7 @@ def account_text(account: Account) -> str:
         "\n".join(f"  {sentence}" for sentence in sentences),
     ]
     lines = "\n\n".join(part for part in parts if part).split("\n")
-    return "\n".join(printable(line.rstrip()) for line in lines)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _facts(account: Account) -> Iterator[str]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.files import full_text, write_json
+from scalewatt.common.files import full_text, parse_json, write_json
 from scalewatt.common.termination import (
     ABORT_S,
     StopRequest,
@@ -29,7 +29,6 @@ from scalewatt.common.termination import (
     end_within,
     say,
 )
-from scalewatt.common.untrusted_text import parse_json, plain_text
 from scalewatt.execution.command_rank import CommandFailed, run_command
 from scalewatt.execution.failure_reason import Failure, is_full, record_failure
 from scalewatt.execution.node_levers import reset_levers, set_levers
@@ -220,7 +219,7 @@ def main(argv: list[str]) -> NoReturn:
     stop.install()
     note = None
     try:
-        order = parse_json(plain_text(Path(argv[0])))
+        order = parse_json(Path(argv[0]).read_bytes())
         work, segment = Path(order["work"]), order["segment"]
         note = failure_path(work, segment)
         began_path(work, segment).touch()

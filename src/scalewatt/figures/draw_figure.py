@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import atomic_path, with_ending
+from scalewatt.common.files import atomic_path
 
 MODULES = {
     "figure1": "figure1",
@@ -67,7 +67,7 @@ def draw_figure(figure: int | str, table_path: Path, stem: Path) -> list[Path]:
 
     drawing = module.draw(frame)
     paths = save(drawing, stem)
-    csv_path = with_ending(stem, ".csv")
+    csv_path = Path(f"{stem}.csv")
     points = module.plotted(frame)
     with atomic_path(csv_path) as temporary:
         pc.write_csv(to_table(points, SCHEMAS[name]), temporary)

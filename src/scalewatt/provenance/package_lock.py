@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import parse_json
 from scalewatt.common.schema_validation import PROJECT_ROOT
-from scalewatt.common.untrusted_text import parse_json, plain_text
 
 LOCK = PROJECT_ROOT / "envs" / "lock.txt"
 ENVIRONMENT_FILE = "scalewatt-environment.json"
@@ -124,7 +124,7 @@ def environment_name(prefix: str | Path = sys.prefix) -> str | None:
 
 def _noted(prefix: str | Path) -> dict[str, Any]:
     try:
-        found = parse_json(plain_text(Path(prefix) / ENVIRONMENT_FILE))
+        found = parse_json((Path(prefix) / ENVIRONMENT_FILE).read_bytes())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

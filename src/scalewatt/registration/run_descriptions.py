@@ -13,9 +13,9 @@ from scalewatt.campaign.model_registry import PHASES
 from scalewatt.campaign.operating_points import LEVERS
 from scalewatt.campaign.registered_campaign import OTHER_PROTOCOL, TARGET_PROTOCOL, Point
 from scalewatt.common.errors import InputError
+from scalewatt.common.files import parse_json
 from scalewatt.common.schema_validation import check, one_of, schema
 from scalewatt.common.tabular_files import csv_rows
-from scalewatt.common.untrusted_text import parse_json
 from scalewatt.common.yaml_files import read_yaml
 from scalewatt.recordings.tables import NO_OPTIONS, Options
 from scalewatt.results.tables.value_ranges import check_metric

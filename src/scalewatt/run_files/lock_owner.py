@@ -22,8 +22,8 @@ from typing import Any
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.file_locks import SILENT_S, flock, silence_s
+from scalewatt.common.files import parse_json
 from scalewatt.common.processes import machine_id, runs_still
-from scalewatt.common.untrusted_text import parse_json
 from scalewatt.run_files.attempt_log import current_job
 from scalewatt.slurm.job_queue import JobState, job_started_s, job_state
 

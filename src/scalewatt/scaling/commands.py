@@ -15,7 +15,7 @@ from scalewatt.campaign.cluster import campaign_path, given_cluster
 from scalewatt.campaign.load import check_devices, load_campaign
 from scalewatt.campaign.run_spec import run_spec, text_sha256
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import read_json_object, with_ending, write_text
+from scalewatt.common.files import read_json_object, write_text
 from scalewatt.results.carbon.intensity_files import intensity_of
 from scalewatt.results.figures.figure_schema import PREDICTION
 from scalewatt.results.tables.derived_quantities import Facility
@@ -129,8 +129,8 @@ def _cluster(given: str) -> tuple[Cluster, str]:
 
 def write_plan(plan: Plan, stem: Path) -> None:
     """Write `stem`.parquet, .csv and .md."""
-    write_frame(plan.table, with_ending(stem, ".parquet"), PLAN)
-    write_text(with_ending(stem, ".md"), plan_markdown(plan))
+    write_frame(plan.table, Path(f"{stem}.parquet"), PLAN)
+    write_text(Path(f"{stem}.md"), plan_markdown(plan))
 
 
 def _text(model: KindModel, found: Sequence[Score]) -> str:

@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.untrusted_text import parse_json
+from scalewatt.common.files import parse_json
 from scalewatt.datasets.era5.channels import all_years, part_years, year_times
 from scalewatt.datasets.era5.statistics import (
     rounded_statistics,

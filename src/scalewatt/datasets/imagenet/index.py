@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_table
-from scalewatt.common.untrusted_text import parse_json
+from scalewatt.common.files import parse_json, write_table
 
 SPLITS = ("train", "val")
 SUFFIXES = (".jpeg", ".jpg", ".png")

@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from scalewatt.common.files import atomic_path, with_ending
+from scalewatt.common.files import atomic_path
 from scalewatt.figures import style
 
 # No dates and no tool versions: the same table gives the same bytes.
@@ -24,7 +24,7 @@ FORMATS = tuple(_METADATA)
 
 def save(figure: Figure, stem: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write `stem`.pdf, .svg and .png, or those in `formats`, each whole or not at all."""
-    paths = [with_ending(stem, f".{suffix}") for suffix in formats]
+    paths = [Path(f"{stem}.{suffix}") for suffix in formats]
     with style.applied(style.preset_of(figure).width_mm):
         # Laid out once: less time, and the same geometry in all three.
         figure.draw_without_rendering()

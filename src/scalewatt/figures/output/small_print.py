@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from scalewatt.common.files import with_ending, write_text
+from scalewatt.common.files import write_text
 from scalewatt.results.text.markdown_latex import escaped_latex, escaped_markdown
 
 
@@ -15,7 +15,7 @@ def write_captions(sentences: Sequence[str], stem: Path) -> list[Path]:
     Neither has an empty line, so that both are one paragraph, as LaTeX's captions must be.
     """
     forms = {".caption.tex": escaped_latex, ".caption.md": escaped_markdown}
-    paths = [with_ending(stem, ending) for ending in forms]
+    paths = [Path(f"{stem}{ending}") for ending in forms]
     for path, escaped in zip(paths, forms.values(), strict=True):
         write_text(path, "".join(f"{escaped(sentence)}\n" for sentence in sentences))
     return paths

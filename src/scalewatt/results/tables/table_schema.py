@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from scalewatt.campaign.operating_points import LEVERS
-from scalewatt.common.untrusted_text import parse_json
+from scalewatt.common.files import parse_json
 from scalewatt.recordings.terms import DEVICE_KINDS
 from scalewatt.training.history import PHASES
 

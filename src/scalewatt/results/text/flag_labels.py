@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.untrusted_text import parse_json
+from scalewatt.common.files import parse_json
 from scalewatt.recordings.flag_table import EXCLUDED, UNKNOWN, codes_of, flag_table
 from scalewatt.recordings.terms import DEVICE_KINDS, NODE, Flag
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from scalewatt import __version__
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import write_text
+from scalewatt.common.files import parse_json, write_text
 from scalewatt.common.schema_validation import project_path
-from scalewatt.common.untrusted_text import parse_json, plain_text
 from scalewatt.scaling.model.cost_terms import (
     ENERGY_UNITS,
     TIME_UNITS,
@@ -105,7 +104,7 @@ def write_model(
 def read_model(path: Path) -> ScalingModel:
     """Read a model; InputError if the file is not one."""
     try:
-        content = parse_json(plain_text(path))
+        content = parse_json(Path(path).read_bytes())
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: is no scaling model ({error})") from error
     version = content.get("version") if isinstance(content, dict) else None
