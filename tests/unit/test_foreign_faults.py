@@ -293,7 +293,7 @@ def test_hwmon_is_the_nodes_meter_and_amds_gpus(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ('{"status":"error","errorType":"bad_data","error":"parse error"}', "failed: parse error"),
-        ('{"power": [1, 2, 3]}', "JSON of no known format"),
+        ('{"power": [1, 2, 3]}', r"no known format \(JSON"),
         (answer(result("up", {"instance": "n1:9100"}, [(T0, 1.0)])), "no sample that is read"),
         ('{"status":"success","data":{"resultType":"matrix","result":[{"met', "not whole JSON"),
     ],

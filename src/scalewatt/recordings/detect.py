@@ -77,10 +77,10 @@ def unknown_format(path: Path) -> str:
     """Message about a file of no known format: the formats, and how the file begins."""
     first = read_head(path).partition("\n")[0]
     known = ", ".join(["perun", *(str(preset["name"]) for preset in (PROMETHEUS, *presets()))])
-    what = "JSON" if first.lstrip()[:1] in ("{", "[") else "a file"
+    what = "JSON" if first.lstrip()[:1] in ("{", "[") else "text"
     return (
-        f"{path}: {what} of no known format, which begins {first[:80]!r}; allowed: {known}; any other table "
-        "needs a YAML file, given with --columns, that says what its columns are (docs/recordings.md)"
+        f"{path}: has no known format ({what}: {first[:80]!r}); allowed: {known}; any other table needs "
+        "a YAML file, given with --columns, that says what its columns are (docs/recordings.md)"
     )
 
 
