@@ -15,7 +15,7 @@ from scalewatt.energies.estimate import (
     estimated_ram,
     node_utilisation,
 )
-from scalewatt.energies.node import node_kinds
+from scalewatt.energies.node import NodeFacts, node_kinds
 from scalewatt.energies.stages import tile_window
 from scalewatt.recordings.block import Block, sensor_frame
 
@@ -110,7 +110,8 @@ def test_the_users_factor_replaces_every_interval() -> None:
 
 def test_a_measured_energy_is_its_own_interval_and_an_estimates_ends_add_up() -> None:
     blocks = [sampled("gpu", "power", a=100), load(CPU_BUSY=0.5)]
-    gpu, cpu, _ = node_kinds("n1", blocks, powers={"cpu": CPU}, period_s=1, expected_gpus=1)
+    facts = NodeFacts("n1", (0.0, 10.0), 1.0, {"cpu": CPU}, expected_gpus=1)
+    gpu, cpu, _ = node_kinds(facts, blocks)
     whole = tile_window([], (0.0, 10.0))[0]
     _, low, high = gpu.intervals_j(whole)
     assert (low.sum(), high.sum()) == (pytest.approx(1000), pytest.approx(1000))

@@ -141,7 +141,7 @@ def probe_perun(folder: Path, seconds: float, powers: dict[str, Any]) -> Found:
     kind: {"origin", "devices", "sensors", "flags"}}}. `mean` is None if a sensor delivered
     nothing. An origin is what the accounting of runs gives with these sensors and rated `powers`.
     """
-    from scalewatt.energies.node import node_kinds
+    from scalewatt.energies.node import NodeFacts, node_kinds, node_window
     from scalewatt.monitoring.perun_session import monitored
     from scalewatt.recordings.block import select
     from scalewatt.recordings.journal import journal_files, read_journal
@@ -163,6 +163,7 @@ def probe_perun(folder: Path, seconds: float, powers: dict[str, Any]) -> Found:
     ]
     silent = {one["sensor"] for one in sensors if one["mean"] is None}
     blocks = [select(block, (~block.sensors["name"].isin(silent)).to_numpy()) for block in blocks]
+    facts = NodeFacts(node, node_window(blocks) or (0.0, 0.0), PERIOD_S, powers)
     kinds = {
         kind.device_kind: {
             "origin": kind.origin,
@@ -170,7 +171,7 @@ def probe_perun(folder: Path, seconds: float, powers: dict[str, Any]) -> Found:
             "sensors": [device.row.name for device in kind.devices],
             "flags": sorted({one["code"] for one in kind.flags}),
         }
-        for kind in node_kinds(node, blocks, powers=powers, period_s=PERIOD_S)
+        for kind in node_kinds(facts, blocks)
     }
     return {"sensors": sensors, "kinds": kinds}
 

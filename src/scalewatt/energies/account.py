@@ -33,6 +33,7 @@ from scalewatt.energies.checks import (
 from scalewatt.energies.node import (
     UNUSED_GPU,
     KindEnergy,
+    NodeFacts,
     Window,
     node_kinds,
     node_window,
@@ -378,21 +379,23 @@ def _node_flags(node: _Node, intervals: StageIntervals, outside_s: float) -> Ite
 
 def _kinds(run: Run, node: _Node, intervals: StageIntervals, outside_s: float) -> list[KindEnergy]:
     """Energies of a node's device kinds, in the order of their names."""
-    recording, held, model = node.recording, node.held, run.provenance.get("device_name")
+    recording, held = node.recording, node.held
     expected = run.spec.ranks_per_node if held is None else len(held)
-    kinds = node_kinds(
+    facts = NodeFacts(
         node.name,
-        [*recording.blocks, *gpu_loads(recording.telemetry), *node_meters(recording.telemetry)],
-        powers=run.powers,
-        period_s=recording.period_s or run.spec.sampling_period_s,
+        node.window,
+        recording.period_s or run.spec.sampling_period_s,
+        run.powers,
+        lost_s=outside_s,
+        uncounted=intervals.spans_of(run.uncounted_stages),
         used_gpus=held,
         expected_gpus=run.gpus_per_node or expected,
         has_gpus=bool(run.gpus_per_node),
-        lost_s=outside_s,
-        window=node.window,
-        uncounted=intervals.spans_of(run.uncounted_stages),
-        model=model or "",
+        model=run.provenance.get("device_name") or "",
     )
+    telemetry = recording.telemetry
+    read = [*recording.blocks, *gpu_loads(telemetry), *node_meters(telemetry)]
+    kinds = node_kinds(facts, read)
     others = run.concurrent(node.name, node.window)
     shared_s = max([recording.shared_s(node.window), *(seconds for seconds, _ in others)])
     if shared_s > 0:

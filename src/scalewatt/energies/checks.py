@@ -158,53 +158,29 @@ def _rows(block: Block, segment: int) -> pa.Table:
 
 
 # --- cross-checks ---------------------------------------------------------------------------------
-
-
-def cross_check(
-    place: tuple[str | None, str, int | None],
-    source: str,
-    duration_s: float,
-    energy_j: float | None,
-    recorded_j: float | None,
-    tolerance: float = MAX_DIFFERENCE,
-    scope: str | None = None,
-) -> Row:
-    """Row of the cross-checks; `place`: node (None: all of a segment), device kind and index.
-
-    `energy_j` is None if the source was not read over enough of the time, `recorded_j` if nothing was
-    measured. `difference` is relative; of a node's meter `scope` names the kinds that `recorded_j` is the
-    sum of, and `extra_w` is what it has beyond them.
-    """
-    difference = extra_w = None
-    if energy_j is not None and recorded_j:
-        difference = energy_j / recorded_j - 1
-        if scope is not None and duration_s > 0:
-            extra_w = (energy_j - recorded_j) / duration_s
-    node, kind, index = place
-    return {
-        **{"node": node, "device_kind": kind, "device_index": index, "source": source},
-        **{"duration_s": duration_s, "energy_j": energy_j, "recorded_j": recorded_j},
-        **{"difference": difference, "tolerance": tolerance},
-        **{"recorded_scope": scope, "extra_w": extra_w},
-    }
+# Rows of CROSS_CHECKS_SCHEMA; node None: all of a segment. `energy_j` is None if the source was not read over
+# enough of the time, `recorded_j` if nothing was measured; that is the sum of the kinds of `recorded_scope`.
 
 
 def cross_check_flags(rows: Iterable[Row], kind: str) -> list[Flag]:
     """A flag for each cross-check of a device kind (`node`: of all) that differs."""
     flags = []
     for row in rows:
-        difference, scope, least = row["difference"], row["recorded_scope"], -row["tolerance"]
-        if row["device_kind"] != kind or difference is None or not row.get("comparable", True):
+        energy_j, recorded_j, scope = row["energy_j"], row["recorded_j"], row.get("recorded_scope")
+        if row["device_kind"] != kind or energy_j is None or not recorded_j:
             continue
-        most = row["tolerance"] if scope is None else MOST_BEYOND if scope == ALL_PARTS else np.inf
-        if least <= difference <= most:
+        difference, tolerance = energy_j / recorded_j - 1, row["tolerance"]
+        most = tolerance if scope is None else MOST_BEYOND if scope == ALL_PARTS else np.inf
+        if -tolerance <= difference <= most or not row.get("comparable", True):
             continue
-        of_gpu = f": GPU {row['device_index']}" if row["source"] in SOURCES.values() else ""
-        of_kind = f": {kind}" if row["source"] == PERUN else ""
+        source = row["source"]
+        where = [row["node"] or "all nodes"]
+        where += [f"GPU {row['device_index']}"] if source in SOURCES.values() else []
+        where += [kind] if source == PERUN else []
         detail = (
-            f"{row['node'] or 'all nodes'}{of_gpu}{of_kind}: {row['source']}{WORDS.get(row['source'], '')}: "
-            f"{row['energy_j']:.0f} J over {row['duration_s']:.0f} s, recorded {row['recorded_j']:.0f} J"
-            f"{f' of {scope}' if scope else ''} ({100 * difference:+.1f} %)"
+            f"{': '.join(where)}: {source}{WORDS.get(source, '')}: {energy_j:.0f} J over "
+            f"{row['duration_s']:.0f} s, recorded {recorded_j:.0f} J{f' of {scope}' if scope else ''} "
+            f"({100 * difference:+.1f} %)"
         )
         flags.append(flag("disagrees", None, detail))
     return flags
@@ -228,12 +204,14 @@ def gpu_checks(
             continue
         kind, curve = gpus.get(index, ("gpu", None))
         recorded_j = None if curve is None else float(curve.between(time_s[0], time_s[-1]))
-        place, source = (reading.block.node, kind, index), SOURCES[reading.sensor.quantity]
-        if reading.sensor.unit == "J":
-            yield cross_check(place, source, length_s, float(values[-1] - values[0]), recorded_j)
-        else:
-            energy_j, tolerance = float(np.trapezoid(values, time_s)), tolerance_of(values)
-            yield cross_check(place, source, length_s, energy_j, recorded_j, tolerance)
+        is_counter = reading.sensor.unit == "J"
+        energy_j = values[-1] - values[0] if is_counter else np.trapezoid(values, time_s)
+        yield {
+            **{"node": reading.block.node, "device_kind": kind, "device_index": index},
+            **{"source": SOURCES[reading.sensor.quantity], "duration_s": length_s},
+            **{"energy_j": float(energy_j), "recorded_j": recorded_j},
+            "tolerance": MAX_DIFFERENCE if is_counter else tolerance_of(values),
+        }
 
 
 def perun_checks(perun_j: Mapping[str, float], kinds: Sequence[KindEnergy]) -> Iterator[Row]:
@@ -254,9 +232,11 @@ def perun_checks(perun_j: Mapping[str, float], kinds: Sequence[KindEnergy]) -> I
         tolerance = max(PERUN_TOLERANCE, *(PERUN_STEPS / max(n - 1, 1) for n in sizes), 0.0)
         spans_s = [np.ptp(d.curve.time_s) for d in kind.devices if d.curve.time_s.size]
         length_s = float(max(spans_s, default=0.0))
-        place = kind.node, kind.device_kind, None
-        row = cross_check(place, PERUN, length_s, stated, recorded, tolerance)
-        yield {**row, "comparable": whole and not codes - _BRIDGED}
+        yield {
+            **{"node": kind.node, "device_kind": kind.device_kind, "source": PERUN},
+            **{"duration_s": length_s, "energy_j": stated, "recorded_j": recorded},
+            **{"tolerance": tolerance, "comparable": whole and not codes - _BRIDGED},
+        }
 
 
 def meter_checks(kinds: Sequence[KindEnergy], window: Window) -> Iterator[Row]:
@@ -270,15 +250,12 @@ def meter_checks(kinds: Sequence[KindEnergy], window: Window) -> Iterator[Row]:
         span = max(window[0], float(times[0])), min(window[1], float(times[1]))
         scope, parts_j = _parts(kinds, span)
         known = meter.known and span[1] - span[0] >= SHORTEST_S
-        yield cross_check(
-            (meter.node, NODE, device.row.index),
-            METERS.get(device.row.name, NODE_METER),
-            span[1] - span[0],
-            meter.recorded_j(span) if known else None,
-            parts_j,
-            tolerance_of(device.validated.power_w),
-            scope,
-        )
+        yield {
+            **{"node": meter.node, "device_kind": NODE, "device_index": device.row.index},
+            **{"source": METERS.get(device.row.name, NODE_METER), "duration_s": span[1] - span[0]},
+            **{"energy_j": meter.recorded_j(span) if known else None, "recorded_j": parts_j},
+            **{"tolerance": tolerance_of(device.validated.power_w), "recorded_scope": scope},
+        }
 
 
 def _parts(kinds: Iterable[KindEnergy], span: Window) -> tuple[str | None, float | None]:
@@ -308,8 +285,9 @@ def slurm_check(slurm: Row | None, recorded_j: float | None, recorded_s: float) 
         return []
     elapsed_s = float(slurm.get("elapsed_s") or recorded_s)
     outside = abs(elapsed_s - recorded_s) / recorded_s if recorded_s > 0 else 0.0
-    energies = float(slurm["consumed_energy_j"]), recorded_j
-    return [cross_check((None, NODE, None), SLURM, elapsed_s, *energies, MAX_DIFFERENCE + outside)]
+    energies = {"energy_j": float(slurm["consumed_energy_j"]), "recorded_j": recorded_j}
+    of_all = {"node": None, "device_kind": NODE, "source": SLURM, "duration_s": elapsed_s}
+    return [{**of_all, **energies, "tolerance": MAX_DIFFERENCE + outside}]
 
 
 # --- throttling and settings ----------------------------------------------------------------------

@@ -7,8 +7,8 @@ node is [first, last sample] of all its sensors; nothing is extrapolated.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -251,17 +251,28 @@ def stage_seconds(
 
 
 @dataclass(frozen=True)
-class _Node:
-    """What is known of a node in addition to its sensors."""
+class NodeFacts:
+    """What is known of a node in a segment in addition to its sensors."""
 
     name: str
     window: Window
-    lost_s: float
-    """Known run time outside of the recording."""
-    uncounted: Sequence[Window]
+    """Time that counts."""
+    period_s: float | None = None
+    """Declared sampling period."""
+    powers: Mapping[str, Any] = field(default_factory=dict)
+    """Rated powers by device kind, to estimate what was not measured."""
+    lost_s: float = 0.0
+    """Known run time outside of the recording, uncovered for every kind."""
+    uncounted: Sequence[Window] = ()
     """Spans in the window that do not count."""
-    period_s: float | None
-    powers: Mapping[str, Any]
+    used_gpus: Sequence[int] | None = None
+    """Indices of the GPUs that the run held; None: all recorded."""
+    expected_gpus: int | None = None
+    """How many GPUs there must be: those without a sensor are uncovered."""
+    has_gpus: bool = False
+    """Whether there are GPUs, even if none was recorded."""
+    model: str = ""
+    """Name of the GPUs, if no sensor states it."""
 
 
 def node_window(blocks: Iterable[Block]) -> Window | None:
@@ -278,76 +289,31 @@ def sensors_of(blocks: Iterable[Block], period_s: float | None = None) -> list[S
     return [Sensor(row, block, i, period_s) for block in blocks for i, row in enumerate(block.rows)]
 
 
-def node_kinds(
-    node: str,
-    blocks: Sequence[Block],
-    *,
-    powers: Mapping[str, Any],
-    period_s: float | None,
-    used_gpus: Sequence[int] | None = None,
-    expected_gpus: int | None = None,
-    has_gpus: bool = False,
-    lost_s: float = 0.0,
-    window: Window | None = None,
-    uncounted: Sequence[Window] = (),
-    model: str = "",
-) -> list[KindEnergy]:
+def node_kinds(facts: NodeFacts, blocks: Iterable[Block]) -> list[KindEnergy]:
     """Energies of gpu, cpu, ram and, if there are any, unused_gpu and node of one node.
 
     If the node's meter is all that there is, nothing is expected or estimated of its parts.
-
-    `used_gpus` are the indices that the run held (None: all recorded), `expected_gpus` how many
-    there must be (`has_gpus`: there are some, even if none was recorded); a GPU that should be
-    there and is not counts as uncovered. `lost_s` is known run time outside of the node's
-    recording, uncovered for every kind. `window` is the time that counts (None: all that was
-    recorded), but for the spans `uncounted` in it. `model` is the name of the GPUs, if no sensor states it.
     """
-    blocks = _as_named(blocks, model)
-    sensors = [s for s in sensors_of(blocks, period_s) if s.row.quantity != "utilisation"]
+    blocks = _as_named(blocks, facts.model)
+    sensors = [s for s in sensors_of(blocks, facts.period_s) if s.row.quantity != "utilisation"]
     recorded = {sensor.row.kind for sensor in sensors}
     if recorded == {NODE}:
-        powers, used_gpus, expected_gpus, has_gpus = {}, None, None, False
-    window = window or node_window(blocks) or (0.0, 0.0)
-    facts = _Node(node, window, lost_s, uncounted, period_s, powers)
+        facts = NodeFacts(facts.name, facts.window, facts.period_s)
     kinds = []
     for kind in (*DEVICE_KINDS, NODE) if NODE in recorded else DEVICE_KINDS:
         of_kind = [sensor for sensor in sensors if sensor.row.kind == kind]
         flags: list[Flag] = []
         if not of_kind:
-            estimates, flags = _estimates(kind, blocks, powers)
-            of_kind = sensors_of(estimates, period_s)
+            estimates, flags = _estimates(kind, blocks, facts.powers.get(kind))
+            of_kind = sensors_of(estimates, facts.period_s)
         devices, of_others = _devices(kind, of_kind, facts)
-        unused: list[Sensor] = []
-        expected = expected_gpus if kind == "gpu" else None
-        # What the run held exists, with or without a sensor.
-        exists = bool(powers.get(kind)) and expected != 0
-        exists |= kind == "gpu" and (bool(used_gpus) or has_gpus)
-        if kind == "gpu" and used_gpus is not None:
-            unused = [device for device in devices if device.row.index not in used_gpus]
-            devices = [device for device in devices if device.row.index in used_gpus]
-        flags += [*of_others, *_missing_flags(node, kind, len(devices), expected, exists)]
-        if devices:
-            kinds.append(_measured(kind, devices, flags, facts, expected or 0))
-        else:
-            kinds.append(KindEnergy(node, kind, 0.0 if exists else None, tuple(flags)))
-        if unused:
-            kinds.append(_measured(UNUSED_GPU, unused, [], facts))
+        used = devices
+        if kind == "gpu" and facts.used_gpus is not None:
+            used = [device for device in devices if device.row.index in facts.used_gpus]
+        kinds.append(_kind_energy(kind, used, [*flags, *of_others], facts))
+        if unused := [device for device in devices if device not in used]:
+            kinds.append(_kind_energy(UNUSED_GPU, unused, [], facts))
     return kinds
-
-
-def _missing_flags(
-    node: str, kind: str, count: int, expected: int | None, exists: bool
-) -> Iterator[Flag]:
-    """Flags of a kind that lacks devices: `absent` is out of scope, any other used what is not known."""
-    if expected is not None and count != expected and (count or exists):
-        detail = f"{node}: power of {count} GPUs, {expected} expected"
-        yield flag("device_count", None, detail)
-    if not count and exists:
-        detail = f"{node}: there are {kind} devices, but neither power nor utilisation of them"
-        yield flag("not_recorded", None, detail)
-    if not count and not exists:
-        detail = f"{node}: no {kind} sensor and nothing to estimate from"
-        yield flag("absent", None, detail)
 
 
 def _as_named(blocks: Iterable[Block], model: str) -> list[Block]:
@@ -381,10 +347,9 @@ def _as_named(blocks: Iterable[Block], model: str) -> list[Block]:
 
 
 def _estimates(
-    kind: str, blocks: Sequence[Block], powers: Mapping[str, Any]
+    kind: str, blocks: Sequence[Block], rated: Mapping[str, Any] | None
 ) -> tuple[list[Block], list[Flag]]:
     """Estimated powers of the devices of a kind, from the rated power and the load."""
-    rated = powers.get(kind)
     if not rated or not blocks:
         return [], []
     if kind == "ram":
@@ -398,7 +363,9 @@ def _estimates(
 # --- the sensor that counts -----------------------------------------------------------------------
 
 
-def _devices(kind: str, sensors: Sequence[Sensor], facts: _Node) -> tuple[list[Sensor], list[Flag]]:
+def _devices(
+    kind: str, sensors: Sequence[Sensor], facts: NodeFacts
+) -> tuple[list[Sensor], list[Flag]]:
     """The sensor that counts of each device of a kind, and flags of the others."""
     counted: list[Sensor] = []
     flags: list[Flag] = []
@@ -457,7 +424,7 @@ def tolerance_of(power_w: Floats) -> float:
     return max(MAX_DIFFERENCE, SIGMAS * float(error_w / known_w.mean()))
 
 
-def _second(first: Sensor, other: Sensor, facts: _Node) -> list[Flag]:
+def _second(first: Sensor, other: Sensor, facts: NodeFacts) -> list[Flag]:
     """Flag a second sensor of a device, and both values if they disagree."""
     name = first.row.name
     flags = [flag("second_sensor", other.row.name, f"not added: {name} is counted")]
@@ -486,50 +453,76 @@ def _mirrors(die: Sensor, first: Sensor) -> bool:
 # --- the energy of a kind -------------------------------------------------------------------------
 
 
-def _measured(
-    kind: str, devices: Sequence[Sensor], flags: list[Flag], facts: _Node, expected: int = 0
+def _kind_energy(
+    kind: str, devices: Sequence[Sensor], flags: Sequence[Flag], facts: NodeFacts
 ) -> KindEnergy:
-    """Energy of devices with a sensor; `expected` is how many there must be at least."""
-    count = max(len(devices), expected)
+    """Energy of the devices of a kind, of which some or all may lack a sensor."""
+    rated = facts.powers.get(part_of(kind)) or {}
+    expected = facts.expected_gpus if kind == "gpu" else None
+    # What the run held exists, with or without a sensor.
+    exists = bool(rated) and expected != 0
+    exists |= kind == "gpu" and (bool(facts.used_gpus) or facts.has_gpus)
+    if expected is not None and len(devices) != expected and (devices or exists):
+        detail = f"{facts.name}: power of {len(devices)} GPUs, {expected} expected"
+        flags = [*flags, flag("device_count", None, detail)]
+    if not devices and exists:
+        detail = (
+            f"{facts.name}: there are {kind} devices, but neither power nor utilisation of them"
+        )
+        return KindEnergy(facts.name, kind, 0.0, (*flags, flag("not_recorded", None, detail)))
+    if not devices:
+        detail = f"{facts.name}: no {kind} sensor and nothing to estimate from"
+        return KindEnergy(facts.name, kind, None, (*flags, flag("absent", None, detail)))
+    return _measured(kind, devices, max(len(devices), expected or 0), flags, facts)
+
+
+def _measured(
+    kind: str, devices: Sequence[Sensor], count: int, flags: Sequence[Flag], facts: NodeFacts
+) -> KindEnergy:
+    """Energy of devices with a sensor, of `count` that there must be."""
+    rated = facts.powers.get(part_of(kind)) or {}
     apart_s = sum(end - begin for begin, end in facts.uncounted)
     counted_s = facts.window[1] - facts.window[0] + facts.lost_s - apart_s
     covered_apart_s = sum(_covered_s(devices, span) for span in facts.uncounted)
     covered_s = _covered_s(devices, facts.window) - covered_apart_s
-    device_s = count * counted_s
-    coverage = min(covered_s / device_s, 1.0) if device_s > 0 else float(apart_s > 0)
-    rated = facts.powers.get(part_of(kind)) or {}
-    rated_w = float(rated.get("rated_w") or rated.get("power_w") or 0.0)
-    most_w = np.array([max(device.most_w, rated_w) for device in devices])
-    # Where nothing tells, what its like drew, or what no such device exceeds.
-    most_w[most_w == 0] = most_w.max() or PLAUSIBLE_W[part_of(kind)]
-    is_estimated = kind == "cpu" and devices[0].row.origin == ESTIMATED
-    kind_energy = KindEnergy(
+    coverage = min(covered_s / (count * counted_s), 1.0) if counted_s > 0 else float(apart_s > 0)
+    most_w = _most_w(kind, devices, rated)
+    flags = [*flags, *_sensor_flags(devices, facts)]
+    if coverage < 1 - MAX_UNCOVERED:
+        recorded_j = sum(float(device.curve.between(*facts.window)) for device in devices)
+        detail = (
+            f"{facts.name}: {100 * coverage:.1f} % of {counted_s:.1f} s of {kind} covered; "
+            f"{recorded_j:.1f} J were recorded"
+        )
+        flags.append(flag("coverage", None, detail))
+    of_sockets = kind == "cpu" and devices[0].row.origin == ESTIMATED and rated
+    return KindEnergy(
         facts.name,
         kind,
         coverage,
-        (*flags, *_sensor_flags(devices, facts)),
+        tuple(flags),
         tuple(devices),
-        int(rated["sockets"]) if is_estimated and rated else len(devices),
-        device_s,
+        int(rated["sockets"]) if of_sockets else len(devices),
+        count * counted_s,
         _resolved_s(devices, facts.period_s),
         uncounted_known=covered_apart_s >= (1 - MAX_UNCOVERED) * count * apart_s,
-        most_w=tuple(most_w.tolist()),
-        lacking_w=(count - len(devices)) * float(most_w.max()),
+        most_w=most_w,
+        lacking_w=(count - len(devices)) * max(most_w),
     )
-    if coverage >= 1 - MAX_UNCOVERED:
-        return kind_energy
-    detail = (
-        f"{facts.name}: {100 * coverage:.1f} % of {counted_s:.1f} s of {kind} covered; "
-        f"{kind_energy.recorded_j(facts.window):.1f} J were recorded"
-    )
-    return replace(kind_energy, flags=(*kind_energy.flags, flag("coverage", None, detail)))
+
+
+def _most_w(kind: str, devices: Sequence[Sensor], rated: Mapping[str, Any]) -> tuple[float, ...]:
+    """Most that each device can draw in W: if nothing tells, what its like drew or none exceeds."""
+    rated_w = float(rated.get("rated_w") or rated.get("power_w") or 0.0)
+    most_w = [max(device.most_w, rated_w) for device in devices]
+    return tuple(w or max(most_w) or PLAUSIBLE_W[part_of(kind)] for w in most_w)
 
 
 def _covered_s(devices: Iterable[Sensor], span: Window) -> float:
     return sum(float(device.curve.covered_s(*span)) for device in devices)
 
 
-def _sensor_flags(devices: Sequence[Sensor], facts: _Node) -> list[Flag]:
+def _sensor_flags(devices: Sequence[Sensor], facts: NodeFacts) -> list[Flag]:
     """Flags of the sensors that count: from reading them, and of their samples."""
     flags: list[Flag] = []
     for device in devices:
@@ -538,7 +531,7 @@ def _sensor_flags(devices: Sequence[Sensor], facts: _Node) -> list[Flag]:
     return [{**each, "detail": f"{facts.name}: {each['detail']}"} for each in flags]
 
 
-def _late_flags(device: Sensor, facts: _Node) -> list[Flag]:
+def _late_flags(device: Sensor, facts: NodeFacts) -> list[Flag]:
     """Flag a sensor whose samples begin or end much later or earlier than those of its node."""
     begin, end = facts.window
     first, last = device.block.ends_s or (begin, begin)

@@ -243,7 +243,7 @@ def tables(collected: Collected, configuration: str | None, repeat: int | None) 
         "epochs": _epochs(cells),
         "devices": devices,
         "flags": _flags(flags, parts),
-        "cross_checks": pd.DataFrame(collected.cross_checks),
+        "cross_checks": _compared(collected.cross_checks),
     }
     typed = {
         name: _typed(frame.assign(configuration=configuration, repeat=repeat), _SCHEMAS[name])
@@ -257,6 +257,18 @@ def _frame(rows: Sequence[Pieces]) -> pd.DataFrame:
     none = {name: np.array([value])[:0] for name, value in PIECES.items()}
     names = PIECES.keys()
     return pd.DataFrame({name: np.concatenate([r[name] for r in (none, *rows)]) for name in names})
+
+
+def _compared(rows: Sequence[Row]) -> pd.DataFrame:
+    """Frame of cross-checks, with the relative difference and what a node's meter has beyond its parts."""
+    checks = pd.DataFrame(rows, columns=CROSS_CHECKS_SCHEMA.names)
+    energies = checks[["energy_j", "recorded_j", "duration_s"]].astype("float64")
+    more_j = energies["energy_j"] - energies["recorded_j"]
+    of_meter = checks["recorded_scope"].notna()
+    return checks.assign(
+        difference=more_j / energies["recorded_j"].replace(0.0, np.nan),
+        extra_w=(more_j / energies["duration_s"].replace(0.0, np.nan)).where(of_meter),
+    )
 
 
 def _typed(frame: pd.DataFrame, schema: pa.Schema) -> pd.DataFrame:

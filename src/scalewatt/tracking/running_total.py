@@ -10,7 +10,14 @@ import pandas as pd
 
 from scalewatt.common.errors import InputError
 from scalewatt.energies.checks import gpu_loads
-from scalewatt.energies.node import KindEnergy, Window, node_kinds, node_window, sensors_of
+from scalewatt.energies.node import (
+    KindEnergy,
+    NodeFacts,
+    Window,
+    node_kinds,
+    node_window,
+    sensors_of,
+)
 from scalewatt.energies.run_inputs import Run
 from scalewatt.monitoring.running_total import TOTAL_EVERY_S, read_total
 from scalewatt.recordings.block import Block
@@ -102,15 +109,15 @@ def _of_samples(path: Path, run: Run) -> JournalSum | None:
     sensors = sensors_of(blocks)
     held = run.used_gpus(host, ((each.row.index, each.row.uuid) for each in sensors))
     loads = [] if any(each.row.kind == "gpu" for each in sensors) else _loads(path, run)
-    kinds = node_kinds(
+    facts = NodeFacts(
         host,
-        [*blocks, *loads],
-        powers=run.powers,
-        period_s=recording.period_s or run.spec.sampling_period_s,
+        window,
+        recording.period_s or run.spec.sampling_period_s,
+        run.powers,
         used_gpus=held,
         expected_gpus=run.spec.ranks_per_node if held is None else len(held),
-        window=window,
     )
+    kinds = node_kinds(facts, [*blocks, *loads])
     kinds = [k for k in kinds if k.device_kind in DEVICE_KINDS and k.coverage is not None]
     rows = [_row(kind, window) for kind in kinds]
     last = max(window[0], window[1] - TOTAL_EVERY_S), window[1]

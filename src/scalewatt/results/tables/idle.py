@@ -26,6 +26,7 @@ from scalewatt.energies.checks import gpu_loads
 from scalewatt.energies.estimate import node_utilisation
 from scalewatt.energies.node import (
     KindEnergy,
+    NodeFacts,
     Window,
     node_kinds,
     shared_kinds,
@@ -150,15 +151,16 @@ def _kinds(
     held: list[int] | None,
 ) -> list[KindEnergy]:
     """Return the device kinds that the node has; a missing kind is not flagged here."""
-    found = node_kinds(
+    facts = NodeFacts(
         node.node,
-        [_within(block, window) for block in (*node.blocks, *gpu_loads(node.telemetry))],
-        powers=powers,
-        period_s=node.period_s,
+        window,
+        node.period_s,
+        powers,
         used_gpus=held,
         expected_gpus=None if held is None else len(held),
-        window=window,
     )
+    read = [_within(block, window) for block in (*node.blocks, *gpu_loads(node.telemetry))]
+    found = node_kinds(facts, read)
     shared_s = node.shared_s(window)
     found = shared_kinds(found, shared_s) if shared_s > 0 else found
     return [kind for kind in found if kind.coverage is not None]
