@@ -174,14 +174,14 @@ def _device(segment: int, node: str, block: int, sensor: Mapping[Any, Any]) -> d
 
 def _flag_texts(names: Sequence[str], flags: Sequence[NDArray[np.uint8]]) -> pa.DictionaryArray:
     """Column `flags`: a text of sensors and their flags for each time, or null."""
-    texts = np.full(flags[0].size, None, object)
-    texts[np.flatnonzero(np.bitwise_or.reduce(flags))] = ""
-    words = np.array(SAMPLE_FLAGS, object)
+    rows = np.flatnonzero(np.bitwise_or.reduce(flags))
+    texts, words = np.full(rows.size, "", object), np.array(SAMPLE_FLAGS, object)
     for name, codes in zip(names, flags, strict=True):
-        rows = np.flatnonzero(codes)
-        texts[rows] += f"{name}=" + words[codes[rows]] + " "
-    trimmed = pc.utf8_rtrim(pa.array(texts, pa.string()), characters=" ")
-    return trimmed.dictionary_encode().cast(_MANY)
+        texts += np.where(codes[rows], f"{name}=" + words[codes[rows]] + " ", "")
+    trimmed = pc.utf8_rtrim(pa.array(texts, pa.string()), characters=" ").dictionary_encode()
+    indices = np.full(flags[0].size, -1, np.int16)
+    indices[rows] = trimmed.indices
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=indices < 0), trimmed.dictionary)
 
 
 def read_devices(file: pq.ParquetFile) -> pd.DataFrame:
