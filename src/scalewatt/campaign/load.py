@@ -151,7 +151,7 @@ def _check_count(repeats: dict[str, int], path: Path) -> None:
 def _idle_probe(content: dict[str, Any], root: dict[str, Any]) -> IdleProbe | None:
     if "idle_probe" not in content:
         return None
-    given = {**dict(defaults(root["properties"]["idle_probe"])), **content["idle_probe"]}
+    given = {**defaults(root["properties"]["idle_probe"]), **content["idle_probe"]}
     period_s = sampling_period_s(content)
     return IdleProbe(float(given["seconds"]), given["repeats"], period_s)
 

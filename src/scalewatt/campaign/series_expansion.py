@@ -95,7 +95,7 @@ class Expansion:
                 f"{self.where}: `models` has no entry '{self.key}', which names its dataset"
             )
         part = self._part()
-        campaign_wide = _canonical({**dict(defaults(part)), **models[self.key]}, part)
+        campaign_wide = _canonical({**defaults(part), **models[self.key]}, part)
         overrides = self.entry.get("settings", {})
         self._check_level(overrides, self._overridable(part))
         check(overrides, self._overridable(part), f"{self.where}.settings", self.root)

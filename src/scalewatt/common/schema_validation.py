@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ _ALLOWED = {
     "minItems": "at least {} entries",
     "minProperties": "at least {} entries",
     "maxItems": "at most {} entries",
-    "maxProperties": "at most {} entries",
     "maxLength": "at most {} letters",
     "uniqueItems": "each entry once",
 }
@@ -75,16 +74,17 @@ def one_of(word: object, allowed: Iterable[object]) -> str:
 
 
 def _is_integer(_checker: Any, value: Any) -> bool:
+    """Tell whether a value is an integer; to JSON Schema 4.0 is one, too."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_number(_checker: Any, value: Any) -> bool:
+    """Tell whether a value is a finite number; YAML has others."""
     return _is_integer(_checker, value) or (isinstance(value, float) and math.isfinite(value))
 
 
 @cache
 def _strict() -> Any:
-    """The validator: JSON Schema takes 4.0 for an integer, and YAML has numbers that are none."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
@@ -100,18 +100,18 @@ def check(content: Any, part: dict[str, Any], where: str, root: dict[str, Any]) 
     def key(error: Any) -> Any:  # an alternative is of another kind where a constant differs
         return (error.parent is not None and error.validator == "const", relevance(error))
 
-    validator = _strict()({**part, "$defs": root.get("$defs", {})})
-    error = best_match(validator.iter_errors(content), key)
+    definitions = root.get("$defs", {})
+    error = best_match(_strict()({**part, "$defs": definitions}).iter_errors(content), key)
     if error is not None:
         if error.parent is not None and "description" in error.parent.schema:
             error = error.parent  # of alternatives, all of which are described there
-        keys = (f"[{p}]" if isinstance(p, int) else f".{p}" for p in error.absolute_path)
-        place = "".join(keys).removeprefix(".")
-        raise InputError(f"{where}: {f'{place}: ' if place else ''}{_problem(error, root)}")
+        keys = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in error.absolute_path)
+        path = "".join(keys).removeprefix(".")
+        raise InputError(f"{where}: {f'{path}: ' if path else ''}{_problem(error, definitions)}")
 
 
-def _problem(error: Any, root: dict[str, Any]) -> str:
-    """What is wrong at a place, and what is allowed there."""
+def _problem(error: Any, definitions: dict[str, Any]) -> str:
+    """Text that says what is wrong with a value, and what is allowed in its stead."""
     rule, value = error.validator_value, shown(error.instance)
     match error.validator:
         case "additionalProperties":
@@ -120,7 +120,7 @@ def _problem(error: Any, root: dict[str, Any]) -> str:
             return f"unknown key '{unknown}'; {one_of(unknown, known)}"
         case "required":
             missing = [key for key in rule if key not in error.instance]
-            hints = [_expected(error.schema, key, root) for key in missing]
+            hints = [_expected(error.schema, key, definitions) for key in missing]
             if len(missing) > 1:
                 hints = [f"{key}: {hint}" for key, hint in zip(missing, hints, strict=True)]
             return f"missing key {', '.join(map(repr, missing))}; expected: {'; '.join(hints)}"
@@ -133,11 +133,9 @@ def _problem(error: Any, root: dict[str, Any]) -> str:
     return f"{value} does not fit; allowed: {allowed}"
 
 
-def _expected(part: dict[str, Any], key: str, root: dict[str, Any]) -> str:
-    """What may stand at a missing key; where a condition requires it, by its definition."""
-    definitions = root.get("$defs", {})
-    places = (place.get("properties", {}) for place in (part, root, *definitions.values()))
-    entry: dict[str, Any] = next((place[key] for place in places if key in place), {})
+def _expected(part: dict[str, Any], key: str, definitions: dict[str, Any]) -> str:
+    """Description of a missing key, or its allowed values."""
+    entry = part.get("properties", {}).get(key, {})
     if "$ref" in entry:
         entry = definitions[entry["$ref"].rpartition("/")[2]] | entry
     if "enum" in entry:
@@ -148,12 +146,10 @@ def _expected(part: dict[str, Any], key: str, root: dict[str, Any]) -> str:
 def _description(part: dict[str, Any]) -> str:
     """A schema's description as it reads within a sentence."""
     text = str(part.get("description", ""))
-    is_word = text[1:2].islower() and not text.startswith("Slurm")
-    return text[:1].lower() + text[1:] if is_word else text
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
-def defaults(part: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The keys of an object's schema that have a default, with it."""
-    for key, entry in part.get("properties", {}).items():
-        if "default" in entry:
-            yield key, entry["default"]
+def defaults(part: dict[str, Any]) -> dict[str, Any]:
+    """Defaults of an object's schema by key."""
+    entries = part.get("properties", {}).items()
+    return {key: entry["default"] for key, entry in entries if "default" in entry}
