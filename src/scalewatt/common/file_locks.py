@@ -1,8 +1,8 @@
 """Locks on files and folders: flock(2), or a lease where the file system has no locks.
 
 Lustre mounted without `-o flock`, and some network file systems, refuse every lock. There a file
-beside the lock, `<name>.held`, names its holder (`filelock.SoftFileLease`): it is taken over at once
-if the holder's process on this machine has ended, else after SILENT_S without a sign of life.
+`<name>.held` names the holder (`filelock.SoftFileLease`): it is taken over at once if the holder's
+process on this machine has ended, else after SILENT_S without a sign of life.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import tempfile
 import time
-import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -57,35 +57,24 @@ def waiting_lock(path: Path, text: str) -> Iterator[int]:
     written or locked.
     """
     flags = os.O_RDONLY if path.is_dir() else os.O_WRONLY | os.O_CREAT
-    try:
-        descriptor = os.open(path, flags, 0o666)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be opened for locking ({error.strerror})") from error
-    lease = None
-    try:
+    with ExitStack() as stack:
         try:
-            lease = None if _flocked(descriptor, text) else _leased(path, text)
+            descriptor = os.open(path, flags, 0o666)
+            stack.callback(os.close, descriptor)
+            try:
+                has_locks = flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(text)
+                has_locks = flock(descriptor, fcntl.LOCK_EX)
+            if not has_locks:
+                stack.callback(_leased(path, text).release)
         except OSError as error:
             raise InputError(f"{path}: cannot be locked ({error.strerror})") from error
         yield descriptor
-    finally:
-        if lease is not None:
-            with suppress(OSError):  # left behind, it is a dead holder's
-                lease.release()
-        os.close(descriptor)
-
-
-def _flocked(descriptor: int, text: str) -> bool:
-    """Wait for the lock of an open file; False if its file system has none."""
-    try:
-        return flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        say(text)
-        return flock(descriptor, fcntl.LOCK_EX)
 
 
 def _leased(path: Path, text: str) -> SoftFileLease:
-    """Wait for the lease beside a file."""
+    """Wait for the lease of a file or folder."""
     from filelock import SoftFileLease, Timeout
 
     record = path.with_name(f"{path.name}.held")
@@ -120,17 +109,12 @@ def exists(path: Path) -> bool | None:
 
 def silence_s(record: Path) -> float:
     """Seconds since a file was renewed, in the time of its file system; infinite without one."""
-    probe = record.with_name(f".{record.name}.{uuid.uuid4().hex[:8]}.now")
     try:
         renewed_s = record.stat().st_mtime
     except OSError:
         return float("inf")
     try:
-        probe.touch()
-        now_s = probe.stat().st_mtime
+        with tempfile.TemporaryFile(dir=record.parent, prefix=".now-") as probe:
+            return os.fstat(probe.fileno()).st_mtime - renewed_s
     except OSError:  # a folder that may only be read
-        now_s = time.time()
-    finally:
-        with suppress(OSError):
-            probe.unlink()
-    return now_s - renewed_s
+        return time.time() - renewed_s
