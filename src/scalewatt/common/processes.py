@@ -6,13 +6,13 @@ import ctypes
 import os
 import signal
 import socket
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _DEAD = ("Z", "X", "x")
+_PR_SET_PDEATHSIG = 1
 
 
 @lru_cache(maxsize=1)
@@ -38,10 +38,9 @@ def this_process() -> dict[str, Any]:
 
 def has_ended(process: dict[str, Any]) -> bool | None:
     """Tell whether a process described by `this_process` has ended; None on another machine."""
-    here, pid, started_s = machine_id(), process.get("pid"), process.get("pid_started_s")
-    if here is None or process.get("machine") != here or not isinstance(pid, int):
+    if machine_id() is None or process.get("machine") != machine_id():
         return None
-    return not runs_still(pid, started_s if isinstance(started_s, float) else None)
+    return not runs_still(process["pid"], process["pid_started_s"])
 
 
 def process_started_s(pid: int) -> float | None:
@@ -63,7 +62,7 @@ def runs_still(pid: int, started_s: float | None) -> bool:
 
 
 def _stat(pid: int) -> tuple[str, float] | None:
-    """State and start of a process, in s after the machine's start."""
+    """State and start of a process, in s after the machine's start, which no clock's change moves."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -72,17 +71,9 @@ def _stat(pid: int) -> tuple[str, float] | None:
     return words[0], int(words[19]) * _TICK_S
 
 
-_PR_SET_PDEATHSIG = 1
-try:
-    _LIBC: ctypes.CDLL | None = ctypes.CDLL(None)
-except (OSError, TypeError):  # not Linux
-    _LIBC = None
-
-
 def signal_at_parents_death(number: signal.Signals) -> None:
     """Have the kernel send this process a signal when the thread that started it has died."""
-    with suppress(AttributeError):  # not Linux
-        _LIBC.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)  # type: ignore[union-attr]
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def die_with(parent: int) -> None:

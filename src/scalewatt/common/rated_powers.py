@@ -17,14 +17,12 @@ def check_rated_powers(powers: Any, where: str) -> None:
     root = schema("cluster")
     parts = root["$defs"]["device"]["properties"]
     kinds = {kind: parts[kind] for kind in ("cpu", "gpu", "ram")}
-    allowed = {"type": "object", "additionalProperties": False, "properties": kinds}
-    known = (
-        {k: v for k, v in powers.items() if v not in (None, {})}
-        if isinstance(powers, dict)
-        else powers
+    if isinstance(powers, dict):
+        powers = {kind: power for kind, power in powers.items() if power}
+    check(
+        powers, {"type": "object", "additionalProperties": False, "properties": kinds}, where, root
     )
-    check(known, allowed, where, {**root, **allowed})
-    check_idle_powers(known, where)
+    check_idle_powers(powers, where)
 
 
 def check_idle_powers(powers: Mapping[str, Any], where: str) -> None:
@@ -36,12 +34,12 @@ def check_idle_powers(powers: Mapping[str, Any], where: str) -> None:
                 f"{where}: {kind}.rated_w: {part['rated_w']:g} is below its idle_w "
                 f"{part['idle_w']:g}; allowed: {part['idle_w']:g} or more"
             )
-    cpu = powers.get("cpu") or {}
-    loads = [load for load, _ in cpu.get("load_w", [])]
-    if loads != sorted(set(loads)) or any(load > 100 for load in loads):
-        shown = ", ".join(f"{load:g}" for load in loads)
+    curve = (powers.get("cpu") or {}).get("load_w", [])
+    loads = [load for load, _ in curve]
+    if loads != sorted(set(loads)) or max(loads, default=0) > 100:
+        listed = ", ".join(f"{load:g}" for load in loads)
         raise InputError(
-            f"{where}: cpu.load_w: its loads are {shown}; allowed: rising, from 0 to 100 (in %)"
+            f"{where}: cpu.load_w: its loads are {listed}; allowed: rising, from 0 to 100 (in %)"
         )
-    if any(watts <= 0 for _, watts in cpu.get("load_w", [])):
+    if any(watts <= 0 for _, watts in curve):
         raise InputError(f"{where}: cpu.load_w: a power is 0 W; allowed: more than 0")

@@ -9,14 +9,15 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 ABORT_S = 10.0
 """How long a rank may take to end itself through MPI."""
 LAST_RESORT_S = 5.0
 """How much later the kernel ends a process that cannot even print its stack."""
-
+FORWARDING_S = 0.5
+"""What a launcher may need to pass on a rank's last words; after an abort it drops the rest."""
+_FILE_CHECK_INTERVAL_S = 0.5
 _NOWHERE: list[Any] = []
 
 
@@ -39,10 +40,6 @@ def end_within(seconds: float) -> None:
         faulthandler.dump_traceback_later(seconds, exit=True, file=_NOWHERE[-1])
 
 
-FORWARDING_S = 0.5
-"""What a launcher may need to pass on a rank's last words; after an abort it drops the rest."""
-
-
 def abort(code: int, text: str | None = None) -> NoReturn:
     """Say why, end all ranks through MPI, and this one also where MPI cannot (ABORT_S)."""
     end_within(ABORT_S)
@@ -55,9 +52,6 @@ def abort(code: int, text: str | None = None) -> NoReturn:
         MPI.COMM_WORLD.Abort(code)
     finally:
         os._exit(code)
-
-
-_FILE_CHECK_INTERVAL_S = 0.5
 
 
 class StopRequest:
@@ -75,10 +69,10 @@ class StopRequest:
     def install(self) -> None:
         """Install the handlers; to be called before anything slow is imported."""
         for number in (signal.SIGUSR1, signal.SIGTERM):
-            signal.signal(number, self._handle)
+            signal.signal(number, self._on_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, *_: object) -> None:
         self._requested = True
 
     def ask(self) -> None:
