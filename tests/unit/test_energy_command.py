@@ -271,6 +271,6 @@ def test_what_cannot_be_read_is_refused_with_what_would_make_it_readable(
     path = tmp_path / "power.csv"
     path.write_text("when;gpu0;pdu\n1;2;3\n")
     line = refused(capsys, path)
-    for part in (f"{path}: a file of no known format", "nvidia-smi", "dcgm", "--columns"):
+    for part in (f"{path}: has no known format", "nvidia-smi", "dcgm", "--columns"):
         assert part in line
     assert "(text: 'when;gpu0;pdu')" in line and "HDF5" not in line
