@@ -19,25 +19,12 @@ _STUCK = re.compile(
 """Slurm's reasons for which a job waits until somebody changes it, or the cluster."""
 
 JobState = Literal["running", "waiting", "ending", "gone"]
-_STATES: dict[JobState, set[str]] = {
-    "running": {
-        *("RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING", "RESIZING"),
-        *("SIGNALING", "STAGE_OUT"),
-    },
-    "ending": {"COMPLETING"},
-    "waiting": {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"},
+_STATES: dict[JobState, str] = {
+    "running": "RUNNING SUSPENDED STOPPED CONFIGURING RESIZING SIGNALING STAGE_OUT",
+    "ending": "COMPLETING",
+    "waiting": "PENDING REQUEUED REQUEUE_HOLD REQUEUE_FED SPECIAL_EXIT",
 }
 """Slurm's states by what they mean; a job with parts in several has the first. Any other: gone."""
-_FORMATS = {
-    "id": "%i",
-    "slurm_state": "%T",
-    "start": "%S",
-    "end": "%e",
-    "node_list": "%N",
-    "reason": "%r",
-    "name": "%j",
-    "comment": "%k",
-}
 
 
 @dataclass(frozen=True)
@@ -57,7 +44,7 @@ class QueuedJob:
     @property
     def state(self) -> JobState:
         """What the job does."""
-        return _state({self.slurm_state})
+        return _state([self])
 
     @property
     def waits_for(self) -> str | None:
@@ -73,6 +60,11 @@ class QueuedJob:
 Queue = dict[str, QueuedJob]
 """The jobs that squeue knows, by id."""
 GONE = QueuedJob()
+_FORMATS = {
+    **{"id": "%i", "slurm_state": "%T", "start": "%S", "end": "%e"},
+    **{"node_list": "%N", "reason": "%r", "name": "%j", "comment": "%k"},
+}
+"""squeue's formats of the fields of a job."""
 
 
 def never_starts(reason: str | None) -> bool:
@@ -82,8 +74,8 @@ def never_starts(reason: str | None) -> bool:
 
 def queued_jobs() -> Queue:
     """The user's jobs that have not ended; NoAnswerError."""
-    fields = ("id", "slurm_state", "name", "comment")
-    return {job.id: job for job in _squeue("-u", getpass.getuser(), fields=fields)}
+    jobs = _squeue("-u", getpass.getuser(), fields=("id", "slurm_state", "name", "comment"))
+    return {job.id: job for job in jobs}
 
 
 def ask_queue(jobs: Iterable[str]) -> Queue | None:
@@ -93,47 +85,42 @@ def ask_queue(jobs: Iterable[str]) -> Queue | None:
         return {}
     # Asked for one job alone that is gone, squeue fails; of two it lists those that it knows.
     ids = ",".join(wanted if len(wanted) > 1 else wanted * 2)
-    try:
-        fields = ("id", "slurm_state", "end", "node_list", "reason")
-        return {job.id: job for job in _squeue(f"--jobs={ids}", fields=fields)}
-    except NoAnswerError as error:
-        return {} if _is_unknown(error) else None
+    fields = ("id", "slurm_state", "end", "node_list", "reason")
+    found = _known_jobs(f"--jobs={ids}", fields=fields)
+    return None if found is None else {job.id: job for job in found}
 
 
 def job_state(job: str) -> JobState | None:
     """What a job does; None if Slurm is absent, fails or does not answer in time."""
-    try:
-        parts = _squeue("-t", "all", "-j", job, fields=("slurm_state",))
-    except NoAnswerError as error:
-        return "gone" if _is_unknown(error) else None
-    return _state({part.slurm_state for part in parts})
+    parts = _known_jobs("-t", "all", "-j", job, fields=("slurm_state",))
+    return None if parts is None else _state(parts)
 
 
 def job_started_s(job: str) -> float | None:
     """When a job last began to run, in Unix s; None if Slurm does not say."""
+    parts = _known_jobs("-j", job, fields=("start",)) or [GONE]
+    return _unix_s(parts[0].start)
+
+
+def _known_jobs(*options: str, fields: tuple[str, ...]) -> list[QueuedJob] | None:
+    """Jobs that squeue lists; none if it no longer knows them, None if it does not answer."""
     try:
-        (part,) = _squeue("-j", job, fields=("start",))
-    except (NoAnswerError, ValueError):
-        return None
-    return _unix_s(part.start)
+        return _squeue(*options, fields=fields)
+    except NoAnswerError as error:
+        return [] if "invalid job id" in str(error).lower() else None
 
 
 def _squeue(*options: str, fields: tuple[str, ...]) -> list[QueuedJob]:
     """Jobs that squeue lists, each with these fields; NoAnswerError."""
     lines = ask("squeue", "-h", *options, "-o", "|".join(_FORMATS[name] for name in fields))
     rows = (line.strip().split("|", len(fields) - 1) for line in lines)
-    return [
-        QueuedJob(**dict(zip(fields, row, strict=True))) for row in rows if len(row) == len(fields)
-    ]
+    whole = (row for row in rows if len(row) == len(fields))
+    return [QueuedJob(**dict(zip(fields, row, strict=True))) for row in whole]
 
 
-def _state(states: set[str]) -> JobState:
-    return next((meaning for meaning, known in _STATES.items() if known & states), "gone")
-
-
-def _is_unknown(error: NoAnswerError) -> bool:
-    """Tell whether squeue failed because it no longer knows the job."""
-    return "invalid job id" in str(error).lower()
+def _state(parts: Iterable[QueuedJob]) -> JobState:
+    states = {part.slurm_state for part in parts}
+    return next((word for word, known in _STATES.items() if states & set(known.split())), "gone")
 
 
 def _unix_s(text: str) -> float | None:

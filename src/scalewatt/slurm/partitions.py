@@ -10,15 +10,15 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from scalewatt.common.schema_validation import one_of
 from scalewatt.slurm.submit_limits import UNREACHABLE, meaning
 
 PARTITIONS_QUESTION = ("sinfo", "-a", "-h", "-o", "%R|%l|%F")
 """Command whose answer `parse_partitions` takes; hidden partitions are in it."""
-_PARTITION = re.compile(r"\s*([^|]+)\|([^|]+)\|.*/([0-9]+)/([0-9]+)\s*")
+_PARTITION = re.compile(r"\s*([^|]+)\|(?:(?:(\d+)-)?(?:(\d+):)?(\d+):\d+|[^|]*)\|.*/(\d+)/(\d+)\s*")
+"""Name, days, hours and minutes of the time limit, nodes that are down or drained, nodes."""
 _OPTIONS = {
     "slurm_partition": "--partition",
     "slurm_account": "--account",
@@ -29,12 +29,12 @@ _OPTIONS = {
     "constraint": "--constraint",
     "qos": "--qos",
 }
+_REFUSED = "sbatch failed ("
 _OF_ORDER = ("--nice", "--signal")
-_NO_ANSWER = "not checked: "
+"""Options that decide when a job starts or is warned, not whether it fits."""
 
 
-@dataclass(frozen=True)
-class Partition:
+class Partition(NamedTuple):
     """A partition: its time limit (None: none), its nodes, and those of them that are down or drained."""
 
     name: str
@@ -45,11 +45,12 @@ class Partition:
 
 def parse_partitions(lines: Iterable[str]) -> dict[str, Partition]:
     """Read the partitions that `sinfo` printed, by name."""
-    rows = (row.groups() for line in lines if (row := _PARTITION.fullmatch(line)))
-    return {
-        name: Partition(name, _minutes(limit), nodes=int(nodes), away=int(away))
-        for name, limit, away, nodes in rows
-    }
+    known = {}
+    for row in filter(None, map(_PARTITION.fullmatch, lines)):
+        name, days, hours, minutes, away, nodes = row.groups()
+        limit = int(days or 0) * 1440 + int(hours or 0) * 60 + int(minutes) if minutes else None
+        known[name] = Partition(name, limit, int(nodes), int(away))
+    return known
 
 
 Problems = dict[str, list[str]]
@@ -68,24 +69,36 @@ def misfits(
     """
     stay: Problems = defaultdict(list)
     pass_: Problems = defaultdict(list)
-    alike: dict[tuple[str | None, Sequence[str]], list[tuple[int, str]]] = defaultdict(list)
+    questions: dict[tuple[str | None, Sequence[str]], list[tuple[int, str]]] = defaultdict(list)
     for label, resources in jobs:
         name, minutes = resources.get("slurm_partition"), int(resources.get("runtime") or 0)
         problem = _limit_problem(name, minutes, partitions)
         if problem:
             stay[problem].append(label)
         else:
-            alike[name, _options(resources)].append((minutes, label))
-    for (name, options), labels in alike.items():
-        minutes = max(labels)[0]
+            questions[name, _options(resources)].append((minutes, label))
+
+    for (name, options), asking in questions.items():
+        minutes, labels = max(asking)[0], [label for _, label in asking]
         time = (f"--time={minutes}",) if minutes else ()
         problem = asked(("sbatch", "--test-only", *options, *time, "--wrap=true"))
+        if problem and (UNREACHABLE.search(problem) or not problem.startswith(_REFUSED)):
+            pass_[f"not checked: {problem}"] += labels
+            break  # the next question would wait as long
         if problem:
-            text, stays = _worded(problem, options, partitions.get(name or ""))
-            (stay if stays else pass_)[text] += [label for _, label in labels]
-            if text.startswith(_NO_ANSWER):
-                break  # the next question would wait as long
+            text, stays = _refusal(problem, options, partitions.get(name or ""))
+            (stay if stays else pass_)[text] += labels
     return stay, pass_
+
+
+def _refusal(problem: str, options: Sequence[str], partition: Partition | None) -> tuple[str, bool]:
+    """Text of what sbatch refused, and whether it does so for ever."""
+    words = problem.removeprefix(_REFUSED).removesuffix(")")
+    words = words.replace("sbatch: error: ", "").replace("allocation failure: ", "")
+    text = f"Slurm refuses {shlex.join(options)}: {words}"
+    if partition and partition.away and "is not available" in problem:
+        return f"{text} ({partition.away} of {partition.nodes} nodes are down or drained)", False
+    return text, meaning(problem) == "final"
 
 
 def _limit_problem(
@@ -107,25 +120,3 @@ def _options(resources: Mapping[str, Any]) -> tuple[str, ...]:
     cpus = resources.get("cpus_per_task") or resources.get("_cores") or 1
     extra = shlex.split(str(resources.get("slurm_extra") or ""))
     return (*given, f"--cpus-per-task={cpus}", *(w for w in extra if not w.startswith(_OF_ORDER)))
-
-
-def _worded(problem: str, options: Sequence[str], partition: Partition | None) -> tuple[str, bool]:
-    """Text of what sbatch said, and whether it says so for ever."""
-    said = problem.removeprefix("sbatch failed (").removesuffix(")")
-    if said == problem or UNREACHABLE.search(problem):
-        return f"{_NO_ANSWER}{problem}", False
-    words = said.replace("sbatch: error: ", "").replace("allocation failure: ", "")
-    text = f"Slurm refuses {shlex.join(options)}: {words}"
-    if partition is not None and partition.away and "is not available" in problem:
-        return f"{text} ({partition.away} of {partition.nodes} nodes are down or drained)", False
-    return text, meaning(problem) == "final"
-
-
-def _minutes(limit: str) -> int | None:
-    """Minutes in sinfo's [[days-]hours:]minutes:seconds; None for no limit."""
-    days, _, clock = limit.rpartition("-")
-    parts = clock.split(":")
-    if not all(part.isdigit() for part in (days or "0", *parts)):
-        return None
-    hours, minutes, _seconds = [0, 0, 0, *map(int, parts)][-3:]
-    return int(days or 0) * 1440 + hours * 60 + minutes

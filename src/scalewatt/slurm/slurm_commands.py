@@ -22,12 +22,6 @@ def users_variables(environment: Mapping[str, str]) -> list[str]:
     return [name for name in environment if name.startswith(_USERS_VARIABLES)]
 
 
-def plain_environment() -> dict[str, str]:
-    """This process's environment without variables that change Slurm's answers."""
-    changing = set(users_variables(os.environ))
-    return {name: value for name, value in os.environ.items() if name not in changing}
-
-
 def ask(*command: str, timeout_s: float = TIMEOUT_S, times: str | None = None) -> list[str]:
     """Lines that a Slurm command prints, without empty ones; NoAnswerError.
 
@@ -35,6 +29,10 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S, times: str | None = None) -
     """
     if shutil.which(command[0]) is None:
         raise NoAnswerError(f"{command[0]} is not found")
+    changing = users_variables(os.environ)
+    environment = {name: value for name, value in os.environ.items() if name not in changing}
+    if times:
+        environment["SLURM_TIME_FORMAT"] = times
     try:
         done = subprocess.run(
             command,
@@ -44,7 +42,7 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S, times: str | None = None) -
             errors="backslashreplace",  # a job's name or comment may be anything
             timeout=timeout_s,
             stdin=subprocess.DEVNULL,
-            env=plain_environment() | ({"SLURM_TIME_FORMAT": times} if times else {}),
+            env=environment,
         )
     except subprocess.TimeoutExpired as error:
         raise NoAnswerError(f"{command[0]} gave no answer in {timeout_s:g} s") from error
@@ -60,8 +58,8 @@ def ask(*command: str, timeout_s: float = TIMEOUT_S, times: str | None = None) -
 def accounted_states(jobs: list[str]) -> dict[str, str]:
     """Latest state of jobs by Slurm's accounting (such as CANCELLED), by id; NoAnswerError."""
     lines = ask("sacct", "-X", "-n", "-P", "-j", ",".join(jobs), "-o", "JobIDRaw,State")
-    rows = (line.strip().split("|", 1) for line in lines if "|" in line)
-    return {job: (state.split() or [""])[0] for job, state in rows}
+    rows = (line.split("|", 1) for line in lines if "|" in line)
+    return {job.strip(): state.partition(" ")[0].strip() for job, state in rows}
 
 
 def own_accounts() -> list[str]:
