@@ -32,8 +32,8 @@ SENSORS = {"CUDA:0_POWER": gpu(6, 120), "cpu_0_package-0": counter(6, 150), "CPU
 
 def block(path: Path) -> Block:
     """The only block of a journal."""
-    ((found,),) = read_journal(path).nodes.values()
-    return found
+    ((only,),) = read_journal(path).nodes.values()
+    return only
 
 
 def write(folder: Path, sensors: dict[str, Any] = SENSORS, host: str = "n1", **more: Any) -> Path:
@@ -51,21 +51,21 @@ def test_a_journal_is_a_table_and_a_description_of_its_columns(tmp_path: Path) -
 
 
 def test_sensors_are_columns_in_w_j_and_shares(tmp_path: Path) -> None:
+    power = {"kind": "gpu", "index": 7, "unit": "W", "mag": 1e-3, "valid_max": 400_000}
     facts = {
-        "CUDA:0_POWER": {"kind": "gpu", "index": 7, "unit": "W", "mag": 1e-3, "valid_max": 400_000},
+        "CUDA:0_POWER": {**power, "uuid": "GPU-1"},
         "cpu_0_package-0": {"kind": "cpu", "index": 0, "unit": "J", "mag": 1e-6, "valid_max": 5e8},
         "CPU_BUSY": {"kind": "cpu", "index": 1, "unit": "%"},
         "CUDA:0_MEM": {"kind": "gpu", "index": 7, "unit": "B"},
     }
-    facts["CUDA:0_POWER"]["uuid"] = "GPU-1"
     path = write(tmp_path, {**SENSORS, "CUDA:0_MEM": gpu(6)}, facts=facts, simulated=True)
-    recording, found = read_journal(path), block(path)
+    recording, of_journal = read_journal(path), block(path)
     assert recording.clock_known and recording.period_s == 1.0 and recording.flags == ()
-    assert found.time_s == pytest.approx(T0 + np.arange(6)) and found.values.flags.f_contiguous
-    np.testing.assert_allclose(found.values[0], [1000, 0.4, 120])
-    np.testing.assert_allclose(np.diff(found.values[:, 0]), 150)
+    assert of_journal.time_s == pytest.approx(T0 + np.arange(6))
+    np.testing.assert_allclose(of_journal.values[0], [1000, 0.4, 120])
+    np.testing.assert_allclose(np.diff(of_journal.values[:, 0]), 150)
     columns = ["name", "kind", "index", "quantity", "range_j", "limit_w", "uuid", "origin"]
-    assert found.sensors[columns].fillna(0).to_numpy().tolist() == [
+    assert of_journal.sensors[columns].fillna(0).to_numpy().tolist() == [
         ["cpu_0_package-0", "cpu", 0, "counter", 500, 0, "", "simulated"],
         ["CPU_BUSY", "cpu", 1, "utilisation", 0, 0, "", "simulated"],
         ["CUDA:0_POWER", "gpu", 7, "power", 0, 400, "GPU-1", "simulated"],
@@ -100,9 +100,8 @@ def test_a_damaged_line_is_left_out_and_counted(tmp_path: Path, damage: bytes) -
     lines = path.read_bytes().splitlines()
     lines[3] = lines[3].rsplit(b",", 3)[0] + b"," + damage
     path.write_bytes(b"\n".join(lines) + b"\n")
-    recording = read_journal(path)
     assert block(path).time_s.tolist() == [T0 + i for i in (0, 1, 3, 4, 5)]
-    (flag,) = recording.flags
+    (flag,) = read_journal(path).flags
     assert flag["code"] == "damaged" and "1 lines" in flag["detail"]
 
 
@@ -154,34 +153,10 @@ def test_a_journal_is_known_by_its_heading_and_its_sensors(tmp_path: Path) -> No
 
 
 def test_numbers_are_written_as_they_are_and_what_is_none_is_missing(tmp_path: Path) -> None:
-    LineWriter(tmp_path / "a.csv", "abcdefg").append(
-        1795000000.1234567,
-        0.5,
-        [np.uint64(2**63), np.float32(0.1), -3, None, np.nan, True, "odd"],
-    )
+    values = [np.uint64(2**63), np.float32(0.1), -3, None, np.nan, True, "odd"]
+    LineWriter(tmp_path / "a.csv", "abcdefg").append(1795000000.1234567, 0.5, values)
     line = "1795000000.1234567,0.5,9223372036854775808,0.10000000149011612,-3,,,,"
     assert (tmp_path / "a.csv").read_text().splitlines() == ["t,mono,a,b,c,d,e,f,g", line]
-
-
-class FullDisk:
-    """Stands in for os.write: only `room` bytes fit, until there is room again."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.room = 10**6
-        self._write = os.write
-        monkeypatch.setattr(journal.os, "write", self)
-
-    def __call__(self, file: int, data: bytes) -> int:
-        if self.room == 0:
-            raise OSError(errno.ENOSPC, "no space left")
-        written = self._write(file, data[: self.room])
-        self.room -= written
-        return written
-
-
-def refuse(*_: Any) -> None:
-    """Stands in for os.ftruncate."""
-    raise OSError(errno.EIO, "input/output error")
 
 
 @pytest.mark.parametrize("truncate_fails", [False, True])
@@ -189,17 +164,28 @@ def refuse(*_: Any) -> None:
 def test_a_full_disk_loses_samples_and_leaves_no_torn_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, truncate_fails: bool
 ) -> None:
-    disk = FullDisk(monkeypatch)
+    """Only `room` bytes fit of the second and third line."""
+    left, write_whole = room, os.write
+
+    def write_what_fits(file: int, data: bytes) -> int:
+        nonlocal left
+        if left == 0:
+            raise OSError(errno.ENOSPC, "no space left")
+        written = write_whole(file, data[:left])
+        left -= written
+        return written
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
     writer = LineWriter(tmp_path / "a.csv", ["x"])
     writer.append(1, 1, [1])
-    disk.room = room
-    truncate = os.ftruncate
-    if truncate_fails:
-        monkeypatch.setattr(journal.os, "ftruncate", refuse)
-    for t in (2, 3):
-        with pytest.raises(OSError):
-            writer.append(t, t, [t])
-    monkeypatch.setattr(journal.os, "ftruncate", truncate)
-    disk.room = 10**6
+    with monkeypatch.context() as full:
+        full.setattr(journal.os, "write", write_what_fits)
+        if truncate_fails:
+            full.setattr(journal.os, "ftruncate", refuse)
+        for t in (2, 3):
+            with pytest.raises(OSError):
+                writer.append(t, t, [t])
     writer.append(4, 4, [4])
     assert (tmp_path / "a.csv").read_text() == "t,mono,x\n1,1,1\n4,4,4\n"
