@@ -193,6 +193,7 @@ def test_a_sample_takes_at_most_two_hundred_bytes_with_all_telemetry(
     assert len(sizes) == 2 and sum(sizes) / 3600 <= 200
     total = json.loads((tmp_path / f"s.{HOST}.total.json").read_text())
     assert total["seconds"] == pytest.approx(3590, abs=10)
+    assert [row["name"] for row in total["sensors"]] == [*block(tmp_path, "s").sensors["name"]]
     for row in total["sensors"]:
         watts = 300.123 if row["kind"] == "gpu" else 100.0
         assert row["joules"] == pytest.approx(watts * total["seconds"])
