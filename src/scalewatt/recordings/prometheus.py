@@ -19,9 +19,11 @@ board's power and energy: the first counts.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,16 +72,18 @@ class _Content(NamedTuple):
 
 
 @cache
-def metrics() -> pd.DataFrame:
+def metrics() -> list[dict[str, Any]]:
     """Table of metrics, a row for each kind of device that a metric is of."""
-    path = Path(__file__).with_name("prometheus_metrics.csv")
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    numbers = {"factor": table["factor"].astype(float), "range_j": pd.to_numeric(table["range_j"])}
-    return table.assign(**numbers)
+    with Path(__file__).with_name("prometheus_metrics.csv").open(encoding="utf-8") as file:
+        rows = [*csv.DictReader(file)]
+    return [
+        {**r, "factor": float(r["factor"]), "range_j": float(r["range_j"] or "nan")} for r in rows
+    ]
 
 
 def _known_names() -> str:
-    return "|".join([*metrics()["metric"].unique(), CHIP_NAMES])
+    """Expression that the names of all metrics match that are read."""
+    return "|".join(dict.fromkeys([*(row["metric"] for row in metrics()), CHIP_NAMES]))
 
 
 def recognises(head: str) -> bool:
@@ -105,8 +109,6 @@ def read_prometheus(path: Path, options: Options) -> Recording:
         sensors["node"] = sensors["node"].replace("", node_of(path, options))
         flags = [*content.flags, *_merge_nodes(sensors)]
         joined = _join_series(_number_devices(sensors), timed, flags)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     flags += damage_flags(path, content.damaged + untimed, content.torn)
@@ -164,9 +166,8 @@ def _read_json(text: str) -> _Content:
     try:
         results = answer["data"]["result"]
         pairs = [r["values"] if "values" in r else [r["value"]] for r in results]
-        times, values = ([[pair[i] for pair in own] for own in pairs] for i in (0, 1))
-        return _in_order_of_time([r["metric"] for r in results], times, values)
-    except (KeyError, TypeError, IndexError) as error:
+        return _in_order_of_time([r["metric"] for r in results], pairs)
+    except (KeyError, TypeError, ValueError) as error:
         message = "is JSON, but no answer of Prometheus' API; expected data.result"
         raise InputError(message) from error
 
@@ -175,32 +176,30 @@ def _read_export(text: str) -> _Content:
     """Read lines {"metric": {labels}, "values": […], "timestamps": [ms, …]}."""
     *lines, rest = text.split("\n")
     lines = [line for line in lines if line.strip()]
-    rows = []
+    labels, pairs = [], []
     for line in lines:
-        try:
+        with suppress(ValueError, KeyError, TypeError):
             row = json.loads(line)
-            rows.append((row["metric"], [t / 1e3 for t in row["timestamps"]], row["values"]))
-        except (ValueError, KeyError, TypeError):
-            continue
-    content = _in_order_of_time(*zip(*rows, strict=True))
-    return content._replace(damaged=len(lines) - len(rows), torn=bool(rest.strip()))
+            times_s = [time_ms / 1e3 for time_ms in row["timestamps"]]
+            pairs.append([*zip(times_s, row["values"], strict=True)])
+            labels.append(row["metric"])
+    content = _in_order_of_time(labels, pairs)
+    return content._replace(damaged=len(lines) - len(labels), torn=bool(rest.strip()))
 
 
-def _in_order_of_time(
-    labels: Sequence[Mapping[str, str]], times: Sequence[Any], values: Sequence[Any]
-) -> _Content:
-    """Content of series with their times and values, in order of time."""
-    frame = pd.DataFrame({"time_s": times, "value": values}).rename_axis("series")
-    frame = frame.explode(["time_s", "value"]).reset_index()
-    frame["time_s"] = as_numbers(frame["time_s"])
-    frame = frame.sort_values("time_s", kind="stable", ignore_index=True)
-    return _Content(pd.DataFrame(labels), frame)
+def _in_order_of_time(labels: Sequence[Any], pairs: Sequence[Any]) -> _Content:
+    """Content of series with their labels and pairs of time and value, in order of time."""
+    each = pd.Series(pairs, dtype=object).rename_axis("series").explode().dropna()
+    samples = pd.DataFrame(each.tolist(), each.index, columns=["time_s", "value"])
+    samples["time_s"] = as_numbers(samples["time_s"])
+    samples = samples.reset_index().sort_values("time_s", kind="stable", ignore_index=True)
+    return _Content(pd.DataFrame(labels), samples)
 
 
 def _refuse_lost(timed: int, damaged: int, untimed: int) -> None:
     """Refuse a file without a sample that counts, or of which too many are lost."""
     if timed + untimed == 0:
-        names = ", ".join(metrics()["metric"].unique())
+        names = _known_names().replace("|", ", ")
         raise InputError(f"holds no sample that is read; expected one of {names}")
     count = timed + damaged + untimed
     if damaged + untimed > MAX_LOST * count:
@@ -215,17 +214,24 @@ def _refuse_lost(timed: int, damaged: int, untimed: int) -> None:
 
 
 def _sensors(series: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the table of metrics for the series that they fit; with node, device, UUID, model and part."""
+    """Rows of the table of metrics for the series that they fit, with what labels say of the device."""
     names = _label(series, "__name__")
     address = _label(series, "instance").str.replace(r"(.+):[^:]*$", r"\1", regex=True)
     address = address.mask(address.str.fullmatch(_LOCAL), "")
     node = _label(series, *NODE_LABELS)
-    series = series.assign(node=node.where(node != "", address))
+    series = series.assign(
+        series=series.index,
+        node=node.where(node != "", address),
+        uuid=_label(series, *UUID_LABELS),
+        model=_label(series, *MODEL_LABELS),
+        board=_label(series, PART_LABEL).str.zfill(4),
+        scraper=node + " " + _label(series, "instance") + " " + _label(series, "job"),
+    )
     chips = series["node"] + " " + _label(series, "chip")
     drivers = _label(series, "chip_name")[names == CHIP_NAMES].groupby(chips).first()
     series["chip_name"] = chips.map(drivers)
     frames = []
-    for row in metrics().to_dict("records"):
+    for row in metrics():
         fit = series[names == row["metric"]]
         label, _, expression = row["where"].partition("~")
         fit = fit[_label(fit, label).str.fullmatch(expression)]
@@ -233,17 +239,8 @@ def _sensors(series: pd.DataFrame) -> pd.DataFrame:
             fit = fit[~fit["node"].isin(series["node"][names.str.fullmatch(row["unless"])])]
         if row["quantity"] == "utilisation":  # a part's is not the board's
             fit = fit[_label(fit, PART_LABEL) == ""]
-        facts = {
-            "device": _label(fit, *row["index"].split()),
-            "uuid": _label(fit, *UUID_LABELS),
-            "model": _label(fit, *MODEL_LABELS),
-            "part": _label(fit, row["sum"]),
-            "board": _label(fit, PART_LABEL).str.zfill(4),
-            "scraper": fit["node"] + " " + _label(fit, "instance") + " " + _label(fit, "job"),
-        }
-        frames.append(
-            fit[["node"]].assign(series=fit.index, **facts, **{str(k): v for k, v in row.items()})
-        )
+        device, part = _label(fit, *row["index"].split()), _label(fit, row["sum"])
+        frames.append(fit.assign(device=device, part=part, **row))
     return pd.concat(frames, ignore_index=True)
 
 

@@ -9,7 +9,6 @@ window       column; windows may lie within others
 begin, end   column of the time of either; `duration` in s
 sensors      `column`, or `pattern` whose group is the device's index; `kind`, `unit`, `origin`, `model`;
              `count` of the devices whose sum it is; `steady_power`, a column of the constant W behind it
-sum          column of the energy of all sensors, to compare
 overhead     column of a factor that all energies hold (PUE)
 mode         column that is `process` where CPU and memory energies are one process's share
 """
@@ -38,8 +37,6 @@ TOUCHING_S = 1e-3
 """Windows that overlap by less follow each other."""
 DOUBTFUL = 1.5
 """A duration is wrong where a constant power needs this many times as long for its energy."""
-UNEQUAL = 0.01
-"""Share of a row's stated sum by which its energies may differ from it."""
 MOST_DEVICES = 1024
 
 Rules = Mapping[str, Any]
@@ -139,37 +136,16 @@ def _numbers(rows: pd.DataFrame, column: str | None) -> pd.Series:
 
 def _choose_run(table: _Table) -> tuple[pd.DataFrame, list[Flag]]:
     """Choose the total of a run, its last row's or that of all its tasks; and flag what is doubtful of it."""
-    rules = table.rules
-    name, rows, details = _rows_of_run(table)
-    joules = table.joules.loc[rows.index]
-    stated_s = _numbers(rows, rules["duration"])
-    if not 0 < stated_s.sum(skipna=False) < LATEST_S:
-        cell = str(rows[rules["duration"]].iloc[-1]) or "empty"
-        raise InputError(f"{table.path}: duration {cell} of {name}; expected s above 0")
-    pue = max(1.0, _numbers(rows, rules["overhead"]).fillna(1.0).max())
-    used_j = joules.sum(skipna=False) / pue
-    stated_j = _numbers(rows, rules["sum"]).sum(skipna=False) * UNITS[table.sensors[0]["unit"]][1]
-    if abs(pue * used_j.sum() - stated_j) > UNEQUAL * stated_j:
-        details["disagrees"] = f"energies of {pue * used_j.sum():g} J; it states {stated_j:g} J"
-    # A constant power tells how long its energy took.
-    needed_s = pd.Series(np.nan, rows.index)
-    for sensor in table.sensors:
-        power_w = _numbers(rows, sensor.get("steady_power"))
-        needed_s = needed_s.fillna(joules[sensor["column"]] / power_w.where(power_w > 0) / pue)
-    is_wrong = needed_s > DOUBTFUL * stated_s
-    length_s = float(stated_s.mask(is_wrong, needed_s).sum())
-    if is_wrong.any():
-        details["time_assumed"] = (
-            f"the duration {stated_s.sum():.0f} s of {name} contradicts its energies at their powers; "
-            f"{length_s:.0f} s are taken"
-        )
+    name, rows, flags = _rows_of_run(table)
+    pue = max(1.0, _numbers(rows, table.rules["overhead"]).fillna(1.0).max())
+    used_j = table.joules.loc[rows.index].sum(skipna=False) / pue
+    length_s = _length_s(table, rows, name, pue, flags)
     stamps = table.texts("end")[rows.index].tolist()
-    ends_s, flags = zoned_times(table.path.name, stamps, table.options.time_zone)
+    ends_s, of_times = zoned_times(table.path.name, stamps, table.options.time_zone)
     end_s = float(np.fmax.reduce(ends_s))
     if np.isnan(end_s):
-        details["time_unknown"] = f"run {name} has no time stamp; when it ran is unknown"
+        flags.append(table.flag("time_unknown", f"run {name} has no time stamp"))
         end_s = length_s
-    flags += [table.flag(code, detail) for code, detail in details.items()]
     if pue > 1:
         detail = f"energies are divided by the PUE of {pue:g} that they hold"
         flags.append(table.flag("assumed", detail))
@@ -177,11 +153,33 @@ def _choose_run(table: _Table) -> tuple[pd.DataFrame, list[Flag]]:
         detail = "CPU and memory count for one process's share of the machine only"
         flags.append(table.flag("assumed", detail))
     total = {"window": name, "begin_s": end_s - length_s, "end_s": end_s, "counted": True}
-    return pd.DataFrame([{**total, **used_j}], index=rows.index[-1:]), flags
+    return pd.DataFrame([{**total, **used_j}], index=rows.index[-1:]), [*flags, *of_times]
 
 
-def _rows_of_run(table: _Table) -> tuple[str, pd.DataFrame, dict[str, str]]:
-    """Choose the rows of a run, a task or a number; with what to flag about the others."""
+def _length_s(table: _Table, rows: pd.DataFrame, name: str, pue: float, flags: list[Flag]) -> float:
+    """Duration of rows in s, as stated or as the energy of a constant power needs."""
+    stated_s = _numbers(rows, table.rules["duration"])
+    if not 0 < stated_s.sum(skipna=False) < LATEST_S:
+        cell = str(rows[table.rules["duration"]].iloc[-1]) or "empty"
+        raise InputError(f"{table.path}: duration {cell} of {name}; expected s above 0")
+    needed_s = pd.Series(np.nan, rows.index)
+    for sensor in table.sensors:
+        power_w = _numbers(rows, sensor.get("steady_power"))
+        joules = table.joules[str(sensor["column"])][rows.index]
+        needed_s = needed_s.fillna(joules / power_w.where(power_w > 0) / pue)
+    is_wrong = needed_s > DOUBTFUL * stated_s
+    length_s = float(stated_s.mask(is_wrong, needed_s).sum())
+    if is_wrong.any():
+        detail = (
+            f"the duration {stated_s.sum():.0f} s of {name} contradicts its energies at their powers; "
+            f"{length_s:.0f} s are taken"
+        )
+        flags.append(table.flag("time_assumed", detail))
+    return length_s
+
+
+def _rows_of_run(table: _Table) -> tuple[str, pd.DataFrame, list[Flag]]:
+    """Choose the rows of a run, a task or a number, and flag the others."""
     rows, runs, tasks = table.rows, table.texts("run"), table.texts("task")
     numbers = pd.Series(range(1, len(rows) + 1), rows.index).astype("str")
     runs = runs.mask(runs == "", numbers)
@@ -194,8 +192,8 @@ def _rows_of_run(table: _Table) -> tuple[str, pd.DataFrame, dict[str, str]]:
     if run != name or (tasks[chosen.index] == "").any():  # but the tasks of a run add up
         chosen = chosen.iloc[-1:]
     others = runs[runs != run].unique()
-    details = {"several": f"run {name} is read; others: {_listed(others)}"} if len(others) else {}
-    return name, chosen, details
+    detail = f"run {name} is read; others: {_listed(others)}"
+    return name, chosen, [table.flag("several", detail)] if len(others) else []
 
 
 # --- windows ------------------------------------------------------------------------------------------
