@@ -14,9 +14,10 @@ import pytest
 from run_files import make_spec
 
 from scalewatt import events
-from scalewatt.campaign.run_spec import RunSpec
 from scalewatt.execution.script_events import history_rows, joined_events
 from scalewatt.recordings.stage_log import STAGES, read_events, read_json_lines
+
+SPEC = make_spec(epochs=2, dataset_samples=100)
 
 
 @pytest.fixture
@@ -59,68 +60,50 @@ def test_a_process_that_another_launcher_started_may_not_report(
     assert not (inside / events.HISTORY_FILE).exists()
 
 
-def test_half_a_line_of_a_full_disk_swallows_no_other(inside: Path) -> None:
-    (inside / events.HISTORY_FILE).write_text('{"segment": 1, "epo')
-    for epoch in (2, 3):
-        events.report(epoch=epoch)
-    lines = (inside / events.HISTORY_FILE).read_text().splitlines()
-    assert [row["epoch"] for row in read_json_lines(inside / events.HISTORY_FILE)] == [2, 3]
-    assert len(lines) == 3
+# --- stages ---------------------------------------------------------------------------------------
 
 
-def own_marks(work: Path, *marks: tuple[int, str | None, float]) -> None:
-    lines = [
-        json.dumps({"segment": s, "stage": stage, "epoch": None, "start_s": at})
-        for s, stage, at in marks
-    ]
-    (work / "events.jsonl").write_text("\n".join(lines) + "\n")
-
-
-def stages(work: Path, **ends: float) -> list[tuple[int, str, float, float]]:
-    found = read_events(joined_events(work), {int(k[1:]): v for k, v in ends.items()})
-    return [(e["segment"], e["stage"], e["start_s"], e["end_s"]) for e in found]
-
-
-def test_a_scripts_stages_stand_for_the_one_seen_from_outside(
+def test_a_scripts_stages_stand_for_the_one_seen_from_outside_also_of_a_killed_segment(
     inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own_marks(inside, (1, "startup", 0), (1, "train", 2), (1, "shutdown", 9), (1, None, 10))
-    for name, at in (("train", 3.0), ("validate", 6.0)):
-        monkeypatch.setattr(events.time, "time", lambda at=at: at)
-        events.stage(name, epoch=0)
-    assert stages(inside) == [
-        (1, "startup", 0, 3), (1, "train", 3, 6), (1, "validate", 6, 9), (1, "shutdown", 9, 10),
-    ]  # fmt: skip
-
-
-def test_a_killed_segment_keeps_what_it_marked_and_another_is_left_alone(
-    inside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own_marks(
-        inside,
+    outside = [
         *((0, "startup", 0), (0, "train", 2)),
         *((1, "startup", 50), (1, "train", 51)),
         *((2, "startup", 80), (2, "train", 82), (2, "shutdown", 88), (2, None, 89)),
-    )
-    monkeypatch.setattr(events.time, "time", lambda: 55.0)
-    events.stage("train", epoch=1)
+    ]
+    marks = [{"segment": n, "stage": s, "epoch": None, "start_s": at} for n, s, at in outside]
+    (inside / "events.jsonl").write_text("".join(json.dumps(mark) + "\n" for mark in marks))
+    for segment, stage, at in ((1, "train", 55.0), (2, "train", 83.0), (2, "validate", 86.0)):
+        monkeypatch.setenv(events.SEGMENT_VARIABLE, str(segment))
+        monkeypatch.setattr(events.time, "time", lambda at=at: at)
+        events.stage(stage, epoch=1)
     with open(inside / events.EVENTS_FILE, "a") as file:
         file.write('{"segment": 1, "stage": "vali')
-    assert stages(inside, s0=7.0, s1=60.0) == [
+    rows = read_events(joined_events(inside), {0: 7.0, 1: 60.0})
+    assert [(r["segment"], r["stage"], r["start_s"], r["end_s"]) for r in rows] == [
         (0, "startup", 0, 2), (0, "train", 2, 7),
         (1, "startup", 50, 55), (1, "train", 55, 60),
-        (2, "startup", 80, 82), (2, "train", 82, 88), (2, "shutdown", 88, 89),
+        (2, "startup", 80, 83), (2, "train", 83, 86), (2, "validate", 86, 88),
+        (2, "shutdown", 88, 89),
     ]  # fmt: skip
 
 
-def spec(**changes: Any) -> RunSpec:
-    return make_spec(epochs=2, dataset_samples=100, **changes)
+# --- history --------------------------------------------------------------------------------------
+
+
+def test_half_a_line_of_a_full_disk_swallows_no_other(inside: Path) -> None:
+    history = inside / events.HISTORY_FILE
+    history.write_text('{"segment": 1, "epo')
+    for epoch in (2, 3):
+        events.report(epoch=epoch)
+    assert [row["epoch"] for row in read_json_lines(history)] == [2, 3]
+    assert len(history.read_text().splitlines()) == 3
 
 
 def test_an_epoch_that_is_reported_again_counts_once_and_last(inside: Path) -> None:
     for epoch, metric in ((0, 9.0), (1, 8.0), (1, 7.0)):
         events.report(epoch=epoch, metric=metric)
-    rows = history_rows(inside, spec(), 1)
+    rows = history_rows(inside, SPEC, 1)
     assert [(row["epoch"], row["metric"]) for row in rows] == [(0, 9.0), (1, 7.0)]
 
 
@@ -144,16 +127,18 @@ def test_what_an_abandoned_attempt_reported_is_left_out(
         monkeypatch.setenv(events.SEGMENT_VARIABLE, str(segment))
         for epoch in epochs:
             events.report(epoch=epoch)
-    rows = history_rows(inside, spec(), len(attempts) - 1)
+    rows = history_rows(inside, SPEC, len(attempts) - 1)
     assert [(row["epoch"], row["segment"]) for row in rows] == kept
 
 
 def test_declared_samples_stand_in_where_every_epoch_is_reported_without(inside: Path) -> None:
     events.report(epoch=0, samples=96)
-    assert [row["samples"] for row in history_rows(inside, spec(), 1)] == [96]
+    assert [row["samples"] for row in history_rows(inside, SPEC, 1)] == [96]
     events.report(epoch=1)
-    assert [row["samples"] for row in history_rows(inside, spec(), 1)] == [96, 100]
+    assert [row["samples"] for row in history_rows(inside, SPEC, 1)] == [96, 100]
 
+
+# --- stopping -------------------------------------------------------------------------------------
 
 ASKING = """
 import os, time
