@@ -9,8 +9,10 @@ import json
 import math
 import re
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -377,6 +379,14 @@ def test_a_second_recorder_that_sampled_at_other_times_is_no_node(tmp_path: Path
     other = re.sub(r"(\d+\.\d\d) W", lambda m: f"{1.03 * float(m[1]):.2f} W", smi(1))
     written(tmp_path, other, "again.csv")
     with pytest.raises(InputError, match=r"gpus.csv.*--node FILE=NAME"):
+        read_together(files_in(tmp_path, UTC))
+
+
+def test_powers_and_totals_of_one_node_are_no_two_nodes(tmp_path: Path) -> None:
+    written(tmp_path, smi(0), "gpus.csv")
+    begin = datetime(2024, 5, 31, 10, tzinfo=ZoneInfo("UTC")).timestamp()
+    written(tmp_path, zeus(0).replace(str(T0), str(begin)), "windows.csv")
+    with pytest.raises(InputError, match=r"gpus.csv and windows.csv hold like values"):
         read_together(files_in(tmp_path, UTC))
 
 

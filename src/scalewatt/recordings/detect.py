@@ -209,14 +209,13 @@ def _check_nodes(sensors: pd.DataFrame) -> list[Flag]:
     node's meter is read from outside, not by a process of each rank.
     """
     parts = sensors[(sensors["quantity"] != "utilisation") & (sensors["kind"] != NODE)]
-    parts = parts[parts["uuid"] == ""].drop_duplicates([*DEVICE, "quantity"])
-    pairs = parts.merge(parts, on=["kind", "index", "quantity"], suffixes=("", "_2"))
+    parts = parts[parts["uuid"] == ""].drop_duplicates(DEVICE)
+    pairs = parts.merge(parts, on=["kind", "index"], suffixes=("", "_2"))
     pairs = pairs[(pairs["node"] < pairs["node_2"]) & ~(pairs["is_named"] & pairs["is_named_2"])]
     flags = []
     for _, pair in pairs.groupby(["node", "node_2"]):
         names = f"{pair['file'].iloc[0]} and {Path(pair['file_2'].iloc[0]).name}"
         seconds = pair.filter(like="_2").rename(columns=lambda name: name.removesuffix("_2"))
-        seconds = seconds.assign(quantity=pair["quantity"])
         if all(map(_is_alike, pair.itertuples(), seconds.itertuples())):
             raise InputError(
                 f"{names} hold like values of the same time, as two processes of one node do; {BY_NODE}"
