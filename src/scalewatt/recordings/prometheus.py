@@ -45,10 +45,11 @@ CHIP_NAMES = "node_hwmon_chip_names"
 """Metric of node exporters that names the driver of each `chip`, as the label `chip_name`."""
 
 _SAMPLE = (
-    r"^(?P<key>[A-Za-z_:][\w:]*\s*(?:\{.*\})?|\{.*\})\s*"
+    r"^(?P<name>[A-Za-z_:][\w:]*)?\s*"
+    r'(?:\{(?P<labels>(?:\s*\w+\s*=\s*"(?:[^"\\]|\\.)*"\s*,?)*\s*)\})?\s*'
     r"(?P<value>[^\s{}]+)(?:\s+(?P<time>-?\d+(?:\.\d+)?))?$"
 )
-_LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
+_LABEL = r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"'
 _STAMP = r"^#?\s*(\d{9,19}(?:\.\d+)?|\d{4}[-/]\d\d[-/]\d\d[T ]\S+(?: UTC)?)$"
 _JSON = re.compile(r'\s*\{\s*["}]')
 _LOCAL = r"localhost|127\..*|\[?::1\]?"
@@ -124,32 +125,28 @@ def _read_text(text: str, name: str, options: Options) -> _Content:
     lines = pd.Series(whole, dtype="str").str.strip()
     stamps = lines.str.extract(_STAMP, expand=False)
     stamp_s, flags = zoned_times(name, stamps.dropna().tolist(), options.time_zone)
-    rows = lines[stamps.isna() & ~lines.str.startswith("#")].str.extract(_SAMPLE)
-    is_known = rows["key"].str.contains(rf'^(?:\{{.*__name__=")?(?:{_known_names()})\b', na=False)
-    broken = lines[rows.index[rows["key"].isna()]].str.contains(_known_names()).sum()
-    rows = rows[is_known].assign(stamp=stamps.notna().cumsum())
-    codes, keys = pd.factorize(rows["key"])
-    labels = [_parse_labels(key) for key in keys]
-    damaged = np.array([not each for each in labels], dtype=np.bool_)[codes]
+    is_known = lines.str.contains(_known_names()) & ~lines.str.startswith("#")
+    rows = lines[is_known].str.extract(_SAMPLE).assign(stamp=stamps.notna().cumsum())
+    damaged = int(rows["value"].isna().sum())
+    rows = rows.dropna(subset="value").fillna({"name": "", "labels": ""})
+    rows["key"] = rows["name"] + "{" + rows["labels"]
     # A second scrape under one stamp has no time of its own, unless it repeats the first.
     again = rows.duplicated(["key", "stamp"]) & ~rows.duplicated(["key", "stamp", "value"])
+    of_stamp = pd.Series(np.append(np.nan, stamp_s)[rows["stamp"]], rows.index).mask(again)
     stated_s = pd.to_numeric(rows["time"]).astype(float)
     stated_s = stated_s.where(stated_s <= _MS, stated_s / 1e3)
-    of_stamp = pd.Series(np.append(np.nan, stamp_s)[rows["stamp"]], rows.index).mask(again)
-    samples = pd.DataFrame(
-        {"series": codes, "time_s": stated_s.fillna(of_stamp), "value": rows["value"]}
-    )
-    count = int(broken + damaged.sum())
-    return _Content(pd.DataFrame(labels), samples[~damaged], count, bool(rest.strip()), flags)
+    codes, keys = pd.factorize(rows["key"])
+    labels = pd.DataFrame(map(_parse_labels, keys))
+    times = stated_s.fillna(of_stamp)
+    samples = pd.DataFrame({"series": codes, "time_s": times, "value": rows["value"]})
+    return _Content(labels, samples, damaged, bool(rest.strip()), flags)
 
 
 def _parse_labels(key: str) -> dict[str, str]:
-    """Labels of a metric, its name as `__name__`; empty if they are damaged."""
-    name, _, inside = key.strip().removesuffix("}").partition("{")
-    if _LABEL.sub("", inside).strip(", "):
-        return {}
-    pairs = {label: re.sub(r"\\(.)", r"\1", value) for label, value in _LABEL.findall(inside)}
-    return {"__name__": name.strip(), **pairs} if name else pairs
+    """Labels of a metric, its name as `__name__`."""
+    name, _, inside = key.partition("{")
+    pairs = {label: re.sub(r"\\(.)", r"\1", value) for label, value in re.findall(_LABEL, inside)}
+    return {"__name__": name, **pairs}
 
 
 def _read_json(text: str) -> _Content:
@@ -360,13 +357,12 @@ def _refuse_two_nodes(sensor: pd.Series, samples: pd.DataFrame) -> None:
 def _blocks(sensors: pd.DataFrame) -> dict[str, list[Block]]:
     """Blocks of each node, of sensors that were read at the same times.
 
-    Left out are sensors without a value where another of their device has one; else the first stays.
+    Sensors without a value are left out where another of their device has one.
     """
     valued = sensors["values"].map(lambda values: bool(np.isfinite(values).any()))
     energetic = sensors["quantity"] != "utilisation"
     is_known = (valued & energetic).groupby([sensors[k] for k in DEVICE]).transform("any")
-    is_first = ~sensors.assign(energetic=energetic).duplicated([*DEVICE, "energetic"])
-    kept = sensors[valued | (energetic & is_first & ~is_known)]
+    kept = sensors[valued | (energetic & ~is_known)]
     kept = kept.rename(columns={"device": "label", "model": "device"})
     quantities = kept["device"].map(lambda model: gpu_quantity(model) or "")
     kept["samples"] = kept["samples"].mask(kept["samples"] == "model", quantities)
