@@ -52,9 +52,9 @@ class _Table:
     rows: pd.DataFrame
     """Texts, by column in lower case."""
     sensors: Sequence[Rules]
-    """Rules of the columns of energies, with `column` and `index`."""
+    """Rules of the columns of energies, with `column`, `index` and `key`."""
     joules: pd.DataFrame
-    """Energies of the rows by column, NaN if not above 0."""
+    """Energies of the rows by the sensors' keys, NaN if not above 0."""
 
     def texts(self, key: str) -> pd.Series:
         """Column that the rule `key` names; empty texts where the file lacks it."""
@@ -71,7 +71,7 @@ def read_totals(path: Path, preset: Preset, options: Options) -> Recording:
     lines, torn = read_lines(path)
     rows, damaged = _read_rows(path, lines, rules)
     sensors = _find_sensors(path, rows, rules)
-    joules = {s["column"]: _numbers(rows, s["column"]) * UNITS[s["unit"]][1] for s in sensors}
+    joules = {s["key"]: _numbers(rows, s["column"]) * UNITS[s["unit"]][1] for s in sensors}
     energies = pd.DataFrame(joules)
     table = _Table(path, rules, options, rows, sensors, energies.where(energies > 0))
     totals, flags = _choose_windows(table) if "window" in rules else _choose_run(table)
@@ -88,7 +88,7 @@ def read_totals(path: Path, preset: Preset, options: Options) -> Recording:
         flags=(*flags, *damage_flags(path, damaged, torn)),
         run=counted["window"].iloc[0] if "run" in rules else options.run,
         format=preset["name"],
-        windows=_windows(totals, sensors, is_unix) if "window" in rules else None,
+        windows=_windows(totals, list(joules), is_unix) if "window" in rules else None,
     )
 
 
@@ -111,7 +111,7 @@ def _read_rows(path: Path, lines: Sequence[str], rules: Rules) -> tuple[pd.DataF
 
 
 def _find_sensors(path: Path, rows: pd.DataFrame, rules: Rules) -> list[dict[str, Any]]:
-    """Rules of the columns of energies, each with `column` and `index`."""
+    """Rules of the columns of energies, each with `column`, `index` and `key`, such as gpu_0_j."""
     sensors = []
     for rule in rules["sensors"]:
         pattern = rule.get("pattern", rule.get("column"))
@@ -120,7 +120,8 @@ def _find_sensors(path: Path, rows: pd.DataFrame, rules: Rules) -> list[dict[str
         if not matches or len(set(indices)) < len(indices):
             raise InputError(f"{path}: expected columns {pattern}, each once")
         for match, index in zip(matches, indices, strict=True):
-            sensors.append({"origin": "measured", **rule, "column": match[0], "index": index})
+            facts = {"column": match[0], "index": index, "key": f"{rule['kind']}_{index}_j"}
+            sensors.append({"origin": "measured", **rule, **facts})
     return sensors
 
 
@@ -165,7 +166,7 @@ def _length_s(table: _Table, rows: pd.DataFrame, name: str, pue: float, flags: l
     needed_s = pd.Series(np.nan, rows.index)
     for sensor in table.sensors:
         power_w = _numbers(rows, sensor.get("steady_power"))
-        joules = table.joules[str(sensor["column"])][rows.index]
+        joules = table.joules[str(sensor["key"])][rows.index]
         needed_s = needed_s.fillna(joules / power_w.where(power_w > 0) / pue)
     is_wrong = needed_s > DOUBTFUL * stated_s
     length_s = float(stated_s.mask(is_wrong, needed_s).sum())
@@ -250,19 +251,14 @@ def outermost(windows: pd.DataFrame) -> pd.Series:
     return (is_after & is_longer).reindex(windows.index)
 
 
-def _windows(totals: pd.DataFrame, sensors: Sequence[Rules], is_unix: bool) -> pd.DataFrame:
+def _windows(totals: pd.DataFrame, keys: list[str], is_unix: bool) -> pd.DataFrame:
     """Windows as `Recording.windows` has them."""
-    gpus = pd.DataFrame({f"gpu_{s['index']}_j": totals[s["column"]] for s in sensors})
-    windows = pd.DataFrame(
-        {
-            "window": totals["window"],
-            "start_s": totals["begin_s"] if is_unix else np.nan,
-            "duration_s": totals["end_s"] - totals["begin_s"],
-            "energy_j": gpus.sum(axis=1, skipna=False),
-            "counted": totals["counted"],
-        }
-    )
-    return windows.join(gpus).reset_index(drop=True)
+    columns = {
+        "start_s": totals["begin_s"] if is_unix else np.nan,
+        "duration_s": totals["end_s"] - totals["begin_s"],
+        "energy_j": totals[keys].sum(axis=1, skipna=False),
+    }
+    return totals.assign(**columns).drop(columns=["begin_s", "end_s"]).reset_index(drop=True)
 
 
 # --- devices and their counters -----------------------------------------------------------------------
@@ -280,7 +276,7 @@ def _devices(
     named = re.match(r"(\d+) x ", model)
     is_clear = 1 <= stated <= MOST_DEVICES and (named is None or int(named[1]) == stated)
     count = int(stated) if is_clear else 1
-    unknown = totals["window"][totals[str(sensor["column"])].isna()]
+    unknown = totals["window"][totals[str(sensor["key"])].isna()]
     if not stated >= 1 and len(unknown):  # a machine without GPUs
         return []
     is_apple = "apple" in model.lower()  # estimated
@@ -298,7 +294,7 @@ def _devices(
     about = {"kind": sensor["kind"], "node": node}
     flags += [{**flag(code, names[0], f"{node}: {text}"), **about} for code, text in details]
     origin = ESTIMATED if is_apple else sensor["origin"]
-    common = {"kind": sensor["kind"], "origin": origin, "column": column, "share": 1 / count}
+    common = {"kind": sensor["kind"], "origin": origin, "key": sensor["key"], "share": 1 / count}
     return [{**common, "name": n, "index": sensor["index"] + i} for i, n in enumerate(names)]
 
 
@@ -306,7 +302,7 @@ def _block(
     node: str, totals: pd.DataFrame, devices: Sequence[Mapping[str, Any]], is_unix: bool
 ) -> Block:
     """Counters that start at 0 J with each total, in order of time, and go on where one follows at once."""
-    joules = totals[[device["column"] for device in devices]].to_numpy()
+    joules = totals[[device["key"] for device in devices]].to_numpy()
     joules = joules * [device["share"] for device in devices]
     times: list[float] = []
     values: list[Floats] = []
