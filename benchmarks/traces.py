@@ -2,10 +2,10 @@
 
     python benchmarks/traces.py [journals] [hdf5] [--hosts 64 …] [--hours 24] [--repeats 3] [--folder FOLDER]
 
-journals: one CSV a node, with its GPUs' powers at 1 Hz, against `pyarrow.csv.read_csv` of each. hdf5: a file
-that perun 1.0.0 writes, of 4 GPUs, 2 CPUs and 2 memories a host, against h5py reading each dataset. Each step
-runs in a process of its own, in pairs, with the files in the page cache. Prints seconds, the ratio of each
-pair and the peak memory; several numbers of hosts show whether the cost is linear. Needs a quiet machine.
+journals: one CSV a node, with the powers of 8 GPUs at 1 Hz, against `pyarrow.csv.read_csv` of each. hdf5: a
+file in perun's layout, of 3 GPUs, a CPU and a memory a host, against h5py reading each dataset. Each step runs
+in a process of its own, in pairs, with the files in the page cache. Prints seconds, the ratio of each pair and
+the peak memory; several numbers of hosts show whether the cost is linear. Needs a quiet machine.
 """
 
 from __future__ import annotations
@@ -19,103 +19,59 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "factories"))
+
 STEP_S = 1.0
 T0 = 1_795_000_000.0
+GPUS = {"journals": 8, "hdf5": 3}
+SENSORS = {"journals": 8, "hdf5": 5}
 GOALS = {"journals": 2.5, "hdf5": 3.0}
 
 
-def build_journals(folder: Path, hosts: int, gpus: int, samples: int) -> None:
-    """Write the journals of all hosts: sine and noise on the powers, in mW as NVML gives them."""
+def build_journals(folder: Path, hosts: int, samples: int) -> None:
+    """Write the journals of all hosts, in mW as NVML gives them."""
     from scalewatt.recordings.journal import write_journal
 
     random = np.random.default_rng(0)
     facts = {"kind": "gpu", "unit": "W", "mag": 1e-3, "valid_max": 700_000}
-    seconds = np.arange(samples)
     for number in range(hosts):
         host = f"n{number:04d}"
+        columns = gpus_mw(GPUS["journals"], samples, random)
         sensors = {
-            f"CUDA:{i}_POWER": {**facts, "index": i, "uuid": f"GPU-{host}-{i}"} for i in range(gpus)
+            name: {**facts, "index": i, "uuid": f"GPU-{host}-{i}"} for i, name in enumerate(columns)
         }
-        mono = 1000 + STEP_S * seconds + 1e-3 * random.random(samples)
-        columns = {name: gpu_mw(seconds, i, random) for i, name in enumerate(sensors)}
+        mono = 1000 + STEP_S * np.arange(samples) + 1e-3 * random.random(samples)
         about = {"host": host, "sampling_period_s": STEP_S, "sensors": sensors, "telemetry": {}}
         write_journal(folder / f"segment-000.{host}.csv", about, T0 + mono, mono, columns)
 
 
-def gpu_mw(seconds: np.ndarray, index: int, random: np.random.Generator) -> np.ndarray:
-    """Power of a GPU in mW."""
-    wave = 300e3 + 60e3 * np.sin(seconds / 50 + index)
-    return (wave + random.normal(0, 20e3, seconds.size)).astype("uint32")
-
-
-def build_hdf5(path: Path, hosts: int, samples: int) -> None:
-    """Let perun write the file: sine and noise on the GPUs' powers, counters that wrap."""
-    from perun.data_model.data import DataNode, NodeType
-    from perun.io.hdf5 import exportHDF5
+def build_hdf5(folder: Path, hosts: int, samples: int) -> None:
+    """Write the file of all hosts: powers of GPUs, and counters that wrap."""
+    from energy_files import SENSORS, write_perun
 
     random = np.random.default_rng(0)
-    nodes = {}
+    content = {}
     for number in range(hosts):
-        times = (np.arange(samples) + 1e-3 * random.random(samples)).astype("float32")
-        host = f"n{number:04d}"
-        found = {kind: sensors(kind, host, times, random) for kind in ("gpu", "cpu", "ram")}
-        groups = {kind: node(kind, NodeType.DEVICE_GROUP, own) for kind, own in found.items()}
-        nodes[host] = node(host, NodeType.NODE, groups)
-    one_round = node("0", NodeType.RUN, nodes)
-    facts = {"execution_dt": "2026-11-18T12:00:00", "monitor.sampling_period": str(STEP_S)}
-    run = DataNode("segment-000", NodeType.MULTI_RUN, facts, {"0": one_round}, processed=True)
-    exportHDF5(path, node("segment-000", NodeType.APP, {run.id: run}))
+        sensors = gpus_mw(GPUS["hdf5"], samples, random)
+        for name, watts in (("cpu_0_package-0", 150), ("ram_0_dram", 15)):
+            steps_uj = 1e6 * watts * (1 + 0.1 * random.random(samples))
+            sensors[name] = np.cumsum(steps_uj).astype("uint64") % np.uint64(SENSORS[name][3])
+        content[f"n{number:04d}"] = sensors
+    times = np.arange(samples) + 1e-3 * random.random(samples)
+    path = folder / "segment-000.hdf5"
+    write_perun(path, content, time_s=times, run_id="segment-000", rapl_as_watts=True)
 
 
-def node(name: str, kind: Any, nodes: dict[str, Any]) -> Any:
-    """One of perun's nodes that holds others."""
-    from perun.data_model.data import DataNode
-
-    return DataNode(name, kind, {}, nodes, processed=True)
-
-
-def sensors(kind: str, host: str, times: np.ndarray, random: np.random.Generator) -> dict[str, Any]:
-    """A node's four GPUs, two CPUs, or two memories as perun 1.0.0 stores them."""
-    from perun.data_model.data import DataNode, NodeType, RawData
-    from perun.data_model.measurement_type import Magnitude, MetricMetaData, Unit
-    from perun.data_model.sensor import DeviceType
-
-    def meta(unit: Any, mag: Any, dtype: str, top: float) -> Any:
-        types = np.dtype(dtype).type
-        return MetricMetaData(unit, mag, np.dtype(dtype), types(0), types(top), types(0))
-
-    seconds = np.arange(times.size)
-    clock = meta(Unit.SECOND, Magnitude.ONE, "float32", 3.4e38)
-    found = {}
-    for i in range(4 if kind == "gpu" else 2):
-        if kind == "gpu":
-            name = f"CUDA:{i}_POWER"
-            own = meta(Unit.WATT, Magnitude.MILLI, "uint32", 700e3)
-            raw = RawData(times, gpu_mw(seconds, i, random), clock, own)
-        else:
-            name, watts, top = {
-                "cpu": (f"cpu_{i}_package-{i}", 150.0, 262_143_328_850),
-                "ram": (f"ram_{i}_dram", 15.0, 65_712_999_613),
-            }[kind]
-            steps = watts * (1 + 0.1 * random.random(times.size))
-            counter = np.cumsum(1e6 * steps).astype("uint64") % np.uint64(top)
-            power_of = meta(Unit.WATT, Magnitude.ONE, "float32", 3.4e38)
-            own = meta(Unit.JOULE, Magnitude.MICRO, "uint64", top)
-            raw = RawData(times, steps.astype("float32"), clock, power_of, counter, own)
-        found[name] = DataNode(
-            name,
-            NodeType.SENSOR,
-            {"uuid": f"GPU-{host}-{i}"} if kind == "gpu" else {},
-            deviceType=DeviceType(kind),
-            raw_data=raw,
-            processed=True,
-        )
-    return found
+def gpus_mw(count: int, samples: int, random: np.random.Generator) -> dict[str, np.ndarray]:
+    """Powers of GPUs in mW, sine and noise, by perun's names of their sensors."""
+    seconds = np.arange(samples)
+    waves = (300e3 + 60e3 * np.sin(seconds / 50 + i) for i in range(count))
+    noisy = (wave + random.normal(0, 20e3, samples) for wave in waves)
+    return {f"CUDA:{i}_POWER": power_mw.astype("uint32") for i, power_mw in enumerate(noisy)}
 
 
 def make_run(folder: Path, hosts: int, samples: int) -> None:
@@ -192,22 +148,19 @@ def measure(source: str, hosts: int, options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         folder = Path(temporary)
         (folder / "perun").mkdir()
-        if source == "journals":
-            build_journals(folder / "perun", hosts, options.gpus, samples)
-        else:
-            build_hdf5(folder / "perun" / "segment-000.hdf5", hosts, samples)
+        build = {"journals": build_journals, "hdf5": build_hdf5}[source]
+        build(folder / "perun", hosts, samples)
         make_run(folder, hosts, samples)
         pairs = [(timed(source, folder), timed("account", folder)) for _ in range(options.repeats)]
-        million = hosts * (options.gpus if source == "journals" else 8) * samples / 1e6
         traces_mb = (folder / "traces.parquet").stat().st_size / 1e6
-    ratios = [ours["seconds"] / plain["seconds"] for plain, ours in pairs]
-    seconds = statistics.median(ours["seconds"] for _, ours in pairs)
+    million = hosts * SENSORS[source] * samples / 1e6
+    ratios = [whole["seconds"] / plain["seconds"] for plain, whole in pairs]
+    plain_s, whole_s = (statistics.median(pair[i]["seconds"] for pair in pairs) for i in (0, 1))
     print(
-        f"{source}, {hosts} hosts, {million:.1f} million samples: "
-        f"plain {statistics.median(plain['seconds'] for plain, _ in pairs):.2f} s, "
-        f"traces and energy {seconds:.2f} s ({1e9 * seconds / million / 1e6:.0f} ns a sample), "
+        f"{source}, {hosts} hosts, {million:.1f} million samples: plain {plain_s:.2f} s, "
+        f"traces and energy {whole_s:.2f} s ({1e3 * whole_s / million:.0f} ns a sample), "
         f"ratio {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f}, "
-        f"goal {GOALS[source]}), peak {max(ours['peak_gib'] for _, ours in pairs):.2f} GiB, "
+        f"goal {GOALS[source]}), peak {max(whole['peak_gib'] for _, whole in pairs):.2f} GiB, "
         f"traces {traces_mb:.0f} MB"
     )
 
@@ -217,7 +170,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("sources", nargs="*", metavar="|".join(GOALS), help="default: both")
     parser.add_argument("--hosts", type=int, nargs="+", default=[64])
-    parser.add_argument("--gpus", type=int, default=8)
     parser.add_argument("--hours", type=float, default=24.0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path)
