@@ -85,7 +85,7 @@ class Reading(NamedTuple):
         """When it was read, (n,)."""
         return self.block.time_s
 
-    def beside(self, quantity: str) -> Floats | None:
+    def same_device(self, quantity: str) -> Floats | None:
         """Another quantity of the same device, (n,); None if it was not read."""
         sensors, row = self.block.sensors, self.sensor
         same = (sensors["kind"] == row.kind) & (sensors["index"] == row.index)
@@ -230,8 +230,8 @@ def perun_checks(perun_j: Mapping[str, float], kinds: Sequence[KindEnergy]) -> I
         # Of power perun takes the same trapezoids.
         sizes = [d.block.time_s.size for d in kind.devices if d.row.quantity != "power"]
         tolerance = max(PERUN_TOLERANCE, *(PERUN_STEPS / max(n - 1, 1) for n in sizes), 0.0)
-        spans_s = [np.ptp(d.curve.time_s) for d in kind.devices if d.curve.time_s.size]
-        length_s = float(max(spans_s, default=0.0))
+        times = [d.curve.time_s for d in kind.devices if d.curve.time_s.size]
+        length_s = max((float(time[-1] - time[0]) for time in times), default=0.0)
         yield {
             **{"node": kind.node, "device_kind": kind.device_kind, "source": PERUN},
             **{"duration_s": length_s, "energy_j": stated, "recorded_j": recorded},
@@ -246,8 +246,8 @@ def meter_checks(kinds: Sequence[KindEnergy], window: Window) -> Iterator[Row]:
     """
     for meter in (kind for kind in kinds if kind.device_kind == NODE and kind.devices):
         device = meter.devices[0]
-        times = device.curve.time_s[[0, -1]] if device.curve.time_s.size else window
-        span = max(window[0], float(times[0])), min(window[1], float(times[1]))
+        first, last = device.block.ends_s or window
+        span = max(window[0], first), min(window[1], last)
         scope, parts_j = _parts(kinds, span)
         known = meter.known and span[1] - span[0] >= SHORTEST_S
         yield {
@@ -305,21 +305,12 @@ NOT_HELD_SHARE = 0.05
 """Of the training's time; beyond it a run did not have the clock or limit that it asked for."""
 
 
-class Setting(NamedTuple):
-    """How a clock or limit that was asked for shows in the telemetry, and by how much it may differ."""
-
-    quantity: str
-    unit: str
-    least: float
-    """In its unit."""
-    share: float
-
-
 SETTINGS = {
-    "gpu_clock_mhz": Setting("clock_sm", "MHz", 15.0, 0.02),
-    "gpu_power_limit_w": Setting("power_limit", "W", 1.0, 0.01),
-    "cpu_clock_mhz": Setting("cpu_clock", "MHz", 50.0, 0.02),
+    "gpu_clock_mhz": ("clock_sm", "MHz", 15.0, 0.02),
+    "gpu_power_limit_w": ("power_limit", "W", 1.0, 0.01),
+    "cpu_clock_mhz": ("cpu_clock", "MHz", 50.0, 0.02),
 }
+"""Quantity of telemetry that shows a setting, its unit, and how far it may be off in that, or as a share."""
 
 
 def state_flags(
@@ -384,8 +375,9 @@ def setting_flags(
     """
     flags = []
     for name, asked in point.items():
-        setting, seen = SETTINGS[name], set()
-        for reading in _held(telemetry, held, setting.quantity):
+        quantity, unit, *_ = SETTINGS[name]
+        seen = set()
+        for reading in _held(telemetry, held, quantity):
             at_work, outside, reasons = _deviation(
                 reading, name, asked, "gpu_power_limit_w" in point
             )
@@ -395,12 +387,12 @@ def setting_flags(
                 device = f"GPU {reading.sensor.index}" if reading.sensor.kind == "gpu" else "CPUs"
                 causes = _listed(_reason_seconds(reading.time_s, reasons, training))
                 detail = (
-                    f"{node}: {device}: {reading.values[outside].mean():.0f} {setting.unit} for "
+                    f"{node}: {device}: {reading.values[outside].mean():.0f} {unit} for "
                     f"{outside_s:.0f} s of {whole_s:.0f} s, where {asked:g} were asked for"
                 )
                 flags.append(flag("not_held", None, detail + (f" ({causes})" if causes else "")))
         if not seen or (name.startswith("gpu_") and not seen.issuperset(held or ())):
-            detail = f"{node}: nothing recorded says whether {asked:g} {setting.unit} were held"
+            detail = f"{node}: nothing recorded says whether {asked:g} {unit} were held"
             flags.append(flag("operating_point_unknown", None, detail))
     return flags
 
@@ -409,15 +401,17 @@ def _deviation(
     reading: Reading, name: str, asked: float, allows_capping: bool
 ) -> tuple[Bools, Bools, Floats]:
     """When a device was seen at work, when not at the value asked for, and NVML's reasons then."""
-    setting, values = SETTINGS[name], reading.values
-    tolerance = max(setting.least, setting.share * asked)
-    at_work = np.isfinite(values)
+    *_, least, share = SETTINGS[name]
+    tolerance, values = max(least, share * asked), reading.values
+    at_work, reasons = np.isfinite(values), np.zeros(values.size)
     above, below = values > asked + tolerance, values < asked - tolerance
-    reasons = np.zeros(values.size)
     if name == "cpu_clock_mhz":
         return at_work, above, reasons  # CPUs that wait run slower, whatever was asked for
     if name == "gpu_clock_mhz":
-        busy, known = reading.beside("gpu_utilisation"), reading.beside("throttle_reasons")
+        busy, known = (
+            reading.same_device("gpu_utilisation"),
+            reading.same_device("throttle_reasons"),
+        )
         # An idle GPU lowers its clock.
         at_work = at_work if busy is None else at_work & (busy != 0)
         reasons = reasons if known is None else np.nan_to_num(known)
