@@ -327,7 +327,7 @@ def _join_sources(
             ("second_sensor", shared, "are of a time that another exporter or part has"),
         ):
             if left_out.any():
-                detail = f"{sensor['name']}: {left_out.sum()} samples {what}, and are left out"
+                detail = f"{left_out.sum()} samples {what}, and are left out"
                 flags.append(flag(code, sensor["name"], detail))
         kept.append(source[~again & ~shared])
         end_s = max(end_s, source["time_s"].max())
