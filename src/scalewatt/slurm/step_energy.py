@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from scalewatt.common.files import read_content, write_json
 from scalewatt.common.termination import say
@@ -20,8 +19,8 @@ CLOCKS_S = 60.0
 """Difference that the clocks of nodes, file system and controller may have."""
 # Of a task of a job array, JobID would be <array>_<task>.<step>.
 FIELDS = ("JobIDRaw", "ConsumedEnergyRaw", "ElapsedRaw", "NNodes", "Start", "End")
-_NO_VALUES = (2**32 - 2, 2**64 - 2)
-"""Slurm's numbers for "not set", in 32 and 64 bits."""
+_NO_VALUES = (0, 2**32 - 2, 2**64 - 2)
+"""Energies of steps that Slurm does not measure: its "not set" in 32 and 64 bits."""
 
 
 def slurm_step(environment: Mapping[str, str]) -> dict[str, str] | None:
@@ -69,17 +68,17 @@ def _ended_steps(names: set[str]) -> dict[str, dict[str, str]]:
 
 def _note(description: Path, out: Path, rows: Mapping[str, Mapping[str, str]]) -> None:
     """Write a step's row, if it ran when its segment was described."""
-    name, described_s = _step(description), description.stat().st_mtime
-    row = rows.get(name)
+    row = rows.get(_step(description))
+    described_s = description.stat().st_mtime
     if row and int(row["Start"]) - CLOCKS_S <= described_s <= int(row["End"]) + CLOCKS_S:
-        job, _, step = name.partition(".")
-        write_json(out, {"job": job, "step": step, **_answer(row), "asked_s": time.time()})
-
-
-def _answer(row: Mapping[str, str]) -> dict[str, Any]:
-    energy_j = int(row["ConsumedEnergyRaw"] or 0)
-    return {
-        "consumed_energy_j": float(energy_j) if energy_j and energy_j not in _NO_VALUES else None,
-        "elapsed_s": float(row["ElapsedRaw"]),
-        "nodes": int(row["NNodes"] or 0) or None,
-    }
+        job, _, step = row["JobIDRaw"].partition(".")
+        energy_j = int(row["ConsumedEnergyRaw"] or 0)
+        note = {
+            "job": job,
+            "step": step,
+            "consumed_energy_j": None if energy_j in _NO_VALUES else float(energy_j),
+            "elapsed_s": float(row["ElapsedRaw"]),
+            "nodes": int(row["NNodes"] or 0) or None,
+            "asked_s": time.time(),
+        }
+        write_json(out, note)
