@@ -14,7 +14,6 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from scalewatt.recordings.stage_log import STAGES
@@ -47,7 +46,7 @@ def stage(name: str, epoch: int | None = None) -> None:
     """
     if name not in STAGES:
         raise ValueError(f"'{name}' is no stage; allowed: {', '.join(STAGES)}")
-    _look_at_world()
+    _check_ranks()
     mark = {"stage": name, "epoch": None if epoch is None else int(epoch), "start_s": time.time()}
     _append(EVENTS_FILE, mark)
 
@@ -69,8 +68,8 @@ def report(
     `samples` and `updates` are those of this epoch over all ranks, `train_s` is the time that it
     trained. What is not a finite number is noted as that. RuntimeError as of `stage`.
     """
-    _look_at_world()
-    numbers = {
+    _check_ranks()
+    results = {
         "metric": metric,
         "train_loss": train_loss,
         "validation_loss": validation_loss,
@@ -78,12 +77,14 @@ def report(
         "learning_rate": learning_rate,
         "train_s": train_s,
     }
-    given = {name: float(value) for name, value in numbers.items() if value is not None}
-    finite = {name: value for name, value in given.items() if math.isfinite(value)}
-    row = {"epoch": _count("epoch", epoch), **dict.fromkeys(numbers), **finite}
-    for name, count in (("samples", samples), ("updates", updates)):
-        row[name] = None if count is None else _count(name, count)
-    _append(HISTORY_FILE, {**row, "not_finite": sorted(given.keys() - finite), "joined": _joined})
+    counts = {"samples": samples, "updates": updates}
+    not_finite = sorted(k for k, v in results.items() if v is not None and not math.isfinite(v))
+    row = {
+        "epoch": _count("epoch", epoch),
+        **{k: None if v is None or k in not_finite else float(v) for k, v in results.items()},
+        **{name: None if n is None else _count(name, n) for name, n in counts.items()},
+    }
+    _append(HISTORY_FILE, {**row, "not_finite": not_finite, "joined": _joined})
 
 
 def stop_requested() -> bool:
@@ -96,35 +97,31 @@ def stop_requested() -> bool:
     path = os.environ.get(STOP_VARIABLE)
     if path is None:
         return False
-    now = time.monotonic()
     if _next_look_s is None:
-        _take_signals()
-    if not _asked and (_next_look_s is None or now >= _next_look_s):
-        _next_look_s = now + _LOOK_S
+        for number in (signal.SIGUSR1, signal.SIGTERM):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _on_signal)
+    now_s = time.monotonic()
+    if not _asked and (_next_look_s is None or now_s >= _next_look_s):
+        _next_look_s = now_s + _LOOK_S
         _asked = os.path.exists(path)
     return _asked
 
 
-def _take_signals() -> None:
-    for number in (signal.SIGUSR1, signal.SIGTERM):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _on_signal)
-
-
-def _on_signal(number: int, frame: FrameType | None) -> None:
+def _on_signal(*_: object) -> None:
     global _asked
     _asked = True
 
 
-def _look_at_world() -> None:
+def _check_ranks() -> None:
     """Note whether the ranks have formed one world; RuntimeError if this process is in another."""
     global _joined
     place = json.loads(os.environ.get(PLACE_VARIABLE, "null"))
     if place is None:
         return
+    rank, size = place["RANK"], place["WORLD_SIZE"]
     changed = [name for name, value in place.items() if os.environ.get(name) != value]
     changed += [name for name in _RANKS_OF_MPI if name in os.environ]
-    rank, size = place["RANK"], place["WORLD_SIZE"]
     if changed:
         raise RuntimeError(
             f"scalewatt: another launcher started this process: {', '.join(changed)} are not those of "
@@ -132,9 +129,7 @@ def _look_at_world() -> None:
             "srun, because the ranks run already"
         )
     distributed = sys.modules.get("torch.distributed")
-    if distributed is None:
-        return
-    if distributed.is_available() and distributed.is_initialized():
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
         seen = distributed.get_rank(), distributed.get_world_size()
         if seen != (int(rank), int(size)):
             raise RuntimeError(
@@ -142,7 +137,7 @@ def _look_at_world() -> None:
                 "call init_process_group without rank and world_size, in the process that is started"
             )
         _joined = True
-    elif not any(name in sys.modules for name in _OTHER_WAYS):
+    elif distributed is not None and not any(name in sys.modules for name in _OTHER_WAYS):
         _joined = bool(_joined)
 
 
@@ -161,14 +156,13 @@ def _append(name: str, row: dict[str, Any]) -> None:
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         return
-    line = json.dumps({"segment": int(os.environ[SEGMENT_VARIABLE]), **row}).encode() + b"\n"
+    row = {"segment": int(os.environ[SEGMENT_VARIABLE]), **row}
     path = Path(folder, name)
     try:
-        with open(path, "a+b", buffering=0) as file:
+        with open(path, "a+b") as file:
             if file.tell() and os.pread(file.fileno(), 1, file.tell() - 1) != b"\n":
-                line = b"\n" + line
-            while line:
-                line = line[file.write(line) :]
+                file.write(b"\n")
+            file.write(json.dumps(row).encode() + b"\n")
     except OSError as error:
         with suppress(OSError, ValueError, AttributeError):  # stderr may be closed, full, or none
             print(f"scalewatt: {path}: cannot be written ({error})", file=sys.stderr, flush=True)
