@@ -107,14 +107,17 @@ def load_campaign_results(folder: AnyPath) -> CampaignResults:
         raise InputError(f"{folder}: holds no tables/runs.parquet; expected results/<campaign>")
     runs = tables["runs"][list(_RUN)].itertuples(index=False)
     energy = [folder / "energy" / str(name) / f"{repeat}.parquet" for name, repeat in runs]
-    parts = [_joined(p.with_suffix(f".{part}.parquet") for p in energy) for part in _PARTS]
-    return CampaignResults(folder, tables, _joined(energy), *parts)
+    parts = {
+        part: _concatenated(path.with_suffix(f".{part}.parquet") for path in energy)
+        for part in _PARTS
+    }
+    return CampaignResults(folder, tables, stages=_concatenated(energy), **parts)
 
 
 def _samples(traces: Path, where: str = "block >= 0") -> pd.DataFrame:
     """Frame with a row a sensor and time of a file of traces; `where`: a query of its devices."""
     with opened_parquet(traces, TRACES_SCHEMA.names) as file:
-        parts = [pa.Table.from_pandas(one, SAMPLES_SCHEMA) for one in read_samples(file, where)]
+        parts = [pa.Table.from_pandas(part, SAMPLES_SCHEMA) for part in read_samples(file, where)]
     return _frame(pa.concat_tables([SAMPLES_SCHEMA.empty_table(), *parts]))
 
 
@@ -123,10 +126,10 @@ def _read(path: Path, needed: Sequence[str] = ()) -> pd.DataFrame:
         return _frame(file.read())
 
 
-def _joined(paths: Iterable[Path]) -> pd.DataFrame:
-    """Rows of all tables that exist, as one."""
-    found = [_read(path) for path in paths if path.exists()]
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+def _concatenated(paths: Iterable[Path]) -> pd.DataFrame:
+    """Rows of all tables that exist."""
+    frames = [_read(path) for path in paths if path.exists()]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:
