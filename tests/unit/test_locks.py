@@ -80,25 +80,6 @@ def test_a_holder_on_another_machine_is_dead_after_its_silence(
     assert time.monotonic() - began_s > 0.6
 
 
-def test_a_stale_handle_of_a_network_file_system_is_looked_at_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers = [OSError(errno.ESTALE, "Stale file handle"), OSError(errno.ESTALE, "Stale")]
-    real = Path.stat
-
-    def stale(self: Path, **options: Any) -> os.stat_result:
-        if answers:
-            raise answers.pop()
-        return real(self, **options)
-
-    monkeypatch.setattr(Path, "stat", stale)
-    monkeypatch.setattr(file_locks, "_STALE_S", 0)
-    assert file_locks.exists(tmp_path) is True
-    assert file_locks.exists(tmp_path / "nothing") is False
-    answers += [OSError(errno.ESTALE, "Stale file handle")] * 9
-    assert file_locks.exists(tmp_path) is None
-
-
 def test_a_stale_handle_of_a_working_directory_refuses_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +98,6 @@ def test_a_stale_handle_of_a_working_directory_refuses_no_run(
         return real(self, **options)
 
     monkeypatch.setattr(Path, "stat", stale)
-    monkeypatch.setattr(file_locks, "_STALE_S", 0)
     submissions = Submissions(tmp_path, crash_retries=3)
     assert not submissions.is_published(tmp_path / "spec.json")
     assert not submissions.is_trained(spec)

@@ -249,7 +249,7 @@ def test_a_setting_of_pre_training_changes_the_fine_tuning_that_follows() -> Non
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is no spec.json"),
+        ("", "is not a readable JSON file"),
         ("[]", "spec_version is None"),
         ('{"spec_version": 2}', "spec_version is 2; this scalewatt reads 1"),
     ],
@@ -277,7 +277,7 @@ def test_a_file_that_is_no_spec_is_refused(text: str, words: str, tmp_path: Path
         ({"updates": 8}, "updates is 8; expected 6, as follows from the other fields"),
         ({"updates_per_epoch": ...}, "updates_per_epoch is missing; expected"),
         ({"repeat": ...}, "repeat is missing; expected a whole number above 0"),
-        ({"seed": float("nan")}, "is no spec.json"),
+        ({"seed": float("nan")}, "is not a readable JSON file"),
     ],
 )
 def test_a_spec_with_a_field_that_does_not_fit_is_refused(

@@ -12,7 +12,7 @@ from typing import Any
 from scalewatt.campaign.campaign_types import Campaign, TrainingDefinition
 from scalewatt.campaign.operating_points import check_point
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import parse_json
+from scalewatt.common.files import read_json
 
 SPEC_VERSION = 1
 _DERIVED = ("samples_per_epoch", "updates_per_epoch", "updates")
@@ -111,11 +111,7 @@ def text_sha256(text: str) -> str:
 
 def read_spec(path: Path | str) -> RunSpec:
     """Read a spec.json; InputError if it is none, is of another version, or contradicts itself."""
-    try:
-        content = parse_json(Path(path).read_bytes())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: is no spec.json ({error})") from error
-    return parse_spec(content, str(path))
+    return parse_spec(read_json(path), str(path))
 
 
 def parse_spec(content: Any, where: str) -> RunSpec:

@@ -32,7 +32,6 @@ BEAT_S = 10.0
 SILENT_S = 600.0
 """Silence after which a holder on another machine counts as dead."""
 _LOOK_S = 0.5
-_STALE_LOOKS, _STALE_S = 4, 0.25
 
 
 def flock(file: int | TextIO, operation: int) -> bool:
@@ -90,21 +89,14 @@ def _leased(path: Path, text: str) -> SoftFileLease:
 
 
 def exists(path: Path) -> bool | None:
-    """Look for a file; None if its file system does not tell.
-
-    NFS says ESTALE of a file that another machine has replaced, which is looked for again.
-    """
-    for look in range(_STALE_LOOKS):
-        time.sleep(_STALE_S if look else 0)
-        try:
-            path.stat()
-            return True
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            if error.errno != errno.ESTALE:
-                return None
-    return None
+    """Look for a file; None if its file system does not tell."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def silence_s(record: Path) -> float:

@@ -22,7 +22,7 @@ from scalewatt.campaign.campaign_types import Device
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
 from scalewatt.common.file_locks import waiting_lock
-from scalewatt.common.files import parse_json, read_json, write_json
+from scalewatt.common.files import read_json, write_json
 from scalewatt.common.termination import abort, end_within, say
 from scalewatt.execution.launcher_process import (
     CLOSING_MARGIN_S,
@@ -265,7 +265,7 @@ def main(argv: list[str]) -> NoReturn:
     from scalewatt.training.process_group import join_ranks
 
     try:
-        order = parse_json(Path(argv[0]).read_bytes())
+        order = read_json(argv[0])
         run = order["name"]
         ranks = join_ranks(run, order["ranks"], 1)
         work, stem, period_s = Path(order["work"]), segment_name(0), order["sampling_period_s"]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from scalewatt.campaign.external_command import is_command_spec
 from scalewatt.common.errors import InputError
 from scalewatt.common.exit_codes import ExitCode
-from scalewatt.common.files import full_text, parse_json, write_json
+from scalewatt.common.files import full_text, read_json, write_json
 from scalewatt.common.termination import (
     ABORT_S,
     StopRequest,
@@ -219,7 +219,7 @@ def main(argv: list[str]) -> NoReturn:
     stop.install()
     note = None
     try:
-        order = parse_json(Path(argv[0]).read_bytes())
+        order = read_json(argv[0])
         work, segment = Path(order["work"]), order["segment"]
         note = failure_path(work, segment)
         began_path(work, segment).touch()

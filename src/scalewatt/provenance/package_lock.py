@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import parse_json
+from scalewatt.common.files import read_content
 from scalewatt.common.schema_validation import PROJECT_ROOT
 
 LOCK = PROJECT_ROOT / "envs" / "lock.txt"
@@ -123,11 +123,7 @@ def environment_name(prefix: str | Path = sys.prefix) -> str | None:
 
 
 def _noted(prefix: str | Path) -> dict[str, Any]:
-    try:
-        found = parse_json((Path(prefix) / ENVIRONMENT_FILE).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return read_content(Path(prefix) / ENVIRONMENT_FILE) or {}
 
 
 def lock_note(

@@ -12,7 +12,7 @@ import numpy as np
 
 from scalewatt import __version__
 from scalewatt.common.errors import InputError
-from scalewatt.common.files import parse_json, write_text
+from scalewatt.common.files import read_json, write_text
 from scalewatt.common.schema_validation import project_path
 from scalewatt.scaling.model.cost_terms import (
     ENERGY_UNITS,
@@ -103,10 +103,7 @@ def write_model(
 
 def read_model(path: Path) -> ScalingModel:
     """Read a model; InputError if the file is not one."""
-    try:
-        content = parse_json(Path(path).read_bytes())
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: is no scaling model ({error})") from error
+    content = read_json(path)
     version = content.get("version") if isinstance(content, dict) else None
     if version != VERSION:
         raise InputError(f"{path}: version is {version!r}; this scalewatt reads {VERSION}")
