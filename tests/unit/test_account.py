@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from energy_files import (
     NO_POWERS,
-    T0,
     Accounted,
     accounted,
     counter,
@@ -70,18 +69,6 @@ def test_energy_is_shared_out_to_stages_within_the_nodes_window(tmp_path: Path) 
     assert rows.groupby("device_kind")["devices"].max().to_dict() == {"gpu": 2, "cpu": 1, "ram": 1}
     assert set(rows["energy_origin"]) == {"measured"} and set(rows["coverage"]) == {1.0}
     assert run.codes() == set()
-
-
-def test_traces_hold_every_sample_with_its_stage_sorted(tmp_path: Path) -> None:
-    run = make_run(tmp_path, stages=STAGES)
-    record(run, {"n1": NODE | {"CPU_BUSY": np.full(N, 40.0)}})
-    rows = accounted(run, make_spec()).traces.to_pylist()
-    order = [(r["node"], r["device_kind"], r["device_index"], r["time"]) for r in rows]
-    assert len(rows) == 4 * N and order == sorted(order)
-    assert rows[0]["time"].timestamp() == T0 and rows[0]["power_w"] is None  # of a counter
-    second = [r for r in rows if (r["device_kind"], r["device_index"]) == ("gpu", 1)]
-    assert [r["stage"] for r in second[4:6]] == ["startup", "train"]
-    assert {(r["power_w"], r["flag"], r["uuid"]) for r in second} == {(200, "", None)}
 
 
 def test_the_energy_of_devices_adds_up_to_that_of_their_kind(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""CodeCarbon's totals. Real files where SCALEWATT_OTHERS names a folder of them."""
+"""CodeCarbon's totals of runs."""
 
 from __future__ import annotations
 

@@ -286,24 +286,7 @@ def test_a_failed_read_adds_no_phantom_energy(tmp_path: Path, form: str) -> None
     assert len(account.flags) == 1
 
 
-# --- files perun made on stand-in sensors, and files of others ------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "joules", "flags"),
-    [
-        ("nvml_lost_midrun_zeros/app.hdf5", None, {"coverage"}),
-        ("single_no_power_sensors/app.hdf5", None, set()),
-        ("failed_all_ranks/failed_app.hdf5", 2033, {"several", "duplicate"}),
-    ],
-    ids=["lost GPUs", "no sensors", "two hosts that name the same GPUs"],
-)
-def test_a_file_of_stand_in_sensors_has_the_known_energy_or_null(
-    name: str, joules: float | None, flags: set[str]
-) -> None:
-    account = scalewatt.energy(recordings() / "made-1.0.0" / name)
-    assert account.joules("gpu") == (joules and pytest.approx(joules, rel=1e-3))
-    assert len(account.flags) and flags <= codes(account.flags)
+# --- files of others ------------------------------------------------------------------------------
 
 
 def hdf5(*groups: str, **datasets: Any) -> Callable[[Path], None]:

@@ -126,18 +126,6 @@ def test_a_power_that_is_not_true_is_null_in_samples_and_named_in_flags(tmp_path
     assert flags.device_kind["missing_samples"] == "gpu"
 
 
-def test_an_energy_that_is_not_known_stays_null_in_sums(tmp_path: Path) -> None:
-    path = tmp_path / "one.hdf5"
-    watts = gpu(101, 100.0)
-    watts[20:90] = 0.0
-    write_perun(path, {"n1": {"CUDA:0_POWER": watts, "cpu_0_package-0": counter(101, 150.0)}})
-    found = scalewatt.energy(path)
-    assert found.joules() is found.joules("gpu") is None
-    assert found.joules("cpu") == pytest.approx(15_000)
-    assert pd.isna(found.devices.energy_j.sum(skipna=False))
-    assert (found.devices.recorded_j > 0).all()
-
-
 def test_totals_have_energy_but_no_samples(tmp_path: Path) -> None:
     path = tmp_path / "windows.csv"
     path.write_text(f"start_time,window_name,elapsed_time,gpu0_energy\n{T0},epoch,10.0,1500.0\n")

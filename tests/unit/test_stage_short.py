@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from energy_files import T0, accounted, codes, gpu, make_run, write_journal
-from hypothesis import given
-from hypothesis import strategies as st
 from run_files import make_run as made_run
 from run_files import make_spec, part
 
 import scalewatt
 from scalewatt.energies.account_text import account_text
 from scalewatt.energies.node import stage_seconds
-from scalewatt.energies.stages import LEAST_PERIODS, UNATTRIBUTED, StageIntervals, tile_window
 from scalewatt.energies.stages import STAGES as NAMES
+from scalewatt.energies.stages import UNATTRIBUTED, StageIntervals, tile_window
 from scalewatt.energies.tables import flags_of_run
 from scalewatt.figures.breakdown import bars_of, note_sentences
 from scalewatt.figures.figure_data import drawable
@@ -59,18 +57,6 @@ def short(intervals: StageIntervals, period_s: float) -> dict[str, float]:
 def test_a_stage_of_under_five_periods_is_short(period_s: float, stages: dict[str, float]) -> None:
     found = tiled(("startup", 5.0), ("train", 4.9), ("checkpoint", 0.4))
     assert short(found, period_s) == pytest.approx(stages)
-
-
-@given(st.lists(st.floats(0.01, 100.0), min_size=1, max_size=30), st.floats(0.01, 20.0))
-def test_a_stage_is_short_by_the_time_in_short_pieces(lengths: list[float], period: float) -> None:
-    rows = [row for length in lengths for row in (("train", length), ("validate", 1.0))]
-    few = sum(length for length in lengths if length < 0.98 * LEAST_PERIODS * period)
-    some = sum(length for length in lengths if length < LEAST_PERIODS * period)
-    found = "train" in short(tiled(*rows), period)
-    if few > 0.051 * sum(lengths):
-        assert found
-    if some < 0.049 * sum(lengths):
-        assert not found
 
 
 # --- in the tables --------------------------------------------------------------------------------

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pytest
-from energy_files import T0, codes
+from energy_files import codes
 from hypothesis import given
 from hypothesis import strategies as st
 from true_power import checked, estimated
@@ -17,7 +16,6 @@ from scalewatt.energies.stages import (
     UNATTRIBUTED,
     StageIntervals,
     segment_events,
-    start_of,
     tile_window,
 )
 
@@ -44,11 +42,6 @@ def test_stages_are_clipped_to_the_window_and_the_rest_is_unattributed() -> None
     assert [STAGES[code] for code in stages.codes_at(times)] == [
         UNATTRIBUTED, "startup", "train", UNATTRIBUTED, "validate", "validate", UNATTRIBUTED,
     ]  # fmt: skip
-
-
-def test_a_window_without_events_is_unattributed() -> None:
-    assert seconds(tile_window([], (3, 5))[0]) == {UNATTRIBUTED: 2}
-    assert seconds(tile_window(events(("train", 10, 20)), (3, 5))[0]) == {UNATTRIBUTED: 2}
 
 
 def test_overlapping_stages_count_no_second_twice_and_are_flagged() -> None:
@@ -86,11 +79,3 @@ def test_the_events_of_one_segment_are_sorted_and_an_open_stage_never_ends() -> 
     ]
     found = segment_events(pa.Table.from_pylist(rows), 1)
     assert [(row["stage"], row["end_s"]) for row in found] == [("startup", 5.0), ("train", np.inf)]
-
-
-def test_without_a_known_clock_times_count_from_perun_s_local_start_and_are_flagged() -> None:
-    start_s, of_clock = start_of(datetime.fromtimestamp(T0).isoformat(), "n1")
-    assert (start_s, of_clock["code"]) == (pytest.approx(T0), "time_assumed")
-    for unknown in (None, "yesterday"):
-        start_s, of_clock = start_of(unknown, "n1")
-        assert (start_s, of_clock["code"]) == (0.0, "time_unknown")
