@@ -294,19 +294,20 @@ def _join_series(sensors: pd.DataFrame, samples: pd.DataFrame, flags: list[Flag]
     # DCGM's numbers for a missing value
     missing = ((numbers >= 2.0**47) & (numbers <= 2.0**47 + 8)) | (numbers >= 9.2e18)
     samples = samples.assign(value=np.where(missing, np.nan, numbers))
-    by_series = {series: own.drop(columns="series") for series, own in samples.groupby("series")}
+    by_series = {series: rows.drop(columns="series") for series, rows in samples.groupby("series")}
     is_counted = (sensors["quantity"] == "counter").groupby([sensors[k] for k in DEVICE])
     sensors["sure"] |= (sensors["uuid"] != "") | is_counted.transform("any")
-    rows = []
-    for _, own in sensors.groupby([*DEVICE, "metric"]):
-        parts = [_join_sources(part, by_series, flags) for _, part in own.groupby("part")]
+    joined = []
+    for _, sensor in sensors.groupby([*DEVICE, "metric"]):
+        parts = [_join_sources(part, by_series, flags) for _, part in sensor.groupby("part")]
         whole = pd.concat(parts)
         if len(parts) > 1:
             times = whole.groupby("time_s", sort=False)["value"]
             whole = times.sum(min_count=len(parts)).reset_index()
-        values = whole["value"].to_numpy() * own["factor"].iloc[0]
-        rows.append({**own.iloc[0], "time_s": whole["time_s"].to_numpy(), "values": values})
-    return pd.DataFrame(rows)
+        facts = sensor.iloc[0]
+        values = whole["value"].to_numpy() * facts["factor"]
+        joined.append({**facts, "time_s": whole["time_s"].to_numpy(), "values": values})
+    return pd.DataFrame(joined)
 
 
 def _join_sources(
@@ -317,8 +318,8 @@ def _join_sources(
     end_s = -np.inf
     sensor = series.iloc[0]
     series = series.sort_values(["begin_s", "board", "scraper"])
-    for _, own in series.groupby(["board", "scraper"], sort=False):
-        source = pd.concat([samples[each] for each in own["series"]]).sort_index()
+    for _, scraped in series.groupby(["board", "scraper"], sort=False):
+        source = pd.concat([samples[each] for each in scraped["series"]]).sort_index()
         _refuse_two_nodes(sensor, source)
         again = source["time_s"].diff() == 0
         shared = source["time_s"] <= end_s
@@ -368,9 +369,9 @@ def _blocks(sensors: pd.DataFrame) -> dict[str, list[Block]]:
     kept["samples"] = kept["samples"].mask(kept["samples"] == "model", quantities)
     nodes: dict[str, list[Block]] = {node: [] for node in sorted(kept["node"].unique())}
     axes = kept["time_s"].map(np.ndarray.tobytes)
-    for _, own in kept.groupby(["node", axes], sort=False):
-        values = np.asfortranarray(np.column_stack(own["values"].tolist()))
-        node, time_s = own.iloc[0][["node", "time_s"]]
-        rows: list[Any] = own.to_dict("records")
+    for _, group in kept.groupby(["node", axes], sort=False):
+        values = np.asfortranarray(np.column_stack(group["values"].tolist()))
+        node, time_s = group.iloc[0][["node", "time_s"]]
+        rows: list[Any] = group.to_dict("records")
         nodes[node].append(Block(node, time_s, values, sensor_frame(rows)))
     return nodes
