@@ -213,7 +213,7 @@ def test_samples_that_do_not_add_up_to_peruns_own_total_are_flagged(tmp_path: Pa
     path = made(tmp_path / "a.hdf5", {"n1": {f"CUDA:{i}_POWER": watts + i for i in (0, 1)}})
     assert scalewatt.energy(with_total(path, "GPU_ENERGY", 200_000 * 1.008)).flags.empty
     (detail,) = scalewatt.energy(with_total(path, "GPU_ENERGY", 100_000)).flags["detail"]
-    assert "its own total: 100000 J over 1000 s, recorded 200002 J" in detail
+    assert "perun: 100000 J over 1000 s, recorded 200002 J" in detail
 
 
 def test_a_device_kind_that_perun_had_a_total_of_is_missed(tmp_path: Path) -> None:

@@ -55,10 +55,8 @@ METERS = {"node_power_hwmon": "hwmon"}
 NODE_METER = "node_meter"
 """Source of a node's meter that another tool recorded."""
 SLURM = "slurm_consumed_energy"
-WORDS = {PERUN: ", its own total"} | dict.fromkeys(
-    (*METERS.values(), NODE_METER, SLURM), ", which counts the whole node"
-)
-"""What a source counts: also fans, boards, disks and network, and losses of the power supply."""
+WHOLE_NODE = (*METERS.values(), NODE_METER, SLURM)
+"""Sources that also count fans, boards, disks and network, and losses of the power supply."""
 
 # perun adds up the same samples; it lacks a step or two where it computes with powers of counters.
 PERUN_TOLERANCE, PERUN_STEPS = 0.01, 2
@@ -173,12 +171,12 @@ def cross_check_flags(rows: Iterable[Row], kind: str) -> list[Flag]:
         most = tolerance if scope is None else MOST_BEYOND if scope == ALL_PARTS else np.inf
         if -tolerance <= difference <= most or not row.get("comparable", True):
             continue
-        source = row["source"]
-        where = [row["node"] or "all nodes"]
-        where += [f"GPU {row['device_index']}"] if source in SOURCES.values() else []
-        where += [kind] if source == PERUN else []
+        words = [row["node"] or "all nodes"]
+        words += [f"GPU {row['device_index']}"] if row["source"] in SOURCES.values() else []
+        words += [kind] if row["source"] == PERUN else []
+        what = ", which counts the whole node" if row["source"] in WHOLE_NODE else ""
         detail = (
-            f"{': '.join(where)}: {source}{WORDS.get(source, '')}: {energy_j:.0f} J over "
+            f"{': '.join(words)}: {row['source']}{what}: {energy_j:.0f} J over "
             f"{row['duration_s']:.0f} s, recorded {recorded_j:.0f} J{f' of {scope}' if scope else ''} "
             f"({100 * difference:+.1f} %)"
         )
@@ -427,12 +425,14 @@ def uneven_flags(nodes: Mapping[str, Window]) -> list[Flag]:
     A node counts from its first to its last sample, so where no stages tell how long the run was,
     nothing else says that energy may be missing. Up to MAX_UNCOVERED of that time is no flag.
     """
-    begins, ends = zip(*nodes.values(), strict=True) if nodes else ((0.0,), (0.0,))
-    length_s = max(ends) - min(begins)
-    details = {
-        node: f"{node}: recorded for {end - begin:.1f} s of the {length_s:.1f} s that the nodes were, and "
-        "without stages it is not known whether it was at work in the rest, which does not count"
+    length_s = float(np.ptp([*nodes.values()])) if nodes else 0.0
+    return [
+        flag(
+            "recording_short",
+            None,
+            f"{node}: recorded for {end - begin:.1f} s of the {length_s:.1f} s that the nodes were, and "
+            "without stages it is not known whether it was at work in the rest, which does not count",
+        )
         for node, (begin, end) in nodes.items()
         if length_s - (end - begin) > MAX_UNCOVERED * length_s
-    }
-    return [flag("recording_short", None, detail) for detail in details.values()]
+    ]

@@ -94,9 +94,10 @@ class Sensor:
     def most_w(self) -> float:
         """Most that its device can draw in W: its limit, or more where more was recorded; 0 if unknown."""
         power_w = self.validated.power_w
-        if self.row.origin == ESTIMATED:
-            ends = self.block.bounds
-            power_w = FACTOR * power_w if ends is None else ends[1][:, self.column]
+        if self.block.bounds is not None:
+            power_w = self.block.bounds[1][:, self.column]
+        elif self.row.origin == ESTIMATED:
+            power_w = FACTOR * power_w
         return float(np.fmax.reduce(power_w, initial=np.fmax(self.row.limit_w, 0.0)))
 
 
@@ -280,8 +281,8 @@ def node_window(blocks: Iterable[Block]) -> Window | None:
 
     Stamps that a clock running forward cannot have made do not count.
     """
-    ends = [block.ends_s for block in blocks if block.ends_s is not None]
-    return (min(ends)[0], max(end for _, end in ends)) if ends else None
+    spans = [block.ends_s for block in blocks if block.ends_s is not None]
+    return (float(np.min(spans)), float(np.max(spans))) if spans else None
 
 
 def sensors_of(blocks: Iterable[Block], period_s: float | None = None) -> list[Sensor]:
