@@ -15,7 +15,7 @@ _INT, _FLOAT, _TIME = (f"tag:yaml.org,2002:{name}" for name in ("int", "float", 
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML's safe loader, for which 010 is ten, 1e3 a number, and 1:30 or a date a text."""
+    """YAML's safe loader, for which 010 is ten, 1e3 a number, and 1:30, .inf or a date a text."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Merge the mappings of `<<`; a key that a mapping itself gives twice is an error."""
@@ -34,9 +34,9 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, form) for tag, form in resolvers if tag not in (_INT, _FLOAT, _TIME)]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
-_NUMBER = r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan"
+_NUMBER = re.compile(r"[-+]?([0-9][0-9_]*(\.[0-9_]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?$")
 _Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?[0-9][0-9_]*$"), list("-+0123456789"))
-_Loader.add_implicit_resolver(_FLOAT, re.compile(f"(?:{_NUMBER})$"), list("-+.0123456789"))
+_Loader.add_implicit_resolver(_FLOAT, _NUMBER, list("-+.0123456789"))
 _Loader.add_constructor(_INT, lambda loader, node: int(node.value))
 
 
