@@ -46,7 +46,8 @@ Rules = Mapping[str, Any]
 class _Table:
     """Rows of a file, and the energies that they state."""
 
-    path: Path
+    name: str
+    """Of the file."""
     rules: Rules
     options: Options
     rows: pd.DataFrame
@@ -62,19 +63,22 @@ class _Table:
         return self.rows[name] if name in self.rows else pd.Series("", self.rows.index)
 
     def flag(self, code: str, detail: str) -> Flag:
-        return flag(code, None, f"{self.path.name}: {detail}")
+        return flag(code, None, f"{self.name}: {detail}")
 
 
 def read_totals(path: Path, preset: Preset, options: Options) -> Recording:
     """Read totals by a preset. Raises InputError if there is no row, or none of the name asked for."""
     rules = preset["totals"]
     lines, torn = read_lines(path)
-    rows, damaged = _read_rows(path, lines, rules)
-    sensors = _find_sensors(path, rows, rules)
-    joules = {s["key"]: _numbers(rows, s["column"]) * UNITS[s["unit"]][1] for s in sensors}
-    energies = pd.DataFrame(joules)
-    table = _Table(path, rules, options, rows, sensors, energies.where(energies > 0))
-    totals, flags = _choose_windows(table) if "window" in rules else _choose_run(table)
+    try:
+        rows, damaged = _read_rows(lines, rules)
+        sensors = _find_sensors(rows, rules)
+        joules = {s["key"]: _numbers(rows, s["column"]) * UNITS[s["unit"]][1] for s in sensors}
+        energies = pd.DataFrame(joules)
+        table = _Table(path.name, rules, options, rows, sensors, energies.where(energies > 0))
+        totals, flags = _choose_windows(table) if "window" in rules else _choose_run(table)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     counted = totals[totals["counted"]].sort_values("begin_s")
     is_unix = bool(counted["begin_s"].iloc[0] >= UNIX_S)
     node = node_of(path, options)
@@ -95,7 +99,7 @@ def read_totals(path: Path, preset: Preset, options: Options) -> Recording:
 # --- rows and sensors ---------------------------------------------------------------------------------
 
 
-def _read_rows(path: Path, lines: Sequence[str], rules: Rules) -> tuple[pd.DataFrame, int]:
+def _read_rows(lines: Sequence[str], rules: Rules) -> tuple[pd.DataFrame, int]:
     """Rows as texts by column, and the number of lines that do not fit."""
     header, *cells = csv.reader(lines)
     header = [name.strip().lower() for name in header]
@@ -106,11 +110,11 @@ def _read_rows(path: Path, lines: Sequence[str], rules: Rules) -> tuple[pd.DataF
             row[at:end] = [",".join(row[at:end])]
     whole = [[cell.strip() for cell in row] for row in cells if len(row) == len(header)]
     if not whole:
-        raise InputError(f"{path}: holds no row below its heading")
+        raise InputError("holds no row below its heading")
     return pd.DataFrame(whole, columns=header, dtype="str"), len(cells) - len(whole)
 
 
-def _find_sensors(path: Path, rows: pd.DataFrame, rules: Rules) -> list[dict[str, Any]]:
+def _find_sensors(rows: pd.DataFrame, rules: Rules) -> list[dict[str, Any]]:
     """Rules of the columns of energies, each with `column`, `index` and `key`, such as gpu_0_j."""
     sensors = []
     for rule in rules["sensors"]:
@@ -118,7 +122,7 @@ def _find_sensors(path: Path, rows: pd.DataFrame, rules: Rules) -> list[dict[str
         matches = [m for name in map(str, rows) if (m := re.fullmatch(pattern, name))]
         indices = [int(match[1]) if match.groups() else 0 for match in matches]
         if not matches or len(set(indices)) < len(indices):
-            raise InputError(f"{path}: expected columns {pattern}, each once")
+            raise InputError(f"expected columns {pattern}, each once")
         for match, index in zip(matches, indices, strict=True):
             facts = {"column": match[0], "index": index, "key": f"{rule['kind']}_{index}_j"}
             sensors.append({"origin": "measured", **rule, **facts})
@@ -142,7 +146,7 @@ def _choose_run(table: _Table) -> tuple[pd.DataFrame, list[Flag]]:
     used_j = table.joules.loc[rows.index].sum(skipna=False) / pue
     length_s = _length_s(table, rows, name, pue, flags)
     stamps = table.texts("end")[rows.index].tolist()
-    ends_s, of_times = zoned_times(table.path.name, stamps, table.options.time_zone)
+    ends_s, of_times = zoned_times(table.name, stamps, table.options.time_zone)
     end_s = float(np.fmax.reduce(ends_s))
     if np.isnan(end_s):
         flags.append(table.flag("time_unknown", f"run {name} has no time stamp"))
@@ -162,7 +166,7 @@ def _length_s(table: _Table, rows: pd.DataFrame, name: str, pue: float, flags: l
     stated_s = _numbers(rows, table.rules["duration"])
     if not 0 < stated_s.sum(skipna=False) < LATEST_S:
         cell = str(rows[table.rules["duration"]].iloc[-1]) or "empty"
-        raise InputError(f"{table.path}: duration {cell} of {name}; expected s above 0")
+        raise InputError(f"duration {cell} of {name}; expected s above 0")
     needed_s = pd.Series(np.nan, rows.index)
     for sensor in table.sensors:
         power_w = _numbers(rows, sensor.get("steady_power"))
@@ -188,7 +192,7 @@ def _rows_of_run(table: _Table) -> tuple[str, pd.DataFrame, list[Flag]]:
     chosen = next((rows[key == name] for key in (runs, tasks, numbers) if name in set(key)), None)
     if chosen is None:
         names = _listed(tasks.mask(tasks == "", runs))
-        raise InputError(f"{table.path}: holds no run {name}; allowed: {names}")
+        raise InputError(f"holds no run {name}; allowed: {names}")
     run = runs[chosen.index[-1]]
     if run != name or (tasks[chosen.index] == "").any():  # but the tasks of a run add up
         chosen = chosen.iloc[-1:]
@@ -202,7 +206,7 @@ def _rows_of_run(table: _Table) -> tuple[str, pd.DataFrame, list[Flag]]:
 
 def _choose_windows(table: _Table) -> tuple[pd.DataFrame, list[Flag]]:
     """Totals of windows, of a name if one is asked for; the outermost are counted."""
-    path, rows, rules, asked = table.path, table.rows, table.rules, table.options.run
+    rows, rules, asked = table.rows, table.rules, table.options.run
     begin_s = _numbers(rows, rules["begin"])
     end_s = begin_s + _numbers(rows, rules["duration"])
     totals = table.joules.assign(window=table.texts("window"), begin_s=begin_s, end_s=end_s)
@@ -212,21 +216,17 @@ def _choose_windows(table: _Table) -> tuple[pd.DataFrame, list[Flag]]:
         detail = f"{left_out} windows without a time or a length are left out"
         flags.append(table.flag("damaged", detail))
     if totals.empty:
-        raise InputError(f"{path}: holds no window with a begin and a length")
+        raise InputError("holds no window with a begin and a length")
     if asked is not None and asked not in set(totals["window"]):
         names = _listed(totals["window"].unique())
-        raise InputError(f"{path}: holds no window {asked}; allowed: {names}")
+        raise InputError(f"holds no window {asked}; allowed: {names}")
     totals = totals[totals["window"] == (asked or totals["window"])]
     # A line is written as its window ends, so the ends of one program's monotonic clock never go back.
     if (totals["end_s"].where(totals["end_s"] < UNIX_S).dropna().diff() < -TOUCHING_S).any():
         raise InputError(
-            f"{path}: its clock goes back from window to window: those of several programs; expected "
-            "one file for each"
+            "its clock goes back from window to window: those of several programs; expected one file for each"
         )
-    try:
-        totals = totals.assign(counted=outermost(totals))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+    totals = totals.assign(counted=outermost(totals))
     inner = totals["window"][~totals["counted"]]
     if len(inner):
         detail = f"{len(inner)} windows lie within others and are left out: {_listed(inner)}"
