@@ -72,9 +72,6 @@ MOST_FALLS = 0.01
 # Share of the time that a clock may show again; a kind whose power is unknown for longer has no energy.
 MOST_AGAIN = 0.05
 _JITTER = 1 + 1e-6  # of a float32 clock, which makes no gap of three periods
-
-_MOST_W = np.finfo(float).max
-
 _EXACT, _BRIDGED, _UNCOVERED = 0, 1, 2
 
 
@@ -190,16 +187,15 @@ class _Samples:
         self.row, self.values = block.rows[column], block.values[:, column]
         self.time_s, self.steps_s = block.time_s, block.steps_s
         self.usual_w, self.limit_w = _limits_w(self.row)
-        period_s = max(block.step_s, period_s or 0.0)
-        self.gap_s = GAP_PERIODS * period_s
-        self.period_s = period_s
+        self.period_s = max(block.step_s, period_s or 0.0)
+        self.gap_s = GAP_PERIODS * self.period_s
+        self.gaps = block.in_order[1:][block.steps_s > self.gap_s * _JITTER]
         self.is_trusted = _is_clock_known(block, self.row.quantity, self.values)
-        self.bridge_s = bridge_s(period_s) if self.is_trusted else 0.0
+        self.bridge_s = bridge_s(self.period_s) if self.is_trusted else 0.0
         self.codes: Codes = np.zeros(self.values.size, dtype=np.uint8)
         self.marks: list[tuple[str, str, Indices]] = []
         words = "samples not after the one before" + ", so nothing is known" * (not self.is_trusted)
         self.mark("clock", words, block.backwards)
-        self.gaps = block.in_order[1:][block.steps_s > self.gap_s * _JITTER]
 
     def mark(self, code: str, words: str, where: Bools | Indices) -> None:
         """Flag samples: those of a mask, (n,), that have no flag yet, or all at some indices.
@@ -280,12 +276,11 @@ def _of_powers(sensor: _Samples) -> Validated:
 def _mark_powers(sensor: _Samples) -> None:
     """Flag what is no power of the device."""
     power_w, usual_w, limit_w = sensor.values, sensor.usual_w, sensor.limit_w
-    spike_w = min(SPIKE * usual_w, limit_w)
-    if power_w.min(initial=1.0) > 0 and power_w.max(initial=0.0) <= min(spike_w, _MOST_W):
+    spike_w, most_w = min(SPIKE * usual_w, limit_w), power_w.max(initial=0.0)
+    if power_w.min(initial=1.0) > 0 and most_w <= spike_w and most_w < np.inf:
         return  # what holds of the extremes holds of every sample
-    sensor.mark(
-        "missing_samples", "samples without a value", ~((power_w >= 0) & (power_w < np.inf))
-    )
+    has_value = (power_w >= 0) & (power_w < np.inf)
+    sensor.mark("missing_samples", "samples without a value", ~has_value)
     if sensor.row.origin != ESTIMATED:  # no device draws nothing
         sensor.mark("missing_samples", "samples of 0 W", power_w == 0)
     sensor.mark("over_limit", f"samples above {limit_w:g} W", power_w > limit_w)
@@ -496,10 +491,9 @@ def _bridged(
     if exact.all() or not exact.any():
         return np.zeros_like(exact), steps.power_w
     unknown = ~exact & ~ambiguous
-    inside = np.maximum.accumulate(exact) & np.maximum.accumulate(exact[::-1])[::-1]
-    run = np.cumsum(exact)  # seconds of each unbroken run of steps that are not exact
-    run_s = np.bincount(run, weights=np.where(exact, 0.0, steps.step_s))[run]
-    bridged = unknown & inside & (run_s <= longest_s)
+    before = np.cumsum(exact)  # exact steps before each: equal ones are an unbroken run
+    run_s = np.bincount(before, weights=np.where(exact, 0.0, steps.step_s))[before]
+    bridged = unknown & (before > 0) & (before < before[-1]) & (run_s <= longest_s)
     if steps.is_outer[0]:
         bridged |= unknown & steps.is_outer & (steps.step_s <= LAG_STEPS * steps.usual_s)
     middle_s = np.cumsum(steps.step_s) - 0.5 * steps.step_s
