@@ -10,7 +10,13 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from scalewatt.common.redaction import SECRET, Redaction, known_keys, without_secrets
+from scalewatt.common.redaction import (
+    SECRET,
+    Redaction,
+    known_keys,
+    mail_addresses,
+    without_secrets,
+)
 
 COMMIT = "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"
 
@@ -18,7 +24,9 @@ COMMIT = "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"
 NO_KEYS = [
     *(f'"aws-ofi-nccl": "{COMMIT}"', f"secret_commit: {COMMIT.upper()}"),
     *("https://user:${PASS}@example.org/a", "https://$USER:$PASS@example.org/a"),
-    *("sk-toggleable__label-arrow", "sk-estimator-doc-link-2024-x"),
+    *("sk-toggleable__label-arrow", "sk-estimator-doc-link-2024-x", "task-sk-1", "scikit-learn"),
+    *("https://example.org:8080/a@b", "git@github.com:a/b", "hf_hub_download", "ghp_", "0" * 64),
+    *("sha256:" + "a1" * 32, "n001@node", "AKIAabcdefghijklmnop", "xoxo-kisses", "@media print"),
 ]
 KEYS = [
     *("secret_key = " + "Ab1/" * 10, "sk-abcdefghijklmnopqrsT1"),
@@ -32,13 +40,18 @@ def test_keys_are_told_from_commits_variables_and_style_sheets(text: str, count:
     assert len(list(known_keys(text))) == count
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *('KEY="hunter2', "KEY='hunter2", 'KEY="hunter2\\', 'KEY="a\\" hunter2"', "a=KEY=hunter2"),
-        *("a[b]KEY=hunter2", "KEY[b]=hunter2", "--a[key] hunter2"),
-    ],
-)
+@pytest.mark.parametrize("text", ["git@github.com:a/b", "n001@node", "@media print", "a@b.", "x@y"])
+def test_it_is_no_address_of_a_person(text: str) -> None:
+    assert list(mail_addresses(text)) == []
+
+
+QUOTED = [
+    *('KEY="hunter2', "KEY='hunter2", 'KEY="hunter2\\', 'KEY="a\\" hunter2"', "a=KEY=hunter2"),
+    *("a[b]KEY=hunter2", "KEY[b]=hunter2", "--a[key] hunter2"),
+]
+
+
+@pytest.mark.parametrize("command", QUOTED)
 def test_no_value_of_a_secret_is_told_however_it_is_quoted(command: str) -> None:
     assert "hunter2" not in " ".join(without_secrets([f"run {command}"]))
 
