@@ -36,8 +36,6 @@ from scalewatt.recordings.totals import read_totals
 HEAD_BYTES = 1 << 16
 PROMETHEUS: Preset = {"name": "prometheus"}
 DATA_SUFFIXES = (".csv", ".tsv", ".txt", ".log", ".out", ".prom", ".json", ".jsonl", ".hdf5", ".h5")
-    [".csv", ".tsv", ".txt", ".log", ".out", ".dat", ".prom", ".json", ".jsonl", ".hdf5", ".h5"]
-)
 ALIKE = 0.05
 """Mean powers of a device that differ by less may be read by two processes of one node, at other times."""
 BY_NODE = (
