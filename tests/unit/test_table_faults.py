@@ -10,6 +10,7 @@ import yaml
 from made_recordings import written
 
 from scalewatt.common.errors import InputError
+from scalewatt.energies.integrate import validate
 from scalewatt.recordings.block import Recording
 from scalewatt.recordings.tables import Options, decoded, find_preset, read_table
 
@@ -50,6 +51,7 @@ def codes(recording: Recording) -> list[str]:
 TWO = {("n1", 0): [[0, 61], [1, 62]]}
 BY_TIME = {"time": {"column": "t"}, "sensors": [POWER]}
 CARD = {**POWER, "index_column": "card"}
+CARDS = {**BY_TIME, "sensors": [CARD]}
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def test_of_two_values_at_a_time_the_first_counts_and_it_is_said(tmp_path: Path)
             },
             "no column \"crad\"; .*did you mean 'card'",
         ),
-        (f"t,p\n{T0},61 hp\n", BY_TIME, 'no number in W, but "61 hp"'),
+        (f"t,p\n{T0},61 hp\n", BY_TIME, 'without a number in W, such as "61 hp"'),
         ('{"a": [\n1]}\n', BY_TIME, "is JSON; expected a table"),
     ],
 )
@@ -231,7 +233,11 @@ def test_a_table_that_no_preset_knows_gets_no_meaning_and_no_unit(text: str) -> 
     [
         ({}, [[0, 1], [10, 101], [30, 301]], True),
         ({"duration": "d"}, [[-5, 1], [0, 51], [10, 151], [30, 351]], False),
-        ({"duration": "d", "stamp": "begin"}, [[0, 1], [5, 51], [20, 151], [50, 351]], False),
+        (  # between the intervals the counter begins anew
+            {"duration": "d", "stamp": "begin"},
+            [[0, 3], [5, 53], [10, 2], [20, 102], [30, 1], [50, 201]],
+            False,
+        ),
         ({"stamp": "begin"}, [[0, 1], [10, 51], [30, 151]], True),
         (
             {"since": "begin", "unit": "s"},
@@ -247,3 +253,112 @@ def test_an_interval_counts_if_both_its_ends_are_known(
     recording = read(tmp_path, text, {"time": {"column": "t", **time}, "sensors": [ENERGY]})
     assert samples(recording) == {("n1", 0): expected}
     assert codes(recording) == ["missing_samples"] * flagged
+
+
+# --- what a file leaves open -----------------------------------------------------------------------
+
+
+def energy_of(recording: Recording) -> tuple[float, float]:
+    """Energy in J and known time in s of the only sensor."""
+    ((block,),) = recording.nodes.values()
+    curve = validate(block, 0).curve
+    return curve.between(-np.inf, np.inf), curve.covered_s(-np.inf, np.inf)
+
+
+def test_time_between_two_intervals_is_not_covered(tmp_path: Path) -> None:
+    rows = [(T0, 1, 100), (T0 + 1, 1, 100), (T0 + 200, 1, 400), (T0 + 201, 1, 400)]
+    text = "timestamp;tag;duration;package_0\n"
+    text += "".join(f"{at};a;{lasts};{joules * 10**6}\n" for at, lasts, joules in rows)
+    energy_j, known_s = energy_of(read(tmp_path, text))
+    assert (energy_j, known_s) == pytest.approx((1000.0, 4.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "rules", "flagged"),
+    [
+        (f"{T0 - 1},60\nt,p\n{T0},61\n{T0 + 1},62\n", BY_TIME, ["damaged"]),
+        (f"t,p\n{T0},61 w\n{T0 + 1},0.062 KW\n", BY_TIME, []),
+        (f"t,p [1]\n{T0},61\n{T0 + 1},62\n", BY_TIME, []),
+        (f"t,p (%)\n{T0},61\n{T0 + 1},62\n", BY_TIME, []),
+        (f"t,p\n1717-x,60\n{T0},61\n{T0 + 1},62\n", BY_TIME, ["damaged"]),
+        (f"t,p\n{T0 + 1},62\n{T0 + 1},62\n{T0},61\n{T0},61\n", BY_TIME, ["duplicate"]),
+    ],
+    ids=["rows above", "case of units", "footnote", "share of a limit", "first row", "repeats"],
+)
+def test_what_is_plain_is_read_and_the_rest_flagged(
+    tmp_path: Path, text: str, rules: dict, flagged: list
+) -> None:
+    recording = read(tmp_path, text, rules)
+    assert samples(recording) == TWO and codes(recording) == flagged
+
+
+@pytest.mark.parametrize(
+    ("rows", "rules", "why"),
+    [
+        (
+            [f"{T0 + n},{60 + n} {'KX' if n % 5 == 0 else 'W'}" for n in range(20)],
+            BY_TIME,
+            'without a number in W, such as "60 KX"',
+        ),
+        (
+            [f"{T0 + n},6{n}" if n % 3 == 0 else f"{T0 + n}" for n in range(9)],
+            BY_TIME,
+            "6 of 9 lines hold no sample that can be read",
+        ),
+        (
+            [f"{T0 + n},0.0{8 + n % 2}" for n in range(20)],
+            {**BY_TIME, "sensors": [{**POWER, "unit": "Wh"}]},
+            "falls too often for a counter; state `quantity: energy`",
+        ),
+    ],
+)
+def test_what_would_be_wrong_in_silence_is_refused(
+    tmp_path: Path, rows: list[str], rules: dict, why: str
+) -> None:
+    with pytest.raises(InputError, match=why):
+        read(tmp_path, "\n".join(["t,p", *rows, ""]), rules)
+
+
+def test_the_only_row_needs_no_line_end(tmp_path: Path) -> None:
+    recording = read(tmp_path, f"t,p\n{T0},61", BY_TIME)
+    assert samples(recording) == {("n1", 0): [[0, 61]]} and not recording.flags
+
+
+def test_rows_of_cards_are_numbered_by_their_names_and_uuids_are_not(tmp_path: Path) -> None:
+    cards = read(tmp_path, f"t,p,card\n{T0},61,gpu3\n{T0},62,gpu1\n", CARDS)
+    assert samples(cards) == {("n1", 1): [[0, 62]], ("n1", 3): [[0, 61]]}
+    uuids = read(tmp_path, f"t,p,card\n{T0},61,GPU-7-821\n{T0},62,GPU-7-9999\n", CARDS)
+    assert samples(uuids) == {("n1", 0): [[0, 61]], ("n1", 1): [[0, 62]]}
+
+
+def test_steps_of_slurm_with_the_same_samples_are_those_of_their_node(tmp_path: Path) -> None:
+    rows = [f"{step},n1,{n},{T0 + n},{60 + n}" for step in ("batch", "0") for n in range(9)]
+    recording = read(tmp_path, "\n".join(["Step,Node,ElapsedTime,EpochTime,Power", *rows, ""]))
+    assert samples(recording) == {("n1", 0): [[n, 60 + n] for n in range(9)]}
+    assert codes(recording) == ["assumed", "duplicate"]
+
+
+def test_second_dies_of_a_wide_table_are_left_out(tmp_path: Path) -> None:
+    rows = [f"{T0 + n},61,0,62,0,300" for n in range(3)]
+    heading = "timestamps,rocm:0,rocm:1,rocm:2,rocm:3,gh:Module Power Socket 1"
+    ((block,),) = read(tmp_path, "\n".join([heading, *rows, ""])).nodes.values()
+    sensors = block.sensors[["kind", "index"]].to_numpy().tolist()
+    assert sensors == [["gpu", 0], ["gpu", 2], ["node", 1]]
+
+
+@pytest.mark.parametrize("event", ["power/energy-pkg/", "power/energy-ram/"])
+def test_events_of_perf_stat_may_be_recorded_alone(tmp_path: Path, event: str) -> None:
+    rows = "".join(f"     {n}.000,{60 + n}.00,Joules,{event},1000,100.00,,\n" for n in (1, 2, 3))
+    assert len(read(tmp_path, rows).nodes["n1"]) == 1
+
+
+@pytest.mark.parametrize("labels", ["{}, {}", "{1}, {0}"])
+def test_grafanas_hosts_are_those_of_the_gpus(tmp_path: Path, labels: str) -> None:
+    names = labels.format('instance=""10.0.0.1:9400""', 'Hostname=""n1""')
+    series = f'DCGM_FI_DEV_POWER_USAGE{{gpu=""0"", {names}, UUID=""GPU-1""}}'
+    text = f'"Time","{series}"\n2024-05-31 08:39:13,61 W\n2024-05-31 08:39:14,62 W\n'
+    recording = read(tmp_path, text)
+    assert samples(recording) == TWO
+    assert recording.nodes["n1"][0].sensors["uuid"].tolist() == ["GPU-1"]
+    alone = read(tmp_path, text.replace("Hostname", "host"))
+    assert list(alone.nodes) == ["10.0.0.1"]

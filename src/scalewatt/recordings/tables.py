@@ -28,46 +28,41 @@ import pyarrow.csv
 from scalewatt.common.errors import InputError
 from scalewatt.common.schema_validation import check, one_of, schema, shown
 from scalewatt.common.yaml_files import read_yaml
-from scalewatt.recordings import times
-from scalewatt.recordings.block import Block, Recording, sensor_frame
-from scalewatt.recordings.terms import LATEST_S, Flag, Floats, flag, gpu_quantity
-from scalewatt.recordings.times import as_numbers
+from scalewatt.recordings.block import Block, Recording, select, sensor_frame
+from scalewatt.recordings.terms import Flag, Floats, flag, gpu_quantity
+from scalewatt.recordings.times import RowTimes, as_numbers, read_times
 
 Preset = Mapping[str, Any]
 """A description of a table: the content of a preset, or of the user's YAML (then its `name` is DESCRIBED)."""
 DESCRIBED = "csv"
+PRESETS = Path(__file__).parent / "presets"
 
 _PREFIXES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6}
-_POWERS, _ENERGIES = ("W", "Watt", "Watts"), ("J", "Joule", "Joules")
+_BASES = dict.fromkeys(("W", "Watt", "Watts"), ("power", 1.0))
+_BASES |= dict.fromkeys(("J", "Joule", "Joules"), ("counter", 1.0)) | {"Wh": ("counter", 3600.0)}
 UNITS: dict[str, tuple[str, float]] = {"%": ("utilisation", 0.01), "1": ("utilisation", 1.0)}
 """Natural quantity of a unit, and its factor to W, J or a share."""
-for _prefix, _factor in _PREFIXES.items():
-    UNITS |= {_prefix + unit: ("power", _factor) for unit in _POWERS}
-    UNITS |= {_prefix + unit: ("counter", _factor) for unit in _ENERGIES}
-    UNITS[f"{_prefix}Wh"] = ("counter", 3600.0 * _factor)
+UNITS |= {p + b: (what, f * g) for p, f in _PREFIXES.items() for b, (what, g) in _BASES.items()}
 QUANTITIES = {"power": ("power", "mean_power"), "counter": ("counter", "energy")}
-"""Quantities that a natural one may be said to be."""
+"""Quantities that a natural one may be stated to be."""
 NO_NAME = r"(?i)^(?:n/?a|nan|null|none|\[.*)?$"
 """Cells that stand for nothing."""
 LABELS = ("node_column", "index_column", "uuid_column", "device_column", "limit_column")
+NEVER_WRAPS_J = 2.0**64 / 1e3
+"""Range of NVML's counters, 64 bits of mJ: they are reset, but never wrap."""
+
 _CELL = r"^(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<unit>[A-Za-zµ%]*)$"
 _WITH_UNIT = re.compile(r"(.*?)\s*[\[(]([^\[\]()]*)[\])]\s*")
-PRESETS = Path(__file__).parent / "presets"
 _HEAD_LINES = 60
 _LABEL = re.compile(
     r"(?i)host(?:_?name)?|node(?:_?name)?|server|machine|(?:gpu|device)_(?:id|index)|(?:gpu_)?uuid"
 )
-NEVER_WRAPS_J = 2.0**64 / 1e3
-"""Range of NVML's counters, 64 bits of mJ: they are reset, but never wrap."""
-_MOST_DEVICES = 4096
 _MOST_CONTRADICTING = 0.1
+_MOST_FALLS = 0.05
 _TELL_APART = "name index_column, node_column or where in the YAML file"
 # Of rows of one GPU at a time no quarter of the steps is below a fifth of the long ones.
 _SHORT, _MOST_SHORT = 0.2, 0.25
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_EXCEL_1970 = 25569.0  # days of spreadsheets count from the end of 1899
-_EARLIEST_S = 1e8
-"""Unix times are later, in 1973: smaller numbers count from something else."""
+_TOUCHING_S = 1e-3
 
 
 @dataclass(frozen=True)
@@ -102,15 +97,6 @@ def presets() -> tuple[Preset, ...]:
     return tuple({**read_yaml(path), "name": path.stem} for path in files)
 
 
-def described(options: Options) -> dict[str, Any]:
-    """Content of the user's YAML; empty without one. Raises InputError where its schema does not allow it."""
-    if options.columns is None:
-        return {}
-    content, rules = read_yaml(options.columns), schema("columns")
-    check(content, rules, str(options.columns), rules)
-    return content
-
-
 def find_preset(head: str, options: Options = NO_OPTIONS) -> Preset | None:
     """Choose the description of a table from its decoded beginning; None if no preset fits.
 
@@ -118,7 +104,10 @@ def find_preset(head: str, options: Options = NO_OPTIONS) -> Preset | None:
     adds to the preset that fits (`header` of a file without a heading, `time.period_s`), or to that of its
     key `preset`. Raises InputError for a YAML that the schema does not allow.
     """
-    stated = described(options)
+    stated: dict[str, Any] = {}
+    if options.columns is not None:
+        stated, rules = read_yaml(options.columns), schema("columns")
+        check(stated, rules, str(options.columns), rules)
     if "sensors" in stated:
         return {**stated, "name": DESCRIBED}
     names = [preset["name"] for preset in presets()]
@@ -134,27 +123,33 @@ def find_preset(head: str, options: Options = NO_OPTIONS) -> Preset | None:
     return None
 
 
-def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Recording:
-    """Read a table by its description (not one with `totals`). Raises InputError if it does not fit."""
-    place = str(options.columns or path)
-    if not preset.get("sensors") or not preset.get("time"):
-        raise InputError(f"{place}: expected 'time' and 'sensors' that name the table's columns")
-    rules = {**preset, "header": list(preset["extract"])} if "extract" in preset else preset
-    lines, torn = read_lines(path, rules.get("skip_lines", 0))
-    frame, columns, lost = _read_frame(path, _edited(lines, rules) or lines, rules)
-    row_times = _RowTimes(path, place, options.time_zone, rules, frame)
-    table = _Table(path, rules, frame, columns, row_times)
-    nodes = _read_blocks(table, node_of(path, options), place)
-    most = _MOST_CONTRADICTING * len(frame)
-    if table.repeats > most and len(set(lines)) > len(lines) - 0.5 * table.repeats:
-        what = "rows repeat others in time and value, and differ in what is not read"
-        raise InputError(f"{path}: {table.repeats} {what}; {_TELL_APART}")
-    damaged = damage_flags(path, lost + int(table.lost.sum()), torn)
-    flags = (*row_times.local.flags(path.name), *table.flags, *damaged)
-    return Recording(nodes, row_times.clock_known, None, str(path), flags, format=rules["name"])
+def fits(preset: Preset, lines: Sequence[str]) -> bool:
+    """True if a line has the form of the preset's rows, or is its heading."""
+    if "line" in preset and any(re.fullmatch(preset["line"], line) for line in lines):
+        return True
+    heads = [_cells_of(line, preset) for line in _edited(lines, preset) if len(line) < 1 << 16]
+    return "heading" in preset and any(_is_heading(cells, preset["heading"]) for cells in heads)
 
 
-# --- lines and cells ------------------------------------------------------------------------------
+def _is_heading(cells: Sequence[str], patterns: Sequence[str]) -> bool:
+    return all(any(re.fullmatch(p, cell, re.IGNORECASE) for cell in cells) for p in patterns)
+
+
+def listed(names: Any) -> list[str]:
+    """Names under a key that takes one or several."""
+    return [] if names is None else [names] if isinstance(names, str) else list(names)
+
+
+def _text_names(rules: Preset) -> list[list[str]]:
+    """Names that each column may have that is kept as texts."""
+    names = [[name] for key in ("column", "duration") for name in listed(rules["time"].get(key))]
+    for rule in (rules, *rules["sensors"]):
+        names += [listed(rule[key]) for key in (*LABELS, "unit_column") if key in rule]
+        names += [[name] for name in rule.get("where", ())]
+    return names
+
+
+# --- lines ----------------------------------------------------------------------------------------
 
 
 def decoded(content: bytes) -> str:
@@ -178,7 +173,7 @@ def damage_flags(path: Path, rows: int, torn: bool) -> list[Flag]:
 def read_lines(path: Path, skip: int = 0) -> tuple[list[str], bool]:
     """Lines below the first `skip` that are not empty; True if the last has no end, and is left out.
 
-    Raises InputError if the file cannot be read or has no line.
+    The only row of a table is kept without one. Raises InputError for a file without a line.
     """
     try:
         text = decoded(path.read_bytes())
@@ -186,6 +181,8 @@ def read_lines(path: Path, skip: int = 0) -> tuple[list[str], bool]:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     *lines, end = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     whole = [line for line in lines[skip:] if line and not line.isspace()]
+    if len(whole) == 1 and end.strip():
+        return [*whole, end], False
     if not whole:
         reason = f"holds no row below its line {skip}" if skip else "is empty"
         raise InputError(f"{path}: {reason}; expected a recording")
@@ -221,37 +218,45 @@ def _cells_of(line: str, rules: Preset) -> list[str]:
     return [cell.strip() for cell in next(row, [])]
 
 
-def _parse(lines: Sequence[str], cells: int, wanted: Sequence[int], delimiter: str) -> pd.DataFrame:
-    """Wanted cells of the lines that have `cells` cells, as texts without blanks around, (n, wanted)."""
-    whole = [line for line in lines if "\0" not in line and line.count('"') % 2 == 0]
-    if not whole:
-        return pd.DataFrame(columns=list(wanted), dtype="str")
-    kept = [str(i) for i in wanted]
-    table = pyarrow.csv.read_csv(
-        io.BytesIO("\n".join([*whole, ""]).encode()),
-        pyarrow.csv.ReadOptions(column_names=[str(i) for i in range(cells)], block_size=1 << 24),
-        pyarrow.csv.ParseOptions(delimiter=delimiter, invalid_row_handler=lambda row: "skip"),
-        pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(kept, pa.string()), include_columns=kept
-        ),
-    )
-    frame = table.to_pandas().set_axis(list(wanted), axis=1).astype("str")
-    return frame.apply(lambda column: column.str.strip())
+_Part = tuple[list[str], str, list[str]]
 
 
-def fits(preset: Preset, lines: Sequence[str]) -> bool:
-    """True if a line has the form of the preset's rows, or is its heading."""
-    if "line" in preset and any(re.fullmatch(preset["line"], line) for line in lines):
-        return True
-    heads = [_cells_of(line, preset) for line in _edited(lines, preset) if len(line) < 1 << 16]
-    return "heading" in preset and any(_is_heading(cells, preset["heading"]) for cells in heads)
+def _parts(path: Path, lines: Sequence[str], rules: Preset) -> tuple[list[_Part], int]:
+    """Cells of each heading, the delimiter and the lines below; and the number of rows above the first.
+
+    The same heading again begins no new part. Raises InputError where a column or any heading is missing.
+    """
+    header, parts, above = rules.get("header"), list[_Part](), list[str]()
+    names = _text_names(rules) + [listed(r["column"]) for r in rules["sensors"] if "column" in r]
+    needed = {n[0]: rf"(?:{'|'.join(map(re.escape, n))})(?:\s*[\[(].*)?" for n in names}
+    needed |= {r["pattern"]: r["pattern"] for r in rules["sensors"] if "pattern" in r}
+    heading = rules.get("heading", list(needed.values()))
+    if header:
+        heading, parts = [re.escape(n) for n in header], [(header, _delimiter(lines[0], rules), [])]
+    mark = re.compile(heading[0], re.IGNORECASE)
+    for line in lines:
+        if mark.search(line) and _is_heading(cells := _cells_of(line, rules), heading):
+            if not parts or (parts[-1][0] != cells and not header):
+                parts.append((cells, _delimiter(line, rules), []))
+        else:
+            (parts[-1][2] if parts else above).append(line)
+    cells = parts[0][0] if parts else _cells_of(lines[0], rules)
+    if cells[0][:1] in ("{", "["):
+        raise InputError(f"{path}: is JSON; expected a table")
+    missing = [name for name, pattern in needed.items() if not _is_heading(cells, [pattern])]
+    if rules["name"] == DESCRIBED and missing:
+        hint = one_of(missing[0], cells[:30])[:500]
+        raise InputError(f"{path}: has no column {shown(missing[0])}; {hint}")
+    if not parts:
+        example = rules.get("example", "[time, power]")
+        raise InputError(
+            f"{path}: has no heading; describe its columns in a YAML file (header: {example})"
+        )
+    rows = [line for line in above if re.search(r"\d", line)]
+    return parts, sum(len(_cells_of(line, rules)) == len(cells) for line in rows)
 
 
-def _is_heading(cells: Sequence[str], patterns: Sequence[str]) -> bool:
-    return all(any(re.fullmatch(p, cell, re.IGNORECASE) for cell in cells) for p in patterns)
-
-
-# --- parts below headings, and values -------------------------------------------------------------
+# --- columns of cells and values ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -263,9 +268,13 @@ class _Column:
     key: str
     """Its name in the frame of rows."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Groups of the pattern that matched the heading: index, node, unit."""
+    """Groups of the pattern that matched the heading: index, node, unit, uuid, device."""
     quantity: str = ""
     """As written: power, mean_power, counter, energy or utilisation."""
+
+    @property
+    def node(self) -> str | None:
+        return self.labels.get("node", self.rule.get("node"))
 
 
 def _read_frame(
@@ -273,105 +282,59 @@ def _read_frame(
 ) -> tuple[pd.DataFrame, list[_Column], int]:
     """Read rows: columns of texts by name, of values in W, J or as a share by key; and count lost lines.
 
-    Raises InputError without a heading or without a column that is read.
+    Raises InputError without a column that is read, or a row.
     """
-    frames: list[pd.DataFrame] = []
-    columns: dict[str, _Column] = {}
-    lost = 0
-    for cells, delimiter, below in _parts(path, lines, rules):
+    parts, lost = _parts(path, lines, rules)
+    frames, columns = [], dict[str, _Column]()
+    for cells, delimiter, below in parts:
+        positions = {names[0]: _position(cells, names) for names in _text_names(rules)}
+        wanted = {name: at for name, at in positions.items() if at is not None}
+        spare = _spare_labels(cells, rules, wanted.values())
         matched = list(_columns(path, cells, rules))
-        options = {several[0]: _position(cells, several) for several in _text_names(rules)}
-        places = {name: place for name, place in options.items() if place is not None}
-        unused = _unused_labels(cells, rules, places.values())
-        wanted = sorted({*places.values(), *unused, *(place for _, place in matched)})
+        wanted |= spare | {column.key: at for column, at in matched}
         texts = _parse(below, len(cells), wanted, delimiter)
-        for place in unused:
-            if (count := texts[place].nunique()) > 1:
-                raise InputError(
-                    f"{path}: column {shown(cells[place])} has {count} values and is not used; {_TELL_APART}"
-                )
+        for name in spare:
+            if (count := texts.pop(name).nunique()) > 1:
+                what = f"column {shown(name)} has {count} values and is not used"
+                raise InputError(f"{path}: {what}; {_TELL_APART}")
+        frames.append(texts.assign(**{f"{c.key} unit": _unit_in(cells[at]) for c, at in matched}))
+        columns |= {column.key: column for column, _ in matched}
         lost += len(below) - len(texts)
-        frame = texts[list(places.values())].set_axis(list(places), axis=1)
-        for column, place in matched:
-            if "extract" in rules and (texts[place] == "").all():
-                continue  # as if it were no column
-            rows = _where(frame, column.rule)
-            values, quantity = _in_si(
-                path, texts[place][rows], cells[place], column, rules, frame[rows]
-            )
-            frame[column.key] = pd.Series(values, index=texts.index[rows], dtype=np.float64)
-            columns.setdefault(column.key, replace(column, quantity=quantity))
-        frames.append(frame)
-    whole = pd.concat(frames, ignore_index=True)
     if not columns:
         fields = [str(rule.get("column", rule.get("pattern"))) for rule in rules["sensors"]]
         raise InputError(f"{path}: has no field that is read; expected {' or '.join(fields)}")
-    if whole.empty:
+    frame = pd.concat(frames, ignore_index=True).fillna("")
+    if frame.empty:
         raise InputError(f"{path}: holds no row below its heading")
-    empty = {name: "" for name in whole if name not in columns}
-    return whole.fillna(empty), list(columns.values()), lost
+    read = [
+        _with_values_in_si(path, frame, column, rules)
+        for column in columns.values()
+        if "extract" not in rules or (frame[column.key] != "").any()
+    ]
+    return frame, read, lost
 
 
-def _unused_labels(cells: Sequence[str], rules: Preset, used: Iterable[int]) -> list[int]:
-    """Columns that tell nodes or devices apart by their names, and that a user's description leaves out."""
-    if rules["name"] != DESCRIBED or any("where" in rule for rule in rules["sensors"]):
-        return []
-    named = [place for place, cell in enumerate(cells) if _LABEL.fullmatch(cell.strip())]
-    return sorted(set(named) - set(used))
+def _parse(
+    lines: Sequence[str], count: int, wanted: Mapping[str, int], delimiter: str
+) -> pd.DataFrame:
+    """Wanted cells of the lines that have `count` cells, as texts without blanks around, by name."""
+    whole = [line for line in lines if "\0" not in line and line.count('"') % 2 == 0]
+    if not whole:
+        return pd.DataFrame(columns=list(wanted), dtype="str")
+    kept = sorted({str(i) for i in wanted.values()})
+    table = pyarrow.csv.read_csv(
+        io.BytesIO("\n".join([*whole, ""]).encode()),
+        pyarrow.csv.ReadOptions(column_names=[str(i) for i in range(count)], block_size=1 << 24),
+        pyarrow.csv.ParseOptions(delimiter=delimiter, invalid_row_handler=lambda row: "skip"),
+        pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(kept, pa.string()), include_columns=kept
+        ),
+    )
+    frame = table.to_pandas().astype("str")
+    return pd.DataFrame({name: frame[str(i)].str.strip() for name, i in wanted.items()})
 
 
-_Part = tuple[list[str], str, list[str]]
-
-
-def _parts(path: Path, lines: Sequence[str], rules: Preset) -> list[_Part]:
-    """Cells of each heading, the delimiter, and the lines below; one heading again begins no new part."""
-    header, names = rules.get("header"), _text_names(rules)
-    names += [listed(rule["column"]) for rule in rules["sensors"] if "column" in rule]
-    patterns = [f"(?:{'|'.join(map(re.escape, several))})" for several in names]
-    patterns = [rf"{pattern}(?:\s*[\[(].*)?" for pattern in patterns]
-    patterns += [rule["pattern"] for rule in rules["sensors"] if "pattern" in rule]
-    wanted = [re.escape(n) for n in header] if header else rules.get("heading", patterns)
-    mark = re.compile(wanted[0], re.IGNORECASE)
-    parts: list[_Part] = [(header, _delimiter(lines[0], rules), [])] if header else []
-    for line in lines:
-        if mark.search(line) and _is_heading(cells := _cells_of(line, rules), wanted):
-            if not parts or (parts[-1][0] != cells and not header):
-                parts.append((cells, _delimiter(line, rules), []))
-        elif parts:
-            parts[-1][2].append(line)
-    cells = parts[0][0] if parts else _cells_of(lines[0], rules)
-    if cells[0][:1] in ("{", "["):
-        raise InputError(f"{path}: is JSON; expected a table")
-    if rules["name"] == DESCRIBED:
-        for pattern, name in zip(
-            patterns, [n[0] for n in names] + patterns[len(names) :], strict=True
-        ):
-            if not _is_heading(cells, [pattern]):
-                hint = one_of(name, cells[:30])[:500]
-                raise InputError(f"{path}: has no column {shown(name)}; {hint}")
-    if not parts:
-        header = rules.get("example", "[time, power]")
-        raise InputError(
-            f"{path}: has no heading; describe its columns in a YAML file (header: {header})"
-        )
-    return parts
-
-
-def listed(names: Any) -> list[str]:
-    """Names under a key that takes one or several."""
-    return [] if names is None else [names] if isinstance(names, str) else list(names)
-
-
-def _text_names(rules: Preset) -> list[list[str]]:
-    """Names that each column may have that is kept as texts."""
-    names = [[name] for key in ("column", "duration") for name in listed(rules["time"].get(key))]
-    for rule in (rules, *rules["sensors"]):
-        names += [listed(rule[key]) for key in (*LABELS, "unit_column") if key in rule]
-        names += [[name] for name in rule.get("where", ())]
-    return names
-
-
-def _position(cells: Sequence[str], names: Iterable[str]) -> int | None:
+def _position(cells: Sequence[str], names: Sequence[str]) -> int | None:
     """Position of the first of the names that stands in a heading, with or without its unit."""
     bare = [match[1] if (match := _WITH_UNIT.fullmatch(cell)) else cell for cell in cells]
     low = [cell.lower() for cell in bare]
@@ -382,170 +345,100 @@ def _position(cells: Sequence[str], names: Iterable[str]) -> int | None:
     return None
 
 
+def _unit_in(heading: str) -> str:
+    """Unit of power, energy or utilisation in a heading, such as `[mW]`; "" without one."""
+    match = _WITH_UNIT.fullmatch(heading)
+    return match[2] if match and match[2] in UNITS else ""
+
+
+def _spare_labels(cells: Sequence[str], rules: Preset, used: Iterable[int]) -> dict[str, int]:
+    """Columns that tell nodes or devices apart by their names, and that a user's description leaves out."""
+    if rules["name"] != DESCRIBED or any("where" in rule for rule in rules["sensors"]):
+        return {}
+    return {c: i for i, c in enumerate(cells) if _LABEL.fullmatch(c) and i not in set(used)}
+
+
 def _columns(path: Path, cells: Sequence[str], rules: Preset) -> Iterator[tuple[_Column, int]]:
     """Columns of values in a heading, with their positions."""
     top = {key: rules[key] for key in (*LABELS, "where") if key in rules}
     for number, rule in enumerate(rules["sensors"]):
         rule = {**top, **rule}
         if "pattern" in rule:
-            matches = [
-                (i, m) for i, cell in enumerate(cells) if (m := re.fullmatch(rule["pattern"], cell))
-            ]
-            for turn, (i, match) in enumerate(matches):
+            matches = [(i, re.fullmatch(rule["pattern"], cell)) for i, cell in enumerate(cells)]
+            for turn, (i, match) in enumerate((i, match) for i, match in matches if match):
                 labels = {"index": str(turn)} | {k: v for k, v in match.groupdict().items() if v}
                 yield _Column(rule, cells[i], f"{number}:{cells[i]}:{turn}", labels), i
-        elif (position := _position(cells, names := listed(rule["column"]))) is not None:
-            if rules["name"] == DESCRIBED and list(cells).count(cells[position]) > 1:
-                name = shown(cells[position])
+        elif (at := _position(cells, names := listed(rule["column"]))) is not None:
+            if rules["name"] == DESCRIBED and list(cells).count(cells[at]) > 1:
+                name = shown(cells[at])
                 raise InputError(f"{path}: has several columns {name}; use `pattern`")
-            yield _Column(rule, names[0], f"{number}:{names[0]}"), position
+            yield _Column(rule, names[0], f"{number}:{names[0]}"), at
 
 
-def _where(frame: pd.DataFrame, rule: Mapping[str, Any]) -> np.ndarray:
+def _where(frame: pd.DataFrame, rule: Mapping[str, Any]) -> pd.Series:
     """Rows that have the texts of the rule's `where`, (n,); a column that is not there asks for nothing."""
-    rows = np.ones(len(frame), dtype=np.bool_)
-    for name, texts in rule.get("where", {}).items():
+    rows = pd.Series(True, frame.index)
+    for name, allowed in rule.get("where", {}).items():
         if name in frame:
-            texts = texts if isinstance(texts, list) else [texts]
-            rows &= frame[name].isin([str(text) for text in texts]).to_numpy()
+            rows &= frame[name].isin(map(str, allowed if isinstance(allowed, list) else [allowed]))
     return rows
 
 
-def _in_si(
-    path: Path, texts: pd.Series, cell: str, column: _Column, rules: Preset, frame: pd.DataFrame
-) -> tuple[Floats, str]:
-    """Values in W, J or as a share, (n,), NaN where there is none, with their quantity.
+def _with_values_in_si(path: Path, frame: pd.DataFrame, column: _Column, rules: Preset) -> _Column:
+    """Turn the cells of a column into W, J or a share, NaN where there is no number; with its quantity.
 
-    The unit behind a number counts before that of its row's `unit_column`, that before the heading's (in
-    `cell`), and that before the description's. Raises InputError without a unit, and if one does not fit.
+    The unit behind a number counts before that of its row's `unit_column`, that before the heading's, and
+    that before the description's. Raises InputError without a unit, and if one does not fit.
     """
     rule, place = column.rule, f"{path}: column {shown(column.header)}"
-    numbers, units = _numbers(texts, rules)
-    if rule.get("unit_column") in frame:
-        units = units.mask(units == "", frame[rule["unit_column"]])
-    head = match[2] if (match := _WITH_UNIT.fullmatch(cell)) and match[2] in UNITS else None
-    stated = column.labels.get("unit") or rule.get("unit")
-    basis = stated or head or next(filter(UNITS.get, units), None)
-    if basis not in UNITS:
+    heads, stated = frame[f"{column.key} unit"], column.labels.get("unit") or rule.get("unit", "")
+    if UNITS.get(stated, UNITS["%"])[0] != "utilisation":
+        heads = heads.where(~heads.isin(["1", "%"]), "")  # a footnote, or a share of a limit
+    absent = frame[column.key].str.contains(NO_NAME) | ~_where(frame, rule)
+    absent |= frame[column.key].str.fullmatch(rules.get("missing", "(?!)"))
+    texts = frame[column.key].mask(absent, "")
+    numbers, units = _numbers(texts, rules.get("decimal", "."))
+    for fallback in (frame.get(rule.get("unit_column"), ""), heads, stated):
+        units = units.mask(units == "", fallback)
+    basis = next((u for u in (stated, *heads.unique(), *units.unique()) if u in UNITS), None)
+    if basis is None:
         raise InputError(f"{place} has no unit in its heading or cells; state it with `unit`")
     natural = UNITS[basis][0]
-    factors = {unit: factor for unit, (what, factor) in UNITS.items() if what == natural}
-    if head and (
-        head not in factors or (rules["name"] == DESCRIBED and UNITS[head] != UNITS[basis])
-    ):
-        raise InputError(f"{place} has the unit {head} in its heading, and {basis} described")
-    factors[""] = factors.get(head or stated or "", np.nan)
-    values = numbers * units.map(factors).to_numpy(np.float64)
-    valued = texts[~texts.str.contains(NO_NAME)]
-    if len(valued) and not np.isfinite(values).any():
-        example = shown(valued.iloc[0])
-        raise InputError(f"{place} has no number in {basis}, but {example}; see `decimal`")
+    for head in filter(None, heads.unique()):
+        is_other = rules["name"] == DESCRIBED and UNITS[head] != UNITS[basis]
+        if is_other or UNITS[head][0] != natural:
+            raise InputError(f"{place} has the unit {head} in its heading, and {basis} described")
+    values = numbers * units.map({u: _factor(u, natural) for u in units.unique()}).to_numpy()
+    unread = (texts != "") & np.isnan(values)
+    if unread.any() and (np.isnan(values).all() or units[unread & ~np.isnan(numbers)].size > 1):
+        example = f"cells without a number in {basis}, such as {shown(texts[unread].iloc[0])}"
+        raise InputError(f"{place} has {example}; see `unit` and `decimal`")
     quantity, allowed = rule.get("quantity", natural), QUANTITIES.get(natural, (natural,))
     if quantity not in allowed:
         raise InputError(f"{place} is in {basis}, and no {quantity}; allowed: {', '.join(allowed)}")
-    return values, quantity
+    frame[column.key] = values
+    return replace(column, quantity=quantity)
 
 
-def _numbers(texts: pd.Series, rules: Preset) -> tuple[Floats, pd.Series]:
+def _numbers(texts: pd.Series, decimal: str) -> tuple[Floats, pd.Series]:
     """Numbers of cells, (n,), NaN for none, and the units behind them, empty without."""
-    texts = texts.str.replace(rules.get("decimal", "."), ".", regex=False)
-    texts = texts.mask(texts.str.fullmatch(rules.get("missing", "(?!)")), "")
+    texts = texts.str.replace(decimal, ".", regex=False)
     numbers = as_numbers(texts)
     if np.isfinite(numbers).all():
         return numbers, pd.Series("", index=texts.index)
     cells = pc.extract_regex(pa.array(texts, pa.string()), _CELL)
     number, unit = (pc.struct_field(cells, name).to_pandas() for name in ("number", "unit"))
-    return as_numbers(number), unit.fillna("").set_axis(texts.index)
+    return as_numbers(number), unit.fillna("")
 
 
-# --- times of rows -------------------------------------------------------------------------------
+def _factor(unit: str, natural: str) -> float:
+    """Factor of a unit to W, J or a share; NaN if that is not what it is of.
 
-
-class _RowTimes:
-    """Times of a table's rows: of a column or several, or a stated period apart."""
-
-    def __init__(
-        self, path: Path, place: str, zone: str | None, rules: Preset, frame: pd.DataFrame
-    ) -> None:
-        self.path, self.rules, self.time, self.place = path, rules, rules["time"], f"{place}: time"
-        self.local = times.LocalClock(self.time.get("zone") or zone, f"{self.place}.zone")
-        self.texts = pd.Series("", frame.index, dtype="str")
-        for name in listed(self.time.get("column")):
-            self.texts = (self.texts + " " + frame.get(name, "")).str.strip()
-        has_times = bool((self.texts != "").any())
-        since = self.time.get("since", "unix" if has_times else "begin")
-        self.is_unix = since == "unix" and has_times
-        self.from_s = 0.0 if self.is_unix or since == "begin" else self._since(since)
-        self.stamps = self._stamps(self.texts) if has_times else None
-        self.seconds = self.stamps.seconds if self.stamps else None
-        self.clock = self.stamps.clock if self.stamps else None
-        self.clock_known = since != "begin" and not (self.is_unix and self.clock == times.DAY)
-        self.known_rows = np.ones(len(frame), np.bool_)
-        """Rows with a time, (n,)."""
-        self.order = np.arange(len(frame))
-        """Rows in order of time, (n,)."""
-        if self.seconds is not None:
-            self.known_rows = np.isfinite(self.seconds)
-            steps = np.diff(self.seconds[self.known_rows])
-            if (steps < 0).sum() > (steps > 0).sum():  # the newest stands first
-                self.order = self.order[::-1]
-        elif "period_s" in self.time:
-            apart = f"they are taken to be {self.time['period_s']:g} s apart"
-            self.local.assumptions.add(f"its rows have no times; {apart}")
-        else:
-            hint = self.time.get("hint", "record them, or state the period (time: {period_s: 1.0})")
-            raise InputError(f"{path}: its rows have no times; {hint}")
-
-    @property
-    def begin_s(self) -> float | None:
-        """When the recording began, if its times count from then; None if that is unknown."""
-        return None if self.is_unix or self.clock in (times.LOCAL, times.DAY) else self.from_s
-
-    def of(self, rows: np.ndarray) -> Floats:
-        """Times of the rows of one device in their order; unix seconds where `clock_known`."""
-        if self.seconds is None:
-            return self.from_s + self.time["period_s"] * np.arange(rows.size)
-        if self.clock == times.LOCAL:
-            return self.local.unix_seconds(self.seconds[rows])
-        return self.seconds[rows] + (self.from_s if self.clock == times.DAY else 0.0)
-
-    def _since(self, since: str) -> float:
-        """Unix seconds of a time from which others count."""
-        stamps = times.parse_times(pd.Series([since]))
-        if stamps is None or stamps.clock == times.DAY or not np.isfinite(stamps.seconds[0]):
-            allowed = 'begin, or a time such as "2024-05-31 10:39:13"'
-            raise InputError(f"{self.place}.since: {shown(since)} is no time; allowed: {allowed}")
-        is_local = stamps.clock == times.LOCAL
-        seconds = self.local.unix_seconds(stamps.seconds) if is_local else stamps.seconds
-        return float(seconds[0])
-
-    def _stamps(self, texts: pd.Series) -> times.Stamps:
-        """Parse the column; numbers count from `since`. Raises InputError if it has no times."""
-        unit, form = self.time.get("unit"), self.time.get("format")
-        column = f"{self.path}: column {shown(' '.join(listed(self.time['column'])))}"
-        if form:
-            clock = times.UNIX if "%z" in form else times.LOCAL
-            try:
-                return times.Stamps(times.dates(texts, form, clock == times.UNIX), clock)
-            except (ValueError, TypeError, OverflowError) as error:
-                raise InputError(
-                    f"{self.place}.format: {shown(form)} is no form of a date"
-                ) from error
-        if unit in (None, "iso"):
-            stamps = times.parse_times(texts)
-            if stamps is None or (unit == "iso" and not texts.head(100).str.contains("[-/]").any()):
-                expected = "dates" if unit else "unix times, or dates with a time of day"
-                example = times.unread(texts[:1], [np.nan])
-                raise InputError(f"{column} has no {expected}{example}; state its unit or format")
-            return stamps
-        numbers = as_numbers(texts.str.replace(self.rules.get("decimal", "."), ".", regex=False))
-        if unit == "excel":
-            return times.Stamps(times.within((numbers - _EXCEL_1970) * _SECONDS["d"]), times.LOCAL)
-        seconds = numbers * _SECONDS[unit] + self.from_s
-        if self.is_unix and np.nanmax(seconds, initial=0.0) < _EARLIEST_S:
-            hint = "say what it counts from (time: since: begin, or a time)"
-            raise InputError(f"{column} has no unix times in {unit}; {hint}")
-        return times.Stamps(np.where(np.abs(seconds) < LATEST_S, seconds, np.nan), times.UNIX)
+    Letters of the wrong case are read where only one unit has them: KW, not Mw.
+    """
+    alike = {UNITS[u] for u in UNITS if u.lower() == unit.lower()}
+    what, factor = UNITS.get(unit) or (alike.pop() if len(alike) == 1 else ("", np.nan))
+    return factor if what == natural else np.nan
 
 
 # --- the table and its blocks ---------------------------------------------------------------------
@@ -553,19 +446,19 @@ class _RowTimes:
 
 @dataclass(eq=False)
 class _Table:
-    """The rows of a table, from which each node and device takes its own."""
+    """The rows of a table, from which the blocks of each node and device are read."""
 
     path: Path
     rules: Preset
     frame: pd.DataFrame
     columns: Sequence[_Column]
-    times: _RowTimes
+    times: RowTimes
     flags: list[Flag] = field(default_factory=list)
     repeats: int = 0
     contradicting: int = 0
 
     def __post_init__(self) -> None:
-        self.lost = ~self.times.known_rows
+        self.lost = np.isnan(self.times.seconds)
         """Rows without a time, or without a name of their device or node, (n,)."""
 
     def flag(self, code: str, detail: str, device: str | None = None) -> None:
@@ -583,14 +476,40 @@ class _Table:
         return next(iter(texts[~texts.str.contains(NO_NAME)]), "")
 
 
-def _read_blocks(table: _Table, node: str, place: str) -> dict[str, list[Block]]:
-    """Blocks of each node, in the order of names; `node` is that of rows that name none.
+def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Recording:
+    """Read a table by its description (not one with `totals`). Raises InputError if it does not fit."""
+    place = str(options.columns or path)
+    if not preset.get("sensors") or not preset.get("time"):
+        raise InputError(f"{place}: expected 'time' and 'sensors' that name the table's columns")
+    rules = {**preset, "header": list(preset["extract"])} if "extract" in preset else preset
+    lines, torn = read_lines(path, rules.get("skip_lines", 0))
+    frame, columns, lost = _read_frame(path, _edited(lines, rules) or lines, rules)
+    times = read_times(path, f"{place}: time", rules, frame, options.time_zone)
+    table = _Table(path, rules, frame, columns, times)
+    blocks = _read_blocks(table, node_of(path, options), place)
+    readable = len(frame) - int(table.lost.sum())
+    lost += len(frame) - readable
+    if lost > readable:
+        raise InputError(
+            f"{path}: {lost} of {lost + readable} lines hold no sample that can be read; "
+            "describe those that are no rows (skip)"
+        )
+    differ = len(set(lines)) > len(lines) - 0.5 * table.repeats and not rules["time"].get("sort")
+    if differ and table.repeats > _MOST_CONTRADICTING * len(frame):
+        what = "rows repeat others in time and value, and differ in what is not read"
+        raise InputError(f"{path}: {table.repeats} {what}; {_TELL_APART}")
+    flags = (*times.local.flags(path.name), *table.flags, *damage_flags(path, lost, torn))
+    nodes = {
+        node: [b for b in blocks if b.node == node] for node in sorted({b.node for b in blocks})
+    }
+    return Recording(nodes, times.clock_known, None, str(path), flags, format=rules["name"])
 
-    Raises InputError if no row can be read, or nothing tells them apart; `place` is that of the description.
+
+def _read_blocks(table: _Table, node: str, place: str) -> list[Block]:
+    """Blocks of all nodes; `node` is that of rows that name none, `place` that of the description.
+
+    Raises InputError if no row can be read, or nothing tells them apart.
     """
-    if not table.times.known_rows.any():
-        example = times.unread(table.times.texts, ~table.times.known_rows * np.nan)
-        raise InputError(f"{table.path}: holds no row with a time that can be read{example}")
     if "gpus" in table.rules:
         _take_in_turn(table, table.rules["gpus"])
     blocks = [block for group in _groups(table, node) for block in _blocks(table, *group)]
@@ -605,8 +524,7 @@ def _read_blocks(table: _Table, node: str, place: str) -> dict[str, list[Block]]
     if table.contradicting:
         detail = f"times with two values that contradict: {table.contradicting}; the first counts"
         table.flag("duplicate", detail)
-    names = sorted({block.node for block in blocks})
-    return {name: [block for block in blocks if block.node == name] for name in names}
+    return blocks
 
 
 # --- rows of nodes and devices --------------------------------------------------------------------
@@ -614,10 +532,10 @@ def _read_blocks(table: _Table, node: str, place: str) -> dict[str, list[Block]]
 
 def _take_in_turn(table: _Table, gpus: int) -> None:
     """Number rows that are of `gpus` GPUs in turn; refuse where one is missing, as the others then shift."""
-    count, seconds = len(table.frame), table.times.seconds
+    count = len(table.frame)
     is_whole = count % gpus == 0
-    if seconds is not None and count >= 2 * gpus:
-        sets = seconds[: count // gpus * gpus].reshape(-1, gpus)
+    if table.times.period_s is None and count >= 2 * gpus:
+        sets = table.times.seconds[: count // gpus * gpus].reshape(-1, gpus)
         apart = np.median(np.diff(sets[:, 0]))
         is_whole = bool((np.ptp(sets, axis=1) < 0.5 * apart).all())
     if not is_whole:
@@ -633,62 +551,53 @@ _Group = tuple[str, int | None, np.ndarray, list[_Column]]
 
 def _groups(table: _Table, unnamed_node: str) -> Iterator[_Group]:
     """Node, device (None if the columns tell it), rows and columns of values of each set of sensors."""
-    kinds: dict[tuple[Any, ...], list[_Column]] = {}
+    kinds: dict[str, list[_Column]] = {}
     for column in table.columns:
-        labels = (table.label(column, "node_column"), table.label(column, "index_column"))
-        node = column.labels.get("node", column.rule.get("node"))
-        kinds.setdefault((repr(column.rule.get("where")), *labels, node), []).append(column)
-    for (_, node_label, index_label, stated), columns in kinds.items():
-        named = _where(table.frame, columns[0].rule)
-        if not named.any():
+        keys = [column.rule.get(key) for key in ("where", "node_column", "index_column")]
+        kinds.setdefault(repr([*keys, column.node]), []).append(column)
+    for columns in kinds.values():
+        nodes, devices = (table.label(columns[0], k) for k in ("node_column", "index_column"))
+        named = _where(table.frame, columns[0].rule).to_numpy()
+        if not named.any() and table.rules["name"] == DESCRIBED:
             raise InputError(f"{table.path}: no row has {shown(columns[0].rule['where'])}")
-        for label in filter(None, (node_label, index_label)):
+        for label in filter(None, (nodes, devices)):
             unnamed = table.frame[label].str.contains(NO_NAME).to_numpy()
             table.lost |= named & unnamed
-            named &= ~unnamed
+            named = named & ~unnamed
         rows = table.times.order[named[table.times.order]]
-        if index_label is None and "index_column" in columns[0].rule:
+        if devices is None and "index_column" in columns[0].rule:
             _refuse_interleaved(table, rows)
-            table.flag(
-                "assumed", "its rows name no GPU and are taken as those of one; record the index"
-            )
-        nodes = table.frame[node_label].to_numpy()[rows] if node_label else np.full(rows.size, "")
-        for node, positions in pd.Series(rows).groupby(nodes, sort=True).indices.items():
-            name = str(node) or stated or unnamed_node
-            of_node = rows[positions]
-            if index_label is None:
-                yield name, None, of_node, columns
-                continue
-            for index, of_device in _by_device(table, of_node, index_label):
-                yield name, index, of_device, columns
+            detail = "its rows name no GPU and are taken as those of one; record the index"
+            table.flag("assumed", detail)
+        by_node = table.frame[nodes].to_numpy()[rows] if nodes else np.full(rows.size, "")
+        for node, at in pd.Series(rows).groupby(by_node).indices.items():
+            name = str(node) or columns[0].node or unnamed_node
+            if devices is None:
+                yield name, None, rows[at], columns
+            else:
+                for device, of_device in _by_device(table, rows[at], devices):
+                    yield name, device, of_device, columns
 
 
 def _by_device(table: _Table, rows: np.ndarray, label: str) -> Iterator[tuple[int, np.ndarray]]:
-    """Rows of each device of a node, by its number: the one written, else by the order of the names."""
+    """Rows of each device of a node, by the number in its name (3, gpu3), else in order of appearance."""
     names = table.frame[label].iloc[rows]
-    plain = names.str.fullmatch(r"\d{1,9}").to_numpy(np.bool_)
-    if plain.mean() > 0.9:  # the others are damaged
-        numbers = np.where(plain, as_numbers(names), -1)
-    elif names.str.replace(r"\d{1,4}$", "", regex=True).nunique() == 1:  # card0, card1
-        numbers = as_numbers(names.str.extract(r"(\d{1,4})$")[0])
-    else:
-        numbers = pd.factorize(names.to_numpy(), sort=True)[0].astype(np.float64)
-    if not plain.any() and numbers.max(initial=0) >= _MOST_DEVICES:
-        raise InputError(f"{table.path}: column {shown(label)} names over {_MOST_DEVICES} devices")
-    known = (numbers >= 0) & (numbers < _MOST_DEVICES)
-    table.lost[rows[~known]] = True
-    for number in np.unique(numbers[known]):
+    parts = names.str.extract(r"^([A-Za-z_]*)(\d{1,4})$")
+    numbers = as_numbers(parts[1])
+    if np.isnan(numbers).mean() > 0.1 or parts[0].nunique() > 1:  # fewer are damaged
+        numbers = pd.factorize(names.to_numpy())[0].astype(np.float64)
+    table.lost[rows[np.isnan(numbers)]] = True
+    for number in np.unique(numbers[np.isfinite(numbers)]):
         of_device = rows[numbers == number]
-        if not plain.any():  # a name may be several devices'
+        if not names.str.isdigit().any():  # a name may be several devices'
             _refuse_interleaved(table, of_device)
         yield int(number), of_device
 
 
 def _refuse_interleaved(table: _Table, rows: np.ndarray) -> None:
     """Refuse rows of one device of which many follow another at once: they are of several."""
-    if table.times.seconds is None:
-        return
-    steps = np.diff(table.times.seconds[rows[table.times.known_rows[rows]]])
+    seconds = table.times.seconds[rows]
+    steps = np.diff(seconds[np.isfinite(seconds)])
     steps = steps[steps >= 0]
     usual = float(np.quantile(steps, 0.9)) if steps.size else 0.0
     if steps.size and float(np.mean(steps < _SHORT * usual)) > _MOST_SHORT:
@@ -707,43 +616,47 @@ def _blocks(
     """Blocks of the samples and of the energies of intervals in some rows."""
     if index is not None:
         _refuse_several(table, rows, columns[0], index)
-    for is_used in (False, True):
-        mine = [column for column in columns if (column.quantity == "energy") == is_used]
-        if not mine:
+    if table.rules["time"].get("sort"):
+        rows = _in_order_of_time(table, rows)
+    for is_energy in (False, True):
+        of_kind = [column for column in columns if (column.quantity == "energy") == is_energy]
+        if not of_kind:
             continue
-        sensors = sensor_frame([_sensor(table, column, index, rows) for column in mine])
-        values = table.frame[[column.key for column in mine]].to_numpy(np.float64)[rows]
-        read = _energies if is_used else _samples
+        sensors = sensor_frame([_sensor(table, column, index, rows) for column in of_kind])
+        values = table.frame[[column.key for column in of_kind]].to_numpy(np.float64)[rows]
+        read = _energies if is_energy else _samples
         time_s, values = read(table, rows, values, sensors)
-        kept = _with_values(sensors, values)
-        yield Block(
-            node,
-            time_s,
-            np.asfortranarray(values[:, kept]),
-            sensors.iloc[kept].reset_index(drop=True),
-        )
+        block = Block(node, time_s, np.asfortranarray(values), sensors)
+        _refuse_falls(table, block, of_kind)
+        yield select(block, _with_values(block))
+
+
+def _in_order_of_time(table: _Table, rows: np.ndarray) -> np.ndarray:
+    """Rows of a device by their times, with a flag if they are not in that order."""
+    by_time = rows[np.argsort(table.times.seconds[rows], kind="stable")]
+    if (by_time != rows).any():
+        table.flag("assumed", "its rows are not in order of time, and are sorted")
+    return by_time
 
 
 def _sensor(table: _Table, column: _Column, index: int | None, rows: np.ndarray) -> dict[str, Any]:
     """Row of a sensor in the frame of a block's sensors."""
-    rule, header = column.rule, column.header
+    rule, header, labels = column.rule, column.header, column.labels
     name = rule.get("name", header if index is None else f"{header}:{{index}}")
     if index is None:
-        text = column.labels.get("index", "")
+        text = labels.get("index", "")
         index = (int(text) if text.isdigit() else 0) + rule.get("index", 0)
-    device = table.first(rows, column, "device_column")
+    device = labels.get("device") or table.first(rows, column, "device_column")
     is_gpu_power = column.quantity == "power" and rule["kind"] == "gpu"
-    limit = table.label(column, "limit_column")
-    watts = table.frame[limit].iloc[rows].str.removesuffix("W") if limit else pd.Series(dtype="str")
-    limit_w = rule.get("limit_w", np.nanmax(as_numbers(watts), initial=0.0))
+    limit = pd.Series([table.first(rows, column, "limit_column").removesuffix("W")])
     return {
         "name": name.replace("{index}", str(index)).replace("{column}", header),
         "kind": rule["kind"],
         "index": index,
         "quantity": "counter" if column.quantity == "energy" else column.quantity,
         "range_j": _range_j(column),
-        "limit_w": float(limit_w) or np.nan,
-        "uuid": table.first(rows, column, "uuid_column"),
+        "limit_w": float(rule.get("limit_w", as_numbers(limit)[0])),
+        "uuid": labels.get("uuid") or table.first(rows, column, "uuid_column"),
         "device": device,
         "origin": rule.get("origin", "measured"),
         "samples": rule.get("samples") or (gpu_quantity(device) if is_gpu_power else "") or "",
@@ -758,27 +671,13 @@ def _range_j(column: _Column) -> float:
     return NEVER_WRAPS_J if column.quantity in ("counter", "energy") and not may_wrap else np.nan
 
 
-def _refuse_several(table: _Table, rows: np.ndarray, column: _Column, index: int) -> None:
-    """Refuse rows of several nodes, in which one index is several GPUs."""
-    label = table.label(column, "uuid_column")
-    if label is None or label == table.label(column, "index_column"):
-        return
-    texts = table.frame[label].iloc[rows]
-    counts = texts[~texts.str.contains(NO_NAME)].value_counts()
-    several = sorted(counts[counts > 1].index)  # of a damaged text there is one row
-    if len(several) > 1:
-        raise InputError(
-            f"{table.path}: index {index} is {len(several)} GPUs ({', '.join(several[:2])[:90]}): rows of "
-            "several nodes; expected a column that tells them (hostname), or one file for each node"
-        )
-
-
-def _with_values(sensors: pd.DataFrame, values: Floats) -> list[int]:
+def _with_values(block: Block) -> list[int]:
     """Positions of the sensors to keep: of a device that has values, those that have some.
 
     Of one without, the first of its power and energy stays, so that it is known to be without values.
     """
-    valued = pd.Series(np.isfinite(values).any(axis=0))
+    sensors = block.sensors
+    valued = pd.Series(np.isfinite(block.values).any(axis=0))
     energetic = sensors["quantity"] != "utilisation"
     known = (valued & energetic).groupby([sensors["kind"], sensors["index"]]).transform("any")
     first = ~sensors.assign(energetic=energetic).duplicated(["kind", "index", "energetic"])
@@ -792,24 +691,26 @@ def _samples(
 
     Raises InputError where these are many: rows of several devices, or several samples a second.
     """
-    timed = table.times.known_rows[rows]
+    timed = np.isfinite(table.times.seconds[rows])
     time_s, values = table.times.of(rows[timed]), values[timed]
     if table.rules["time"].get("spread"):
         return _spread(time_s), values
-    turn = np.cumsum(np.diff(time_s, prepend=np.nan) != 0) - 1
     for name, column in zip(sensors["name"], values.T, strict=True):
-        if _contradicts(time_s, column):
+        valued = pd.DataFrame({"time": time_s, "value": column}).dropna()
+        contradicts = valued.drop_duplicates().duplicated("time", keep=False).sum()
+        if contradicts > _MOST_CONTRADICTING * len(valued):
             raise InputError(
                 f"{table.path}: column {shown(name)} has several values at one time; {_TELL_APART} (or "
                 "time: {spread: true} if whole seconds are stamped)"
             )
-    if turn.size == 0 or turn[-1] == turn.size - 1:
+    is_new = np.diff(time_s, prepend=np.nan) != 0
+    if is_new.all():
         return time_s, values
-    at_once = pd.DataFrame(values).groupby(turn)
+    at_once = pd.DataFrame(values).groupby(np.cumsum(is_new))
     differ = int((at_once.nunique() > 1).any(axis=1).sum())
     table.contradicting += differ
-    table.repeats += turn.size - int(turn[-1]) - 1 - differ
-    return time_s[np.diff(turn, prepend=-1) > 0], at_once.first().to_numpy(np.float64)
+    table.repeats += int((~is_new).sum()) - differ
+    return time_s[is_new], at_once.first().to_numpy(np.float64)
 
 
 def _spread(time_s: Floats) -> Floats:
@@ -819,28 +720,30 @@ def _spread(time_s: Floats) -> Floats:
     return (seconds + at_once.cumcount() / at_once.transform("size")).to_numpy()
 
 
-def _contradicts(time_s: Floats, values: Floats) -> bool:
-    """True if over a tenth of the values share their time with another one."""
-    valued = np.isfinite(values)
-    pairs = np.unique(np.column_stack((time_s[valued], values[valued])), axis=0)
-    counts = np.unique(pairs[:, 0], return_counts=True)[1]
-    return bool(counts[counts > 1].sum() > _MOST_CONTRADICTING * np.count_nonzero(valued))
-
-
 def _energies(
     table: _Table, rows: np.ndarray, used_j: Floats, sensors: pd.DataFrame
 ) -> tuple[Floats, Floats]:
     """Times and counters in J, (m,) and (m, k), of the energies of intervals, (n, k).
 
     An interval ends at its stamp unless `time.stamp` says that it begins there. One whose other end nothing
-    tells is not counted, and flagged.
+    tells is not counted, and flagged; what was used between two intervals is unknown.
     """
-    time_s, time = table.times.of(rows), table.rules["time"]
+    end_s, time, unknown = (
+        table.times.of(rows),
+        table.rules["time"],
+        np.full(used_j.shape[1], np.nan),
+    )
     at_begin, begin_s = time.get("stamp") == "begin", table.times.begin_s
     if "duration" in time:
         durations = as_numbers(table.frame[time["duration"]].iloc[rows])
-        begin_s = time_s[0] if at_begin else time_s[0] - durations[0]
-        time_s = time_s + durations if at_begin else time_s
+        begins_s = end_s if at_begin else end_s - durations
+        end_s, begin_s = begins_s + durations, begins_s[0]
+        apart_s = begins_s[1:] - end_s[:-1]
+        apart = np.flatnonzero(apart_s > _touching_s(begins_s)) + 1
+        end_s, used_j = (
+            np.insert(end_s, apart, begins_s[apart]),
+            np.insert(used_j, apart, unknown, 0),
+        )
     elif at_begin:
         begin_s, used_j = None, np.vstack([used_j[:1], used_j[:-1]])
     if begin_s is None:
@@ -850,10 +753,14 @@ def _energies(
             hint = "name a column of them (time: duration)"
             table.flag("missing_samples", f"{name}: {detail}; {hint}", name)
     else:
-        time_s, used_j = np.concatenate(([begin_s], time_s)), np.vstack([used_j[:1], used_j])
-    counters = np.column_stack([_added_up(time_s, used) for used in used_j.T])
-    timed = np.isfinite(time_s)
-    return time_s[timed], counters[timed]
+        end_s, used_j = np.insert(end_s, 0, begin_s), np.vstack([used_j[:1], used_j])
+    timed = np.isfinite(end_s)
+    return end_s[timed], np.column_stack([_added_up(end_s, used) for used in used_j.T])[timed]
+
+
+def _touching_s(time_s: Floats) -> float:
+    """Time in s by which intervals that touch may seem apart: a second where stamps have whole ones."""
+    return 1.0 if np.array_equal(time_s, np.floor(time_s), equal_nan=True) else _TOUCHING_S
 
 
 def _added_up(time_s: Floats, used_j: Floats) -> Floats:
@@ -872,25 +779,56 @@ def _added_up(time_s: Floats, used_j: Floats) -> Floats:
     return total - begins[begun] + 1.0 + np.count_nonzero(unknown) - begun
 
 
-# --- all blocks -----------------------------------------------------------------------------------
+# --- what nothing tells is refused ----------------------------------------------------------------
 
 
-def _without_second_dies(table: _Table, blocks: list[Block]) -> list[Block]:
-    """Leave out GPUs of odd numbers if all are without power and no other is: the first die has both's."""
-    odd = [block.sensors["index"].iloc[0] % 2 == 1 for block in blocks]
-    power = [block.values[:, block.sensors["quantity"] != "utilisation"] for block in blocks]
-    dead = [not (np.nan_to_num(values) > 0).any() for values in power]
-    if not any(odd) or odd != dead:
-        return blocks
-    table.flag("assumed", "GPUs of odd numbers are second dies: the power of both is the first's")
-    return [block for block, is_second in zip(blocks, odd, strict=True) if not is_second]
+def _refuse_several(table: _Table, rows: np.ndarray, column: _Column, index: int) -> None:
+    """Refuse rows of several nodes, in which one index is several GPUs."""
+    label = table.label(column, "uuid_column")
+    if label in (None, table.label(column, "index_column")):
+        return
+    texts = table.frame[label].iloc[rows]
+    counts = texts[~texts.str.contains(NO_NAME)].value_counts()
+    several = sorted(counts[counts > 1].index)  # of a damaged text there is one row
+    if len(several) > 1:
+        raise InputError(
+            f"{table.path}: index {index} is {len(several)} GPUs ({', '.join(several[:2])[:90]}): rows of "
+            "several nodes; expected a column that tells them (hostname), or one file for each node"
+        )
+
+
+def _refuse_falls(table: _Table, block: Block, columns: Sequence[_Column]) -> None:
+    """Refuse a described counter that often falls: energies of intervals that nobody calls so."""
+    for column, values in zip(columns, block.values.T, strict=True):
+        steps = np.diff(values[np.isfinite(values)])
+        is_by_default = column.quantity == "counter" and "quantity" not in column.rule
+        if is_by_default and (steps < 0).sum() > max(2, _MOST_FALLS * steps.size):
+            raise InputError(
+                f"{table.path}: column {shown(column.header)} falls too often for a counter; state "
+                "`quantity: energy` if its values are of intervals, else `quantity: counter`"
+            )
 
 
 def _refuse_doubles(place: str, blocks: Sequence[Block]) -> None:
-    """Refuse two columns that say the same of one device: one of them has a wrong index or node."""
+    """Refuse two columns that state the same of one device: one of them has a wrong index or node."""
     sensors = pd.concat([block.sensors.assign(node=block.node) for block in blocks])
     for key, names in sensors.groupby(["quantity", "kind", "index", "node"])["name"]:
         if len(names) > 1:
             both = " and ".join(map(shown, names[:2]))
             what = "{} of {} {} of {}".format(*key)
             raise InputError(f"{place}: {both} are both {what}; give each its index or node")
+
+
+def _without_second_dies(table: _Table, blocks: list[Block]) -> list[Block]:
+    """Leave out GPUs of odd numbers if all are without power and no other is: the first die has both's."""
+    powers = [b.values[:, b.sensors["quantity"] != "utilisation"] for b in blocks]
+    sensors = pd.concat([b.sensors[b.sensors["quantity"] != "utilisation"] for b in blocks])
+    dead = np.concatenate([~(np.nan_to_num(power) > 0).any(axis=0) for power in powers])
+    odd, is_gpu = (sensors["index"] % 2 == 1).to_numpy(), (sensors["kind"] == "gpu").to_numpy()
+    if not odd[is_gpu].any() or (odd != dead)[is_gpu].any():
+        return blocks
+    table.flag("assumed", "GPUs of odd numbers are second dies: the power of both is the first's")
+    kept = [
+        ((b.sensors["kind"] != "gpu") | (b.sensors["index"] % 2 == 0)).to_numpy() for b in blocks
+    ]
+    return [select(b, of_block) for b, of_block in zip(blocks, kept, strict=True) if of_block.any()]

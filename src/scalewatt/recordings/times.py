@@ -1,4 +1,4 @@
-"""Time stamps in text, and unix seconds of local ones.
+"""Times of rows: stamps in text, and unix seconds of local ones.
 
 A local time that comes twice, in the hour when clocks are set back, is resolved by the order of the rows; one
 that does not exist, when they are set forward, is taken by the offset before.
@@ -7,9 +7,12 @@ that does not exist, when they are set forward, is taken by the offset before.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -21,20 +24,30 @@ from scalewatt.recordings.terms import LATEST_S, Flag, Floats, flag
 
 UNIX, LOCAL, DAY = "unix", "local", "day"
 
-_NUMBER = re.compile(r"\s*(\d{9,19})(?:\.\d+)?\s*")
-_DATE = re.compile(r"\s*\d{4}([-/]?)\d\d?\1\d\d?[T ]+\d\d?:\d\d.*", re.DOTALL)
-_TIME_OF_DAY = re.compile(r"\s*\d\d?:\d\d:\d\d(?:[.,:]\d+)?\s*")
-# Behind a time of day: 2024-05-31 10-02 has no zone, and is no time.
-_ZONED, _PLAIN = r":\d\d.*(?:[Zz+-]|UTC)", r"\s*[\d/-]+[T ]+[\d:.,]+\s*"
+_FORMS = {
+    "number": re.compile(r"\s*(\d{9,19})(?:\.\d+)?\s*"),
+    DAY: re.compile(r"\s*\d\d?:\d\d:\d\d(?:[.,:]\d+)?\s*"),
+    # The zone stands behind a time of day: 2024-05-31 10-02 has none, and is no time.
+    UNIX: re.compile(r"(?s)\s*\d{4}([-/]?)\d\d?\1\d\d?[T ]+\d\d?:\d\d.*(?:[Zz+-]|UTC).*"),
+    LOCAL: re.compile(r"\s*\d{4}([-/]?)\d\d?\1\d\d?[T ]+\d\d?:\d\d[\d:.,]*\s*"),
+}
+_HEAD_ROWS = 100
 # Digits of a whole unix time, between 1973 and 5138, by its unit.
 _PER_S = {**dict.fromkeys((9, 10, 11), 1.0), **dict.fromkeys((12, 13, 14), 1e3)}
 _PER_S.update(dict.fromkeys((15, 16, 17), 1e6))
 _NANO = 1e9
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_EXCEL_1970 = 25569.0  # days of spreadsheets count from the end of 1899
+_EARLIEST_S = 1e8
+"""Unix times are later, in 1973: smaller numbers count from something else."""
 # Zones change their offset at a full quarter of an hour.
 _SLOT_S = 900
 # A clock that is corrected goes back by less; one that is set back in autumn by more.
 _SET_BACK_S = 60.0
 _EPOCH = datetime(1970, 1, 1)
+
+
+# --- stamps ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,42 +59,34 @@ class Stamps:
     """UNIX; LOCAL: since a local clock showed 1970; DAY: since a midnight, times of day without a date."""
 
 
-def zone_named(name: str | None, where: str) -> tzinfo | None:
-    """Zone of a name; None, this machine's zone, for None. Raises InputError."""
-    if name is None:
-        return None
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InputError(
-            f"{where}: {shown(name)} is no time zone; allowed: a name such as Europe/Berlin, or UTC"
-        ) from error
-
-
 def parse_times(texts: pd.Series) -> Stamps | None:
-    """Parse texts that are all written like the first; None if that is no time.
+    """Parse texts that are all written as most of the first ones are; None if these are no times.
 
     Understood are unix times in s, ms, µs or ns, by their digits; dates with `-`, `/` or nothing between,
     and a time of day, with or without an offset (Z, UTC, +02, +0200 or +02:00); times of day alone.
     """
-    first = next((text for text in texts if text and not text.isspace()), "")
-    if number := _NUMBER.fullmatch(first):
-        per_s = _PER_S.get(len(number.group(1)), _NANO)
-        return Stamps(within(as_numbers(texts) / per_s), UNIX)
-    if _TIME_OF_DAY.fullmatch(first):
-        return Stamps(_seconds_of_day(texts), DAY)
-    if not _DATE.fullmatch(first):
+    head = [text for text in texts.head(_HEAD_ROWS) if text and not text.isspace()]
+    forms = Counter(written for text in head if (written := _form(text)))
+    if not forms:
         return None
-    zoned = re.search(_ZONED, first) is not None
+    (form, digits), _ = forms.most_common(1)[0]
+    if form == "number":
+        return Stamps(within(as_numbers(texts) / _PER_S.get(digits, _NANO)), UNIX)
+    if form == DAY:
+        return Stamps(_seconds_of_day(texts), DAY)
     # Mixed in one column they cannot be parsed together: the other kind has no time.
-    fits = texts.str.contains(_ZONED) if zoned else texts.str.fullmatch(_PLAIN)
-    texts = texts.where(fits, "")
-    plain = texts.str.strip().str.replace("/", "-", regex=False)
-    if zoned:
-        plain = plain.str.replace(r"\s*(?:UTC|z)$", "Z", regex=True)
-    if "," in first:
-        plain = plain.str.replace(",", ".", regex=False)
-    return Stamps(dates(plain, "ISO8601", zoned), UNIX if zoned else LOCAL)
+    plain = texts.where(texts.str.fullmatch(_FORMS[form].pattern), "").str.strip()
+    plain = plain.str.replace("/", "-", regex=False).str.replace(",", ".", regex=False)
+    plain = plain.str.replace(r"\s*(?:UTC|z)$", "Z", regex=True)
+    return Stamps(dates(plain, "ISO8601", form == UNIX), form)
+
+
+def _form(text: str) -> tuple[str, int] | None:
+    """How a time is written, by the key of _FORMS, and the digits of a number; None if it is no time."""
+    for form, pattern in _FORMS.items():
+        if match := pattern.fullmatch(text):
+            return form, len(match[1]) if form == "number" else 0
+    return None
 
 
 def _seconds_of_day(texts: pd.Series) -> Floats:
@@ -89,8 +94,7 @@ def _seconds_of_day(texts: pd.Series) -> Floats:
     plain = texts.str.strip().str.replace(r"^(\d+:\d+:\d+)[,:](\d+)$", r"\1.\2", regex=True)
     seconds = pd.to_timedelta(plain, errors="coerce").dt.total_seconds().to_numpy(np.float64)
     steps = np.diff(pd.Series(seconds).ffill().to_numpy(), prepend=np.nan)
-    days = np.cumsum(steps < -43200.0)
-    return seconds + 86400.0 * days
+    return seconds + 86400.0 * np.cumsum(steps < -43200.0)
 
 
 def unread(texts: Iterable[str], seconds: Iterable[float]) -> str:
@@ -119,6 +123,21 @@ def as_numbers(texts: pd.Series) -> Floats:
 def within(seconds: Floats) -> Floats:
     """Unix seconds, NaN where no clock shows them."""
     return np.where((seconds > 0) & (seconds < LATEST_S), seconds, np.nan)
+
+
+# --- local clocks ---------------------------------------------------------------------------------
+
+
+def zone_named(name: str | None, where: str) -> tzinfo | None:
+    """Zone of a name; None, this machine's zone, for None. Raises InputError."""
+    if name is None:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InputError(
+            f"{where}: {shown(name)} is no time zone; allowed: a name such as Europe/Berlin, or UTC"
+        ) from error
 
 
 class LocalClock:
@@ -182,11 +201,118 @@ def zoned_times(
     name: str, texts: Sequence[str], time_zone: str | None
 ) -> tuple[Floats, list[Flag]]:
     """Unix seconds of a file's stamps in their order, (n,), NaN for none; and what is assumed of them."""
-    stamps, clock = (
-        parse_times(pd.Series(texts, dtype="str")),
-        LocalClock(time_zone, f"{name}: zone"),
-    )
+    stamps = parse_times(pd.Series(texts, dtype="str"))
+    clock = LocalClock(time_zone, f"{name}: zone")
     if stamps is None or stamps.clock == DAY:
         return np.full(len(texts), np.nan), []
     is_local = stamps.clock == LOCAL
     return clock.unix_seconds(stamps.seconds) if is_local else stamps.seconds, clock.flags(name)
+
+
+# --- rows of a table ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class RowTimes:
+    """Times of a table's rows: of a column or several, or a stated period apart."""
+
+    seconds: Floats
+    """As the clock shows them, (n,), NaN for none; 0 where rows are a period apart."""
+    clock: str
+    """As of Stamps."""
+    clock_known: bool
+    begin_s: float | None
+    """When the recording began, if its times count from then; None if that is unknown."""
+    local: LocalClock
+    from_s: float = 0.0
+    """Time of the first row where rows are a period apart."""
+    period_s: float | None = None
+
+    @property
+    def order(self) -> np.ndarray:
+        """Rows in order of time, (n,): turned if the newest stands first."""
+        steps = np.diff(self.seconds[np.isfinite(self.seconds)])
+        rows = np.arange(self.seconds.size)
+        return rows[::-1] if (steps < 0).sum() > (steps > 0).sum() else rows
+
+    def of(self, rows: np.ndarray) -> Floats:
+        """Times of the rows of one device in their order; unix seconds where `clock_known`."""
+        if self.period_s is not None:
+            return self.from_s + self.period_s * np.arange(rows.size, dtype=np.float64)
+        if self.clock == LOCAL:
+            return self.local.unix_seconds(self.seconds[rows])
+        return self.seconds[rows]
+
+
+def read_times(
+    path: Path, place: str, rules: Mapping[str, Any], cells: pd.DataFrame, zone: str | None
+) -> RowTimes:
+    """Read the times of a table's rows as its description says, at `place`. Raises InputError without any."""
+    rule = rules["time"]
+    local = LocalClock(rule.get("zone") or zone, f"{place}.zone")
+    names = [rule["column"]] if isinstance(rule.get("column"), str) else rule.get("column", [])
+    texts = pd.Series("", cells.index, dtype="str")
+    for name in names:
+        texts = (texts + " " + cells.get(name, pd.Series("", cells.index)).fillna("")).str.strip()
+    has_times = bool((texts != "").any())
+    since = rule.get("since", "unix" if has_times else "begin")
+    counts_from_1970 = has_times and since == "unix"
+    from_s = 0.0 if counts_from_1970 or since == "begin" else _parse_since(since, local, place)
+    if not has_times:
+        if "period_s" not in rule:
+            hint = rule.get("hint", "record them, or state the period (time: {period_s: 1.0})")
+            raise InputError(f"{path}: its rows have no times; {hint}")
+        apart = f"they are taken to be {rule['period_s']:g} s apart"
+        local.assumptions.add(f"its rows have no times; {apart}")
+        zeros, is_known = np.zeros(len(texts)), since != "begin"
+        return RowTimes(zeros, UNIX, is_known, from_s, local, from_s, rule["period_s"])
+    column = f"{path}: column {shown(' '.join(names))}"
+    stamps = _parse_column(texts, rule, column, place, rules.get("decimal", "."))
+    seconds, clock = stamps.seconds, stamps.clock
+    if clock == DAY or rule.get("unit") in _SECONDS:
+        seconds = seconds + from_s
+    is_number = counts_from_1970 and rule.get("unit") in _SECONDS
+    if is_number and np.nanmax(seconds, initial=0.0) < _EARLIEST_S:
+        hint = "say what it counts from (time: since: begin, or a time)"
+        raise InputError(f"{column} has no unix times in {rule['unit']}; {hint}")
+    if not np.isfinite(seconds).any():
+        example = unread(texts, seconds)
+        raise InputError(f"{path}: holds no row with a time that can be read{example}")
+    clock_known = since != "begin" and not (counts_from_1970 and clock == DAY)
+    begin_s = None if counts_from_1970 or clock in (LOCAL, DAY) else from_s
+    return RowTimes(seconds, clock, clock_known, begin_s, local, from_s)
+
+
+def _parse_since(since: str, local: LocalClock, place: str) -> float:
+    """Unix seconds of a time from which others count."""
+    stamps = parse_times(pd.Series([since]))
+    if stamps is None or stamps.clock == DAY or not np.isfinite(stamps.seconds[0]):
+        allowed = 'begin, or a time such as "2024-05-31 10:39:13"'
+        raise InputError(f"{place}.since: {shown(since)} is no time; allowed: {allowed}")
+    is_local = stamps.clock == LOCAL
+    return float((local.unix_seconds(stamps.seconds) if is_local else stamps.seconds)[0])
+
+
+def _parse_column(
+    texts: pd.Series, rule: Mapping[str, Any], column: str, place: str, decimal: str
+) -> Stamps:
+    """Parse a column by its stated format or unit, else as times are written."""
+    unit, form = rule.get("unit"), rule.get("format")
+    if form:
+        clock = UNIX if "%z" in form else LOCAL
+        try:
+            return Stamps(dates(texts, form, clock == UNIX), clock)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise InputError(f"{place}.format: {shown(form)} is no form of a date") from error
+    if unit in (None, "iso"):
+        stamps = parse_times(texts)
+        if stamps is None or (unit == "iso" and not texts.head(100).str.contains("[-/]").any()):
+            expected = "dates" if unit else "unix times, or dates with a time of day"
+            example = unread(texts[:1], [np.nan])
+            raise InputError(f"{column} has no {expected}{example}; state its unit or format")
+        return stamps
+    numbers = as_numbers(texts.str.replace(decimal, ".", regex=False))
+    if unit == "excel":
+        return Stamps(within((numbers - _EXCEL_1970) * _SECONDS["d"]), LOCAL)
+    seconds = numbers * _SECONDS[unit]
+    return Stamps(np.where(np.abs(seconds) < LATEST_S, seconds, np.nan), UNIX)
