@@ -9,10 +9,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -27,6 +25,7 @@ from scalewatt.recordings.tables import Options
 
 T0 = 1_717_144_753.0
 SECONDS = 120
+SMI_BEGIN = 1_717_149_600.0
 
 
 def watts(second: float, gpu: int = 0) -> float:
@@ -335,28 +334,22 @@ def test_processes_that_each_record_the_whole_node_are_never_nodes(
     assert account.joules("gpu") == pytest.approx(true_j(2), rel=1e-2)
 
 
+MORE = re.sub(r"(\d+\.\d\d) W", lambda m: f"{1.03 * float(m[1]):.2f} W", smi(1))
+WINDOW = zeus(0).replace(str(T0), str(SMI_BEGIN))
+
+
 @pytest.mark.parametrize(
-    ("node", "factor", "why"),
-    [
-        ({"rank0.csv": "n1"}, 1.0, "hold like values of the same time"),
-        (None, 1.03, r"rank0.csv.*--node FILE=NAME"),
-    ],
-    ids=["a file that the user names", "a recorder that sampled at other times"],
+    ("second", "nodes"),
+    [(smi(1), {"a.csv": "n1"}), (MORE, {}), (WINDOW, {})],
+    ids=["of which the user names a file", "at other times", "of powers and totals"],
 )
-def test_a_second_recorder_of_a_node_is_no_node(
-    tmp_path: Path, node: dict[str, str] | None, factor: float, why: str
+def test_two_recorders_of_a_node_are_no_two_nodes(
+    tmp_path: Path, second: str, nodes: dict[str, str]
 ) -> None:
-    write_all(tmp_path, smi(0), smi(1, factor=factor))
-    with pytest.raises(InputError, match=why):
-        account_of(tmp_path, node)
-
-
-def test_powers_and_totals_of_one_node_are_no_two_nodes(tmp_path: Path) -> None:
-    written(tmp_path, smi(0), "gpus.csv")
-    begin = datetime(2024, 5, 31, 10, tzinfo=ZoneInfo("UTC")).timestamp()
-    written(tmp_path, zeus(0).replace(str(T0), str(begin)), "windows.csv")
-    with pytest.raises(InputError, match=r"gpus.csv and windows.csv hold like values"):
-        account_of(tmp_path)
+    written(tmp_path, smi(0), "a.csv")
+    written(tmp_path, second, "b.csv")
+    with pytest.raises(InputError, match=r"b\.csv.* like values .*--node FILE=NAME"):
+        account_of(tmp_path, nodes)
 
 
 def test_files_of_a_folder_that_are_not_read_are_flagged(tmp_path: Path) -> None:
