@@ -225,8 +225,7 @@ def test_energies_of_parts_of_seconds_add_up_where_stamps_are_whole_ones() -> No
         ({"column": "t", "unit": "min", "since": "2024-05-31 10:39:13"}, T0 + 300.0, True),
         ({"period_s": 0.5}, 0.0, False),
         ({"period_s": 0.5, "since": "2024-05-31 10:39:13"}, T0, True),
-        ({"column": "date", "unit": "excel"}, T0, True),
-        ({"column": "iso", "unit": "iso"}, T0, True),
+        ({"column": "iso"}, T0, True),
         ({"column": "us", "format": "%m/%d/%Y %I:%M:%S %p"}, T0, True),
         ({"column": "day"}, 38353.0, False),
         ({"column": "day", "since": "2024-05-31 00:00"}, T0, True),
@@ -234,8 +233,8 @@ def test_energies_of_parts_of_seconds_add_up_where_stamps_are_whole_ones() -> No
 )
 def test_times_of_many_kinds(rule: dict, first: float, known: bool) -> None:
     text = (
-        "t,date,iso,us,day,p\n5,45443.443900463,2024-05-31 10:39:13,05/31/2024 10:39:13 AM,10:39:13,1\n"
-        "6,45443.443912037,2024-05-31 10:39:14,05/31/2024 10:39:14 AM,10:39:14,2\n"
+        "t,iso,us,day,p\n5,2024-05-31 10:39:13,05/31/2024 10:39:13 AM,10:39:13,1\n"
+        "6,2024-05-31 10:39:14,05/31/2024 10:39:14 AM,10:39:14,2\n"
     )
     recording = read(text, {"time": rule, "sensors": [SENSOR]}, "Europe/Berlin")
     assert sensors(recording)[0].time_s[0] == pytest.approx(first, abs=0.002)
@@ -468,13 +467,11 @@ def test_a_node_that_was_recorded_for_less_time_is_told(
         ({"time": {"period_s": 1, "since": "unix"}}, '"unix" is no time'),
         ({"time": {"column": "p", "unit": "s"}}, "no unix times in s; say what it counts from"),
         ({"time": {"column": "p"}}, "has no unix times, or dates .*; state its unit"),
-        ({"time": {"column": "t", "unit": "iso"}}, "has no dates"),
         ({"sensors": [SENSOR, SENSOR]}, "both power of gpu 0 of n1; give each its index"),
         ({"sensors": [SENSOR | {"quantity": "counter"}]}, "in W, and no counter; allowed: power"),
         ({"sensors": [SENSOR | {"where": {"t": "x"}}]}, "no row has"),
         ({"skip_lines": 9}, "holds no row"),
         ({"delimiter": "||"}, "delimiter"),
-        ({"preset": "nvidia", "time": None, "sensors": None}, "did you mean 'nvidia-smi'"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(change: dict, why: str) -> None:

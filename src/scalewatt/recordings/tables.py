@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -59,6 +59,7 @@ _LABEL = re.compile(
 )
 _MOST_CONTRADICTING = 0.1
 _MOST_FALLS = 0.05
+_DURATION = "name a column of them (time: duration)"
 _TELL_APART = "name index_column, node_column or where in the YAML file"
 # Of rows of one GPU at a time no quarter of the steps is below a fifth of the long ones.
 _SHORT, _MOST_SHORT = 0.2, 0.25
@@ -101,8 +102,8 @@ def find_preset(head: str, options: Options = NO_OPTIONS) -> Preset | None:
     """Choose the description of a table from its decoded beginning; None if no preset fits.
 
     A user's YAML (`options.columns`) with `sensors` describes the table whatever it looks like; one without
-    adds to the preset that fits (`header` of a file without a heading, `time.period_s`), or to that of its
-    key `preset`. Raises InputError for a YAML that the schema does not allow.
+    adds to the preset that fits: `header` of a file without a heading, `time.period_s`. Raises InputError for
+    a YAML that the schema does not allow.
     """
     stated: dict[str, Any] = {}
     if options.columns is not None:
@@ -110,14 +111,10 @@ def find_preset(head: str, options: Options = NO_OPTIONS) -> Preset | None:
         check(stated, rules, str(options.columns), rules)
     if "sensors" in stated:
         return {**stated, "name": DESCRIBED}
-    names = [preset["name"] for preset in presets()]
-    wanted = stated.pop("preset", None)
-    if wanted is not None and wanted not in names:
-        raise InputError(f"{options.columns}: preset: {shown(wanted)}; {one_of(wanted, names)}")
     heading = ",".join(stated.get("header", ()))
     lines = [heading, *filter(str.strip, head.splitlines()[:_HEAD_LINES])]
     for preset in presets():
-        if preset["name"] == wanted or (not wanted and fits(preset, lines)):
+        if fits(preset, lines):
             time = {**preset.get("time", {}), **stated.get("time", {})}
             return {**preset, **stated, "time": time}
     return None
@@ -196,11 +193,6 @@ def _edited(lines: Sequence[str], rules: Preset) -> list[str]:
     for edit in rules.get("edits", ()):
         find = re.compile(edit["find"])
         kept = [find.sub(edit["put"], line) for line in kept]
-    if "extract" in rules:
-        cells = [re.compile(pattern) for pattern in rules["extract"].values()]
-        kept = [
-            "\t".join(m[1] if (m := cell.search(line)) else "" for cell in cells) for line in kept
-        ]
     return ["\t".join(line.split()) for line in kept] if rules.get("delimiter") == "space" else kept
 
 
@@ -300,18 +292,14 @@ def _read_frame(
         frames.append(texts.assign(**{f"{c.key} unit": _unit_in(cells[at]) for c, at in matched}))
         columns |= {column.key: column for column, _ in matched}
         lost += len(below) - len(texts)
-    if not columns:
-        fields = [str(rule.get("column", rule.get("pattern"))) for rule in rules["sensors"]]
-        raise InputError(f"{path}: has no field that is read; expected {' or '.join(fields)}")
     frame = pd.concat(frames, ignore_index=True).fillna("")
     if frame.empty:
         raise InputError(f"{path}: holds no row below its heading")
-    read = [
-        _with_values_in_si(path, frame, column, rules)
-        for column in columns.values()
-        if "extract" not in rules or (frame[column.key] != "").any()
-    ]
-    return frame, read, lost
+    filled = [column for column in columns.values() if (frame[column.key] != "").any()]
+    if not filled:
+        fields = [str(rule.get("column", rule.get("pattern"))) for rule in rules["sensors"]]
+        raise InputError(f"{path}: has no field that is read; expected {' or '.join(fields)}")
+    return frame, [_with_values_in_si(path, frame, column, rules) for column in filled], lost
 
 
 def _parse(
@@ -410,7 +398,9 @@ def _with_values_in_si(path: Path, frame: pd.DataFrame, column: _Column, rules: 
             raise InputError(f"{place} has the unit {head} in its heading, and {basis} described")
     values = numbers * units.map({u: _factor(u, natural) for u in units.unique()}).to_numpy()
     unread = (texts != "") & np.isnan(values)
-    if unread.any() and (np.isnan(values).all() or units[unread & ~np.isnan(numbers)].size > 1):
+    if unread.any() and (
+        np.isnan(values).all() or units[unread & ~np.isnan(numbers)].duplicated().any()
+    ):
         example = f"cells without a number in {basis}, such as {shown(texts[unread].iloc[0])}"
         raise InputError(f"{place} has {example}; see `unit` and `decimal`")
     quantity, allowed = rule.get("quantity", natural), QUANTITIES.get(natural, (natural,))
@@ -481,11 +471,10 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
     place = str(options.columns or path)
     if not preset.get("sensors") or not preset.get("time"):
         raise InputError(f"{place}: expected 'time' and 'sensors' that name the table's columns")
-    rules = {**preset, "header": list(preset["extract"])} if "extract" in preset else preset
-    lines, torn = read_lines(path, rules.get("skip_lines", 0))
-    frame, columns, lost = _read_frame(path, _edited(lines, rules) or lines, rules)
-    times = read_times(path, f"{place}: time", rules, frame, options.time_zone)
-    table = _Table(path, rules, frame, columns, times)
+    lines, torn = read_lines(path, preset.get("skip_lines", 0))
+    frame, columns, lost = _read_frame(path, _edited(lines, preset) or lines, preset)
+    times = read_times(path, f"{place}: time", preset, frame, options.time_zone)
+    table = _Table(path, preset, frame, columns, times)
     blocks = _read_blocks(table, node_of(path, options), place)
     readable = len(frame) - int(table.lost.sum())
     lost += len(frame) - readable
@@ -494,7 +483,7 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
             f"{path}: {lost} of {lost + readable} lines hold no sample that can be read; "
             "describe those that are no rows (skip)"
         )
-    differ = len(set(lines)) > len(lines) - 0.5 * table.repeats and not rules["time"].get("sort")
+    differ = len(set(lines)) > len(lines) - 0.5 * table.repeats and not preset["time"].get("sort")
     if differ and table.repeats > _MOST_CONTRADICTING * len(frame):
         what = "rows repeat others in time and value, and differ in what is not read"
         raise InputError(f"{path}: {table.repeats} {what}; {_TELL_APART}")
@@ -502,7 +491,7 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
     nodes = {
         node: [b for b in blocks if b.node == node] for node in sorted({b.node for b in blocks})
     }
-    return Recording(nodes, times.clock_known, None, str(path), flags, format=rules["name"])
+    return Recording(nodes, times.clock_known, None, str(path), flags, format=preset["name"])
 
 
 def _read_blocks(table: _Table, node: str, place: str) -> list[Block]:
@@ -569,29 +558,27 @@ def _groups(table: _Table, unnamed_node: str) -> Iterator[_Group]:
             _refuse_interleaved(table, rows)
             detail = "its rows name no GPU and are taken as those of one; record the index"
             table.flag("assumed", detail)
-        by_node = table.frame[nodes].to_numpy()[rows] if nodes else np.full(rows.size, "")
-        for node, at in pd.Series(rows).groupby(by_node).indices.items():
-            name = str(node) or columns[0].node or unnamed_node
-            if devices is None:
-                yield name, None, rows[at], columns
-            else:
-                for device, of_device in _by_device(table, rows[at], devices):
-                    yield name, device, of_device, columns
+        labels = pd.DataFrame({"node": "", "device": 0.0}, index=rows)
+        if nodes:
+            labels["node"] = table.frame[nodes]
+        if devices:
+            names = table.frame[devices].loc[rows].groupby(labels["node"], group_keys=False)
+            labels["device"] = names.apply(_device_numbers)
+            table.lost[rows[labels["device"].isna()]] = True
+        for key, of_device in labels.groupby(["node", "device"]).groups.items():
+            node, device = cast(tuple[str, float], key)
+            if devices and not table.frame[devices].str.isdigit().any():
+                _refuse_interleaved(table, of_device.to_numpy())  # a name may be several devices'
+            name = node or columns[0].node or unnamed_node
+            yield name, int(device) if devices else None, of_device.to_numpy(), columns
 
 
-def _by_device(table: _Table, rows: np.ndarray, label: str) -> Iterator[tuple[int, np.ndarray]]:
-    """Rows of each device of a node, by the number in its name (3, gpu3), else in order of appearance."""
-    names = table.frame[label].iloc[rows]
+def _device_numbers(names: pd.Series) -> pd.Series:
+    """Numbers of devices in their names (3, gpu3), else in order of appearance; NaN for a damaged name."""
     parts = names.str.extract(r"^([A-Za-z_]*)(\d{1,4})$")
-    numbers = as_numbers(parts[1])
-    if np.isnan(numbers).mean() > 0.1 or parts[0].nunique() > 1:  # fewer are damaged
-        numbers = pd.factorize(names.to_numpy())[0].astype(np.float64)
-    table.lost[rows[np.isnan(numbers)]] = True
-    for number in np.unique(numbers[np.isfinite(numbers)]):
-        of_device = rows[numbers == number]
-        if not names.str.isdigit().any():  # a name may be several devices'
-            _refuse_interleaved(table, of_device)
-        yield int(number), of_device
+    if parts[1].isna().mean() > 0.1 or parts[0].nunique() > 1:  # fewer are damaged
+        return pd.Series(pd.factorize(names)[0], names.index, dtype=np.float64)
+    return parts[1].astype(np.float64)
 
 
 def _refuse_interleaved(table: _Table, rows: np.ndarray) -> None:
@@ -617,7 +604,10 @@ def _blocks(
     if index is not None:
         _refuse_several(table, rows, columns[0], index)
     if table.rules["time"].get("sort"):
-        rows = _in_order_of_time(table, rows)
+        by_time = rows[np.argsort(table.times.seconds[rows], kind="stable")]
+        if (by_time != rows).any():
+            table.flag("assumed", "its rows are not in order of time, and are sorted")
+        rows = by_time
     for is_energy in (False, True):
         of_kind = [column for column in columns if (column.quantity == "energy") == is_energy]
         if not of_kind:
@@ -629,14 +619,6 @@ def _blocks(
         block = Block(node, time_s, np.asfortranarray(values), sensors)
         _refuse_falls(table, block, of_kind)
         yield select(block, _with_values(block))
-
-
-def _in_order_of_time(table: _Table, rows: np.ndarray) -> np.ndarray:
-    """Rows of a device by their times, with a flag if they are not in that order."""
-    by_time = rows[np.argsort(table.times.seconds[rows], kind="stable")]
-    if (by_time != rows).any():
-        table.flag("assumed", "its rows are not in order of time, and are sorted")
-    return by_time
 
 
 def _sensor(table: _Table, column: _Column, index: int | None, rows: np.ndarray) -> dict[str, Any]:
@@ -738,8 +720,9 @@ def _energies(
         durations = as_numbers(table.frame[time["duration"]].iloc[rows])
         begins_s = end_s if at_begin else end_s - durations
         end_s, begin_s = begins_s + durations, begins_s[0]
-        apart_s = begins_s[1:] - end_s[:-1]
-        apart = np.flatnonzero(apart_s > _touching_s(begins_s)) + 1
+        has_whole_seconds = not (begins_s % 1.0 > 0).any()
+        touching_s = 1.0 if has_whole_seconds else _TOUCHING_S
+        apart = np.flatnonzero(begins_s[1:] - end_s[:-1] > touching_s) + 1
         end_s, used_j = (
             np.insert(end_s, apart, begins_s[apart]),
             np.insert(used_j, apart, unknown, 0),
@@ -750,33 +733,26 @@ def _energies(
         which = "last" if at_begin else "first"
         detail = f"the energy of the {which} interval is not counted, as its length is unknown"
         for name in map(str, sensors["name"]):
-            hint = "name a column of them (time: duration)"
-            table.flag("missing_samples", f"{name}: {detail}; {hint}", name)
+            table.flag("missing_samples", f"{name}: {detail}; {_DURATION}", name)
     else:
         end_s, used_j = np.insert(end_s, 0, begin_s), np.vstack([used_j[:1], used_j])
     timed = np.isfinite(end_s)
-    return end_s[timed], np.column_stack([_added_up(end_s, used) for used in used_j.T])[timed]
-
-
-def _touching_s(time_s: Floats) -> float:
-    """Time in s by which intervals that touch may seem apart: a second where stamps have whole ones."""
-    return 1.0 if np.array_equal(time_s, np.floor(time_s), equal_nan=True) else _TOUCHING_S
+    return end_s[timed], _added_up(end_s, used_j)[timed]
 
 
 def _added_up(time_s: Floats, used_j: Floats) -> Floats:
-    """Counter in J, (n,), of energies used since the row before, in the order of the rows.
+    """Counters in J, (n, k), of energies used since the row before, in the order of the rows.
 
     The first is not counted, nor is one that repeats the one before, at the same time. Where one is unknown
     the counter begins anew, lower, so that it is told from no energy.
     """
-    unknown = ~(used_j >= 0)
-    unknown[:1] = False
-    steps = np.where(unknown, 0.0, used_j)
-    steps[:1] = 0.0
-    steps[1:][(used_j[1:] == used_j[:-1]) & (time_s[1:] == time_s[:-1])] = 0.0
-    total, begun = np.cumsum(steps), np.cumsum(unknown)
-    begins = np.concatenate(([0.0], total[unknown]))
-    return total - begins[begun] + 1.0 + np.count_nonzero(unknown) - begun
+    used = pd.DataFrame(used_j)
+    is_first = np.arange(len(used)) == 0
+    unknown = ~(used >= 0) & ~is_first[:, None]
+    is_repeated = (used.diff() == 0) & (np.diff(time_s, prepend=np.nan) == 0)[:, None]
+    steps, begun = used.mask(unknown | is_repeated | is_first[:, None], 0.0), unknown.cumsum()
+    counters = [steps[i].groupby(begun[i]).cumsum() + begun[i].max() - begun[i] for i in steps]
+    return np.column_stack(counters) + 1.0
 
 
 # --- what nothing tells is refused ----------------------------------------------------------------

@@ -37,7 +37,6 @@ _PER_S = {**dict.fromkeys((9, 10, 11), 1.0), **dict.fromkeys((12, 13, 14), 1e3)}
 _PER_S.update(dict.fromkeys((15, 16, 17), 1e6))
 _NANO = 1e9
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_EXCEL_1970 = 25569.0  # days of spreadsheets count from the end of 1899
 _EARLIEST_S = 1e8
 """Unix times are later, in 1973: smaller numbers count from something else."""
 # Zones change their offset at a full quarter of an hour.
@@ -147,6 +146,13 @@ class LocalClock:
         self.zone, self.is_named = zone_named(zone, where), zone is not None
         self.assumptions: set[str] = set()
 
+    def parse(self, texts: Sequence[str]) -> Floats:
+        """Unix seconds of stamps in their order, (n,); NaN for what has no date or is no time."""
+        stamps = parse_times(pd.Series(texts, dtype="str"))
+        if stamps is None or stamps.clock == DAY:
+            return np.full(len(texts), np.nan)
+        return self.unix_seconds(stamps.seconds) if stamps.clock == LOCAL else stamps.seconds
+
     def unix_seconds(self, local_s: Floats) -> Floats:
         """Unix seconds of what the clock showed, (n,), in the order of the recording; NaN stays."""
         known = np.isfinite(local_s)
@@ -201,12 +207,8 @@ def zoned_times(
     name: str, texts: Sequence[str], time_zone: str | None
 ) -> tuple[Floats, list[Flag]]:
     """Unix seconds of a file's stamps in their order, (n,), NaN for none; and what is assumed of them."""
-    stamps = parse_times(pd.Series(texts, dtype="str"))
     clock = LocalClock(time_zone, f"{name}: zone")
-    if stamps is None or stamps.clock == DAY:
-        return np.full(len(texts), np.nan), []
-    is_local = stamps.clock == LOCAL
-    return clock.unix_seconds(stamps.seconds) if is_local else stamps.seconds, clock.flags(name)
+    return clock.parse(texts), clock.flags(name)
 
 
 # --- rows of a table ------------------------------------------------------------------------------
@@ -269,9 +271,9 @@ def read_times(
     column = f"{path}: column {shown(' '.join(names))}"
     stamps = _parse_column(texts, rule, column, place, rules.get("decimal", "."))
     seconds, clock = stamps.seconds, stamps.clock
-    if clock == DAY or rule.get("unit") in _SECONDS:
+    if clock == DAY or "unit" in rule:
         seconds = seconds + from_s
-    is_number = counts_from_1970 and rule.get("unit") in _SECONDS
+    is_number = counts_from_1970 and "unit" in rule
     if is_number and np.nanmax(seconds, initial=0.0) < _EARLIEST_S:
         hint = "say what it counts from (time: since: begin, or a time)"
         raise InputError(f"{column} has no unix times in {rule['unit']}; {hint}")
@@ -285,12 +287,11 @@ def read_times(
 
 def _parse_since(since: str, local: LocalClock, place: str) -> float:
     """Unix seconds of a time from which others count."""
-    stamps = parse_times(pd.Series([since]))
-    if stamps is None or stamps.clock == DAY or not np.isfinite(stamps.seconds[0]):
+    (seconds,) = local.parse([since])
+    if np.isnan(seconds):
         allowed = 'begin, or a time such as "2024-05-31 10:39:13"'
         raise InputError(f"{place}.since: {shown(since)} is no time; allowed: {allowed}")
-    is_local = stamps.clock == LOCAL
-    return float((local.unix_seconds(stamps.seconds) if is_local else stamps.seconds)[0])
+    return float(seconds)
 
 
 def _parse_column(
@@ -304,15 +305,12 @@ def _parse_column(
             return Stamps(dates(texts, form, clock == UNIX), clock)
         except (ValueError, TypeError, OverflowError) as error:
             raise InputError(f"{place}.format: {shown(form)} is no form of a date") from error
-    if unit in (None, "iso"):
+    if unit is None:
         stamps = parse_times(texts)
-        if stamps is None or (unit == "iso" and not texts.head(100).str.contains("[-/]").any()):
-            expected = "dates" if unit else "unix times, or dates with a time of day"
+        if stamps is None:
             example = unread(texts[:1], [np.nan])
-            raise InputError(f"{column} has no {expected}{example}; state its unit or format")
+            what = f"no unix times, or dates with a time of day{example}"
+            raise InputError(f"{column} has {what}; state its unit or format")
         return stamps
-    numbers = as_numbers(texts.str.replace(decimal, ".", regex=False))
-    if unit == "excel":
-        return Stamps(within((numbers - _EXCEL_1970) * _SECONDS["d"]), LOCAL)
-    seconds = numbers * _SECONDS[unit]
+    seconds = as_numbers(texts.str.replace(decimal, ".", regex=False)) * _SECONDS[unit]
     return Stamps(np.where(np.abs(seconds) < LATEST_S, seconds, np.nan), UNIX)
