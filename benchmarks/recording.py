@@ -110,14 +110,14 @@ def inner(folder: Path, options: argparse.Namespace) -> None:
     files = (journal, beside(journal, TELEMETRY), beside(journal, ".sensors.json"))
     _, read, _ = read_table(journal)
     _, telemetry, _ = read_table(files[1])
-    samples, sizes = read.num_rows, [path.stat().st_size for path in files]
+    samples, sizes = len(read), [path.stat().st_size for path in files]
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     found |= {
         "run_s": time.monotonic() - begin,
         "sampler_s": spent.ru_utime + spent.ru_stime,
-        "sensors": read.num_columns - 2,
+        "sensors": len(read.columns) - 2,
         "samples": samples,
-        "telemetry": telemetry.num_rows,
+        "telemetry": len(telemetry),
         "bytes_a_sample": sum(sizes[:2]) / samples,
         "bytes_a_sample_with_headers": sum(sizes) / samples,
     }

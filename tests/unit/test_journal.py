@@ -85,7 +85,7 @@ def test_a_torn_last_line_loses_only_itself(
         with pytest.raises(InputError, match="no samples"):
             read_journal(path)
     else:
-        assert block(path).time_s.size == whole and read_journal(path).flags == ()
+        assert block(path).time_s.size == whole and block(path).flags == ()
     assert last_sample_s(path) == (T0 + whole - 1 if whole else None)
 
 
@@ -101,7 +101,7 @@ def test_a_damaged_line_is_left_out_and_counted(tmp_path: Path, damage: bytes) -
     lines[3] = lines[3].rsplit(b",", 3)[0] + b"," + damage
     path.write_bytes(b"\n".join(lines) + b"\n")
     assert block(path).time_s.tolist() == [T0 + i for i in (0, 1, 3, 4, 5)]
-    (flag,) = read_journal(path).flags
+    (flag,) = block(path).flags
     assert flag["code"] == "damaged" and "1 lines" in flag["detail"]
 
 
@@ -110,7 +110,7 @@ def test_a_clock_that_is_set_makes_no_energy_and_is_flagged(tmp_path: Path) -> N
     rows = pd.read_csv(path)
     rows.loc[7:, "t"] += 3600
     rows.to_csv(path, index=False)
-    assert codes(read_journal(path).flags) == {"clock"}
+    assert codes(block(path).flags) == {"clock"}
     assert block(path).time_s == pytest.approx(T0 + np.arange(10))
     assert scalewatt.energy(path).joules("gpu") == pytest.approx(900)
 

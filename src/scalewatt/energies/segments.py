@@ -125,7 +125,9 @@ def _placed(source: Recording, host: str, blocks: Sequence[Block]) -> NodeRecord
     if not any(block.time_s.size for block in blocks):
         return NodeRecording(host, [], source.period_s)
     if source.clock_known:
-        return NodeRecording(host, [replace(b, node=host) for b in blocks], source.period_s)
+        flags = tuple(f for block in blocks for f in block.flags if f["device"] is None)
+        blocks = [replace(block, node=host) for block in blocks]
+        return NodeRecording(host, blocks, source.period_s, flags=flags)
     start_s, of_clock = start_of(source.started, host)
     blocks = [replace(block, node=host, time_s=block.time_s + start_s) for block in blocks]
     known = of_clock["code"] != "time_unknown"

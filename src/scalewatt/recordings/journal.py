@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from scalewatt.common.errors import InputError
 from scalewatt.common.files import read_json_object, write_json
-from scalewatt.recordings.block import Block, Recording, sensor_frame
+from scalewatt.recordings.block import Block, LazyNodes, Recording, sensor_frame
 from scalewatt.recordings.terms import DEVICE_KINDS, QUANTITIES, Flag, Floats, flag, origin_stated
 
 STAMPS = ("t", "mono")
@@ -63,12 +64,16 @@ def beside(path: Path, suffix: str) -> Path:
 def is_journal(path: Path | str) -> bool:
     """Return True if a file begins with a journal's heading and has its sensors in a file beside it."""
     path = Path(path)
+    is_telemetry = path.name.endswith(TELEMETRY)
+    return not is_telemetry and _has_heading(path) and beside(path, ".sensors.json").exists()
+
+
+def _has_heading(path: Path) -> bool:
     try:
         with open(path, "rb") as file:
-            begins = file.read(len(HEADING)) == HEADING
+            return file.read(len(HEADING)) == HEADING
     except OSError:
         return False
-    return begins and not path.name.endswith(TELEMETRY) and beside(path, ".sensors.json").exists()
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -142,49 +147,57 @@ def write_journal(
 
 
 def read_journal(paths: Iterable[Path | str] | Path | str) -> Recording:
-    """Read the journals of one segment: a block a node, times in unix s on an even clock.
+    """Read the journals of one segment, a node when it is asked for: a block, times in unix s.
 
-    Lines that are not numbers are left out and counted (`damaged`). Of several files those that cannot be
-    read are flagged (`unreadable`). Raises InputError if none holds a sample, or two are of one node.
+    Of several files those that hold no sample are flagged (`unreadable`). Lines that are not numbers are
+    left out and counted (`damaged`, a flag of the block). Raises InputError if none holds a sample, or
+    two are of one node.
     """
     files = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
-    nodes: dict[str, list[Block]] = {}
-    flags: list[Flag] = []
+    nodes: dict[str, Path] = {}
     periods: list[float] = []
     errors: list[InputError] = []
     for path in files:
         try:
-            block, period_s, own = _read(path)
+            about = _described(path)
         except InputError as error:
             errors.append(error)
             continue
-        if block.node in nodes:
-            raise InputError(f"{path}: second journal of node {block.node} in one segment")
-        nodes[block.node] = [block]
-        flags += own
-        periods += [period_s] if period_s else []
+        if about["host"] in nodes:
+            raise InputError(f"{path}: second journal of node {about['host']} in one segment")
+        nodes[about["host"]] = path
+        periods += [about["sampling_period_s"]] if about.get("sampling_period_s") else []
     if not nodes:
         raise errors[0] if errors else InputError("no journal; expected at least one")
     return Recording(
-        nodes=dict(sorted(nodes.items())),
+        nodes=LazyNodes({node: partial(_read, path) for node, path in sorted(nodes.items())}),
         clock_known=True,
         period_s=max(periods, default=None),
         source=", ".join(map(str, files)),
-        flags=(*flags, *(flag("unreadable", None, str(error)) for error in errors)),
+        flags=tuple(flag("unreadable", None, str(error)) for error in errors),
     )
 
 
-def _read(path: Path) -> tuple[Block, float | None, list[Flag]]:
-    about, table, flags = read_table(path)
-    if not table.num_rows:
+def _described(path: Path) -> dict[str, Any]:
+    """What the columns of a journal with a sample are; InputError for any other file."""
+    about = read_description(path)
+    with open(path, "rb") as file:
+        file.readline()
+        has_sample = file.readline().endswith(b"\n")
+    if not has_sample:
         raise InputError(f"{path}: no samples; expected at least one line after the heading")
-    time_s, jump_s = even_clock(*(matrix(table, STAMPS).T))
+    return about
+
+
+def _read(path: Path) -> list[Block]:
+    about, frame, flags = read_table(path)
+    time_s, jump_s = even_clock(frame["t"].to_numpy(), frame["mono"].to_numpy())
     if jump_s > CLOCK_JUMP_S:
         detail = f"{path.name}: the wall clock moved by {jump_s:.1f} s against the monotonic one"
         flags.append(flag("clock", None, detail))
     sensors, factors = described_sensors(about)
-    values = matrix(table, sensors["name"], factors)
-    return Block(about["host"], time_s, values, sensors), about.get("sampling_period_s"), flags
+    values = frame.reindex(columns=sensors["name"]).to_numpy() * factors
+    return [Block(about["host"], time_s, values, sensors, flags=tuple(flags))]
 
 
 def described_sensors(about: Mapping[str, Any]) -> tuple[pd.DataFrame, list[float]]:
@@ -192,21 +205,26 @@ def described_sensors(about: Mapping[str, Any]) -> tuple[pd.DataFrame, list[floa
 
     `about` is what a journal's JSON says.
     """
-    known = [
-        (facts["kind"], facts["index"], name, QUANTITIES[facts["unit"]], facts)
-        for name, facts in about["sensors"].items()
-        if is_of_use(facts)
-    ]
-    rows, factors = [], []
-    for kind, index, name, quantity, facts in sorted(known, key=lambda row: row[:3]):
-        mag = float(facts.get("mag", 1.0))
+    rows: list[dict[str, Any]] = []
+    for name, facts in about["sensors"].items():
+        if not is_of_use(facts):
+            continue
+        quantity, mag = QUANTITIES[facts["unit"]], float(facts.get("mag", 1.0))
         top = float(facts.get("valid_max") or np.nan) * mag
-        row = {"name": name, "kind": kind, "index": index, "quantity": quantity}
-        row |= {"uuid": facts.get("uuid") or "", "origin": origin_stated(about)}
-        row |= {"counter": {"range_j": top}, "power": {"limit_w": top}}.get(quantity, {})
-        rows.append(row)
-        factors.append(mag / 100 if quantity == "utilisation" else mag)
-    return sensor_frame(rows), factors
+        rows.append(
+            {
+                **{key: facts.get(key) or "" for key in ("kind", "uuid")},
+                "name": name,
+                "index": facts["index"],
+                "quantity": quantity,
+                "range_j": top if quantity == "counter" else np.nan,
+                "limit_w": top if quantity == "power" else np.nan,
+                "origin": origin_stated(about),
+                "factor": mag / 100 if quantity == "utilisation" else mag,
+            }
+        )
+    rows.sort(key=lambda row: (row["kind"], row["index"], row["name"]))
+    return sensor_frame(rows), [row["factor"] for row in rows]
 
 
 def is_of_use(facts: Mapping[str, Any]) -> bool:
@@ -215,61 +233,36 @@ def is_of_use(facts: Mapping[str, Any]) -> bool:
     return kind in DEVICE_KINDS and quantity is not None and (kind, facts["unit"]) != ("ram", "%")
 
 
-def read_table(path: Path) -> tuple[dict[str, Any], pa.Table, list[Flag]]:
-    """Read the sensors and the cells of a journal or of telemetry, as float64, and flag its damage."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error}); expected a journal") from error
-    if not content.startswith(HEADING):
-        raise InputError(f"{path}: is not a journal; expected the heading t,mono,…")
-    about = read_json_object(beside(path, ".sensors.json"), "host", "sensors", "telemetry")
-    try:
-        try:
-            return about, _parsed(content), []
-        except pa.ArrowInvalid:
-            intact, detail = _undamaged(content)
-            return about, _parsed(intact), [flag("damaged", None, f"{path.name}: {detail}")]
-    except ValueError as error:
-        raise InputError(f"{path}: cannot be read ({error}); expected a journal") from error
+def read_description(path: Path) -> dict[str, Any]:
+    """Read what the columns of a journal or of telemetry are."""
+    if not _has_heading(path):
+        raise InputError(f"{path}: is not a journal; expected a file with the heading t,mono,…")
+    return read_json_object(beside(path, ".sensors.json"), "host", "sensors", "telemetry")
 
 
-def _parsed(content: bytes) -> pa.Table:
-    """Cells of the whole lines; ValueError (ArrowInvalid) where some are not numbers."""
-    heading = content[: content.index(b"\n")].decode().split(",")
-    types = dict.fromkeys(heading, pa.float64())
-    options = pc.ConvertOptions(column_types=types, null_values=[""])
+def read_table(path: Path) -> tuple[dict[str, Any], pd.DataFrame, list[Flag]]:
+    """Read the description and the cells of a journal or of telemetry, as float64, and flag its damage."""
+    about, content = read_description(path), path.read_bytes()
+    try:
+        return about, _parsed(content), []
+    except pa.ArrowInvalid:
+        lines = content.split(b"\n")[:-1]
+    line = re.compile(rb",".join([_CELL] * len(lines[0].split(b","))))
+    good = [lines[0], *filter(line.fullmatch, lines[1:])]
+    detail = f"{path.name}: {len(lines) - len(good)} lines that are not numbers are left out"
+    return about, _parsed(b"\n".join([*good, b""])), [flag("damaged", None, detail)]
+
+
+def _parsed(content: bytes) -> pd.DataFrame:
+    """Cells of the whole lines; ArrowInvalid where some are not numbers."""
+    heading = content.split(b"\n", 1)[0].decode().split(",")
+    options = pc.ConvertOptions(column_types=dict.fromkeys(heading, pa.float64()), null_values=[""])
     whole = pa.py_buffer(content).slice(0, content.rfind(b"\n") + 1)
-    return pc.read_csv(pa.BufferReader(whole), convert_options=options)
-
-
-def _undamaged(content: bytes) -> tuple[bytes, str]:
-    """Lines that are as many numbers as the heading has names, and how many are not."""
-    heading, *lines = content.split(b"\n")[:-1]
-    line = re.compile(rb",".join([_CELL] * len(heading.split(b","))))
-    good = [each for each in lines if line.fullmatch(each)]
-    detail = f"{len(lines) - len(good)} lines that are not numbers are left out"
-    return b"\n".join([heading, *good, b""]), detail
-
-
-def matrix(table: pa.Table, names: Iterable[str], factors: Sequence[float] | None = None) -> Floats:
-    """Columns of a table times their factors, (n, k) in Fortran order; NaN where null or absent."""
-    names = list(names)
-    values = np.full((table.num_rows, len(names)), np.nan, order="F")
-    for i, name in enumerate(names):
-        if name not in table.column_names:
-            continue
-        first = 0
-        for chunk in table[name].chunks:
-            values[first : first + len(chunk), i] = chunk.to_numpy(zero_copy_only=False)
-            first += len(chunk)
-    if factors:
-        values *= factors
-    return values
+    return pc.read_csv(pa.BufferReader(whole), convert_options=options).to_pandas()
 
 
 def even_clock(wall: Floats, mono: Floats) -> tuple[Floats, float]:
-    """Return unix times that run as evenly as the monotonic clock, and the wall clock's jump in s.
+    """Give unix times that run as evenly as the monotonic clock, and the wall clock's jump in s.
 
     The monotonic stamps are shifted to the wall clock by the median difference, so a clock that is
     set during the run makes no energy.

@@ -27,7 +27,6 @@ from scalewatt.recordings.journal import (
     LineWriter,
     beside,
     even_clock,
-    matrix,
     read_table,
 )
 from scalewatt.recordings.terms import Flag, flag
@@ -222,9 +221,11 @@ def read_telemetry(paths: Iterable[Path | str] | Path | str) -> tuple[list[Block
             flags.append(flag("unreadable", None, str(error)))
             continue
         flags += damage
-        time_s, _ = even_clock(*matrix(table, ("t", "mono")).T)
+        time_s, _ = even_clock(table["t"].to_numpy(), table["mono"].to_numpy())
         sensors: Mapping[str, Any] = about["telemetry"]
         frame = sensor_frame([{"name": name, **facts} for name, facts in sensors.items()])
         frame["unit"] = [facts["unit"] for facts in sensors.values()]
-        blocks.append(Block(about["host"], time_s, matrix(table, sensors), frame))
+        blocks.append(
+            Block(about["host"], time_s, table.reindex(columns=[*sensors]).to_numpy(), frame)
+        )
     return blocks, flags
