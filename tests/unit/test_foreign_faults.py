@@ -334,19 +334,30 @@ def test_processes_that_each_record_the_whole_node_are_never_nodes(
     assert account.joules("gpu") == pytest.approx(true_j(2), rel=1e-2)
 
 
-MORE = re.sub(r"(\d+\.\d\d) W", lambda m: f"{1.03 * float(m[1]):.2f} W", smi(1))
+RANDOM = np.random.default_rng(1)
+
+
+def restless() -> str:
+    """Rows of GPUs whose power is another one whenever it is read."""
+    return re.sub(r"\d+\.\d\d W", lambda _: f"{RANDOM.uniform(100, 500):.2f} W", smi(1))
+
+
 WINDOW = zeus(0).replace(str(T0), str(SMI_BEGIN))
 
 
 @pytest.mark.parametrize(
-    ("second", "nodes"),
-    [(smi(1), {"a.csv": "n1"}), (MORE, {}), (WINDOW, {})],
+    ("first", "second", "nodes"),
+    [
+        (smi(0), smi(1), {"a.csv": "n1"}),
+        (restless(), restless(), {}),
+        (smi(0), WINDOW, {}),
+    ],
     ids=["of which the user names a file", "at other times", "of powers and totals"],
 )
 def test_two_recorders_of_a_node_are_no_two_nodes(
-    tmp_path: Path, second: str, nodes: dict[str, str]
+    tmp_path: Path, first: str, second: str, nodes: dict[str, str]
 ) -> None:
-    written(tmp_path, smi(0), "a.csv")
+    written(tmp_path, first, "a.csv")
     written(tmp_path, second, "b.csv")
     with pytest.raises(InputError, match=r"b\.csv.* like values .*--node FILE=NAME"):
         account_of(tmp_path, nodes)

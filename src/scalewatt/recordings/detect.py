@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,9 @@ from scalewatt.recordings.totals import read_totals
 HEAD_BYTES = 1 << 16
 PROMETHEUS: Preset = {"name": "prometheus"}
 DATA_SUFFIXES = (".csv", ".tsv", ".txt", ".log", ".out", ".prom", ".json", ".jsonl", ".hdf5", ".h5")
-ALIKE = 0.05
-"""Mean powers of a device that differ by less may be read by two processes of one node, at other times."""
+ALIKE, ALIKE_TOTALS, ALIKE_ERRORS = 0.01, 0.03, 3.0
+"""Mean powers may be of one device, read by two processes, if they differ by less than such a share (more of
+totals, which begin and end at other times), and by so many standard errors of samples at other times."""
 BY_NODE = (
     "name the node of each with --node FILE=NAME, or each file by its node up to the first dot"
 )
@@ -210,41 +212,52 @@ def _check_nodes(sensors: pd.DataFrame) -> list[Flag]:
     """
     parts = sensors[(sensors["quantity"] != "utilisation") & (sensors["kind"] != NODE)]
     parts = parts[parts["uuid"] == ""].drop_duplicates(DEVICE)
-    pairs = parts.merge(parts, on=["kind", "index"], suffixes=("", "_2"))
-    pairs = pairs[(pairs["node"] < pairs["node_2"]) & ~(pairs["is_named"] & pairs["is_named_2"])]
-    flags = []
-    for _, pair in pairs.groupby(["node", "node_2"]):
-        names = f"{pair['file'].iloc[0]} and {Path(pair['file_2'].iloc[0]).name}"
-        seconds = pair.filter(like="_2").rename(columns=lambda name: name.removesuffix("_2"))
-        if all(map(_is_alike, pair.itertuples(), seconds.itertuples())):
+    nodes = [
+        {(sensor.kind, sensor.index): sensor for sensor in devices.itertuples()}
+        for _, devices in parts.groupby("node")
+    ]
+    assumed: dict[str, None] = {}
+    for first, second in combinations(nodes, 2):
+        pairs = [(first[key], second[key]) for key in first if key in second]
+        if all(sensor.is_named for pair in pairs for sensor in pair):
+            continue
+        files = [str(sensor.file) for sensor in pairs[0]]
+        if all(_is_alike(*pair) for pair in pairs):
             raise InputError(
-                f"{names} hold like values of the same time, as two processes of one node do; {BY_NODE}"
+                f"{files[0]} and {Path(files[1]).name} hold like values of the same time, as two processes "
+                f"of one node do; {BY_NODE}"
             )
-        detail = f"{names}: a node each, as their names alone say; --node FILE=NAME says otherwise"
-        flags.append(flag("assumed", None, detail))
-    return flags
+        assumed |= {Path(file).name: None for file in files}
+    detail = (
+        f"{', '.join(assumed)}: a node each, as their names say; --node FILE=NAME says otherwise"
+    )
+    return [flag("assumed", None, detail)] if assumed else []
 
 
 def _is_alike(a: Any, b: Any) -> bool:
     """True if two sensors have like mean powers in the time of both, if that is most of the shorter's."""
     begin_s, end_s = max(a.begin_s, b.begin_s), min(a.end_s, b.end_s)
     shorter_s, longer_s = sorted(of.end_s - of.begin_s for of in (a, b))
-    is_same_length = a.clock_known or shorter_s >= (1 - ALIKE) * longer_s
+    is_same_length = a.clock_known or shorter_s >= (1 - ALIKE_TOTALS) * longer_s
     if not end_s - begin_s > 0.5 * shorter_s or not is_same_length:
         return False
-    first_w, second_w = (_mean_w(sensor, begin_s, end_s) for sensor in (a, b))
-    return abs(first_w - second_w) <= ALIKE * max(abs(first_w), abs(second_w))
+    (first_w, error_w), (second_w, other_w) = (_mean_w(each, begin_s, end_s) for each in (a, b))
+    share = ALIKE_TOTALS if a.totals or b.totals else ALIKE
+    most_w = share * max(abs(first_w), abs(second_w)) + ALIKE_ERRORS * np.hypot(error_w, other_w)
+    return bool(abs(first_w - second_w) <= most_w)
 
 
-def _mean_w(sensor: Any, begin_s: float, end_s: float) -> float:
-    """Mean power in W from begin to end; of totals that of their whole time. NaN if unknown."""
+def _mean_w(sensor: Any, begin_s: float, end_s: float) -> tuple[float, float]:
+    """Mean power in W from begin to end, of totals that of their whole time, and its standard error."""
     time_s, values = sensor.block.time_s, sensor.block.values[:, sensor.column]
     inside = np.isfinite(values) & ((time_s >= begin_s) & (time_s <= end_s) | sensor.totals)
     time_s, values = time_s[inside], values[inside]
+    if values.size < 2:
+        return np.nan, np.nan
     if sensor.quantity != "counter":
-        return float(values.mean()) if values.size else np.nan
+        return float(values.mean()), float(values.std() / np.sqrt(values.size))
     rises = np.diff(values)
-    return float(rises[rises > 0].sum() / np.ptp(time_s)) if time_s.size > 1 else np.nan
+    return float(rises[rises > 0].sum() / np.ptp(time_s)), 0.0
 
 
 def _join_blocks(sensors: pd.DataFrame, clock_known: bool) -> tuple[list[Block], list[Flag]]:
