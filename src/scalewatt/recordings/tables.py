@@ -240,10 +240,8 @@ def _parts(path: Path, lines: Sequence[str], rules: Preset) -> tuple[list[_Part]
         hint = one_of(missing[0], cells[:30])[:500]
         raise InputError(f"{path}: has no column {shown(missing[0])}; {hint}")
     if not parts:
-        example = rules.get("example", "[time, power]")
-        raise InputError(
-            f"{path}: has no heading; describe its columns in a YAML file (header: {example})"
-        )
+        example = "header: [timestamp, index, power.draw]"
+        raise InputError(f"{path}: has no heading; name its columns in a YAML file ({example})")
     rows = [line for line in above if re.search(r"\d", line)]
     return parts, sum(len(_cells_of(line, rules)) == len(cells) for line in rows)
 
@@ -253,20 +251,15 @@ def _parts(path: Path, lines: Sequence[str], rules: Preset) -> tuple[list[_Part]
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of values: the rule that names it, and what its heading and the pattern tell."""
+    """A column of values."""
 
     rule: Mapping[str, Any]
+    """As described, with what the pattern's groups tell: index, node, unit, uuid, device."""
     header: str
     key: str
     """Its name in the frame of rows."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Groups of the pattern that matched the heading: index, node, unit, uuid, device."""
     quantity: str = ""
     """As written: power, mean_power, counter, energy or utilisation."""
-
-    @property
-    def node(self) -> str | None:
-        return self.labels.get("node", self.rule.get("node"))
 
 
 def _read_frame(
@@ -354,8 +347,11 @@ def _columns(path: Path, cells: Sequence[str], rules: Preset) -> Iterator[tuple[
         if "pattern" in rule:
             matches = [(i, re.fullmatch(rule["pattern"], cell)) for i, cell in enumerate(cells)]
             for turn, (i, match) in enumerate((i, match) for i, match in matches if match):
-                labels = {"index": str(turn)} | {k: v for k, v in match.groupdict().items() if v}
-                yield _Column(rule, cells[i], f"{number}:{cells[i]}:{turn}", labels), i
+                groups = {key: text for key, text in match.groupdict().items() if text}
+                index = groups.get("index", "")
+                number_of = int(index) if index.isdigit() else turn
+                of_column = {**rule, **groups, "index": rule.get("index", 0) + number_of}
+                yield _Column(of_column, cells[i], f"{number}:{cells[i]}:{turn}"), i
         elif (at := _position(cells, names := listed(rule["column"]))) is not None:
             if rules["name"] == DESCRIBED and list(cells).count(cells[at]) > 1:
                 name = shown(cells[at])
@@ -379,7 +375,7 @@ def _with_values_in_si(path: Path, frame: pd.DataFrame, column: _Column, rules: 
     that before the description's. Raises InputError without a unit, and if one does not fit.
     """
     rule, place = column.rule, f"{path}: column {shown(column.header)}"
-    heads, stated = frame[f"{column.key} unit"], column.labels.get("unit") or rule.get("unit", "")
+    heads, stated = frame[f"{column.key} unit"], rule.get("unit", "")
     if UNITS.get(stated, UNITS["%"])[0] != "utilisation":
         heads = heads.where(~heads.isin(["1", "%"]), "")  # a footnote, or a share of a limit
     absent = frame[column.key].str.contains(NO_NAME) | ~_where(frame, rule)
@@ -487,10 +483,9 @@ def read_table(path: Path, preset: Preset, options: Options = NO_OPTIONS) -> Rec
     if differ and table.repeats > _MOST_CONTRADICTING * len(frame):
         what = "rows repeat others in time and value, and differ in what is not read"
         raise InputError(f"{path}: {table.repeats} {what}; {_TELL_APART}")
-    flags = (*times.local.flags(path.name), *table.flags, *damage_flags(path, lost, torn))
-    nodes = {
-        node: [b for b in blocks if b.node == node] for node in sorted({b.node for b in blocks})
-    }
+    flags = (*times.flags, *table.flags, *damage_flags(path, lost, torn))
+    names = sorted({block.node for block in blocks})
+    nodes = {name: [block for block in blocks if block.node == name] for name in names}
     return Recording(nodes, times.clock_known, None, str(path), flags, format=preset["name"])
 
 
@@ -542,8 +537,8 @@ def _groups(table: _Table, unnamed_node: str) -> Iterator[_Group]:
     """Node, device (None if the columns tell it), rows and columns of values of each set of sensors."""
     kinds: dict[str, list[_Column]] = {}
     for column in table.columns:
-        keys = [column.rule.get(key) for key in ("where", "node_column", "index_column")]
-        kinds.setdefault(repr([*keys, column.node]), []).append(column)
+        keys = ("where", "node_column", "index_column", "node")
+        kinds.setdefault(repr([column.rule.get(key) for key in keys]), []).append(column)
     for columns in kinds.values():
         nodes, devices = (table.label(columns[0], k) for k in ("node_column", "index_column"))
         named = _where(table.frame, columns[0].rule).to_numpy()
@@ -558,19 +553,20 @@ def _groups(table: _Table, unnamed_node: str) -> Iterator[_Group]:
             _refuse_interleaved(table, rows)
             detail = "its rows name no GPU and are taken as those of one; record the index"
             table.flag("assumed", detail)
-        labels = pd.DataFrame({"node": "", "device": 0.0}, index=rows)
+        labels, has_names = pd.DataFrame({"node": "", "device": 0.0}, index=rows), False
         if nodes:
             labels["node"] = table.frame[nodes]
         if devices:
-            names = table.frame[devices].loc[rows].groupby(labels["node"], group_keys=False)
-            labels["device"] = names.apply(_device_numbers)
+            names = table.frame[devices].loc[rows]
+            has_names = not names.str.isdigit().any()
+            labels["device"] = names.groupby(labels["node"]).transform(_device_numbers)
             table.lost[rows[labels["device"].isna()]] = True
-        for key, of_device in labels.groupby(["node", "device"]).groups.items():
-            node, device = cast(tuple[str, float], key)
-            if devices and not table.frame[devices].str.isdigit().any():
-                _refuse_interleaved(table, of_device.to_numpy())  # a name may be several devices'
-            name = node or columns[0].node or unnamed_node
-            yield name, int(device) if devices else None, of_device.to_numpy(), columns
+        for key, at in labels.groupby(["node", "device"]).groups.items():
+            (node, device), of_device = cast(tuple[str, float], key), at.to_numpy()
+            if has_names:  # a name may be several devices'
+                _refuse_interleaved(table, of_device)
+            name = node or columns[0].rule.get("node", unnamed_node)
+            yield name, int(device) if devices else None, of_device, columns
 
 
 def _device_numbers(names: pd.Series) -> pd.Series:
@@ -617,18 +613,17 @@ def _blocks(
         read = _energies if is_energy else _samples
         time_s, values = read(table, rows, values, sensors)
         block = Block(node, time_s, np.asfortranarray(values), sensors)
-        _refuse_falls(table, block, of_kind)
+        if table.rules["name"] == DESCRIBED:
+            _refuse_falls(table, block, of_kind)
         yield select(block, _with_values(block))
 
 
 def _sensor(table: _Table, column: _Column, index: int | None, rows: np.ndarray) -> dict[str, Any]:
     """Row of a sensor in the frame of a block's sensors."""
-    rule, header, labels = column.rule, column.header, column.labels
+    rule, header = column.rule, column.header
     name = rule.get("name", header if index is None else f"{header}:{{index}}")
-    if index is None:
-        text = labels.get("index", "")
-        index = (int(text) if text.isdigit() else 0) + rule.get("index", 0)
-    device = labels.get("device") or table.first(rows, column, "device_column")
+    index = rule.get("index", 0) if index is None else index
+    device = rule.get("device") or table.first(rows, column, "device_column")
     is_gpu_power = column.quantity == "power" and rule["kind"] == "gpu"
     limit = pd.Series([table.first(rows, column, "limit_column").removesuffix("W")])
     return {
@@ -638,7 +633,7 @@ def _sensor(table: _Table, column: _Column, index: int | None, rows: np.ndarray)
         "quantity": "counter" if column.quantity == "energy" else column.quantity,
         "range_j": _range_j(column),
         "limit_w": float(rule.get("limit_w", as_numbers(limit)[0])),
-        "uuid": labels.get("uuid") or table.first(rows, column, "uuid_column"),
+        "uuid": rule.get("uuid") or table.first(rows, column, "uuid_column"),
         "device": device,
         "origin": rule.get("origin", "measured"),
         "samples": rule.get("samples") or (gpu_quantity(device) if is_gpu_power else "") or "",
@@ -710,23 +705,16 @@ def _energies(
     An interval ends at its stamp unless `time.stamp` says that it begins there. One whose other end nothing
     tells is not counted, and flagged; what was used between two intervals is unknown.
     """
-    end_s, time, unknown = (
-        table.times.of(rows),
-        table.rules["time"],
-        np.full(used_j.shape[1], np.nan),
-    )
+    end_s, time = table.times.of(rows), table.rules["time"]
     at_begin, begin_s = time.get("stamp") == "begin", table.times.begin_s
     if "duration" in time:
         durations = as_numbers(table.frame[time["duration"]].iloc[rows])
         begins_s = end_s if at_begin else end_s - durations
         end_s, begin_s = begins_s + durations, begins_s[0]
-        has_whole_seconds = not (begins_s % 1.0 > 0).any()
-        touching_s = 1.0 if has_whole_seconds else _TOUCHING_S
+        touching_s = _TOUCHING_S if (begins_s % 1.0 > 0).any() else 1.0  # of whole seconds
         apart = np.flatnonzero(begins_s[1:] - end_s[:-1] > touching_s) + 1
-        end_s, used_j = (
-            np.insert(end_s, apart, begins_s[apart]),
-            np.insert(used_j, apart, unknown, 0),
-        )
+        end_s = np.insert(end_s, apart, begins_s[apart])
+        used_j = np.insert(used_j, apart, np.nan, axis=0)
     elif at_begin:
         begin_s, used_j = None, np.vstack([used_j[:1], used_j[:-1]])
     if begin_s is None:
@@ -804,7 +792,5 @@ def _without_second_dies(table: _Table, blocks: list[Block]) -> list[Block]:
     if not odd[is_gpu].any() or (odd != dead)[is_gpu].any():
         return blocks
     table.flag("assumed", "GPUs of odd numbers are second dies: the power of both is the first's")
-    kept = [
-        ((b.sensors["kind"] != "gpu") | (b.sensors["index"] % 2 == 0)).to_numpy() for b in blocks
-    ]
-    return [select(b, of_block) for b, of_block in zip(blocks, kept, strict=True) if of_block.any()]
+    first = [(b, (b.sensors["kind"] != "gpu") | (b.sensors["index"] % 2 == 0)) for b in blocks]
+    return [select(block, kept.to_numpy()) for block, kept in first if kept.any()]

@@ -139,41 +139,21 @@ def zone_named(name: str | None, where: str) -> tzinfo | None:
         ) from error
 
 
-class LocalClock:
-    """A clock that shows local times of a zone, this machine's for None; it notes what it assumed of them."""
+def unix_seconds(local_s: Floats, zone: tzinfo | None) -> tuple[Floats, list[str]]:
+    """Unix seconds of what a clock of a zone showed, (n,), in the order of the rows; and what is assumed.
 
-    def __init__(self, zone: str | None, where: str) -> None:
-        self.zone, self.is_named = zone_named(zone, where), zone is not None
-        self.assumptions: set[str] = set()
-
-    def parse(self, texts: Sequence[str]) -> Floats:
-        """Unix seconds of stamps in their order, (n,); NaN for what has no date or is no time."""
-        stamps = parse_times(pd.Series(texts, dtype="str"))
-        if stamps is None or stamps.clock == DAY:
-            return np.full(len(texts), np.nan)
-        return self.unix_seconds(stamps.seconds) if stamps.clock == LOCAL else stamps.seconds
-
-    def unix_seconds(self, local_s: Floats) -> Floats:
-        """Unix seconds of what the clock showed, (n,), in the order of the recording; NaN stays."""
-        known = np.isfinite(local_s)
-        slots, slot_of = np.unique(np.floor(local_s[known] / _SLOT_S), return_inverse=True)
-        early, late = (
-            np.array([_offset_s(slot, self.zone, fold) for slot in slots]) for fold in (0, 1)
-        )
-        second, unsure = _second_time(local_s[known], (early > late)[slot_of])
-        unix = local_s.copy()
-        unix[known] -= np.where(second, late[slot_of], early[slot_of])
-        if not self.is_named:
-            self.assumptions.add("its local times name no zone; they are read as this machine's")
-        if unsure:
-            twice = "its times lie in the hour that comes twice in autumn; the first is taken"
-            self.assumptions.add(twice)
-        return unix
-
-    def flags(self, name: str) -> list[Flag]:
-        """Flag what was assumed of the times of the file `name`."""
-        details = sorted(self.assumptions)
-        return [flag("time_assumed", None, f"{name}: {detail}") for detail in details]
+    The zone is this machine's for None.
+    """
+    known = np.isfinite(local_s)
+    slots, slot_of = np.unique(np.floor(local_s[known] / _SLOT_S), return_inverse=True)
+    early, late = (np.array([_offset_s(slot, zone, fold) for slot in slots]) for fold in (0, 1))
+    second, unsure = _second_time(local_s[known], (early > late)[slot_of])
+    unix_s = local_s.copy()
+    unix_s[known] -= np.where(second, late[slot_of], early[slot_of])
+    details = ["its local times name no zone; they are read as this machine's"] * (zone is None)
+    if unsure:
+        details.append("its times lie in the hour that comes twice in autumn; the first is taken")
+    return unix_s, details
 
 
 def _offset_s(slot: float, zone: tzinfo | None, fold: int) -> float:
@@ -207,8 +187,16 @@ def zoned_times(
     name: str, texts: Sequence[str], time_zone: str | None
 ) -> tuple[Floats, list[Flag]]:
     """Unix seconds of a file's stamps in their order, (n,), NaN for none; and what is assumed of them."""
-    clock = LocalClock(time_zone, f"{name}: zone")
-    return clock.parse(texts), clock.flags(name)
+    zone, stamps = (
+        zone_named(time_zone, f"{name}: zone"),
+        parse_times(pd.Series(texts, dtype="str")),
+    )
+    if stamps is None or stamps.clock == DAY:
+        return np.full(len(texts), np.nan), []
+    if stamps.clock == UNIX:
+        return stamps.seconds, []
+    unix_s, details = unix_seconds(stamps.seconds, zone)
+    return unix_s, [flag("time_assumed", None, f"{name}: {detail}") for detail in details]
 
 
 # --- rows of a table ------------------------------------------------------------------------------
@@ -219,79 +207,73 @@ class RowTimes:
     """Times of a table's rows: of a column or several, or a stated period apart."""
 
     seconds: Floats
-    """As the clock shows them, (n,), NaN for none; 0 where rows are a period apart."""
-    clock: str
-    """As of Stamps."""
+    """(n,), NaN for none; unix where `clock_known`; of the first row where rows are a period apart."""
     clock_known: bool
     begin_s: float | None
     """When the recording began, if its times count from then; None if that is unknown."""
-    local: LocalClock
-    from_s: float = 0.0
-    """Time of the first row where rows are a period apart."""
+    flags: list[Flag]
     period_s: float | None = None
 
     @property
     def order(self) -> np.ndarray:
-        """Rows in order of time, (n,): turned if the newest stands first."""
-        steps = np.diff(self.seconds[np.isfinite(self.seconds)])
+        """Rows in order of time, (n,)."""
         rows = np.arange(self.seconds.size)
-        return rows[::-1] if (steps < 0).sum() > (steps > 0).sum() else rows
+        return rows[::-1] if _is_newest_first(self.seconds) else rows
 
     def of(self, rows: np.ndarray) -> Floats:
-        """Times of the rows of one device in their order; unix seconds where `clock_known`."""
-        if self.period_s is not None:
-            return self.from_s + self.period_s * np.arange(rows.size, dtype=np.float64)
-        if self.clock == LOCAL:
-            return self.local.unix_seconds(self.seconds[rows])
-        return self.seconds[rows]
+        """Times of the rows of one device in their order, (m,)."""
+        return self.seconds[rows] + (self.period_s or 0.0) * np.arange(rows.size)
+
+
+def _is_newest_first(seconds: Floats) -> bool:
+    steps = np.diff(seconds[np.isfinite(seconds)])
+    return bool((steps < 0).sum() > (steps > 0).sum())
 
 
 def read_times(
     path: Path, place: str, rules: Mapping[str, Any], cells: pd.DataFrame, zone: str | None
 ) -> RowTimes:
     """Read the times of a table's rows as its description says, at `place`. Raises InputError without any."""
-    rule = rules["time"]
-    local = LocalClock(rule.get("zone") or zone, f"{place}.zone")
+    rule, decimal = rules["time"], rules.get("decimal", ".")
+    zone, details, from_s = rule.get("zone") or zone, list[str](), 0.0
+    of_zone = zone_named(zone, f"{place}.zone")
     names = [rule["column"]] if isinstance(rule.get("column"), str) else rule.get("column", [])
     texts = pd.Series("", cells.index, dtype="str")
     for name in names:
-        texts = (texts + " " + cells.get(name, pd.Series("", cells.index)).fillna("")).str.strip()
+        texts = (texts + " " + cells.get(name, pd.Series("", cells.index))).str.strip()
     has_times = bool((texts != "").any())
     since = rule.get("since", "unix" if has_times else "begin")
-    counts_from_1970 = has_times and since == "unix"
-    from_s = 0.0 if counts_from_1970 or since == "begin" else _parse_since(since, local, place)
-    if not has_times:
-        if "period_s" not in rule:
-            hint = rule.get("hint", "record them, or state the period (time: {period_s: 1.0})")
-            raise InputError(f"{path}: its rows have no times; {hint}")
-        apart = f"they are taken to be {rule['period_s']:g} s apart"
-        local.assumptions.add(f"its rows have no times; {apart}")
-        zeros, is_known = np.zeros(len(texts)), since != "begin"
-        return RowTimes(zeros, UNIX, is_known, from_s, local, from_s, rule["period_s"])
-    column = f"{path}: column {shown(' '.join(names))}"
-    stamps = _parse_column(texts, rule, column, place, rules.get("decimal", "."))
-    seconds, clock = stamps.seconds, stamps.clock
-    if clock == DAY or "unit" in rule:
-        seconds = seconds + from_s
-    is_number = counts_from_1970 and "unit" in rule
-    if is_number and np.nanmax(seconds, initial=0.0) < _EARLIEST_S:
-        hint = "say what it counts from (time: since: begin, or a time)"
-        raise InputError(f"{column} has no unix times in {rule['unit']}; {hint}")
+    if since != "begin" and not (has_times and since == "unix"):
+        ((from_s,), _) = zoned_times(f"{place}.since", [since], zone)
+        if np.isnan(from_s):
+            allowed = 'begin, or a time such as "2024-05-31 10:39:13"'
+            raise InputError(f"{place}.since: {shown(since)} is no time; allowed: {allowed}")
+    if has_times:
+        column = f"{path}: column {shown(' '.join(names))}"
+        stamps = _parse_column(texts, rule, column, place, decimal)
+    elif "period_s" in rule:
+        details = [f"its rows have no times; they are taken to be {rule['period_s']:g} s apart"]
+        stamps = Stamps(np.zeros(len(texts)), UNIX)
+    else:
+        hint = "record them (docs/recordings.md), or state the period (time: {period_s: 1.0})"
+        raise InputError(f"{path}: its rows have no times; {hint}")
+    seconds, is_local = stamps.seconds, stamps.clock == LOCAL
     if not np.isfinite(seconds).any():
-        example = unread(texts, seconds)
-        raise InputError(f"{path}: holds no row with a time that can be read{example}")
-    clock_known = since != "begin" and not (counts_from_1970 and clock == DAY)
-    begin_s = None if counts_from_1970 or clock in (LOCAL, DAY) else from_s
-    return RowTimes(seconds, clock, clock_known, begin_s, local, from_s)
-
-
-def _parse_since(since: str, local: LocalClock, place: str) -> float:
-    """Unix seconds of a time from which others count."""
-    (seconds,) = local.parse([since])
-    if np.isnan(seconds):
-        allowed = 'begin, or a time such as "2024-05-31 10:39:13"'
-        raise InputError(f"{place}.since: {shown(since)} is no time; allowed: {allowed}")
-    return float(seconds)
+        raise InputError(
+            f"{path}: holds no row with a time that can be read{unread(texts, seconds)}"
+        )
+    if is_local:
+        turn = slice(None, None, -1 if _is_newest_first(seconds) else 1)
+        unix_s, details = unix_seconds(seconds[turn], of_zone)
+        seconds = unix_s[turn]
+    counts = since != "unix" and not is_local
+    return RowTimes(
+        seconds=seconds + from_s * counts,
+        clock_known=since != "begin" and not (since == "unix" and stamps.clock == DAY),
+        begin_s=from_s if counts and stamps.clock != DAY else None,
+        flags=[flag("time_assumed", None, f"{path.name}: {detail}") for detail in details],
+        period_s=None if has_times else rule["period_s"],
+    )
 
 
 def _parse_column(
@@ -313,4 +295,7 @@ def _parse_column(
             raise InputError(f"{column} has {what}; state its unit or format")
         return stamps
     seconds = as_numbers(texts.str.replace(decimal, ".", regex=False)) * _SECONDS[unit]
+    if rule.get("since", "unix") == "unix" and np.nanmax(seconds, initial=0.0) < _EARLIEST_S:
+        hint = "say what it counts from (time: since: begin, or a time)"
+        raise InputError(f"{column} has no unix times in {unit}; {hint}")
     return Stamps(np.where(np.abs(seconds) < LATEST_S, seconds, np.nan), UNIX)
